@@ -11,10 +11,10 @@ import { basePath, openApiDocument } from './openapi/openapi.ts'
 import { endpoints } from './endpoints.ts'
 import { compress } from './middleware/compress.ts'
 import { requestLog } from './middleware/request-log.ts'
-import { notCached, securityHeaders, securityHeadersOfDocs } from './middleware/security-headers.ts'
-import { confirmationPage } from './resources/subscribers/confirmation-page.ts'
+import { docsSecurityHeaders, notCached, securityHeaders } from './middleware/security-headers.ts'
+import { confirmationPage } from './resources/subscribers/confirm/routes.ts'
 
-/** The HTTP application, in the order in which a request goes through it. It never listens. */
+/** Builds the HTTP application. A request passes its parts in the order in which they stand here. */
 export function createApp(deps: ControlPlane, registry: Registry): Express {
   const app = express()
   app.disable('x-powered-by')
@@ -33,8 +33,8 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
     })
     response.status(status).set({ 'Content-Type': type, 'Cache-Control': 'no-store' }).send(body)
   })
-  // Made when somebody asks: it would be a sixth of the start. All replies send the same bytes: whoever reads none of
-  // them takes no memory, and needs no key.
+  // Made at the first request, since it takes a sixth of the start-up time. All replies share one buffer, so that
+  // clients that don't read cost no memory; the description is public.
   let description: Buffer | undefined
   app.get('/openapi.json', (_request, response) => {
     description ??= Buffer.from(JSON.stringify(openApiDocument(endpoints, deps.publicUrl())))
@@ -45,7 +45,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
     localsOf(response).state.route = '/docs'
     next()
   })
-  app.use('/docs', securityHeadersOfDocs, docsPage())
+  app.use('/docs', docsSecurityHeaders, docsPage())
   app.use(confirmationPage(deps))
   app.use(basePath, notCached, apiRouter(endpoints, deps))
   app.use(notAnEndpoint)

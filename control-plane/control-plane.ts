@@ -7,29 +7,34 @@ import type { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
 import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
+import type { FairSemaphore } from './api/fair-semaphore.ts'
 import type { KnownCallers } from './api/known-callers.ts'
-import type { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
+import type { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 
-/** What the control plane's parts work with; put together in main.ts. */
+/** The dependencies of the control plane's parts, built in main.ts. */
 export interface ControlPlane {
   settings: Settings
   database: Database
-  /** DATA_DIR; without it no import is created. */
+  /** DATA_DIR. No import is created while it can't be reached. */
   folder: MarkedFolder
   staging: Staging
   uploads: Uploads
-  /** Of organizations, as imports that are created meet it. */
+  /** Checks an organization's quota when an import is created. */
   stagedQuota: StagedQuota
   throttle: AuthThrottle
   callers: KnownCallers
   importWatch: ImportWatch
-  /** Key of the API keys' hashes. */
+  /** Limits the password hashes that are computed at a time. */
+  hashingSlots: FairSemaphore
+  /** Limits the calls that take messages from the outbox at a time. */
+  outboxSlots: FairSemaphore
+  /** The secret with which API keys are hashed (HMAC). */
   keyHashSecret: Uint8Array
-  /** Encrypts what imports need and nobody else may read. */
+  /** Encrypts the secrets of imports, such as passwords in URLs. */
   secrets: SecretBox
-  /** What links begin with; known when the server listens. */
+  /** The address that links in mails begin with. It is known once the server listens. */
   publicUrl: () => string
   log: Logger
-  /** Aborted when the process stops: what waits is refused from then on, and streams that would go on for ever end. */
+  /** Aborted when the process stops. From then on waiting requests are refused, and endless streams end. */
   stopping: AbortSignal
 }

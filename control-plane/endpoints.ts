@@ -17,7 +17,9 @@ import { subscriberImportEndpoints } from './resources/subscriber-imports/routes
 import { subscriberEndpoints } from './resources/subscribers/routes.ts'
 import { userEndpoints } from './resources/users/routes.ts'
 
-/** Every endpoint of the API. A path with a fixed segment stands before one with a parameter in its place. */
+/**
+ * Every endpoint of the API. The first match wins, so a fixed segment stands before a parameter at the same position.
+ */
 export const endpoints: readonly Endpoint[] = [
   ...organizationEndpoints,
   ...apiKeyEndpoints,

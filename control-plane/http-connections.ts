@@ -10,21 +10,21 @@ import { networkOf } from '../shared/values/ip.ts'
 export interface ConnectionLimits {
   inProcess: number
   perAddress: number
-  /** Whose connections count in all, and not for their address. */
+  /** Connections of a proxy count only in total, because many clients share its address. */
   isProxy: (address: string) => boolean
 }
 
-/** So many connections above a limit may send a request, which is answered with 503; more are just closed. */
+/** Connections above a limit that may still send a request, to be answered with 503. Further ones are just closed. */
 const maxRefused = 20
-/** The connection, and the file that an import's inline content is staged in. */
+/** A connection needs its socket and, while an import's inline content is staged, a file. */
 const descriptorsPerConnection = 2
-/** For the database (50 connections), the process itself, and connections that are refused. */
+/** Reserved for the database (50 connections), the process itself, and refused connections. */
 const otherDescriptors = 120
 const logIntervalMs = 60_000
 
 interface Connection {
   readonly socket: Socket
-  /** What it counts for; null for a proxy. */
+  /** The address or IPv6 network that it counts for; null for a proxy. */
   readonly address: string | null
   readonly isRefused: boolean
   readonly openedAt: number
@@ -32,21 +32,21 @@ interface Connection {
 }
 
 /**
- * How many connections there may be, in all and from one address. At a limit the one without a request makes room that
- * has waited for longest: first among those that never sent a whole request, then among those that wait for their next
- * one. Only where each has a request in progress is a new one refused.
+ * Bounds the open connections, in total and from one address. At a limit, the connection that has waited longest
+ * without a request is closed. One that never sent a whole request goes first, then an idle one. A new connection is
+ * refused only when all others have a request in flight.
  */
 export class HttpConnections {
   readonly #limits: ConnectionLimits
   readonly #log: Logger
   readonly #connections = new Map<Socket, Connection>()
-  /** Those that have had no request, longest first. */
+  /** Connections that have had no request yet, the oldest first. */
   readonly #unused = new Set<Connection>()
-  /** Those that wait for their next request, longest first. */
+  /** Connections that wait for their next request, the longest idle first. */
   readonly #idle = new Set<Connection>()
-  readonly #ofAddress = new Map<string, number>()
+  readonly #countByAddress = new Map<string, number>()
   #refused = 0
-  readonly #counts = { refused: 0, closedForCapacity: 0 }
+  readonly #counts = { refused: 0, closed: 0 }
   readonly #refusals: Counter<'reason'>
   readonly #closings: Counter<'reason'>
   #logAt = 0
@@ -57,7 +57,7 @@ export class HttpConnections {
     const connections = this.#connections
     new Gauge({
       name: 'rollcall_http_connections',
-      help: 'HTTP connections that are open, those that wait for a request included',
+      help: 'Open HTTP connections, including idle ones',
       registers: [registry],
       collect() {
         this.set(connections.size)
@@ -65,21 +65,21 @@ export class HttpConnections {
     })
     this.#refusals = knownCounter(registry, {
       name: 'rollcall_http_connections_refused_total',
-      help: 'Connections that were refused because there were too many with a request in progress, in all or from their address',
+      help: 'Connections that were refused at a limit because all others had a request in flight; the limit was that of the process (in_all) or of the address',
       labels: { reason: ['in_all', 'address'] },
     })
     this.#closings = knownCounter(registry, {
       name: 'rollcall_http_connections_closed_total',
-      help: 'Connections without a request that were closed, because nothing came or to make room for a new one',
+      help: 'Connections without a request that were closed, because they sent nothing (silent) or a new connection came at a limit (room)',
       labels: { reason: ['silent', 'room'] },
     })
   }
 
-  /** Counts a new connection; it may be closed at once. */
+  /** Counts a new connection. At a limit it or another one is closed. */
   add(socket: Socket): void {
     const remote = socket.remoteAddress ?? ''
     const address = this.#limits.isProxy(remote) ? null : networkOf(remote)
-    const refusal = this.#refusalOf(address)
+    const refusal = this.#findRefusal(address)
     if (refusal !== null) this.#refuse(refusal, address)
     const isRefused = refusal !== null
     if (isRefused && this.#refused >= maxRefused && !this.#evictOne((each) => each.isRefused)) {
@@ -93,7 +93,7 @@ export class HttpConnections {
     socket.once('close', () => this.#remove(connection))
   }
 
-  /** Whether it came above a limit: its requests aren't served. */
+  /** Whether the connection came above a limit: its requests are answered with 503. */
   isRefused(socket: Socket): boolean {
     return this.#connections.get(socket)?.isRefused === true
   }
@@ -113,7 +113,7 @@ export class HttpConnections {
     if (connection.requests === 0) this.#idle.add(connection)
   }
 
-  /** Closes those that have sent no byte for so long since they were opened. */
+  /** Closes connections that have sent no byte within `timeoutMs` after they were opened. */
   closeSilent(timeoutMs: number): void {
     const openedBefore = clock.monotonicMs() - timeoutMs
     for (const connection of this.#unused) {
@@ -126,9 +126,9 @@ export class HttpConnections {
     for (const { socket, requests } of this.#connections.values()) if (requests === 0) socket.destroy()
   }
 
-  #refusalOf(address: string | null): 'address' | 'in_all' | null {
+  #findRefusal(address: string | null): 'address' | 'in_all' | null {
     const { inProcess, perAddress } = this.#limits
-    const isAddressFull = address !== null && (this.#ofAddress.get(address) ?? 0) >= perAddress
+    const isAddressFull = address !== null && (this.#countByAddress.get(address) ?? 0) >= perAddress
     if (isAddressFull && !this.#evictOne((each) => !each.isRefused && each.address === address))
       return 'address'
     const isFull = this.#connections.size - this.#refused >= inProcess
@@ -139,7 +139,7 @@ export class HttpConnections {
     for (const waiting of [this.#unused, this.#idle])
       for (const connection of waiting)
         if (isSuitable(connection)) {
-          this.#counts.closedForCapacity += 1
+          this.#counts.closed += 1
           this.#close(connection, 'room')
           this.#warn(connection.address)
           return true
@@ -153,7 +153,7 @@ export class HttpConnections {
     this.#warn(address)
   }
 
-  /** Once a minute: there may be thousands a second. */
+  /** Logs once a minute, because thousands of connections may come in a second. */
   #warn(address: string | null): void {
     if (clock.monotonicMs() < this.#logAt) return
     this.#logAt = clock.monotonicMs() + logIntervalMs
@@ -163,9 +163,9 @@ export class HttpConnections {
         address: address ?? 'a trusted proxy',
         connections: this.#connections.size,
         refused: this.#counts.refused,
-        closed_for_room: this.#counts.closedForCapacity,
+        closed: this.#counts.closed,
       },
-      `there are as many HTTP connections as there may be, ${inProcess} in all or ${perAddress} from one address: those that wait for a request are closed, and new ones refused where there are none (HTTP_MAX_CONNECTIONS, HTTP_MAX_CONNECTIONS_PER_ADDRESS)`,
+      `a limit of HTTP connections is reached, ${inProcess} in total or ${perAddress} from one address: idle connections are closed, and new ones are refused when none is idle (HTTP_MAX_CONNECTIONS, HTTP_MAX_CONNECTIONS_PER_ADDRESS)`,
     )
   }
 
@@ -185,14 +185,17 @@ export class HttpConnections {
   #count({ address, isRefused }: Connection, change: 1 | -1): void {
     if (isRefused) this.#refused += change
     else if (address !== null) {
-      const count = (this.#ofAddress.get(address) ?? 0) + change
-      if (count > 0) this.#ofAddress.set(address, count)
-      else this.#ofAddress.delete(address)
+      const count = (this.#countByAddress.get(address) ?? 0) + change
+      if (count > 0) this.#countByAddress.set(address, count)
+      else this.#countByAddress.delete(address)
     }
   }
 }
 
-/** Those of the settings, less where the process may not open as many files; one address then gets half of them. */
+/**
+ * The limits from the settings. Where the process may not open enough files, the total is what fits, and one address
+ * gets at most half of it.
+ */
 export function connectionLimits(settings: Settings, log: Logger): ConnectionLimits {
   const { HTTP_MAX_CONNECTIONS: wanted, HTTP_MAX_CONNECTIONS_PER_ADDRESS: wantedPerAddress } = settings
   const fitting = Math.max(2, Math.floor((maxOpenFiles() - otherDescriptors) / descriptorsPerConnection))
@@ -200,13 +203,13 @@ export function connectionLimits(settings: Settings, log: Logger): ConnectionLim
   const perAddress = inProcess < wanted ? Math.min(wantedPerAddress, inProcess >> 1) : wantedPerAddress
   if (inProcess < wanted)
     log.warn(
-      `HTTP_MAX_CONNECTIONS is ${inProcess}, and HTTP_MAX_CONNECTIONS_PER_ADDRESS ${perAddress}: the limit of open files (ulimit -n) leaves no room for more`,
+      `only ${inProcess} HTTP connections are allowed, ${perAddress} from one address: the limit of open files (ulimit -n) is too low for HTTP_MAX_CONNECTIONS=${wanted}`,
     )
-  return { inProcess, perAddress, isProxy: isIn(settings.TRUSTED_PROXIES) }
+  return { inProcess, perAddress, isProxy: addressMatcher(settings.TRUSTED_PROXIES) }
 }
 
-/** Whether an address lies in one of the networks or is one of the addresses. */
-function isIn(networks: readonly string[]): (address: string) => boolean {
+/** Tests whether an address equals one of the entries or lies in one of the networks among them. */
+function addressMatcher(networks: readonly string[]): (address: string) => boolean {
   const list = new BlockList()
   for (const network of networks) {
     const [address = '', prefix] = network.split('/')

@@ -7,35 +7,35 @@ import {
 } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextRound } from 'node:timers/promises'
-import type { RequestErrorCode } from '../shared/contract/errors.ts'
+import type { RequestErrorCode } from './api/request-error.ts'
 import { operationsPaths, type Part } from '../shared/runtime/service.ts'
 import type { HttpConnections } from './http-connections.ts'
 
 /**
- * The HTTP server around the application: how long a client may take, how much it may send before anybody looks at it,
- * and how everything ends. What Node refuses by itself gets the envelope that every other refusal has.
+ * The HTTP server around the application. It bounds how long a client may take and how large headers may be, and it
+ * ends connections at a stop. What Node refuses by itself gets the envelope of every other refusal.
  */
 
 export interface HttpLimits {
-  /** Bytes of the request line and the headers together: 100 emails in one path are longer than Node's default. */
+  /** Bytes of the request line and all headers. Node's default is too small for 100 emails in one path. */
   maxHeaderSize: number
-  /** From the connection to its first byte. */
+  /** A connection that has sent no byte by then is closed. */
   firstByteTimeoutMs: number
-  /** From the first byte of a request to the end of its headers. */
+  /** Counts from the first byte of a request: its headers must be complete by then. */
   headersTimeoutMs: number
-  /** From the first byte of a request to the end of its body. */
+  /** Counts from the first byte of a request: its body must be complete by then. */
   requestTimeoutMs: number
-  /** For which nothing moves in either direction: a body that stops, a reply that nobody reads. */
+  /** A connection is cut when nothing moves in either direction, as when a body stalls or a reply isn't read. */
   idleTimeoutMs: number
-  /** For which a connection waits for its next request. */
+  /** An idle connection waits this long for its next request. */
   keepAliveTimeoutMs: number
-  /** For which requests under way may go on when the server stops. */
+  /** At a stop, requests in flight have this long to end. */
   graceMs: number
-  /** For which connections without a request may still bring one when the server stops. */
+  /** At a stop, a request may still arrive on an idle connection for this long. */
   idleGraceMs: number
-  /** For which headers that have begun to come may go on when the server stops. */
+  /** At a stop, headers that have begun to arrive have this long to become complete. */
   headersGraceMs: number
-  /** How often the first three are looked at. */
+  /** Interval between checks of the timeouts for the first byte, the headers and the body. */
   checkEveryMs: number
 }
 
@@ -57,8 +57,8 @@ export interface HttpServer extends Part {
 }
 
 /**
- * A server with bounds against slow and silent clients, not yet listening. Its `stop` lets running requests end;
- * `onRefuse` is called when requests that wait for something are to be refused from then on.
+ * Creates a server with bounds against slow and silent clients; it doesn't listen yet. `stop` lets requests in flight
+ * end. It calls `onRefuse` when waiting requests have to be refused from then on.
  */
 export function createHttpServer(
   listener: RequestListener,
@@ -72,14 +72,14 @@ export function createHttpServer(
       requestTimeout: limits.requestTimeoutMs,
       keepAliveTimeout: limits.keepAliveTimeoutMs,
       connectionsCheckingInterval: limits.checkEveryMs,
-      // Node's own refusal has no envelope.
+      // Node's own refusal has no envelope; a missing header is refused below.
       requireHostHeader: false,
     },
     (request, response) => {
       const hosts = countHosts(request)
       if (request.httpVersion === '1.1' && hosts === 0)
         refuse(response, 400, 'the request has no Host header, which HTTP/1.1 requires')
-      // A proxy may have checked another one than the one that is read here.
+      // A proxy may have checked one of the headers while this service would read another.
       else if (hosts > 1) refuse(response, 400, `the request has ${hosts} Host headers: send one`)
       else if (connections.isRefused(request.socket) && !operationsPaths.includes(request.url ?? ''))
         refuse(response, 503, 'there are too many connections at the moment: try again in a few seconds')
@@ -87,7 +87,11 @@ export function createHttpServer(
     },
   )
   server.on('checkExpectation', (_request, response: ServerResponse) => {
-    refuse(response, 417, 'the only expectation that can be met is "Expect: 100-continue"')
+    refuse(
+      response,
+      417,
+      'only "Expect: 100-continue" is supported: send the request without another Expect header',
+    )
   })
   server.timeout = limits.idleTimeoutMs
   server.on('clientError', refuseClient)
@@ -97,13 +101,13 @@ export function createHttpServer(
     () => connections.closeSilent(limits.firstByteTimeoutMs),
     limits.checkEveryMs,
   ).unref()
-  const underWay = new Set<ServerResponse>()
+  const inFlight = new Set<ServerResponse>()
   let isStopping = false
   server.prependListener('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-    underWay.add(response)
+    inFlight.add(response)
     connections.requestBegun(socket)
     response.once('close', () => {
-      underWay.delete(response)
+      inFlight.delete(response)
       connections.requestEnded(socket)
     })
     if (isStopping || connections.isRefused(socket)) response.shouldKeepAlive = false
@@ -111,19 +115,19 @@ export function createHttpServer(
 
   const stop = async (): Promise<void> => {
     isStopping = true
-    // Their replies say "Connection: close", so that no client sends its next request into a server that is going.
-    for (const response of underWay) response.shouldKeepAlive = false
+    // Replies in flight say "Connection: close", so that no client sends its next request to a stopping server.
+    for (const response of inFlight) response.shouldKeepAlive = false
     clearInterval(silenceCheck)
     if (server.listening) await close()
     onRefuse()
   }
   async function close(): Promise<void> {
-    // Clients that have connected are accepted before the server listens no more: a round of the event loop does that.
+    // Clients that have already connected are accepted first; the event loop needs two rounds for that.
     await nextRound()
     await nextRound()
-    // The HTTP server's own `close` cuts idle connections at once, also one on which a proxy is just sending a request,
-    // and the proxy can't send that request's body a second time. So they stay for a moment, and a request that comes on
-    // one is served with "Connection: close".
+    // The HTTP server's own `close` cuts idle connections at once, even where a proxy is just sending a request, whose
+    // body it can't send again. Idle connections therefore stay for `idleGraceMs`; a request on one is still served,
+    // with "Connection: close".
     const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
     let sweep: NodeJS.Timeout | undefined
     const refuseAndSweep = () => {
@@ -152,14 +156,14 @@ const refusals: Record<string, { status: string; message: string }> = {
   },
 }
 
-/** Counted in the raw headers: `headersDistinct` would make lists of all of them for each request. */
+/** Counts in the raw headers, because `headersDistinct` would build a list for every header of each request. */
 function countHosts({ rawHeaders }: IncomingMessage): number {
   let hosts = 0
-  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]!.toLowerCase() === 'host') hosts += 1
+  for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.toLowerCase() === 'host') hosts += 1
   return hosts
 }
 
-/** What is refused before the application has a look at it. The body isn't read, so that the connection ends. */
+/** Refuses a request before the application gets it. Its body isn't read, so the connection has to close. */
 function refuse(response: ServerResponse, status: number, message: string): void {
   const code: RequestErrorCode = status === 503 ? 'internal_error' : 'invalid_request'
   response.writeHead(status, {
@@ -170,7 +174,7 @@ function refuse(response: ServerResponse, status: number, message: string): void
   response.end(JSON.stringify({ success: false, data: null, error_code: code, error_message: message }))
 }
 
-/** Before there is a request there is no response to write to: the reply is written by hand. */
+/** Refuses what Node couldn't parse. It has no response object, so the reply is written to the socket as text. */
 function refuseClient(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy()

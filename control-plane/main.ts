@@ -14,13 +14,15 @@ import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
 import { KnownCallers } from './api/known-callers.ts'
 import { createApp } from './app.ts'
-import { bootstrap } from './bootstrap.ts'
+import { bootstrap } from './store/bootstrap.ts'
 import { connectionLimits, HttpConnections } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
-import { mayReadImports } from './resources/subscriber-imports/events.ts'
-import { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
+import { mayReadImports } from './resources/subscriber-imports/follow/service.ts'
+import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
+import { createOutboxSlots } from './resources/outbox/service.ts'
+import { createHashingSlots } from './resources/users/hashing-slots.ts'
 
-/** The control plane process: the JSON API. What it wants done it writes into the database; it never calls an engine. */
+/** The control plane process serves the JSON API. It gives engines work through the database and never calls one. */
 await runProcess('control-plane', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
@@ -56,6 +58,8 @@ await runProcess('control-plane', async (process) => {
       stopping: refusing.signal,
       maySee: mayReadImports,
     }),
+    hashingSlots: createHashingSlots(),
+    outboxSlots: createOutboxSlots(),
     keyHashSecret: secret,
     secrets,
     publicUrl: () => settings.PUBLIC_URL ?? url,

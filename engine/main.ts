@@ -19,19 +19,24 @@ import { enforceLimits } from './jobs/maintenance/enforce-limits.ts'
 import { takeOverFromEngines } from './scheduler/take-over.ts'
 import { createEngineMetrics, observeStaging } from './metrics.ts'
 
-/** The engine process: takes imports from the database, nothing else; whatever it says, it says there. */
+/** The engine process. It takes imports from the database, and writes their state and results there. */
 await runProcess('engine', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
   const folder = process.add(await MarkedFolder.open(settings, database.collections, log))
   const secrets = await openSecretBox(settings, log, folder)
+  const staging = openStaging(settings, database.collections, folder)
+  const uploads = openUploads(settings, database, folder)
+
   const registry = createRegistry()
   observeDatabase(registry, database)
   observeImports(registry, database, log)
   observeDisk(registry, settings.DATA_DIR)
   observeFolder(registry, folder)
+  observeStaging(registry, staging)
   const metrics = createEngineMetrics(registry)
-  let engine: Engine | null = null
+
+  const engine = new Engine({ settings, database, folder, staging, uploads, secrets, metrics, log })
   const askReadiness = readinessProblem(database, folder)
   const operations = process.add(
     await serveOperations({
@@ -39,13 +44,10 @@ await runProcess('engine', async (process) => {
       port: settings.ENGINE_METRICS_PORT,
       setting: 'ENGINE_METRICS_PORT',
       registry,
-      unreadyBecause: async () => (await askReadiness()) ?? engine?.problem ?? null,
+      unreadyBecause: async () => (await askReadiness()) ?? engine.problem,
     }),
   )
-  const staging = openStaging(settings, database.collections, folder)
-  observeStaging(registry, staging)
-  const uploads = openUploads(settings, database, folder)
-  for (const chore of [
+  for (const job of [
     takeOverFromEngines({ database, metrics, log }),
     enforceLimits(database, log),
     sweepStaging(database, { staging, uploads }, log),
@@ -54,9 +56,8 @@ await runProcess('engine', async (process) => {
     removeDeletedFieldValues(database, log),
     dropImportSecrets(database, log),
   ])
-    process.add(startChore(chore, log))
-  engine = process.add(new Engine({ settings, database, folder, staging, uploads, secrets, metrics, log }))
-  await engine.start()
+    process.add(startChore(job, log))
+  await process.add(engine).start()
   process.ready({
     process: 'engine',
     metrics: { engine: `${operations.url}/metrics` },

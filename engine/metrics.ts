@@ -10,27 +10,27 @@ import type { WorkerStats } from './workers/worker-stats.ts'
 import type { BatchReport } from './stages/write/batch-writer.ts'
 import { retryReasons } from './stages/write/transaction.ts'
 
-/** `wait` is the time from `begins_at` to the start. */
+/** `wait` lasts from `begins_at` to the start. */
 const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
 type Stage = (typeof stages)[number]
 
-/** Why an import failed: an ImportError's code, or what no code is for. */
+/** Why an import failed: the code of an ImportError, or a reason without one. */
 const failureReasons = [...importErrorCodes, 'attempts_exhausted', 'broken_step', 'engines_died'] as const
 export type FailureReason = (typeof failureReasons)[number]
 
 const callbackResults = ['delivered', 'failed', 'refused'] as const
 type CallbackResult = (typeof callbackResults)[number]
 
-/** Everything the engine counts. Added to per batch, never per row. */
+/** Everything that the engine counts. Rows are counted once a batch. */
 export interface EngineMetrics {
   batch(report: BatchReport): void
   chunkEnded(result: 'done' | 'stopped' | 'lost' | 'failed', seconds: number): void
-  /** It is settled: nothing more becomes of it. */
+  /** An import was finalized. */
   importEnded(state: ImportState, source: SourceType): void
   importFailed(reason: FailureReason): void
-  /** A staged file was missing here, and the import is left to other engines. */
+  /** This engine didn't find a staged file, and leaves the import to others. */
   fileMissing(): void
-  /** An import finished, and none of its rows was valid. */
+  /** An import finished without a valid row. */
   everyRowFailed(): void
   stageEnded(stage: Stage, seconds: number): void
   bytes(stage: 'download' | 'stage' | 'split', bytes: number): void
@@ -42,9 +42,9 @@ export interface EngineMetrics {
   leaseRenewal(result: 'ok' | 'failed'): void
   stepTakenOver(): void
   reactionsMoved(count: number): void
-  /** Seconds for which the earliest reaction has been due that isn't in the outbox yet. */
+  /** Seconds for which the earliest due reaction has been waiting to be moved into the outbox. */
   reactionLag: number
-  /** Asked at every scrape. */
+  /** The engine sets these functions. Each scrape calls them. */
   utilization: () => number
   lanes: () => number
   steps: () => { download: number; other: number }
@@ -53,13 +53,13 @@ export interface EngineMetrics {
   workers: () => Promise<WorkerStats[]>
 }
 
-/** What is asked at scrapes is 0 until an engine runs. Throws where the registry has these metrics already. */
+/** The gauges are 0 until an engine runs. Throws when the registry has these metrics already. */
 export function createEngineMetrics(registry: Registry): EngineMetrics {
   const metrics: EngineMetrics = {
     ...countRows(registry),
     ...countImports(registry),
     ...countDownloads(registry),
-    ...countWhatFollows(registry),
+    ...countCallbacksAndReactions(registry),
     ...countLeases(registry),
     reactionLag: 0,
     utilization: () => 0,
@@ -73,16 +73,15 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
   return metrics
 }
 
-/** Chunks, their batches, and the bytes on their way to them. */
 function countRows(registry: Registry): Pick<EngineMetrics, 'batch' | 'bytes' | 'chunkEnded'> {
   const rows = knownCounter(registry, {
     name: 'rollcall_import_rows_total',
-    help: 'Records by what became of them',
+    help: 'Records by result',
     labels: { result: rowResults },
   })
   const bytes = knownCounter(registry, {
     name: 'rollcall_import_bytes_total',
-    help: 'Bytes of import files by the stage that they went through',
+    help: 'Bytes of import files by the stage that has processed them',
     labels: { stage: ['download', 'stage', 'split', 'import'] },
   })
   const chunks = knownCounter(registry, {
@@ -92,7 +91,7 @@ function countRows(registry: Registry): Pick<EngineMetrics, 'batch' | 'bytes' | 
   })
   const retries = knownCounter(registry, {
     name: 'rollcall_import_batch_retries_total',
-    help: 'Batch transactions that were done again, by reason',
+    help: 'Retries of batch transactions by reason',
     labels: { reason: retryReasons },
   })
   const chunkDurations = new Histogram({
@@ -103,7 +102,7 @@ function countRows(registry: Registry): Pick<EngineMetrics, 'batch' | 'bytes' | 
   })
   const writes = new Histogram({
     name: 'rollcall_bulk_write_duration_seconds',
-    help: 'Time that a batch took from its first read to its commit, retries included',
+    help: 'Time from the first read of a batch to its commit, retries included',
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     registers: [registry],
   })
@@ -128,7 +127,7 @@ function countImports(
 ): Pick<EngineMetrics, 'stageEnded' | 'importEnded' | 'importFailed' | 'fileMissing' | 'everyRowFailed'> {
   const stageDurations = new Histogram({
     name: 'rollcall_import_stage_duration_seconds',
-    help: 'Time that an import spent in a stage; `import` is the whole of it, from its start to its end, pauses included',
+    help: 'Time that an import spent in a stage; `import` is the time from its start to its end, pauses included',
     labelNames: ['stage'],
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600],
     registers: [registry],
@@ -136,22 +135,22 @@ function countImports(
   for (const stage of stages) stageDurations.zero({ stage })
   const ends = knownCounter(registry, {
     name: 'rollcall_imports_ended_total',
-    help: 'Imports that ended and were cleared up after by this engine, by how and by the kind of their source',
+    help: 'Ended imports that this engine finalized, by final state and source type',
     labels: { state: endedStates, source: sourceTypes },
   })
   const failures = knownCounter(registry, {
     name: 'rollcall_import_failures_total',
-    help: 'Imports that this engine let fail, by reason',
+    help: 'Imports that failed on this engine, by reason',
     labels: { reason: failureReasons },
   })
   const missing = new Counter({
     name: 'rollcall_import_files_missing_total',
-    help: 'Times that this engine found a file of an import missing, which it then left to other engines',
+    help: 'Times that this engine missed a file of an import and left the import to other engines',
     registers: [registry],
   })
   const allFailed = new Counter({
     name: 'rollcall_imports_every_row_failed_total',
-    help: 'Imports that finished although none of their rows was valid, cleared up after by this engine',
+    help: 'Imports without a valid row that finished and that this engine finalized',
     registers: [registry],
   })
   return {
@@ -166,12 +165,12 @@ function countImports(
 function countDownloads(registry: Registry): Pick<EngineMetrics, 'downloadAttempt' | 'downloadFailed'> {
   const downloads = knownCounter(registry, {
     name: 'rollcall_import_download_attempts_total',
-    help: 'Tries to download a file',
+    help: 'Attempts to download a file, by result',
     labels: { result: ['ok', 'failed', 'refused'] },
   })
   const downloadProblems = knownCounter(registry, {
     name: 'rollcall_import_download_failures_total',
-    help: 'Tries to download a file that went wrong, by the scheme of the URL and by what it was',
+    help: 'Failed attempts to download a file, by the scheme of the URL and by reason',
     labels: { scheme: downloadSchemes, reason: downloadFailures },
   })
   return {
@@ -180,23 +179,22 @@ function countDownloads(registry: Registry): Pick<EngineMetrics, 'downloadAttemp
   }
 }
 
-/** Callbacks of imports, and reactions to their rows. */
-function countWhatFollows(
+function countCallbacksAndReactions(
   registry: Registry,
 ): Pick<EngineMetrics, 'callbackAttempt' | 'callbackGivenUp' | 'reactionsMoved'> {
   const callbacks = knownCounter(registry, {
     name: 'rollcall_callback_attempts_total',
-    help: 'Tries to send the callback of an import that has ended; refused is an address that may not be reached',
+    help: 'Attempts to send the callback of an ended import; `refused`: the address is not allowed',
     labels: { result: callbackResults },
   })
   const givenUp = new Counter({
     name: 'rollcall_callbacks_given_up_total',
-    help: 'Callbacks of which the last try failed',
+    help: 'Callbacks whose last attempt failed',
     registers: [registry],
   })
   const reactions = new Counter({
     name: 'rollcall_reactions_dispatched_total',
-    help: 'Autoresponder reactions that this engine put into the outbox when they were due',
+    help: 'Due autoresponder reactions that this engine moved into the outbox',
     registers: [registry],
   })
   return {
@@ -211,17 +209,17 @@ function countLeases(
 ): Pick<EngineMetrics, 'leaseLost' | 'leaseRenewal' | 'stepTakenOver'> {
   const leases = new Counter({
     name: 'rollcall_engine_leases_lost_total',
-    help: 'Times that this engine was taken for dead by the others, or, while it was not, a chunk of it was taken over',
+    help: 'Times that other engines took this one for dead, or took over a chunk of it while it was alive',
     registers: [registry],
   })
   const renewals = knownCounter(registry, {
     name: 'rollcall_engine_lease_renewals_total',
-    help: "Renewals of the engine's lease by whether the database took them",
+    help: "Renewals of the engine's lease, by result",
     labels: { result: ['ok', 'failed'] },
   })
   const steps = new Counter({
     name: 'rollcall_import_steps_taken_over_total',
-    help: 'Steps of imports that this engine took from engines that live, because nothing of them had moved for minutes',
+    help: 'Steps of imports that this engine took over from living engines, because they made no progress for minutes',
     registers: [registry],
   })
   return {
@@ -231,40 +229,40 @@ function countLeases(
   }
 }
 
-/** What the engine has in hand, and how its threads are. Their labels are their numbers, of which there are few. */
+/** Gauges of the engine's work and of its threads. The label of a thread is its number, and there are few threads. */
 function observeWork(registry: Registry, metrics: EngineMetrics): void {
   const now = new CachedMetric(() => Promise.resolve(metrics), { freshMs: 0 })
   registerGauges(registry, now, [
     {
       name: 'rollcall_worker_utilization_ratio',
-      help: "Share of the engine's lanes that have a chunk in hand",
+      help: "Share of the engine's lanes that run a chunk",
       of: ({ utilization }) => utilization(),
     },
     {
       name: 'rollcall_worker_lanes',
-      help: 'Chunks that this engine can have in hand at once',
+      help: 'Chunks that this engine can run at once',
       of: ({ lanes }) => lanes(),
     },
     {
       name: 'rollcall_engine_steps',
-      help: 'Steps (downloads; splitting and finishing) that this engine has in hand',
+      help: 'Steps (downloads; splitting and finishing) that this engine runs',
       label: 'kind',
       of: ({ steps }) => steps(),
     },
     {
       name: 'rollcall_engine_hung',
-      help: 'Steps of imports, lanes with chunks and pins of uploaded files that this engine gave up and that hang in a read or write',
+      help: 'Steps of imports, chunk lanes and pins of uploaded files that hang in a read or write and that this engine no longer waits for',
       label: 'kind',
       of: ({ hung }) => hung(),
     },
     {
       name: 'rollcall_import_steps_without_space',
-      help: 'Imports that this engine would take and leaves, because the disk of DATA_DIR has less than DISK_RESERVE_MB left',
+      help: 'Imports that wait on this engine because the disk of DATA_DIR has less than DISK_RESERVE_MB left',
       of: ({ stepsWithoutSpace }) => stepsWithoutSpace(),
     },
     {
       name: 'rollcall_reaction_lag_seconds',
-      help: 'How long the earliest due reaction has been waiting for its way into the outbox; 0 when none waits',
+      help: 'Time for which the earliest due reaction has been waiting to be moved into the outbox; 0 when none waits',
       of: ({ reactionLag }) => reactionLag,
     },
   ])
@@ -273,13 +271,13 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
   registerGauges(registry, new CachedMetric(() => metrics.workers()), [
     {
       name: 'rollcall_worker_heap_used_bytes',
-      help: 'Memory that objects of a worker thread take',
+      help: 'Heap memory in use by a worker thread',
       label: 'worker',
       of: (workers) => byWorker(workers, ({ heapUsed }) => heapUsed),
     },
     {
       name: 'rollcall_worker_heap_limit_bytes',
-      help: 'Memory for objects at which a worker thread is ended',
+      help: 'Heap limit at which a worker thread is ended',
       label: 'worker',
       of: (workers) => byWorker(workers, ({ heapLimit }) => heapLimit),
     },
@@ -292,12 +290,11 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
   ])
 }
 
-/** What the files of unfinished imports take. */
 export function observeStaging(registry: Registry, staging: Staging): void {
   registerGauges(registry, new CachedMetric(() => staging.size()), [
     {
       name: 'rollcall_staging_bytes',
-      help: 'Size of the staged files: sources and partitions of imports that are not cleared up yet',
+      help: 'Size of the staged files: sources and partitions of imports that are not finalized yet',
       of: (bytes) => bytes,
     },
   ])

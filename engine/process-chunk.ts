@@ -1,37 +1,174 @@
 import type { ClientSession, Db } from 'mongodb'
+import { clock } from '../shared/runtime/clock.ts'
 import { isCommandTimeout } from '../shared/runtime/database.ts'
 import { ImportError, messageOf } from '../shared/contract/errors.ts'
-import {
-  cutBatches,
-  identityAt,
-  listRecords,
-  sortedByIdentity,
-  type Batch,
-} from '../shared/csv/chunk-records.ts'
-import {
-  extentsLength,
-  openPartition,
-  readExtents,
-  readInPieces,
-  refuseDamaged,
-  type Partition,
-} from '../shared/csv/partition-file.ts'
+import { identityAt, type Batch } from '../shared/csv/chunk-records.ts'
+import { openPartition } from '../shared/csv/partition-file.ts'
 import type { Collections } from '../shared/contract/schemas/collections.ts'
-import type { ChunkDocument } from '../shared/contract/schemas/import.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
-import { readLeasedChunk } from '../shared/store/chunks.ts'
+import { advanceChunk, readLeasedChunk } from '../shared/store/chunks.ts'
 import { readState } from '../shared/store/imports.ts'
-import type { BatchBuffers } from './stages/write/batch-draft.ts'
-import { BatchWriter, type BatchReport } from './stages/write/batch-writer.ts'
+import { isDocumentTooLarge } from '../shared/store/value-bytes.ts'
+import { BatchDraft, type BatchBuffers } from './stages/write/batch-draft.ts'
+import { readBatchStart } from './stages/write/batch-reads.ts'
+import {
+  noteTriggeredBy,
+  writeLogs,
+  writeSubscribers,
+  type BatchReport,
+} from './stages/write/batch-writer.ts'
+import { readBatches, type ChunkBatch } from './stages/write/chunk-batches.ts'
+import { ChunkRun } from './stages/write/chunk-run.ts'
 import type { ImportContext } from './stages/write/import-context.ts'
-import { retryReason } from './stages/write/transaction.ts'
+import { retryReason, runTransaction, type Attempt } from './stages/write/transaction.ts'
 import type { ChunkReport, ChunkTask } from './workers/messages.ts'
 
-/** A worker's slot for one chunk at a time: a session of its own and a counter stripe that nobody else writes. */
+/**
+ * A chunk from its lease to its last commit, in a worker thread:
+ *
+ *   read      its records in the order of their identities, cut into batches     processChunk, chunk-batches.ts
+ *   dedupe    the first record of an identity counts, later ones are skipped     attemptPart, batch-draft.ts
+ *   decide    a row is added, updated, skipped or failed                         attemptPart, batch-draft.ts
+ *   reserve   part of the organization's subscriber limit                        commitPart, chunk-quota.ts
+ *   write     the chunk's progress, log lines, subscribers, reactions, counts    attemptPart, batch-writer.ts
+ *   commit    all of a batch or nothing                                          commitPart, transaction.ts
+ *
+ * The progress is written under the lease's token. A batch that is repeated after a crash therefore finds all of its
+ * first commit, or nothing.
+ */
+
+export async function processChunk(options: ProcessChunkOptions): Promise<ChunkReport> {
+  const { collections, staging, lane, task, isStopped } = options
+  try {
+    const chunk = await readLeasedChunk(collections, task.chunkId, task.token)
+    const context = await options.importContext(task.importId)
+    if (chunk === null || context === null) return { end: 'lost' }
+    const partition = await openPartition(staging, context.document)
+    try {
+      const run = new ChunkRun(options, chunk, context)
+      let start = 0
+      for await (const batch of readBatches(chunk, partition, lane)) {
+        const isWritten = await writeBatch(run, batch, start)
+        if (!isWritten) return { end: isStopped() ? 'stopped' : 'lost' }
+        start += batch.offsets.length
+      }
+      return { end: 'done' }
+    } finally {
+      await partition.close()
+    }
+  } catch (error) {
+    return {
+      end: 'failed',
+      message: messageOf(error),
+      retryable: isRetryable(error),
+      code: error instanceof ImportError ? error.code : null,
+      isMissing: error instanceof ImportError && error.isMissing,
+    }
+  }
+}
+
+/**
+ * Writes the records of a batch that aren't committed yet, in parts: usually one, smaller ones after write conflicts
+ * and where rows write much. `start` is the batch's position in the chunk. False when the chunk was stopped or lost.
+ */
+async function writeBatch(run: ChunkRun, batch: ChunkBatch, start: number): Promise<boolean> {
+  const { offsets, bytes } = batch
+  let done = Math.min(offsets.length, run.position - start)
+  const lastDone = offsets[done - 1]
+  if (lastDone !== undefined && run.chunk.kind !== 'unidentified')
+    run.lastIdentity = identityAt(bytes, lastDone)
+  /** Index of the record that the database refused because its subscriber would be too large. */
+  let refused = -1
+  while (done < offsets.length) {
+    if (run.isStopped()) return false
+    const next = offsets.subarray(done, done + run.size.next)
+    const isLast = batch.isLast && done + next.length === offsets.length
+    const part = { batch: { offsets: next, bytes }, isLast, isTooLarge: done === refused }
+    const result = await commitPart(run, part)
+    if (result.end === 'given_up') return false
+    if (result.end === 'committed') {
+      done += next.length
+      run.size.grow()
+    } else if (result.end === 'too_large') run.size.limitTo(result.fitting)
+    else if (result.end === 'refused' && next.length === 1) refused = done
+    else run.size.shrink(next.length)
+  }
+  return true
+}
+
+/** Reserves quota for a part and commits it, with retries. */
+async function commitPart(run: ChunkRun, part: Part): Promise<PartEnd> {
+  const startedAt = clock.monotonicMs()
+  const records = part.batch.offsets.length
+  await run.quota.prepare(records, run.chunk.record_count - run.position)
+  try {
+    for (;;) {
+      const transaction = await runTransaction({
+        session: run.lane.session,
+        isStopped: run.isStopped,
+        timeoutMs: batchTimeoutMs,
+        maxConflictRetries: records === 1 ? Infinity : maxConflictRetries,
+        onRetry: (reason) => run.countRetry(reason),
+        attempt: () => attemptPart(run, part),
+      })
+      if (transaction.end === 'committed') {
+        run.reportCommit(transaction.value, records, startedAt)
+        await noteTriggeredBy(run, transaction.value)
+        return transaction
+      }
+      if (transaction.end === 'stopped') return { end: 'given_up' }
+      if (transaction.end === 'conflicts') return transaction
+      if (transaction.reason.end !== 'quota_missing') return transaction.reason
+      if (!(await run.quota.waitFor(transaction.reason.needed))) return { end: 'given_up' }
+    }
+  } catch (error) {
+    if (!isDocumentTooLarge(error) || part.isTooLarge) throw error
+    return { end: 'refused' }
+  }
+}
+
+/** Everything of a part that is inside its transaction. */
+async function attemptPart(
+  run: ChunkRun,
+  { batch, isLast, isTooLarge }: Part,
+): Promise<Attempt<BatchDraft, PartAbort>> {
+  const { collections, lane, chunk, context, quota, position } = run
+  const draft = new BatchDraft(context, chunk, lane.batchBuffers, {
+    ...(await readBatchStart(run, batch)),
+    position,
+    lastIdentity: run.lastIdentity,
+    isTooLarge,
+    maxQuota: quota.isExhausted ? quota.free : Infinity,
+  })
+  const fitting = draft.dedupeAndDecide(batch)
+  if (fitting !== null) return { abort: { end: 'too_large', fitting } }
+  if (draft.quotaUsed > quota.free) return { abort: { end: 'quota_missing', needed: draft.quotaUsed } }
+  // Progress is written first, so that a worker that lost its lease fails here and not in a conflict with the new
+  // holder.
+  const isLeased = await advanceChunk(collections, lane.session, {
+    chunk,
+    from: position,
+    to: position + batch.offsets.length,
+    isLast,
+    counts: run.countsWith(draft.counts),
+    quota: quota.after(draft.quotaUsed),
+  })
+  if (!isLeased) return { abort: { end: 'given_up' } }
+  await writeLogs(run, draft)
+  // Subscribers are written last: requests that write the same ones wait from here to the commit.
+  if (!context.document.options.dry_run) await writeSubscribers(run, draft)
+  const isSuspicious = clock.monotonicMs() - run.lastCommitAt > suspiciousGapMs
+  if (isSuspicious && (await readState(collections, chunk.import_id)) !== 'importing')
+    return { abort: { end: 'given_up' } }
+  run.readyAt = clock.monotonicMs()
+  return { commit: draft }
+}
+
+/** A worker's slot for one chunk at a time, with a session and a counter stripe that no other lane uses. */
 export interface Lane {
   session: ClientSession
   stripe: string
-  /** Memory for a chunk, taken again for the next one; grows to what chunks need. */
+  /** Memory for the bytes of a chunk, reused by the next one; grows to the largest. */
   buffer: Buffer
   batchBuffers: BatchBuffers
 }
@@ -43,111 +180,44 @@ export interface ProcessChunkOptions {
   lane: Lane
   task: ChunkTask
   importContext: (importId: number) => Promise<ImportContext | null>
-  limitOf: (organizationId: number) => Promise<number | null>
   isStopped: () => boolean
   onBatch: (report: BatchReport) => void
 }
 
-/** A chunk of one identity may have any size; beyond this one it is read piece by piece. */
-const wholeInMemoryBytes = 8 * 1024 * 1024
+/** A batch is given up after this time. The lease, which every commit renews, outlasts it. */
+const batchTimeoutMs = 40_000
 
-/** One chunk: read its records, put them in order, and write batch after batch from the first one not done. */
-export async function processChunk(options: ProcessChunkOptions): Promise<ChunkReport> {
-  const { collections, staging, task } = options
-  try {
-    const chunk = await readLeasedChunk(collections, task.chunkId, task.token)
-    const context = await options.importContext(task.importId)
-    if (chunk === null || context === null) return { end: 'lost' }
-    const file = await openPartition(staging, context.document)
-    try {
-      return await writeBatches(options, chunk, context, batchesOf(chunk, file, options.lane))
-    } finally {
-      await file.close()
-    }
-  } catch (error) {
-    return {
-      end: 'failed',
-      message: messageOf(error),
-      retryable: isPassing(error),
-      code: error instanceof ImportError ? error.code : null,
-      isMissing: error instanceof ImportError && error.isMissing,
-    }
-  }
+/** After this time without a commit the process may have been suspended, and the import paused meanwhile. */
+const suspiciousGapMs = 1_000
+
+/** Write conflicts of a part before it is cut into smaller ones. */
+const maxConflictRetries = 2
+
+/** Records that one transaction writes. */
+interface Part {
+  batch: Batch
+  /** The chunk is done with it. */
+  isLast: boolean
+  /** The database refused its only record for its size. */
+  isTooLarge: boolean
 }
 
-/** A key that is taken again and again is nothing that passes, nor is a command that takes too long. */
-const isPassing = (error: unknown): boolean => {
+type PartEnd =
+  | { end: 'committed' }
+  /** It would write too much; its first `fitting` records would not. */
+  | { end: 'too_large'; fitting: number }
+  /** The database refused a subscriber for its size. */
+  | { end: 'refused' }
+  | { end: 'conflicts' }
+  /** The chunk was stopped or lost, or its import no longer runs. */
+  | { end: 'given_up' }
+
+/** Only the attempt finds how much quota its rows need. */
+type PartAbort =
+  Extract<PartEnd, { end: 'too_large' | 'given_up' }> | { end: 'quota_missing'; needed: number }
+
+/** A duplicate key and a command timeout come again with every attempt of the same chunk. */
+const isRetryable = (error: unknown): boolean => {
   const reason = retryReason(error)
   return reason !== null && reason !== 'duplicate_key' && !isCommandTimeout(error)
-}
-
-async function writeBatches(
-  options: ProcessChunkOptions,
-  chunk: ChunkDocument & { token: string },
-  context: ImportContext,
-  batches: AsyncIterable<Batch & { isLast: boolean }>,
-): Promise<ChunkReport> {
-  const { document } = context
-  const { collections } = options
-  const writer = new BatchWriter({
-    db: options.db,
-    collections,
-    session: options.lane.session,
-    stripe: options.lane.stripe,
-    buffers: options.lane.batchBuffers,
-    context,
-    chunk,
-    limit: () => options.limitOf(document.organization_id),
-    isStopped: options.isStopped,
-    isImporting: async () => (await readState(collections, document._id)) === 'importing',
-    onCommit: options.onBatch,
-  })
-  let position = 0
-  for await (const batch of batches) {
-    const { offsets, bytes } = batch
-    const done = Math.min(offsets.length, Math.max(0, chunk.next_record - position))
-    position += offsets.length
-    if (done > 0 && position >= chunk.next_record) {
-      const last = chunk.kind === 'unidentified' ? null : identityAt(bytes, offsets[done - 1]!)
-      writer.resumeAfter(chunk.next_record, last)
-    }
-    if (done === offsets.length) continue
-    const isWritten = await writer.write({ offsets: offsets.subarray(done), bytes }, batch.isLast)
-    if (!isWritten) return { end: options.isStopped() ? 'stopped' : 'lost' }
-  }
-  return { end: 'done' }
-}
-
-/** The chunk's records in its order, portion by portion; the order depends on nothing but its bytes. */
-async function* batchesOf(
-  chunk: ChunkDocument,
-  file: Partition,
-  lane: Lane,
-): AsyncGenerator<Batch & { isLast: boolean }> {
-  if (chunk.kind === 'single_identity' && extentsLength(chunk.extents) > wholeInMemoryBytes) {
-    yield* batchesInPieces(chunk, file)
-    return
-  }
-  const { bytes, crc } = await readExtents(file, chunk.extents, lane.buffer)
-  if (bytes.length > lane.buffer.length) lane.buffer = bytes
-  refuseDamaged(chunk, crc)
-  const offsets = listRecords(bytes)
-  const batches = cutBatches(chunk.kind === 'sorted' ? sortedByIdentity(offsets, bytes) : offsets, bytes)
-  for (const [i, batch] of batches.entries()) yield { ...batch, isLast: i === batches.length - 1 }
-}
-
-async function* batchesInPieces(
-  chunk: ChunkDocument,
-  file: Partition,
-): AsyncGenerator<Batch & { isLast: boolean }> {
-  let checksum = 0
-  for await (const { crc } of readInPieces(file, chunk.extents)) checksum = crc
-  refuseDamaged(chunk, checksum)
-  let left = chunk.record_count
-  for await (const { bytes } of readInPieces(file, chunk.extents)) {
-    for (const batch of cutBatches(listRecords(bytes), bytes)) {
-      left -= batch.offsets.length
-      yield { ...batch, isLast: left === 0 }
-    }
-  }
 }

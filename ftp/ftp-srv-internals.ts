@@ -4,46 +4,46 @@ import { FtpSrv } from 'ftp-srv'
 import type { Logger } from '../shared/runtime/logger.ts'
 import type { Command } from './connection/command-lines.ts'
 import type { ControlConnection } from './connection/control-connection.ts'
+import type { FtpSession } from './session.ts'
 import type { UploadDirectory } from './uploads/upload-directory.ts'
 
 /**
- * The parts of ftp-srv 4.6.3 that it doesn't declare and that our layer needs: its session, its commands table, the
- * lines of a listing. It never listens and has no socket: connections are ours, and it gets one command at a time. The
- * version is pinned; the tests go through every one of these parts.
+ * The undeclared parts of ftp-srv 4.6.3 that the server needs: its session, its command table and its listing lines.
+ * ftp-srv never listens and owns no socket: the connections are ours, and it receives one command at a time. Its
+ * version is pinned, and tests cover each of these parts.
  */
 
 export type ListedFile = Awaited<ReturnType<UploadDirectory['list']>>[number]
 
-type Letter = string | { message: string; raw: true }
+/** `raw`: without the reply code in front. */
+export type ReplyLine = string | { message: string; raw: true }
 
 export interface FtpSrvSession extends EventEmitter {
   commands: { handle(command: Command): Promise<unknown> }
   username?: string | undefined
   authenticated?: boolean
-  /** Set by the login (login.ts). Commands whose entry lacks `no_auth` run only after it, so theirs say `fs!`. */
+  /** The login sets it. */
   fs?: UploadDirectory
-  /** Undefined for 0. */
+  /** Undefined means 0. */
   restByteCount: number | undefined
   renameFrom?: string | undefined
-  /** One letter a line. Never throws; resolves when the client's system has it, or the connection is gone. */
-  reply(code: number, ...letters: Letter[]): Promise<unknown>
+  /** Never throws. Resolves when the operating system has the reply, or when the connection is gone. */
+  reply(code: number, ...lines: ReplyLine[]): Promise<unknown>
   close(code?: number, message?: string): Promise<unknown>
 }
 
-export interface CommandEntry<Session> {
-  handler(this: Session, context: { command: Command }): unknown
+export interface CommandEntry {
+  handler(this: FtpSession, context: { command: Command }): unknown
   /** For HELP. */
   syntax: string
   description: string
+  /** `no_auth`: the command is possible before the login. */
   flags?: { no_auth?: boolean }
 }
 
 const require = createRequire(import.meta.url)
 
-export const commandTable = require('ftp-srv/src/commands/registry.js') as Record<
-  string,
-  CommandEntry<FtpSrvSession>
->
+export const commandTable = require('ftp-srv/src/commands/registry.js') as Record<string, CommandEntry>
 
 /** A line of `ls -l`. */
 export const listingLine = require('ftp-srv/src/helpers/file-stat.js') as (file: ListedFile) => string
@@ -53,22 +53,24 @@ export const FtpSrvConnection = require('ftp-srv/src/connection.js') as new (
   options: { socket: ControlConnection; log: Logger },
 ) => FtpSrvSession
 
-/** What sessions of ftp-srv want to belong to. */
+/** The server object that each of ftp-srv's sessions requires. */
 export function createFtpSrv(log: Logger): FtpSrv {
   return withoutSignalHandlers(() => new FtpSrv({ log: quiet(log) as never }))
 }
 
-/** ftp-srv logs every command and reply, with stacks for refusals; what is worth a line we say ourselves. */
+/** Silences ftp-srv, which logs every command and reply, and a stack for each refusal. We log what matters. */
 export const quiet = (log: Logger): Logger => log.child({}, { level: 'silent' })
 
-/** ftp-srv adds handlers that end the process on a signal, in the middle of our own orderly stop. */
+/** Removes the signal handlers that ftp-srv adds: they would end the process in the middle of its orderly stop. */
 function withoutSignalHandlers<T>(make: () => T): T {
-  const signals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
-  const before = new Map(signals.map((signal) => [signal, process.listeners(signal)]))
+  const signals = (['SIGTERM', 'SIGINT', 'SIGQUIT'] as const).map((signal) => ({
+    signal,
+    before: process.listeners(signal),
+  }))
   const made = make()
-  for (const signal of signals) {
+  for (const { signal, before } of signals) {
     for (const listener of process.listeners(signal))
-      if (!before.get(signal)!.includes(listener)) process.off(signal, listener)
+      if (!before.includes(listener)) process.off(signal, listener)
   }
   return made
 }

@@ -1,15 +1,14 @@
 /**
- * What breaks a session's transfer off: ABOR, which comes while the commands after the transfer wait for its end, and
+ * Aborts a session's transfer: at ABOR, which arrives while the commands after the transfer wait for its end, and at
  * the end of the session.
  */
 export class Interruption {
   #transfer: AbortController | null = null
-  /** They also meet a transfer that has not begun yet when they come. */
+  /** Counted, because an ABOR that arrives before its transfer has begun must abort it too. */
   #unansweredAborts = 0
   readonly #hangUp = new AbortController()
 
-  /** Aborted when the session is at its end. */
-  get ofSession(): AbortSignal {
+  get sessionEnded(): AbortSignal {
     return this.#hangUp.signal
   }
 
@@ -17,10 +16,10 @@ export class Interruption {
     return this.#transfer !== null
   }
 
-  /** Aborted when the transfer that begins now is to end. */
+  /** Begins a transfer; the signal is aborted when the transfer must end. */
   begin(): AbortSignal {
     this.#transfer = new AbortController()
-    if (this.#unansweredAborts > 0 || this.ofSession.aborted) this.#transfer.abort()
+    if (this.#unansweredAborts > 0 || this.sessionEnded.aborted) this.#transfer.abort()
     return this.#transfer.signal
   }
 

@@ -6,20 +6,22 @@ import type { Part } from '../shared/runtime/service.ts'
 import { mayUpload } from './login.ts'
 import type { FtpSession } from './session.ts'
 
+interface KeyWatchOptions {
+  sessions: ReadonlySet<FtpSession>
+  collections: Collections
+  pollMs: number
+  log: Logger
+}
+
 /**
- * Ends the sessions whose key may upload no longer: revoked, inactive, without the permission, or of a user who is
- * gone. All keys are looked at together. A database that doesn't answer ends nobody.
+ * Polls the API keys of all sessions in one query. It ends the sessions whose key was revoked or deactivated, lost the
+ * permission to import, or belonged to a deleted user. While the database doesn't answer, sessions continue.
  */
 export class KeyWatch implements Part {
   readonly #stopping = new AbortController()
   readonly #ended: Promise<void>
 
-  constructor(options: {
-    sessions: ReadonlySet<FtpSession>
-    collections: Collections
-    pollMs: number
-    log: Logger
-  }) {
+  constructor(options: KeyWatchOptions) {
     this.#ended = this.#run(options)
   }
 
@@ -28,12 +30,7 @@ export class KeyWatch implements Part {
     await this.#ended
   }
 
-  async #run({
-    sessions,
-    collections,
-    pollMs,
-    log,
-  }: ConstructorParameters<typeof KeyWatch>[0]): Promise<void> {
+  async #run({ sessions, collections, pollMs, log }: KeyWatchOptions): Promise<void> {
     const { signal } = this.#stopping
     let isAnswered = true
     while (!signal.aborted) {
@@ -44,7 +41,7 @@ export class KeyWatch implements Part {
         isAnswered = true
       } catch (error) {
         if (isAnswered && !signal.aborted)
-          log.warn({ err: error }, 'the keys of FTP sessions could not be looked at, the sessions go on')
+          log.warn({ err: error }, 'the API keys of FTP sessions could not be checked, the sessions continue')
         isAnswered = false
       }
     }
@@ -56,18 +53,15 @@ async function checkKeys(
   collections: Collections,
   signal: AbortSignal,
 ): Promise<void> {
-  // Who logs in meanwhile is looked at the next time.
-  const looked = [...sessions].filter(({ account }) => account !== null)
-  if (looked.length === 0) return
-  const keyIds = [...new Set(looked.map(({ account }) => account!.keyId))]
+  const loggedIn = [...sessions].flatMap((session) =>
+    session.account === null ? [] : [{ session, account: session.account }],
+  )
+  if (loggedIn.length === 0) return
+  const keyIds = [...new Set(loggedIn.map(({ account }) => account.keyId))]
   const callers = await callersByKey(collections, keyIds, signal)
-  for (const session of looked) {
-    const caller = callers.get(session.account!.keyId)
-    if (
-      caller === undefined ||
-      caller.organizationId !== session.account!.organizationId ||
-      !mayUpload(caller)
-    )
-      session.end('key_revoked', 'the API key of this session may upload no longer')
+  for (const { session, account } of loggedIn) {
+    const caller = callers.get(account.keyId)
+    if (caller === undefined || caller.organizationId !== account.organizationId || !mayUpload(caller))
+      session.end('key_revoked', 'the API key of this session may no longer upload')
   }
 }

@@ -1,23 +1,23 @@
 import type { ListedFile } from './ftp-srv-internals.ts'
 
-/** What MLSD, MLST and MDTM say of a file: RFC 3659. */
+/** The facts of files that MLSD, MLST and MDTM show: RFC 3659. */
 
-/** In the order of their telling. */
+/** In the order in which a line shows them. */
 export const factNames = ['type', 'size', 'modify', 'perm'] as const
 
 /** `YYYYMMDDHHMMSS.sss`, in UTC. */
-export const timeFact = (time: Date): string => time.toISOString().replace(/[-:TZ]/g, '')
+export const formatTime = (time: Date): string => time.toISOString().replace(/[-:TZ]/g, '')
 
-/** `chosen`: the facts that the client asked for by OPTS MLST; null: all. */
+/** `chosen`: the facts that the client selected by OPTS MLST; null means all. */
 export function factLine(file: ListedFile, chosen: string[] | null, name = file.name): string {
-  const facts = factsOf(file)
-  const told = factNames.filter((fact) => chosen?.includes(fact) !== false && facts[fact] !== undefined)
-  return `${told.map((fact) => `${fact}=${facts[fact]};`).join('')} ${name}`
+  const facts = fileFacts(file)
+  const shown = factNames.filter((fact) => chosen?.includes(fact) !== false && facts[fact] !== undefined)
+  return `${shown.map((fact) => `${fact}=${facts[fact]};`).join('')} ${name}`
 }
 
-/** A file can be read, written, appended to, renamed and deleted; the directory listed and written into. */
-function factsOf(file: ListedFile): Partial<Record<(typeof factNames)[number], string | number>> {
-  const modify = timeFact(file.mtime)
+/** `perm`: a file allows append, delete, rename, read and write; the directory creating, changing into and listing. */
+function fileFacts(file: ListedFile): Partial<Record<(typeof factNames)[number], string | number>> {
+  const modify = formatTime(file.mtime)
   if (file.isDirectory()) return { type: 'dir', modify, perm: 'cel' }
   return { type: 'file', size: file.size, modify, perm: 'adfrw' }
 }

@@ -3,31 +3,38 @@ import { networkOf } from '../shared/values/ip.ts'
 import type { FtpSession } from './session.ts'
 import { UploadDirectory } from './uploads/upload-directory.ts'
 
-/** So many wrong passwords end a session. */
 const maxWrongLogins = 3
 
-/** Whether the directory is open to the caller: uploading is the first half of importing. */
+/** Uploading is the first half of importing, so it needs the permission to import. */
 export const mayUpload = (caller: Caller): boolean =>
   caller.permissions['subscriber']?.includes('import') === true
 
-/** Answers PASS. */
+/** Replies to PASS. */
 export async function logIn(session: FtpSession, username: string, password: string): Promise<void> {
   const { control, context } = session
   const { metrics, collections, limits, uploads, uploadLimits, log } = context
-  const caller = await context.mutex.runExclusive(networkOf(control.remoteAddress), () =>
+  // Logins of one network (in IPv6, a /64) run one at a time: in parallel, all would pass the throttle before the
+  // first failure was recorded.
+  const caller = await context.loginMutex.runExclusive(networkOf(control.remoteAddress), () =>
     identify(session, username, password),
   )
   if (caller === 'throttled')
-    return refuse('throttled', 'too many wrong logins came from this address, try again in a minute')
-  if (caller === 'wrong') return refuse('wrong', 'log in as user api with an API key as password')
-  if (!mayUpload(caller)) return refuse('forbidden', 'this API key lacks the permission subscriber/import')
+    return refuseLogin(session, caller, 'too many wrong logins from this address; try again in a minute')
+  if (caller === 'wrong')
+    return refuseLogin(
+      session,
+      caller,
+      'wrong user or API key; log in as user api with an API key as password',
+    )
+  if (!mayUpload(caller))
+    return refuseLogin(session, 'forbidden', 'this API key lacks the permission subscriber/import')
   const { organizationId, keyId } = caller
   const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, collections, log })
   await directory.prepare()
-  // From here on without a pause: a session that is gone would be counted for ever.
+  // No await between this check and the listener for 'close': a session that closed between them would count forever.
   if (control.destroyed) return
   if (!limits.enterAccount(organizationId)) {
-    session.end('account_limit', 'there are too many sessions of this account, end some of them')
+    session.end('account_limit', 'too many sessions of this account; close one and log in again')
     return
   }
   control.once('close', () => {
@@ -37,26 +44,26 @@ export async function logIn(session: FtpSession, username: string, password: str
   session.account = { keyId, organizationId }
   session.authenticated = true
   metrics.login('ok')
-  await session.reply(230, 'welcome')
-
-  async function refuse(result: 'throttled' | 'wrong' | 'forbidden', message: string): Promise<void> {
-    metrics.login(result)
-    session.wrongLogins += 1
-    const isLast = session.wrongLogins >= maxWrongLogins
-    await session.reply(
-      530,
-      isLast ? `${message}; this connection ends after ${maxWrongLogins} tries` : message,
-    )
-    if (!isLast) return
-    session.endedBy = 'wrong_logins'
-    control.destroy()
-  }
+  await session.reply(230, 'logged in')
 }
 
-/**
- * Logins from one address (in IPv6, one /64) take turns at this: sent together, they would all be looked up before the first failure among
- * them was noted.
- */
+async function refuseLogin(
+  session: FtpSession,
+  result: 'throttled' | 'wrong' | 'forbidden',
+  reason: string,
+): Promise<void> {
+  session.context.metrics.login(result)
+  session.wrongLogins += 1
+  const isLast = session.wrongLogins >= maxWrongLogins
+  await session.reply(
+    530,
+    isLast ? `${reason}; the connection closes after ${maxWrongLogins} failed logins` : reason,
+  )
+  if (!isLast) return
+  session.endedBy = 'wrong_logins'
+  session.control.destroy()
+}
+
 async function identify(
   { control, context }: FtpSession,
   username: string,

@@ -11,12 +11,12 @@ import { hostInUrl, runProcess, serveOperations } from '../shared/runtime/servic
 import { readinessProblem, startDatabase } from '../shared/runtime/start-database.ts'
 import { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
-import { sessionsThatFit, type SessionLimits } from './connection/connection-limits.ts'
+import { maxSessionsByDescriptors, type SessionLimits } from './connection/connection-limits.ts'
 import { createFtpMetrics } from './metrics.ts'
 import { startFtpServer, type FtpServerOptions } from './server.ts'
 import { uploadLimits } from '../shared/store/upload-usage.ts'
 
-/** The FTP process: it fills upload directories, nothing else. Imports begin by a request, never by an upload. */
+/** The FTP process only fills upload directories. An import begins by a request to the API, never by an upload. */
 await runProcess('ftp', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
@@ -40,8 +40,9 @@ await runProcess('ftp', async (process) => {
       host: settings.FTP_HOST,
       port: settings.FTP_PORT,
       passivePorts: settings.FTP_PASSIVE_PORTS,
-      publicAddress: settings.FTP_PUBLIC_HOST === undefined ? null : await ipv4Of(settings.FTP_PUBLIC_HOST),
-      tls: tlsOf(settings),
+      publicAddress:
+        settings.FTP_PUBLIC_HOST === undefined ? null : await resolveIpv4(settings.FTP_PUBLIC_HOST),
+      tls: tlsOptions(settings),
       sessions: sessionLimits(settings, log),
       uploads: openUploads(settings, database, folder),
       uploadLimits: uploadLimits(settings),
@@ -64,7 +65,7 @@ await runProcess('ftp', async (process) => {
   })
 })
 
-function tlsOf(settings: Settings): FtpServerOptions['tls'] {
+function tlsOptions(settings: Settings): FtpServerOptions['tls'] {
   const {
     FTP_TLS_CERT: cert,
     FTP_TLS_KEY: key,
@@ -78,10 +79,11 @@ function tlsOf(settings: Settings): FtpServerOptions['tls'] {
 }
 
 function sessionLimits(settings: Settings, log: Logger): SessionLimits {
-  const fitting = sessionsThatFit()
-  const inProcess = Math.min(settings.FTP_MAX_SESSIONS, fitting)
+  const inProcess = Math.min(settings.FTP_MAX_SESSIONS, maxSessionsByDescriptors())
   if (inProcess < settings.FTP_MAX_SESSIONS)
-    log.warn(`FTP_MAX_SESSIONS is ${inProcess}: the limit of open files leaves no room for more`)
+    log.warn(
+      `setting FTP_MAX_SESSIONS ${settings.FTP_MAX_SESSIONS} is reduced to ${inProcess}: the process may not open more files; raise its limit (ulimit -n)`,
+    )
   return {
     inProcess,
     perAddress: settings.FTP_MAX_SESSIONS_PER_ADDRESS,
@@ -89,7 +91,7 @@ function sessionLimits(settings: Settings, log: Logger): SessionLimits {
   }
 }
 
-async function ipv4Of(host: string): Promise<string> {
+async function resolveIpv4(host: string): Promise<string> {
   try {
     return (await lookup(host, { family: 4 })).address
   } catch (error) {

@@ -1,7 +1,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { knownCounter } from '../shared/runtime/metrics/known-counter.ts'
 
-/** Who ended a session, and why. */
+/** The reasons why sessions end. */
 const sessionEnds = [
   'quit',
   'connection_lost',
@@ -15,7 +15,7 @@ const sessionEnds = [
 ] as const
 export type SessionEnd = (typeof sessionEnds)[number]
 
-/** `in` and `out` are files, `list` is all else that goes over data connections. */
+/** `in` and `out` are files, `list` is everything else that data connections carry. */
 const transferKinds = ['in', 'out', 'list'] as const
 export type TransferKind = (typeof transferKinds)[number]
 
@@ -27,55 +27,55 @@ export interface FtpMetrics {
   login(result: 'ok' | 'wrong' | 'throttled' | 'forbidden'): void
   bytes(direction: 'in' | 'out', bytes: number): void
   sessionEnded(reason: SessionEnd): void
-  /** More connections than there may be sessions. */
+  /** A connection was refused because there were too many sessions. */
   connectionRefused(): void
   transferBegun(kind: TransferKind): void
   transferEnded(kind: TransferKind, result: TransferResult, seconds: number): void
 }
 
-/** Throws where the registry has these metrics already. */
+/** Throws when the registry has these metrics already. */
 export function createFtpMetrics(registry: Registry): FtpMetrics {
   const registers = [registry]
   const sessions = new Gauge({
     name: 'rollcall_ftp_sessions',
-    help: 'Control connections that are open',
+    help: 'Open control connections',
     registers,
   })
   const logins = knownCounter(registry, {
     name: 'rollcall_ftp_logins_total',
-    help: 'Logins by result',
+    help: 'Logins, by result',
     labels: { result: ['ok', 'wrong', 'throttled', 'forbidden'] },
   })
   const bytes = knownCounter(registry, {
     name: 'rollcall_ftp_bytes_total',
-    help: 'Bytes of files by direction',
+    help: 'Bytes of files, by direction',
     labels: { direction: ['in', 'out'] },
   })
   const ends = knownCounter(registry, {
     name: 'rollcall_ftp_disconnections_total',
-    help: 'Sessions that ended, by reason',
+    help: 'Ended sessions, by reason',
     labels: { reason: sessionEnds },
   })
   const refusals = new Counter({
     name: 'rollcall_ftp_connections_refused_total',
-    help: 'Connections that were refused because there were too many sessions, in all or from their address',
+    help: 'Connections refused because of too many sessions, in the process or from their address',
     registers,
   })
   const running = new Gauge({
     name: 'rollcall_ftp_transfers',
-    help: 'Transfers that run, listings included',
+    help: 'Transfers in progress, listings included',
     labelNames: ['kind'],
     registers,
   })
   for (const kind of transferKinds) running.set({ kind }, 0)
   const transfers = knownCounter(registry, {
     name: 'rollcall_ftp_transfers_total',
-    help: 'Transfers that ended, by result: refused ones had not begun to send',
+    help: 'Ended transfers by kind and result; refused ones ended before their data',
     labels: { kind: transferKinds, result: transferResults },
   })
   const durations = new Histogram({
     name: 'rollcall_ftp_transfer_duration_seconds',
-    help: 'Time that transfers took',
+    help: 'Duration of transfers',
     labelNames: ['kind'],
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800],
     registers,

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parsePortRange } from '../shared/runtime/config.ts'
+import { StartError } from '../shared/contract/errors.ts'
 import { listen, type Part } from '../shared/runtime/service.ts'
 import { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import { installCommands } from './commands/command-table.ts'
@@ -26,17 +27,17 @@ export interface FtpServerOptions extends Pick<
 > {
   host: string
   port: number
-  /** As FTP_PASSIVE_PORTS has it. */
+  /** In the form of the setting FTP_PASSIVE_PORTS. */
   passivePorts: string
   sessions: SessionLimits
-  /** Null: TLS is not offered. `implicitPort`: where TLS begins with the connection, null for nowhere. */
+  /** Null: no TLS. `implicitPort`: where connections begin with the handshake; null for no such port. */
   tls: (CertificateFiles & { implicitPort: number | null; isRequired: boolean; mustResume: boolean }) | null
   timeouts?: Partial<FtpTimeouts>
 }
 
 export interface FtpServer extends Part {
   port: number
-  /** Null where there is no implicit TLS. */
+  /** Null without implicit TLS. */
   implicitTlsPort: number | null
 }
 
@@ -51,36 +52,34 @@ const defaultTimeouts: FtpTimeouts = {
   certificateWatchMs: 5_000,
 }
 
-/** So many connections above the limit may hear why they are refused; more are just closed. */
+/** Connections above the session limit that are told the reason at a time; more are closed without a reply. */
 const maxRefused = 100
-/** Milliseconds for the TLS handshake of one that is refused. */
 const refusedHandshakeMs = 2_000
 
-installCommands()
-
 /**
- * The front that clients meet: it accepts connections, limits and secures them, and gives ftp-srv's sessions their
- * commands one by one. ftp-srv itself never listens.
+ * Accepts connections, limits and secures them, and passes their commands to ftp-srv's sessions one by one. ftp-srv
+ * itself never listens.
  */
 export async function startFtpServer(options: FtpServerOptions): Promise<FtpServer> {
+  installCommands()
   const { host, log, tls } = options
   const timeouts = { ...defaultTimeouts, ...options.timeouts }
+  const passiveRange = parsePortRange(options.passivePorts)
+  if (passiveRange === null)
+    throw new StartError(
+      `setting FTP_PASSIVE_PORTS ${JSON.stringify(options.passivePorts)} must be FIRST-LAST, or 0 for any free port`,
+    )
   const certificate =
     tls === null ? null : await Certificate.load(tls, { pollMs: timeouts.certificateWatchMs, log })
-  const limits = new ConnectionLimits(options.sessions)
   const context: SessionDeps = {
     ...options,
     timeouts,
     certificate,
     isTlsRequired: tls?.isRequired ?? false,
     mustResumeTls: tls?.mustResume ?? false,
-    limits,
-    ports: new PassivePorts({
-      host,
-      ...parsePortRange(options.passivePorts)!,
-      timeoutMs: timeouts.passivePortMs,
-    }),
-    mutex: new KeyedMutex(),
+    limits: new ConnectionLimits(options.sessions),
+    ports: new PassivePorts({ host, ...passiveRange, timeoutMs: timeouts.passivePortMs }),
+    loginMutex: new KeyedMutex(),
     ftpSrv: createFtpSrv(log),
   }
   const gate = new Gate(context)
@@ -92,21 +91,21 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   })
   const parts: Part[] = [keyWatch, ...(certificate === null ? [] : [certificate])]
   const servers: Server[] = []
-  const open = async (port: number, setting: string, isImplicitTls: boolean): Promise<number> => {
-    const server = createServer((socket) => void gate.accept(socket, isImplicitTls))
+  const open = async (port: number, setting: string, implicitTls: Certificate | null): Promise<number> => {
+    const server = createServer((socket) => void gate.accept(socket, implicitTls))
     server.maxConnections = options.sessions.inProcess + maxRefused
     servers.push(server)
     return (await listen(server, { host, port, setting })).port
   }
   const stop = async () => {
     for (const server of servers) server.close()
-    await gate.empty()
+    await gate.endSessions()
     await Promise.all(parts.map((part) => part.stop()))
   }
   try {
-    const port = await open(options.port, 'FTP_PORT', false)
+    const port = await open(options.port, 'FTP_PORT', null)
     const implicitPort = tls?.implicitPort ?? null
-    const implicitTlsPort = implicitPort === null ? null : await open(implicitPort, 'FTPS_PORT', true)
+    const implicitTlsPort = implicitPort === null ? null : await open(implicitPort, 'FTPS_PORT', certificate)
     return { port, implicitTlsPort, stop }
   } catch (error) {
     await stop()
@@ -114,7 +113,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   }
 }
 
-/** Where connections become sessions, or are refused. */
+/** Turns connections into sessions, or refuses them. */
 class Gate {
   readonly sessions = new Set<FtpSession>()
   readonly #connections = new Set<ControlConnection>()
@@ -124,46 +123,48 @@ class Gate {
     this.#context = context
   }
 
-  async accept(socket: Socket, isImplicitTls: boolean): Promise<void> {
-    const { certificate, timeouts } = this.#context
+  async accept(socket: Socket, implicitTls: Certificate | null): Promise<void> {
+    const { timeouts, metrics } = this.#context
     const control = new ControlConnection(socket)
     this.#connections.add(control)
     control.once('close', () => this.#connections.delete(control))
-    const refusal = this.#count(control)
-    if (refusal !== null) this.#context.metrics.connectionRefused()
+    const refusal = this.#countSession(control)
+    if (refusal !== null) metrics.connectionRefused()
     if (refusal !== null && !this.#countRefused(control)) {
       socket.destroy()
       return
     }
     const timeoutMs = refusal === null ? timeouts.loginMs : refusedHandshakeMs
-    if (isImplicitTls && !(await control.secure(certificate!.newContext(), { timeoutMs }))) return
-    if (refusal === null) this.#begin(control)
+    if (implicitTls !== null && !(await control.startTls(implicitTls.newContext(), { timeoutMs }))) return
+    if (refusal === null) this.#beginSession(control)
     else {
       control.write(`421 ${refusal}\r\n`)
       control.destroy()
     }
   }
 
-  /** Ends all sessions and what they do; uploads stay as they are, to be gone on with. */
-  async empty(): Promise<void> {
+  /** Ends all sessions with their transfers. Unfinished uploads stay, and clients can resume them. */
+  async endSessions(): Promise<void> {
     const sessions = [...this.sessions]
-    for (const session of sessions) session.end('stop', 'the server stops')
+    for (const session of sessions)
+      session.end('stop', 'the server is stopping; connect again later to resume')
     for (const control of this.#connections) control.destroy()
     await Promise.all([...this.#connections].map((control) => once(control, 'close')))
     const { log, timeouts } = this.#context
-    const isTimedOut = new AbortController()
-    const timedOut = sleep(timeouts.stopMs, 'over', { signal: isTimedOut.signal }).catch(() => 'not needed')
-    const outcome = await Promise.race([Promise.all(sessions.map((session) => session.idle())), timedOut])
-    isTimedOut.abort()
-    if (outcome === 'over')
+    const timer = new AbortController()
+    const timeout = sleep(timeouts.stopMs, 'timeout', { signal: timer.signal }).catch(() => 'ended')
+    const outcome = await Promise.race([Promise.all(sessions.map((session) => session.whenIdle())), timeout])
+    timer.abort()
+    if (outcome === 'timeout')
       log.warn(
-        `sessions had not ended ${timeouts.stopMs / 1000} s after their connections, as when the database is silent; locks of uploads run out by themselves`,
+        `FTP sessions had not ended ${timeouts.stopMs / 1000} s after their connections, perhaps because the database doesn't answer; the locks of their uploads expire by themselves`,
       )
   }
 
-  #count(control: ControlConnection): string | null {
+  /** The reason of a refusal, or null when the session was counted. */
+  #countSession(control: ControlConnection): string | null {
     const { limits, metrics } = this.#context
-    const refusal = limits.refusalOf(control.remoteAddress)
+    const refusal = limits.enter(control.remoteAddress)
     if (refusal !== null) return refusal
     metrics.sessions(1)
     control.once('close', () => {
@@ -182,14 +183,14 @@ class Gate {
     return true
   }
 
-  #begin(control: ControlConnection): void {
+  #beginSession(control: ControlConnection): void {
     const session = new FtpSession(control, this.#context)
     this.sessions.add(session)
     control.once('close', () => {
       this.sessions.delete(session)
       this.#context.metrics.sessionEnded(session.endedBy)
     })
-    void session.reply(220, 'Rollcall')
+    void session.reply(220, 'Rollcall FTP server: log in as user api with an API key as password')
     control.listen(session)
   }
 }

@@ -6,18 +6,20 @@ import type { UploadLimits } from '../shared/store/upload-usage.ts'
 import type { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { Certificate } from './connection/certificate.ts'
-import type { Command } from './connection/command-lines.ts'
+import { maxLineBytes, type Command } from './connection/command-lines.ts'
 import type { ConnectionLimits } from './connection/connection-limits.ts'
 import type { ControlConnection, ControlHandler } from './connection/control-connection.ts'
 import type { DataConnection } from './connection/data-connection.ts'
 import type { PassivePorts } from './connection/passive-ports.ts'
+import { printable } from './ftp-error.ts'
 import { FtpSrvConnection, quiet } from './ftp-srv-internals.ts'
 import { Interruption } from './interruption.ts'
 import type { FtpMetrics, SessionEnd } from './metrics.ts'
+import type { UploadDirectory } from './uploads/upload-directory.ts'
 
-/** What all sessions of a server have in common. */
+/** What all sessions of a server share. */
 export interface SessionDeps {
-  /** The IPv4 address that PASV names; null: the one that the client connected to. */
+  /** The IPv4 address that PASV announces; null announces the address that the client connected to. */
   publicAddress: string | null
   uploads: Uploads
   uploadLimits: UploadLimits
@@ -27,55 +29,62 @@ export interface SessionDeps {
   metrics: FtpMetrics
   log: Logger
   timeouts: FtpTimeouts
-  /** Null when TLS is not offered. */
+  /** Null when the server offers no TLS. */
   certificate: Certificate | null
   isTlsRequired: boolean
   /** Whether data connections must resume the TLS session of their control connection. */
   mustResumeTls: boolean
   limits: ConnectionLimits
   ports: PassivePorts
-  /** Of logins, by address. */
-  mutex: KeyedMutex<string>
+  /** Serializes the logins of each network. */
+  loginMutex: KeyedMutex<string>
   ftpSrv: FtpSrv
 }
 
 export interface FtpTimeouts {
-  /** From the connection to the login, TLS handshake included. */
+  /** From the connection to the login, the TLS handshake included. */
   loginMs: number
-  /** Between two commands, but not during a transfer. */
+  /** From one command to the next; a transfer pauses it. */
   idleMs: number
-  /** Without a byte for so long a data connection is dead. */
+  /** A data connection without a byte for this time is dead. */
   stallMs: number
-  /** For the data connection to come about, and then for its handshake. */
+  /** For opening a data connection, and again for its TLS handshake. */
   dataConnectionMs: number
-  /** How long PASV waits for a port when there is none. */
+  /** For a free port, when PASV or EPSV finds none. */
   passivePortMs: number
-  /** At the stop, for what sessions have to tell the database at last. */
+  /** At the stop of the server, for the last writes of sessions to the database. */
   stopMs: number
-  /** Between two looks at the keys of the sessions. */
+  /** Interval between two checks of the sessions' API keys. */
   keyWatchMs: number
-  /** Between two looks at the certificate's files. */
+  /** Interval between two checks of the certificate's files. */
   certificateWatchMs: number
 }
 
-/** ftp-srv's session, on our connections. It ends by QUIT, by its client's going, or by `end`. */
+export interface SessionAccount {
+  keyId: number
+  organizationId: number
+}
+
+export type LoggedInSession = FtpSession & { fs: UploadDirectory; account: SessionAccount }
+
+/** A session of ftp-srv on one of our connections. It ends by QUIT, when its client disconnects, or by `end`. */
 export class FtpSession extends FtpSrvConnection implements ControlHandler {
   readonly control: ControlConnection
   readonly context: SessionDeps
   readonly interruption = new Interruption()
-  /** Where the next transfer goes; of PASV, EPSV, PORT or EPRT. */
+  /** Of the next transfer, as PASV, EPSV, PORT or EPRT prepared it. */
   data: DataConnection | null = null
-  /** After EPSV ALL there is no other way to a data connection. */
+  /** EPSV ALL forbids all other ways to a data connection. */
   isExtendedPassiveOnly = false
-  /** Bytes of the next upload, where ALLO told them. */
-  announced: number | undefined
-  /** Bytes of the transfer that runs; null when none does. */
-  transferred: number | null = null
-  /** Of data connections, as PROT sets it. */
+  /** Size of the next upload, from ALLO. */
+  announcedBytes: number | undefined
+  /** Bytes of the running transfer; null when there is none. */
+  transferredBytes: number | null = null
+  /** Whether data connections use TLS, as PROT sets it. */
   isDataPrivate: boolean
-  /** The facts that MLSD and MLST tell; null: all. */
+  /** The facts that MLSD and MLST show; null shows all. */
   facts: string[] | null = null
-  account: { keyId: number; organizationId: number } | null = null
+  account: SessionAccount | null = null
   wrongLogins = 0
   endedBy: SessionEnd = 'connection_lost'
   readonly #running = new Set<Promise<unknown>>()
@@ -89,12 +98,11 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
     this.context = context
     this.isDataPrivate = control.secureContext !== null
     this.#loginTimer = setTimeout(() => {
-      if (this.account === null)
-        this.end('login_timeout', `nobody logged in within ${timeouts.loginMs / 1000} s`)
+      if (this.account === null) this.end('login_timeout', `no login within ${timeouts.loginMs / 1000} s`)
     }, timeouts.loginMs)
     this.#idleTimer = setTimeout(() => {
       if (this.interruption.isTransferring) this.#idleTimer.refresh()
-      else this.end('idle', `no command came for ${timeouts.idleMs / 1000} s`)
+      else this.end('idle', `no command for ${timeouts.idleMs / 1000} s; send NOOP to stay connected`)
     }, timeouts.idleMs)
     control.once('close', () => {
       clearTimeout(this.#loginTimer)
@@ -103,7 +111,11 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
     })
   }
 
-  /** Says why, and ends the session with whatever it does. */
+  isLoggedIn(): this is LoggedInSession {
+    return this.fs !== undefined && this.account !== null
+  }
+
+  /** Tells the client the reason, and ends the session with its transfer. */
   end(cause: SessionEnd, reason: string): void {
     if (this.control.destroyed) return
     this.endedBy = cause
@@ -111,13 +123,17 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
     this.control.destroy()
   }
 
-  /** Resolves when no command runs any more. */
-  async idle(): Promise<void> {
+  /** Resolves when the running commands have ended. */
+  async whenIdle(): Promise<void> {
     await Promise.all(this.#running)
   }
 
-  /** Whether AUTH would be followed by a handshake if it came now. */
-  willBeSecured({ directive, arg }: Command): boolean {
+  countTransferred(bytes: number): void {
+    this.transferredBytes = (this.transferredBytes ?? 0) + bytes
+  }
+
+  /** Whether this command starts a TLS handshake if it runs now. */
+  startsTls({ directive, arg }: Command): boolean {
     return (
       directive === 'AUTH' &&
       this.context.certificate !== null &&
@@ -128,10 +144,10 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
 
   onArrival(command: Command): boolean {
     if (command.directive === 'ABOR') this.interruption.abort()
-    if (this.willBeSecured(command)) this.control.ignore()
+    if (this.startsTls(command)) this.control.discardInput()
     const isStatus = command.directive === 'STAT' && command.arg === null
-    if (isStatus && this.transferred !== null && !this.control.isUnread) {
-      void this.reply(211, `a transfer is running, ${this.transferred} bytes so far`)
+    if (isStatus && this.transferredBytes !== null && !this.control.isUnread) {
+      void this.reply(211, `transfer in progress, ${this.transferredBytes} bytes so far`)
       return true
     }
     return false
@@ -141,7 +157,9 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
     this.#idleTimer.refresh()
     if (command.directive === 'QUIT') this.endedBy = 'quit'
     const isCommand = /^[A-Z]{3,4}$/.test(command.directive)
-    const answer = isCommand ? this.commands.handle(command) : this.reply(500, 'that is no command')
+    const answer = isCommand
+      ? this.commands.handle(command)
+      : this.reply(500, `${printable(command.directive)}: not a command, HELP lists the commands`)
     this.#running.add(answer)
     try {
       await answer
@@ -152,18 +170,18 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
     }
   }
 
-  async onNonsense(reason: string): Promise<void> {
+  async onMalformedLine(reason: string): Promise<void> {
     await this.reply(501, reason)
   }
 
   onOverlongLine(): void {
     this.endedBy = 'flood'
-    this.control.write('500 the command line is too long\r\n')
+    this.control.write(`500 the command line is too long; at most ${maxLineBytes} bytes are allowed\r\n`)
     this.control.destroy()
   }
 
   onFlood(): void {
-    this.end('flood', 'too many commands wait for their answers')
+    this.end('flood', 'too many commands are waiting; read the replies before sending more')
   }
 
   onHangUp(): void {

@@ -9,23 +9,23 @@ import type { FtpSession } from './session.ts'
 import type { Upload } from './uploads/upload.ts'
 
 /**
- * What goes over the data connection, in either direction. Each ends when its work is done, when its data connection
- * is gone or silent, at ABOR, and when the session is at its end.
+ * Transfers over the data connection, in both directions. A transfer ends when its work is done, when its data
+ * connection closes or stalls, at ABOR, and with its session.
  */
 
-/** What was sent before ABOR may arrive after it, as it comes another way. */
+/** How long an aborted upload still reads: data sent before ABOR may arrive after it, on the other connection. */
 const lingerMs = 100
 /** How long the control connection must outlive the data: a client that was killed closes both at once. */
 export const closeGraceMs = 100
 
-/** Runs a transfer; `signal` says that it is to end. */
+/** Runs a transfer; `signal` is aborted when it must end. */
 async function transfer(
   session: FtpSession,
   kind: TransferKind,
   work: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   if (session.context.isTlsRequired && !session.isDataPrivate)
-    throw new FtpError(521, 'data go over TLS only here, send PROT P first')
+    throw new FtpError(521, 'this server requires TLS for data connections; send PROT P first')
   const { metrics } = session.context
   const startedAt = clock.monotonicMs()
   let result: TransferResult = 'done'
@@ -33,29 +33,29 @@ async function transfer(
   try {
     await work(session.interruption.begin())
   } catch (error) {
-    result = session.transferred === null ? 'refused' : 'broken_off'
-    throw (error as Error).name === 'AbortError' ? brokenOff() : error
+    result = session.transferredBytes === null ? 'refused' : 'broken_off'
+    throw error instanceof Error && error.name === 'AbortError' ? transferAborted() : error
   } finally {
     metrics.transferEnded(kind, result, (clock.monotonicMs() - startedAt) / 1000)
     session.interruption.end()
-    session.transferred = null
+    session.transferredBytes = null
     session.data?.close()
     session.data = null
   }
 }
 
-/** Takes an upload in and publishes it if it came whole. It throws when it didn't, and has ended in any case. */
+/** Receives an upload and publishes it. Throws when it is incomplete; the upload has ended in any case. */
 export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>): Promise<void> {
-  return transfer(session, 'in', async (ofSession) => {
+  return transfer(session, 'in', async (transferSignal) => {
     const upload = await begin()
-    const signal = AbortSignal.any([ofSession, upload.lost])
+    const signal = AbortSignal.any([transferSignal, upload.lost])
     try {
-      const plain = await openData(session, signal)
+      const connection = await openData(session, signal)
       await upload.open(signal)
-      const socket = await beginData(session, { plain, signal, text: 'send the data' })
-      await upload.receive(received(session, socket, signal))
-      // An end of data says nothing about their completeness; a client that is still there a moment later does.
-      await Promise.all([watch(signal), upload.prepare()])
+      const socket = await connection.begin('ready to receive the file')
+      await upload.receive(receivedPieces(session, socket, signal))
+      // The end of the data doesn't prove that they are complete; a client that is still connected shortly later does.
+      await Promise.all([outliveData(signal), upload.prepare()])
       signal.throwIfAborted()
       await upload.publish(signal)
     } finally {
@@ -64,7 +64,7 @@ export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>)
   })
 }
 
-/** `isFile`: the bytes are counted as those of files. */
+/** `isFile` tells files from listings in the metrics. */
 export function send(
   session: FtpSession,
   open: (signal: AbortSignal) => Promise<Readable>,
@@ -73,14 +73,14 @@ export function send(
   return transfer(session, isFile ? 'out' : 'list', async (signal) => {
     const content = await open(signal)
     try {
-      const plain = await openData(session, signal)
-      const socket = await beginData(session, { plain, signal, text: 'here it comes' })
+      const connection = await openData(session, signal)
+      const socket = await connection.begin(isFile ? 'sending the file' : 'sending the listing')
       content.on('data', (piece: Buffer) => {
-        session.transferred! += piece.length
+        session.countTransferred(piece.length)
         if (isFile) session.context.metrics.bytes('out', piece.length)
       })
       await pipeline(content, socket, { signal }).catch((error: unknown) => {
-        throw brokenOff(error)
+        throw transferAborted(error)
       })
     } finally {
       content.destroy()
@@ -88,49 +88,65 @@ export function send(
   })
 }
 
-/** When the process is late, the timer goes off before anybody has looked at the sockets: they come next, twice for TLS. */
-async function watch(signal: AbortSignal): Promise<void> {
+/**
+ * Waits until the control connection has outlived the data. In a late process the timer fires before the sockets are
+ * read, so the event loop then polls them once more, and twice for TLS.
+ */
+async function outliveData(signal: AbortSignal): Promise<void> {
   await sleep(closeGraceMs, undefined, { signal })
   await yieldToEventLoop()
   await yieldToEventLoop()
 }
 
-async function openData(session: FtpSession, signal: AbortSignal): Promise<Socket> {
-  if (session.data === null) throw new FtpError(425, 'send PASV, EPSV, PORT or EPRT first')
-  return session.data.open({ signal, timeoutMs: session.context.timeouts.dataConnectionMs })
-}
-
-/** Says 150, which many clients wait for before they begin the handshake, and secures the connection if that is asked. */
-async function beginData(
+/** The open data connection, and `begin`, which replies 150 and then starts TLS if the session asked for it. */
+async function openData(
   session: FtpSession,
-  { plain, signal, text }: { plain: Socket; signal: AbortSignal; text: string },
-): Promise<Socket> {
-  const { timeouts } = session.context
-  session.transferred = 0
-  await session.reply(150, text)
-  const context = session.isDataPrivate ? session.control.secureContext : null
-  const { mustResumeTls: mustResume } = session.context
-  const options = { signal, timeoutMs: timeouts.dataConnectionMs, mustResume }
-  const socket = context === null ? plain : await session.data!.secure(context, options)
-  socket.setTimeout(timeouts.stallMs, () => socket.destroy(brokenOff(new Error('no byte came for a while'))))
-  return socket
+  signal: AbortSignal,
+): Promise<{ begin: (text: string) => Promise<Socket> }> {
+  const { data, context, control } = session
+  if (data === null) throw new FtpError(425, 'no data connection; send PASV, EPSV, PORT or EPRT first')
+  const { timeouts, mustResumeTls } = context
+  const timeoutMs = timeouts.dataConnectionMs
+  const plain = await data.open({ signal, timeoutMs })
+  return {
+    async begin(text) {
+      session.transferredBytes = 0
+      // Before the handshake: many clients begin it only after this reply.
+      await session.reply(150, text)
+      const secureContext = session.isDataPrivate ? control.secureContext : null
+      const socket =
+        secureContext === null
+          ? plain
+          : await data.startTls(secureContext, { signal, timeoutMs, mustResume: mustResumeTls })
+      socket.setTimeout(timeouts.stallMs, () =>
+        socket.destroy(transferAborted(new Error(`no byte for ${timeouts.stallMs / 1000} s`))),
+      )
+      return socket
+    },
+  }
 }
 
-async function* received(session: FtpSession, socket: Socket, signal: AbortSignal): AsyncGenerator<Buffer> {
-  const breakOff = () => setTimeout(() => socket.destroy(brokenOff()), lingerMs).unref()
-  if (signal.aborted) breakOff()
-  signal.addEventListener('abort', breakOff, { once: true })
+async function* receivedPieces(
+  session: FtpSession,
+  socket: Socket,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  const abortSocket = () => setTimeout(() => socket.destroy(transferAborted()), lingerMs).unref()
+  if (signal.aborted) abortSocket()
+  signal.addEventListener('abort', abortSocket, { once: true })
+  const pieces: AsyncIterable<Buffer> = socket
   try {
-    for await (const piece of socket as AsyncIterable<Buffer>) {
-      session.transferred! += piece.length
+    for await (const piece of pieces) {
+      session.countTransferred(piece.length)
       session.context.metrics.bytes('in', piece.length)
       yield piece
     }
   } catch (error) {
-    throw brokenOff(error)
+    throw transferAborted(error)
   } finally {
-    signal.removeEventListener('abort', breakOff)
+    signal.removeEventListener('abort', abortSocket)
   }
 }
 
-const brokenOff = (cause?: unknown) => new FtpError(426, 'the transfer was broken off', { cause })
+const transferAborted = (cause?: unknown) =>
+  new FtpError(426, 'the transfer was aborted; resume a file with REST', { cause })

@@ -1,29 +1,30 @@
 import type { Caller } from '../../shared/store/api-keys.ts'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 import { roles, type Role } from '../../shared/contract/schemas/api-key.ts'
 import type { Permissions } from '../../shared/contract/schemas/user.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { Endpoint, Need, Permission, PermissionNeed, Scope } from './endpoint.ts'
 import { scopedOrganization } from './scope.ts'
+import { isHash } from './validation.ts'
 
 /**
- * Who may do what. Each endpoint declares what a caller needs and, where its path doesn't say it, the scope of the
- * records that it works on; the router asks here before any handler runs, and the description prints the same.
- * What depends on a body or a record is asked for by the handler, with `refuseUnless` and `requireNotAbove`.
+ * Authorization. Each endpoint declares what a caller needs and, where its path doesn't show it, the scope of the
+ * records that it works on. The router checks both here before any handler runs, and the API description prints the
+ * same values. Checks that depend on a body or a record are made by the handler, with `refuseUnless` and
+ * `requireNotAbove`.
  */
 
 export function meets(caller: Caller, need: Need): boolean {
   if (need === 'any_key' || caller.role === 'system_admin') return true
   if (need === 'system_admin') return false
   if (need === 'admin') return caller.role === 'organization_admin'
-  return permissionsOf(need).some(([key, value]) => caller.permissions[key]?.includes(value) === true)
+  return sufficientPermissions(need).some(([key, value]) => caller.permissions[key]?.includes(value) === true)
 }
 
-/** Each of them lets a caller in. */
-const permissionsOf = ({ permission, or }: PermissionNeed): Permission[] =>
+const sufficientPermissions = ({ permission, or }: PermissionNeed): Permission[] =>
   or === undefined ? [permission] : [permission, or.permission]
 
-/** Throws a 403 for a caller who lacks the need. */
+/** Throws a 403 for a caller that doesn't meet the need. */
 export function refuseUnless(caller: Caller, need: Need): void {
   if (!meets(caller, need)) throw forbidden(`this needs ${describeNeed(need)}`)
 }
@@ -41,15 +42,15 @@ export function describeNeed(need: Need): string {
     : `${needed} (${other} is enough for ${or.alternativePermission})`
 }
 
-/** The need as one word, for programs that read the description. */
+/** The need in a short form, for programs that read the API description. */
 export const needText = (need: Need): string =>
   typeof need === 'string'
     ? need
-    : permissionsOf(need)
+    : sufficientPermissions(need)
         .map((permission) => permission.join('/'))
         .join(' or ')
 
-/** What the path says, where the endpoint doesn't say it itself. */
+/** The scope that an endpoint declares, else the one that its path implies. */
 export function scopeOf({ path, scope }: Pick<Endpoint, 'path' | 'scope'>): Scope {
   if (scope !== undefined) return scope
   if (/\/organizations?\/all(?:\/|$)|_on_all_organizations/.test(path)) return 'all_organizations'
@@ -70,11 +71,14 @@ const scopeSentences: Record<Scope, string> = {
   all_organizations: 'It covers all organizations.',
 }
 
-/** What an endpoint needs and works on, in words. */
+/** Describes what an endpoint needs and which records it works on, in a sentence each. */
 export const describeAuthorization = (described: Pick<Endpoint, 'path' | 'needs' | 'scope'>): string =>
   `Needs ${describeNeed(described.needs)}. ${scopeSentences[scopeOf(described)]}`
 
-/** What is known before a body is read: role or permission, and that only system admins reach all organizations. */
+/**
+ * Makes the checks that need no body: the role or permission, and that only system admins access all organizations.
+ * Throws a 403.
+ */
 export function refuseCaller(caller: Caller, described: Endpoint): void {
   refuseUnless(caller, described.needs)
   if (scopeOf(described) === 'all_organizations') refuseUnless(caller, 'system_admin')
@@ -91,37 +95,37 @@ export function organizationOf(
   return scopedOrganization(deps, caller, name === undefined ? undefined : params[name])
 }
 
-/** A role and the permissions that go with it while it is `standard`. */
+/** A role, and the permissions that count while the role is `standard`. */
 export interface Powers {
   role: Role
   permissions: Permissions
 }
 
 export function outranks(subject: Powers, caller: Powers): boolean {
-  if (rankOf(subject.role) !== rankOf(caller.role)) return rankOf(subject.role) > rankOf(caller.role)
+  if (rank(subject.role) !== rank(caller.role)) return rank(subject.role) > rank(caller.role)
   if (caller.role !== 'standard') return false
   return Object.entries(subject.permissions).some(([key, values]) =>
     values.some((value) => caller.permissions[key]?.includes(value) !== true),
   )
 }
 
-/** `roles` lists them from most to least. */
-const rankOf = (role: Role): number => roles.length - roles.indexOf(role)
+/** `roles` begins with the most powerful role. */
+const rank = (role: Role): number => roles.length - roles.indexOf(role)
 
-/** Nobody makes, changes or deletes a key or a user that may do more than he himself. */
+/** Throws a 403 when a caller would create, change or delete a key or a user with more permissions than its own. */
 export function requireNotAbove(subject: Powers, caller: Caller, what: 'an API key' | 'a user'): void {
   if (outranks(subject, caller))
-    throw forbidden(`nobody makes, changes or deletes ${what} that may do more than he himself`)
+    throw forbidden(`you can't create, change or delete ${what} with more permissions than your own`)
 }
 
 /**
- * The same of a role that a document asks for, before the document is checked: that rule stands over all others
- * about it.
+ * Applies `requireNotAbove` to the role that a document asks for. It is called before the document is checked, because
+ * this refusal has precedence over all others about the document.
  */
 export function refuseMoreThanAsked(document: unknown, caller: Caller, what: 'an API key' | 'a user'): void {
-  const role = (document as { role?: unknown } | null | undefined)?.role
-  const asked = roles.find((candidate) => candidate === role)
-  if (asked !== undefined) requireNotAbove({ role: asked, permissions: {} }, caller, what)
+  const role = isHash(document) ? document['role'] : undefined
+  const requestedRole = roles.find((candidate) => candidate === role)
+  if (requestedRole !== undefined) requireNotAbove({ role: requestedRole, permissions: {} }, caller, what)
 }
 
 const forbidden = (message: string): RequestError =>

@@ -1,24 +1,24 @@
 /**
- * Batch loader: point reads that are asked for one by one are made together. While `maxConcurrent` reads are in flight,
- * further keys wait for the next one. A read begins after each of its keys was asked for, so an answer is never older than
- * its question. Round trips to the database are what a request costs, and sixteen requests at once share one.
+ * Batch loader: point reads that are requested one by one are made together. While `maxConcurrent` reads are in flight,
+ * further keys wait for the next one. A read begins after each of its keys was requested, so a result is never older
+ * than its request. Round trips to the database are the main cost of a request, and sixteen concurrent ones share one.
  */
 export function batchedRead<Owner extends object, Key, Item>(
   read: (owner: Owner, keys: Key[]) => Promise<Map<Key, Item>>,
-  weightOf: (key: Key) => number = () => 1,
+  weigh: (key: Key) => number = () => 1,
 ): (owner: Owner, key: Key) => Promise<Item | null> {
   const loaders = new WeakMap<Owner, BatchLoader<Key, Item>>()
   return (owner, key) => {
     let loader = loaders.get(owner)
     if (loader === undefined)
-      loaders.set(owner, (loader = new BatchLoader((keys) => read(owner, keys), weightOf)))
+      loaders.set(owner, (loader = new BatchLoader((keys) => read(owner, keys), weigh)))
     return loader.find(key)
   }
 }
 
 /** Two, so that a read that meets a slow disk doesn't delay those behind it. */
 const maxConcurrent = 2
-/** Of all keys of one read: a query must stay far below the 16 MB of a document, and no reply may grow without bound. */
+/** Maximum weight of one read: its query must stay far below 16 MB, and its reply must not grow without bound. */
 const maxWeight = 4_000
 
 interface Waiting<Key, Item> {
@@ -29,13 +29,13 @@ interface Waiting<Key, Item> {
 
 class BatchLoader<Key, Item> {
   readonly #read: (keys: Key[]) => Promise<Map<Key, Item>>
-  readonly #weightOf: (key: Key) => number
+  readonly #weigh: (key: Key) => number
   #waiting: Waiting<Key, Item>[] = []
   #running = 0
 
-  constructor(read: (keys: Key[]) => Promise<Map<Key, Item>>, weightOf: (key: Key) => number) {
+  constructor(read: (keys: Key[]) => Promise<Map<Key, Item>>, weigh: (key: Key) => number) {
     this.#read = read
-    this.#weightOf = weightOf
+    this.#weigh = weigh
   }
 
   find(key: Key): Promise<Item | null> {
@@ -48,19 +48,22 @@ class BatchLoader<Key, Item> {
 
   #begin(): void {
     if (this.#running >= maxConcurrent || this.#waiting.length === 0) return
-    let weight = this.#weightOf(this.#waiting[0]!.key)
-    let size = 1
-    while (size < this.#waiting.length) {
-      weight += this.#weightOf(this.#waiting[size]!.key)
-      if (weight > maxWeight) break
-      size += 1
-    }
-    const group = this.#waiting.splice(0, size)
+    const group = this.#waiting.splice(0, this.#groupSize())
     this.#running += 1
     void this.#answer(group).finally(() => {
       this.#running -= 1
       this.#begin()
     })
+  }
+
+  /** At least one key goes into a read, whatever it weighs. */
+  #groupSize(): number {
+    let weight = 0
+    for (const [i, { key }] of this.#waiting.entries()) {
+      weight += this.#weigh(key)
+      if (i > 0 && weight > maxWeight) return i
+    }
+    return this.#waiting.length
   }
 
   async #answer(group: Waiting<Key, Item>[]): Promise<void> {

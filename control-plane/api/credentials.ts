@@ -2,19 +2,18 @@ import { keyPattern } from '../../shared/store/api-keys.ts'
 
 export interface Credential {
   key: string
-  /** The organization that the credential names, if it names one: the key must be its. */
+  /** The organization that the credential names, which the key must belong to; null when it names none. */
   organizationId: number | null
 }
 
 /**
- * What an Authorization header may mean. `Basic base64(user:password)` with the key as password (user `api` or the
- * organization's id) or as user (no password); or the key itself, not encoded. A header may be read in two ways, since
- * a key may look like base64.
+ * Parses an Authorization header into the credentials that it may mean. In `Basic base64(user:password)` the key is the
+ * password (for user `api` or an organization's id) or the user (without a password). The key may also stand there
+ * without encoding. A key may look like base64, so a header can have two meanings.
  */
 export function credentialCandidates(header: string): Credential[] {
-  const match = /^basic +(\S+) *$/i.exec(header)
-  if (match === null) return []
-  const text = match[1]!
+  const [, text] = /^basic +(\S+) *$/i.exec(header) ?? []
+  if (text === undefined) return []
   const candidates: Credential[] = []
   const decoded = Buffer.from(text, 'base64').toString('utf8')
   const colon = decoded.indexOf(':')

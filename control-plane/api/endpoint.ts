@@ -1,66 +1,72 @@
 import type { z } from 'zod'
 import type { Caller } from '../../shared/store/api-keys.ts'
-import type { RequestErrorCode } from '../../shared/contract/errors.ts'
+import type { RequestErrorCode } from './request-error.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { ContentSample } from './body/sampled-content.ts'
 import type { InlineContent } from './body/staged-content.ts'
 
 /**
- * An endpoint is a value: where it is, who may call it, what goes in and out, and what it does. The router, the
- * authorization and the OpenAPI description are all made from these values, so none of them can know another truth.
+ * An endpoint as a value: its path, its callers, its input and output, and its handler. The router, the authorization
+ * and the OpenAPI description are all made from this value, so they can't contradict each other.
  */
 export interface Endpoint<Query = unknown, Body = unknown> {
   method: 'get' | 'post' | 'put' | 'delete'
-  /** Below /svc/api/v2, parameters as `:name`. */
+  /** The path below /svc/api/v2, with parameters as `:name`. */
   path: string
   operationId: string
   summary: string
   tag: string
   needs: Need
-  /** Given where the path doesn't say it; see `scopeOf`. */
+  /** Must be set where the path doesn't imply it; see `scopeOf`. */
   scope?: Scope
   query?: z.ZodType<Query>
   body?: BodyDescription<Body>
-  /** Request headers with a meaning of their own, for the description. */
+  /** Request headers that the endpoint reads, with their texts for the API description. */
   headers?: Record<string, string>
   reply: ReplyDescription
-  /** Whether it works on much (costlyRequests), by the path's last segment where that tells. */
+  /**
+   * Whether a request needs one of the few slots for costly work (`costlyRequests`). The path's last segment may
+   * decide.
+   */
   isCostly?: boolean | ((lastSegment: string) => boolean)
-  /** Its work waits in a line of its own (outbox, passwords), and must not keep other requests waiting meanwhile. */
+  /** Its work waits for slots of its own (outbox, passwords), and must not block a general slot meanwhile. */
   hasOwnSlots?: true
-  /** Where one record may be large: the memory that such a reply takes while it is made. It waits for a turn before. */
+  /**
+   * Memory that a reply with one large record takes while it is made. The request first waits for a slot of this
+   * weight.
+   */
   largeReplyBytes?: number
   /**
-   * What its handler refuses, by code, each message as the service says it (ids are examples). What follows from path,
-   * query and body alike for all endpoints is added by `documentedRefusals`. The conformance test provokes every one.
+   * The refusals of its handler by code, with their exact messages (ids are examples). `documentedRefusals` adds those
+   * that follow from path, query and body. The conformance test provokes every one.
    */
   refusals?: Partial<Record<RequestErrorCode, string | readonly string[]>>
-  /** What its handler answers with a 403: what depends on the body or the record. */
+  /** The messages of its handler's 403s, which depend on the body or the record. */
   forbids?: readonly string[]
-  handle: (call: Call<Query, Body>) => Promise<Reply>
+  handle(call: Call<Query, Body>): Promise<Reply>
   /**
-   * Throws what the handler would refuse of a body that a schema has passed, and writes nothing. A body with faults that
-   * the schema finds is examined without them, so that one answer names the faults of both stages. `faultyKeys` are
-   * missing in it, or hold what the example has where they are required; problems that name them are left out anyway.
+   * Makes the handler's own checks of a body in which the schema found faults, so that one reply names the faults of
+   * both stages. Throws what the handler would refuse, and writes nothing. The `faultyKeys` are missing in `body`, or
+   * have the example's values where they are required; faults that name them are dropped.
    */
-  examine?: (call: Call<Query, Body>, given: Body, faultyKeys: ReadonlySet<string>) => Promise<void>
+  examine?(call: Call<Query, Body>, body: Body, faultyKeys: ReadonlySet<string>): Promise<void>
 }
 
-/** Who may call: any key, an admin, a system admin, or whoever holds the permission (admins hold all). */
+/** Which callers are allowed: any key, an admin, a system admin, or a key with the permission (admins have all). */
 export type Need = 'any_key' | 'admin' | 'system_admin' | PermissionNeed
 
 export interface PermissionNeed {
   permission: Permission
   /**
-   * Another permission that is enough too. With `alternativePermission` it is a lesser one that is enough for some bodies; the handler
-   * decides whether it is for the one that came.
+   * Another sufficient permission. With `alternativePermission`, a text for the API description, it is sufficient only
+   * for some bodies; the handler decides for each body.
    */
   or?: { permission: Permission; alternativePermission?: string }
 }
 
 export type Permission = readonly [key: string, value: string]
 
-/** Whose records an endpoint works on. */
+/** The records that an endpoint works on. */
 export type Scope =
   | 'own_organization'
   | 'own_organization_or_given'
@@ -73,38 +79,40 @@ export interface BodyDescription<Body> {
   /** The key that the document is wrapped in; null for none. */
   wrapper: string | null
   schema: z.ZodType<Body>
-  /** What the wrapper holds is an array, not a hash. */
+  /** The wrapper contains an array and not a hash. */
   isArray?: boolean
-  /** Keys of the schema that may also stand beside the wrapper; what is inside goes first. */
+  /** Keys of the schema that may also stand beside the wrapper. A value inside the wrapper has precedence. */
   beside?: readonly string[]
-  /** Keys that are ignored, whatever they hold, from anybody who is no system admin. */
+  /** Keys that only system admins may set. From all other callers they are ignored. */
   forSystemAdmins?: readonly string[]
-  /** A change of an existing record: null clears what can be cleared, instead of being the same as no key. */
+  /** The body changes an existing record, so null clears a field. In a creation null is the same as a missing key. */
   isUpdate?: boolean
-  /** May be left out altogether. */
+  /** The request may have no body. */
   optional?: boolean
   /**
-   * The keys that lead to a text that may be large: it is staged as it arrives, and the handler has it as `content`.
-   * The body's limit is then HTTP_INLINE_LIMIT_MB, and 1 MB for all else of it.
+   * The path of keys to a text that may be large. It is staged as it arrives, and the handler gets it as `content`. The
+   * body's limit is then HTTP_INLINE_LIMIT_MB, and 1 MB for everything else in it.
    */
   stagedText?: readonly string[]
-  /** Of that text only so many bytes are kept, in memory: the handler has them as `sample`, and nothing is staged. */
+  /**
+   * Only this many bytes of that text are kept, in memory. The handler gets them as `sample`, and nothing is staged.
+   */
   sampledBytes?: number
   example: unknown
 }
 
 export type ReplyDescription =
   | { data: z.ZodType; paging?: 'pages' | 'tokens' | 'whole'; example: unknown }
-  /** `nothing`: when there is no text, which is a 204. */
+  /** `nothing` describes when there is no text and the status is 204. */
   | { texts: Record<string, TextDescription>; nothing?: string }
 
-/** A reply that isn't an envelope, by its media type. Without a schema it is any text. */
+/** A reply that isn't an envelope, described by media type. Without a schema it is any text. */
 export interface TextDescription {
   schema?: z.ZodType
   example: unknown
 }
 
-/** `page` is missing where the page was asked for by a token. */
+/** `page` is missing when the page was requested by a token. */
 export interface TokenPaging {
   page?: number
   per_page: number
@@ -113,10 +121,10 @@ export interface TokenPaging {
   next_page_token: string | null
 }
 
-/** Of a list that comes whole, unless it is too large for one reply. */
+/** Paging of a list that comes as a whole unless it is too large for one reply. */
 export type WholePaging = Pick<TokenPaging, 'next_page_token'>
 
-/** Of a list whose records are counted on every page. */
+/** Paging of a list whose records are counted for every page. */
 export interface Paging extends TokenPaging {
   num_records: number
   num_pages: number
@@ -129,62 +137,62 @@ export interface DataReply {
 
 export type Reply =
   | DataReply
-  /** Text that is sent as it comes. */
+  /** Text that is streamed. */
   | { stream: AsyncIterable<Uint8Array>; contentType: string; headers?: Record<string, string> }
   | { nothing: true }
 
 export interface Call<Query, Body> {
   deps: ControlPlane
   caller: Caller
-  /** The organization that the path names, found and reachable, or the caller's own. */
+  /** The organization in the path, which exists and which the caller can access; else the caller's own. */
   organizationId: number
   params: Readonly<Record<string, string>>
-  /** The path's last segment as sent: in a list, an encoded comma doesn't separate. */
+  /** The path's last segment, not decoded: in a list of values, an encoded comma doesn't separate. */
   lastSegment: string
-  /** What a request header holds, as often as it came; its name in lower case. */
+  /** Returns all values of a request header; the name must be in lower case. */
   header: (name: string) => readonly string[]
-  /** Called when the reply is over, in whatever way: who streams hears so that the client is gone. */
+  /** The listener is called when the reply has ended or its client has gone, so that a stream can stop. */
   onClose: (listener: () => void) => void
   /**
-   * Resolves when a reply that is large may be made and sent; at once where its turn has begun already. Throws as
-   * FairSemaphore does.
+   * Waits for the slot in which a large reply may be made and sent. A request has one such slot, so a second call
+   * resolves with the first. Throws as FairSemaphore does.
    */
   acquireLargeReply: (bytes: number) => Promise<void>
-  /** Ends the request's turn before its work is over: what is left is to wait for others. */
+  /** Releases the request's slot early, when the rest of its work is waiting for other requests. */
   releaseSlot: () => void
-  /** Aborted when the reply is over, or the client has closed its connection before. */
+  /** Aborted when the client closes its connection before the reply has ended. */
   clientGone: AbortSignal
-  /** The query, checked; throws `invalid_request`. */
+  /** Returns the checked query. Throws `invalid_request`. */
   query: () => Query
   /**
-   * The body's document, checked; throws `invalid_request` or `validation_failed`. A handler asks for it after it has
-   * found the record that the path names: a missing record is said before a faulty body.
+   * Returns the body's checked document. Throws `invalid_request` or `validation_failed`. A handler calls it after it
+   * has found the path's record, so that a missing record is reported before a faulty body.
    */
   body: () => Body
-  /** The body's document before any check, for what stands over all other rules about it. */
+  /** Returns the body's document unchecked, for a rule that has precedence over all checks of the document. */
   documentAsSent: () => unknown
-  /** SHA-256 of the body as sent, decompressed; as base64url. */
+  /** SHA-256 of the decompressed body, as base64url. */
   bodyHash: string
-  /** The body's staged text, if it has one; in the body itself stands a placeholder. It is removed unless it is kept. */
+  /** The body's staged text, for which `body` has a placeholder. It is removed unless the handler keeps it. */
   content: InlineContent | null
-  /** The beginning of the body's large text, where the endpoint only looks at it. */
+  /** The beginning of the body's large text, for an endpoint with `sampledBytes`. */
   sample: ContentSample | null
 }
 
-/** Lets the types of query and body flow from their schemas into the handler. */
+/** Infers the handler's types of query and body from their schemas. */
 export function endpoint<Query, Body>(description: Endpoint<Query, Body>): Endpoint {
-  return description as Endpoint
+  return description
 }
 
 export const permission = (key: string, value: string): PermissionNeed => ({ permission: [key, value] })
 
-/** Either of the two is enough. */
+/** Either of the two permissions is sufficient. */
 export const either = (need: PermissionNeed, { permission: other }: PermissionNeed): PermissionNeed => ({
   ...need,
   or: { permission: other },
 })
 
-/** The need, or for some bodies just the other one; `alternativePermission` says for which. */
+/** The first permission, or the lesser one for the bodies that `alternativePermission` describes. */
 export const orFor = (
   alternativePermission: string,
   need: PermissionNeed,

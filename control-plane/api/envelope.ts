@@ -1,7 +1,7 @@
-import { STATUS_CODES } from 'node:http'
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
 import { retryReasonOfDriver } from '../../shared/runtime/database.ts'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { BusyError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
 import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { drain } from './body/body-pieces.ts'
@@ -9,33 +9,34 @@ import type { DataReply } from './endpoint.ts'
 import { JsonRecords, largeBytes } from './json-page.ts'
 import { nextPiece, pieceBytes, writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
+import { isHash } from './validation.ts'
 
-/** The one shape of every JSON reply, and the one place where errors become replies. */
+/** Every JSON reply gets its shape here, and errors become replies only here. */
 
-/** A large reply waits for its turn. Throws what `beginLarge` does. */
+/** Sends a success. A large reply first waits for a slot, and the errors of `acquireLarge` are thrown. */
 export async function sendData(
   response: Response,
   { data, paging }: DataReply,
-  beginLarge: (bytes: number) => Promise<void>,
+  acquireLarge: (bytes: number) => Promise<void>,
 ): Promise<void> {
   const rest = JSON.stringify({ error_code: null, error_message: null, ...paging }).slice(1)
   const texts = [
     '{"success":true,"data":',
-    ...(data instanceof JsonRecords ? data.jsonTexts() : [jsonOf(data)]),
+    ...(data instanceof JsonRecords ? data.jsonTexts() : [toJson(data)]),
     `,${rest}`,
   ]
   const length = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
   response.type('application/json')
   if (length <= largeBytes) response.send(Buffer.from(texts.join('')))
   else {
-    await beginLarge(length)
+    await acquireLarge(length)
     response.set('Content-Length', String(length))
-    await writePieces(response, piecesOf(texts))
+    await writePieces(response, toPieces(texts))
   }
 }
 
-/** The texts as bytes, in pieces; a text that is larger alone is cut. */
-async function* piecesOf(texts: readonly string[]): AsyncIterable<Buffer> {
+/** Joins the texts into pieces of bytes. A text that is larger than a piece is cut. */
+async function* toPieces(texts: readonly string[]): AsyncIterable<Buffer> {
   let next: string[] = []
   let length = 0
   for (const text of texts) {
@@ -55,13 +56,13 @@ async function* cut(bytes: Buffer): AsyncIterable<Buffer> {
   }
 }
 
-/** Data that requests share (single-flight.ts) are written as JSON once for all of them. */
-const known = new WeakMap<object, string>()
+/** The JSON of data that requests share (single-flight.ts), so that it is made once for all of them. */
+const jsonCache = new WeakMap<object, string>()
 
-function jsonOf(data: unknown): string {
+function toJson(data: unknown): string {
   if (typeof data !== 'object' || data === null) return JSON.stringify(data ?? null)
-  let text = known.get(data)
-  if (text === undefined) known.set(data, (text = JSON.stringify(data)))
+  let text = jsonCache.get(data)
+  if (text === undefined) jsonCache.set(data, (text = JSON.stringify(data)))
   return text
 }
 
@@ -78,17 +79,19 @@ export const notAnEndpoint: RequestHandler = (request, response) => {
   )
 }
 
-/** Express knows an error handler by its four parameters. */
+/** Express recognizes an error handler by its four parameters. */
 export const errorHandler: ErrorRequestHandler = (error: unknown, request, response, _next) => {
   const { id, log } = localsOf(response).state
   const refusal = toRequestError(error, id)
   drain(request)
-  // Of a stop, or of many who want the same at once: nothing is broken.
+  // A 503 comes from a stop or from overload. Nothing is broken, so it isn't logged as an error.
   const isExpected =
-    error instanceof FolderUnavailable || (error instanceof RequestError && error.status === 503)
+    error instanceof FolderUnavailable ||
+    error instanceof BusyError ||
+    (error instanceof RequestError && error.status === 503)
   if (refusal.code === 'internal_error')
     log[isExpected ? 'info' : 'error']({ err: error }, 'a request could not be answered')
-  // A reply that has begun can't be mended; a cut connection tells the client that it isn't whole.
+  // A reply that has begun can't be replaced. Cutting the connection tells the client that it is incomplete.
   if (response.headersSent) response.destroy()
   else sendError(response, refusal)
 }
@@ -96,22 +99,28 @@ export const errorHandler: ErrorRequestHandler = (error: unknown, request, respo
 export const folderRefusal =
   "the folder where uploads and the content of imports are kept can't be reached just now, and nothing was created or changed: send the request again later, or tell the operator"
 
-/** What the router and the driver throw, said in the API's words. Nothing of theirs is passed on. */
+/** Maps errors of the router and the database driver to the API's. Their own messages are not passed on. */
 function toRequestError(error: unknown, requestId: string): RequestError {
   if (error instanceof RequestError) return error
+  if (error instanceof BusyError)
+    return new RequestError('internal_error', error.message, {
+      status: 503,
+      headers: { 'Retry-After': String(error.retryAfter) },
+      cause: error,
+    })
   if (error instanceof FolderUnavailable)
     return new RequestError('internal_error', folderRefusal, {
       status: 503,
       headers: { 'Retry-After': '30' },
       cause: error,
     })
-  const { status } = error as { status?: number }
+  const status = isHash(error) ? error['status'] : undefined
   if (error instanceof URIError || status === 400)
-    return new RequestError('not_found', 'the path is no valid URL path', { status: 404 })
+    return new RequestError('not_found', 'the path is not a valid URL path', { status: 404 })
   if (isDocumentTooLarge(error))
     return new RequestError(
       'validation_failed',
-      'the record would have more than the 16 MB that the database takes for one, with what others wrote to it at the same moment: make it smaller',
+      'the record would be larger than 16 MB, the maximum of the database, with what other requests wrote to it at the same time: make it smaller',
     )
   if (retryReasonOfDriver(error) !== null) {
     return new RequestError(
@@ -120,9 +129,8 @@ function toRequestError(error: unknown, requestId: string): RequestError {
       { status: 503, headers: { 'Retry-After': '5' } },
     )
   }
-  return new RequestError(
-    'internal_error',
-    `${STATUS_CODES[500]!}: nothing that you sent explains it; the log has more under request ${requestId}`,
-    { status: 500 },
-  )
+  return new RequestError('internal_error', internalErrorMessage(requestId), { status: 500 })
 }
+
+export const internalErrorMessage = (requestId: string): string =>
+  `Internal Server Error: the request is not the cause; the log has the details under request ${requestId}`

@@ -1,29 +1,29 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 
-/** On whose behalf work waits for a slot. */
+/** The organization for which work waits for a slot, and the signals that end the wait. */
 export interface SlotRequest {
   organizationId: number
-  /** The process stops: requests that wait are refused. */
+  /** Aborted when the process stops: waiting requests are then refused. */
   stopping: AbortSignal
-  /** The client has closed its connection: its work leaves the queue. */
+  /** Aborted when the client has closed its connection: its work then leaves the queue. */
   clientGone?: AbortSignal | undefined
 }
 
 export interface FairSemaphoreOptions {
-  /** Weight of what runs at the same time, of all organizations. */
+  /** Total weight of the work that runs at the same time. */
   maxRunning: number
-  /** The same of one organization, which also gets at most half of what other organizations leave. */
+  /** The same for one organization, which also gets at most half of what the others leave free. */
   maxRunningPerOrganization?: number
   maxWaitingPerOrganization: number
-  /** After which waiting work is refused with 503; without it work waits as long as it takes. */
+  /** Work that waits longer is refused with 503. Without it work waits without a limit. */
   maxWaitMs?: number
   /**
-   * For the 429 of an organization whose queue is full. It is sent after a random delay within these bounds: clients on
-   * 500 connections that repeat at once would otherwise fill the event loop with refusals.
+   * The 429 for an organization whose queue is full. It is sent after a random delay, because clients on 500
+   * connections that retry at once would otherwise fill the event loop with refusals.
    */
   tooMany: { message: string; retryAfterSeconds: number; delayMs: { min: number; max: number } }
-  /** For the 503 of a stop. */
+  /** The message of the 503 when the process stops. */
   stoppingMessage: string
 }
 
@@ -33,18 +33,19 @@ interface Waiting {
 }
 
 interface Queue {
-  /** The weight of what runs. */
+  /** Total weight of its running work. */
   running: number
   waiting: Waiting[]
 }
 
-/** For `tooMany` of requests over HTTP. */
+/** The delay of `tooMany` for requests over HTTP. */
 export const refusalDelayMs = { min: 1_000, max: 5_000 }
 
 /**
- * A semaphore that is fair to organizations: each has a queue of its own, and the queues are served round-robin. One that
- * sends 200 requests at once delays another by one piece of work, not by 200. An organization gets more only while it leaves as much free as it has
- * (dynamic thresholds, as in engine/scheduler/slots.ts), so that a few of them can't fill everything.
+ * A semaphore that is fair to organizations: each has a queue of its own, and the queues are served round-robin. One
+ * that sends 200 requests at once delays another by one piece of work, not by 200. An organization gets more slots only
+ * while as many stay free as it has (dynamic thresholds, as in engine/scheduler/slots.ts). So a few organizations can't
+ * take them all.
  */
 export class FairSemaphore {
   readonly #options: FairSemaphoreOptions
@@ -68,8 +69,8 @@ export class FairSemaphore {
   }
 
   /**
-   * Resolves, once there is a slot, to the function that releases it. Throws 429 when the organization's queue is full, and
-   * 503 when the process stops or no slot is free in time. A request whose client has gone leaves the queue.
+   * Resolves, once there is a slot, to the function that releases it. Throws 429 when the organization's queue is full,
+   * and 503 when the process stops or no slot is free in time. A request whose client has gone leaves the queue.
    */
   async acquire(request: SlotRequest, weight = 1): Promise<() => void> {
     const { organizationId } = request
@@ -79,10 +80,10 @@ export class FairSemaphore {
     this.#queues.set(organizationId, queue)
     if (queue.waiting.length === 0 && this.#hasCapacityFor(queue, weight)) this.#count(queue, weight)
     else await this.#wait(queue, weight, request)
-    let isOver = false
+    let isReleased = false
     return () => {
-      if (isOver) return
-      isOver = true
+      if (isReleased) return
+      isReleased = true
       this.#count(queue, -weight)
       this.#removeIfEmpty(organizationId, queue)
       this.#serve()
@@ -111,10 +112,10 @@ export class FairSemaphore {
     return new Promise((resolve, reject) => {
       const unlisten = (): void => {
         clearTimeout(timer)
-        stopping.removeEventListener('abort', leave)
-        clientGone?.removeEventListener('abort', leave)
+        stopping.removeEventListener('abort', stopWaiting)
+        clientGone?.removeEventListener('abort', stopWaiting)
       }
-      const leave = (): void => {
+      const stopWaiting = (): void => {
         unlisten()
         queue.waiting.splice(queue.waiting.indexOf(waiting), 1)
         this.#removeIfEmpty(organizationId, queue)
@@ -125,7 +126,7 @@ export class FairSemaphore {
               ? clientGoneError()
               : busyError(),
         )
-        // What waited behind it may weigh less.
+        // Work that waited behind it may weigh less and fit now.
         this.#serve()
       }
       const waiting = {
@@ -136,10 +137,10 @@ export class FairSemaphore {
         },
       }
       const { maxWaitMs } = this.#options
-      const timer = maxWaitMs === undefined ? undefined : setTimeout(leave, maxWaitMs)
+      const timer = maxWaitMs === undefined ? undefined : setTimeout(stopWaiting, maxWaitMs)
       queue.waiting.push(waiting)
-      stopping.addEventListener('abort', leave, { once: true })
-      clientGone?.addEventListener('abort', leave, { once: true })
+      stopping.addEventListener('abort', stopWaiting, { once: true })
+      clientGone?.addEventListener('abort', stopWaiting, { once: true })
     })
   }
 
@@ -147,7 +148,7 @@ export class FairSemaphore {
     while (this.#beginNext()) continue
   }
 
-  /** It counts as running before it begins, so that no newer request takes its slot; its queue goes to the end. */
+  /** Work counts as running before it begins, so that no newer request takes its slot. Its queue moves to the end. */
   #beginNext(): boolean {
     for (const [organizationId, queue] of this.#queues) {
       const next = queue.waiting[0]
@@ -184,11 +185,11 @@ export class FairSemaphore {
 const busyError = (): RequestError =>
   new RequestError(
     'internal_error',
-    'the service has too much of this kind to do just now, and did nothing: try again in 5 s',
+    'the service is too busy with work of this kind and did nothing: try again in 5 s',
     { status: 503, headers: { 'Retry-After': '5' } },
   )
 
-/** No client reads this error; it ends the request's work. */
+/** Ends the request's work. No client reads this error. */
 const clientGoneError = (): RequestError =>
   new RequestError(
     'invalid_request',

@@ -3,11 +3,11 @@ import { emailExpectation, emailIdentity } from '../../shared/values/email.ts'
 import { codePoints } from '../../shared/values/field-value.ts'
 
 /**
- * The kinds of values that request documents are made of, each with the message that a wrong one gets. What a check of
- * zod's own doesn't say in the description is said in its `meta`.
+ * Schemas for the values of request documents, each with the message for a wrong value. Bounds that zod can't derive
+ * for the API description are given in `meta`.
  */
 
-/** A text by its length in code points, which JSON Schema counts too; zod's own bounds count halves of them. */
+/** A text with bounds in code points, which JSON Schema counts too. Zod's own bounds count UTF-16 code units. */
 export function boundedText({ min = 0, max }: { min?: number; max: number }) {
   return z
     .string()
@@ -21,29 +21,29 @@ export function boundedText({ min = 0, max }: { min?: number; max: number }) {
 }
 
 /** A trimmed name that isn't blank. */
-export const nameText = (longest: number) =>
+export const nameText = (maxLength: number) =>
   z
     .string()
     .trim()
-    .pipe(boundedText({ min: 1, max: longest }))
+    .pipe(boundedText({ min: 1, max: maxLength }))
     .refine((text) => !text.includes('\0'), { error: 'must not hold NUL characters' })
-    .meta({ override: { minLength: 1, maxLength: longest, pattern: String.raw`\S` } })
+    .meta({ override: { minLength: 1, maxLength, pattern: String.raw`\S` } })
 
-/** A local part and a domain of 256 characters each. */
-const longestEmail = 513
+/** 256 characters each for the local part and the domain, and the @. */
+const maxEmailLength = 513
 
-/** A trimmed email; whether it is one is for its reader to say, in the words of `emailExpectation`. */
+/** A trimmed text that should be an email. Its reader checks that, with the message `emailExpectation`. */
 export const emailText = (format: 'email' | 'idn-email' = 'idn-email') =>
   z
     .string()
     .trim()
-    .pipe(boundedText({ max: longestEmail }))
-    .meta({ override: { maxLength: longestEmail, format } })
+    .pipe(boundedText({ max: maxEmailLength }))
+    .meta({ override: { maxLength: maxEmailLength, format } })
 
 export const validEmail = (format: 'email' | 'idn-email' = 'idn-email') =>
   emailText(format).refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
 
-/** What `parseApiTime` reads, as far as a pattern can say it. */
+/** The times that `parseApiTime` reads, as far as a pattern can express them. */
 export const timePattern = String.raw`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$`
 
 export const timeText = () => z.string().meta({ override: { pattern: timePattern } })
@@ -54,33 +54,36 @@ export const instantView = () =>
     .string()
     .meta({ description: "ISO 8601 in the organization's time zone", override: { format: 'date-time' } })
 
-/** An address as `canonicalIp` reads it. */
+/** An IP address that `canonicalIp` reads. */
 export const ipText = () => z.string().meta({ override: { anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }] } })
 
-/** One line of a mail's header, trimmed; blank is null. Whatever could end the line is refused. */
-export const headerText = (longest: number) =>
+/** One line of a mail's header, trimmed; blank becomes null. A character that could end the line is refused. */
+export const headerText = (maxLength: number) =>
   z
     .string()
     .trim()
-    .pipe(boundedText({ max: longest }))
+    .pipe(boundedText({ max: maxLength }))
     .refine((text) => !/[\x00-\x1f\x7f\u2028\u2029]/.test(text), {
       error: 'must be one line without control characters',
     })
     .transform(nullIfBlank)
-    .meta({ override: { maxLength: longest } })
+    .meta({ override: { maxLength } })
 
-/** An address of a mail's header, trimmed; blank is null. */
+/** An address in a mail's header, trimmed; blank becomes null. */
 export const headerEmail = () =>
   emailText()
     .refine((text) => text === '' || emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
     .transform(nullIfBlank)
     .meta({
-      override: { maxLength: longestEmail, anyOf: [{ format: 'idn-email' }, { pattern: String.raw`^\s*$` }] },
+      override: {
+        maxLength: maxEmailLength,
+        anyOf: [{ format: 'idn-email' }, { pattern: String.raw`^\s*$` }],
+      },
     })
 
 const nullIfBlank = (text: string): string | null => (text === '' ? null : text)
 
-/** A custom field's value as JSON; whether it fits the field's type is for its reader to say. */
+/** A custom field's value as JSON. Its reader checks whether it fits the field's type. */
 export const fieldJson = () =>
   z.union([z.string(), z.int(), z.boolean(), z.array(z.string())], {
     error: 'must be a string, an integer, a boolean or an array of strings',
@@ -92,7 +95,7 @@ export const positiveId = () => z.int().min(1)
 
 export const oneOf = <const T extends readonly [string, ...string[]]>(values: T) => z.enum(values)
 
-/** A value out of a list, written in any case; stands for itself in lower case. */
+/** A value from a list, accepted in any letter case and converted to lower case. */
 export function oneOfAnyCase<const T extends readonly [string, ...string[]]>(values: T) {
   return (
     z
@@ -106,7 +109,7 @@ export function oneOfAnyCase<const T extends readonly [string, ...string[]]>(val
         })
         return z.NEVER
       })
-      // Clients are generated with an enum; a pattern for every case would give them a bare string.
+      // Generated clients get an enum from this; a pattern for every letter case would give them a plain string.
       .meta({ override: { enum: [...values] } })
   )
 }
@@ -126,7 +129,7 @@ export const punctuation = <const T extends readonly [string, ...string[]]>(char
     'x-enum-varnames': characters.map((character) => punctuationNames[character]),
   })
 
-/** `page` and `per_page` of a query, `per_page` clamped to what is allowed. */
+/** `page` and `per_page` of a query. A `per_page` above the maximum is reduced to it. */
 export function pagingQuery(options: { perPage: number; max: number }) {
   return {
     page: wholeNumber(0)
@@ -139,13 +142,13 @@ export function pagingQuery(options: { perPage: number; max: number }) {
       .transform((perPage) => Math.min(perPage, options.max))
       .default(options.perPage)
       .meta({
-        description: `records on a page; more than ${options.max} are taken for ${options.max}`,
+        description: `records on a page; a number above ${options.max} counts as ${options.max}`,
         override: { type: 'integer', minimum: 1, default: options.perPage },
       }),
   }
 }
 
-/** A whole number as it stands in a query. */
+/** A whole number in a query string. */
 export function wholeNumber(min: number) {
   return z
     .string()
@@ -155,12 +158,12 @@ export function wholeNumber(min: number) {
     .transform(Number)
 }
 
-/** Of a thing that this system doesn't hold: its id and its name are stored as given. */
+/** The id of a record that this service doesn't have; it is stored as sent. */
 export const outsideId = () => positiveId().nullable()
 const blankIsNull = <T extends z.ZodType>(schema: T) =>
   z.preprocess((value) => (value === '' ? null : value), schema)
-/** Of a virtual MTA: 0 is the system default route; a blank text is null. */
+/** The id of a virtual MTA: 0 is the system's default route, and a blank text becomes null. */
 export const virtualMtaId = () => blankIsNull(z.int().min(0).nullable())
-/** Half of a bounce address; a blank text is null. */
+/** The id of a bounce address's user or domain; a blank text becomes null. */
 export const bounceEmailId = () => blankIsNull(outsideId())
 export const outsideName = () => boundedText({ max: 255 }).nullable()

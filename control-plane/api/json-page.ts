@@ -1,22 +1,24 @@
 import type { FindCursor } from 'mongodb'
+import { decimalMegabyte } from '../byte-sizes.ts'
 import type { Call } from './endpoint.ts'
 import { nextPiece, pieceBytes } from './pieces.ts'
 
 /**
- * Pages of records that may be large. A page ends early where it would pass `maxPageBytes` of JSON, and its token leads
- * on. Records become JSON as the database sends them, so a request holds one batch of documents and its page.
+ * Pages of records that may be large. A page ends early where it would exceed `maxPageBytes` of JSON, and its token
+ * continues there. Records become JSON as the database sends them, so a request has only one batch of documents and its
+ * page in memory.
  */
 
-export const maxPageBytes = 8_000_000
-/** A larger reply needs a turn, and is written in pieces as the client takes them. */
+export const maxPageBytes = 8 * decimalMegabyte
+/** A larger reply needs a slot, and is written in pieces as the client reads them. */
 export const largeBytes = 256 * 1024
-/** Records whose size is not known yet. */
-const firstGroup = 8
+/** Records that are converted first, while their size is unknown. */
+const firstGroupSize = 8
 
 /** The part of a call that reading a page needs. */
 export type PageCall = Pick<Call<unknown, unknown>, 'deps' | 'caller' | 'acquireLargeReply' | 'clientGone'>
 
-/** The records of a reply, each written as JSON already. */
+/** The records of a reply, each already converted to JSON. */
 export class JsonRecords {
   readonly texts: readonly string[]
 
@@ -39,7 +41,7 @@ export interface PageReaderOptions<T> {
   call: PageCall
   /** Records on a page. */
   max: number
-  /** The records as they are shown, in the order of the documents. */
+  /** Converts documents to the records of the reply, in the same order. */
   views: (documents: T[]) => readonly object[] | Promise<readonly object[]>
   maxBytes?: number
 }
@@ -66,7 +68,7 @@ export class PageReader<T extends object> {
     return this.#texts.length
   }
 
-  /** The last record of the page where more follow, else null. */
+  /** The page's last record if more records follow, else null. */
   get last(): T | null {
     return this.#hasMore ? this.#lastShown : null
   }
@@ -75,14 +77,14 @@ export class PageReader<T extends object> {
     return this.#hasMore
   }
 
-  /** How many documents a cursor may give: one more than are missing, which says that more follow. */
+  /** Limit for a cursor: one document more than the page still needs, which shows that more follow. */
   get limit(): number {
     return this.#options.max - this.#texts.length + 1
   }
 
   /**
-   * Appends what the cursor gives until the page is full, a piece at a time: others are served between two, and what
-   * would be too much is hardly begun. Throws 429 and 503 as FairSemaphore does.
+   * Appends the cursor's records until the page is full, one group at a time. Other requests are served between two
+   * groups, and little is read beyond the page's end. Throws 429 and 503 as FairSemaphore does.
    */
   async read(cursor: FindCursor<T>): Promise<void> {
     try {
@@ -104,7 +106,7 @@ export class PageReader<T extends object> {
 
   #groupSize(): number {
     const average = this.#bytes / this.#texts.length
-    return this.#texts.length === 0 ? firstGroup : Math.max(1, Math.floor(pieceBytes / average))
+    return this.#texts.length === 0 ? firstGroupSize : Math.max(1, Math.floor(pieceBytes / average))
   }
 
   async #appendGroup(group: T[]): Promise<void> {
@@ -117,11 +119,11 @@ export class PageReader<T extends object> {
         return
       }
       this.#texts.push(text)
-      this.#lastShown = group[index]!
+      this.#lastShown = group[index] ?? null
     }
   }
 }
 
-/** Asks the database only when all that it sent has been read. */
+/** Queries the database only when its last batch has been read. */
 const hasNext = <T>(cursor: FindCursor<T>): boolean | Promise<boolean> =>
   cursor.bufferedCount() > 0 || cursor.hasNext()

@@ -2,19 +2,18 @@ import { findCaller, hashKey, type Caller } from '../../shared/store/api-keys.ts
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 
-/** Changes of keys and users take effect within 5 s. */
+/** The contract gives changes of keys and users 5 s to take effect. */
 const keptMs = 2_000
 const maxKept = 10_000
 
 /**
- * The callers of the last moment, so that a busy client's key isn't looked up for each of its requests: that was half
- * of what a short request cost. What this process changes about keys and users takes effect at once, what another one
- * changes within two seconds.
+ * Caches callers for a moment, because looking up the key was half the cost of a short request. Changes of keys and
+ * users by this process take effect at once, those by another process within two seconds.
  */
 export class KnownCallers {
   readonly #collections: Collections
   readonly #secret: Uint8Array
-  /** By the key's hash. Wrong keys aren't kept: anybody can make any number of them. */
+  /** By the key's hash. Wrong keys aren't cached, because a client can send any number of them. */
   readonly #known = new Map<string, { caller: Caller; untilMs: number }>()
   #changes = 0
 
@@ -23,7 +22,7 @@ export class KnownCallers {
     this.#secret = keyHashSecret
   }
 
-  /** The caller that a key stands for; null for a key that is wrong, inactive, or of a user who is. */
+  /** Finds a key's caller; null when the key is wrong, or when it or its user is inactive. */
   async find(key: string): Promise<Caller | null> {
     const hash = hashKey(key, this.#secret).toString('base64')
     const untilMs = clock.monotonicMs() + keptMs
@@ -39,7 +38,7 @@ export class KnownCallers {
     return caller
   }
 
-  /** After a change of keys or users. */
+  /** Empties the cache. It must be called after a change of keys or users. */
   forget(): void {
     this.#changes += 1
     this.#known.clear()

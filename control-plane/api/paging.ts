@@ -1,19 +1,19 @@
-import type { Collection, Document, Filter, FindCursor } from 'mongodb'
+import type { Collection, Document, Filter, WithId } from 'mongodb'
 import type { Paging } from './endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from './json-page.ts'
-import { pageStart, tokenPaging, type TokenPageQuery } from './token-paging.ts'
+import { pageCount, pageStart, tokenPaging, type TokenPageQuery } from './token-paging.ts'
 
-export interface PageOptions<T> {
+export interface PageOptions<T extends Document> {
   query: TokenPageQuery
-  /** What the list is of and how it is filtered: a token for another one is refused. */
+  /** Identifies the list and its filters. A token that was made for another scope is refused. */
   scope: string
-  /** By ids, or by another key and then by ids. */
+  /** Sorts by id, or by another key and then by id. */
   sort: { _id: 1 | -1 } | Record<string, 1>
   projection?: Record<string, 0 | 1>
-  /** Documents that the database sends at once, where one may be large. */
+  /** Documents in a batch of the database, where one document may be large. */
   batchSize?: number
-  /** The documents as they are shown, in their order. */
-  views: (documents: T[]) => readonly object[] | Promise<readonly object[]>
+  /** Converts documents to the records of the reply, in the same order. */
+  views: (documents: WithId<T>[]) => readonly object[] | Promise<readonly object[]>
 }
 
 export interface Page {
@@ -22,8 +22,8 @@ export interface Page {
 }
 
 /**
- * One page of a collection as JSON, with the figures that go with it. Tokens name the last id, or where the order is
- * another one, how many records came before. Throws `invalid_request` for a token of another list.
+ * Reads one page of a collection as JSON, with its paging. A token has the last id; in an order other than by id it has
+ * the number of records before. Throws `invalid_request` for a token of another list.
  */
 export async function readPage<T extends Document & { _id: number }>(
   call: PageCall,
@@ -34,14 +34,10 @@ export async function readPage<T extends Document & { _id: number }>(
   const { skip, after } = pageStart(call.deps, query, scope)
   const byId = '_id' in sort && Object.keys(sort).length === 1
   const skipped = byId ? skip : skip + Number(after ?? 0)
-  const comparison = { _id: { [sort['_id'] === 1 ? '$gt' : '$lt']: Number(after) } } as unknown as Filter<T>
-  const rest = byId && after !== null ? ({ $and: [filter, comparison] } as Filter<T>) : filter
-  const reader = new PageReader<T>({ call, max: query.per_page, views })
-  const cursor = collection
-    .find(rest)
-    .sort(sort)
-    .skip(skipped)
-    .limit(reader.limit) as unknown as FindCursor<T>
+  const reader = new PageReader<WithId<T>>({ call, max: query.per_page, views })
+  const cursor = collection.find(filter).sort(sort).skip(skipped).limit(reader.limit)
+  if (byId && after !== null)
+    cursor.filter({ $and: [filter, { _id: { [sort['_id'] === 1 ? '$gt' : '$lt']: Number(after) } }] })
   if (projection !== undefined) cursor.project(projection)
   if (batchSize !== undefined) cursor.batchSize(batchSize)
   const [total] = await Promise.all([collection.countDocuments(filter), reader.read(cursor)])
@@ -50,9 +46,13 @@ export async function readPage<T extends Document & { _id: number }>(
   return { data: reader.data, paging: countedPaging(call, query, { scope, last, total }) }
 }
 
-/** Where the records are counted on each page, also on one by a token. */
+/** Paging with the numbers of records and pages, which a page that was requested by a token has too. */
 export const countedPaging = (
   { deps }: PageCall,
   query: TokenPageQuery,
   position: { scope: string; last: string | null; total: number },
-): Paging => tokenPaging(deps, query, position) as Paging
+): Paging => ({
+  ...tokenPaging(deps, query, position),
+  num_records: position.total,
+  num_pages: pageCount(position.total, query),
+})

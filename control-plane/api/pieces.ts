@@ -1,17 +1,20 @@
 import type { Response } from 'express'
 import { clock } from '../../shared/runtime/clock.ts'
 
-/** Of JSON that is made or written at once: other requests wait for no more than that in a turn of the event loop. */
+/**
+ * JSON is made and written in pieces of this size, so that other requests wait for no more in a round of the event
+ * loop.
+ */
 export const pieceBytes = 64 * 1024
-/** After a piece none is made for so many times as long as it took: large replies get a quarter of the event loop. */
+/** The pause after a piece is this multiple of its duration, so that large replies get a quarter of the event loop. */
 const restFactor = 3
 
 const waiting: (() => void)[] = []
 let restUntil = 0
 
 /**
- * Resolves when the caller may make or write the next piece of a large reply, one caller at a time. Between two pieces
- * the event loop is free for a while, so that other requests hardly feel how many large replies are made.
+ * Resolves when the caller may make or write the next piece of a large reply; one caller at a time may. The event loop
+ * is free between two pieces, so that other requests are hardly slower, however many large replies are made.
  */
 export function nextPiece(): Promise<void> {
   return new Promise((resolve) => {
@@ -27,8 +30,8 @@ function wakeNextAfter(ms: number): void {
 
 function wakeNext(): void {
   const startedAt = clock.monotonicMs()
-  waiting[0]!()
-  // The piece is made before that.
+  waiting[0]?.()
+  // The caller makes its piece before this callback runs.
   setImmediate(() => {
     const restMs = restFactor * (clock.monotonicMs() - startedAt)
     restUntil = clock.monotonicMs() + restMs
@@ -37,7 +40,7 @@ function wakeNext(): void {
   })
 }
 
-/** Writes pieces as the client takes them: what is not taken stays with the caller, and not in the connection's buffer. */
+/** Writes pieces as the client reads them (back-pressure), so that they don't fill the connection's buffer. */
 export async function writePieces(
   response: Response,
   pieces: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
@@ -45,15 +48,15 @@ export async function writePieces(
 ): Promise<void> {
   for await (const piece of pieces) {
     if (response.destroyed) return
-    const isTaken = response.write(piece)
+    const hasCapacity = response.write(piece)
     onPiece()
-    if (!isTaken) await drained(response)
+    if (!hasCapacity) await waitForDrain(response)
   }
   response.end()
 }
 
-/** Resolves when the client has taken what was written, or is gone. */
-function drained(response: Response): Promise<void> {
+/** Resolves when the client has read what was written, or has gone. */
+function waitForDrain(response: Response): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
       response.off('drain', done).off('close', done)

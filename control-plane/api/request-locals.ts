@@ -3,25 +3,25 @@ import type { Caller } from '../../shared/store/api-keys.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { RequestBody } from './body/request-body.ts'
 
-/** What a request carries along from one handler to the next, in `response.locals`. */
+/** What the handlers of a request share, in `response.locals`. */
 export interface RequestLocals {
-  /** From the request log on, which comes first. */
+  /** Set by the request log, which comes first. */
   state: RequestState
-  /** Once the credential is known. */
+  /** Set once the credential is checked. */
   caller: Caller
-  /** Of endpoints that take one, once it is read. */
+  /** Set once the body is read, for endpoints that have one. */
   body?: RequestBody
 }
 
 export interface RequestState {
   id: string
   log: Logger
-  /** Pattern of the path, never the path itself: that may hold an email. */
+  /** The path's pattern, never the path itself, which may contain an email. */
   route: string
   errorCode: string
-  /** Measures it now, not at its end: an event stream has begun, which lives for as long as somebody listens. */
+  /** Measures the request now and not at its end, because an event stream lasts as long as its client listens. */
   measureNow: () => void
-  /** Leaves a scrape or a probe out of what is measured, and logs it at debug only. */
+  /** Excludes a scrape or a probe from the metrics, and logs it at debug level only. */
   leaveOut: () => void
 }
 

@@ -1,4 +1,5 @@
 import type { Response } from 'express'
+import { decimalMegabyte } from '../byte-sizes.ts'
 import { FairSemaphore, refusalDelayMs, type SlotRequest } from './fair-semaphore.ts'
 
 /**
@@ -14,8 +15,8 @@ const tooManyRequests = {
 const stoppingMessage = 'the service is stopping and did nothing: try again'
 
 /**
- * Requests from when their body is there until their reply is made. The event loop and the database serve what is in
- * progress side by side: another organization's request gets a share of both, and must not be one of a thousand.
+ * Requests from when their body has arrived until their reply is made. The event loop and the database serve all of
+ * them concurrently, so one organization's request must not compete with a thousand of another's.
  */
 export const requests = new FairSemaphore({
   maxRunning: 192,
@@ -26,10 +27,10 @@ export const requests = new FairSemaphore({
   stoppingMessage,
 })
 
-/** A page of a list weighs as much as so many requests for one record. */
+/** A page of a list weighs as much as this number of requests for one record. */
 export const listWeight = 8
 
-/** Requests that work on hundreds of records or a megabyte. They have slots of their own, so that others don't wait for them. */
+/** Requests that work on hundreds of records or a megabyte. They have slots of their own and don't delay others. */
 export const costlyRequests = new FairSemaphore({
   maxRunning: 4,
   maxRunningPerOrganization: 1,
@@ -40,8 +41,8 @@ export const costlyRequests = new FairSemaphore({
 })
 
 /**
- * Bodies above 4 KiB, from when they are read until the reply is over. Each takes up to 16 MB: a megabyte of bytes,
- * its 50,000 values, and what the schema says of each of them.
+ * Bodies above 4 KiB, from when they are read until the reply has ended. Each takes up to 16 MB of memory: a megabyte
+ * of bytes, its 50,000 values, and the schema's result for each of them.
  */
 export const largeBodies = new FairSemaphore({
   maxRunning: 12,
@@ -56,10 +57,10 @@ export const largeBodies = new FairSemaphore({
   stoppingMessage,
 })
 
-/** Replies above 256 KiB, by their bytes, until their client has taken them. */
+/** Replies above 256 KiB, weighed in bytes, until their client has read them. */
 const largeReplies = new FairSemaphore({
-  maxRunning: 96_000_000,
-  maxRunningPerOrganization: 32_000_000,
+  maxRunning: 96 * decimalMegabyte,
+  maxRunningPerOrganization: 32 * decimalMegabyte,
   maxWaitingPerOrganization: 50,
   maxWaitMs: 30_000,
   tooMany: {

@@ -1,6 +1,6 @@
 import { Router, type Request, type RequestHandler, type Response } from 'express'
 import type { Caller } from '../../shared/store/api-keys.ts'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
@@ -24,8 +24,8 @@ import {
 import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
 /**
- * The endpoints as an Express router. The order of the checks is the contract's: credential, path, method, role,
- * content type, size, JSON; then the handler finds its record, and asks for the body.
+ * Makes an Express router of the endpoints. The order of the checks is the contract's: credential, path, method, role,
+ * content type, size, JSON. Then the handler finds its record, and checks the body.
  */
 export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): Router {
   const router = Router({ caseSensitive: true })
@@ -34,9 +34,9 @@ export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): R
     for (const described of methods) {
       router[described.method](
         path,
-        enter(described),
+        authorize(described),
         ...(described.method === 'post' ? [refuseOtherSites(deps.publicUrl)] : []),
-        ...readBytes(described, deps),
+        ...readJsonBody(described, deps),
         answer(described, deps),
       )
     }
@@ -56,20 +56,20 @@ function byPath(endpoints: readonly Endpoint[]): Map<string, Endpoint[]> {
 function requireCredential(deps: ControlPlane): RequestHandler {
   const { callers, throttle } = deps
   return async (request, response, next) => {
-    const address = addressOf(request)
+    const address = clientAddress(request)
     const blocked = await throttle.blockedSeconds(address)
     if (blocked > 0) throw tooManyFailures(blocked)
     const header = request.headers.authorization
-    const tried = header !== undefined && /^basic(?: |$)/i.test(header)
-    // Neither counts as a wrong credential: no key was tried.
-    if (!tried && (header ?? '') !== '') throw unauthorized(`Authorization ${basicOnly}`)
-    if (!tried && request.headers['x-api-key'] !== undefined)
+    const hasBasic = header !== undefined && /^basic(?: |$)/i.test(header)
+    // None of these counts as a wrong credential, because no key was sent.
+    if (!hasBasic && (header ?? '') !== '') throw unauthorized(`Authorization ${basicOnly}`)
+    if (!hasBasic && request.headers['x-api-key'] !== undefined)
       throw unauthorized(`the API key is not read from X-API-Key: Authorization ${basicOnly}`)
-    if (!tried) throw unauthorized('an Authorization header with an API key is required')
+    if (!hasBasic) throw unauthorized('an Authorization header with an API key is required')
     for (const { key, organizationId } of credentialCandidates(header)) {
       const caller = await callers.find(key)
       if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
-      // Again: requests sent together would all have been let through before the first failure was noted.
+      // Checked again, because requests that come together all pass the first check before a failure is recorded.
       const blockedNow = await throttle.blockedSeconds(address)
       if (blockedNow > 0) throw tooManyFailures(blockedNow)
       localsOf(response).caller = caller
@@ -84,8 +84,8 @@ function requireCredential(deps: ControlPlane): RequestHandler {
 const basicOnly =
   'must have the scheme Basic, with the user "api" and the API key as password, as in curl -u api:KEY'
 
-/** IPv4 addresses come as such, also over an IPv6 socket. */
-function addressOf(request: Request): string {
+/** An IPv4 address that comes over an IPv6 socket loses its prefix ::ffff:. */
+function clientAddress(request: Request): string {
   return (request.ip ?? '').replace(/^::ffff:/, '')
 }
 
@@ -107,7 +107,7 @@ function tooManyFailures(seconds: number): RequestError {
   )
 }
 
-function enter(described: Endpoint): RequestHandler {
+function authorize(described: Endpoint): RequestHandler {
   return (_request, response, next) => {
     const { state, caller } = localsOf(response)
     state.route = described.path
@@ -116,22 +116,22 @@ function enter(described: Endpoint): RequestHandler {
   }
 }
 
-/** Reads a JSON body. What brings no body is for the handler to judge. */
-function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
+/** Reads a JSON body. The handler decides whether it may be missing. */
+function readJsonBody(described: Endpoint, deps: ControlPlane): RequestHandler[] {
   const { body } = described
   if (body === undefined) return []
   return [
     requireJson,
     async (request, response, next) => {
-      const beginLarge = () => acquireUntilClosed(largeBodies, response, slotRequestOf(response, deps))
+      const acquireLarge = () => acquireUntilClosed(largeBodies, response, createSlotRequest(response, deps))
       localsOf(response).body =
         body.stagedText === undefined
-          ? await readSmallBody(request, deps, beginLarge)
+          ? await readSmallBody(request, deps, acquireLarge)
           : await readInlineBody(
               request,
               { path: body.stagedText, sampledBytes: body.sampledBytes },
               deps,
-              beginLarge,
+              acquireLarge,
             )
       next()
     },
@@ -160,17 +160,17 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     const { body } = localsOf(response)
     const warning = unknownKeysWarning(described.query, request.query)
     if (warning !== null) response.set('Warning', warning)
-    const slotRequest = slotRequestOf(response, deps)
+    const slotRequest = createSlotRequest(response, deps)
     let call: Call<unknown, unknown>
     let reply: Reply
     let releaseSlot = (): void => undefined
     try {
       releaseSlot = await acquireSlot(described, request, slotRequest)
-      // A large reply has a slot of its own: while it waits for that, others of the organization go on.
-      call = await callOf(request, response, described, deps, slotRequest, releaseSlot)
+      // A large reply waits for a slot of its own, and must not delay the organization's other requests meanwhile.
+      call = await createCall(request, response, described, deps, slotRequest, releaseSlot)
       if (described.largeReplyBytes !== undefined) await call.acquireLargeReply(described.largeReplyBytes)
       reply = await described.handle(call).catch(async (error: unknown) => {
-        throw error instanceof FaultyBody ? await examined(error, call, described) : error
+        throw error instanceof FaultyBody ? await addExaminedFaults(error, call, described) : error
       })
     } finally {
       releaseSlot()
@@ -180,41 +180,47 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
   }
 }
 
-const lastSegmentOf = (request: Request): string => request.path.replace(/\/$/, '').split('/').at(-1)!
+function lastSegment(request: Request): string {
+  const path = request.path.replace(/\/$/, '')
+  return path.slice(path.lastIndexOf('/') + 1)
+}
 
-/** Resolves to what releases the request's slot. */
+/** Resolves to the function that releases the request's slot. */
 async function acquireSlot(
   { isCostly = false, hasOwnSlots, reply }: Endpoint,
   request: Request,
   slotRequest: SlotRequest,
 ): Promise<() => void> {
   if (hasOwnSlots === true) return () => undefined
-  if (typeof isCostly === 'boolean' ? isCostly : isCostly(lastSegmentOf(request)))
+  if (typeof isCostly === 'boolean' ? isCostly : isCostly(lastSegment(request)))
     return costlyRequests.acquire(slotRequest)
   return requests.acquire(slotRequest, 'paging' in reply ? listWeight : 1)
 }
 
-/** The error with the faults that only the handler's own checks find. */
-async function examined(
+/** Adds the faults that only the handler's own checks find. */
+async function addExaminedFaults(
   error: FaultyBody,
   call: Call<unknown, unknown>,
-  { examine }: Endpoint,
+  described: Endpoint,
 ): Promise<RequestError> {
-  if (examine === undefined || error.sound === null) return error
+  const { sound } = error
+  if (sound === null) return error
   try {
-    await examine(call, error.sound.body, error.sound.faultyKeys)
+    await described.examine?.(call, sound.body, sound.faultyKeys)
     return error
   } catch (found) {
-    return found instanceof RequestError && found.code === 'validation_failed' ? error.with(found) : error
+    return found instanceof RequestError && found.code === 'validation_failed'
+      ? error.including(found, sound)
+      : error
   }
 }
 
-async function callOf(
+async function createCall(
   request: Request,
   response: Response,
   described: Endpoint,
   deps: ControlPlane,
-  slotRequest: ReturnType<typeof slotRequestOf>,
+  slotRequest: ReturnType<typeof createSlotRequest>,
   releaseSlot: () => void,
 ): Promise<Call<unknown, unknown>> {
   const { caller, body: sent } = localsOf(response)
@@ -226,7 +232,7 @@ async function callOf(
     caller,
     organizationId,
     params,
-    lastSegment: lastSegmentOf(request),
+    lastSegment: lastSegment(request),
     header: (name) => request.headersDistinct[name] ?? [],
     onClose: (listener) => {
       whenClosed(response, listener)
@@ -250,10 +256,10 @@ async function callOf(
 }
 
 /**
- * On whose behalf a request waits for a slot. Its signal is aborted only where the client leaves before the reply has
- * ended: an abort makes an exception with its stack, which each request would pay for.
+ * The signal `clientGone` is aborted only when the client leaves before the reply has ended. Each abort creates an
+ * exception with its stack, which not every request should pay for.
  */
-function slotRequestOf(
+function createSlotRequest(
   response: Response,
   { stopping }: ControlPlane,
 ): SlotRequest & { clientGone: AbortSignal } {
@@ -277,7 +283,7 @@ async function send(
     const isRead = request.method === 'GET' || request.method === 'HEAD'
     await sendData(response, reply, (bytes) =>
       acquireLargeReply(bytes).catch((error: unknown) => {
-        // A refusal would say that nothing was done. Without a reply the client has to look.
+        // A refusal would say that nothing was done. A cut connection makes the client check.
         if (!isRead) request.socket.destroy()
         throw error
       }),
@@ -300,11 +306,11 @@ async function send(
 }
 
 function refuseMethod(methods: readonly Endpoint[]): RequestHandler {
-  const own = methods.map((described) => described.method.toUpperCase())
-  // Whatever can be read can be asked for its headers alone.
-  const allowed = [...new Set(own.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])))].join(
-    ', ',
-  )
+  const registered = methods.map((described) => described.method.toUpperCase())
+  // Express answers HEAD wherever there is a GET.
+  const allowed = [
+    ...new Set(registered.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]))),
+  ].join(', ')
   return (request) => {
     throw new RequestError('invalid_request', `${request.method} is not possible here, only ${allowed}`, {
       status: 405,

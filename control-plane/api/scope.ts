@@ -1,14 +1,14 @@
 import type { Caller } from '../../shared/store/api-keys.ts'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { ControlPlane } from '../control-plane.ts'
 
 /**
- * Which records a caller reaches. A record of another organization is not there for him, so that its existence isn't
- * told; a system admin reaches every record by its id.
+ * Which records a caller can access. A record of another organization is `not_found`, so that its existence isn't
+ * revealed. A system admin can access every record by its id.
  */
 
-/** A path's id as a number. Throws `not_found` for one that is none: it names no record. */
+/** Parses an id in a path. Throws `not_found` for a text that can't be an id, because it names no record. */
 export function pathId(text: string | undefined, what: string): number {
   if (text === undefined || !/^[1-9]\d{0,15}$/.test(text) || !Number.isSafeInteger(Number(text)))
     throw missing(what, text)
@@ -23,8 +23,8 @@ export function reaches(caller: Caller, organizationId: number): boolean {
 }
 
 /**
- * The organization in a path such as /organizations/:organization_id/..., or the caller's own without one. Throws
- * `not_found`.
+ * Resolves to the organization in a path such as /organizations/:organization_id/..., or without one to the caller's
+ * own. Throws `not_found`.
  */
 export async function scopedOrganization(
   deps: ControlPlane,
@@ -42,7 +42,7 @@ export async function scopedOrganization(
   return id
 }
 
-/** The mailing list that a path names. Throws `not_found`, also for one that the caller doesn't reach. */
+/** Finds the mailing list that a path names. Throws `not_found`, also when the caller can't access it. */
 export async function findMailingList(
   deps: ControlPlane,
   caller: Caller,
@@ -62,10 +62,10 @@ export function refuseRemoteList(list: MailingListDocument): void {
 const remoteList = (id: number): string =>
   `mailing list ${id} is a Remote List, which has no subscribers here`
 
-/** What `refuseRemoteList` says, for descriptions. */
+/** The message of `refuseRemoteList`, for the API description. */
 export const remoteListRefusal = remoteList(12)
 
-/** Of an organization that a body names; a path's is `not_found`. */
+/** Checks that an organization in a body exists. One in a path is `not_found` instead. */
 export async function missingOrganization({ database }: ControlPlane, id: number): Promise<string[]> {
   const organization = await database.collections.organizations.findOne(
     { _id: id },

@@ -1,8 +1,8 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 
 /**
- * Tokens that say something and that only we can make: nothing is stored for them, and they end only with the
- * installation's secret. What they are for goes into the signature, so that one of a kind is none of another.
+ * Signed tokens (HMAC) carry a payload, and only this service can make them. Nothing is stored for them, and they are
+ * valid as long as the installation's secret. The purpose is signed too, so a token of one kind is invalid as another.
  */
 
 const macBytes = 16
@@ -12,15 +12,15 @@ export function signToken(secret: Uint8Array, purpose: string, payload: string):
   return `${Buffer.from(payload).toString('base64url')}.${mac(secret, purpose, payload).toString('base64url')}`
 }
 
-/** What a token says; null when it isn't one that was made for this purpose. */
+/** Returns a token's payload; null when the token wasn't made for this purpose. */
 export function readToken(secret: Uint8Array, purpose: string, token: string): string | null {
-  const match = shape.exec(token)
-  if (match === null) return null
-  const payload = Buffer.from(match[1]!, 'base64url').toString()
-  // Base64 has several spellings of the same bytes: the whole token is compared, so only ours is one.
-  const ours = Buffer.from(signToken(secret, purpose, payload))
-  const given = Buffer.from(token)
-  return given.length === ours.length && timingSafeEqual(given, ours) ? payload : null
+  const [, encoded] = shape.exec(token) ?? []
+  if (encoded === undefined) return null
+  const payload = Buffer.from(encoded, 'base64url').toString()
+  // Base64 has several spellings of the same bytes. Comparing whole tokens accepts only the one that `signToken` makes.
+  const expected = Buffer.from(signToken(secret, purpose, payload))
+  const received = Buffer.from(token)
+  return received.length === expected.length && timingSafeEqual(received, expected) ? payload : null
 }
 
 function mac(secret: Uint8Array, purpose: string, payload: string): Buffer {
@@ -29,7 +29,7 @@ function mac(secret: Uint8Array, purpose: string, payload: string): Buffer {
 
 const unsubscription = 'unsubscribe'
 
-/** Whom a mail's unsubscribe token is for, and the mail. */
+/** The subscriber and the mail that an unsubscribe token was made for. */
 export interface UnsubscribeToken {
   listId: number
   subscriberId: number
@@ -41,8 +41,9 @@ export function unsubscribeToken(secret: Uint8Array, { listId, subscriberId, mes
 }
 
 export function readUnsubscribeToken(secret: Uint8Array, token: string): UnsubscribeToken | null {
-  const match = /^(\d+):(\d+):(.*)$/s.exec(readToken(secret, unsubscription, token) ?? '')
-  return match === null
+  const payload = readToken(secret, unsubscription, token) ?? ''
+  const [, listId, subscriberId, messageId] = /^(\d+):(\d+):(.*)$/s.exec(payload) ?? []
+  return messageId === undefined
     ? null
-    : { listId: Number(match[1]), subscriberId: Number(match[2]), messageId: match[3]! }
+    : { listId: Number(listId), subscriberId: Number(subscriberId), messageId }
 }

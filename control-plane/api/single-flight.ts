@@ -1,7 +1,7 @@
 /**
- * Single-flight: a read that many requests want at the same moment is made once for all of them. A request that comes while
- * it is in flight shares the next one, so that no answer is older than its question. Nothing is cached. Results are
- * shared, so callers must not change them.
+ * Single-flight: a read that many requests want at the same moment is made once for all of them. A request that comes
+ * while it is in flight shares the next one, so that no result is older than its request. Nothing is cached. Results
+ * are shared, so callers must not change them.
  */
 export function singleFlight<Owner extends object, Key, Result>(
   read: (owner: Owner, key: Key) => Promise<Result>,

@@ -1,15 +1,15 @@
 import { createHmac } from 'node:crypto'
 import { z } from 'zod'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { TokenPaging } from './endpoint.ts'
 import { pagingQuery, wholeNumber } from './fields.ts'
 import { readToken, signToken } from './signed-token.ts'
 
 /**
- * Paging by tokens: each says after which position the next page begins, so a page costs the same however deep it is,
- * and what is added or removed meanwhile neither doubles nor hides anything else. `page` counts from the
- * beginning, and its reply has a token too, for clients that begin with page 0 and then follow tokens.
+ * Keyset paging: a token has the position after which the next page begins, so a page costs the same at any depth.
+ * Records that are added or removed meanwhile neither repeat nor hide others. A page by number has a token too, for
+ * clients that begin with page 0 and then follow tokens.
  */
 
 export function tokenPagingQuery(options: { perPage: number; max: number }) {
@@ -34,7 +34,7 @@ export function tokenPagingQuery(options: { perPage: number; max: number }) {
 }
 export type TokenPageQuery = z.infer<ReturnType<typeof tokenPagingQuery>>
 
-/** Of a list that comes whole: a token leads on where it was too large for one reply. */
+/** Query of a list that comes as a whole. Where it is too large for one reply, a token continues it. */
 export const wholeQuery = () => ({
   page_token: z
     .string()
@@ -42,13 +42,13 @@ export const wholeQuery = () => ({
     .describe('the `next_page_token` of the reply before; any other is refused with `invalid_request`'),
 })
 
-/** Where a page begins: after so many records, or after a position; the first page has neither. */
+/** A page begins after a number of records, or after a position. The first page has neither. */
 export interface PageStart {
   skip: number
   after: string | null
 }
 
-/** `scope` says what the list is of and how it is filtered: a token that was made for another one is refused. */
+/** `scope` identifies the list and its filters. A token that was made for another scope is refused. */
 export function pageStart(deps: ControlPlane, query: Partial<TokenPageQuery>, scope: string): PageStart {
   if (query.page_token === undefined) return { skip: (query.page ?? 0) * (query.per_page ?? 0), after: null }
   const after = readToken(tokenSecret(deps), scope, query.page_token)
@@ -57,7 +57,7 @@ export function pageStart(deps: ControlPlane, query: Partial<TokenPageQuery>, sc
   return { skip: 0, after }
 }
 
-/** `last`: the position of the page's last record where more follow, else null. `total` may be unknown. */
+/** `last` is the position of the page's last record if more follow, else null. `total` is null when it is unknown. */
 export function tokenPaging(
   deps: ControlPlane,
   query: TokenPageQuery,
@@ -68,23 +68,25 @@ export function tokenPaging(
     ...(token === undefined ? { page: page ?? 0 } : {}),
     per_page,
     num_records: total,
-    num_pages: total === null ? null : Math.ceil(total / per_page),
+    num_pages: total === null ? null : pageCount(total, query),
     next_page_token: nextPageToken(deps, scope, last),
   }
 }
 
-/** Null where nothing follows. */
+export const pageCount = (total: number, { per_page }: TokenPageQuery): number => Math.ceil(total / per_page)
+
+/** Null when no records follow. */
 export const nextPageToken = (deps: ControlPlane, scope: string, last: string | null): string | null =>
   last === null ? null : signToken(tokenSecret(deps), scope, last)
 
-const secrets = new WeakMap<Uint8Array, Buffer>()
+const tokenSecrets = new WeakMap<Uint8Array, Buffer>()
 
-/** Made from the installation's secret, which every control plane has from the database. */
+/** Derived from the installation's secret, which every control plane reads from the database. */
 function tokenSecret({ keyHashSecret }: ControlPlane): Buffer {
-  let secret = secrets.get(keyHashSecret)
+  let secret = tokenSecrets.get(keyHashSecret)
   if (secret === undefined) {
     secret = createHmac('sha256', keyHashSecret).update('page tokens').digest()
-    secrets.set(keyHashSecret, secret)
+    tokenSecrets.set(keyHashSecret, secret)
   }
   return secret
 }

@@ -1,37 +1,34 @@
 import { z } from 'zod'
 import { isDuplicateKey } from '../../shared/runtime/database.ts'
-import { RequestError, type RequestErrorCode } from '../../shared/contract/errors.ts'
+import { RequestError, type RequestErrorCode } from './request-error.ts'
 import type { BodyDescription } from './endpoint.ts'
 
 /**
- * Requests against their schemas. A message names the field and what is wrong with it, one sentence each, joined with
- * "; ", whatever zod would have said.
+ * Validates requests against their schemas. The messages are this service's own, not zod's: one sentence for each
+ * fault, which names the field, joined with "; ".
  */
 
-/** A blank one of these would lead to the first page again, and a client that pages would never end. */
+/** Blank values of these are refused: they would give the first page again, and a client would page for ever. */
 const pagingKeys = ['page', 'per_page', 'page_token']
 
 /**
- * Reads a query; every problem is `invalid_request`. Repeated parameters never pass for a value; a blank filter is no
- * filter. Keys that the endpoint doesn't know are ignored, however often they come.
+ * Reads a query; every fault is `invalid_request`. A repeated parameter is refused, and a blank filter counts as none.
+ * Keys that the endpoint doesn't know are ignored, even repeated ones.
  */
-export function readQuery<Query>(
-  schema: z.ZodType<Query> | undefined,
-  query: Record<string, unknown>,
-): Query {
-  if (schema === undefined) return undefined as Query
+export function readQuery(schema: z.ZodType | undefined, query: Record<string, unknown>): unknown {
+  if (schema === undefined) return undefined
   const repeated = Object.keys(query).find((key) => Array.isArray(query[key]) && isKnownKey(schema, key))
   if (repeated !== undefined) throw new RequestError('invalid_request', `${repeated} must be given once`)
-  const filled = Object.entries(query).filter(
+  const filters = Object.entries(query).filter(
     ([key, value]) => typeof value !== 'string' || value.trim() !== '' || pagingKeys.includes(key),
   )
-  return parse(schema, Object.fromEntries(filled), 'invalid_request')
+  return parse(schema, Object.fromEntries(filters), 'invalid_request')
 }
 
 const maxNamedKeys = 10
 const maxKeyLength = 50
 
-/** The text of a `Warning` header that names the keys of a query that the endpoint ignores; null where it knows all. */
+/** Text of a `Warning` header with the query's keys that the endpoint ignores; null when it ignores none. */
 export function unknownKeysWarning(
   schema: z.ZodType | undefined,
   query: Record<string, unknown>,
@@ -49,8 +46,8 @@ const isKnownKey = (schema: z.ZodType | undefined, key: string): boolean =>
   schema instanceof z.ZodObject && Object.hasOwn(schema.shape, key)
 
 /**
- * Takes the document out of its wrapper and checks it, without the keys that are to be ignored. Throws `invalid_request`
- * for a body without the wrapper, `validation_failed` for what the schema refuses.
+ * Takes the document out of its wrapper and checks it without the ignored keys. Throws `invalid_request` for a body
+ * without the wrapper, and `validation_failed` for faults that the schema finds.
  */
 export function readBody<Body>(
   description: BodyDescription<Body>,
@@ -71,24 +68,24 @@ export function readBody<Body>(
   }
   if (!isHash(wrapped)) throw new RequestError('invalid_request', `${wrapper} must be a hash`)
   const others = beside.filter((key) => Object.hasOwn(body, key)).map((key) => [key, body[key]] as const)
-  const given = (part: Hash) => (description.isUpdate === true ? part : withoutNullsIn(part))
-  // In a creation a null inside is no key, so what stands beside counts.
-  const document = { ...given(Object.fromEntries(others)), ...given(wrapped) }
-  const heeded = Object.fromEntries(Object.entries(document).filter(([key]) => !ignored.includes(key)))
-  const result = schema.safeParse(heeded, { reportInput: true, error: integerMessage })
+  const normalized = (part: Hash) => (description.isUpdate === true ? part : withoutNullsIn(part))
+  // In a creation a null in the wrapper is the same as no key, so the value beside the wrapper counts.
+  const document = { ...normalized(Object.fromEntries(others)), ...normalized(wrapped) }
+  const relevant = Object.fromEntries(Object.entries(document).filter(([key]) => !ignored.includes(key)))
+  const result = schema.safeParse(relevant, { reportInput: true, error: integerMessage })
   if (result.success) return result.data
-  throw new FaultyBody(result.error.issues, withoutFaults(description, heeded, result.error))
+  throw new FaultyBody(result.error.issues, withoutFaults(description, relevant, result.error))
 }
 
-/** A request is refused for something, a sentence each. The message has the first hundred and says how many more there are. */
+/** A refusal with a sentence for each fault. The message has the first hundred, and the number of the others. */
 class FaultyRequest extends RequestError {
   readonly problems: readonly string[]
   readonly omitted: number
 
   constructor(code: RequestErrorCode, problems: readonly string[], omitted = 0) {
-    const told = problems.slice(0, maxProblems).map(shortened)
-    const more = problems.length - told.length + omitted
-    super(code, [...told, ...(more === 0 ? [] : [`and ${more} more problems`])].join('; '))
+    const shown = problems.slice(0, maxProblems).map(shortened)
+    const more = problems.length - shown.length + omitted
+    super(code, [...shown, ...(more === 0 ? [] : [`and ${more} more problems`])].join('; '))
     this.problems = problems
     this.omitted = omitted
   }
@@ -97,28 +94,27 @@ class FaultyRequest extends RequestError {
 const maxProblems = 100
 const maxProblemLength = 500
 
-/** A sentence without its middle: it begins with the name of a key, which may be long, and ends with what is wrong. */
+/** Cuts the middle out of a long sentence: it begins with a key, which may be long, and ends with what is wrong. */
 function shortened(sentence: string): string {
   if (sentence.length <= maxProblemLength) return sentence
   return `${sentence.slice(0, maxProblemLength / 2)}...${sentence.slice(-maxProblemLength / 2)}`.toWellFormed()
 }
 
-/** What a schema finds wrong with a body; `sound` is the body without the faulty keys, see `Endpoint.examine`. */
+/** The faults that a schema finds in a body. `sound` is the body without the faulty keys; see `Endpoint.examine`. */
 export class FaultyBody extends FaultyRequest {
   readonly sound: SoundBody | null
 
   constructor(issues: readonly z.core.$ZodIssue[], sound: SoundBody | null) {
-    super('validation_failed', sentencesOf(issues), omittedOf(issues))
+    super('validation_failed', toSentences(issues), countOmitted(issues))
     this.sound = sound
   }
 
-  /** The error with what an examination of the sound body found, leaving out problems that name a faulty key. */
-  with(found: RequestError): RequestError {
-    const keys = this.sound!.faultyKeys
+  /** Adds what an examination of the sound body found, without problems that name a faulty key. */
+  including(found: RequestError, { faultyKeys }: SoundBody): RequestError {
     const { problems, omitted } =
       found instanceof FaultyRequest ? found : { problems: [found.message], omitted: 0 }
     const keysIn = (text: string): string[] => text.match(/^\w+|\b[a-z]+_\w+/g) ?? []
-    const others = problems.filter((text) => !keysIn(text).some((key) => keys.has(key)))
+    const others = problems.filter((text) => !keysIn(text).some((key) => faultyKeys.has(key)))
     return new FaultyRequest('validation_failed', [...this.problems, ...others], this.omitted + omitted)
   }
 }
@@ -134,17 +130,19 @@ function withoutFaults(
   { issues }: z.ZodError,
 ): SoundBody | null {
   const faultyKeys = new Set(issues.map(({ path }) => String(path[0])))
-  const shown = wrapper === null || !isHash(example) ? example : example[wrapper]
+  const exampleDocument = wrapper === null || !isHash(example) ? example : example[wrapper]
   const sound = Object.entries(document).filter(([key]) => !faultyKeys.has(key))
-  const required = isHash(shown) ? Object.entries(shown).filter(([key]) => faultyKeys.has(key)) : []
-  for (const stand of [[], required]) {
-    const { success, data } = schema.safeParse(Object.fromEntries([...sound, ...stand]))
+  const substitutes = isHash(exampleDocument)
+    ? Object.entries(exampleDocument).filter(([key]) => faultyKeys.has(key))
+    : []
+  for (const added of [[], substitutes]) {
+    const { success, data } = schema.safeParse(Object.fromEntries([...sound, ...added]))
     if (success) return { body: data, faultyKeys }
   }
   return null
 }
 
-/** What stands in the wrapper, whatever it is. */
+/** Returns the wrapper's value unchecked. */
 export function documentIn(wrapper: string | null, body: unknown): unknown {
   return wrapper === null || !isHash(body) ? body : body[wrapper]
 }
@@ -155,9 +153,9 @@ export function isHash(value: unknown): value is Hash {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** An explicit null on creation is the same as leaving the key out, at every depth; in an array it is an element. */
+/** Removes nulls at every depth, because in a creation null is the same as no key. In an array null is an element. */
 function withoutNullsIn(hash: Hash, name = ''): Hash {
-  // `{value: null}` says that a custom field has no value; without its key it would be any hash.
+  // `{value: null}` means that a custom field has no value; without its key it would be an empty hash.
   const isFieldValue = (key: string): boolean => key === 'value' && !fieldsByName.has(name)
   return Object.fromEntries(
     Object.entries(hash)
@@ -166,10 +164,10 @@ function withoutNullsIn(hash: Hash, name = ''): Hash {
   )
 }
 
-/** Hashes whose keys are names of custom fields, one of which may be called "value". */
+/** Keys of hashes that have the names of custom fields as keys. A custom field may be named "value". */
 const fieldsByName = new Set(['custom_fields', 'for_all', 'for_new', 'for_active', 'for_reactivated'])
 
-/** `at` is where the value stands. */
+/** `at` is the value's path in the body. */
 function parse<T>(
   schema: z.ZodType<T>,
   value: unknown,
@@ -179,16 +177,16 @@ function parse<T>(
   const result = schema.safeParse(value, { reportInput: true, error: integerMessage })
   if (result.success) return result.data
   const { issues } = result.error
-  throw new FaultyRequest(code, sentencesOf(issues, at), omittedOf(issues))
+  throw new FaultyRequest(code, toSentences(issues, at), countOmitted(issues))
 }
 
-/** Of the first problems alone: there may be a hundred thousand. */
-const sentencesOf = (issues: readonly z.core.$ZodIssue[], at: readonly string[] = []): string[] =>
-  issues.slice(0, maxProblems).map((issue) => sentenceOf({ ...issue, path: [...at, ...issue.path] }))
+/** Only the first problems become sentences, because there may be a hundred thousand. */
+const toSentences = (issues: readonly z.core.$ZodIssue[], at: readonly string[] = []): string[] =>
+  issues.slice(0, maxProblems).map((issue) => toSentence({ ...issue, path: [...at, ...issue.path] }))
 
-const omittedOf = ({ length }: readonly unknown[]): number => Math.max(0, length - maxProblems)
+const countOmitted = ({ length }: readonly unknown[]): number => Math.max(0, length - maxProblems)
 
-/** The keys that were given, null ones too. */
+/** Drops undefined values; nulls stay. */
 export const withoutUndefined = <Fields extends object>(fields: Fields) =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
     [Key in keyof Fields]?: Exclude<Fields[Key], undefined>
@@ -196,13 +194,14 @@ export const withoutUndefined = <Fields extends object>(fields: Fields) =>
 
 const notAnInteger = 'must be an integer'
 
-/** Zod expects just a number where an integer is due, as long as what came is none. */
+/** For a value that isn't a number, zod's own message asks for any number, even where only an integer is valid. */
 const integerMessage: z.core.$ZodErrorMap = ({ code, inst }) => {
-  const def = inst?._zod.def as { format?: unknown } | undefined
-  return code === 'invalid_type' && def?.format === 'safeint' ? notAnInteger : undefined
+  const def = inst?._zod.def
+  const isInteger = def !== undefined && 'format' in def && def.format === 'safeint'
+  return code === 'invalid_type' && isInteger ? notAnInteger : undefined
 }
 
-/** Problems that a schema can't see, as the same kind of message. Throws when there are any. */
+/** Throws a refusal with the problems that a schema can't find, if there are any. */
 export function refuseProblems(
   problems: readonly string[],
   code: RequestErrorCode = 'validation_failed',
@@ -210,7 +209,7 @@ export function refuseProblems(
   if (problems.length > 0) throw new FaultyRequest(code, problems)
 }
 
-/** Writes what must be unique: what is taken already is refused with the message. */
+/** Turns a duplicate key error of `write` into a `validation_failed` with the message. */
 export async function mapDuplicateKey<T>(message: string, write: () => Promise<T>): Promise<T> {
   try {
     return await write()
@@ -230,7 +229,7 @@ const typeNames: Record<string, string> = {
   record: 'a hash',
 }
 
-function sentenceOf(issue: z.core.$ZodIssue): string {
+function toSentence(issue: z.core.$ZodIssue): string {
   const name = issue.path.length === 0 ? 'the document' : issue.path.map(String).join('.')
   switch (issue.code) {
     case 'invalid_type':
@@ -241,15 +240,15 @@ function sentenceOf(issue: z.core.$ZodIssue): string {
       if (issue.input === undefined) return `${name} is required`
       return `${name} must be ${issue.values.length === 1 ? '' : 'one of '}${issue.values.map((value) => JSON.stringify(value)).join(', ')}`
     case 'too_small':
-      return `${name} must ${boundOf(issue.origin, 'at least', issue.minimum)}`
+      return `${name} must ${describeBound(issue.origin, 'at least', issue.minimum)}`
     case 'too_big':
-      return `${name} must ${boundOf(issue.origin, 'at most', issue.maximum)}`
+      return `${name} must ${describeBound(issue.origin, 'at most', issue.maximum)}`
     default:
       return `${name} ${issue.message}`
   }
 }
 
-function boundOf(origin: string, comparison: string, bound: number | bigint): string {
+function describeBound(origin: string, comparison: string, bound: number | bigint): string {
   if (origin === 'string')
     return bound === 1 && comparison === 'at least'
       ? 'not be blank'

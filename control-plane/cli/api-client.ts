@@ -3,7 +3,7 @@ import { Agent, request, type Dispatcher } from 'undici'
 import { messageOf } from '../../shared/contract/errors.ts'
 import { readEvents } from './server-sent-events.ts'
 
-/** A refusal by the service: its code and its message. */
+/** The service refused a request; this has its code and its message. */
 export class ApiRefusal extends Error {
   readonly code: string
   readonly status: number
@@ -15,20 +15,20 @@ export class ApiRefusal extends Error {
   }
 }
 
-/** The network, or whoever answered in the service's place, says no. A later try may go well. */
+/** The service can't be reached, or something else answered in its place. A later try may succeed. */
 export class ServiceUnreachable extends Error {}
 
-/** A stream on which nothing came for so long, not even a comment, has nobody at its other end. */
-const silentStreamMs = 45_000
+/** The service sends at least a comment within this time, so a stream without one is dead. */
+const streamTimeoutMs = 45_000
 
 /**
- * A client of the API. Each call resolves to the reply's `data`, and throws an ApiRefusal when the service says no, or a
- * ServiceUnreachable when it can't be reached.
+ * A client of the API. Each call resolves to the reply's `data`. It throws an ApiRefusal when the service refuses, and
+ * a ServiceUnreachable when the service can't be reached.
  */
 export class ApiClient {
   readonly #url: string
   readonly #authorization: string | null
-  // Large inline bodies and slow disks take their time; a service that says nothing for so long is gone.
+  // Large inline bodies and slow disks take time, but a service that sends nothing for 5 minutes is gone.
   readonly #agent = new Agent({ headersTimeout: 300_000, bodyTimeout: 300_000 })
 
   constructor(url: string, key: string | undefined) {
@@ -48,7 +48,7 @@ export class ApiClient {
     return this.#call<T>('PUT', path, body)
   }
 
-  /** All records of a list, page by page. */
+  /** Yields all records of a list, page by page. */
   async *list<T>(path: string): AsyncGenerator<T> {
     for (let page = 0, pages = 1; page < pages; page += 1) {
       const { data, num_pages } = await this.#envelope<T[]>(
@@ -59,7 +59,7 @@ export class ApiClient {
     }
   }
 
-  /** A text, as it comes, and its character set. */
+  /** Resolves to a text as a stream, and its character set. */
   async text(path: string): Promise<{ body: Readable; charset: string }> {
     const response = await this.#send('GET', path)
     if (hasType(response, 'application/json')) await this.#envelope(response)
@@ -68,8 +68,8 @@ export class ApiClient {
   }
 
   /**
-   * What a stream of server-sent events brings, as JSON; it ends when the service ends it. `onOpen`: the service answers
-   * with events.
+   * Yields the data of server-sent events as parsed JSON, until the service ends the stream. `onOpen` is called when
+   * the service has replied with a stream.
    */
   async *events<T>(path: string, signal: AbortSignal, onOpen: () => void): AsyncGenerator<T> {
     const response = await this.#send('GET', path, undefined, { accept: 'text/event-stream' }, signal)
@@ -111,7 +111,7 @@ export class ApiClient {
           ...headers,
         },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        ...(signal === undefined ? {} : { signal, bodyTimeout: silentStreamMs }),
+        ...(signal === undefined ? {} : { signal, bodyTimeout: streamTimeoutMs }),
       })
     } catch (error) {
       if (signal?.aborted === true) throw error
@@ -129,11 +129,11 @@ export class ApiClient {
     try {
       envelope = JSON.parse(text) as Envelope<T>
     } catch {
-      // Told apart below.
+      // What isn't JSON is refused below.
     }
     if (typeof envelope?.success !== 'boolean')
       throw new ServiceUnreachable(
-        `${this.#url} answered with status ${response.statusCode} and no reply of Rollcall's API`,
+        `${this.#url} answered with status ${response.statusCode}, but not with a reply of Rollcall's API`,
       )
     if (!envelope.success)
       throw new ApiRefusal(envelope.error_code, envelope.error_message, response.statusCode)
@@ -144,7 +144,7 @@ export class ApiClient {
     await this.#agent.close()
   }
 
-  /** Ends what is still under way. */
+  /** Cuts the connections, also those with calls in flight. */
   async destroy(): Promise<void> {
     await this.#agent.destroy()
   }
@@ -163,7 +163,7 @@ interface Envelope<T> {
 const hasType = ({ headers }: Dispatcher.ResponseData, type: string): boolean =>
   String(headers['content-type'] ?? '').startsWith(type)
 
-/** What an import's view is asked for here. */
+/** The parts of an import's view that the command line uses. */
 export interface ImportView {
   id: number
   mailing_list_name: string

@@ -3,20 +3,20 @@ import path from 'node:path'
 import { Client, FTPError } from 'basic-ftp'
 import { messageOf } from '../../shared/contract/errors.ts'
 import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from '../../shared/net/ftp-tls.ts'
-import { CommandFailure, isCertificateProblem } from './failures.ts'
+import { certificateHint, CommandFailure, isCertificateProblem } from './failures.ts'
 import type { SourceFile } from './source-file.ts'
 
 export interface FtpTarget {
   /**
-   * `ftp://HOST:PORT`: over TLS where the server has `AUTH TLS`. `ftps://HOST:PORT`: only over TLS, from the first byte
-   * (port 990 where none is given), or by `AUTH TLS` on port 21 and where the server answers in the clear.
+   * `ftp://HOST:PORT` uses TLS if the server has `AUTH TLS`. `ftps://HOST:PORT` always uses TLS, from the first byte
+   * and by default on port 990. It uses `AUTH TLS` on port 21, and when the server answers in clear text.
    */
   url: URL
   /** The API key, which is the password. */
   key: string
 }
 
-/** Uploads under a name that no other upload has; resolves to it. */
+/** Uploads a file under a unique name, and resolves to that name. */
 export async function uploadByFtp(
   target: FtpTarget,
   file: SourceFile,
@@ -32,7 +32,7 @@ export async function uploadByFtp(
   return name
 }
 
-/** What isn't there is no error. */
+/** Removes an upload. A missing one is no error. */
 export async function removeByFtp(target: FtpTarget, name: string): Promise<void> {
   await withConnection(target, async (client) => {
     await client.remove(name, true)
@@ -43,9 +43,9 @@ async function withConnection(target: FtpTarget, use: (client: Client) => Promis
   const { url, key } = target
   const client = new Client(60_000)
   try {
-    const isSafe = await connect(client, url)
+    const isEncrypted = await connect(client, url)
     await client.login('api', key)
-    if (isSafe) await client.useDefaultSettings()
+    if (isEncrypted) await client.useDefaultSettings()
     else await client.send('TYPE I')
     await use(client)
   } catch (error) {
@@ -57,15 +57,13 @@ async function withConnection(target: FtpTarget, use: (client: Client) => Promis
   }
 }
 
-/** What the server refused it explains itself. */
+/** The server explains its refusals itself, except that of a wrong key. */
 function hintFor(error: unknown): string | null {
   if (error instanceof FTPError)
-    return error.code === 530
-      ? 'the FTP server takes the same key as the API: is ROLLCALL_API_KEY right?'
-      : null
+    return error.code === 530 ? 'check ROLLCALL_API_KEY: the FTP server takes the same key as the API' : null
   return isCertificateProblem(error)
-    ? 'name a certificate that is not publicly trusted in NODE_EXTRA_CA_CERTS'
-    : 'does the FTP server run, and does ROLLCALL_FTP say where? A file up to 64 MB can go without FTP: --via inline'
+    ? certificateHint
+    : 'check that the FTP server runs and that ROLLCALL_FTP is its address. A file of up to 64 MB needs no FTP: use --via inline'
 }
 
 /** Resolves to whether the connection is encrypted. */
@@ -86,17 +84,17 @@ async function connect(client: Client, url: URL): Promise<boolean> {
     await client.useTLS(ftpTlsOptions(server))
     return true
   } catch (error) {
-    // It has none, and says so; whatever goes wrong after that is no reason to send the key in the clear.
+    // Only a server that refuses TLS may get the key in clear text; after any other failure it must not.
     const hasNone = error instanceof FTPError && error.code >= 500
     if (hasNone && url.protocol === 'ftp:') return false
     throw error
   }
 }
 
-/** In the upload directory, which all keys of an organization share. */
+/** All keys of an organization share the upload directory, so the name gets a random part. */
 function uniqueName(name: string): string {
   const plain = name.replaceAll(/[\0-\x1f\x7f/\\]/g, '_').replace(/^\.+/, '')
-  const extensions = /(\.[A-Za-z0-9]{1,8}){0,2}$/.exec(plain)![0]
+  const [extensions = ''] = /(\.[A-Za-z0-9]{1,8}){0,2}$/.exec(plain) ?? []
   const stem = Array.from(path.basename(plain, extensions)).slice(0, 40).join('')
   return `${stem === '' ? 'subscribers' : stem}-${randomBytes(4).toString('hex')}${extensions}`
 }

@@ -1,6 +1,7 @@
 import { CommanderError } from 'commander'
-import { loadClientSettings } from '../../shared/runtime/config.ts'
+import { loadClientSettings, type ClientSettings } from '../../shared/runtime/config.ts'
 import { ApiClient } from './api-client.ts'
+import { exitCodes } from './exit-codes.ts'
 import { CommandFailure, explain } from './failures.ts'
 import { buildProgram } from './program.ts'
 import type { Session } from './session.ts'
@@ -8,38 +9,41 @@ import { printable, styledFor, type Terminal } from './terminal.ts'
 
 /** The command line `rollcall`: from its arguments to its exit code. */
 
-let session: Session | null = null
+/** `session` is set by the first command that talks to the service. */
+const opened: { session: Session | null } = { session: null }
 
-// What can't be said is lost; the work goes on, and the exit code still tells how it went.
+// Text that can't be written to standard error is lost. The work continues, and the exit code still tells the result.
 process.stderr.on('error', () => undefined)
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // Who reads has enough, as `head` does.
-  if (error.code === 'EPIPE') process.exit(session?.exitCodeUnread ?? 0)
+  // The reader has closed the pipe, as `head` does.
+  if (error.code === 'EPIPE') process.exit(opened.session?.exitCodeUnread ?? exitCodes.done)
   process.stderr.write(`rollcall: can't write to standard output: ${error.message}\n`)
-  process.exit(1)
+  process.exit(exitCodes.failed)
 })
 
-let exitCode = 0
+let exitCode: number = exitCodes.done
+/** Null when they are wrong. Commands that need them load them again, and fail with the reason. */
 const settings = settingsOrNull()
 const terminal: Terminal = {
   input: process.stdin,
   out: process.stdout,
   err: process.stderr,
-  hasColours: settings.value?.NO_COLOR === undefined,
+  hasColours: settings?.NO_COLOR === undefined,
 }
 
 const program = buildProgram({
   terminal,
   openSession: () => {
-    if (settings.value === null) throw settings.error as Error
-    session = {
-      client: new ApiClient(settings.value.ROLLCALL_URL, settings.value.ROLLCALL_API_KEY),
-      settings: settings.value,
+    const known = settings ?? loadClientSettings()
+    const session: Session = {
+      client: new ApiClient(known.ROLLCALL_URL, known.ROLLCALL_API_KEY),
+      settings: known,
       terminal,
-      exitCodeUnread: 0,
+      exitCodeUnread: exitCodes.done,
       print: (value) => process.stdout.write(`${JSON.stringify(value)}\n`),
       say: (text) => process.stdout.write(`${text}\n`),
     }
+    opened.session = session
     return session
   },
   onEnd: (code) => (exitCode = code),
@@ -50,26 +54,26 @@ try {
 } catch (error) {
   exitCode = failureCode(error)
 } finally {
-  await (session as Session | null)?.client.destroy()
+  await opened.session?.client.destroy()
 }
 process.exitCode = exitCode
-// A pipe that standard input still waits for must not hold the program up.
+// An open pipe at standard input must not keep the program running.
 process.stdin.unref?.()
 
-function settingsOrNull() {
+function settingsOrNull(): ClientSettings | null {
   try {
-    return { value: loadClientSettings(), error: null }
-  } catch (error) {
-    return { value: null, error }
+    return loadClientSettings()
+  } catch {
+    return null
   }
 }
 
-/** Says what went wrong. Commander has said it already, and calls help an error too. */
+/** Prints what went wrong, and returns the exit code. Commander prints its own errors, and treats help as one. */
 function failureCode(error: unknown): number {
-  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.done : exitCodes.wrongUsage
   const style = styledFor(terminal, process.stderr)
-  const { lines, hint } = explain(error, { hasKey: settings.value?.ROLLCALL_API_KEY !== undefined })
+  const { lines, hint } = explain(error, { hasKey: settings?.ROLLCALL_API_KEY !== undefined })
   for (const line of lines) process.stderr.write(`${style('red', 'rollcall:')} ${printable(line)}\n`)
   if (hint !== null) process.stderr.write(`${style('dim', hint)}\n`)
-  return error instanceof CommandFailure ? error.exitCode : 1
+  return error instanceof CommandFailure ? error.exitCode : exitCodes.failed
 }

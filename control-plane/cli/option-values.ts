@@ -1,10 +1,10 @@
 import { InvalidArgumentError, Option } from 'commander'
 
-/** An ID that a command can't do without. */
+/** An option with an ID that the command requires. */
 export const requiredId = (flags: string, description: string): Option =>
   new Option(flags, description).argParser(positiveInteger).makeOptionMandatory()
 
-/** For commander, as is `wholeNumber`: throws the error that it tells as wrong usage. */
+/** Parses an option's value. Throws commander's error for wrong usage, as `wholeNumber` does. */
 export function positiveInteger(text: string): number {
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text)
   throw new InvalidArgumentError('It must be a positive integer.')

@@ -2,34 +2,37 @@ import { Argument, Command, Option } from 'commander'
 import { roles } from '../../shared/contract/schemas/api-key.ts'
 import { fieldTypes } from '../../shared/contract/schemas/custom-field.ts'
 import { logKinds } from '../../shared/contract/schemas/import.ts'
+import { binaryMegabyte } from '../byte-sizes.ts'
 import { completionScript, shells, type Shell } from './commands/completion.ts'
 import { importSource, type ImportFlags } from './commands/import.ts'
 import { listImports, moveImport, printLog, showImport } from './commands/imports.ts'
 import { becomeProgram } from './commands/processes.ts'
 import { createRecord, listRecords } from './commands/records.ts'
+import { maxInlineBytes } from './commands/send-file.ts'
+import { exitCodes } from './exit-codes.ts'
 import { usage } from './failures.ts'
 import { positiveInteger, requiredId } from './option-values.ts'
 import { programs, startProgram } from './processes.ts'
-import { recordGroups, type Given, type RecordCommand } from './record-groups.ts'
+import { recordGroups, type RecordCommand, type RecordOptions } from './record-groups.ts'
 import type { Session } from './session.ts'
 import type { Terminal } from './terminal.ts'
 
-/** What the command line runs in. */
+/** What the commands need from the process. */
 export interface Context {
   terminal: Terminal
-  /** Opened by the commands that talk to the service. */
+  /** Called by the commands that talk to the service. */
   openSession: () => Session
-  /** Is told each command's exit code. */
+  /** Called with each command's exit code. */
   onEnd: (exitCode: number) => void
 }
 
 type Json = { json?: true }
 
-/** The tree of commands: what each takes, its help, and what it calls. */
+/** Builds the tree of commands, with their arguments, help and actions. */
 export function buildProgram({ terminal, openSession, onEnd }: Context): Command {
   const program = new Command('rollcall')
-    .description('Imports subscribers, and runs the service that does it.')
-    .option('--json', "print the bare data of the service's reply as JSON")
+    .description('Import subscribers, and run the service that does it.')
+    .option('--json', "print the data of the service's reply as JSON")
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({
       writeOut: (text) => terminal.out.write(text),
@@ -41,9 +44,9 @@ export function buildProgram({ terminal, openSession, onEnd }: Context): Command
       },
     })
     .showSuggestionAfterError()
-    .showHelpAfterError('(--help tells what there is)')
+    .showHelpAfterError('(--help lists commands and options)')
     .exitOverride()
-    .helpCommand('help [command]', 'tell what a command does')
+    .helpCommand('help [command]', 'show the help of a command')
     .addHelpText(
       'after',
       `
@@ -52,8 +55,8 @@ Settings, from the environment or a file .env in the working folder:
   ROLLCALL_API_KEY  the API key
   ROLLCALL_FTP      where large files are uploaded (port 2121 of the service's host)
 
-Exit codes: 0 done, 1 the service refused or failed, 2 wrong usage,
-  3 with --watch: every row failed.
+Exit codes: ${exitCodes.done} done, ${exitCodes.failed} the service refused or failed, ${exitCodes.wrongUsage} wrong usage,
+  ${exitCodes.everyRowFailed} with --watch: every row failed.
 
 Examples:
   rollcall start
@@ -61,14 +64,13 @@ Examples:
   rollcall import subscribers.csv --list 1 --watch`,
     )
 
-  /** A command's action, with its options, those of all commands included. */
+  program.hook('preAction', (_, command) => {
+    if (program.getOptionValue('json') === true) command.setOptionValue('json', true)
+  })
   const run: Run =
     (act) =>
-    async (...args) => {
-      const command = args.at(-1) as Command
-      const own = [...args.slice(0, -2), command.optsWithGlobals()] as never[]
-      onEnd(await act(...own))
-    }
+    async (...args) =>
+      onEnd(await act(...args))
 
   const start = (name: string, description: string, what: Parameters<typeof becomeProgram>[0]) =>
     program
@@ -96,7 +98,7 @@ Examples:
         const { makeRecoveredKey } = await import('./commands/recover-key.ts')
         const key = await makeRecoveredKey()
         terminal.out.write(`${json === true ? JSON.stringify({ key }) : key}\n`)
-        return 0
+        return exitCodes.done
       }),
     )
 
@@ -114,13 +116,13 @@ Examples:
     .action(
       run(async (shell: Shell) => {
         terminal.out.write(completionScript(program, shell, knownValues))
-        return 0
+        return exitCodes.done
       }),
     )
   return program
 }
 
-/** What is proposed where the service, not the command line, knows what is right. */
+/** Values that completion offers where only the service checks them. */
 const knownValues: Record<string, readonly string[]> = {
   kind: logKinds,
   '--type': fieldTypes,
@@ -128,26 +130,33 @@ const knownValues: Record<string, readonly string[]> = {
   '--scope': ['active', 'finished', 'recent', 'all'],
 }
 
-/** Makes an action of a function that takes a command's arguments and then its options. */
-type Run = (act: (...args: never[]) => Promise<number>) => (...args: unknown[]) => Promise<void>
+/**
+ * Makes a command's action of a function that takes its arguments and then its options, and resolves to an exit code.
+ */
+type Run = <Args extends unknown[]>(
+  act: (...args: Args) => Promise<number>,
+) => (...args: Args) => Promise<void>
 
 function addImportCommands(program: Command, run: Run, openSession: () => Session): void {
   program
     .command('import')
     .summary('import a file or a URL')
     .description(
-      'Import a file (- is standard input) or a URL into a mailing list. Which column is which is guessed, shown, and on a terminal asked.',
+      'Import a file (- is standard input) or a URL into a mailing list. The meaning of each column is guessed and shown; on a terminal you are asked to confirm it.',
     )
     .argument('<file>', 'the file, or the URL')
     .addOption(requiredId('--list <id>', 'the mailing list'))
-    .option('--map <names>', 'the columns: email, built-in columns, custom fields; - ignores one')
-    .option('--overwrite', 'overwrite subscribers who are there already')
+    .option(
+      '--map <names>',
+      'what each column is: email, another built-in column, a custom field, or - to ignore it',
+    )
+    .option('--overwrite', 'overwrite subscribers who exist already')
     .option('--dry-run', 'do everything but the writes')
     .option('--watch', 'follow the import to its end')
-    .addOption(new Option('--via <way>', 'how the file goes').choices(['inline', 'ftp']))
+    .addOption(new Option('--via <way>', 'how the file is sent').choices(['inline', 'ftp']))
     .option('--begins-at <time>', 'when it begins, by default now')
-    .option('--no-headers', 'the first line is a record')
-    .addOption(new Option('--separator <what>', 'what stands between cells').choices([',', ';', 'tab']))
+    .option('--no-headers', 'the first line is a record, not a header')
+    .addOption(new Option('--separator <what>', 'the character between cells').choices([',', ';', 'tab']))
     .addOption(
       new Option('--character-set <name>', "the file's character set").choices([
         'utf-8',
@@ -158,14 +167,18 @@ function addImportCommands(program: Command, run: Run, openSession: () => Sessio
       ]),
     )
     .addOption(
-      new Option('--date-format <order>', 'whether 01/02/2014 is in January').choices(['mdy', 'dmy']),
+      new Option(
+        '--date-format <order>',
+        'mdy if 01/02/2014 is in January, dmy if it is in February',
+      ).choices(['mdy', 'dmy']),
     )
-    .option('-y, --yes', 'do not ask')
+    .option('-y, --yes', 'do not ask for confirmation')
     .addHelpText(
       'after',
       `
-A file up to 10 MB goes inline, a larger or a packed (.gz) one by FTP. Without --watch the command ends when the import
-is created; with it, it ends with 0 when the import is finished, and with 1 when it failed or was cancelled.
+A file of up to ${maxInlineBytes / binaryMegabyte} MB is sent inline, a larger or a compressed (.gz) one by FTP. Without --watch the command
+ends when the import is created. With --watch it ends with ${exitCodes.done} when the import is finished, and with ${exitCodes.failed} when it
+failed or was cancelled.
 
 Examples:
   rollcall import subscribers.csv --list 1 --watch
@@ -186,18 +199,18 @@ Examples:
     .action(
       run((id: number | undefined, options: { scope?: string; list?: number; watch?: true } & Json) => {
         if (id === undefined && options.watch === true)
-          throw usage('--watch follows one import: say its ID, as in rollcall imports 12 --watch')
+          throw usage('--watch follows one import: add its ID, as in rollcall imports 12 --watch')
         if (id !== undefined && (options.scope !== undefined || options.list !== undefined))
-          throw usage(`--scope and --list choose from all imports: leave them out, or the ID ${id}`)
+          throw usage(`--scope and --list select from all imports: leave out either them or the ID ${id}`)
         return id === undefined ? listImports(openSession(), options) : showImport(openSession(), id, options)
       }),
     )
-  const moves = {
-    pause: 'pause an import: no row is written after the answer',
-    unpause: 'let a paused import go on',
-    cancel: 'end an import for good; rows that are written stay',
-  } as const
-  for (const [move, description] of Object.entries(moves) as [keyof typeof moves, string][])
+  const moves = [
+    ['pause', 'pause an import: no row is written after the reply'],
+    ['unpause', 'resume a paused import'],
+    ['cancel', 'end an import for good; rows that are written stay'],
+  ] as const
+  for (const [move, description] of moves)
     program
       .command(move)
       .description(description)
@@ -206,13 +219,13 @@ Examples:
       .action(run((id: number, options: Json) => moveImport(openSession(), move, id, options)))
   program
     .command('logs')
-    .description('print a log of an import, as it comes; on a terminal, with its control characters spelled')
+    .description('print a log of an import; on a terminal, control characters are escaped')
     .addArgument(new Argument('<id>', 'the import').argParser(positiveInteger))
     .argument('<kind>', `one of ${logKinds.join(', ')}`)
     .option('--safe', "put a ' before cells of failed records that a spreadsheet would run as a formula")
     .addHelpText(
       'after',
-      '\nThe log of failed records is a CSV file: mended, it imports again.\n\nExamples:\n  rollcall logs 12 failed > mend.csv\n  rollcall logs 12 failed --safe > look.csv\n  rollcall logs 12 added | head',
+      '\nThe log of failed records is a CSV file: correct it, and import it again.\n\nExamples:\n  rollcall logs 12 failed > correct.csv\n  rollcall logs 12 failed --safe > view.csv\n  rollcall logs 12 added | head',
     )
     .action(
       run((id: number, kind: string, options: { safe?: true }) => printLog(openSession(), id, kind, options)),
@@ -223,13 +236,13 @@ function addRecordCommands(program: Command, run: Run, openSession: () => Sessio
   for (const { name, description, create, list } of recordGroups) {
     const group = program.command(name).description(description)
     addRecordCommand(group, 'create', create).action(
-      run(async (given: Given) => {
-        const body = await create.body(given, terminal)
-        return createRecord(openSession(), create.path(given), body, given)
+      run(async (options: RecordOptions) => {
+        const body = await create.body(options, terminal)
+        return createRecord(openSession(), create.path(options), body, options)
       }),
     )
     addRecordCommand(group, 'list', list).action(
-      run((given: Given) => listRecords(openSession(), list.path(given), list.columns, given)),
+      run((options: RecordOptions) => listRecords(openSession(), list.path(options), list.columns, options)),
     )
   }
 }

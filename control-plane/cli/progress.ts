@@ -1,12 +1,12 @@
 import { clock } from '../../shared/runtime/clock.ts'
+import { decimalMegabyte } from '../byte-sizes.ts'
 import { importEnded, type ImportView } from './api-client.ts'
-import { columnsOf, cutTo, styledFor, widthOf, type Style } from './terminal.ts'
+import { terminalWidth, cutTo, styledFor, widthOf, type Style } from './terminal.ts'
 
-/** What the watcher of an import sees: a bar on a terminal, else a line every few seconds. */
+/** Shows an import's progress: a bar on a terminal, else a line every few seconds. */
 export interface Progress {
   show(view: ImportView): void
-  /** Something happened meanwhile. */
-  note(text: string): void
+  showMessage(text: string): void
   end(): void
 }
 
@@ -17,25 +17,37 @@ export interface ProgressOptions {
   hasColours?: boolean
 }
 
-const lineEveryMs = 2_000
+const lineIntervalMs = 2_000
 
 export function progressOn(options: ProgressOptions): Progress {
   return options.out.isTTY ? bar(options) : lines(options)
 }
 
-/** Rows a second over the last ten seconds: what was before a pause or a restart says nothing of what is to come. */
-export class Rate {
-  #samples: { atMs: number; rows: number }[] = []
+interface Sample {
+  atMs: number
+  rows: number
+}
 
-  /** `atMs` on any clock that doesn't go back. Null as long as nothing can be said. */
+/** Rows a second over the last ten seconds, because the rate before a pause or a restart predicts nothing. */
+export class Rate {
+  #samples: Sample[] = []
+
+  /** `atMs` is of a monotonic clock. Returns null while there are too few samples. */
   add(atMs: number, rows: number, isMoving: boolean): number | null {
     if (!isMoving) this.#samples = []
-    this.#samples.push({ atMs, rows })
-    while (this.#samples.length > 2 && atMs - this.#samples[1]!.atMs > 10_000) this.#samples.shift()
-    const first = this.#samples[0]!
-    const seconds = (atMs - first.atMs) / 1000
-    return seconds < 0.2 ? null : (rows - first.rows) / seconds
+    const latest = { atMs, rows }
+    this.#samples.push(latest)
+    for (;;) {
+      const [first = latest, second = latest, third] = this.#samples
+      if (third === undefined || atMs - second.atMs <= 10_000) return rateBetween(first, latest)
+      this.#samples.shift()
+    }
   }
+}
+
+function rateBetween(first: Sample, latest: Sample): number | null {
+  const seconds = (latest.atMs - first.atMs) / 1000
+  return seconds < 0.2 ? null : (latest.rows - first.rows) / seconds
 }
 
 function bar({ title, expectedRows, out, hasColours }: ProgressOptions): Progress {
@@ -53,14 +65,14 @@ function bar({ title, expectedRows, out, hasColours }: ProgressOptions): Progres
         title,
         expectedRows: expectedRows ?? null,
         rowsPerSecond,
-        width: columnsOf(out) - 1,
+        width: terminalWidth(out) - 1,
         style,
       })
       out.write(`\r${line}\u001b[K`)
       isShown = true
     },
-    note(text) {
-      out.write(`\r${cutTo(text, columnsOf(out) - 1)}\u001b[K`)
+    showMessage(text) {
+      out.write(`\r${cutTo(text, terminalWidth(out) - 1)}\u001b[K`)
       isShown = true
     },
     end() {
@@ -77,7 +89,7 @@ const styles: Record<string, Style> = {
   paused: 'yellow',
 }
 
-/** One line, not wider than `width`: what is least needed is left out first. */
+/** One line of at most `width` columns. The least important parts are left out first. */
 export function barLine(
   view: ImportView,
   {
@@ -100,7 +112,7 @@ export function barLine(
   const share = total === null ? 0 : total === 0 ? (importEnded(view) ? 1 : 0) : Math.min(1, done / total)
   const percent = `${Math.floor(share * 100)}%`.padStart(4)
   const all = total === null ? '?' : number(total)
-  // As wide all the time, so that the bar keeps its place.
+  // Padded to a constant width, so that the bar doesn't move.
   const count = `${number(done).padStart(all.length)}/${all}`
   const speed = rowsPerSecond === null || importEnded(view) ? null : number(Math.round(rowsPerSecond))
   const rest = [speed === null ? null : `${speed} rows/s`, timeLeft(view, rowsPerSecond), activity(view)]
@@ -115,19 +127,19 @@ export function barLine(
     [[], short.slice(0, 2)],
   ] as const) {
     const head = heads.filter((part) => part !== '').join('  ')
-    const tail = parts.filter((part) => part !== null).join('  ')
-    const remaining = width - widthOf(head) - widthOf(tail) - (head === '' ? 1 : 3)
+    const details = parts.filter((part) => part !== null).join('  ')
+    const remaining = width - widthOf(head) - widthOf(details) - (head === '' ? 1 : 3)
     if (remaining < minBarWidth) continue
     const size = Math.min(40, remaining)
     const full = Math.round(share * size)
-    return `${head}${head === '' ? '' : '  '}${style('cyan', '█'.repeat(full))}${style('dim', '░'.repeat(size - full))} ${tail}`
+    return `${head}${head === '' ? '' : '  '}${style('cyan', '█'.repeat(full))}${style('dim', '░'.repeat(size - full))} ${details}`
   }
   return cutTo(`${percent} ${count}`, width)
 }
 
 const number = (value: number): string => value.toLocaleString('en')
 
-/** What goes on besides rows. */
+/** What the import waits for or downloads before it imports rows. */
 function activity(view: ImportView): string | null {
   if (view.state === 'scheduled')
     return view.waiting_for_import_id === null ? null : `waits for import ${view.waiting_for_import_id}`
@@ -137,7 +149,7 @@ function activity(view: ImportView): string | null {
   return `${megabytes(received)}${expected === null ? '' : ` of ${megabytes(expected)}`} MB`
 }
 
-const megabytes = (bytes: number): string => (bytes / 1e6).toFixed(1)
+const megabytes = (bytes: number): string => (bytes / decimalMegabyte).toFixed(1)
 
 function lines({ title, out }: ProgressOptions): Progress {
   const rate = new Rate()
@@ -149,7 +161,7 @@ function lines({ title, out }: ProgressOptions): Progress {
         view.stats.records_imported,
         view.state === 'importing',
       )
-      if (clock.monotonicMs() - shownAt < lineEveryMs && !importEnded(view)) return
+      if (clock.monotonicMs() - shownAt < lineIntervalMs && !importEnded(view)) return
       shownAt = clock.monotonicMs()
       const parts = [
         `${view.state}, ${view.stats.records_imported} of ${view.stats.number_of_records ?? '?'} rows`,
@@ -159,7 +171,7 @@ function lines({ title, out }: ProgressOptions): Progress {
       ]
       out.write(`${title}: ${parts.filter((part) => part !== null).join(', ')}\n`)
     },
-    note: (text) => out.write(`${title}: ${text}\n`),
+    showMessage: (text) => out.write(`${title}: ${text}\n`),
     end: () => undefined,
   }
 }

@@ -5,8 +5,8 @@ import { readPassword } from './commands/records.ts'
 import { positiveInteger, requiredId, wholeNumber } from './option-values.ts'
 import type { Terminal } from './terminal.ts'
 
-/** What the options of the commands below say; each takes some of them. */
-export interface Given {
+/** The values of the commands' options. Each command has some of them. */
+export interface RecordOptions {
   json?: true
   name?: string
   list?: number
@@ -31,29 +31,31 @@ export interface RecordCommand {
   description: string
   options: Option[]
   examples: string[]
-  /** Of the API. */
-  path: (given: Given) => string
+  /** The path of the API that the command calls. */
+  path: (options: RecordOptions) => string
 }
 
 /** Commands that create and list records of one kind. */
 export interface RecordGroup {
   name: string
   description: string
-  create: RecordCommand & { body: (given: Given, terminal: Terminal) => Body | Promise<Body> }
+  create: RecordCommand & { body: (options: RecordOptions, terminal: Terminal) => Body | Promise<Body> }
   list: RecordCommand & { columns: string[] }
 }
 
 const option = (flags: string, description: string) => new Option(flags, description)
 const required = (flags: string, description: string) => option(flags, description).makeOptionMandatory()
-const ofOrganization = option('--org <id>', 'the organization, for system admins').argParser(positiveInteger)
-const ofList = requiredId('--list <id>', 'the mailing list')
+const organizationOption = option('--org <id>', 'the organization, for system admins').argParser(
+  positiveInteger,
+)
+const listOption = requiredId('--list <id>', 'the mailing list')
 const role = option('--role <role>', `one of ${roles.join(', ')}`)
 
 const inOrganization =
   (path: string) =>
-  ({ org }: Given): string =>
+  ({ org }: RecordOptions): string =>
     org === undefined ? path : `/organizations/${org}${path}`
-const customFields = ({ list }: Given): string => `/mailing_lists/${list}/custom_fields`
+const customFields = ({ list }: RecordOptions): string => `/mailing_lists/${list}/custom_fields`
 
 export const recordGroups: RecordGroup[] = [
   {
@@ -64,7 +66,7 @@ export const recordGroups: RecordGroup[] = [
       options: [
         required('--name <name>', 'its name'),
         option('--time-zone <zone>', 'its IANA time zone, by default UTC'),
-        option('--subscriber-limit <number>', 'most active subscribers').argParser(wholeNumber),
+        option('--subscriber-limit <number>', 'maximum of active subscribers').argParser(wholeNumber),
       ],
       examples: ['rollcall org create --name Acme --time-zone Europe/Berlin'],
       path: () => '/organizations',
@@ -87,9 +89,9 @@ export const recordGroups: RecordGroup[] = [
       description: 'create a mailing list',
       options: [
         required('--name <name>', 'its name'),
-        option('--has-format', 'its subscribers have an email format'),
-        option('--has-confirmed', 'its subscribers are confirmed or not'),
-        ofOrganization,
+        option('--has-format', 'subscribers have an email format'),
+        option('--has-confirmed', 'subscribers are confirmed or not'),
+        organizationOption,
       ],
       examples: ['rollcall list create --name News --has-confirmed'],
       path: () => '/mailing_lists',
@@ -99,7 +101,7 @@ export const recordGroups: RecordGroup[] = [
     },
     list: {
       description: 'list the mailing lists',
-      options: [ofOrganization],
+      options: [organizationOption],
       examples: ['rollcall list list', 'rollcall list list --org 2 --json'],
       path: inOrganization('/mailing_lists'),
       columns: ['id', 'name', 'has_format', 'has_confirmed'],
@@ -111,14 +113,14 @@ export const recordGroups: RecordGroup[] = [
     create: {
       description: 'create a custom field',
       options: [
-        ofList,
+        listOption,
         required('--name <name>', 'its name'),
         required('--type <type>', `one of ${fieldTypes.join(', ')}`),
         option('--required', 'every subscriber must have a value'),
-        option('--option <name>', 'an option of a select type; once for each').argParser(
+        option('--option <name>', 'an option of a select type; repeat it for each option').argParser(
           (name: string, names: string[] | undefined) => [...(names ?? []), name],
         ),
-        option('--default <value>', 'value of new subscribers who bring none'),
+        option('--default <value>', 'value of new subscribers without one'),
       ],
       examples: [
         "rollcall field create --list 1 --name 'First name' --type text",
@@ -131,7 +133,7 @@ export const recordGroups: RecordGroup[] = [
     },
     list: {
       description: 'list the custom fields',
-      options: [ofList],
+      options: [listOption],
       examples: ['rollcall field list --list 1'],
       path: customFields,
       columns: ['id', 'name', 'field_type', 'required', 'options', 'default'],
@@ -141,15 +143,15 @@ export const recordGroups: RecordGroup[] = [
     name: 'key',
     description: 'create and list API keys',
     create: {
-      description: 'create an API key; it is shown only now',
-      options: [required('--name <name>', 'what it is for'), role, ofOrganization],
+      description: 'create an API key; it is shown only once',
+      options: [required('--name <name>', 'what it is for'), role, organizationOption],
       examples: ['rollcall key create --name uploads', 'rollcall key create --name acme --org 2 --json'],
       path: inOrganization('/api_keys'),
       body: ({ name, role }) => ({ api_key: { name, role } }),
     },
     list: {
       description: 'list the API keys',
-      options: [ofOrganization],
+      options: [organizationOption],
       examples: ['rollcall key list'],
       path: inOrganization('/api_keys'),
       columns: ['id', 'organization_id', 'name', 'role', 'active', 'user_id'],
@@ -165,7 +167,7 @@ export const recordGroups: RecordGroup[] = [
         required('--full-name <name>', 'first and last name'),
         option('--role <role>', `one of ${roles.join(', ')}`).default('standard'),
         option('--password-stdin', 'read the password from standard input'),
-        ofOrganization,
+        organizationOption,
       ],
       examples: [
         "rollcall user create --email ann@example.com --full-name 'Ann Doe' --role organization_admin",
@@ -180,7 +182,7 @@ export const recordGroups: RecordGroup[] = [
     },
     list: {
       description: 'list the users',
-      options: [ofOrganization],
+      options: [organizationOption],
       examples: ['rollcall user list --json'],
       path: inOrganization('/users'),
       columns: ['id', 'full_name', 'email', 'role', 'active'],

@@ -2,7 +2,7 @@ import type { ClientSettings } from '../../shared/runtime/config.ts'
 import type { ApiClient } from './api-client.ts'
 import type { Terminal } from './terminal.ts'
 
-/** What a command that talks to the service works with. */
+/** What a command needs to talk to the service. */
 export interface Session {
   client: ApiClient
   settings: ClientSettings
@@ -11,6 +11,6 @@ export interface Session {
   print: (value: unknown) => void
   /** A line on standard output. */
   say: (text: string) => void
-  /** The exit code when nobody reads standard output any more: of work that isn't done it must not be 0. */
+  /** The exit code when the reader of standard output has gone. While work is unfinished it must not be 0. */
   exitCodeUnread: number
 }

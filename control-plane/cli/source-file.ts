@@ -3,8 +3,10 @@ import { createReadStream } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { pipeline, Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
 import { createGunzip, createGzip } from 'node:zlib'
 import { messageOf } from '../../shared/contract/errors.ts'
+import { binaryMegabyte } from '../byte-sizes.ts'
 import {
   asUtf8,
   detectCharacterSet,
@@ -16,22 +18,22 @@ import { usage } from './failures.ts'
 export interface SourceFile {
   name: string
   size: number
-  /** Packed: it is uploaded so, and unpacked by the service. */
+  /** Whether it is compressed (.gz). It is uploaded compressed, and the service decompresses it. */
   isPacked: boolean
   characterSet: CharacterSet
-  /** At most its first megabyte as text, cut behind a line where that can be. */
+  /** The beginning of its first megabyte as text, cut after a line if possible. */
   beginning: (maxCharacters: number) => string
-  /** All of it as text; null where it has bytes that are none. */
+  /** All of it as text; null when it has bytes that are invalid in its character set. */
   text(): Promise<string | null>
-  /** All of it as UTF-8, packed where it is. */
+  /** All of it as UTF-8, compressed if the file is. */
   bytes(): Readable
 }
 
-const beginningBytes = 1024 * 1024
-/** Of what comes through a pipe: it is held in memory. */
-const maxPipeBytes = 64 * 1024 * 1024
+const beginningBytes = binaryMegabyte
+/** Standard input is kept in memory, so it is bounded. */
+const maxPipeBytes = 64 * binaryMegabyte
 
-/** `-` is standard input. Fails where there is no such file. */
+/** Opens a file; `-` is standard input. Throws wrong usage when it can't be read. */
 export async function openSourceFile(
   file: string,
   options: { characterSet?: CharacterSet; input: Readable },
@@ -42,7 +44,7 @@ export async function openSourceFile(
   })
   if (!found.isFile()) throw usage(`${file} is not a file`)
   const isPacked = path.extname(file).toLowerCase() === '.gz'
-  const head = isPacked ? await unpackedBeginning(file) : await readBeginning(file, found.size)
+  const head = isPacked ? await readCompressedBeginning(file) : await readBeginning(file, found.size)
   const characterSet =
     options.characterSet ?? detectCharacterSet(head, { isWhole: head.length === found.size && !isPacked })
   return {
@@ -50,35 +52,35 @@ export async function openSourceFile(
     size: found.size,
     isPacked,
     characterSet,
-    beginning: (maxCharacters) => cutBehindLine(textOf(head, characterSet), maxCharacters),
-    text: async () => wholeText(await readAll(createReadStream(file)), characterSet),
+    beginning: (maxCharacters) => cutAfterLine(decode(head, characterSet), maxCharacters),
+    text: async () => decodeStrictly(await buffer(createReadStream(file)), characterSet),
     bytes: () => {
       const stored = createReadStream(file)
       if (characterSet === 'utf-8') return stored
-      return isPacked ? repacked(stored, characterSet) : Readable.from(recoded(stored, characterSet))
+      return isPacked ? recompressed(stored, characterSet) : Readable.from(recoded(stored, characterSet))
     },
   }
 }
 
-function pipedFile(bytes: Buffer, given: CharacterSet | undefined): SourceFile {
-  const characterSet = given ?? detectCharacterSet(bytes, { isWhole: true })
-  const text = textOf(bytes, characterSet)
+function pipedFile(bytes: Buffer, requested: CharacterSet | undefined): SourceFile {
+  const characterSet = requested ?? detectCharacterSet(bytes, { isWhole: true })
+  const text = decode(bytes, characterSet)
   return {
     name: 'stdin.csv',
     size: bytes.length,
     isPacked: false,
     characterSet,
-    beginning: (maxCharacters) => cutBehindLine(text, maxCharacters),
-    text: async () => wholeText(bytes, characterSet),
+    beginning: (maxCharacters) => cutAfterLine(text, maxCharacters),
+    text: async () => decodeStrictly(bytes, characterSet),
     bytes: () => Readable.from([characterSet === 'utf-8' ? bytes : Buffer.from(text)]),
   }
 }
 
-const textOf = (bytes: Buffer, characterSet: CharacterSet): string => asUtf8(bytes, characterSet).toString()
+const decode = (bytes: Buffer, characterSet: CharacterSet): string => asUtf8(bytes, characterSet).toString()
 
-/** Broken UTF-8 would become U+FFFD in a JSON text, and be imported where the record ought to fail. */
-const wholeText = (bytes: Buffer, characterSet: CharacterSet): string | null =>
-  characterSet === 'utf-8' && !isUtf8(bytes) ? null : textOf(bytes, characterSet)
+/** Null for broken UTF-8: in a JSON text it would become U+FFFD and be imported, although its record must fail. */
+const decodeStrictly = (bytes: Buffer, characterSet: CharacterSet): string | null =>
+  characterSet === 'utf-8' && !isUtf8(bytes) ? null : decode(bytes, characterSet)
 
 async function readBeginning(file: string, size: number): Promise<Buffer> {
   const handle = await open(file)
@@ -91,63 +93,59 @@ async function readBeginning(file: string, size: number): Promise<Buffer> {
   }
 }
 
-async function unpackedBeginning(file: string): Promise<Buffer> {
-  const packed = createReadStream(file)
-  const unpacked = packed.on('error', () => undefined).pipe(createGunzip())
-  const pieces: Buffer[] = []
-  let length = 0
+async function readCompressedBeginning(file: string): Promise<Buffer> {
+  const compressed = createReadStream(file)
+  const decompressed = compressed.on('error', () => undefined).pipe(createGunzip())
   try {
-    for await (const piece of unpacked) {
-      pieces.push(piece as Buffer)
-      length += (piece as Buffer).length
-      if (length >= beginningBytes) break
-    }
+    return (await readUpTo(decompressed, beginningBytes)).subarray(0, beginningBytes)
   } catch (error) {
-    throw usage(`${file} is no intact gzip file: ${messageOf(error)}`)
+    throw usage(`${file} is not a valid gzip file: ${messageOf(error)}`)
   } finally {
-    packed.destroy()
-    unpacked.destroy()
+    compressed.destroy()
+    decompressed.destroy()
   }
-  return Buffer.concat(pieces).subarray(0, beginningBytes)
-}
-
-async function readAll(stream: Readable): Promise<Buffer> {
-  const pieces: Buffer[] = []
-  for await (const piece of stream) pieces.push(piece as Buffer)
-  return Buffer.concat(pieces)
 }
 
 async function readPipe(input: Readable): Promise<Buffer> {
+  const bytes = await readUpTo(input, maxPipeBytes + 1)
+  if (bytes.length > maxPipeBytes)
+    throw usage(
+      `standard input has more than ${maxPipeBytes / binaryMegabyte} MB: write it to a file, and import that`,
+    )
+  return bytes
+}
+
+/** Reads until there are `enough` bytes, or the stream ends. */
+async function readUpTo(stream: AsyncIterable<Buffer>, enough: number): Promise<Buffer> {
   const pieces: Buffer[] = []
   let length = 0
-  for await (const piece of input) {
-    pieces.push(Buffer.from(piece as Uint8Array))
-    length += (piece as Uint8Array).length
-    if (length > maxPipeBytes)
-      throw usage(`standard input has more than ${maxPipeBytes / 1024 / 1024} MB: put it into a file first`)
+  for await (const piece of stream) {
+    pieces.push(piece)
+    length += piece.length
+    if (length >= enough) break
   }
   return Buffer.concat(pieces)
 }
 
-function cutBehindLine(text: string, maxCharacters: number): string {
+function cutAfterLine(text: string, maxCharacters: number): string {
   if (text.length <= maxCharacters) return text
   const end = text.lastIndexOf('\n', maxCharacters - 1) + 1
   if (end > 0) return text.slice(0, end)
-  // Half a character is none.
+  // The cut must not leave half of a surrogate pair.
   return text.slice(0, maxCharacters).replace(/[\ud800-\udbff]$/, '')
 }
 
-function repacked(stream: Readable, characterSet: CharacterSet): Readable {
-  const packed = createGzip({ level: 1 })
-  // What goes wrong destroys the last stream too, and its reader hears it there.
+function recompressed(stream: Readable, characterSet: CharacterSet): Readable {
+  const compressed = createGzip({ level: 1 })
+  // An error destroys the last stream too, whose reader gets it.
   pipeline(
     stream,
     createGunzip(),
     (text: AsyncIterable<Buffer>) => recoded(text, characterSet),
-    packed,
+    compressed,
     () => undefined,
   )
-  return packed
+  return compressed
 }
 
 async function* recoded(stream: AsyncIterable<Buffer>, characterSet: CharacterSet): AsyncGenerator<Buffer> {

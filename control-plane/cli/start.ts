@@ -1,16 +1,17 @@
 import { runProcess } from '../../shared/runtime/service.ts'
+import { exitCodes } from './exit-codes.ts'
 import { superviseChild } from './supervised-child.ts'
 
 /**
- * The whole service in the foreground: the three processes as children, started in order, restarted when one breaks
- * off, stopped together. They share an embedded database, if there is one, as they would on their own.
+ * Runs the whole service in the foreground. The three processes are children: started in order, restarted when one
+ * ends, and stopped together. They share an embedded database as processes that are started separately would.
  */
 await runProcess('start', async (process) => {
   const { log } = process
-  const broken = () => process.stop(1)
-  const controlPlane = process.add(await superviseChild('control-plane', log, broken))
-  // Both to their end: one that can't start must not leave the other one to nobody.
-  const starts = [superviseChild('engine', log, broken), superviseChild('ftp', log, broken)] as const
+  const onHopeless = () => process.stop(exitCodes.failed)
+  const controlPlane = process.add(await superviseChild('control-plane', log, onHopeless))
+  // Waits for both, because one that can't start must not leave the other one without a supervisor.
+  const starts = [superviseChild('engine', log, onHopeless), superviseChild('ftp', log, onHopeless)] as const
   for (const start of await Promise.allSettled(starts))
     if (start.status === 'fulfilled') process.add(start.value)
   const [engine, ftp] = await Promise.all(starts)

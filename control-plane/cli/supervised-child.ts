@@ -6,6 +6,7 @@ import { programEnvironment } from '../../shared/runtime/config.ts'
 import { messageOf, StartError } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Part } from '../../shared/runtime/service.ts'
+import { exitCodes } from './exit-codes.ts'
 import { programs } from './processes.ts'
 
 type Name = keyof typeof programs
@@ -25,14 +26,14 @@ export interface SupervisedChild extends Part {
 }
 
 export interface RestartBounds {
-  /** Before the first try to start it again; each further pause is twice as long. */
+  /** Pause before the first restart; each further pause is twice as long (exponential backoff). */
   firstPauseMs: number
   maxPauseMs: number
-  /** When tries have failed for so long, it is hopeless. */
+  /** When restarts have failed for this time, the supervisor gives up. */
   hopelessMs: number
 }
 
-/** What is away for a moment (MongoDB, a port) must not end a service that runs. */
+/** A service must survive that MongoDB or a port is unavailable for a moment. */
 const standard: RestartBounds = { firstPauseMs: 1_000, maxPauseMs: 30_000, hopelessMs: 300_000 }
 
 /** Starts a process and keeps it running. Throws a StartError when it ends before it is ready for the first time. */
@@ -44,7 +45,7 @@ export async function superviseChild(
 ): Promise<SupervisedChild> {
   let stopping = false
   let { child, ready } = await startChild(name, {})
-  const portsOfFirstStart = portsOf(ready)
+  const announcedPorts = readPorts(ready)
 
   const watch = () => {
     child.once('exit', (code, signal) => {
@@ -59,7 +60,7 @@ export async function superviseChild(
       await sleep(pauseMs)
       if (stopping) return
       try {
-        ;({ child, ready } = await startChild(name, portsOfFirstStart))
+        ;({ child, ready } = await startChild(name, announcedPorts))
         if (stopping) child.kill('SIGTERM')
         watch()
         return
@@ -70,7 +71,9 @@ export async function superviseChild(
           onHopeless()
           return
         }
-        log.error(`the ${name} process couldn't be started again and is tried further: ${messageOf(error)}`)
+        log.error(
+          `the ${name} process couldn't be started again, and a further try will follow: ${messageOf(error)}`,
+        )
       }
     }
   }
@@ -90,8 +93,8 @@ export async function superviseChild(
   }
 }
 
-/** A restarted process keeps its ports: they have been announced. */
-function portsOf(ready: ReadyLine): Record<string, string> {
+/** A restarted process keeps its ports, because the first ready line has announced them. */
+function readPorts(ready: ReadyLine): Record<string, string> {
   const ports: Record<string, string> = {}
   const add = (setting: string, url: string | undefined) => {
     if (url !== undefined) ports[setting] = new URL(url).port
@@ -108,7 +111,7 @@ async function startChild(
   name: Name,
   ports: Record<string, string>,
 ): Promise<{ child: ChildProcess; ready: ReadyLine }> {
-  // In a group of its own, so that Ctrl-C comes only once, from here.
+  // A process group of its own, so that Ctrl-C reaches the child only once, through this process.
   const { file, environment } = programs[name]
   const child = spawn(process.execPath, [file], {
     env: programEnvironment({ fallbacks: environment, settings: ports }),
@@ -117,11 +120,11 @@ async function startChild(
   })
   return new Promise((resolve, reject) => {
     child.once('exit', (code, signal) => {
-      // A process that ends with 1 has logged its reason.
+      // A process that ends by itself after a failure has logged its reason.
       reject(
         new StartError(
-          `the ${name} process ended before it was ready (${signal ?? `exit code ${code}`})${code === 1 ? ': its reason is in the log above' : ''}`,
-          { isLogged: code === 1 },
+          `the ${name} process ended before it was ready (${signal ?? `exit code ${code}`})${code === exitCodes.failed ? ': its reason is in the log above' : ''}`,
+          { isLogged: code === exitCodes.failed },
         ),
       )
     })

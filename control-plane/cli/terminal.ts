@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline'
 import { ReadStream } from 'node:tty'
 import { stripVTControlCharacters, styleText } from 'node:util'
 
-/** What a command works with; put together in main.ts. */
+/** The streams that commands use, put together in main.ts. */
 export interface Terminal {
   input: NodeJS.ReadStream
   out: NodeJS.WriteStream
@@ -15,7 +15,7 @@ export interface Terminal {
 export type Style = Parameters<typeof styleText>[0]
 type Styled = (style: Style, text: string) => string
 
-/** Colours a text where the stream is a terminal and nobody objects. */
+/** Returns a function that styles a text, if the stream is a terminal and colours may be used. */
 export const styledFor = (
   { hasColours }: Pick<Terminal, 'hasColours'>,
   stream: NodeJS.WriteStream,
@@ -24,12 +24,14 @@ export const styledFor = (
     ? (style, text) => styleText(style, text, { validateStream: false })
     : (_, text) => text
 
-export const columnsOf = (stream: NodeJS.WriteStream): number =>
+export const terminalWidth = (stream: NodeJS.WriteStream): number =>
   stream.isTTY ? stream.columns || 80 : Infinity
 
+const minColumnWidth = 6
+
 /**
- * Rows under a header, each column as wide as it must be; on a terminal that is too narrow the widest ones are cut.
- * Numbers stand at the right.
+ * Formats rows under a header, with columns as wide as their cells. On a terminal that is too narrow the widest columns
+ * are cut. Numbers are aligned right.
  */
 export function table(
   header: string[],
@@ -43,36 +45,36 @@ export function table(
   )
   const gaps = 2 * (header.length - 1)
   while (widths.reduce((sum, width) => sum + width, gaps) > options.width) {
-    const widest = widths.indexOf(Math.max(...widths))
-    if (widths[widest]! <= 6) break
-    widths[widest]! -= 1
+    const widest = Math.max(...widths)
+    if (widest <= minColumnWidth) break
+    widths[widths.indexOf(widest)] = widest - 1
   }
   const line = (cells: string[]): string =>
-    cells
-      .map((cell, i) => padded(cutTo(cell, widths[i]!), widths[i]!, isNumber[i] === true))
+    widths
+      .map((width, i) => padded(cutTo(cells[i] ?? '', width), width, isNumber[i] === true))
       .join('  ')
       .trimEnd()
   return [options.style('bold', line(header)), ...texts.map(line)].map((text) => `${text}\n`).join('')
 }
 
-/** A text from elsewhere, which must not speak to the terminal: control characters are spelled. */
+/** Escapes control characters, so that a text from elsewhere can't control the terminal. */
 export const printable = (text: string): string =>
   text.replaceAll(
     /[\u0000-\u001f\u007f-\u009f]/g,
     (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`,
   )
 
-/** Lines and columns of a text from elsewhere, which must not speak to the terminal either. */
+/** Decodes a text from elsewhere, and escapes its control characters except line ends and tabs. */
 export async function* printableLines(
   bytes: AsyncIterable<Uint8Array>,
   charset: string,
 ): AsyncGenerator<string> {
   // For TextDecoder ISO-8859-1 is windows-1252; Buffer reads the real one, in which each byte is a character.
   const decoder = charset === 'iso-8859-1' ? null : new TextDecoder(charset)
-  const spelled = (text: string) => text.replaceAll(/[^\t\n]+/g, printable)
+  const escaped = (text: string) => text.replaceAll(/[^\t\n]+/g, printable)
   for await (const piece of bytes)
-    yield spelled(decoder?.decode(piece, { stream: true }) ?? Buffer.from(piece).toString('latin1'))
-  yield spelled(decoder?.decode() ?? '')
+    yield escaped(decoder?.decode(piece, { stream: true }) ?? Buffer.from(piece).toString('latin1'))
+  yield escaped(decoder?.decode() ?? '')
 }
 
 const oneLine = (cell: string | number | null | undefined): string =>
@@ -110,7 +112,7 @@ export function cutTo(text: string, width: number): string {
   return `${cut}…`
 }
 
-/** The person's keyboard where standard input is read to its end already; null where there is none. */
+/** Opens the terminal's keyboard, for a question after standard input has ended; null when there is no terminal. */
 export function keyboard(): NodeJS.ReadStream | null {
   try {
     return new ReadStream(openSync('/dev/tty', 'r+'))
@@ -119,7 +121,7 @@ export function keyboard(): NodeJS.ReadStream | null {
   }
 }
 
-/** Asks a person. Ctrl-C and Ctrl-D end the program as they do where nothing is asked. */
+/** Asks a question on the terminal. Ctrl-C and Ctrl-D end the program as they do without a question. */
 export function ask(
   { input, err }: Terminal,
   question: string,

@@ -5,37 +5,37 @@ import { progressOn, type ProgressOptions } from './progress.ts'
 
 export interface WatchOptions extends ProgressOptions {
   signal: AbortSignal
-  /** Is shown every view instead of a progress bar. */
+  /** Called with every view, in place of a progress bar. */
   onView?: (view: ImportView) => void
-  /** How long a service that can't be reached is waited for. */
+  /** How long to wait for a service that can't be reached. */
   timeoutMs?: number
 }
 
 const reconnectMs = 1_000
-/** Where the service has no events. */
-const askEveryMs = 1_000
+/** Used when the service has no event stream. */
+const pollIntervalMs = 1_000
 
 /**
- * Follows an import to its end and shows how it goes on; a service that is restarted meanwhile is waited for. Throws what
- * the service refuses, and the signal's reason.
+ * Follows an import to its end and shows its progress. It waits for a service that is restarted meanwhile. Throws the
+ * service's refusals, and the signal's reason.
  */
 export async function watchImport(client: ApiClient, id: number, options: WatchOptions): Promise<ImportView> {
   const progress = options.onView === undefined ? progressOn(options) : null
   try {
-    const note = (text: string) =>
-      progress === null ? options.out.write(`${options.title}: ${text}\n`) : progress.note(text)
-    for await (const view of viewsOf(client, id, options, note)) {
+    const showMessage = (text: string) =>
+      progress === null ? options.out.write(`${options.title}: ${text}\n`) : progress.showMessage(text)
+    for await (const view of followViews(client, id, options, showMessage)) {
       progress?.show(view)
       options.onView?.(view)
       if (importEnded(view)) return view
     }
-    throw new Error('unreachable: views go on until the import has ended')
+    throw new Error('unreachable: there are views until the import has ended')
   } finally {
     progress?.end()
   }
 }
 
-async function* viewsOf(
+async function* followViews(
   client: ApiClient,
   id: number,
   { signal, timeoutMs = 300_000 }: WatchOptions,
@@ -43,18 +43,18 @@ async function* viewsOf(
 ): AsyncGenerator<ImportView> {
   const path = `/subscriber_imports/${id}`
   let hasEvents = true
-  // Since it was found out: an import at rest may have been silent for days.
-  let awaySince: number | null = null
-  const isThere = () => (awaySince = null)
+  // Counted from when it was noticed, because a paused import may send no view for days.
+  let unreachableSince: number | null = null
+  const onReached = () => (unreachableSince = null)
   for (;;) {
     signal.throwIfAborted()
     try {
       if (hasEvents) {
-        yield* client.events<ImportView>(`${path}/events`, signal, isThere)
+        yield* client.events<ImportView>(`${path}/events`, signal, onReached)
       } else {
         yield await client.get<ImportView>(path)
-        isThere()
-        await sleep(askEveryMs, undefined, { signal })
+        onReached()
+        await sleep(pollIntervalMs, undefined, { signal })
         continue
       }
     } catch (error) {
@@ -63,17 +63,18 @@ async function* viewsOf(
         hasEvents = false
         continue
       }
-      if (!isPassing(error)) throw error
+      if (!isTemporary(error)) throw error
       const now = clock.monotonicMs()
-      if (awaySince === null) onTrouble('the service is away: waiting for it, the import is safe')
-      awaySince ??= now
-      if (now - awaySince > timeoutMs) throw error
+      if (unreachableSince === null)
+        onTrouble("the service can't be reached: waiting for it; the import is not affected")
+      unreachableSince ??= now
+      if (now - unreachableSince > timeoutMs) throw error
     }
     await sleep(reconnectMs, undefined, { signal })
   }
 }
 
-/** A service that starts or stops says 503, what stands before it 502 or 504. */
-const isPassing = (error: unknown): boolean =>
+/** A service that starts or stops replies 503, and a proxy before it 502 or 504. */
+const isTemporary = (error: unknown): boolean =>
   error instanceof ServiceUnreachable ||
   (error instanceof ApiRefusal && (error.status >= 500 || error.status === 429))

@@ -4,8 +4,8 @@ import type { RequestHandler } from 'express'
 const minBytes = 4 * 1024
 
 /**
- * Packs what is text, larger than a few packets, and asked for packed. Logs and events go out as they come: whoever
- * reads them reads along.
+ * Compresses text replies of more than a few packets for clients that accept it. Logs and event streams aren't
+ * compressed, because their readers want each line at once.
  */
 export const compress = (): RequestHandler =>
   compression({

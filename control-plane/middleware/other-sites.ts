@@ -1,31 +1,31 @@
 import type { Request, RequestHandler } from 'express'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from '../api/request-error.ts'
 
 export const otherSiteRefusal =
-  "this POST was sent by a web page of another site (Origin or Sec-Fetch-Site says so): send it from this service's own address, or from a program that is no browser"
+  "this POST was sent by a web page of another site (Origin or Sec-Fetch-Site says so): send it from this service's own address, or from a program other than a browser"
 
 /**
- * Refuses a POST that a page of another site makes a browser send (CSRF). A browser that has once asked for the API key
- * adds it to each request to this address. A JSON body needs the service's consent to another origin first (CORS), which
- * it never gives; a POST without one needs no consent.
+ * Protects against CSRF: refuses a POST that a page of another site makes a browser send. A browser that has once asked
+ * its user for the API key adds it to each request to this address. A JSON body needs a CORS preflight, which this
+ * service never allows; a POST without one needs no preflight.
  */
 export function refuseOtherSites(publicUrl: () => string): RequestHandler {
   return (request, _response, next) => {
-    if (!needsConsent(request) && isFromOtherSite(request, publicUrl()))
+    if (!needsPreflight(request) && isFromOtherSite(request, publicUrl()))
       throw new RequestError('not_authorized', otherSiteRefusal, { status: 403 })
     next()
   }
 }
 
-/** Of the requests that are a POST: each with a body of a type that no HTML form can send. */
-function needsConsent({ headers }: Request): boolean {
+/** A POST needs a preflight when its body has a type that no HTML form can send. */
+function needsPreflight({ headers }: Request): boolean {
   const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
   return hasBody && /^\s*application\/json\s*(?:;|$)/i.test(headers['content-type'] ?? '')
 }
 
 /**
- * Only a browser sends these headers, and a page can't set them. Behind a proxy that changes the host, Sec-Fetch-Site
- * alone knows the page as this service's own; whatever else it says, a foreign Origin is one.
+ * Only browsers send these headers, and pages can't set them. Behind a proxy that changes the host, only Sec-Fetch-Site
+ * shows that a page is this service's own. For its other values the Origin decides.
  */
 function isFromOtherSite({ headers, host }: Request, publicUrl: string): boolean {
   const site = headers['sec-fetch-site']
@@ -37,6 +37,6 @@ function isFromOtherSite({ headers, host }: Request, publicUrl: string): boolean
   )
 }
 
-/** The host that the request was sent to, as the origin's scheme spells it: without the default port. */
+/** The host that the request was sent to, without the default port of the origin's scheme. */
 const ownHost = ({ protocol }: URL, host: string | undefined): string | undefined =>
   URL.parse(`${protocol}//${host}`)?.host

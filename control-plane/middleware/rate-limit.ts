@@ -1,12 +1,12 @@
 import type { RequestHandler, Response } from 'express'
 import { rateLimit, type AugmentedRequest } from 'express-rate-limit'
 import { clock } from '../../shared/runtime/clock.ts'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from '../api/request-error.ts'
 import { localsOf } from '../api/request-locals.ts'
 
 /**
- * Bounds the requests of one API key in a minute; each process counts for itself. It comes after the credential: who
- * has none is counted by address already, and many keys may share one address.
+ * Limits the requests of one API key in a minute; each process counts for itself. It comes after the credential check,
+ * because wrong credentials are counted by address already, and many keys may share one address.
  */
 export function rateLimitByKey(requestsPerMinute: number): RequestHandler[] {
   if (requestsPerMinute === 0) return []
@@ -19,7 +19,7 @@ export function rateLimitByKey(requestsPerMinute: number): RequestHandler[] {
       identifier: 'requests',
       keyGenerator: (_request, response: Response) => String(localsOf(response).caller.keyId),
       handler: (request, _response, next) => {
-        const { resetTime } = (request as AugmentedRequest)['rateLimit']!
+        const resetTime = (request as AugmentedRequest)['rateLimit']?.resetTime
         const waitMs = resetTime === undefined ? 60_000 : resetTime.getTime() - clock.now().getTime()
         const seconds = Math.max(1, Math.ceil(waitMs / 1000))
         next(

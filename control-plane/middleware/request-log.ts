@@ -8,7 +8,10 @@ import { localsOf, type RequestState } from '../api/request-locals.ts'
 
 const clientRequestId = /^[\w.-]{1,128}$/
 
-/** Gives every request an id (the client's, where it is fit to be one and doesn't hold his key), logs its end, and measures it. */
+/**
+ * Gives every request an id, logs its end, and measures it. The client's own id is used if it is well-formed and
+ * doesn't contain the API key.
+ */
 export function requestLog(log: Logger, registry: Registry): RequestHandler {
   const durations = new Histogram({
     name: 'rollcall_http_request_duration_seconds',
@@ -19,16 +22,18 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
   })
   const inFlight = new Gauge({
     name: 'rollcall_http_requests_in_flight',
-    help: 'Requests whose reply has not ended, open event streams left out',
+    help: 'Requests whose reply has not ended, without open event streams',
     registers: [registry],
   })
   return (request, response, next) => {
     inFlight.inc()
     const startedAt = clock.monotonicMs()
-    const given = request.get('x-request-id')
-    const isFit =
-      given !== undefined && clientRequestId.test(given) && !holdsKey(given, request.headers.authorization)
-    const id = isFit ? given : randomUUID()
+    const sentId = request.get('x-request-id')
+    const isUsable =
+      sentId !== undefined &&
+      clientRequestId.test(sentId) &&
+      !containsKey(sentId, request.headers.authorization)
+    const id = isUsable ? sentId : randomUUID()
     const { method } = request
     let isStream = false
     let isInFlight = true
@@ -42,7 +47,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
       leaveOut()
     }
     const elapsedMs = () => clock.monotonicMs() - startedAt
-    // Whoever follows a stream leaves when he has seen enough: its reply never ends otherwise.
+    // An event stream usually ends when its client leaves, so that is no error.
     const status = () => (response.writableFinished || isStream ? response.statusCode : 499)
     const measure = () => {
       if (!isInFlight) return
@@ -72,7 +77,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     response.set('X-Request-Id', id)
     response.once('close', () => {
       measure()
-      // A probe or scrape every few seconds would be most of the log.
+      // Probes and scrapes come every few seconds and would be the largest part of the log.
       state.log[isProbe ? 'debug' : 'info'](
         {
           method,
@@ -88,8 +93,8 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
   }
 }
 
-/** Whether an id shows the request's own credential: ids are logged. */
-const holdsKey = (id: string, authorization = ''): boolean =>
+/** Ids are logged, so they must not contain the request's own key. */
+const containsKey = (id: string, authorization = ''): boolean =>
   credentialCandidates(authorization).some(({ key }) => key !== '' && id.includes(key))
 
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])

@@ -3,10 +3,10 @@ import helmet from 'helmet'
 
 type Directives = Record<string, string[]>
 
-const nothing: Directives = { 'default-src': ["'none'"], 'frame-ancestors': ["'none'"] }
+const denyAll: Directives = { 'default-src': ["'none'"], 'frame-ancestors': ["'none'"] }
 
-/** What the page of the description needs: its own files, and the styles that it sets on its elements. */
-const forDocs: Directives = {
+/** The docs page needs its own files, and the styles that it sets on its elements. */
+const docsDirectives: Directives = {
   'default-src': ["'none'"],
   'script-src': ["'self'"],
   'style-src': ["'self'", "'unsafe-inline'"],
@@ -17,26 +17,26 @@ const forDocs: Directives = {
   'frame-ancestors': ["'none'"],
 }
 
-/** Plain http is what it is served over: browsers must not be sent to https. */
+/** The service is served over plain HTTP, so browsers must not be told to use only HTTPS (HSTS). */
 const withPolicy = (directives: Directives): RequestHandler =>
   helmet({
     contentSecurityPolicy: { useDefaults: false, directives },
     strictTransportSecurity: false,
   })
 
-export const securityHeaders = withPolicy(nothing)
-export const securityHeadersOfDocs = withPolicy(forDocs)
+export const securityHeaders = withPolicy(denyAll)
+export const docsSecurityHeaders = withPolicy(docsDirectives)
 
-/** Of a page that is text with one style, and sends nothing anywhere. */
+/** The headers of a page of text with one inline style, which sends no requests. */
 export const securityHeadersOfPage = (styleSource: string): RequestHandler =>
   withPolicy({
-    ...nothing,
+    ...denyAll,
     'style-src': [styleSource],
     'base-uri': ["'none'"],
     'form-action': ["'none'"],
   })
 
-/** Replies hold personal data: no cache between here and the client keeps them. */
+/** Replies contain personal data, so no cache may store them. */
 export const notCached: RequestHandler = (_request, response, next) => {
   response.set('Cache-Control', 'no-store')
   next()

@@ -4,7 +4,7 @@ import express, { Router } from 'express'
 
 const files = path.dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'))
 
-/** The browsable description. All of it is served from here: it works without a network. */
+/** The browsable API description. All its files are served from here, so it works without the internet. */
 export function docsPage(): Router {
   const router = Router()
   router.get('/swagger-initializer.js', (_request, response) => {

@@ -1,41 +1,41 @@
 import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
-import { requestErrorCodes, type RequestErrorCode } from '../../shared/contract/errors.ts'
+import { requestErrorCodes, type RequestErrorCode } from '../api/request-error.ts'
 import { describeNeed } from '../api/authorization.ts'
 import { maxPageBytes } from '../api/json-page.ts'
 import { tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
-import { megabyte } from '../api/body/request-body.ts'
-import { folderRefusal } from '../api/envelope.ts'
+import { folderRefusal, internalErrorMessage } from '../api/envelope.ts'
 import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint } from '../api/endpoint.ts'
+import { binaryMegabyte } from '../byte-sizes.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
-import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/admission.ts'
+import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/create/admission.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
-/** What an endpoint answers, for the description: its reply, its refusals, and what every endpoint may answer. */
+/** The replies in the API description: an endpoint's own reply and refusals, and the refusals of every endpoint. */
 
 const failure = z
   .object({
     success: z.literal(false).describe('false: nothing was changed'),
     data: z.null().describe('always null'),
-    error_code: z.enum(requestErrorCodes).describe('what kind of refusal it is'),
+    error_code: z.enum(requestErrorCodes).describe('the kind of the refusal'),
     error_message: z
       .string()
       .describe('names what is wrong, one sentence each, joined with "; " when there are several'),
   })
-  .meta({ id: 'Failure', description: 'What every refusal looks like, whatever its status' })
+  .meta({ id: 'Failure', description: 'The form of every refusal, with any status' })
 
 const pages = {
   page: z.int().min(0).optional().describe('number of the page, from 0; missing where page_token was given'),
-  per_page: z.int().min(1).describe('records on a page, as it was taken'),
+  per_page: z.int().min(1).describe('records on a page, after the maximum was applied'),
   num_records: z.int().min(0).describe('records in all'),
   num_pages: z.int().min(0).describe('pages in all'),
   next_page_token: z
     .string()
     .nullable()
     .describe(
-      `is sent as page_token for what follows; null when nothing does. A page that would pass ${maxPageBytes} bytes ends earlier, and its token leads on`,
+      `send it as page_token to get what follows; null when nothing does. A page that would exceed ${maxPageBytes} bytes ends earlier, and its token continues there`,
     ),
 }
 const tokens = {
@@ -45,8 +45,8 @@ const tokens = {
 }
 const pagingKeys = { pages, tokens, whole: { next_page_token: pages.next_page_token } }
 
-/** Named for their codes, numbered where several have the same. */
-function examplesOf(refusals: readonly Refusal[]) {
+/** Names the examples by their codes, with numbers where several have the same code. */
+function toExamples(refusals: readonly Refusal[]) {
   const seen = new Map<string, number>()
   return Object.fromEntries(
     refusals.map(({ code, message }) => {
@@ -66,14 +66,14 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
     content: {
       'application/json': {
         schema: failure,
-        examples: examplesOf(messages.map((message) => ({ code, message }))),
+        examples: toExamples(messages.map((message) => ({ code, message }))),
       },
     },
   })
   const isStaged = body?.stagedText !== undefined && body.sampledBytes === undefined
-  const retryAfter = { 'Retry-After': z.string().describe('seconds after which it may be tried again') }
+  const retryAfter = { 'Retry-After': z.string().describe('seconds after which to try again') }
   return {
-    '200': 'data' in reply ? enveloped(described, reply) : streamed(described, reply),
+    '200': 'data' in reply ? envelopedReply(described, reply) : streamedReply(described, reply),
     ...('nothing' in reply ? { '204': { description: reply.nothing } } : {}),
     '401': {
       ...refusal(
@@ -88,7 +88,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
       ? {}
       : {
           '403': refusal(
-            `The caller lacks ${describeNeed(needs)}${forbids.length === 0 ? '' : ', or what this very request needs'}`,
+            `The caller lacks ${describeNeed(needs)}${forbids.length === 0 ? '' : ', or the permission that this request needs beside'}`,
             'not_authorized',
             `this needs ${describeNeed(needs)}`,
             ...forbids,
@@ -100,8 +100,10 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
           '413': refusal(
             isStaged ? "The body is too large, or the organization's quota is full" : 'The body is too large',
             'invalid_request',
-            (body.stagedText === undefined ? tooLarge(megabyte) : allElseTooLarge(body.stagedText, megabyte))
-              .message,
+            (body.stagedText === undefined
+              ? tooLarge(binaryMegabyte)
+              : allElseTooLarge(body.stagedText, binaryMegabyte)
+            ).message,
             ...(isStaged ? [overQuotaRefusal(10_240)] : []),
           ),
           '415': refusal(
@@ -113,7 +115,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
         }),
     '429': {
       ...refusal(
-        'Too many wrong credentials from this address, or too many requests with this key; where passwords are checked or set, 200 others of the organization that wait for it; where imports are created, too many unfinished ones of the organization; too many of the organization that wait for their turn: 1,000 requests, 100 that cost much, 500 with bodies above 4 KiB, 50 for replies above 256 KiB',
+        'Too many wrong credentials came from this address, or too many requests with this key; too many requests of the organization wait for a slot: 1,000 in all, 100 costly ones, 500 with bodies above 4 KiB, 50 with replies above 256 KiB, 200 that check or set passwords; where imports are created, the organization has too many unfinished ones',
         'not_authorized',
         'too many wrong credentials came from this address: try again in 42 s',
         ...(isStaged ? [tooManyImportsRefusal(2_000)] : []),
@@ -121,13 +123,13 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
       headers: z.object(retryAfter),
     },
     '500': refusal(
-      'A fault of the service; the message has the id under which its log has more',
+      'A fault of the service; the message has the id of the request, under which the log has the details',
       'internal_error',
-      'Internal Server Error: nothing that you sent explains it; the log has more under request 7f0c',
+      internalErrorMessage('7f0c'),
     ),
     '503': {
       ...refusal(
-        'The database, or the folder where files are kept, is out of reach, the same records are written by many at once, a request has waited too long for its turn, or the service is stopping',
+        "The database, or the folder where files are kept, can't be reached, too many requests write the same records, a request has waited too long for a slot, or the service is stopping",
         'internal_error',
         "the database can't be reached just now, try again (request 7f0c)",
         ...(isStaged ? [folderRefusal] : []),
@@ -149,7 +151,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
   }
 }
 
-function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
+function envelopedReply(described: Endpoint, reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
   const paging = reply.paging === undefined ? {} : pagingKeys[reply.paging]
   const success = z
     .object({
@@ -160,7 +162,7 @@ function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data
       ...paging,
     })
     .describe('Done')
-  const figures =
+  const pagingExample =
     reply.paging === undefined
       ? {}
       : {
@@ -170,19 +172,25 @@ function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data
           num_pages: 1,
           next_page_token: null,
         }
-  const value = { success: true, data: reply.example, error_code: null, error_message: null, ...figures }
+  const value = {
+    success: true,
+    data: reply.example,
+    error_code: null,
+    error_message: null,
+    ...pagingExample,
+  }
   return {
     description: 'Done, or refused with `success` false',
     content: {
       'application/json': {
         schema: z.union([success, failure]),
-        examples: { done: { value }, ...examplesOf(documentedRefusals(described)) },
+        examples: { done: { value }, ...toExamples(documentedRefusals(described)) },
       },
     },
   }
 }
 
-function streamed(described: Endpoint, reply: Extract<Endpoint['reply'], { texts: unknown }>) {
+function streamedReply(described: Endpoint, reply: Extract<Endpoint['reply'], { texts: unknown }>) {
   const texts = Object.entries(reply.texts).map(
     ([type, { schema = z.string(), example }]) => [type, { schema, example }] as const,
   )
@@ -190,7 +198,7 @@ function streamed(described: Endpoint, reply: Extract<Endpoint['reply'], { texts
     description: 'The text, or a refusal with `success` false',
     content: {
       ...Object.fromEntries(texts),
-      'application/json': { schema: failure, examples: examplesOf(documentedRefusals(described)) },
+      'application/json': { schema: failure, examples: toExamples(documentedRefusals(described)) },
     },
   }
 }

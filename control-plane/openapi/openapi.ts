@@ -3,38 +3,38 @@ import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObj
 import { logKinds } from '../../shared/contract/schemas/import.ts'
 import { describeAuthorization, needText, scopeOf } from '../api/authorization.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
-import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirmation-page.ts'
+import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirm/routes.ts'
 import { describeFields } from './field-texts.ts'
 import { responses } from './openapi-responses.ts'
 
 /**
- * The OpenAPI 3.1 description, made from the endpoints: the schemas are those that validate, the permissions those
+ * Makes the OpenAPI 3.1 description from the endpoints: its schemas are those that validate, and its permissions those
  * that are enforced.
  */
 export const basePath = '/svc/api/v2'
 
 const introduction = [
-  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only what concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503, 507.',
+  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only a refusal that concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503, 507.',
   'A request may bring an `X-Request-Id` (1-128 letters, digits, `_`, `-`, `.`); every reply has one, the same or a new one, and the log names it.',
-  'Unknown keys in a body are ignored. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Replies of more than 4 kB are packed where `Accept-Encoding` allows it.',
+  'Unknown keys in a body are ignored. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Replies of more than 4 KiB are compressed where `Accept-Encoding` allows it.',
 ].join('\n\n')
 
 const tagTexts: Record<string, string> = {
   Organizations: 'The tenants: each has a time zone, and may have a subscriber limit',
-  'API keys': 'What calls are made with; each belongs to an organization, and may belong to a user',
-  'Mailing lists': 'What subscribers are on',
+  'API keys': 'Credentials of calls; each belongs to an organization, and may belong to a user',
+  'Mailing lists': 'Lists of subscribers',
   'Custom fields': "A list's own fields of its subscribers",
   'Subscriber imports': 'CSV from a request, an upload directory or a URL, turned into subscribers',
   'Subscriber counts': 'Subscribers by status, exact at every moment',
-  'Background jobs': 'What engines are at: every import is a job',
+  'Background jobs': 'Work of the engines: every import is a job',
   Subscribers: 'Single subscribers of a mailing list',
-  'Confirmation forms': 'What a subscriber is asked before he is added',
+  'Confirmation forms': 'Mails that ask subscribers for confirmation before they are added',
   Autoresponders: 'Mails that answer what happens to a subscriber of their list',
-  'Campaign templates': 'What campaigns begin as: contents, and how they are to be delivered',
-  'Delivery events': 'What became of mails, told by who sends them',
-  Reactions: 'That an autoresponder is to answer something that happened to a subscriber',
+  'Campaign templates': 'Templates of campaigns: their contents, and how they are to be delivered',
+  'Delivery events': 'Results of mails, reported by the program that sends them',
+  Reactions: 'Answers of autoresponders that are due to events of subscribers',
   Outbox:
-    'Mails that are to be sent, for whoever sends them: this service sends none. A message is taken under a lease and acknowledged when it was mailed; one whose lease runs out is handed out again',
+    'Mails for a program that sends them, since this service sends none. A message is taken under a lease and acknowledged when it was mailed; one whose lease expires is handed out again',
   Users: 'People with a role, permissions and a password',
 }
 
@@ -44,10 +44,10 @@ export function openApiDocument(
 ): ReturnType<typeof createDocument> {
   const paths: ZodOpenApiPathsObject = {}
   for (const described of endpoints) {
-    const path = `${basePath}${templateOf(described.path)}`
+    const path = `${basePath}${pathTemplate(described.path)}`
     paths[path] = { ...paths[path], [described.method]: operation(described) }
   }
-  paths[templateOf(confirmationPath)] = { get: confirmationVisit }
+  paths[pathTemplate(confirmationPath)] = { get: confirmationVisit }
   const document = createDocument({
     openapi: '3.1.0',
     info: {
@@ -92,11 +92,11 @@ function openObjects(node: unknown): void {
   for (const value of Object.values(node)) openObjects(value)
 }
 
-const templateOf = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}')
+const pathTemplate = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}')
 
 function operation(described: Endpoint): ZodOpenApiOperationObject {
   const { operationId, summary, tag, needs, query, body, headers, path } = described
-  const names = [...path.matchAll(/:(\w+)/g)].map((match) => match[1]!)
+  const names = [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => name)
   const headerSchemas = Object.entries(headers ?? {}).map(
     ([name, text]) => [name, z.string().optional().describe(text)] as const,
   )
@@ -109,7 +109,7 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
     'x-scope': scopeOf(described),
     requestParams: {
       ...(names.length === 0 ? {} : { path: z.object(Object.fromEntries(names.map(pathParameter))) }),
-      ...(query === undefined ? {} : { query: query as z.ZodObject }),
+      ...(query instanceof z.ZodObject ? { query } : {}),
       ...(headers === undefined ? {} : { header: z.object(Object.fromEntries(headerSchemas)) }),
     },
     ...(body === undefined ? {} : { requestBody: requestBody(body) }),
@@ -151,6 +151,7 @@ function bodySchema({ wrapper, schema, beside, isArray }: BodyDescription<unknow
     [wrapper]: schema.describe(isArray === true ? 'the records' : 'the fields, without their wrapper'),
   }
   if (beside === undefined || !(schema instanceof z.ZodObject)) return z.object(wrapped)
-  const shape = schema.shape as Record<string, z.ZodType>
-  return z.object({ ...wrapped, ...Object.fromEntries(beside.map((key) => [key, shape[key]!])) })
+  const shape: Record<string, z.ZodType> = schema.shape
+  const besideWrapper = Object.entries(shape).filter(([key]) => beside.includes(key))
+  return z.object({ ...wrapped, ...Object.fromEntries(besideWrapper) })
 }

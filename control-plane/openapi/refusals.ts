@@ -1,13 +1,13 @@
 import { z } from 'zod'
-import { RequestError, type RequestErrorCode } from '../../shared/contract/errors.ts'
+import { RequestError, requestErrorCodes, type RequestErrorCode } from '../api/request-error.ts'
 import { parseJson } from '../api/body/json-text.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { missing } from '../api/scope.ts'
 import { isHash, readBody, readQuery } from '../api/validation.ts'
 
 /**
- * The refusals with status 200 that an endpoint's description lists. What all endpoints of a kind say is taken from
- * the very code that says it, by making it refuse; what a handler finds out is written beside the handler.
+ * The refusals with status 200 that an endpoint's description lists. Refusals that endpoints have in common are
+ * provoked in the code that makes them, so that the texts are exact. Those of a handler are declared beside it.
  */
 export interface Refusal {
   code: RequestErrorCode
@@ -16,17 +16,15 @@ export interface Refusal {
 
 export function documentedRefusals(described: Endpoint): Refusal[] {
   const { path, query, body, refusals = {} } = described
-  const own = Object.entries(refusals).flatMap(([code, messages]) =>
-    (typeof messages === 'string' ? [messages] : messages).map((message) => ({
-      code: code as RequestErrorCode,
-      message,
-    })),
-  )
+  const declared = requestErrorCodes.flatMap((code) => {
+    const messages = refusals[code] ?? []
+    return (typeof messages === 'string' ? [messages] : messages).map((message) => ({ code, message }))
+  })
   const all = [
-    ...ofPath(path),
-    ...(query === undefined ? [] : ofQuery(query)),
-    ...(body === undefined ? [] : ofBody(body)),
-    ...own,
+    ...pathRefusals(path),
+    ...(query === undefined ? [] : queryRefusals(query)),
+    ...(body === undefined ? [] : bodyRefusals(body)),
+    ...declared,
   ]
   return all.filter(
     ({ code, message }, i) =>
@@ -34,20 +32,21 @@ export function documentedRefusals(described: Endpoint): Refusal[] {
   )
 }
 
-/** What the parameters with a name of their own name; what `:id` names is for the endpoint to say. */
-function ofPath(path: string): Refusal[] {
-  const names = [...path.matchAll(/:(\w+)_id\b/g)].map((match) => match[1]!.replaceAll('_', ' '))
-  return names.map((name) => refusalOf(missing(name, 4711)))
+/** Refusals for parameters with a name of their own. Those for `:id` are declared by the endpoint. */
+function pathRefusals(path: string): Refusal[] {
+  const names = [...path.matchAll(/:(\w+)_id\b/g)].map(([, name = '']) => name.replaceAll('_', ' '))
+  return names.map((name) => toRefusal(missing(name, 4711)))
 }
 
-function ofQuery(query: z.ZodType): Refusal[] {
+function queryRefusals(query: z.ZodType): Refusal[] {
   const keys = query instanceof z.ZodObject ? Object.keys(query.shape) : []
-  const repeated = keys[0] === undefined ? [] : [caught(() => readQuery(query, { [keys[0]!]: ['', ''] }))]
+  const [firstKey] = keys
+  const repeated = firstKey === undefined ? [] : [caught(() => readQuery(query, { [firstKey]: ['', ''] }))]
   return [...repeated, ...keys.map((key) => caught(() => readQuery(query, { [key]: '?' })))].filter(isRefusal)
 }
 
-/** No JSON, no wrapper, required fields missing, and a field with a value of the wrong type. */
-function ofBody(body: BodyDescription<unknown>): Refusal[] {
+/** Provokes invalid JSON, a missing wrapper, missing fields, and a value of the wrong type. */
+function bodyRefusals(body: BodyDescription<unknown>): Refusal[] {
   const { wrapper, optional, example } = body
   const wrapped = (document: unknown): unknown => (wrapper === null ? document : { [wrapper]: document })
   const good = wrapper === null || !isHash(example) ? example : example[wrapper]
@@ -66,15 +65,15 @@ function ofBody(body: BodyDescription<unknown>): Refusal[] {
 
 const isRefusal = (refusal: Refusal | null): refusal is Refusal => refusal !== null
 
-const refusalOf = ({ code, message }: RequestError): Refusal => ({ code, message })
+const toRefusal = ({ code, message }: RequestError): Refusal => ({ code, message })
 
-/** What `read` refuses with; null when it doesn't. */
+/** Returns the refusal of `read`; null when it doesn't refuse. */
 function caught(read: () => unknown): Refusal | null {
   try {
     read()
     return null
   } catch (error) {
-    if (error instanceof RequestError) return refusalOf(error)
+    if (error instanceof RequestError) return toRefusal(error)
     throw error
   }
 }

@@ -1,16 +1,17 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../shared/store/api-keys.ts'
 import { inTransaction } from '../../shared/runtime/database.ts'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from '../api/request-error.ts'
 import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 import type { ControlPlane } from '../control-plane.ts'
+import { raiseCredentialsRevision } from '../store/revisions.ts'
 
 /**
- * Runs a change of keys or users when no other one runs (`credentials_revision`), and takes it back when it would lock
- * everybody out: a usable system-admin key is left after it, and an active system-admin user where there was one.
- * `change` reads what it decides by in the session; it may run several times. The caller's own key is read again in
- * it: one that was revoked, here or by another control plane, can't make itself a successor. Throws `validation_failed`
- * for the one, 401 for the other, and as inTransaction.
+ * Runs a change of API keys or users in a transaction that conflicts with other such changes. The change is undone when it
+ * would lock out all system admins. It must leave a usable system-admin key, and an active system-admin user where there
+ * was one; otherwise this throws `validation_failed`. The caller's key is read again inside, so that a key that was just
+ * revoked can't create a successor; that throws 401. `change` reads in the session what it depends on, and may run several
+ * times.
  */
 export async function changeCredentials<T>(
   deps: ControlPlane,
@@ -19,11 +20,7 @@ export async function changeCredentials<T>(
 ): Promise<T> {
   const { collections } = deps.database
   const changed = await inTransaction(deps.database, async (session) => {
-    await collections.installation.updateOne(
-      { _id: 'installation' },
-      { $inc: { credentials_revision: 1 } },
-      { session },
-    )
+    await raiseCredentialsRevision(collections, session)
     await refuseRevoked(deps, caller, session)
     const hadSystemUser = await hasSystemUser(deps, session)
     const result = await change(session)
@@ -43,7 +40,7 @@ export async function changeCredentials<T>(
   return changed
 }
 
-/** The key must still be there and active, as must its user, and be as much as it was when it was looked up. */
+/** Throws 401 unless key and user are still active, with the role that they had when the request was authenticated. */
 async function refuseRevoked(
   { database }: ControlPlane,
   { keyId, userId, role }: Caller,
@@ -67,7 +64,7 @@ async function hasSystemUser({ database }: ControlPlane, session: ClientSession)
   return (await users.findOne(activeSystemAdmin, { session, projection: { _id: 1 } })) !== null
 }
 
-/** A key of nobody by its own role, a user's key by the user's. */
+/** A key without a user has a role of its own; a user's key has the user's role. */
 async function hasUsableSystemKey({ database }: ControlPlane, session: ClientSession): Promise<boolean> {
   const { apiKeys, users } = database.collections
   const active = { organization_id: systemOrganizationId, active: true }

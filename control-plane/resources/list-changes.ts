@@ -1,13 +1,15 @@
 import type { ClientSession } from 'mongodb'
 import { inTransaction } from '../../shared/runtime/database.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
+import { missing } from '../api/scope.ts'
 import { mapDuplicateKey } from '../api/validation.ts'
 import type { ControlPlane } from '../control-plane.ts'
+import { raiseListRevision } from '../store/revisions.ts'
 
 /**
- * Runs a change of a list, its fields or its autoresponders when no other one runs, nor the creation of an import on
- * it: with the list's revision goes whatever was read of them. `change` may run several times; `current` is the list
- * as it is in the session. What must be unique and is not is refused with `taken`.
+ * Runs a change of a list, its fields or its autoresponders in a transaction. It conflicts with other such changes, and with
+ * creations of imports on the list. It raises the list's revision, so caches of the list and its fields are read again.
+ * `change` may run several times; `current` is the list in the session. `taken` is the message for a duplicate key.
  */
 export function changeList<T>(
   { database }: ControlPlane,
@@ -18,12 +20,9 @@ export function changeList<T>(
   const { collections } = database
   return mapDuplicateKey(taken, () =>
     inTransaction(database, async (session) => {
-      const current = await collections.mailingLists.findOneAndUpdate(
-        { _id: listId },
-        { $inc: { revision: 1 } },
-        { session, returnDocument: 'after' },
-      )
-      return change(session, current!)
+      const current = await raiseListRevision(collections, session, listId)
+      if (current === null) throw missing('mailing list', listId)
+      return change(session, current)
     }),
   )
 }

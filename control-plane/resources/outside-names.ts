@@ -1,15 +1,15 @@
 /**
- * Names of things that this system doesn't hold: they are stored beside the thing's id, as given. Another id is
- * another thing, so that the name goes with the old one unless the same request brings a new name.
+ * Names of things that this system doesn't store, such as a virtual MTA. A request gives them beside the thing's id. With
+ * another id the stored name is another thing's: it becomes null unless the same request has a new name.
  */
 export function namesToForget(
   namesById: Readonly<Record<string, readonly string[]>>,
   stored: Readonly<Record<string, unknown>>,
-  given: Readonly<Record<string, unknown>>,
+  changes: Readonly<Record<string, unknown>>,
 ): Record<string, null> {
-  const ofOtherThings = Object.keys(namesById).filter(
-    (id) => given[id] !== undefined && given[id] !== stored[id],
+  const changedIds = Object.keys(namesById).filter(
+    (id) => changes[id] !== undefined && changes[id] !== stored[id],
   )
-  const names = ofOtherThings.flatMap((id) => namesById[id] ?? [])
-  return Object.fromEntries(names.filter((name) => given[name] === undefined).map((name) => [name, null]))
+  const names = changedIds.flatMap((id) => namesById[id] ?? [])
+  return Object.fromEntries(names.filter((name) => changes[name] === undefined).map((name) => [name, null]))
 }

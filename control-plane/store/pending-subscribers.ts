@@ -4,40 +4,51 @@ import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { PendingSubscriberDocument } from '../../shared/contract/schemas/confirmation.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { putConfirmation } from '../../shared/store/outbox.ts'
-import { insertSubscriber, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
+import { insertSubscriber, type InsertOptions, type SubscriberWrite } from './subscribers.ts'
 
-/** Who is to follow the link in his mail before he is added. A mail and what it asks for are written together. */
+/**
+ * Pending subscribers have to follow the link in a mail before they are added. A pending subscriber and the mail are
+ * written in one transaction.
+ */
 
 const dayMs = 24 * 3_600_000
 const confirmableForMs = 7 * dayMs
-/** A second mail to the same identity isn't sent earlier. */
+/** Minimum time between two mails to the same identity. */
 const mailPauseMs = 600_000
 
-type Asked = Omit<PendingSubscriberDocument, 'token' | 'mailed_at' | 'message_id' | 'expires_at'>
+type ConfirmationRequest = Omit<
+  PendingSubscriberDocument,
+  'token' | 'mailed_at' | 'message_id' | 'expires_at'
+>
 
 /**
- * Notes who is asked to confirm, in place of an earlier request for the same identity, and puts the mail into the
- * outbox. Within 10 minutes of the mail before there is no second one: its link stands for the new request then. Later
- * the mail before is taken back, unless it was handed out already, and its link ends.
+ * Stores a request for a confirmation, in place of an earlier one for the same identity, and puts the mail into the
+ * outbox. Within 10 minutes of the previous mail no second one is sent, and its link stands for the new request. Later
+ * the previous mail is withdrawn unless it was handed out already, and its link becomes invalid.
  */
 export async function putPendingSubscriber(
   database: Database,
   organizationId: number,
-  asked: Asked,
+  request: ConfirmationRequest,
 ): Promise<void> {
   const messageId = await nextIds(database.collections, 'reaction')
-  const put = () => putOnce(database, organizationId, asked, messageId)
+  const put = () => putOnce(database, organizationId, request, messageId)
   await put().catch((error: unknown) => {
-    // Of two first requests for an identity one comes second, and finds it there the next time.
+    // Of two concurrent first requests for an identity, one fails; its second try finds the other's document.
     if (!isDuplicateKey(error)) throw error
     return put()
   })
 }
 
-function putOnce(database: Database, organizationId: number, asked: Asked, messageId: number): Promise<void> {
+function putOnce(
+  database: Database,
+  organizationId: number,
+  request: ConfirmationRequest,
+  messageId: number,
+): Promise<void> {
   const { collections } = database
   const { pendingSubscribers, outbox } = collections
-  const { _id, ...rest } = asked
+  const { _id, ...rest } = request
   const token = randomBytes(24).toString('base64url')
   const isFresh = { $gt: ['$mailed_at', { $subtract: ['$$NOW', mailPauseMs] }] }
   return inTransaction(database, async (session) => {
@@ -46,7 +57,7 @@ function putOnce(database: Database, organizationId: number, asked: Asked, messa
       { _id },
       [
         {
-          // Values come from users: none of them may be taken for an expression.
+          // The values come from users and must not be read as expressions.
           $set: {
             ...Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, { $literal: value }])),
             token: { $cond: [isFresh, '$token', token] },
@@ -58,23 +69,23 @@ function putOnce(database: Database, organizationId: number, asked: Asked, messa
       ],
       { upsert: true, returnDocument: 'after', session },
     )
-    if (after!.message_id !== messageId) return
+    if (after?.message_id !== messageId) return
     if (before !== null) await outbox.deleteOne({ _id: before.message_id, state: 'ready' }, { session })
     await putConfirmation(
       collections,
       {
         id: messageId,
         organizationId,
-        listId: asked.mailing_list_id,
+        listId: request.mailing_list_id,
         pendingSubscriber: _id,
-        dueAt: after!.mailed_at,
+        dueAt: after.mailed_at,
       },
       session,
     )
   })
 }
 
-/** Who may still follow the link with this token. */
+/** Finds the pending subscriber whose link with this token is still valid. */
 export function findPendingSubscriber(
   { pendingSubscribers }: Collections,
   token: string,
@@ -82,26 +93,26 @@ export function findPendingSubscriber(
   return pendingSubscribers.findOne({ token, ...stillConfirmable })
 }
 
-/** By the database's clock: the server removes expired ones a minute late. */
+/** Compares by the database's clock, because the server removes expired documents up to a minute late. */
 export const stillConfirmable = { $expr: { $gt: ['$expires_at', '$$NOW'] } }
 
 /**
- * Adds who was pending as `subscriber`. One visit of a link does: `missing` when it was used, has expired, or stands for
- * another request by now; nothing is changed then, nor when there is no place. Throws a duplicate key error when the
- * identity is there already.
+ * Adds a pending subscriber as `subscriber`. Only one visit of a link does. `missing` is a link that was used, has expired,
+ * or belongs to a newer request. With any outcome but `done` nothing is changed, so the link stays valid.
  */
 export function addConfirmed(
   database: Database,
   organizationId: number,
   { pending, subscriber }: { pending: PendingSubscriberDocument; subscriber: SubscriberDocument },
-  options: WriteOptions,
+  options: InsertOptions,
 ): Promise<SubscriberWrite> {
   const { pendingSubscribers, outbox } = database.collections
   const { _id, token, expires_at, message_id } = pending
   return insertSubscriber(database, organizationId, subscriber, {
     ...options,
     claim: async (session) => {
-      // Each request for the identity moves the expiry: another one is a request that this visit didn't read.
+      // Each request for the identity changes the expiry, so a different one means a request that this visit didn't
+      // read.
       const { deletedCount } = await pendingSubscribers.deleteOne(
         { _id, token, expires_at, ...stillConfirmable },
         { session },

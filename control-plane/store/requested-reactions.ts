@@ -1,71 +1,43 @@
 import type { ClientSession } from 'mongodb'
 import { databaseTime, type Database } from '../../shared/runtime/database.ts'
-import { reactionsOfSubscriber, type ReactionDocument } from '../../shared/contract/schemas/autoresponder.ts'
-import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import { reactionsOfSubscriber } from '../../shared/contract/schemas/autoresponder.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { noteTriggered, queueReactions, type Answering } from '../../shared/store/reactions.ts'
-import type { SubscriberWrite } from './subscribers.ts'
 
-/** What a request that writes a subscriber asks for: autoresponders that are to answer it. */
+/** The autoresponders that a request wants to react to its write of a subscriber. */
 export interface RequestedReactions {
   autoresponders: readonly Answering[]
   /** IANA name of the organization's zone. */
   zone: string
-  /** The first of the ids that are set aside for the reactions. */
+  /** The first of as many ids as there are autoresponders, allocated for the reactions. */
   firstId: number
-  /** None of them answers where one has a reaction to this subscriber queued already. */
+  /** No reaction is queued where one of the autoresponders has a reaction to this subscriber queued already. */
   excludeReacted: boolean
-  /** Replacements for the texts of their mails, keys as given. */
+  /** Replacements for the texts of their mails, keys as the request has them. */
   fields?: Record<string, string>
   rawFields?: Record<string, string>
 }
 
-type React = (
-  session: ClientSession,
-  reaction: { organizationId: number; subscriber: SubscriberDocument },
-) => Promise<void>
-
-/** Hands `write` what queues the reactions that the request asks for, and notes them when they are committed. */
-export async function withRequestedReactions(
-  database: Database,
-  requested: RequestedReactions | undefined,
-  write: (react: React) => Promise<SubscriberWrite>,
-): Promise<SubscriberWrite> {
-  if (requested === undefined) return write(() => Promise.resolve())
-  let queued: ReactionDocument[] = []
-  let causedAt = new Date(0)
-  const outcome = await write(async (session, { organizationId, subscriber }) => {
-    queued = []
-    if (requested.autoresponders.length === 0 || subscriber.status !== 'active') return
-    causedAt = await databaseTime(database.db)
-    queued = await react(database.collections, session, { organizationId, subscriber, requested, causedAt })
-  })
-  if (outcome === 'done' && queued.length > 0)
-    await noteTriggered(
-      database.collections,
-      queued.map((reaction) => reaction.autoresponder_id),
-      { zone: requested.zone, at: causedAt },
-    )
-  return outcome
+/** What `noteQueued` records after the commit. */
+export interface QueuedReactions {
+  autoresponderIds: number[]
+  zone: string
+  causedAt: Date
 }
 
-/** For an active subscriber. */
-async function react(
-  collections: Collections,
-  session: ClientSession,
+/** Inside the write's transaction: queues the reactions if the subscriber is active. Undefined when none is queued. */
+export async function queueRequested(
   {
+    database: { db, collections },
+    session,
     organizationId,
-    subscriber,
-    requested,
-    causedAt,
-  }: {
-    organizationId: number
-    subscriber: SubscriberDocument
-    requested: RequestedReactions
-    causedAt: Date
-  },
-): Promise<ReactionDocument[]> {
+  }: { database: Database; session: ClientSession; organizationId: number },
+  requested: RequestedReactions,
+  subscriber: SubscriberDocument,
+): Promise<QueuedReactions | undefined> {
+  if (requested.autoresponders.length === 0 || subscriber.status !== 'active') return undefined
   const { autoresponders, zone, firstId, excludeReacted, fields, rawFields } = requested
+  const causedAt = await databaseTime(db)
   if (excludeReacted) {
     const reacted = await collections.reactions.findOne(
       {
@@ -74,9 +46,9 @@ async function react(
       },
       { session, projection: { _id: 1 } },
     )
-    if (reacted !== null) return []
+    if (reacted !== null) return undefined
   }
-  return queueReactions(
+  const queued = await queueReactions(
     collections,
     session,
     autoresponders.map((autoresponder, i) => ({
@@ -91,4 +63,14 @@ async function react(
       ...(rawFields === undefined ? {} : { rawFields }),
     })),
   )
+  if (queued.length === 0) return undefined
+  return { autoresponderIds: queued.map((reaction) => reaction.autoresponder_id), zone, causedAt }
+}
+
+/** After the commit: records that the autoresponders were triggered. */
+export function noteQueued(
+  { collections }: Database,
+  { autoresponderIds, zone, causedAt }: QueuedReactions,
+): Promise<void> {
+  return noteTriggered(collections, autoresponderIds, { zone, at: causedAt })
 }

@@ -10,19 +10,20 @@ import {
 } from '../../shared/store/subscriber-counts.ts'
 import {
   insertSubscriber,
+  type InsertOptions,
   listStateProjection,
   withImportEpoch,
   type ListState,
   type SubscriberWrite,
-  type WriteOptions,
 } from './subscribers.ts'
 import { WriteCoalescer } from './write-coalescer.ts'
+import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
- * Creations of single subscribers of one organization that come at the same moment, in one transaction, whatever lists
- * they are for: what the transaction costs, and the wait for its commit, is shared. Each one has the outcome that it
- * would have alone. A group that meets anything but plain success (an identity that is taken, rows that an import
- * holds, places that are short) is undone, and each of its writes goes its own way.
+ * Group commit: creations of single subscribers of one organization that come at the same moment share one transaction,
+ * whatever their lists. They share its cost and the wait for its commit, and each has the outcome that it would have
+ * alone. A group that meets a taken identity, rows locked by an import or an exhausted quota is rolled back. Each of
+ * its creations then runs alone.
  */
 
 interface Insertion {
@@ -39,12 +40,12 @@ export function insertTogether(
   database: Database,
   organizationId: number,
   document: SubscriberDocument,
-  options: WriteOptions & { listRevision: number },
+  options: InsertOptions & { listRevision: number },
 ): Promise<SubscriberWrite> {
   if (options.reactions !== undefined) return insertSubscriber(database, organizationId, document, options)
   const { listRevision } = options
-  // By organization and not by list: under a subscriber limit its transactions go one after the other anyway.
-  return groupsOf(insertions, database, insertGroup).add(organizationId, {
+  // Grouped by organization and not by list, because under a subscriber limit its transactions run one by one anyway.
+  return getCoalescer(insertions, database, insertGroup).add(organizationId, {
     database,
     organizationId,
     document,
@@ -53,7 +54,9 @@ export function insertTogether(
 }
 
 async function insertGroup(items: readonly Insertion[]): Promise<Promise<SubscriberWrite>[]> {
-  const { database, organizationId } = items[0]!
+  const [first] = items
+  if (first === undefined) return []
+  const { database, organizationId } = first
   return togetherOrAlone(
     database,
     organizationId,
@@ -66,8 +69,8 @@ async function insertGroup(items: readonly Insertion[]): Promise<Promise<Subscri
         const documents = fitting.map(({ document }) =>
           withImportEpoch(document, lists.get(document.mailing_list_id)),
         )
-        const amount = documents.filter(({ status }) => status === 'active').length
-        await takeQuotaOfAll(database, session, organizationId, { amount, hasQuotaLock })
+        const amount = documents.filter(({ status }) => subscriberTransition(null, status).needsQuota).length
+        await takeQuotaTogether(database, session, organizationId, { amount, hasQuotaLock })
         await database.collections.subscribers.insertMany(documents, { session })
         await countMovesOfLists(database, session, organizationId, changesByList(documents))
       }
@@ -99,7 +102,7 @@ function changesByList(documents: readonly SubscriberDocument[]): Map<number, St
   return byList
 }
 
-async function takeQuotaOfAll(
+async function takeQuotaTogether(
   { collections }: Database,
   session: ClientSession,
   organizationId: number,
@@ -109,11 +112,11 @@ async function takeQuotaOfAll(
     amount > 0 &&
     (await takeQuota(collections, session, organizationId, { amount, hasQuotaLock })) !== 'taken'
   )
-    throw new NotTogether()
+    throw new GroupFailed()
 }
 
-/** Thrown by a group's attempt, which is undone then. */
-class NotTogether extends Error {}
+/** Rolls the group's transaction back; its creations then run alone. */
+class GroupFailed extends Error {}
 
 async function togetherOrAlone(
   database: Database,
@@ -127,29 +130,28 @@ async function togetherOrAlone(
       try {
         return await attempt(session, hasQuotaLock)
       } catch (error) {
-        // Before the commit: nothing of it is written, whatever the reason. Who wrote the same a moment ago is gone
-        // the next time; a row that an import holds for longer is no matter of the others in the group.
+        // Nothing is committed yet. A write conflict may be gone at the next try. A row that an import locks for longer must not delay the others in the group.
         if (isWriteConflict(error)) conflicts += 1
         if (isDuplicateKey(error) || conflicts > maxConflictRetries)
-          throw new NotTogether('', { cause: error })
+          throw new GroupFailed('', { cause: error })
         throw error
       }
     })
     return outcomes.map((outcome) => outcome())
   } catch (error) {
-    if (error instanceof NotTogether) return alone()
+    if (error instanceof GroupFailed) return alone()
     throw error
   }
 }
 
 const maxConflictRetries = 5
 
-function groupsOf<Item>(
-  known: WeakMap<Database, WriteCoalescer<number, Item, SubscriberWrite>>,
+function getCoalescer<Item>(
+  coalescers: WeakMap<Database, WriteCoalescer<number, Item, SubscriberWrite>>,
   database: Database,
   write: (items: readonly Item[]) => Promise<Promise<SubscriberWrite>[]>,
 ): WriteCoalescer<number, Item, SubscriberWrite> {
-  let groups = known.get(database)
-  if (groups === undefined) known.set(database, (groups = new WriteCoalescer(write)))
-  return groups
+  let coalescer = coalescers.get(database)
+  if (coalescer === undefined) coalescers.set(database, (coalescer = new WriteCoalescer(write)))
+  return coalescer
 }

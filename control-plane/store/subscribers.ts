@@ -1,146 +1,226 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession, Filter } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
-import { inTransaction, isMaxTimeExpired, type Database } from '../../shared/runtime/database.ts'
+import {
+  inTransaction,
+  isDuplicateKey,
+  isMaxTimeExpired,
+  type Database,
+} from '../../shared/runtime/database.ts'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
-import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
+import type { SubscriberDocument, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 import { withQuotaLock, takeQuota } from '../../shared/store/subscriber-quota.ts'
 import { dropReactionsOf, removeReactionsOf } from '../../shared/store/reactions.ts'
-import { withRequestedReactions, type RequestedReactions } from './requested-reactions.ts'
+import {
+  noteQueued,
+  queueRequested,
+  type QueuedReactions,
+  type RequestedReactions,
+} from './requested-reactions.ts'
 import { addMove, countMoves, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
+import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
- * Single subscribers, written by requests. Each write is one transaction that also moves the list's counts, and takes
- * turns with imports: whoever comes second on the same subscriber does it again on what the first one left.
+ * Writes of single subscribers by requests. Each is one transaction that moves the list's counts too. A write that
+ * conflicts with a batch of an import runs again, on what the batch left.
  */
 
-/**
- * `several`: more than one subscriber is at the address. `busy`: imports held the places that are free for longer than
- * a request waits. `list_changed`: the list isn't any more what the request was checked against.
- */
-export type SubscriberWrite = 'done' | 'missing' | 'several' | 'over_limit' | 'busy' | 'list_changed'
+export type SubscriberWrite =
+  | 'done'
+  /** No subscriber has the address, or `claim` found nothing to use up. */
+  | 'missing'
+  /** More than one subscriber has the address. */
+  | 'several'
+  /** Another subscriber of the list has the identity. */
+  | 'taken'
+  /** Active subscribers fill the organization's limit. */
+  | 'over_limit'
+  /** Imports kept what is left under the limit reserved for longer than a request waits. */
+  | 'busy'
+  /** The list has another revision than the one that the request was checked against. */
+  | 'list_changed'
+
+/** An outcome that wrote nothing. */
+export type FailedWrite = Exclude<SubscriberWrite, 'done'>
 
 /** Which subscriber: by `_id`, by its public id, or by the email where that isn't the identity. */
 export type SubscriberAddress = string | { listId: number; id: number } | { listId: number; emailKey: string }
 
-export interface WriteOptions {
+interface CheckedAgainst {
   /** The list's revision at which the request was checked; without it nothing is compared. */
   listRevision?: number
-  /** On-subscription autoresponders that are to answer, if the subscriber is active then. */
+  /** On-subscription autoresponders that react to the write if the subscriber is active after it. */
   reactions?: RequestedReactions
-  /** Uses up, in the same transaction, what an addition depends on; without it the addition is `missing`. */
-  claim?: (session: ClientSession) => Promise<boolean>
-  /** What else a change writes, in its transaction. */
-  alongside?: (session: ClientSession) => Promise<void>
 }
 
-/** Adds a subscriber. Throws a duplicate key error when its identity is there already. */
-export function insertSubscriber(
+export interface InsertOptions extends CheckedAgainst {
+  /** Uses up, in the same transaction, what an addition depends on. When it is false the outcome is `missing`. */
+  claim?: (session: ClientSession) => Promise<boolean>
+}
+
+/** Adds a subscriber. */
+export async function insertSubscriber(
   database: Database,
   organizationId: number,
   document: SubscriberDocument,
-  options: WriteOptions = {},
+  options: InsertOptions = {},
 ): Promise<SubscriberWrite> {
-  return withRequestedReactions(database, options.reactions, (react) =>
-    waitingForQuota(database, organizationId, async (session, hasQuotaLock) => {
-      const { mailing_list_id: listId, status } = document
-      const list = await readListState(database, session, listId)
-      if (!isAtRevision(list, options)) return 'list_changed'
-      if (options.claim !== undefined && !(await options.claim(session))) return 'missing'
-      if (status === 'active') await takeQuotaOrThrow(database, session, { organizationId, hasQuotaLock })
-      await database.collections.subscribers.insertOne(withImportEpoch(document, list), { session })
-      await react(session, { organizationId, subscriber: document })
-      const changes = addMove(noStatusCounts(), null, status)
-      await countMoves(database, session, { organizationId, listId, changes })
-      return 'done'
-    }),
-  )
+  const deadline = clock.monotonicMs() + quotaTimeoutMs
+  for (;;) {
+    try {
+      const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
+        insertInTransaction({ database, session, organizationId, hasQuotaLock }, document, options),
+      )
+      if (result.outcome === 'done' && result.queued !== undefined) await noteQueued(database, result.queued)
+      return result.outcome
+    } catch (error) {
+      const outcome = undoneOutcome(error)
+      if (outcome !== 'busy' || clock.monotonicMs() > deadline) return outcome
+      await pauseBeforeRetry()
+    }
+  }
 }
 
+type InsertResult = { outcome: 'done'; queued: QueuedReactions | undefined } | { outcome: FailedWrite }
+
+async function insertInTransaction(
+  transaction: WriteTransaction,
+  document: SubscriberDocument,
+  { reactions, claim, listRevision }: InsertOptions,
+): Promise<InsertResult> {
+  const { database, session, organizationId } = transaction
+  const { mailing_list_id: listId, status } = document
+  const list = await readListState(database, session, listId)
+  if (!isAtRevision(list, listRevision)) return { outcome: 'list_changed' }
+  if (claim !== undefined && !(await claim(session))) return { outcome: 'missing' }
+  if (subscriberTransition(null, status).needsQuota) await takeQuotaOrUndo(transaction)
+  await insertOrUndo(transaction, withImportEpoch(document, list))
+  const queued = reactions && (await queueRequested(transaction, reactions, document))
+  const changes = addMove(noStatusCounts(), null, status)
+  await countMoves(database, session, { organizationId, listId, changes })
+  return { outcome: 'done', queued }
+}
+
+/** What a write changes of a subscriber. */
 export interface SubscriberChange {
-  set: Partial<SubscriberDocument> & Record<string, unknown>
-  unset: string[]
+  /** With another `_id` it gets another identity; it keeps its id, and with that its reactions. */
+  set: Partial<Omit<SubscriberDocument, 'custom_fields'>>
+  unset: ('subscribe_ip' | 'remove_time' | 'remove_ip' | 'confirm_time')[]
+  /** Of custom fields, by the field's id; null unsets. */
+  values: ReadonlyMap<number, FieldValue | null>
 }
 
 /** As an update document; null when nothing changes. */
-function updateOf({ set, unset }: SubscriberChange): Record<string, unknown> | null {
-  const update: Record<string, unknown> = {}
-  if (Object.keys(set).length > 0) update['$set'] = set
-  if (unset.length > 0) update['$unset'] = Object.fromEntries(unset.map((path) => [path, '']))
-  return Object.keys(update).length === 0 ? null : update
+function toUpdate({ set, unset, values }: SubscriberChange): Record<string, unknown> | null {
+  const $set: Record<string, unknown> = { ...set }
+  const $unset: Record<string, ''> = {}
+  for (const key of unset) $unset[key] = ''
+  for (const [id, value] of values) {
+    if (value === null) $unset[`custom_fields.${id}`] = ''
+    else $set[`custom_fields.${id}`] = value
+  }
+  const hasSet = Object.keys($set).length > 0
+  const hasUnset = Object.keys($unset).length > 0
+  if (!hasSet && !hasUnset) return null
+  return { ...(hasSet ? { $set } : {}), ...(hasUnset ? { $unset } : {}) }
 }
 
 /** What a subscriber is after a change. */
-export function changed(existing: SubscriberDocument, { set, unset }: SubscriberChange): SubscriberDocument {
-  const entries = new Map<string, unknown>(Object.entries(existing))
-  const values = new Map<string, unknown>(Object.entries(existing.custom_fields))
-  const placeOf = (path: string): [Map<string, unknown>, string] =>
-    path.startsWith(valuePath) ? [values, path.slice(valuePath.length)] : [entries, path]
-  for (const [path, value] of Object.entries(set)) {
-    const [target, key] = placeOf(path)
-    target.set(key, value)
+export function applyChange(existing: SubscriberDocument, change: SubscriberChange): SubscriberDocument {
+  const after = {
+    ...existing,
+    ...change.set,
+    custom_fields: applyValues(existing.custom_fields, change.values),
   }
-  for (const path of unset) {
-    const [target, key] = placeOf(path)
-    target.delete(key)
-  }
-  entries.set('custom_fields', Object.fromEntries(values))
-  return Object.fromEntries(entries) as unknown as SubscriberDocument
+  for (const key of change.unset) Reflect.deleteProperty(after, key)
+  return after
 }
 
-const valuePath = 'custom_fields.'
-
-/**
- * Changes a subscriber as `change` says of what is there at that moment. With another `_id` in `set` it becomes
- * somebody else and keeps its id, and with that its reactions; throws a duplicate key error when there is one already.
- */
-export function changeSubscriber(
-  database: Database,
-  organizationId: number,
-  address: SubscriberAddress,
-  change: (existing: SubscriberDocument) => SubscriberChange,
-  options: WriteOptions = {},
-): Promise<SubscriberWrite> {
-  return withRequestedReactions(database, options.reactions, (react) =>
-    waitingForQuota(database, organizationId, async (session, hasQuotaLock) => {
-      const { subscribers } = database.collections
-      const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
-      const existing = found[0]
-      if (existing === undefined) return 'missing'
-      if (found.length > 1) return 'several'
-      const { mailing_list_id: listId, status: from } = existing
-      if (!isAtRevision(await readListState(database, session, listId), options)) return 'list_changed'
-      const changes = change(existing)
-      if (changes.set.status === 'active' && from !== 'active')
-        changes.set.reactivations = (existing.reactivations ?? 0) + 1
-      const subscriber = changed(existing, changes)
-      const to = subscriber.status
-      if (to === 'active' && from !== 'active')
-        await takeQuotaOrThrow(database, session, { organizationId, hasQuotaLock })
-      if (subscriber._id !== existing._id) {
-        await subscribers.deleteOne({ _id: existing._id }, { session })
-        await subscribers.insertOne(await withoutDeletedValues(database, session, subscriber), { session })
-      } else {
-        const update = {
-          ...updateOf(changes),
-          // A deletion at the same moment removes the reactions that it sees: it must meet this write.
-          ...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),
-        }
-        if (Object.keys(update).length > 0)
-          await subscribers.updateOne({ _id: existing._id }, update, { session })
-      }
-      if (from === 'active' && to !== 'active')
-        await dropReactionsOf(database.collections, session, [subscriber.id])
-      await react(session, { organizationId, subscriber })
-      await options.alongside?.(session)
-      const moved = addMove(noStatusCounts(), from, to)
-      await countMoves(database, session, { organizationId, listId, changes: moved })
-      return 'done'
-    }),
-  )
+/** What custom fields hold after a change. */
+export function applyValues(
+  existing: SubscriberDocument['custom_fields'],
+  values: SubscriberChange['values'],
+): SubscriberDocument['custom_fields'] {
+  const after = new Map(Object.entries(existing))
+  for (const [id, value] of values) {
+    if (value === null) after.delete(String(id))
+    else after.set(String(id), value)
+  }
+  return Object.fromEntries(after)
 }
 
-/** Values of deleted fields don't move along: their removal goes by `_id` and may be past the new one. */
+export interface ChangeRequest extends CheckedAgainst {
+  organizationId: number
+  address: SubscriberAddress
+  /** What to change of the subscriber as the transaction sees it. Pure: it may run several times. */
+  decide: (existing: SubscriberDocument) => SubscriberChange
+  /** Writes more in the same transaction. */
+  alongside?: (session: ClientSession, existing: SubscriberDocument) => Promise<void>
+}
+
+export type ChangeResult =
+  { outcome: 'done'; before: SubscriberDocument; after: SubscriberDocument } | { outcome: FailedWrite }
+
+/** Changes a subscriber. A duplicate key error of what `alongside` writes is thrown. */
+export async function changeSubscriber(database: Database, request: ChangeRequest): Promise<ChangeResult> {
+  const { organizationId } = request
+  const deadline = clock.monotonicMs() + quotaTimeoutMs
+  for (;;) {
+    try {
+      const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
+        changeInTransaction({ database, session, organizationId, hasQuotaLock }, request),
+      )
+      if (result.outcome === 'done' && result.queued !== undefined) await noteQueued(database, result.queued)
+      return result
+    } catch (error) {
+      const outcome = undoneOutcome(error)
+      if (outcome !== 'busy' || clock.monotonicMs() > deadline) return { outcome }
+      await pauseBeforeRetry()
+    }
+  }
+}
+
+async function changeInTransaction(
+  transaction: WriteTransaction,
+  { address, decide, listRevision, reactions, alongside }: ChangeRequest,
+): Promise<(ChangeResult & { queued: QueuedReactions | undefined }) | { outcome: FailedWrite }> {
+  const { database, session, organizationId } = transaction
+  const { subscribers } = database.collections
+  const [existing, another] = await subscribers.find(addressFilter(address), { session }).limit(2).toArray()
+  if (existing === undefined) return { outcome: 'missing' }
+  if (another !== undefined) return { outcome: 'several' }
+  const { mailing_list_id: listId, status: from } = existing
+  if (!isAtRevision(await readListState(database, session, listId), listRevision))
+    return { outcome: 'list_changed' }
+
+  const change = decide(existing)
+  const { needsQuota, isReactivation, dropsReactions } = subscriberTransition(from, change.set.status ?? from)
+  if (isReactivation) change.set.reactivations = (existing.reactivations ?? 0) + 1
+  const after = applyChange(existing, change)
+  if (needsQuota) await takeQuotaOrUndo(transaction)
+  if (after._id !== existing._id) {
+    await subscribers.deleteOne({ _id: existing._id }, { session })
+    await insertOrUndo(transaction, await withoutDeletedValues(database, session, after))
+  } else {
+    const update = {
+      ...toUpdate(change),
+      // A deletion removes the reactions that its snapshot has. This write makes it conflict with a request that queues more.
+      ...(reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),
+    }
+    if (Object.keys(update).length > 0)
+      await subscribers.updateOne({ _id: existing._id }, update, { session })
+  }
+  if (dropsReactions) await dropReactionsOf(database.collections, session, [after.id])
+  const queued = reactions && (await queueRequested(transaction, reactions, after))
+  await alongside?.(session, existing)
+  const moved = addMove(noStatusCounts(), from, after.status)
+  await countMoves(database, session, { organizationId, listId, changes: moved })
+  return { outcome: 'done', before: existing, after, queued }
+}
+
+/** The removal of a deleted field's values walks over `_id`s, and may have passed the new one. */
 async function withoutDeletedValues(
   { collections }: Database,
   session: ClientSession,
@@ -154,17 +234,17 @@ async function withoutDeletedValues(
   return { ...subscriber, custom_fields: Object.fromEntries(kept) }
 }
 
-/** A write that waits so long for an import's batch is tried as a transaction instead. */
+/** Longest wait for a batch of an import that has written the subscriber. After it the write is tried as a transaction. */
 const inPlaceMs = 5_000
 
-/** A field that was deleted after the request read the fields has its values removed until 5 minutes after. */
+/** The values of a deleted field are removed until 5 minutes after its deletion, so the fields read may not be older. */
 const maxFieldsAgeMs = 60_000
 
 /**
- * Changes nothing but values of a subscriber: no count, no identity, no reaction hangs on them, so one guarded write
- * does, a third of what the transaction costs. `fieldsReadAt` is the database's time before the fields were read.
- * Resolves to what is there then; null when the change is of another kind, when the subscriber isn't any more what the
- * change was made for, or when the fields were read long ago.
+ * Changes a subscriber by one guarded write, at a third of the cost of the transaction. It is for changes that move no
+ * count, no identity and no reaction. `fieldsReadAt` is the database's time before the list's fields were read. Resolves to
+ * the subscriber after the write. Null when nothing was written: the change is of another kind, the fields are too old, or
+ * the subscriber has changed since `existing` was read.
  */
 export async function changeInPlace(
   { collections }: Database,
@@ -174,12 +254,12 @@ export async function changeInPlace(
 ): Promise<SubscriberDocument | null> {
   const { _id, id, status, confirmed } = existing
   const { set } = change
-  const update = updateOf(change)
+  const update = toUpdate(change)
   if (update === null || set._id !== undefined || (set.status ?? status) !== status) return null
-  const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }
+  const asRead = { _id, id, status, confirmed: confirmed ?? { $exists: false } }
   const $expr = { $lt: ['$$NOW', new Date(fieldsReadAt.getTime() + maxFieldsAgeMs)] }
   try {
-    return await collections.subscribers.findOneAndUpdate({ ...asSeen, $expr }, update, {
+    return await collections.subscribers.findOneAndUpdate({ ...asRead, $expr }, update, {
       returnDocument: 'after',
       maxTimeMS: inPlaceMs,
     })
@@ -189,7 +269,7 @@ export async function changeInPlace(
   }
 }
 
-/** Removes up to `most` of the subscribers at an address, lowest id first; the reactions that were queued for them too. */
+/** Removes up to `limit` subscribers with an address, lowest id first, and the reactions that are queued for them. */
 export function removeSubscribers(
   database: Database,
   organizationId: number,
@@ -199,32 +279,29 @@ export function removeSubscribers(
   const { collections } = database
   return inTransaction(database, async (session) => {
     const found = await collections.subscribers
-      .find(filterOf(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
-      // By `_id` there is one at most, and asking for an order would only make the server sort it.
+      .find(addressFilter(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
+      // An `_id` finds one at most: a sort would cost the server work for nothing.
       .sort(typeof address === 'string' ? {} : { id: 1 })
       .limit(limit + 1)
       .toArray()
     const removed = found.slice(0, limit)
-    if (removed.length === 0) return { ids: [], moreRemaining: false }
+    const [first] = removed
+    if (first === undefined) return { ids: [], moreRemaining: false }
+    const ids = removed.map(({ id }) => id)
     await collections.subscribers.deleteMany({ _id: { $in: removed.map(({ _id }) => _id) } }, { session })
-    await removeReactionsOf(
-      collections,
-      session,
-      removed.map(({ id }) => id),
-    )
+    await removeReactionsOf(collections, session, ids)
     await collections.deletedSubscribers.insertMany(
       removed.map(({ id, mailing_list_id }) => ({ _id: id, mailing_list_id })),
       { session },
     )
     const changes = noStatusCounts()
     for (const { status } of removed) addMove(changes, status, null)
-    const listId = removed[0]!.mailing_list_id
-    await countMoves(database, session, { organizationId, listId, changes })
-    return { ids: removed.map(({ id }) => id), moreRemaining: found.length > limit }
+    await countMoves(database, session, { organizationId, listId: first.mailing_list_id, changes })
+    return { ids, moreRemaining: found.length > limit }
   })
 }
 
-export function filterOf(address: SubscriberAddress): Filter<SubscriberDocument> {
+export function addressFilter(address: SubscriberAddress): Filter<SubscriberDocument> {
   if (typeof address === 'string') return { _id: address }
   return 'id' in address
     ? { mailing_list_id: address.listId, id: address.id }
@@ -243,52 +320,88 @@ const readListState = (
 ): Promise<ListState | null> =>
   collections.mailingLists.findOne({ _id: listId }, { session, projection: listStateProjection })
 
-const isAtRevision = (list: ListState | null, { listRevision }: WriteOptions): boolean =>
-  listRevision === undefined || list?.revision === listRevision
+const isAtRevision = (list: ListState | null, revision: number | undefined): boolean =>
+  revision === undefined || list?.revision === revision
 
-/** An import that began before this transaction's snapshot does not deactivate the subscriber (engine/stages/finish/deactivation.ts). */
+/** Keeps an import that began before this transaction's snapshot from deactivating it (engine/stages/finish/deactivation.ts). */
 export const withImportEpoch = (
   document: SubscriberDocument,
   list: ListState | null | undefined,
 ): SubscriberDocument =>
   list?.import_epoch === undefined ? document : { ...document, import_epoch: list.import_epoch }
 
-class QuotaUnavailable extends Error {
-  readonly isFull: boolean
-
-  constructor(isFull: boolean) {
-    super('no place is free under the subscriber limit')
-    this.isFull = isFull
-  }
-}
-
-async function takeQuotaOrThrow(
-  { collections }: Database,
+/** Gives active subscribers a status in which they have left their list. */
+export async function markAsLeft(
+  { subscribers }: Collections,
   session: ClientSession,
-  { organizationId, hasQuotaLock }: { organizationId: number; hasQuotaLock: boolean },
+  { keys, status, removedAt }: { keys: string[]; status: SubscriberStatus; removedAt: Date },
 ): Promise<void> {
-  const outcome = await takeQuota(collections, session, organizationId, { hasQuotaLock })
-  if (outcome !== 'taken') throw new QuotaUnavailable(outcome === 'full')
+  await subscribers.updateMany(
+    { _id: { $in: keys } },
+    { $set: { status, remove_time: removedAt } },
+    { session },
+  )
 }
 
-const pauseMs = 50
-const timeoutMs = 20_000
+/**
+ * Makes a transaction that queues reactions conflict with a concurrent deletion or change of these subscribers, which
+ * would otherwise leave the reactions behind.
+ */
+export async function bumpReactionRequests(
+  { subscribers }: Collections,
+  session: ClientSession,
+  keys: string[],
+): Promise<void> {
+  await subscribers.updateMany({ _id: { $in: keys } }, { $inc: { reaction_requests: 1 } }, { session })
+}
 
-/** Places that imports hold may come back in a moment: a write is over the limit when active subscribers fill it. */
-async function waitingForQuota(
-  database: Database,
-  organizationId: number,
-  write: (session: ClientSession, hasQuotaLock: boolean) => Promise<SubscriberWrite>,
-): Promise<SubscriberWrite> {
-  const deadline = clock.monotonicMs() + timeoutMs
-  for (;;) {
-    try {
-      return await withQuotaLock(database, organizationId, write)
-    } catch (error) {
-      if (!(error instanceof QuotaUnavailable)) throw error
-      if (error.isFull) return 'over_limit'
-      if (clock.monotonicMs() > deadline) return 'busy'
-      await sleep(pauseMs * (0.5 + Math.random()))
-    }
+interface WriteTransaction {
+  database: Database
+  session: ClientSession
+  organizationId: number
+  hasQuotaLock: boolean
+}
+
+type UndoneWrite = Extract<FailedWrite, 'taken' | 'over_limit' | 'busy'>
+
+/** Thrown inside a transaction, which is rolled back by it. */
+class UndoWrite extends Error {
+  readonly outcome: UndoneWrite
+
+  constructor(outcome: UndoneWrite) {
+    super(`the write is undone: ${outcome}`)
+    this.outcome = outcome
   }
 }
+
+async function takeQuotaOrUndo({
+  database: { collections },
+  session,
+  organizationId,
+  hasQuotaLock,
+}: WriteTransaction): Promise<void> {
+  const outcome = await takeQuota(collections, session, organizationId, { hasQuotaLock })
+  if (outcome !== 'taken') throw new UndoWrite(outcome === 'full' ? 'over_limit' : 'busy')
+}
+
+async function insertOrUndo(
+  { database: { collections }, session }: WriteTransaction,
+  document: SubscriberDocument,
+): Promise<void> {
+  try {
+    await collections.subscribers.insertOne(document, { session })
+  } catch (error) {
+    throw isDuplicateKey(error) ? new UndoWrite('taken') : error
+  }
+}
+
+/** The outcome of a write that was undone. Throws any other error. */
+function undoneOutcome(error: unknown): UndoneWrite {
+  if (error instanceof UndoWrite) return error.outcome
+  throw error
+}
+
+/** Imports may give back reserved quota: a write that meets too little tries again for this time. */
+const quotaTimeoutMs = 20_000
+
+const pauseBeforeRetry = (): Promise<void> => sleep(50 * (0.5 + Math.random()))

@@ -1,3 +1,4 @@
+import assert from 'node:assert'
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
@@ -17,7 +18,7 @@ import {
 import { notifyEngines } from '../../shared/store/wake-up.ts'
 import type { WorkingImport } from '../store/import-queues.ts'
 import { failImportOfChunk, readState } from '../../shared/store/imports.ts'
-import { findingOf, noteMissingOfChunk } from '../store/missing-files.ts'
+import { makeFinding, noteMissingOfChunk } from '../store/missing-files.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
 import type { EngineMetrics, FailureReason } from '../metrics.ts'
@@ -31,7 +32,7 @@ export interface ChunkLanesOptions {
   engineId: string
   database: Database
   folder: MarkedFolder
-  /** For transactions of chunks that failed, one for each lane and one more: noted with the engine. */
+  /** For transactions of failed chunks: one for each lane and one more, all registered with the engine. */
   sessions: ClientSession[]
   pool: WorkerPool
   claims: DoubtfulClaims
@@ -39,7 +40,7 @@ export interface ChunkLanesOptions {
   metrics: EngineMetrics
   missedFiles: MissedFiles
   log: Logger
-  /** This engine has done its part of an import, and nobody has more of it to give. */
+  /** Called when this engine runs no chunk of an import and there is none left to claim. */
   onDrained: () => void
 }
 
@@ -48,20 +49,20 @@ interface RunningChunk {
   chunkId: string
   startedAt: number
   cancelFlag: Int32Array
-  /** The chunk was taken from it, for want of a batch, and it hasn't ended. */
+  /** Another engine may have the chunk, because no batch of it was written in time, and the lane still hangs in it. */
   isHung: boolean
   ended: Promise<void>
 }
 
 /**
- * Keeps the lanes of the worker pool filled with chunks of the imports that may be worked on: claims one, has a lane run
- * it, and releases it when it didn't end well; its last batch closed it when it did. Which import's turn it is says the
- * scheduler.
+ * Keeps the lanes of the worker pool filled with chunks of the imports that may be worked on. It claims a chunk of the
+ * import that the scheduler chooses, and runs it in a lane. A chunk that doesn't end well is released; one that does is
+ * closed by its last batch.
  */
 export class ChunkLanes {
   readonly #options: ChunkLanesOptions
   readonly #scheduler = new ChunkScheduler()
-  /** By token: a chunk that was taken from a lane may come to another one. */
+  /** By token, because a chunk that hangs in one lane may be claimed again by this engine. */
   readonly #chunks = new Map<string, RunningChunk>()
   #filling: Promise<void> | null = null
   #isStopped = false
@@ -76,12 +77,12 @@ export class ChunkLanes {
     return this.#chunks.size / this.#options.pool.lanes
   }
 
-  /** Lanes that hang in chunks which others may have by now. Only the end of what hangs gives a lane back. */
+  /** Lanes that hang in chunks which other engines may have by now. A lane is free again only when its read ends. */
   get hung(): number {
     return [...this.#chunks.values()].filter((chunk) => chunk.isHung).length
   }
 
-  /** Finds chunks that others took over. A chunk whose batches commit ends long before its first lease would. */
+  /** Finds chunks that other engines took over. A healthy chunk ends long before its first lease expires. */
   async findHung(): Promise<void> {
     const { database, pool, log } = this.#options
     const old = [...this.#chunks].filter(
@@ -98,7 +99,7 @@ export class ChunkLanes {
       Atomics.store(chunk.cancelFlag, 0, cancellation.stop)
       log.error(
         { import_id: chunk.importId, chunk: chunk.chunkId, hung: this.hung },
-        `a chunk was taken from its lane because no batch of it was written for ${chunkLeaseMs / 1000} s, and the lane still hangs in it, most likely in a read of its file: does the file server of DATA_DIR answer? ${this.hung} of ${pool.lanes} lanes hang`,
+        `a chunk was taken from its lane because no batch of it was written for ${chunkLeaseMs / 1000} s, and the lane still hangs in it, most likely in a read of its file: check that the file server of DATA_DIR answers. ${this.hung} of ${pool.lanes} lanes hang`,
       )
     }
   }
@@ -108,7 +109,7 @@ export class ChunkLanes {
     return !this.#isStopped && !quarantine.isOccupied && folder.problem === null
   }
 
-  /** What may be worked on from now on, in the order of `begins_at` and id. Chunks of any other import are stopped. */
+  /** The imports that may be worked on from now on, in the order of `begins_at` and id. Chunks of others are stopped. */
   setImports(imports: WorkingImport[]): void {
     const ids = new Set(imports.map((entry) => entry._id))
     for (const chunk of this.#chunks.values()) {
@@ -117,7 +118,7 @@ export class ChunkLanes {
     this.#scheduler.setImports(imports)
   }
 
-  /** The others took this engine for dead: its chunks are no longer its own. */
+  /** The stop of an engine that others took for dead, and whose leases are lost. */
   stopDead(): Promise<void> {
     this.#isDead = true
     return this.stop()
@@ -135,7 +136,7 @@ export class ChunkLanes {
     await Promise.all([...this.#chunks.values()].map((chunk) => chunk.ended))
   }
 
-  /** Fills the free lanes with chunks. Not re-entrant: a second call waits for the first. Throws the database's errors. */
+  /** Fills the free lanes with chunks. Single-flight: a call during another one shares it. Throws the database's errors. */
   fill(): Promise<void> {
     return this.#fill({ wakes: false })
   }
@@ -152,17 +153,17 @@ export class ChunkLanes {
       if (entry === null) return
       const token = randomUUID()
       const claim = claimChunk(database.collections, entry, { engineId, token })
-      const chunk = await claims.claiming(token, claim)
+      const chunk = await claims.track(token, claim)
       if (chunk === null) {
         this.#scheduler.markDrained(entry._id)
-        // A poll goes on to the step by itself; a wake-up here would make it poll without end.
+        // A poll continues with the step by itself; a wake-up from here would make it poll without end.
         if (wakes) this.#notifyIfDrained(entry._id)
         continue
       }
       this.#scheduler.charge(entry.organization_id, chunk.record_count)
       if (chunk.attempt > maxAttempts || (chunk.deaths ?? 0) >= maxDeaths) {
-        await claims.claiming(token, this.#giveUp(chunk, token))
-        // It is ready again: the next poll finds its import failed.
+        await claims.track(token, this.#giveUp(chunk, token))
+        // The chunk is ready again, but the next poll finds that its import has failed.
         this.#scheduler.markDrained(entry._id)
       } else {
         this.#startChunk(chunk, token)
@@ -181,7 +182,7 @@ export class ChunkLanes {
       pool.run({ kind: 'chunk', importId: chunk.import_id, chunkId: chunk._id, token, cancellation: shared })
     const ended = (isSuspect ? quarantine.run(run) : run())
       .catch((error: unknown): ChunkReport => {
-        // Its thread was ended for that: nothing is wrong with the chunk.
+        // The thread was ended with the registration, which says nothing about the chunk.
         if (this.#isDead) return { end: 'lost' }
         const message = `the worker thread broke off: ${messageOf(error)}`
         return { end: 'failed', message, retryable: false, code: null, isMissing: false }
@@ -192,7 +193,7 @@ export class ChunkLanes {
       })
       .catch((error: unknown) => {
         claims.add(token)
-        log.warn({ chunk: chunk._id }, `a chunk couldn't be given back, trying again: ${messageOf(error)}`)
+        log.warn({ chunk: chunk._id }, `a chunk couldn't be released, trying again: ${messageOf(error)}`)
       })
       .finally(() => {
         this.#chunks.delete(token)
@@ -210,7 +211,7 @@ export class ChunkLanes {
     this.#chunks.set(token, running)
   }
 
-  /** Then it may be this engine that finishes the import. */
+  /** The dispatcher may then claim the import's last step. */
   #notifyIfDrained(importId: number): void {
     const isRunning = [...this.#chunks.values()].some((chunk) => chunk.importId === importId)
     if (!isRunning && this.#scheduler.isDrained(importId)) this.#options.onDrained()
@@ -222,12 +223,15 @@ export class ChunkLanes {
       case 'done':
         return
       case 'lost':
-        // Those of imports that were paused or cancelled were taken back on purpose.
+        // A pause or a cancel takes the leases of chunks away on purpose.
         if (!this.#isDead && (await readState(database.collections, chunk.import_id)) === 'importing') {
           metrics.leaseLost()
-          log.warn({ chunk: chunk._id }, 'a chunk was taken over, or a batch of it had committed unheard')
+          log.warn(
+            { chunk: chunk._id },
+            'a chunk was taken over, or a batch of it committed without an answer',
+          )
         }
-        // In the second case it is still ours, and goes on behind that batch.
+        // After such a commit the lease is still this engine's, and the next claim resumes behind that batch.
         await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
         return
       case 'stopped':
@@ -238,14 +242,14 @@ export class ChunkLanes {
     }
   }
 
-  /** Engines died of it, or it was taken away from them without a batch, as often as may be. */
+  /** For a chunk on which `maxDeaths` engines died, or that was claimed `maxAttempts` times without a batch. */
   async #giveUp(chunk: ChunkDocument, token: string): Promise<void> {
     const { log } = this.#options
     const deaths = chunk.deaths ?? 0
     const message =
       deaths >= maxDeaths
         ? deathsMessage(`worked on chunk ${chunk._id}`, deaths)
-        : `chunk ${chunk._id} was claimed ${chunk.attempt - 1} times in a row without a batch of it being written: check DATA_DIR on the engines, their logs have more`
+        : `chunk ${chunk._id} was claimed ${chunk.attempt - 1} times in a row without a batch of it being written: check DATA_DIR on the engines, and search their logs for the reason`
     log.error({ import_id: chunk.import_id, chunk: chunk._id }, `a chunk is given up: ${message}`)
     await this.#failImport(chunk, token, {
       message,
@@ -253,39 +257,45 @@ export class ChunkLanes {
     })
   }
 
-  async #noteMissing(
+  async #endMissing(
     chunk: ChunkDocument,
     token: string,
     { message, code }: ChunkReport & { end: 'failed' },
   ): Promise<void> {
-    const { database, engineId, sessions, metrics, missedFiles, log } = this.#options
+    const { database, engineId, metrics, missedFiles, log } = this.#options
     const { collections } = database
     const lease = { importId: chunk.import_id, chunkId: chunk._id, token }
-    const finding = await findingOf(collections, engineId, message)
-    const session = sessions.pop()!
-    try {
-      const outcome = await noteMissingOfChunk(collections, session, lease, finding)
-      if (outcome === 'noted') missedFiles.note(chunk.import_id)
-      if (outcome === 'failed') metrics.importFailed(code ?? 'chunk_damaged')
-      log.warn({ import_id: chunk.import_id, chunk: chunk._id }, missingText(outcome, message))
-    } finally {
-      sessions.push(session)
-    }
+    const finding = await makeFinding(collections, engineId, message)
+    const outcome = await this.#withSession((session) =>
+      noteMissingOfChunk(collections, session, lease, finding),
+    )
+    if (outcome === 'noted') missedFiles.record(chunk.import_id)
+    if (outcome === 'failed') metrics.importFailed(code ?? 'chunk_damaged')
+    log.warn({ import_id: chunk.import_id, chunk: chunk._id }, missingText(outcome, message))
     this.#scheduler.markDrained(chunk.import_id)
     await notifyEngines(collections, 'missing file')
   }
 
-  /** The chunk is given back with it. An engine that has lost the chunk fails nothing. */
+  /** Fails the import and releases the chunk. Does neither when this engine has lost the chunk. */
   async #failImport(
     chunk: ChunkDocument,
     token: string,
     { message, reason }: { message: string; reason: FailureReason },
   ): Promise<void> {
-    const { database, sessions, metrics } = this.#options
+    const { database, metrics } = this.#options
     const lease = { importId: chunk.import_id, chunkId: chunk._id, token }
-    const session = sessions.pop()!
+    const isFailed = await this.#withSession((session) =>
+      failImportOfChunk(database.collections, session, lease, message),
+    )
+    if (isFailed) metrics.importFailed(reason)
+  }
+
+  async #withSession<T>(work: (session: ClientSession) => Promise<T>): Promise<T> {
+    const { sessions } = this.#options
+    const session = sessions.pop()
+    assert(session !== undefined, 'there is a session for each lane and one more')
     try {
-      if (await failImportOfChunk(database.collections, session, lease, message)) metrics.importFailed(reason)
+      return await work(session)
     } finally {
       sessions.push(session)
     }
@@ -306,7 +316,7 @@ export class ChunkLanes {
       return
     }
     if (report.isMissing && folder.isUsed) {
-      await this.#noteMissing(chunk, token, report)
+      await this.#endMissing(chunk, token, report)
       return
     }
     if (report.code !== null || (!report.retryable && chunk.attempt >= maxAttempts)) {
@@ -317,7 +327,7 @@ export class ChunkLanes {
       await this.#failImport(chunk, token, { message, reason: report.code ?? 'attempts_exhausted' })
       return
     }
-    // Not at once: whatever it was should have a moment to pass.
+    // The pause gives a passing problem time to end.
     await sleep(Math.min(5_000, 250 * 2 ** chunk.attempt))
     await releaseChunk(database.collections, {
       chunkId: chunk._id,

@@ -1,12 +1,12 @@
 import type { WorkingImport } from '../store/import-queues.ts'
 
 /**
- * Whose chunk is next. Two levels: the organization that had the least work done so far (virtual time), then its
- * import that began first. So an import of 500 rows waits for one running chunk at most, however many millions another
- * organization has queued, and a hundred imports of one organization weigh no more than one.
+ * Fair queueing: chooses the import of the next chunk. The organization with the least work done so far (virtual time)
+ * comes first, then its import that began first. An import of 500 rows waits for one running chunk at most, however many
+ * millions of rows another organization has queued. A hundred imports of one organization weigh no more than one.
  *
- * Virtual time is in records and local to the engine; fair engines are fair together. An organization that comes anew
- * starts at the least time there is, so it neither waits for its past nor makes up for it.
+ * Virtual time is in records and local to the engine: when each engine is fair, all of them are. A new organization starts
+ * at the smallest virtual time of the others. It neither waits for past work, nor is its absence a credit.
  */
 export class ChunkScheduler {
   readonly #virtualTimes = new Map<number, number>()
@@ -14,7 +14,7 @@ export class ChunkScheduler {
   /** Imports without a chunk to claim when last tried. */
   readonly #drained = new Set<number>()
 
-  /** What may be worked on from now on, in the order of `begins_at` and id. */
+  /** The imports whose chunks may be claimed from now on, in the order of `begins_at` and id. */
   setImports(imports: WorkingImport[]): void {
     this.#imports = imports
     this.#drained.clear()
@@ -29,16 +29,16 @@ export class ChunkScheduler {
     let best: WorkingImport | null = null
     for (const candidate of this.#imports) {
       if (this.#drained.has(candidate._id)) continue
-      if (best === null || this.#timeOf(candidate) < this.#timeOf(best)) best = candidate
+      if (best === null || this.#virtualTime(candidate) < this.#virtualTime(best)) best = candidate
     }
     return best
   }
 
-  #timeOf(entry: WorkingImport): number {
+  #virtualTime(entry: WorkingImport): number {
     return this.#virtualTimes.get(entry.organization_id) ?? 0
   }
 
-  /** A chunk of so many records was given out. */
+  /** Counts a chunk of the organization that was claimed. */
   charge(organizationId: number, records: number): void {
     this.#virtualTimes.set(organizationId, (this.#virtualTimes.get(organizationId) ?? 0) + records)
   }

@@ -3,13 +3,13 @@ import type { Database } from '../../shared/runtime/database.ts'
 import { releaseChunkUnder } from '../../shared/store/chunks.ts'
 import { releaseStepUnder } from '../../shared/store/import-steps.ts'
 
-/** A command takes no longer than its socket lives: shared/runtime/database.ts. */
+/** A command ends at the latest with its socket's timeout, see shared/runtime/database.ts. */
 const doubtMs = 60_000
 
 /**
- * Tokens under which this engine may hold a chunk or a step without knowing, or without working on it any longer: the
- * database went away before it said what became of a claim or a release. Given back as soon as it answers, and again
- * for a while, because a claim that nobody waits for any more may still be on its way.
+ * Tokens whose lease this engine may have without working on it, because the database went away before it answered a claim
+ * or a release. They are released as soon as the database answers. The release is repeated for a while, because the claim
+ * may still be on its way and be carried out later.
  */
 export class DoubtfulClaims {
   readonly #database: Database
@@ -25,8 +25,8 @@ export class DoubtfulClaims {
     this.#since.set(token, clock.monotonicMs())
   }
 
-  /** What the claim resolves to; a claim that throws leaves its token in doubt. */
-  async claiming<T>(token: string, claim: Promise<T>): Promise<T> {
+  /** Resolves to what the claim resolves to. When the claim throws, its token is added. */
+  async track<T>(token: string, claim: Promise<T>): Promise<T> {
     try {
       return await claim
     } catch (error) {
@@ -35,8 +35,8 @@ export class DoubtfulClaims {
     }
   }
 
-  /** Throws the database's errors; what is in doubt stays so. */
-  async giveBack(): Promise<void> {
+  /** Releases the leases of all tokens. Throws the database's errors, and then keeps the tokens. */
+  async release(): Promise<void> {
     const { collections } = this.#database
     for (const [token, since] of this.#since) {
       const claim = { engineId: this.#engineId, token }

@@ -26,34 +26,34 @@ export interface ImportStarterOptions {
   metrics: EngineMetrics
   stepBounds: StepBounds
   log: Logger
-  /** An import began after `startDue` had ended. */
+  /** Called when an import started after `startDue` had resolved. */
   onStarted: () => void
 }
 
-/** An import that is just being started. */
+/** An import whose start is in progress. */
 interface StartingImport extends Pick<WaitingImport, 'organization_id' | 'sourceType' | 'listId'> {
   ended: Promise<void>
 }
 
-/** Imports started in one poll; steps and chunks of others are claimed in between. */
+/** Imports started in one poll, because steps and chunks of others are claimed between two polls. */
 const maxStartsPerPoll = 16
 /**
- * Imports of one organization that are started and have something to be done: downloads, and all others. More wait in
- * `scheduled`, so that what engines read stays small, however many are due at one moment.
+ * Started imports of one organization with something to do: this number with a download, and this number of others. Further
+ * ones wait as `scheduled`, so that a poll reads few imports however many are due at one moment.
  */
 const maxStartedOfOrganization = 32
-/** Files pinned at once, those included whose pin hangs: each may use one of the process's threads for files. */
+/** Files pinned at once, hung pins included: each may occupy one of the process's threads for files. */
 export const maxPins = 8
 /** Organizations whose dry runs are read in one poll. */
 const maxDryRunReads = 16
 
 /**
- * Starts the imports that are due and whose list is free: one at a time on a list, a dry run beside any. Organizations
- * take turns: each one's oldest import, then each one's second. The file of an upload is pinned before.
+ * Starts the imports that are due and whose list is free: one at a time on a list, and dry runs beside any. Organizations
+ * are served round-robin: the oldest import of each, then the second of each. An uploaded file is pinned before the start.
  */
 export class ImportStarter {
   readonly #options: ImportStarterOptions
-  /** Imports that are just being started, with the list that they are to have. */
+  /** Starts in progress, with the list that each import will lock. */
   readonly #starting = new Map<number, StartingImport>()
   readonly #stopping = new AbortController()
   #pins = 0
@@ -63,12 +63,15 @@ export class ImportStarter {
     this.#options = options
   }
 
-  /** Pins that have not ended in time, because a read or write of the file hangs. */
+  /** Pins that did not end in time, because a read or write of the file hangs. */
   get hung(): number {
     return this.#hungPins
   }
 
-  /** Given those that are started. Resolves to how many it started, and whether it left others for the next poll. */
+  /**
+   * Starts up to `maxStartsPerPoll` imports. `working` are those that are started already. Resolves to the number of
+   * started ones, and whether others are left for the next poll.
+   */
   async startDue(working: readonly WorkingImport[]): Promise<{ started: number; isMoreDue: boolean }> {
     const due = await this.#listStartable(working)
     const batch = due.slice(0, maxStartsPerPoll)
@@ -81,7 +84,7 @@ export class ImportStarter {
     let started = 0
     for (const { _id } of batch) {
       const entry = byId.get(_id)
-      // It was cancelled or another engine started it.
+      // It was cancelled, or another engine has started it.
       if (entry === undefined) continue
       if (entry.source.type === 'upload_directory') this.#startPinned(entry)
       else if (await this.#startNow(entry)) started += 1
@@ -89,7 +92,7 @@ export class ImportStarter {
     return { started, isMoreDue: due.length > batch.length }
   }
 
-  /** What may be started now, in the order in which it is to be. */
+  /** The imports that may be started now, in this order. */
   async #listStartable(working: readonly WorkingImport[]): Promise<WaitingImport[]> {
     const { collections } = this.#options.database
     const started = new StartedImports(working, this.#starting.values())
@@ -100,13 +103,13 @@ export class ImportStarter {
     ])
     const dryRuns = await Promise.all(
       withDryRuns
-        .filter((organizationId) => started.kindsWithFreeSlots(organizationId).length > 0)
+        .filter((organizationId) => started.sourceTypesWithFreeSlots(organizationId).length > 0)
         .sort((a, b) => started.count(a) - started.count(b))
         .slice(0, maxDryRunReads)
         .map((organizationId) =>
           listDueDryRuns(collections, organizationId, {
-            sourceTypes: started.kindsWithFreeSlots(organizationId),
-            // Those that are just being started are among the first ones.
+            sourceTypes: started.sourceTypesWithFreeSlots(organizationId),
+            // The first ones include those whose start is in progress.
             limit: maxStartsPerPoll + this.#starting.size,
           }),
         ),
@@ -124,7 +127,7 @@ export class ImportStarter {
     })
   }
 
-  /** Breaks off pins that are being made; resolves when none is. */
+  /** Aborts pins in progress. Resolves when all starts in progress have ended. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     await Promise.all([...this.#starting.values()].map((start) => start.ended))
@@ -133,7 +136,7 @@ export class ImportStarter {
   async #startNow(entry: DueImport, upload?: UploadDocument): Promise<boolean> {
     const { database, metrics, log } = this.#options
     const { collections } = database
-    // Ids are drawn up to 20 s before the insertion commits, so the id alone does not tell who was there before.
+    // Ids are allocated up to 20 s before the insertion commits, so an id doesn't tell which subscribers existed before.
     const importEpoch = entry.options.deactivate_subscribers_not_in_import
       ? await beginImportEpoch(collections, {
           organizationId: entry.organization_id,
@@ -150,7 +153,7 @@ export class ImportStarter {
     return startedAt !== null
   }
 
-  /** Beside the loop: where a pin is a copy it takes a moment, which is the other imports' as well. */
+  /** Runs beside the poll, because a pin that is a copy takes a moment, for which other imports would have to wait. */
   #startPinned(entry: DueImport): void {
     const ended = this.#pinAndStart(entry)
       .catch((error: unknown) => {
@@ -168,7 +171,7 @@ export class ImportStarter {
     })
   }
 
-  /** The file is kept before the import leaves `scheduled`, so nothing that is done to it from then on is seen. */
+  /** Pins the file before the import leaves `scheduled`, so that later changes of the file don't reach the import. */
   async #pinAndStart(entry: DueImport): Promise<void> {
     const { uploads, log, onStarted } = this.#options
     const { _id: importId, source } = entry
@@ -177,22 +180,22 @@ export class ImportStarter {
       const pin = await this.#pinInTime(entry)
       if (pin !== hangs) upload = { pin, waiting: null }
     } catch (error) {
-      // Another engine begins it.
+      // Another engine starts it.
       if (this.#stopping.signal.aborted || error instanceof FolderUnavailable) return
-      // Its step has a few tries, and says what it was when it fails; with the database away none of this is heard.
+      // The import's step tries again, and fails with the reason. With the database away, the start below fails too.
       log.warn(
         { import_id: importId },
-        `the file ${JSON.stringify(source.filename)} can't be kept for an import that begins: ${messageOf(error)}`,
+        `the file ${JSON.stringify(source.filename)} can't be pinned for an import that starts: ${messageOf(error)}`,
       )
     }
-    const isOurs = await this.#startNow(entry, upload)
-    if (isOurs) onStarted()
+    const hasStarted = await this.#startNow(entry, upload)
+    if (hasStarted) onStarted()
     else if (upload?.pin) await uploads.releasePin(upload.pin)
   }
 
   /**
-   * A pin that hangs must not hold the import's list: after a minute the import begins without one, and its step, which
-   * other engines can take over, pins the file. Should the pin end after all, it is released.
+   * A pin that hangs must not block the import's list, so after a minute the import starts without one. Its step, which
+   * other engines can take over, then pins the file. When the hung pin ends after all, it is released.
    */
   async #pinInTime(entry: DueImport): Promise<UploadPin | null | typeof hangs> {
     const { uploads, stepBounds, log } = this.#options
@@ -207,7 +210,7 @@ export class ImportStarter {
     this.#hungPins += 1
     log.error(
       { import_id: importId, hung: this.#hungPins },
-      `pinning the file ${JSON.stringify(source.filename)} has not ended within ${stepBounds.pinMs / 1000} s: a read or write of it hangs. Its import begins without the pin; does the file server of DATA_DIR answer? With ${maxPins} pins like it this engine starts no further import of an uploaded file`,
+      `pinning the file ${JSON.stringify(source.filename)} has not ended within ${stepBounds.pinMs / 1000} s: a read or write of it hangs. Its import starts without the pin. Check that the file server of DATA_DIR answers: with ${maxPins} hung pins this engine starts no further import of an uploaded file`,
     )
     void pinning
       .then((late) => (late === null ? undefined : uploads.releasePin(late)))
@@ -219,7 +222,7 @@ export class ImportStarter {
 
 const hangs = Symbol('hangs')
 
-/** Imports that are started, counted by organization, and by whether they have a download before them. */
+/** Counts of started imports, by organization and by whether they still have to download their file. */
 class StartedImports {
   readonly #counts = new Map<number, { download: number; other: number }>()
 
@@ -228,34 +231,34 @@ class StartedImports {
     starting: Iterable<Pick<WaitingImport, 'organization_id' | 'sourceType'>>,
   ) {
     for (const { organization_id: id, state } of working)
-      this.#countsOf(id)[state === 'downloading' ? 'download' : 'other'] += 1
+      this.#organizationCounts(id)[state === 'downloading' ? 'download' : 'other'] += 1
     for (const entry of starting) this.add(entry)
   }
 
   count(organizationId: number): number {
-    const { download, other } = this.#countsOf(organizationId)
+    const { download, other } = this.#organizationCounts(organizationId)
     return download + other
   }
 
-  /** The kinds of sources of which the organization may have one more started. */
-  kindsWithFreeSlots(organizationId: number): SourceType[] {
-    const counts = this.#countsOf(organizationId)
-    return sourceTypes.filter((type) => counts[kindOf(type)] < maxStartedOfOrganization)
+  /** The source types of which one more import of the organization may be started. */
+  sourceTypesWithFreeSlots(organizationId: number): SourceType[] {
+    const counts = this.#organizationCounts(organizationId)
+    return sourceTypes.filter((type) => counts[stepKind(type)] < maxStartedOfOrganization)
   }
 
-  /** False when the organization has as many as it may. */
+  /** Counts one more import. False, and not counted, when the organization has reached its limit. */
   add({ organization_id: id, sourceType }: Pick<WaitingImport, 'organization_id' | 'sourceType'>): boolean {
-    const counts = this.#countsOf(id)
-    if (counts[kindOf(sourceType)] >= maxStartedOfOrganization) return false
-    counts[kindOf(sourceType)] += 1
+    const counts = this.#organizationCounts(id)
+    if (counts[stepKind(sourceType)] >= maxStartedOfOrganization) return false
+    counts[stepKind(sourceType)] += 1
     return true
   }
 
-  #countsOf(organizationId: number): { download: number; other: number } {
+  #organizationCounts(organizationId: number): { download: number; other: number } {
     const counts = this.#counts.get(organizationId) ?? { download: 0, other: 0 }
     this.#counts.set(organizationId, counts)
     return counts
   }
 }
 
-const kindOf = (type: SourceType): 'download' | 'other' => (type === 'url' ? 'download' : 'other')
+const stepKind = (type: SourceType): 'download' | 'other' => (type === 'url' ? 'download' : 'other')

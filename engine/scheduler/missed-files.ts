@@ -4,11 +4,11 @@ import { recheckDelayMs } from '../store/missing-files.ts'
 import type { EngineMetrics } from '../metrics.ts'
 
 /**
- * Staged files that this engine didn't find and no other engine has missed since: most likely the engine sees another
- * folder than the others (engine/store/missing-files.ts).
+ * Imports of which this engine didn't find a staged file, and no other engine has reported it missing since. The likely
+ * cause is that this engine's DATA_DIR is another folder than that of the others (engine/store/missing-files.ts).
  */
 export class MissedFiles {
-  /** When the engine last missed a file of an import, by the monotonic clock. */
+  /** By import, the monotonic time at which the engine last missed a file of it. */
   readonly #missedAt = new Map<number, number>()
   readonly #metrics: Pick<EngineMetrics, 'fileMissing'>
 
@@ -16,22 +16,22 @@ export class MissedFiles {
     this.#metrics = metrics
   }
 
-  /** The engine has noted in an import that a file of it is missing. */
-  note(importId: number): void {
+  /** Called after the engine has stored in the import that a file of it is missing. */
+  record(importId: number): void {
     this.#metrics.fileMissing()
     this.#missedAt.set(importId, clock.monotonicMs())
   }
 
-  /** Why the engine isn't ready; null where it missed nothing lately. */
+  /** Why the engine isn't ready. Null when it has missed no file lately. */
   get problem(): string | null {
     const count = this.#missedAt.size
     return count === 0
       ? null
-      : `staged files of ${count} imports are missing in DATA_DIR of this engine, and no other engine has missed them: do all processes have the same folder?`
+      : `staged files of ${count} imports are missing in DATA_DIR of this engine, and no other engine has missed them: check that all processes have the same folder`
   }
 
-  /** Forgets what is long ago, and imports that failed since: their files are missing everywhere. */
-  async forget({ imports }: Collections): Promise<void> {
+  /** Removes old entries, and those of imports that failed since, because their files are missing on every engine. */
+  async removeOld({ imports }: Collections): Promise<void> {
     for (const [id, at] of this.#missedAt)
       if (clock.monotonicMs() - at > recheckDelayMs) this.#missedAt.delete(id)
     if (this.#missedAt.size === 0) return

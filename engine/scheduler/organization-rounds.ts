@@ -1,14 +1,14 @@
 /**
- * Round-robin over organizations: each organization's first entry, then each one's second, and so on; within a round
- * the order is kept. `inHand` says how many an organization has in hand already: its rounds begin behind those.
+ * Sorts entries round-robin by organization: each organization's first entry, then each one's second, and so on. Within a
+ * round the order is kept. An organization with running work, as `countRunning` says, skips as many rounds.
  */
 export function inRounds<T extends { organization_id: number }>(
   entries: readonly T[],
-  inHand: (organizationId: number) => number = () => 0,
+  countRunning: (organizationId: number) => number = () => 0,
 ): T[] {
   const next = new Map<number, number>()
   const rounds = entries.map((entry) => {
-    const round = next.get(entry.organization_id) ?? inHand(entry.organization_id)
+    const round = next.get(entry.organization_id) ?? countRunning(entry.organization_id)
     next.set(entry.organization_id, round + 1)
     return { entry, round }
   })

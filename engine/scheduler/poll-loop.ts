@@ -1,68 +1,92 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
+import type { Part } from '../../shared/runtime/service.ts'
+import { within } from '../../shared/runtime/within.ts'
 
 export interface PollLoopOptions {
-  /** Resolves to the milliseconds for which nothing will be due, about `pollIntervalMs` at most; 0 polls again at once. */
-  poll: () => Promise<number>
-  /** What can't be done when a poll throws: "callbacks can't be looked for". */
-  problem: string
   log: Logger
-  /** Between two polls. */
+  /** Begins the log line of a poll that failed: "callbacks can't be read". */
+  problem: string
+  /** Whether this engine is the one that polls; the others ask again after `pollIntervalMs`. By default every engine polls. */
+  isLeader?: () => Promise<boolean>
+  /** Pause between two polls, also after a wake-up. */
   minPauseMs?: number
+  /** A stop waits up to this time for the poll in progress; by default until it has ended. */
+  graceMs?: number
 }
 
-/** Every loop polls at least this often, also without a wake-up. */
+/** A loop that waits for work polls this often, also without a wake-up. */
 export const pollIntervalMs = 1_000
 
-/** Polls for work until it is stopped: at once after a wake-up, otherwise after the time that the last poll returned. */
-export class PollLoop {
+/** Spreads the polls of engines that were started together. */
+export const withJitter = (ms: number): number => ms * (0.8 + 0.4 * Math.random())
+
+/**
+ * Base of the parts that poll for work until they are stopped. The next poll begins after the time that the last one
+ * returned, or at once after a wake-up. A poll that throws is logged and tried again.
+ */
+export abstract class PollLoop implements Part {
   readonly #options: PollLoopOptions
-  #stopped = false
+  #isStopped = false
   #wake: () => void = () => undefined
-  /** Resolves when the last poll has ended. */
-  ended: Promise<void> = Promise.resolve()
+  #ended: Promise<void> = Promise.resolve()
 
   constructor(options: PollLoopOptions) {
     this.#options = options
   }
 
-  get isStopped(): boolean {
-    return this.#stopped
+  /** Does what is due. Resolves to the milliseconds for which nothing will be due; 0 polls again at once. */
+  protected abstract poll(): Promise<number>
+
+  /** Milliseconds from a poll that failed to the next one. */
+  protected retryMs(): number {
+    return pollIntervalMs
+  }
+
+  protected get isStopped(): boolean {
+    return this.#isStopped
   }
 
   start(): void {
-    this.ended = this.#run()
+    this.#ended = this.#run()
   }
 
   /** Something may have become due: the next poll begins now. */
-  readonly wake = (): void => {
+  wake(): void {
     this.#wake()
   }
 
-  /** No further poll begins; `ended` says when the last one is over. */
-  stop(): void {
-    this.#stopped = true
+  /** No further poll begins. Resolves when the one in progress has ended, or its grace. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
     this.#wake()
+    const { graceMs } = this.#options
+    await (graceMs === undefined ? this.#ended : within(graceMs, this.#ended, undefined))
   }
 
   async #run(): Promise<void> {
-    const { poll, problem, log, minPauseMs = 0 } = this.#options
-    while (!this.#stopped) {
+    const { minPauseMs = 0 } = this.#options
+    while (!this.#isStopped) {
       const woken = new Promise<void>((resolve) => (this.#wake = resolve))
-      let waitMs = pollIntervalMs
-      try {
-        waitMs = await poll()
-      } catch (error) {
-        log.warn(`${problem}, trying again: ${messageOf(error)}`)
-      }
-      if (waitMs > 0) await Promise.race([woken, sleep(waitMs)])
-      if (minPauseMs > 0 && !this.#stopped) await sleep(minPauseMs)
+      const waitMs = await this.#pollAsLeader()
+      if (waitMs > 0) await within(waitMs, woken, undefined)
+      if (minPauseMs > 0 && !this.#isStopped) await sleep(minPauseMs)
+    }
+  }
+
+  async #pollAsLeader(): Promise<number> {
+    const { isLeader, problem, log } = this.#options
+    try {
+      return isLeader === undefined || (await isLeader()) ? await this.poll() : pollIntervalMs
+    } catch (error) {
+      log.warn(`${problem}, trying again: ${messageOf(error)}`)
+      return this.retryMs()
     }
   }
 }
 
-/** How long nothing will be due, by what waits, the earliest first. */
+/** Milliseconds until the next of the waiting entries is due, up to `pollIntervalMs`. They are sorted by due time. */
 export function untilDue(waiting: readonly { dueAt: Date }[], now: Date): number {
   const next = waiting.find(({ dueAt }) => dueAt > now)
   return next === undefined

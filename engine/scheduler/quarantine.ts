@@ -1,40 +1,40 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { within } from '../../shared/runtime/within.ts'
 
-/** Engines that died of a chunk or a step, one after the other: from then on it runs alone. */
+/** A chunk or step runs alone once this number of engines died while they had its lease. */
 export const suspectDeaths = 2
 /** After this number of deaths the import fails. */
 export const maxDeaths = 5
 
-/** For the import's `error_message`: what engines that died were doing, and what to do about it. */
-export const deathsMessage = (doing: string, deaths: number): string =>
-  `${deaths} engines that ${doing} died one after the other, the last ones with nothing else in hand: look for out-of-memory kills and crashes in the engines' logs and their machines', and create the import again`
+/** The import's `error_message`. `activity` says what the engines were doing: "split the file". */
+export const deathsMessage = (activity: string, deaths: number): string =>
+  `${deaths} engines that ${activity} died one after the other, the last ones while they did nothing else: search the logs of the engines and their machines for out-of-memory kills and crashes, and create the import again`
 
-/** What is told to stop and doesn't, such as a read that hangs, is not waited for any longer. */
-const clearTimeoutMs = 10_000
-/** What neither ends nor dies, such as a read that hangs, is not alone for longer: others may run beside it. */
-const maxAloneMs = 300_000
+/** Work that was told to stop is waited for up to this time, because a read may hang. */
+const stopTimeoutMs = 10_000
+/** Work that neither ends nor kills the engine may hang; after this time others run beside it again. */
+const maxIsolationMs = 300_000
 
 /**
- * Runs what engines died of with nothing beside it in this engine: where it dies again, nothing else can be the cause,
- * and what only happened to run beside the cause gets on and is cleared of suspicion.
+ * Runs a suspect chunk or step, on which engines died, alone in this engine. When this engine dies too, nothing else can be
+ * the cause. A chunk or step that only happened to run beside the cause succeeds alone and is no longer suspect.
  */
 export class Quarantine {
   readonly #stopOthers: () => Promise<unknown>
   readonly #onEnd: () => void
   #occupant: object | null = null
 
-  /** `stopOthers` tells all that runs to stop and resolves when it has; `onEnd`: others may run again. */
+  /** `stopOthers` stops all running work and resolves when it has ended; `onEnd` is called when other work may run again. */
   constructor(stopOthers: () => Promise<unknown>, onEnd: () => void) {
     this.#stopOthers = stopOthers
     this.#onEnd = onEnd
   }
 
-  /** Then nothing else is claimed, and what was just being claimed is given back. */
+  /** While it is, nothing else is claimed, and claims in flight are released. */
   get isOccupied(): boolean {
     return this.#occupant !== null
   }
 
-  /** The caller notes `work` among what runs after the call, not before: everything noted is told to stop. */
+  /** The caller adds `work` to what runs after this call, because what runs before is stopped. */
   async run<T>(work: () => Promise<T>): Promise<T> {
     const occupant = {}
     this.#occupant = occupant
@@ -43,13 +43,13 @@ export class Quarantine {
       this.#occupant = null
       this.#onEnd()
     }
-    const bound = setTimeout(end, maxAloneMs)
-    bound.unref()
+    const timer = setTimeout(end, maxIsolationMs)
+    timer.unref()
     try {
-      await Promise.race([this.#stopOthers(), sleep(clearTimeoutMs, undefined, { ref: false })])
+      await within(stopTimeoutMs, this.#stopOthers(), undefined)
       return await work()
     } finally {
-      clearTimeout(bound)
+      clearTimeout(timer)
       end()
     }
   }

@@ -1,15 +1,15 @@
 /**
- * Whether an organization may take one more of the slots that all organizations share: while it has fewer than are free
- * (dynamic thresholds, as switches share their buffers). One alone gets half of them, the next a quarter, and so on, so
- * that a newcomer finds one free. Chosen against a fixed bound, with which two organizations could hold all slots.
+ * Whether an organization may take one more of the slots that all organizations share. It may while it has fewer than are
+ * free (dynamic thresholds, as switches share their buffers). One organization alone gets half of the slots, the next a
+ * quarter, and so on, so that a new one finds one free. With a fixed bound two organizations could occupy all slots.
  */
 export function mayTakeSlot(slots: {
   total: number
-  /** By all organizations. */
+  /** Slots in use by all organizations. */
   taken: number
   takenByOrganization: number
   maxPerOrganization: number
 }): boolean {
-  const { total, taken, takenByOrganization: own, maxPerOrganization } = slots
-  return own < Math.min(maxPerOrganization, total - taken)
+  const { total, taken, takenByOrganization, maxPerOrganization } = slots
+  return takenByOrganization < Math.min(maxPerOrganization, total - taken)
 }

@@ -6,39 +6,48 @@ import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts
 import { isStagingFull } from '../../shared/storage/staging/staging.ts'
 import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../../shared/store/import-steps.ts'
 import { failImport } from '../../shared/store/imports.ts'
-import { findingOf, recheckDelayMs, noteMissingOfStep, type MissingOutcome } from '../store/missing-files.ts'
+import {
+  makeFinding,
+  recheckDelayMs,
+  noteMissingOfStep,
+  type MissingOutcome,
+} from '../store/missing-files.ts'
 import type { FailureReason } from '../metrics.ts'
 import { deathsMessage } from './quarantine.ts'
 import { QuotaTaken, StillWritten } from '../stages/obtain/source.ts'
 import { downloadTimeLeft, type StepRun } from './step.ts'
 
-/** What becomes of an import whose step broke off: it is taken again, now or after a stored wait, or the import fails. */
+/** An import whose step broke off is tried again, at once or after a stored wait, or fails. */
 
-/** Of a step for a reason that nobody foresaw, or at a timeout. */
+/** With this number of failures of a step, for an unexpected reason or a timeout, the import fails. */
 export const maxStepFailures = 5
-/** Between two looks at a file that is still being written, and how long it is looked at. */
+/** A file that is still being written is checked again at this interval, up to `maxUploadWaitMinutes`. */
 const uploadRecheckDelayMs = 3_000
-const longestWaitMinutes = 15
-/** Until a step that found no space is taken again. */
+const maxUploadWaitMinutes = 15
 const spaceWaitMs = 10_000
 const quotaWaitMs = 2_000
-const waitsForQuota =
+const quotaWarning =
   "the import had to wait: the files of the organization's other imports took its quota (UPLOAD_MAX_MB)"
 
 /**
- * `error` is whatever the step threw. What this engine's folder is to blame for is none of the import's failures, and a
- * missing file is one when another engine misses it too. Any other ImportError fails the import, unless a later try of
- * its download may go well or its file is still being written; so does a staging without space. A database that is away
- * is only logged, and the step taken again at once; anything else has a few tries, also a command that took too long, as
- * the next may take as long. Throws the database's errors.
+ * Decides by the error what becomes of an import whose step threw it. Throws the database's errors.
+ *
+ *   DATA_DIR isn't available here                    → left to other engines; no failure of the import
+ *   a staged file is missing                         → left to other engines; fails when one of them misses it too
+ *   a download failed in a way that may pass         → tried again after a stored wait, until attempts or time are used up
+ *   the upload is still being written                → checked again after a stored wait, up to 15 minutes
+ *   the disk or the organization's quota is full     → tried again after a stored wait
+ *   another ImportError, or the staging is full      → the import fails
+ *   the database is away                             → tried again at once
+ *   anything else, or a command that timed out       → tried again after growing stored waits, up to `maxStepFailures`
  */
 export async function endInFailure(error: unknown, run: StepRun): Promise<void> {
-  if (await isOfFolder(error, run)) {
+  if (await isFolderProblem(error, run)) {
     run.log.warn(`the step is left to other engines, as DATA_DIR isn't available here: ${messageOf(error)}`)
   } else if (error instanceof ImportError && error.isMissing && run.folder.isUsed) {
     await noteMissing(error, run)
   } else if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
-    await endFailedTry(error, run)
+    await endFailedDownload(error, run)
   } else if (error instanceof StillWritten) {
     await recheckLater(error, run)
   } else if (error instanceof DiskReserveReached) {
@@ -46,7 +55,7 @@ export async function endInFailure(error: unknown, run: StepRun): Promise<void> 
     await delayStep(run.database.collections, run.step, { waitMs: spaceWaitMs })
   } else if (error instanceof QuotaTaken) {
     run.log.info("the import waits: the organization's other imports take the quota for staged files")
-    await delayStep(run.database.collections, run.step, { waitMs: quotaWaitMs, warning: waitsForQuota })
+    await delayStep(run.database.collections, run.step, { waitMs: quotaWaitMs, warning: quotaWarning })
   } else if (error instanceof ImportError) {
     await fail(run, error.code, error.message)
   } else if (isStagingFull(error)) {
@@ -56,31 +65,33 @@ export async function endInFailure(error: unknown, run: StepRun): Promise<void> 
       `no space is left for the import's files under DATA_DIR/staging (${messageOf(error)}): free some and create the import again`,
     )
   } else if (retryReasonOfDriver(error) !== null && !isCommandTimeout(error)) {
-    run.log.warn(`the step broke off and is taken again: ${messageOf(error)}`)
+    run.log.warn(`the step broke off and is tried again: ${messageOf(error)}`)
   } else {
     await endBrokenStep(error, run)
   }
 }
 
-/** Whether the step met a folder that isn't available, or may have: then the folder is looked at. */
-async function isOfFolder(error: unknown, { folder }: StepRun): Promise<boolean> {
+/** Whether DATA_DIR isn't available here. Errors that may come from that have the folder checked. */
+async function isFolderProblem(error: unknown, { folder }: StepRun): Promise<boolean> {
   if (error instanceof FolderUnavailable) return true
   const isMissing = error instanceof ImportError && error.isMissing
-  const isOfSystem = (error as NodeJS.ErrnoException).syscall !== undefined
-  return (isMissing || isOfSystem) && (await folder.check()) !== null
+  return (isMissing || isSystemError(error)) && (await folder.check()) !== null
 }
+
+const isSystemError = (error: unknown): boolean =>
+  error instanceof Error && 'syscall' in error && error.syscall !== undefined
 
 async function noteMissing(error: ImportError, run: StepRun): Promise<void> {
   const { document, step, database, metrics, missedFiles, log } = run
   const { collections } = database
-  const finding = await findingOf(collections, document.step!.engine_id, error.message)
+  const finding = await makeFinding(collections, document.step!.engine_id, error.message)
   const outcome = await noteMissingOfStep(collections, step, finding)
-  if (outcome === 'noted') missedFiles.note(step.id)
+  if (outcome === 'noted') missedFiles.record(step.id)
   if (outcome === 'failed') metrics.importFailed(error.code)
   log.warn(missingText(outcome, error.message))
 }
 
-/** For the log. */
+/** The log line about a missing file. */
 export const missingText = (outcome: MissingOutcome, message: string): string =>
   ({
     lost: `a file is missing, and another engine has the import by now: ${message}`,
@@ -88,8 +99,8 @@ export const missingText = (outcome: MissingOutcome, message: string): string =>
     failed: `import failed: ${message}`,
   })[outcome]
 
-/** A download is tried again, unless that was the last try or the time for all of them ends before the next. */
-async function endFailedTry(error: ImportError, run: StepRun): Promise<void> {
+/** Schedules another attempt, unless this was the last one or the time for all attempts ends before the next. */
+async function endFailedDownload(error: ImportError, run: StepRun): Promise<void> {
   const { document, step, bounds, database, log } = run
   const { retryAfterMs, totalMs } = bounds
   const failed = document.download.attempts + 1
@@ -98,15 +109,15 @@ async function endFailedTry(error: ImportError, run: StepRun): Promise<void> {
     await fail(run, error.code, `${error.message} (the last of ${failed} tries)`)
   } else if ((await downloadTimeLeft(run)) <= wait) {
     const minutes = totalMs / 60_000
-    const why = `the ${minutes} minutes for all tries end before the next`
-    await fail(run, error.code, `${error.message} (${why})`)
+    const reason = `the ${minutes} minutes for all tries end before the next`
+    await fail(run, error.code, `${error.message} (${reason})`)
   } else {
     log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
     await scheduleRetry(database.collections, step, { attempts: failed, waitMs: wait })
   }
 }
 
-/** The wait is stored, and the import's view says what it waits for. */
+/** Stores the wait, and a warning that says what the import waits for. */
 async function recheckLater({ fingerprint }: StillWritten, run: StepRun): Promise<void> {
   const { document, step } = run
   const { collections } = run.database
@@ -115,7 +126,7 @@ async function recheckLater({ fingerprint }: StillWritten, run: StepRun): Promis
     await waitForUpload(collections, step, {
       fingerprint,
       recheckDelayMs: uploadRecheckDelayMs,
-      longestWaitMinutes,
+      longestWaitMinutes: maxUploadWaitMinutes,
       filename,
     })
   )
@@ -123,11 +134,11 @@ async function recheckLater({ fingerprint }: StillWritten, run: StepRun): Promis
   await fail(
     run,
     'source_unreadable',
-    `${filename} was still being written ${longestWaitMinutes} minutes after the import began: create the import when the file is whole`,
+    `${filename} was still being written ${maxUploadWaitMinutes} minutes after the import began: create the import when the file is whole`,
   )
 }
 
-/** Whatever it was, it may pass: a few tries, with longer and longer waits, which are stored. */
+/** An unexpected error may pass: the step is tried again after growing waits, which are stored. */
 async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
   const { document, step, database, log } = run
   const failures = document.step_failures + 1
@@ -136,30 +147,30 @@ async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
     await postponeStep(database.collections, step, { failures, waitMs: 1_000 * 2 ** failures })
     return
   }
-  await fail(run, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${adviceOn(error)}`)
+  await fail(run, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${advise(error)}`)
 }
 
-function adviceOn(error: unknown): string {
+function advise(error: unknown): string {
   if (isCommandTimeout(error))
-    return 'the database took too long for a command each time: look at its load and its disk, its log has the slow commands, and create the import again'
-  return (error as NodeJS.ErrnoException).syscall === undefined
-    ? 'this is a defect of the engine, its log has more'
-    : 'check DATA_DIR on the engine, and create the import again'
+    return 'the database took too long for a command each time: check its load and its disk (its log has the slow commands), and create the import again'
+  return isSystemError(error)
+    ? 'check DATA_DIR on the engine, and create the import again'
+    : 'this is a defect of the engine, its log has more'
 }
 
-/** Engines died while they held the step, as many as may: it is not begun once more. */
+/** For a step on which `maxDeaths` engines died: it is not begun again. */
 export async function failAfterDeaths(run: StepRun): Promise<void> {
   const { step_deaths = 0, state } = run.document
-  await fail(run, 'engines_died', deathsMessage(doingIn(state), step_deaths))
+  await fail(run, 'engines_died', deathsMessage(stepActivity(state), step_deaths))
 }
 
-/** What an engine that held the step did. */
-export const doingIn = (state: ImportState): string =>
+/** What an engine with the step of an import in this state was doing. */
+export const stepActivity = (state: ImportState): string =>
   state === 'importing' ? 'finished the import' : `prepared the import (${state})`
 
 async function fail(run: StepRun, reason: FailureReason, message: string): Promise<void> {
   const { step, database, log, metrics } = run
-  // Whoever has lost the step may have met what its new holder did.
+  // The error of an engine that has lost the step may be caused by the engine that has it now, and is ignored.
   if (!(await failImport(database.collections, step, message))) return
   log.warn(`import failed: ${message}`)
   metrics.importFailed(reason)

@@ -3,29 +3,28 @@ import type { StagedFile, Staging } from '../../shared/storage/staging/staging.t
 import { stampStep } from '../../shared/store/import-steps.ts'
 import type { StepRun } from './step.ts'
 
-/** How a step that stands still is found out; all times in milliseconds. */
+/** Bounds by which a step that stands still is detected; all times in milliseconds. */
 export interface StepBounds {
-  /** Between two stamps of a step that moves. */
+  /** Interval of the stamps of a step that moves. */
   stampEveryMs: number
-  /** Without a stamp, after which others take the step over. */
+  /** Other engines take the step over after this time without a stamp. */
   stalledMs: number
-  /** Between the order to end and the moment from which on the engine no longer waits for the step. */
+  /** A step that was told to end counts as hung after this time, and its engine waits no longer. */
   endMs: number
-  /** After which an import of an uploaded file begins without the pin that its engine tries to make. */
+  /** An import of an uploaded file begins without a pin when its engine hasn't made one by then. */
   pinMs: number
 }
 
 export const stepBounds: StepBounds = {
   stampEveryMs: 15_000,
-  // Longer than any wait after which a step that is well moves again: 60 s for a silent server or a query, 120 s for a
-  // transaction among conflicts.
+  // Longer than any wait of a healthy step: 60 s for a silent server or a query, 120 s for a transaction with conflicts.
   stalledMs: 5 * 60_000,
   endMs: 5_000,
-  // The largest file that is copied has 16 MiB, which a slow file server has read and written by then.
+  // Even a slow file server copies the largest file, of 16 MiB, in this time.
   pinMs: 60_000,
 }
 
-/** Counts what a step moves: reads and writes of its files that ended, subscribers read or changed. Threads share it. */
+/** Counts the progress of a step: finished reads and writes of its files, subscribers read or changed. Threads share it. */
 export class StepProgress {
   readonly shared: SharedArrayBuffer
   readonly #count: Int32Array
@@ -45,8 +44,8 @@ export class StepProgress {
 }
 
 /**
- * The staging, with each read and write counted when it ends. Those that end after the step was told to end throw the
- * signal's reason: what hung for long mustn't go on with files and a quota that were given back meanwhile.
+ * The staging, with each read and write counted when it ends. One that ends after the step was aborted throws the signal's
+ * reason. A step that hung thus can't continue with files and a quota that were released meanwhile.
  */
 export function countingStaging(staging: Staging, { add }: StepProgress, signal?: AbortSignal): Staging {
   const moved = () => {
@@ -75,7 +74,7 @@ export function countingStaging(staging: Staging, { add }: StepProgress, signal?
   }
 }
 
-/** A piece is asked for when the one before it is written. */
+/** The consumer pulls a piece when it has written the one before it, so a pull counts as a write. */
 async function* counted(content: AsyncIterable<Uint8Array>, moved: () => void): AsyncGenerator<Uint8Array> {
   for await (const piece of content) {
     yield piece
@@ -93,7 +92,7 @@ const countingFile = (file: StagedFile, moved: () => void): StagedFile => ({
   close: () => file.close(),
 })
 
-/** Stamps the step from time to time, where something of it has moved since the last stamp. Returns what ends that. */
+/** Stamps the step at an interval while it makes progress. Returns the function that ends the stamps. */
 export function stampWhileMoving({ database, step, progress, stepBounds, log }: StepRun): () => void {
   let stamped = progress.count
   const timer = setInterval(() => {
@@ -101,9 +100,9 @@ export function stampWhileMoving({ database, step, progress, stepBounds, log }: 
     if (moved === stamped) return
     stamped = moved
     stampStep(database.collections, step).catch((error: unknown) => {
-      // The next one stamps whether more has moved or not.
+      // The next interval stamps in any case.
       stamped = -1
-      log.debug(`the progress of a step couldn't be noted, trying again: ${messageOf(error)}`)
+      log.debug(`the progress of a step couldn't be stored, trying again: ${messageOf(error)}`)
     })
   }, stepBounds.stampEveryMs)
   return () => {

@@ -14,48 +14,48 @@ import type { MissedFiles } from './missed-files.ts'
 import type { StepBounds, StepProgress } from './step-progress.ts'
 import type { WorkerPool } from '../workers/pool.ts'
 
-/** What one engine does for an import as a whole: whose it is, and what it works with. */
+/** What the steps of an engine work with: downloads, splits and ends of imports. */
 export interface StepContext {
-  /** For transactions: noted with the engine, so that whoever takes over from it ends them. */
+  /** For the step's transactions. It is registered with the engine, so that an engine that takes over ends them. */
   session: ClientSession
   database: Database
   folder: MarkedFolder
   staging: Staging
   uploads: Uploads
   secrets: SecretBox
-  /** What organizations may have staged. */
+  /** Limits of what organizations may have staged. */
   quota: StagedQuota
   /** Says which addresses downloads may reach. */
   guard: AddressGuard
   bounds: DownloadBounds
   stepBounds: StepBounds
-  /** Bytes from which on two threads split a source; by default what is worth it. */
+  /** Two threads split a source of at least this many bytes; by default one for which it pays. */
   twoThreadsFrom?: number
   stripe: string
   pool: WorkerPool
   metrics: EngineMetrics
   missedFiles: MissedFiles
   log: Logger
-  /** Aborted when the import is paused, cancelled or no longer this engine's. */
+  /** Aborted when the import is paused or cancelled, or another engine has taken over its step. */
   signal: AbortSignal
 }
 
-/** The import, and the token under which its step is held. */
+/** The lease of an import's step: the import's id and the lease's token. */
 interface Step {
   id: number
   token: string
 }
 
-/** A step under way. */
+/** A running step. */
 export interface StepRun extends StepContext {
-  /** As it was when the step was claimed. */
+  /** The import as it was when the step was claimed. */
   document: ImportDocument
   step: Step
-  /** Its `staging` counts here; so does what else moves. */
+  /** Counted up by `staging`, and by everything else that shows progress. */
   progress: StepProgress
 }
 
-/** Of the time for all tries, in ms, by the database's clock. */
+/** Milliseconds left of the time for all attempts of the download, by the database's clock. */
 export async function downloadTimeLeft({ document, database }: StepRun): Promise<number> {
   return document.download.ends_at!.getTime() - (await databaseTime(database.db)).getTime()
 }

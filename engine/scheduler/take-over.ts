@@ -19,28 +19,27 @@ import {
 import { forgetDead, heartbeatMs, markDead, noteCleared, unregister } from '../../shared/store/leases.ts'
 import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
 import type { EngineMetrics } from '../metrics.ts'
-import { doingIn, maxStepFailures } from './step-failures.ts'
-import { stepBounds as usualBounds, type StepBounds } from './step-progress.ts'
-import type { Chore } from '../jobs/maintenance/maintenance.ts'
+import { maxStepFailures, stepActivity } from './step-failures.ts'
+import { stepBounds as defaultBounds, type StepBounds } from './step-progress.ts'
+import type { MaintenanceJob } from '../jobs/maintenance/maintenance.ts'
 
 export interface TakeOverOptions {
   database: Database
   metrics: Pick<EngineMetrics, 'stepTakenOver' | 'importFailed'>
   log: Logger
-  /** By default the usual ones. */
   stepBounds?: StepBounds
 }
 
 /**
- * Takes over from engines whose lease ran out, and what living ones hold without getting on. The transactions of other
- * processes that died are ended too.
+ * Takes over the chunks and steps of engines whose lease expired, and those that living engines make no progress with. Ends
+ * the transactions of other processes that died, too.
  */
 export function takeOverFromEngines({
   database,
   metrics,
   log,
-  stepBounds = usualBounds,
-}: TakeOverOptions): Chore {
+  stepBounds = defaultBounds,
+}: TakeOverOptions): MaintenanceJob {
   const { db, collections } = database
   return {
     name: 'taking over from engines that died or hang',
@@ -50,7 +49,7 @@ export function takeOverFromEngines({
       await markDead(db, 'engines')
       for (const engine of await collections.engines.find({ dead: true }).toArray()) {
         if (engine.cleared_at !== undefined) {
-          // It was suspended, or only cut off, and may still have claimed under the name that was taken from it.
+          // It was only suspended or cut off, and may have claimed under its old id before it knew.
           await releaseLeases(database, engine, { died: false, log })
           continue
         }
@@ -58,13 +57,13 @@ export function takeOverFromEngines({
         const { chunks, steps } = await releaseLeases(database, engine, { died: true, log })
         await noteCleared(db, 'engines', engine._id)
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
-        const held =
+        const result =
           imports.length === 0
-            ? 'it held nothing'
-            : `its ${chunks} chunks and ${steps} steps of import ${imports.join(', ')} go on with the engines that are left`
+            ? 'it had no chunks or steps'
+            : `its ${chunks} chunks and ${steps} steps of import ${imports.join(', ')} are resumed by other engines`
         log.warn(
           { dead_engine: dead, host, pid, chunks, steps, imports },
-          `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${held}`,
+          `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${result}`,
         )
         await notifyEngines(collections, 'taken over')
       }
@@ -84,7 +83,7 @@ export function takeOverFromEngines({
   }
 }
 
-/** Their engines live and hang in a read or write that nothing can break off, or have lost the step on the way. */
+/** Steps without progress: their engines live, but hang in a read or write, or have lost the step without knowing it. */
 async function releaseStalledSteps({
   database,
   metrics,
@@ -96,7 +95,7 @@ async function releaseStalledSteps({
     stalledMs,
     maxFailures: maxStepFailures,
     message: (state) =>
-      `nothing moved for ${stalledMs / 1000} s while an engine ${doingIn(state)}: no byte of its files was read or written and no subscriber changed (the last of ${maxStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
+      `nothing moved for ${stalledMs / 1000} s while an engine ${stepActivity(state)}: no byte of its files was read or written and no subscriber changed (the last of ${maxStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
   })
   for (const { importId, engineId, state, seconds, isLast } of stalled) {
     const engine = engineId.slice(0, 8)
@@ -104,20 +103,20 @@ async function releaseStalledSteps({
     if (isLast) metrics.importFailed('broken_step')
     log.warn(
       { stalled_engine: engine, import_id: importId, step: state, seconds: Math.round(seconds) },
-      `took over a step (${state}) of import ${importId} of which nothing has moved for ${Math.round(seconds)} s: engine ${engine} lives and hangs in it; ${isLast ? 'the import failed, it was the last try' : 'the import goes on with any engine'}`,
+      `took over a step (${state}) of import ${importId} of which nothing has moved for ${Math.round(seconds)} s: engine ${engine} lives and hangs in it; ${isLast ? 'the import failed, as it was the last try' : 'any engine can resume the import'}`,
     )
   }
   if (stalled.length > 0) await notifyEngines(database.collections, 'taken over')
 }
 
 /**
- * Releases what is held under names that aren't registered. The holders are read before the register, one by one: an
- * engine registers before it claims, so a holder that isn't registered afterwards is gone, however long this process was
- * suspended in between.
+ * Releases chunks and steps that are leased to engines that aren't registered. The leases are read before the register: an
+ * engine registers before it claims, so one that isn't registered afterwards is gone. That holds however long this process
+ * was suspended in between.
  */
 export async function releaseLeasesOfUnknown(collections: Collections): Promise<void> {
-  const holders = [...(await holdersOfChunks(collections)), ...(await holdersOfSteps(collections))]
-  for (const engineId of new Set(holders)) {
+  const engineIds = [...(await holdersOfChunks(collections)), ...(await holdersOfSteps(collections))]
+  for (const engineId of new Set(engineIds)) {
     if (await isRegistered(collections, engineId)) continue
     await releaseChunksOf(collections, engineId, { died: true })
     await releaseStepsOf(collections, engineId, { died: true })
@@ -125,8 +124,8 @@ export async function releaseLeasesOfUnknown(collections: Collections): Promise<
 }
 
 /**
- * Hands on what an engine holds that works no longer: its open transactions end, its chunks and steps are for others.
- * In this order, so that it can break off anywhere and be done again.
+ * Ends the open transactions of an engine that no longer works, then releases its chunks and steps. In this order it may
+ * break off anywhere and be done again.
  */
 async function releaseLeases(
   database: Database,
@@ -145,7 +144,7 @@ async function importsLeasedBy(collections: Collections, engineId: string): Prom
   return [...new Set([...ofChunks, ...ofSteps])]
 }
 
-/** For an engine that stops: hands on what it still holds, and removes it from the register. */
+/** Called by an engine that stops: releases its remaining chunks and steps, and removes it from the register. */
 export async function leaveRegister(database: Database, engineId: string, log: Logger): Promise<void> {
   const { db, collections } = database
   const engine = await collections.engines.findOne({ _id: engineId })

@@ -4,26 +4,25 @@ import { callbacksIndex, type Collections } from '../../shared/contract/schemas/
 import type { ImportDocument } from '../../shared/contract/schemas/import.ts'
 
 /**
- * Callbacks of imports. Who tries one holds a lease, taken in one guarded write; what came of the try is written under
- * its token. An engine that dies holding one leaves it to the end of the lease.
+ * Callbacks of imports. An engine leases a callback in one guarded write, and stores the result of its attempt under the
+ * lease's token. When the engine dies, the callback is due again at the end of the lease.
  */
 
-/** Enters the callback of an ended import; false when that was done already. */
+/** Queues the callback of an ended import. False when it is queued already. */
 export async function insertCallback(
   collections: Collections,
-  document: ImportDocument,
-  { webhookId, body }: { webhookId: string; body: string },
+  document: Pick<ImportDocument, '_id' | 'organization_id'>,
+  callback: { url: string; webhookId: string; body: string; dueAt: Date },
 ): Promise<boolean> {
   try {
     await collections.callbacks.insertOne({
       _id: document._id,
       organization_id: document.organization_id,
-      queue: callbackQueue(document.organization_id, document.callback!.url),
-      webhook_id: webhookId,
-      body,
+      queue: callbackQueue(document.organization_id, callback.url),
+      webhook_id: callback.webhookId,
+      body: callback.body,
       state: 'waiting',
-      // At once, by the database's clock.
-      due_at: document.finished_at!,
+      due_at: callback.dueAt,
       token: null,
       tried_at: null,
       failures: 0,
@@ -37,7 +36,7 @@ export async function insertCallback(
   }
 }
 
-/** Takes the next callback of a queue that is due by `until`; null when there is none. */
+/** Leases the next callback of a queue that is due by `until`. Null when there is none. */
 export function claimCallback(
   collections: Collections,
   queue: string,
@@ -50,12 +49,12 @@ export function claimCallback(
   )
 }
 
-/** The holder's try went well. False when somebody else has it by now, or had. */
+/** The attempt succeeded. False when the lease is lost. */
 export function markDelivered(collections: Collections, lease: LeasedCallback): Promise<boolean> {
   return writeLeased(collections, lease, { state: 'delivered', ended_at: '$$NOW' })
 }
 
-/** The holder's try failed; with null for the wait it was the last one. */
+/** The attempt failed; with null for the wait it was the last one. False when the lease is lost. */
 export function noteFailure(
   collections: Collections,
   lease: LeasedCallback,
@@ -68,7 +67,7 @@ export function noteFailure(
   })
 }
 
-/** The holder gives it back without having heard how its try ended: it is due again at once. */
+/** Releases a callback whose attempt was aborted: it is due again at once. */
 export function releaseCallback(collections: Collections, lease: LeasedCallback): Promise<boolean> {
   return writeLeased(collections, lease, { due_at: '$$NOW' })
 }

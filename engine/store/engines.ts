@@ -20,13 +20,13 @@ export async function registerEngine(
       await register(db, 'engines', { ...engine, number })
       return number
     } catch (error) {
-      // Another engine was faster: the next number.
+      // Another engine has registered under the number meanwhile.
       if (!isDuplicateKey(error)) throw error
     }
   }
 }
 
-/** Notes further sessions of an engine, before one of them has a transaction. False when it is dead. */
+/** Registers further sessions of an engine, before their first transaction. False when the engine is marked dead. */
 export async function noteSessions(
   collections: Collections,
   engineId: string,
@@ -40,27 +40,27 @@ export async function noteSessions(
 }
 
 /**
- * The one of all engines that does what only one needs to do: a dead one is out as soon as that is noticed, and one that
- * doesn't see its files comes last.
+ * Whether the engine leads: it is the one that does what only one engine needs to do. The leader is the engine with the
+ * smallest number that isn't marked dead; those that can't read their files come last.
  */
-export async function leadingEngine({ engines }: Collections): Promise<string | null> {
+export async function isLeadingEngine({ engines }: Collections, engineId: string): Promise<boolean> {
   const [first] = await engines
     .find({ dead: false }, { projection: { _id: 1 } })
     .sort({ sees_files: -1, number: 1 })
     .limit(1)
     .toArray()
-  return first?._id ?? null
+  return first?._id === engineId
 }
 
-/** The folder that an engine looks into; its own id where it isn't registered. */
+/** The DATA_DIR of an engine, with its host. An engine that isn't registered counts as one with a folder of its own. */
 export async function folderOf({ engines }: Collections, engineId: string): Promise<string> {
   const engine = await engines.findOne({ _id: engineId }, { projection: { folder: 1 } })
   return engine?.folder ?? engineId
 }
 
 /**
- * Whether no engine is alive that looks into another folder and sees its files. Leases aren't looked at: after a
- * failover all of them have run out, and a dead engine is marked within seconds of its own.
+ * Whether no living engine has another folder and can read its files. Leases don't count: after a failover all of them
+ * have expired, and a dead engine is marked within seconds.
  */
 export async function isOnlyFolder({ engines }: Collections, folder: string): Promise<boolean> {
   const other = await engines.findOne(
@@ -70,7 +70,7 @@ export async function isOnlyFolder({ engines }: Collections, folder: string): Pr
   return other === null
 }
 
-/** Whether an engine is entered, living or dead. */
+/** Whether an engine is registered, alive or marked dead. */
 export async function isRegistered(collections: Collections, engineId: string): Promise<boolean> {
   return (await collections.engines.findOne({ _id: engineId }, { projection: { _id: 1 } })) !== null
 }

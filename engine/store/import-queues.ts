@@ -6,11 +6,12 @@ import {
   type Collections,
 } from '../../shared/contract/schemas/collections.ts'
 import type { ImportDocument, SourceType } from '../../shared/contract/schemas/import.ts'
+import { stepIsDue } from '../../shared/store/import-steps.ts'
 
 /**
- * What engines find to do for imports. Each query has an index whose first key is a queue: a list for imports that need
- * it alone, an organization for dry runs and for what is to be cleared up. The beginnings of all queues are read by
- * skipping from one to the next (DISTINCT_SCAN), so the cost goes by the number of queues and not by what waits in them.
+ * The imports that engines have to work on. Each query has an index whose first key is a queue. For imports that lock their
+ * list the queue is the list; for dry runs and imports to be finalized it is the organization. The server finds the first
+ * entries by skipping from queue to queue (DISTINCT_SCAN). The cost depends on the number of queues, not on their length.
  */
 
 /** An import that is due and not started. */
@@ -19,11 +20,11 @@ export interface WaitingImport {
   organization_id: number
   begins_at: Date
   sourceType: SourceType
-  /** Null for a dry run, which needs no list for itself. */
+  /** Null for a dry run, which doesn't lock its list. */
   listId: number | null
 }
 
-/** The first import of each list that is due, dry runs apart: the others of the list wait for it. */
+/** The first import of each list, if it is due. Further ones of the list wait for it. Dry runs are left out. */
 export async function listFirstOfLists({ imports }: Collections): Promise<WaitingImport[]> {
   return imports
     .aggregate<WaitingImport>(
@@ -49,7 +50,7 @@ export async function listFirstOfLists({ imports }: Collections): Promise<Waitin
 
 const isDue = { $expr: { $lte: ['$begins_at', '$$NOW'] } }
 
-/** The organizations that have dry runs due. */
+/** The organizations with due dry runs. */
 export async function listOrganizationsWithDryRuns({ imports }: Collections): Promise<number[]> {
   const found = await imports
     .aggregate<{ _id: number }>(
@@ -66,7 +67,7 @@ export async function listOrganizationsWithDryRuns({ imports }: Collections): Pr
   return found.map(({ _id }) => _id)
 }
 
-/** Up to `limit` dry runs of an organization that are due and have such a source, the first ones. */
+/** The first due dry runs of an organization with a source of these types, up to `limit`. */
 export async function listDueDryRuns(
   { imports }: Collections,
   organizationId: number,
@@ -92,7 +93,7 @@ export type DueImport = Pick<
   '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options'
 > & { source: Pick<ImportDocument['source'], 'type' | 'filename'> }
 
-/** What the start of an import needs to know of it, in any order. */
+/** Those of the imports that are still scheduled, with the fields that their start needs, in any order. */
 export function readDueImports({ imports }: Collections, ids: readonly number[]): Promise<DueImport[]> {
   return imports
     .find(
@@ -114,19 +115,15 @@ export type WorkingImport = Pick<
 >
 
 /**
- * Started imports for which there is something to do now, in the order of `begins_at` and id. Left out are those whose
- * next try of a step is not due.
+ * Started imports that can be worked on now, in the order of `begins_at` and id. Those whose step waits for its next
+ * attempt are left out.
  */
 export async function listWorkingImports({ imports }: Collections): Promise<WorkingImport[]> {
-  const isStepDue = {
-    // $max passes over what is null or absent.
-    $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
-  }
   const working = await imports
     .find(
       {
         state: { $in: [...workingStates] },
-        $or: [{ state: 'importing' }, { step: { $ne: null } }, isStepDue],
+        $or: [{ state: 'importing' }, { step: { $ne: null } }, stepIsDue],
       },
       {
         projection: { organization_id: 1, begins_at: 1, state: 1, step: 1, fence: 1, missing: 1 },
@@ -144,7 +141,7 @@ export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'stat
 /** The filter of `endedIndex`. */
 const endedNotFinalized = { settled: false, finished_at: { $gt: new Date(0) } }
 
-/** Organizations with ended imports that are not cleared up yet. */
+/** Organizations with ended imports that are not finalized yet. */
 export async function listOrganizationsToFinalize({ imports }: Collections): Promise<number[]> {
   const found = await imports
     .aggregate<{ _id: number }>(
@@ -159,7 +156,7 @@ export async function listOrganizationsToFinalize({ imports }: Collections): Pro
   return found.map(({ _id }) => _id)
 }
 
-/** Ended imports of an organization that are not cleared up and of which no engine holds the step, the first ones. */
+/** The first ended imports of an organization that are not finalized and whose step no engine has leased, up to `limit`. */
 export function listEndedImports(
   { imports }: Collections,
   organizationId: number,

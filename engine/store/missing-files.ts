@@ -8,32 +8,30 @@ import type { WorkingImport } from './import-queues.ts'
 import { failedWith } from '../../shared/store/import-steps.ts'
 
 /**
- * A staged file that one engine doesn't find is no reason to fail its import: the engine may see another folder than the
- * others. It notes in the import that the file is missing in its folder and leaves the import to the others. The import
- * fails when an engine with another folder (host or path) doesn't find the file either, or one with the same folder
- * after a pause where no other is there. An engine that is restarted has the folder that it had.
+ * A staged file that one engine doesn't find is no reason to fail its import, because the DATA_DIR of that engine may be
+ * another folder. The engine stores in the import that the file is missing in its folder, and leaves the import to others.
+ * The import fails when an engine with another folder (host or path) misses the file too. Where no such engine is alive,
+ * it fails when one with the same folder misses the file again after a pause. A restarted engine has the same folder.
  */
 
-/**
- * For so long the engine leaves the import to the others, those included that are just being restarted: then it looks
- * again, and believes what it finds where it is alone.
- */
+/** An engine leaves the import to others for this time, so that engines that are restarting can take it, and then retries. */
 export const recheckDelayMs = 60_000
-/** For so long a finding counts. */
+/** A finding is valid for this time. */
 export const countsMs = 180_000
 
-const before = (ms: number) => ({ $subtract: ['$$NOW', ms] })
+const ago = (ms: number) => ({ $subtract: ['$$NOW', ms] })
 
 interface Finding {
-  /** Where the engine looked for the file: its folderOf. */
+  /** The folder of the engine that missed the file, as `folderOf` returns it. */
   folder: string
+  /** No living engine has another folder. */
   isAlone: boolean
-  /** The import's `error_message`, should it fail. */
+  /** The import's `error_message` if it fails. */
   message: string
 }
 
-/** What an engine that has just missed a file notes, or fails the import with. */
-export async function findingOf(
+/** The finding of an engine that has just missed a file. */
+export async function makeFinding(
   collections: Collections,
   engineId: string,
   message: string,
@@ -42,10 +40,10 @@ export async function findingOf(
   return { folder, isAlone: await isOnlyFolder(collections, folder), message }
 }
 
-/** `lost`: the chunk or the step isn't held any more, and nothing has changed. */
+/** `lost`: another engine has the chunk or the step, and nothing was written. */
 export type MissingOutcome = 'noted' | 'failed' | 'lost'
 
-/** Notes the finding of a step's holder, or fails the import. */
+/** Stores the finding of the engine with the step's lease, or fails the import. */
 export async function noteMissingOfStep(
   collections: Collections,
   step: { id: number; token: string },
@@ -53,13 +51,13 @@ export async function noteMissingOfStep(
 ): Promise<MissingOutcome> {
   const written = await collections.imports.findOneAndUpdate(
     { _id: step.id, state: { $in: [...workingStates] }, 'step.token': step.token },
-    noted(finding),
+    storeOrFail(finding),
     { projection: { state: 1 }, returnDocument: 'after' },
   )
-  return outcomeOf(written)
+  return toOutcome(written)
 }
 
-/** Notes the finding of a chunk's holder, or fails the import; the chunk is given back in the same transaction. */
+/** Stores the finding of the engine with the chunk's lease, or fails the import. The transaction also releases the chunk. */
 export function noteMissingOfChunk(
   collections: Collections,
   session: ClientSession,
@@ -70,24 +68,26 @@ export function noteMissingOfChunk(
     if (!(await releaseFailedChunk(collections, session, lease))) return 'lost'
     const written = await collections.imports.findOneAndUpdate(
       { _id: lease.importId, state: { $in: [...workingStates] } },
-      noted(finding),
+      storeOrFail(finding),
       { projection: { state: 1 }, returnDocument: 'after', session },
     )
-    return outcomeOf(written)
+    return toOutcome(written)
   })
 }
 
-function noted({ folder, isAlone, message }: Finding) {
-  const counts = { $gt: ['$missing.at', before(countsMs)] }
-  const isOwn = { $eq: ['$missing.folder', { $literal: folder }] }
-  const isAgain = { $lte: ['$missing.at', before(recheckDelayMs)] }
-  const isConfirmed = { $and: [counts, { $or: [{ $not: [isOwn] }, { $and: [isAlone, isAgain] }] }] }
+function storeOrFail({ folder, isAlone, message }: Finding) {
+  const isValid = { $gt: ['$missing.at', ago(countsMs)] }
+  const isSameFolder = { $eq: ['$missing.folder', { $literal: folder }] }
+  const isOld = { $lte: ['$missing.at', ago(recheckDelayMs)] }
+  const isConfirmed = {
+    $and: [isValid, { $or: [{ $not: [isSameFolder] }, { $and: [isAlone, isOld] }] }],
+  }
   const failed: Record<string, unknown> = {}
   for (const [field, value] of Object.entries(failedWith(message)))
     failed[field] = { $cond: [isConfirmed, value, `$${field}`] }
   const missing = {
     $cond: [
-      { $and: [isOwn, { $not: [isAgain] }] },
+      { $and: [isSameFolder, { $not: [isOld] }] },
       '$missing',
       { folder: { $literal: folder }, at: '$$NOW' },
     ],
@@ -95,12 +95,12 @@ function noted({ folder, isAlone, message }: Finding) {
   return [{ $set: { ...failed, missing } }]
 }
 
-function outcomeOf(written: { state: string } | null): MissingOutcome {
+function toOutcome(written: { state: string } | null): MissingOutcome {
   if (written === null) return 'lost'
   return written.state === 'failed' ? 'failed' : 'noted'
 }
 
-/** Those of the imports that the engine doesn't leave to others because a file of them is missing in its folder. */
+/** The imports without those that the engine leaves to others, because a file of them is missing in its folder. */
 export async function withoutMissing(
   collections: Collections,
   working: WorkingImport[],
@@ -108,13 +108,13 @@ export async function withoutMissing(
 ): Promise<WorkingImport[]> {
   if (working.every(({ missing }) => missing === undefined)) return working
   const folder = await folderOf(collections, engineId)
-  const own = working.filter(({ missing }) => missing?.folder === folder).map(({ _id }) => _id)
+  const missed = working.filter(({ missing }) => missing?.folder === folder).map(({ _id }) => _id)
   const left = await collections.imports
     .find(
-      { _id: { $in: own }, $expr: { $gt: ['$missing.at', before(recheckDelayMs)] } },
+      { _id: { $in: missed }, $expr: { $gt: ['$missing.at', ago(recheckDelayMs)] } },
       { projection: { _id: 1 } },
     )
     .toArray()
-  const ids = new Set(left.map(({ _id }) => _id))
-  return working.filter(({ _id }) => !ids.has(_id))
+  const leftIds = new Set(left.map(({ _id }) => _id))
+  return working.filter(({ _id }) => !leftIds.has(_id))
 }

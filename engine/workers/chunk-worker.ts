@@ -3,7 +3,6 @@ import { openDatabase } from '../../shared/runtime/database.ts'
 import { idOf } from '../../shared/runtime/session-pool.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { noteSessions } from '../store/engines.ts'
-import { subscriberLimitOf } from '../../shared/store/subscriber-quota.ts'
 import { scanSecondHalf, type SecondHalfReport, type SecondHalfTask } from '../stages/split/tail-scan.ts'
 import { BsonWriter } from '../stages/write/bson-writer.ts'
 import { importContext, type ImportContext } from '../stages/write/import-context.ts'
@@ -17,9 +16,9 @@ import {
 } from './messages.ts'
 
 /**
- * Entry of a worker thread. It connects for itself (a MongoClient can't cross threads), notes its sessions with the
- * engine, and then takes a chunk per lane, or the tail of a source that is being split. Piscina waits for the exported
- * promise, so no task comes before that.
+ * Entry of a worker thread. It connects to the database itself, because a MongoClient can't cross threads, and registers
+ * its sessions with the engine. Then it runs a chunk per lane, or scans the second half of a source. Piscina waits for the
+ * exported promise, so no task comes earlier.
  */
 async function startWorker(): Promise<
   (task: ChunkTask | SecondHalfTask) => Promise<ChunkReport | SecondHalfReport | null>
@@ -49,12 +48,13 @@ async function startWorker(): Promise<
     throw new Error('the engine is no longer registered')
 
   const contexts = new Map<number, ImportContext>()
-  const contextOf = async (importId: number): Promise<ImportContext | null> => {
+  const readContext = async (importId: number): Promise<ImportContext | null> => {
     const known = contexts.get(importId)
     if (known !== undefined) return known
     const document = await collections.imports.findOne({ _id: importId })
     const context = document === null ? null : importContext(document)
-    if (contexts.size >= rememberedImports) contexts.delete(contexts.keys().next().value!)
+    const [oldest] = contexts.keys()
+    if (oldest !== undefined && contexts.size >= maxContexts) contexts.delete(oldest)
     if (context !== null) contexts.set(importId, context)
     return context
   }
@@ -72,10 +72,9 @@ async function startWorker(): Promise<
         staging,
         lane,
         task,
-        importContext: contextOf,
-        limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
+        importContext: readContext,
         isStopped: () => Atomics.load(cancelFlag, 0) !== cancellation.run,
-        onBatch: (report) => parentPort!.postMessage(report),
+        onBatch: (report) => parentPort?.postMessage(report),
       })
     } finally {
       lanes.push(lane)
@@ -83,6 +82,7 @@ async function startWorker(): Promise<
   }
 }
 
-const rememberedImports = 32
+/** Import contexts that a worker keeps. */
+const maxContexts = 32
 
 export default startWorker()

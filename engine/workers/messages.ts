@@ -2,24 +2,24 @@ import type { ImportErrorCode } from '../../shared/contract/errors.ts'
 import type { StagingLocation } from '../../shared/storage/staging/open-staging.ts'
 
 /**
- * What the engine's main thread and its workers say to each other. Plain values only: an Error that crosses a thread
- * loses its code. Rows never do; the worker reads them from the staged partition. What a tail's scan is asked and
- * answers is in stages/split/tail-scan.ts, what is told of a committed batch in stages/write/batch-writer.ts.
+ * The messages between the engine's main thread and its workers. They are plain values, because an Error loses its code
+ * when it crosses threads. Rows never cross: a worker reads them from the staged partition. The messages about the second
+ * half of a source are in stages/split/tail-scan.ts, the report of a committed batch is in stages/write/batch-writer.ts.
  */
 
-/** Handed to every worker when it starts. */
+/** Given to every worker when it starts. */
 export interface WorkerStart {
   mongodbUri: string
   mongodbDatabase: string
   stagingLocation: StagingLocation
   engineId: string
-  /** First of the counter stripes that this engine writes; each lane of each worker takes one. */
+  /** First counter stripe of this engine's lanes. Each lane of each worker has its own stripe. */
   firstStripe: number
-  /** Next free lane, taken with Atomics.add. */
+  /** Number of the next lane, allocated with Atomics.add. */
   laneCounter: SharedArrayBuffer
 }
 
-/** Chunks that one worker has in hand at once. While one waits for the database, another one is parsed. */
+/** Chunks that one worker runs at once: while one waits for the database, another one is parsed. */
 export const lanesPerWorker = 2
 
 export interface ChunkTask {
@@ -27,7 +27,7 @@ export interface ChunkTask {
   importId: number
   chunkId: string
   token: string
-  /** One Int32: see `control`. */
+  /** The cancel flag, one Int32; see the constant `cancellation`. */
   cancellation: SharedArrayBuffer
 }
 
@@ -38,12 +38,13 @@ export const cancellation = { run: 0, stop: 1 } as const
 export type ChunkReport =
   /** All its batches are committed. */
   | { end: 'done' }
-  /** Told to stop; what is committed counts, the rest goes on from there. */
+  /** It was told to stop. The committed batches count, and the next claim resumes behind them. */
   | { end: 'stopped' }
-  /** Somebody else holds the chunk now. */
+  /** The lease of the chunk is lost. */
   | { end: 'lost' }
   /**
-   * A batch could not be written. `retryable`: the database's doing, later it will go well. With an ImportError's
-   * `code` it never will. Neither: nobody knows, and a few tries will tell. `isMissing`: a file is gone for this engine.
+   * A batch could not be written. `retryable`: because of the database, and a later attempt will succeed. With the `code`
+   * of an ImportError, none will. With neither the cause is unknown, and the attempts are limited. `isMissing`: this engine
+   * doesn't find a file.
    */
   | { end: 'failed'; message: string; retryable: boolean; code: ImportErrorCode | null; isMissing: boolean }

@@ -3,39 +3,38 @@ import { Piscina } from 'piscina'
 import type { SecondHalfReport, SecondHalfTask } from '../stages/split/tail-scan.ts'
 import type { BatchReport } from '../stages/write/batch-writer.ts'
 import { lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
-import { workerStats, type WorkerStats } from './worker-stats.ts'
+import { WorkerStatsReader, type WorkerStats } from './worker-stats.ts'
 
 /** The engine's worker threads. */
 export interface WorkerPool {
-  /** Chunks that can run at once, while no tail is scanned. */
+  /** Chunks that can run at once while no second half of a source is scanned. */
   lanes: number
-  /** Those that tails leave them, half of all at least. */
+  /** The lanes that second halves leave to chunks, at least half of all. */
   lanesForChunks: () => number
   run(task: ChunkTask): Promise<ChunkReport>
-  /** Has the next lane that is free; null where it isn't to have one. */
+  /** Runs in the next free lane. Null when the calling thread has to scan the half itself, so that chunks keep lanes. */
   runSecondHalf(task: SecondHalfTask): Promise<SecondHalfReport | null>
-  /** Ends the threads at once. */
+  /** Ends the threads without waiting for their tasks. */
   destroy(): Promise<void>
-  /** How the threads are. */
   stats(): Promise<WorkerStats[]>
 }
 
 /**
- * Starts the threads, which connect for themselves; tasks wait until they have. A task is rejected with what it threw, or
- * with why its thread broke off or was ended.
+ * Starts the threads. Each one connects to the database itself, and tasks wait until it has. A task is rejected with the
+ * error that it threw, or with the reason why its thread ended.
  */
 export function startWorkerPool(options: {
   workers: number
   start: WorkerStart
   onBatch: (report: BatchReport) => void
-  /** Chunks may have a lane that a tail had. */
+  /** Called when chunks may use the lane of a second half that ended. */
   onSecondHalfEnd: () => void
-  /** A thread broke off that had no task in hand. */
+  /** Called when a thread without a task broke off. */
   onError: (error: Error) => void
 }): WorkerPool {
-  // Little survives a collection, and helpers that have to wait for a busy core first held each one up for 2 ms.
+  // Little survives a collection, and its helper threads delayed each one by 2 ms when the cores were busy.
   setFlagsFromString('--no-parallel-scavenge')
-  // Messages on their way to the database count as growth, and had 20 MB of modules marked again every half second.
+  // Messages to the database count as heap growth, and made V8 mark 20 MB of modules every half second.
   setFlagsFromString('--heap-growing-percent=100')
   const piscina = new Piscina<ChunkTask | SecondHalfTask, unknown>({
     filename: new URL('./chunk-worker.ts', import.meta.url).href,
@@ -43,12 +42,12 @@ export function startWorkerPool(options: {
     minThreads: options.workers,
     maxThreads: options.workers,
     concurrentTasksPerWorker: lanesPerWorker,
-    // A thread that waits in Atomics.wait can't answer the database's heartbeats.
+    // A thread that waits in Atomics.wait can't run the heartbeats of its database connections.
     atomics: 'disabled',
-    // A thread that ends when idle takes its connections with it.
+    // A thread that ended when idle would close its connections.
     idleTimeout: Infinity,
-    // The old space is a fuse: a thread that needs more is ended, and its chunks are done again. V8 takes a small young
-    // space for a reason to collect more often, which is cheap where nearly nothing survives.
+    // The limit of the old space is a fuse: V8 ends a thread that needs more, and its chunks are done again. With a small
+    // young space V8 collects more often, which is cheap because nearly nothing survives.
     resourceLimits: { maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 24 },
   })
   piscina.on('message', (message: BatchReport) => {
@@ -56,23 +55,24 @@ export function startWorkerPool(options: {
   })
   piscina.on('error', options.onError)
   const lanes = options.workers * lanesPerWorker
-  let tails = 0
+  const statsReader = new WorkerStatsReader()
+  let secondHalves = 0
   return {
     lanes,
-    lanesForChunks: () => lanes - tails,
+    lanesForChunks: () => lanes - secondHalves,
     run: (task) => piscina.run(task) as Promise<ChunkReport>,
     runSecondHalf: async (task) => {
-      // Of many large files at once some are split by one thread: other imports' chunks aren't to wait for them.
-      if (tails === options.workers) return null
-      tails += 1
+      // Second halves use at most half of the lanes. Further files are split by one thread, so that chunks don't wait.
+      if (secondHalves === options.workers) return null
+      secondHalves += 1
       try {
         return (await piscina.run(task)) as SecondHalfReport | null
       } finally {
-        tails -= 1
+        secondHalves -= 1
         options.onSecondHalfEnd()
       }
     },
     destroy: () => piscina.destroy(),
-    stats: () => workerStats(piscina.threads),
+    stats: () => statsReader.read(piscina.threads),
   }
 }

@@ -1,66 +1,66 @@
 import type { Command } from '../connection/command-lines.ts'
 import { FtpError } from '../ftp-error.ts'
 import { commandTable, type CommandEntry } from '../ftp-srv-internals.ts'
-import type { FtpSession } from '../session.ts'
+import type { FtpSession, LoggedInSession } from '../session.ts'
 import { connectionCommands } from './connection-commands.ts'
 import { fileCommands } from './file-commands.ts'
 import { loginCommands } from './login-commands.ts'
 import { transferCommands } from './transfer-commands.ts'
 
-export interface OwnCommand {
-  /** Throws an FtpError for a refusal. */
-  handler: (session: FtpSession, arg: string | null) => Promise<unknown>
-  /** What follows the name, for HELP. */
+/** Handlers throw an FtpError for a refusal. */
+export type CommandDefinition = {
+  /** What follows the command's name, for HELP. */
   parameters?: string
   description: string
-  isBeforeLogin?: boolean
-}
+} & (
+  | { isBeforeLogin: true; handler: (session: FtpSession, arg: string | null) => Promise<unknown> }
+  | { isBeforeLogin?: false; handler: (session: LoggedInSession, arg: string | null) => Promise<unknown> }
+)
 
-/** A command name and what it may also be called. */
-export type OwnCommands = Record<string, OwnCommand>
+/** By the command's name in capitals. */
+export type CommandDefinitions = Record<string, CommandDefinition>
 
-const ofFtpSrv = ['HELP', 'MODE', 'NOOP', 'QUIT', 'STRU', 'SYST']
+const keptFromFtpSrv = ['HELP', 'MODE', 'NOOP', 'QUIT', 'STRU', 'SYST']
 
 /**
- * The commands that there are: ours, and of ftp-srv's those that touch neither files nor connections. The table is
- * ftp-srv's, one for the process, and knows sessions only by `this`.
+ * Replaces the commands of ftp-srv by ours, except those that touch neither files nor connections. ftp-srv has one
+ * table for the process, so installing twice changes nothing.
  */
 export function installCommands(): void {
   for (const name of Object.keys(commandTable))
-    if (!ofFtpSrv.includes(name)) Reflect.deleteProperty(commandTable, name)
-  const table = commandTable as unknown as Record<string, CommandEntry<FtpSession>>
+    if (!keptFromFtpSrv.includes(name)) Reflect.deleteProperty(commandTable, name)
   for (const commands of [loginCommands, connectionCommands, fileCommands, transferCommands])
-    for (const [name, command] of Object.entries(commands)) table[name] = entryOf(command)
+    for (const [name, command] of Object.entries(commands)) commandTable[name] = toEntry(command)
 }
 
-function entryOf({
-  handler,
-  parameters,
-  description,
-  isBeforeLogin = false,
-}: OwnCommand): CommandEntry<FtpSession> {
+function toEntry(definition: CommandDefinition): CommandEntry {
+  const { parameters, description } = definition
   return {
-    handler({ command }: { command: Command }) {
-      return answering(this, () => handler(this, command.arg))
+    handler({ command: { arg } }: { command: Command }) {
+      return replyToErrors(this, () => {
+        if (definition.isBeforeLogin === true) return definition.handler(this, arg)
+        if (this.isLoggedIn()) return definition.handler(this, arg)
+        throw new FtpError(530, 'log in first with USER and PASS')
+      })
     },
     syntax: parameters === undefined ? '{{cmd}}' : `{{cmd}} ${parameters}`,
     description,
-    flags: { no_auth: isBeforeLogin },
+    flags: { no_auth: definition.isBeforeLogin === true },
   }
 }
 
-/** Runs a command's work and says what went wrong with it, without paths or stacks of the server. */
-async function answering(session: FtpSession, work: () => Promise<unknown>): Promise<void> {
+/** Runs a command and replies to what it throws. Errors that aren't FtpErrors are logged and not shown to the client. */
+async function replyToErrors(session: FtpSession, work: () => Promise<unknown>): Promise<void> {
   const { log } = session.context
   try {
     await work()
   } catch (error) {
     if (error instanceof FtpError) {
-      if (error.code === 426) log.info({ err: error.cause }, 'an FTP transfer was broken off')
+      if (error.code === 426) log.info({ err: error.cause }, 'an FTP transfer was aborted')
       await session.reply(error.code, error.message)
       return
     }
     log.warn({ err: error }, 'an FTP command failed')
-    await session.reply(451, 'the server could not do that just now')
+    await session.reply(451, 'the server failed to run the command; try again later')
   }
 }

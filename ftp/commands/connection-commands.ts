@@ -1,17 +1,17 @@
 import { isIPv4, isIPv6 } from 'node:net'
 import { ActiveConnection, PassiveConnection, type DataConnection } from '../connection/data-connection.ts'
-import { FtpError } from '../ftp-error.ts'
-import type { FtpSession } from '../session.ts'
-import type { OwnCommands } from './command-table.ts'
+import { FtpError, refusal } from '../ftp-error.ts'
+import type { FtpSession, LoggedInSession } from '../session.ts'
+import type { CommandDefinitions } from './command-table.ts'
 
-/** Where the next transfer goes: RFC 959, RFC 2428. */
-export const connectionCommands: OwnCommands = {
+/** The commands that say where the next transfer goes: RFC 959, RFC 2428. */
+export const connectionCommands: CommandDefinitions = {
   PASV: {
-    description: 'The client opens the data connection, by IPv4',
+    description: 'The client opens the data connection, over IPv4',
     async handler(session) {
       refuseAfterEpsvAll(session)
       const address = session.context.publicAddress ?? session.control.localAddress
-      if (!isIPv4(address)) throw new FtpError(522, 'PASV is for IPv4, use EPSV')
+      if (!isIPv4(address)) throw new FtpError(522, 'PASV works over IPv4 only; use EPSV')
       const port = await listenForData(session)
       const numbers = [...address.split('.'), port >> 8, port & 255].join(',')
       await session.reply(227, `Entering Passive Mode (${numbers})`)
@@ -19,78 +19,84 @@ export const connectionCommands: OwnCommands = {
   },
   EPSV: {
     parameters: '[1|2|ALL]',
-    description: 'The client opens the data connection',
+    description: 'The client opens the data connection, over IPv4 or IPv6',
     async handler(session, arg) {
       if (/^all$/i.test(arg ?? '')) {
         session.isExtendedPassiveOnly = true
-        return session.reply(200, 'then EPSV only')
+        return session.reply(200, 'EPSV ALL accepted; use only EPSV from now on')
       }
-      const own = familyOf(session.control.localAddress)
-      if (arg !== null && !/^[12]$/.test(arg))
-        throw new FtpError(501, 'there is EPSV, EPSV 1, EPSV 2 and EPSV ALL')
-      if (arg !== null && arg !== own)
-        throw new FtpError(522, `this connection is of another kind, use (${own})`)
+      const family = protocolFamily(session.control.localAddress)
+      if (arg !== null && !/^[12]$/.test(arg)) throw refusal(501, arg, 'use EPSV, EPSV 1, EPSV 2 or EPSV ALL')
+      if (arg !== null && arg !== family)
+        throw new FtpError(522, `network protocol ${arg} is not that of this connection, use (${family})`)
       return session.reply(229, `Entering Extended Passive Mode (|||${await listenForData(session)}|)`)
     },
   },
   PORT: {
     parameters: '<h1,h2,h3,h4,p1,p2>',
-    description: 'The server opens the data connection, by IPv4',
+    description: 'The server opens the data connection, over IPv4',
     async handler(session, arg) {
       refuseAfterEpsvAll(session)
-      if (!/^\d{1,3}(,\d{1,3}){5}$/.test(arg ?? '')) throw new FtpError(501, 'that is no address and port')
-      const numbers = arg!.split(',').map(Number)
-      if (numbers.some((number) => number > 255)) throw new FtpError(501, 'that is no address and port')
-      const [high, low] = numbers.slice(4) as [number, number]
-      await dialForData(session, numbers.slice(0, 4).join('.'), high * 256 + low)
+      const numbers = /^\d{1,3}(,\d{1,3}){5}$/.test(arg ?? '') ? (arg ?? '').split(',').map(Number) : []
+      const [high, low] = numbers.slice(4)
+      if (high === undefined || low === undefined || numbers.some((number) => number > 255))
+        throw refusal(
+          501,
+          arg,
+          'PORT needs six numbers from 0 to 255, four of the address and two of the port',
+        )
+      await connectForData(session, numbers.slice(0, 4).join('.'), high * 256 + low)
     },
   },
   EPRT: {
     parameters: '|<1|2>|<address>|<port>|',
-    description: 'The server opens the data connection',
+    description: 'The server opens the data connection, over IPv4 or IPv6',
     async handler(session, arg) {
       refuseAfterEpsvAll(session)
       const [, , family, address, port] =
         /^([!-~])(\d{1,3})\1([\da-fA-F.:]{1,45})\1(\d{1,5})\1$/.exec(arg ?? '') ?? []
-      if (address === undefined) throw new FtpError(501, 'that is no address and port')
-      if (family !== '1' && family !== '2') throw new FtpError(522, 'that protocol is not known, use (1,2)')
+      if (address === undefined) throw refusal(501, arg, 'EPRT needs |protocol|address|port|')
+      if (family !== '1' && family !== '2')
+        throw new FtpError(522, `network protocol ${family ?? ''} is not supported, use (1,2)`)
       if (!(family === '1' ? isIPv4(address) : isIPv6(address)))
-        throw new FtpError(501, 'that is no address of the protocol')
-      await dialForData(session, address, Number(port))
+        throw new FtpError(501, `${address}: not an ${family === '1' ? 'IPv4' : 'IPv6'} address`)
+      await connectForData(session, address, Number(port))
     },
   },
 }
 
 function refuseAfterEpsvAll(session: FtpSession): void {
-  if (session.isExtendedPassiveOnly) throw new FtpError(503, 'after EPSV ALL there is EPSV only')
+  if (session.isExtendedPassiveOnly) throw new FtpError(503, 'after EPSV ALL only EPSV is possible')
 }
 
-const familyOf = (address: string): '1' | '2' => (isIPv4(address) ? '1' : '2')
+const protocolFamily = (address: string): '1' | '2' => (isIPv4(address) ? '1' : '2')
 
-async function listenForData(session: FtpSession): Promise<number> {
-  const { context, control, interruption } = session
+async function listenForData(session: LoggedInSession): Promise<number> {
+  const { account, context, control, interruption } = session
   replaceData(session, null)
-  const passive = await context.ports.take(session.account!.organizationId, interruption.ofSession)
-  const keepMs = 2 * context.timeouts.dataConnectionMs
-  replaceData(session, new PassiveConnection({ passive, peer: control.remoteAddress, keepMs }))
+  const passive = await context.ports.acquire(account.organizationId, interruption.sessionEnded)
+  const waitMs = 2 * context.timeouts.dataConnectionMs
+  replaceData(session, new PassiveConnection({ passive, peer: control.remoteAddress, waitMs }))
   if (control.destroyed) replaceData(session, null)
   return passive.port
 }
 
-/** No other target than the client itself: else it would have us connect to whomever it likes. */
-async function dialForData(session: FtpSession, address: string, port: number): Promise<void> {
+/** Accepts only the client's own address: otherwise a client could have the server connect to any machine. */
+async function connectForData(session: FtpSession, address: string, port: number): Promise<void> {
   const { remoteAddress, localAddress } = session.control
   replaceData(session, null)
-  if (!isSameAddress(address, remoteAddress)) throw new FtpError(504, 'the address is not yours')
-  if (port < 1024 || port > 65535) throw new FtpError(504, 'the port must be from 1024 to 65535')
+  if (!isSameAddress(address, remoteAddress))
+    throw new FtpError(504, `${address}: not the address of this connection, use ${remoteAddress}`)
+  if (port < 1024 || port > 65535)
+    throw new FtpError(504, `port ${port}: data connections need a port from 1024 to 65535`)
   replaceData(session, new ActiveConnection({ host: remoteAddress, port, localAddress }))
-  await session.reply(200, 'the data connection will go there')
+  await session.reply(200, `the server will connect to port ${port} of ${remoteAddress}`)
 }
 
-/** IPv6 addresses have more than one spelling; URLs know one. */
+/** Compares IPv6 addresses as URLs spell them, because one address has several spellings. */
 function isSameAddress(one: string, other: string): boolean {
-  const spelled = (address: string) => (isIPv6(address) ? new URL(`http://[${address}]`).hostname : address)
-  return spelled(one) === spelled(other)
+  const normalize = (address: string) => (isIPv6(address) ? new URL(`http://[${address}]`).hostname : address)
+  return normalize(one) === normalize(other)
 }
 
 function replaceData(session: FtpSession, data: DataConnection | null): void {

@@ -1,85 +1,82 @@
-import { FtpError } from '../ftp-error.ts'
-import { listingLine } from '../ftp-srv-internals.ts'
-import { factLine, factNames, timeFact } from '../listing.ts'
-import type { FtpSession } from '../session.ts'
-import type { OwnCommands } from './command-table.ts'
+import { FtpError, printable, refusal } from '../ftp-error.ts'
+import { listingLine, type ReplyLine } from '../ftp-srv-internals.ts'
+import { factLine, factNames, formatTime } from '../listing.ts'
+import type { LoggedInSession } from '../session.ts'
+import type { CommandDefinition, CommandDefinitions } from './command-table.ts'
 
-const changeDirectory: OwnCommands[string] = {
+const changeDirectory: CommandDefinition = {
   parameters: '<path>',
-  description: 'Change the directory; there is only one',
-  handler: async (session, arg) => session.reply(250, `"${await session.fs!.chdir(arg ?? '.')}" it is`),
+  description: 'Change the directory; the only one is /',
+  handler: (session, arg) => replyDirectory(session, 250, session.fs.chdir(arg ?? '.')),
 }
-const toParent = {
-  description: 'Stay in the one directory',
-  handler: async (session: FtpSession) => session.reply(250, `"${await session.fs!.chdir('..')}" it is`),
+const toParent: CommandDefinition = {
+  description: 'Change to the parent directory; the only directory is /',
+  handler: (session) => replyDirectory(session, 250, session.fs.chdir('..')),
 }
-const printDirectory = {
-  description: 'The directory',
-  handler: async (session: FtpSession) => session.reply(257, `"${session.fs!.currentDirectory()}" it is`),
+const printDirectory: CommandDefinition = {
+  description: 'Print the current directory',
+  handler: (session) => replyDirectory(session, 257, session.fs.currentDirectory()),
 }
-const noFolders = {
+const refuseFolder: CommandDefinition = {
   parameters: '<path>',
-  description: 'Folders are not possible here',
-  handler: async () => {
-    throw new FtpError(550, 'folders are not possible here')
+  description: 'Refused: folders are not supported',
+  async handler(_session, arg) {
+    throw refusal(550, arg, 'folders are not supported, all files lie in /')
   },
 }
 
-/** Files and what is said of them: RFC 959, RFC 2389, RFC 3659. */
-export const fileCommands: OwnCommands = {
+/** Commands on files and their names: RFC 959, RFC 2389, RFC 3659. */
+export const fileCommands: CommandDefinitions = {
   CWD: changeDirectory,
   XCWD: changeDirectory,
   CDUP: toParent,
   XCUP: toParent,
   PWD: printDirectory,
   XPWD: printDirectory,
-  MKD: noFolders,
-  XMKD: noFolders,
-  RMD: noFolders,
-  XRMD: noFolders,
+  MKD: refuseFolder,
+  XMKD: refuseFolder,
+  RMD: refuseFolder,
+  XRMD: refuseFolder,
   SIZE: {
     parameters: '<name>',
-    description: 'Bytes of a file; of an unfinished upload, so many as are there',
+    description: 'Size of a file in bytes; of an unfinished upload, the bytes received so far',
     async handler(session, arg) {
-      const file = await session.fs!.get(arg ?? '', { resumable: true })
-      if (!file.isFile()) throw new FtpError(550, 'that is no file')
+      const file = await session.fs.get(arg ?? '', { resumable: true })
+      if (!file.isFile()) throw isDirectory(arg)
       await session.reply(213, String(file.size))
     },
   },
   MDTM: {
     parameters: '<name>',
-    description: 'When a file changed',
-    handler: async (session, arg) => session.reply(213, timeFact((await session.fs!.get(arg ?? '')).mtime)),
+    description: 'Time of the last change of a file',
+    handler: async (session, arg) => session.reply(213, formatTime((await session.fs.get(arg ?? '')).mtime)),
   },
   MLST: {
     parameters: '[<name>]',
-    description: 'Facts of a file',
+    description: 'Facts of one file, for programs',
     async handler(session, arg) {
-      const file = await session.fs!.get(arg ?? '')
-      const line = factLine(file, session.facts, arg === null ? '/' : file.name)
-      await session.reply(250, 'these are the facts', { message: ` ${line}`, raw: true }, 'and no more')
+      const file = await session.fs.get(arg ?? '')
+      const name = arg === null ? '/' : file.name
+      const line = factLine(file, session.facts, name)
+      await session.reply(250, `facts of ${name}`, indented(line), 'end of facts')
     },
   },
   STAT: {
     parameters: '[<name>]',
-    description: 'How the session stands, or a listing',
+    description: 'Status of the session, or a listing of the file or of the directory',
     async handler(session, arg) {
-      if (arg === null) return session.reply(211, 'all is well, nothing is being transferred')
-      const lines = (await session.fs!.list(arg)).map((file) => listingLine(file))
-      return session.reply(
-        213,
-        'files',
-        ...lines.map((line) => ({ message: ` ${line}`, raw: true as const })),
-        'end',
-      )
+      if (arg === null) return session.reply(211, 'no transfer in progress')
+      const files = await session.fs.list(arg)
+      const lines = files.map((file) => indented(listingLine(file)))
+      return session.reply(213, `status of ${printable(arg)}`, ...lines, 'end of status')
     },
   },
   DELE: {
     parameters: '<name>',
-    description: 'Delete a file, or an unfinished upload that stands alone',
+    description: 'Delete a file, or an unfinished upload when there is no finished file of the name',
     async handler(session, arg) {
-      await session.fs!.delete(arg ?? '')
-      await session.reply(250, 'the file is gone')
+      await session.fs.delete(arg ?? '')
+      await session.reply(250, `${printable(arg ?? '')}: deleted`)
     },
   },
   RNFR: {
@@ -87,53 +84,55 @@ export const fileCommands: OwnCommands = {
     description: 'The file to rename',
     async handler(session, arg) {
       session.renameFrom = undefined
-      const file = await session.fs!.get(arg ?? '')
-      if (!file.isFile()) throw new FtpError(550, 'that is no file')
+      const file = await session.fs.get(arg ?? '')
+      if (!file.isFile()) throw isDirectory(arg)
       session.renameFrom = arg ?? ''
-      await session.reply(350, 'now RNTO and the new name')
+      await session.reply(350, `${file.name}: send RNTO with the new name`)
     },
   },
   RNTO: {
     parameters: '<name>',
-    description: 'The new name; a file that has it is replaced',
+    description: 'The new name; an existing file of that name is replaced',
     async handler(session, arg) {
       const { renameFrom } = session
-      if (renameFrom === undefined) throw new FtpError(503, 'send RNFR first')
+      if (renameFrom === undefined) throw new FtpError(503, 'send RNFR with the old name first')
       session.renameFrom = undefined
-      await session.fs!.rename(renameFrom, arg ?? '')
-      await session.reply(250, 'the file has its new name')
+      await session.fs.rename(renameFrom, arg ?? '')
+      await session.reply(250, `${printable(renameFrom)}: renamed to ${printable(arg ?? '')}`)
     },
   },
   TYPE: {
     parameters: 'A|I',
-    description: 'Type of transfer; bytes are stored as they come in each',
+    description: 'Type of transfer; bytes are stored unchanged in both types',
     isBeforeLogin: true,
     async handler(session, arg) {
-      if (/^(E|L ?\d*)( .*)?$/i.test(arg ?? '') && !/^L ?8$/i.test(arg ?? ''))
-        throw new FtpError(504, 'there is TYPE A and TYPE I only')
-      if (!/^(A( N)?|I|L ?8)$/i.test(arg ?? '')) throw new FtpError(501, 'there is TYPE A and TYPE I only')
-      await session.reply(200, 'bytes go as they are')
+      const type = arg ?? ''
+      if (/^(E|L ?\d*)( .*)?$/i.test(type) && !/^L ?8$/i.test(type))
+        throw new FtpError(504, `TYPE ${printable(type)} is not supported; use TYPE A or TYPE I`)
+      if (!/^(A( N)?|I|L ?8)$/i.test(type))
+        throw new FtpError(501, `TYPE ${printable(type)} is not valid; use TYPE A or TYPE I`)
+      await session.reply(200, 'bytes are transferred unchanged in every type')
     },
   },
   REST: {
     parameters: '<byte>',
-    description: 'Where the next transfer begins',
+    description: 'The byte at which the next transfer starts',
     async handler(session, arg) {
-      if (!/^\d{1,15}$/.test(arg ?? '')) throw new FtpError(501, 'the byte must be a number from 0')
+      if (!/^\d{1,15}$/.test(arg ?? '')) throw refusal(501, arg, 'REST needs a whole number of bytes from 0')
       session.restByteCount = Number(arg)
-      await session.reply(350, `the next transfer begins at ${Number(arg)}`)
+      await session.reply(350, `the next transfer starts at byte ${Number(arg)}`)
     },
   },
   FEAT: {
-    description: 'Extensions that there are',
+    description: 'List the extensions',
     isBeforeLogin: true,
     async handler(session) {
       const mlst = factNames
         .map((name) => `${name}${session.facts?.includes(name) === false ? '' : '*'};`)
         .join('')
-      const ofTls = session.context.certificate === null ? [] : ['AUTH TLS', 'PBSZ', 'PROT']
+      const tlsFeatures = session.context.certificate === null ? [] : ['AUTH TLS', 'PBSZ', 'PROT']
       const features = [
-        ...ofTls,
+        ...tlsFeatures,
         'EPRT',
         'EPSV',
         'MDTM',
@@ -143,21 +142,34 @@ export const fileCommands: OwnCommands = {
         'TVFS',
         'UTF8',
       ].sort()
-      const lines = features.map((feature) => ({ message: ` ${feature}`, raw: true as const }))
-      await session.reply(211, 'extensions', ...lines, 'end')
+      await session.reply(211, 'extensions', ...features.map(indented), 'end of extensions')
     },
   },
   OPTS: {
     parameters: 'UTF8 ON | MLST <fact;...>',
-    description: 'Choose among the extensions',
+    description: 'Set an option of an extension',
     isBeforeLogin: true,
     async handler(session, arg) {
-      if (/^utf-?8( on)?$/i.test(arg ?? '')) return session.reply(200, 'names are UTF-8, always')
-      const asked = /^mlst(?: (.*))?$/i.exec(arg ?? '')
-      if (asked === null) throw new FtpError(501, 'there is OPTS UTF8 ON and OPTS MLST only')
-      const wanted = (asked[1] ?? '').toLowerCase().split(';')
+      if (/^utf-?8( on)?$/i.test(arg ?? '')) return session.reply(200, 'names are always UTF-8')
+      const match = /^mlst(?: (.*))?$/i.exec(arg ?? '')
+      if (match === null) throw refusal(501, arg, 'use OPTS UTF8 ON, or OPTS MLST and names of facts')
+      const wanted = (match[1] ?? '').toLowerCase().split(';')
       session.facts = factNames.filter((name) => wanted.includes(name))
       return session.reply(200, `MLST OPTS ${session.facts.map((name) => `${name};`).join('')}`.trimEnd())
     },
   },
 }
+
+async function replyDirectory(
+  session: LoggedInSession,
+  code: number,
+  directory: string | Promise<string>,
+): Promise<unknown> {
+  return session.reply(code, `"${await directory}" is the current directory`)
+}
+
+const isDirectory = (arg: string | null) =>
+  refusal(550, arg, 'not a file but the directory; give the name of a file')
+
+/** A line inside of a reply: the blank in front tells it from the reply's last line. */
+const indented = (line: string): ReplyLine => ({ message: ` ${line}`, raw: true })

@@ -15,13 +15,16 @@ interface Pems {
   key: Buffer
 }
 
-/** The most that TLS 1.3 allows. A ticket is worth nothing without its session, which must not outlive it. */
-const ticketSeconds = 7 * 24 * 3600
+/**
+ * The maximum of TLS 1.3, so that a long session can open data connections to its end. A ticket works only in its own
+ * session, so a long lifetime costs no security.
+ */
+const ticketLifetimeSeconds = 7 * 24 * 3600
 
 /**
- * The certificate and its key, read again when their files change, so that a renewed one needs no restart. Looked at
- * by time and not watched: renewals replace files, links and whole folders, also on NFS. A pair that doesn't
- * work, as between the writing of its two files, leaves the old one in force.
+ * The certificate and its key, reloaded when their files change, so that a renewal needs no restart. Files are polled
+ * and not watched, because renewals replace files, links and whole folders, on NFS too. A pair that doesn't fit leaves
+ * the previous pair in use: one file may be written before the other.
  */
 export class Certificate implements Part {
   #pems: Pems
@@ -32,7 +35,7 @@ export class Certificate implements Part {
 
   /** Throws a StartError that names the settings. */
   static async load(files: CertificateFiles, options: { pollMs: number; log: Logger }): Promise<Certificate> {
-    const version = await versionOf(files)
+    const version = await fileVersion(files)
     try {
       return new Certificate(files, options, { version, pems: await read(files) })
     } catch (error) {
@@ -53,11 +56,11 @@ export class Certificate implements Part {
   }
 
   /**
-   * For one session, with the certificate of the moment. Each context has keys of its own for session tickets, so a TLS
-   * session that is resumed in it was begun in it: a data connection proves so that it belongs to its control connection.
+   * A context for one session, with the current certificate. Each context has its own ticket keys, so a TLS session can
+   * be resumed only in the context that began it. A resumed data connection thereby belongs to its control connection.
    */
   newContext(): SecureContext {
-    return createSecureContext({ ...this.#pems, sessionTimeout: ticketSeconds })
+    return createSecureContext({ ...this.#pems, sessionTimeout: ticketLifetimeSeconds })
   }
 
   async stop(): Promise<void> {
@@ -65,21 +68,21 @@ export class Certificate implements Part {
   }
 
   async #reloadIfChanged(): Promise<void> {
-    const version = await versionOf(this.#files)
+    const version = await fileVersion(this.#files)
     if (version === this.#version) return
     this.#version = version
     try {
       this.#pems = await read(this.#files)
-      this.#log.info('the FTP certificate was read again')
+      this.#log.info('the FTP certificate was reloaded')
     } catch (error) {
       this.#log.warn(
-        `the FTP certificate has changed but is not used, the one before stays: ${messageOf(error)}`,
+        `the FTP certificate has changed but is not used, the previous one stays in use: ${messageOf(error)}`,
       )
     }
   }
 }
 
-/** Throws where the two don't fit. */
+/** Throws when the certificate and the key don't belong together. */
 async function read({ cert, key }: CertificateFiles): Promise<Pems> {
   const [certificate, privateKey] = await Promise.all([readPem(cert), readPem(key)])
   const pems = { cert: certificate, key: privateKey }
@@ -87,7 +90,7 @@ async function read({ cert, key }: CertificateFiles): Promise<Pems> {
     createSecureContext(pems)
     return pems
   } catch (error) {
-    throw new Error(`${cert} and ${key} are no certificate with its key: ${messageOf(error)}`, {
+    throw new Error(`${cert} and ${key} are not a certificate and its key: ${messageOf(error)}`, {
       cause: error,
     })
   }
@@ -101,8 +104,8 @@ async function readPem(path: string): Promise<Buffer> {
   }
 }
 
-/** Differs when the files do; a file that can't be read has one too. */
-async function versionOf({ cert, key }: CertificateFiles): Promise<string> {
+/** A string that changes with either file. A missing file has a version too, so its return is a change. */
+async function fileVersion({ cert, key }: CertificateFiles): Promise<string> {
   const versions = [cert, key].map(async (path) => {
     const stats = await stat(path, { bigint: true }).catch(() => null)
     return stats === null

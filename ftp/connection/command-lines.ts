@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 
-/** From the bytes of a control connection to commands: lines are put together over packets, and bounded. */
+/** Turns the bytes of a control connection into lines and commands. */
 
 export interface Command {
   /** In capitals. */
@@ -8,25 +8,25 @@ export interface Command {
   arg: string | null
 }
 
-/** Bytes; a line longer than this is no command. */
-const longestLine = 1_024
+export const maxLineBytes = 1_024
 const lineFeed = 0x0a
+const carriageReturn = 0x0d
 
-/** Puts lines together over packets; what waits for its end is never longer than a line may be. */
+/** Joins lines over packets. An unfinished line is bounded like a finished one. */
 export class CommandLines {
   #rest: Buffer = Buffer.alloc(0)
 
-  /** The lines that the bytes complete, without their ends; null when one is too long. */
-  take(bytes: Buffer): Buffer[] | null {
-    const { lines, unended } = splitLines(
+  /** The lines that these bytes complete, without their line ends; null when a line is too long. */
+  append(bytes: Buffer): Buffer[] | null {
+    const { lines, unfinished } = splitLines(
       this.#rest.length === 0 ? bytes : Buffer.concat([this.#rest, bytes]),
     )
-    this.#rest = unended
-    if (isAbortWithoutEnd(unended)) {
-      lines.push(unended)
+    this.#rest = unfinished
+    if (isAbortWithoutLineFeed(unfinished)) {
+      lines.push(unfinished)
       this.#rest = Buffer.alloc(0)
     }
-    if (this.#rest.length > longestLine || lines.some((line) => line.length > longestLine)) {
+    if (this.#rest.length > maxLineBytes || lines.some((line) => line.length > maxLineBytes)) {
       this.#rest = Buffer.alloc(0)
       return null
     }
@@ -39,12 +39,12 @@ export class CommandLines {
 }
 
 /**
- * In place of ftp-srv's, which drops quotes and single-letter words from names. The sentence says why it is no command;
- * of bytes that are no UTF-8 two names would become one.
+ * A command, or the reason why the line is none. It replaces ftp-srv's parser, which drops quotes and one-letter words
+ * from names. Only UTF-8 is accepted: decoding other bytes could turn two names into one.
  */
 export function parseCommand(line: Buffer): Command | string {
-  if (!isUtf8(line)) return 'the command is not UTF-8'
-  if (line.includes(0)) return 'the command holds a NUL'
+  if (!isUtf8(line)) return 'the command is not valid UTF-8'
+  if (line.includes(0)) return 'the command contains a NUL byte'
   const text = line.toString()
   const blank = text.indexOf(' ')
   const directive = (blank === -1 ? text : text.slice(0, blank)).trim().toUpperCase()
@@ -52,25 +52,26 @@ export function parseCommand(line: Buffer): Command | string {
   return { directive, arg: arg === '' ? null : arg }
 }
 
-function splitLines(bytes: Buffer): { lines: Buffer[]; unended: Buffer } {
+function splitLines(bytes: Buffer): { lines: Buffer[]; unfinished: Buffer } {
   const lines: Buffer[] = []
   let begin = 0
   for (let end = bytes.indexOf(lineFeed); end !== -1; end = bytes.indexOf(lineFeed, begin)) {
-    lines.push(bytes.subarray(begin, bytes[end - 1] === 0x0d && end > begin ? end - 1 : end))
+    lines.push(bytes.subarray(begin, bytes[end - 1] === carriageReturn && end > begin ? end - 1 : end))
     begin = end + 1
   }
-  return { lines, unended: bytes.subarray(begin) }
+  return { lines, unfinished: bytes.subarray(begin) }
 }
 
 /**
- * Clients put Telnet's "interrupt process" and "data mark" before ABOR: FF F4 FF F2. One of them is sent as urgent
- * data and may be missing. No command begins with these bytes, but a character in a file name may.
+ * Removes Telnet's "interrupt process" and "data mark" (FF F4 FF F2), which clients send before ABOR. One of the bytes
+ * travels as urgent data and may be missing. Only the beginning counts, as names may contain these bytes.
  */
 function withoutTelnet(line: Buffer): Buffer {
   let begin = 0
-  while ([0xff, 0xf4, 0xf2].includes(line[begin]!)) begin += 1
+  while ([0xff, 0xf4, 0xf2].includes(line[begin] ?? 0)) begin += 1
   return line.subarray(begin)
 }
 
-/** Python's client sends all of "ABOR" as urgent data, of which the last byte, the line feed, doesn't arrive here. */
-const isAbortWithoutEnd = (rest: Buffer): boolean => /^ABOR\r$/i.test(withoutTelnet(rest).toString('latin1'))
+/** Python's client sends "ABOR" as urgent data, whose last byte, the line feed, doesn't arrive in the stream. */
+const isAbortWithoutLineFeed = (rest: Buffer): boolean =>
+  /^ABOR\r$/i.test(withoutTelnet(rest).toString('latin1'))

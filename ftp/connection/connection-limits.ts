@@ -6,59 +6,56 @@ export interface SessionLimits {
   perAccount: number
 }
 
-/** So many refused connections from one address may hear why at a time; more are just closed. */
+/** More refused connections of one address at a time are closed without a reply. */
 const maxRefusedPerAddress = 10
 
-/** A session has its control connection, a port or data connection, and up to two files. */
+/** A session uses its control connection, a port or data connection, and up to two files. */
 const descriptorsPerSession = 4
-/** For the database, the staging, metrics, and connections that are refused. */
+/** For the database, the staging, metrics and refused connections. */
 const otherDescriptors = 200
 
-/**
- * How many sessions there may be: in the process, from one address, of one account. Counts only; who is refused is
- * told so by the server, and has a short time and few slots for it.
- */
+/** Counts sessions in the process, by address and by account, and refused connections by address. */
 export class ConnectionLimits {
   readonly #limits: SessionLimits
   #sessions = 0
-  readonly #ofAddress = new Map<string, number>()
-  readonly #ofAccount = new Map<number, number>()
-  readonly #refusedOfAddress = new Map<string, number>()
+  readonly #byAddress = new Map<string, number>()
+  readonly #byAccount = new Map<number, number>()
+  readonly #refusedByAddress = new Map<string, number>()
 
   constructor(limits: SessionLimits) {
     this.#limits = limits
   }
 
-  /** Null when the session may begin, and is counted; else why it may not. */
-  refusalOf(address: string): string | null {
-    if (this.#sessions >= this.#limits.inProcess) return 'the server has too many sessions, try again later'
-    if (!increase(this.#ofAddress, address, this.#limits.perAddress))
-      return 'there are too many sessions from this address, end some of them'
+  /** Counts a session and returns null, or returns the reason why it may not begin. */
+  enter(address: string): string | null {
+    if (this.#sessions >= this.#limits.inProcess) return 'the server has too many sessions; try again later'
+    if (!increase(this.#byAddress, address, this.#limits.perAddress))
+      return 'too many sessions from this address; close one and try again'
     this.#sessions += 1
     return null
   }
 
   leave(address: string): void {
     this.#sessions -= 1
-    decrease(this.#ofAddress, address)
+    decrease(this.#byAddress, address)
   }
 
-  /** Whether one more refused connection may hear why; then it is counted. */
+  /** Counts a refused connection; false when it is one too many to be told the reason. */
   enterRefused(address: string): boolean {
-    return increase(this.#refusedOfAddress, address, maxRefusedPerAddress)
+    return increase(this.#refusedByAddress, address, maxRefusedPerAddress)
   }
 
   leaveRefused(address: string): void {
-    decrease(this.#refusedOfAddress, address)
+    decrease(this.#refusedByAddress, address)
   }
 
-  /** Whether one more session of the account may log in; then it is counted. */
+  /** Counts a session of an account; false when the account has too many. */
   enterAccount(account: number): boolean {
-    return increase(this.#ofAccount, account, this.#limits.perAccount)
+    return increase(this.#byAccount, account, this.#limits.perAccount)
   }
 
   leaveAccount(account: number): void {
-    decrease(this.#ofAccount, account)
+    decrease(this.#byAccount, account)
   }
 }
 
@@ -75,6 +72,6 @@ function decrease<K>(counts: Map<K, number>, key: K): void {
   else counts.delete(key)
 }
 
-/** How many sessions the process has file descriptors for. */
-export const sessionsThatFit = (): number =>
+/** The number of sessions for which the process has file descriptors. */
+export const maxSessionsByDescriptors = (): number =>
   Math.max(1, Math.floor((maxOpenFiles() - otherDescriptors) / descriptorsPerSession))

@@ -2,30 +2,29 @@ import { EventEmitter } from 'node:events'
 import type { Socket } from 'node:net'
 import type { SecureContext, TLSSocket } from 'node:tls'
 import { CommandLines, parseCommand, type Command } from './command-lines.ts'
-import { closeGently, handshake, plainAddress, wrapInTls } from './sockets.ts'
+import { closeGently, completeHandshake, plainAddress, wrapInTls } from './sockets.ts'
 import { WaitingCommands } from './waiting-commands.ts'
 
 export interface ControlHandler {
-  /** At once when the command arrives, while others may still be at work. Returns whether that was all. */
+  /** Called as soon as a command arrives, while others may still run. True when nothing is left to do for it. */
   onArrival(command: Command): boolean
-  /** One after the other. */
+  /** Runs the commands one after the other. */
   onCommand(command: Command): Promise<unknown>
-  /** What came is no command. */
-  onNonsense(reason: string): Promise<unknown>
+  onMalformedLine(reason: string): Promise<unknown>
   onOverlongLine(): void
-  /** More commands came than may wait. */
+  /** The queue of waiting commands is full. */
   onFlood(): void
-  /** The other side has ended or is gone. */
+  /** The client has ended the connection, or it is gone. */
   onHangUp(): void
 }
 
-/** Bytes of replies that the client hasn't read; above that, nothing is answered before its turn. */
+/** Of replies. While the client leaves more than this unread, commands are answered in their order only. */
 const maxUnreadBytes = 64 * 1024
 
 /**
- * A session's control connection, plain or in TLS. To ftp-srv it is the socket: it writes its replies here and hears
- * of the end, and gets one command after the other from us. Bytes are read on whatever is at work, so that ABOR and
- * the end of the connection are seen.
+ * A session's control connection, unencrypted or in TLS. ftp-srv uses it as its socket for replies and for the end,
+ * and receives one command at a time. Input is read while a command runs, so that ABOR and the end of the connection
+ * are noticed.
  */
 export class ControlConnection extends EventEmitter {
   readonly remoteAddress: string
@@ -36,8 +35,8 @@ export class ControlConnection extends EventEmitter {
   readonly #lines = new CommandLines()
   #handler: ControlHandler | null = null
   readonly #waiting = new WaitingCommands()
-  #isWorking = false
-  #isDeaf = false
+  #isRunning = false
+  #isDiscarding = false
   #isEnded = false
 
   constructor(socket: Socket) {
@@ -51,7 +50,7 @@ export class ControlConnection extends EventEmitter {
     this.#attach(socket)
   }
 
-  /** The certificate that the connection is secured with; null in the clear. */
+  /** Null while the connection is unencrypted. */
   get secureContext(): SecureContext | null {
     return this.#secureContext
   }
@@ -64,12 +63,12 @@ export class ControlConnection extends EventEmitter {
     return this.#isEnded || this.#socket.destroyed
   }
 
-  /** Whether the client doesn't read what it is told. */
+  /** Whether the client leaves its replies unread. */
   get isUnread(): boolean {
     return this.#socket.writableLength > maxUnreadBytes
   }
 
-  /** ftp-srv wants it for its log. */
+  /** ftp-srv calls this for its log. */
   address(): { port: number } {
     return { port: this.localPort }
   }
@@ -78,7 +77,7 @@ export class ControlConnection extends EventEmitter {
     this.#socket.write(text, encoding, onWritten)
   }
 
-  /** Ends it in a way that lets the client read the last reply. */
+  /** Ends the connection; the client can still read the last reply. */
   destroy(): void {
     if (this.#isEnded) return
     this.#isEnded = true
@@ -86,32 +85,31 @@ export class ControlConnection extends EventEmitter {
     closeGently(this.#socket)
   }
 
-  /** Begins to read commands. */
   listen(handler: ControlHandler): void {
     this.#handler = handler
     this.#socket.on('data', this.#onData)
   }
 
-  /** What arrives from now on is thrown away, unread, until `heed` or `secure`. */
-  ignore(): void {
-    this.#isDeaf = true
+  /** Discards what arrives from now on, until `resumeInput` or `startTls`. */
+  discardInput(): void {
+    this.#isDiscarding = true
     this.#lines.clear()
   }
 
-  heed(): void {
-    this.#isDeaf = false
+  resumeInput(): void {
+    this.#isDiscarding = false
   }
 
   /**
-   * Goes on in TLS after a last reply in the clear. What came in the clear until then is gone: taken for commands
-   * inside TLS, it would be what somebody on the way has put there.
+   * Upgrades to TLS after a last unencrypted reply, and resolves to whether the handshake succeeded. Unencrypted input
+   * that is still unread is discarded: an attacker on the way could have injected it as commands.
    */
-  async secure(
+  async startTls(
     secureContext: SecureContext,
     options: { lastReply?: string; timeoutMs: number },
   ): Promise<boolean> {
     const plain = this.#socket
-    this.ignore()
+    this.discardInput()
     plain.off('data', this.#onData)
     while (plain.read() !== null);
     if (options.lastReply !== undefined) plain.write(options.lastReply)
@@ -119,8 +117,8 @@ export class ControlConnection extends EventEmitter {
     this.#socket = secure
     this.#secureContext = secureContext
     this.#attach(secure)
-    if (!(await handshake(secure, options))) return false
-    this.#isDeaf = false
+    if (!(await completeHandshake(secure, options))) return false
+    this.#isDiscarding = false
     if (this.#handler !== null) secure.on('data', this.#onData)
     return true
   }
@@ -139,41 +137,39 @@ export class ControlConnection extends EventEmitter {
   }
 
   readonly #onData = (bytes: Buffer): void => {
-    if (this.#isDeaf || this.#isEnded) return
-    const lines = this.#lines.take(bytes)
+    const handler = this.#handler
+    if (handler === null || this.#isDiscarding || this.#isEnded) return
+    const lines = this.#lines.append(bytes)
     if (lines === null) {
-      this.ignore()
-      this.#handler!.onOverlongLine()
+      this.discardInput()
+      handler.onOverlongLine()
       return
     }
     for (const line of lines) {
-      if (this.#isDeaf) return
-      this.#arrived(line)
+      if (this.#isDiscarding) return
+      this.#enqueue(handler, line)
     }
   }
 
-  #arrived(line: Buffer): void {
-    const handler = this.#handler!
+  #enqueue(handler: ControlHandler, line: Buffer): void {
     const command = parseCommand(line)
     if (typeof command !== 'string' && handler.onArrival(command)) return
-    if (this.#waiting.add(line)) void this.#work()
+    if (this.#waiting.push(line)) void this.#runWaiting(handler)
     else {
-      this.ignore()
+      this.discardInput()
       handler.onFlood()
     }
   }
 
-  async #work(): Promise<void> {
-    if (this.#isWorking) return
-    this.#isWorking = true
-    // Not before all lines of the packet are seen.
+  async #runWaiting(handler: ControlHandler): Promise<void> {
+    if (this.#isRunning) return
+    this.#isRunning = true
+    // Yields first, so that all lines of the packet are in the queue before the first command runs.
     await Promise.resolve()
-    for (let line = this.#waiting.take(); line !== null && !this.destroyed; line = this.#waiting.take()) {
+    for (let line = this.#waiting.shift(); line !== null && !this.destroyed; line = this.#waiting.shift()) {
       const command = parseCommand(line)
-      await (typeof command === 'string'
-        ? this.#handler!.onNonsense(command)
-        : this.#handler!.onCommand(command))
+      await (typeof command === 'string' ? handler.onMalformedLine(command) : handler.onCommand(command))
     }
-    this.#isWorking = false
+    this.#isRunning = false
   }
 }

@@ -2,75 +2,78 @@ import { connect, type Socket } from 'node:net'
 import type { SecureContext } from 'node:tls'
 import { FtpError } from '../ftp-error.ts'
 import type { PassivePort } from './passive-ports.ts'
-import { closeGently, handshake, plainAddress, wrapInTls } from './sockets.ts'
+import { closeGently, completeHandshake, plainAddress, wrapInTls } from './sockets.ts'
 
 interface Timeouts {
   signal: AbortSignal
   timeoutMs: number
 }
 
-/** The connection that a session's next transfer goes over: promised by PASV or PORT, open when the transfer begins. */
+/** The connection of a session's next transfer: prepared by PASV or PORT, opened when the transfer begins. */
 export abstract class DataConnection {
   protected socket: Socket | null = null
 
-  /** Throws 425 when it doesn't come about in time, and `signal`'s reason when that is aborted. */
+  /** Throws FtpError 425 when the connection isn't open in time, and `signal`'s reason when that is aborted. */
   async open({ signal, timeoutMs }: Timeouts): Promise<Socket> {
     signal.throwIfAborted()
-    const broken = Promise.withResolvers<never>()
+    const failed = Promise.withResolvers<never>()
     const onAbort = () => {
-      broken.reject(signal.reason as Error)
+      const reason: unknown = signal.reason
+      failed.reject(reason)
     }
     const timer = setTimeout(() => {
-      broken.reject(noDataConnection())
+      failed.reject(this.notOpened())
     }, timeoutMs)
     signal.addEventListener('abort', onAbort)
     try {
-      return await Promise.race([this.opening(), broken.promise])
+      return await Promise.race([this.opened(), failed.promise])
     } finally {
       clearTimeout(timer)
       signal.removeEventListener('abort', onAbort)
     }
   }
 
-  /** Goes on in TLS; the client begins the handshake when it likes, many only after reply 150. */
-  async secure(
+  /** Upgrades to TLS. The client starts the handshake when it wants to, and many do so only after reply 150. */
+  async startTls(
     context: SecureContext,
     { mustResume, ...timeouts }: Timeouts & { mustResume: boolean },
   ): Promise<Socket> {
-    const secure = wrapInTls(this.socket!, context)
+    if (this.socket === null) throw this.notOpened()
+    const secure = wrapInTls(this.socket, context)
     this.socket = secure
-    if (!(await handshake(secure, timeouts))) {
+    if (!(await completeHandshake(secure, timeouts))) {
       timeouts.signal.throwIfAborted()
-      throw new FtpError(425, 'the data connection was not secured')
+      throw new FtpError(425, 'the TLS handshake of the data connection failed; try again')
     }
     if (mustResume && !secure.isSessionReused())
       throw new FtpError(
         522,
-        'the data connection must resume the TLS session of the control connection: use a client that does so',
+        'the data connection must resume the TLS session of the control connection; use a client that does so',
       )
     return secure
   }
 
-  /** Safe at any time, also again. */
+  /** May be called at any time and more than once. */
   close(): void {
     if (this.socket !== null) closeGently(this.socket)
   }
 
-  protected abstract opening(): Promise<Socket>
+  protected abstract opened(): Promise<Socket>
+  protected abstract notOpened(cause?: unknown): FtpError
 }
 
-/** The client dials. Whoever else does is shown out, and the client can still come. */
+/** The client connects to us. A connection from another address is closed, and the client can still connect. */
 export class PassiveConnection extends DataConnection {
   readonly #passive: PassivePort
   readonly #arrival = Promise.withResolvers<Socket>()
   readonly #timer: NodeJS.Timeout
 
-  /** The port is given back when the client has not come for `keepMs`. */
-  constructor(options: { passive: PassivePort; peer: string; keepMs: number }) {
+  /** Releases the port when the client hasn't connected within `waitMs`. */
+  constructor(options: { passive: PassivePort; peer: string; waitMs: number }) {
     super()
-    const { passive, peer, keepMs } = options
+    const { passive, peer, waitMs } = options
     this.#passive = passive
-    this.#timer = setTimeout(() => passive.release(), keepMs)
+    this.#timer = setTimeout(() => passive.release(), waitMs)
     passive.server.on('connection', (socket) => {
       socket.on('error', () => undefined)
       if (this.socket !== null || plainAddress(socket.remoteAddress) !== peer) {
@@ -88,8 +91,15 @@ export class PassiveConnection extends DataConnection {
     super.close()
   }
 
-  protected opening(): Promise<Socket> {
+  protected opened(): Promise<Socket> {
     return this.#arrival.promise
+  }
+
+  protected notOpened(): FtpError {
+    return new FtpError(
+      425,
+      `the client did not connect to port ${this.#passive.port}; send PASV or EPSV again, and check firewalls`,
+    )
   }
 
   #releasePort(): void {
@@ -98,7 +108,7 @@ export class PassiveConnection extends DataConnection {
   }
 }
 
-/** We dial, from the address that the client knows us by, and not before there is something to transfer. */
+/** We connect to the client, from the address of its control connection, when there is something to transfer. */
 export class ActiveConnection extends DataConnection {
   readonly #target: { host: string; port: number; localAddress: string }
 
@@ -107,7 +117,7 @@ export class ActiveConnection extends DataConnection {
     this.#target = target
   }
 
-  protected opening(): Promise<Socket> {
+  protected opened(): Promise<Socket> {
     const socket = connect(this.#target)
     this.socket = socket
     return new Promise((resolve, reject) => {
@@ -115,10 +125,15 @@ export class ActiveConnection extends DataConnection {
         resolve(socket)
       })
       socket.on('error', (error) => {
-        reject(noDataConnection(error))
+        reject(this.notOpened(error))
       })
     })
   }
-}
 
-const noDataConnection = (cause?: unknown) => new FtpError(425, 'no data connection was opened', { cause })
+  protected notOpened(cause?: unknown): FtpError {
+    const { host, port } = this.#target
+    return new FtpError(425, `port ${port} of ${host} can't be reached; use passive mode (EPSV or PASV)`, {
+      cause,
+    })
+  }
+}

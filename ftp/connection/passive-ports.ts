@@ -12,71 +12,74 @@ export interface PassivePort {
 
 export interface PassivePortsOptions {
   host: string
-  /** 0 and 0: any free port. */
+  /** Both 0: any free port. */
   first: number
   last: number
-  /** How long to wait for a port when there is none. */
+  /** How long `acquire` waits for a free port. */
   timeoutMs: number
 }
 
 /**
- * The ports of passive data connections. One is taken from PASV until the client has dialled it, and is then free for
- * the next one. Of a range an account has at most half, so that nobody can keep all of it. They are handed out at
- * random: FTP has nothing that ties a data connection to its session, and who guesses the port could come first.
+ * The ports for passive data connections. PASV acquires one, and it is free again when the client has connected. An
+ * account gets at most half of a range, so no account can block the others.
+ *
+ * Ports are handed out at random. Nothing in FTP ties a data connection to its session, so an attacker who guesses the
+ * port could connect before the client.
  */
 export class PassivePorts {
   readonly #options: PassivePortsOptions
-  readonly #share: number
-  readonly #taken = new Set<number>()
-  readonly #takenBy = new Map<number, number>()
+  readonly #maxPerAccount: number
+  readonly #leased = new Set<number>()
+  readonly #leasesByAccount = new Map<number, number>()
   #waiting: (() => void)[] = []
   #releases = 0
 
   constructor(options: PassivePortsOptions) {
     this.#options = options
-    this.#share = options.first === 0 ? Infinity : Math.max(1, (options.last - options.first + 1) >> 1)
+    this.#maxPerAccount =
+      options.first === 0 ? Infinity : Math.max(1, (options.last - options.first + 1) >> 1)
   }
 
-  /** A port that is listened on for an account; throws 425 when there is none for a while, or `signal` says so. */
-  async take(account: number, signal: AbortSignal): Promise<PassivePort> {
-    const until = clock.monotonicMs() + this.#options.timeoutMs
+  /** A listening port for an account. Throws FtpError 425 after the timeout, or when `signal` is aborted. */
+  async acquire(account: number, signal: AbortSignal): Promise<PassivePort> {
+    const deadline = clock.monotonicMs() + this.#options.timeoutMs
     for (;;) {
       const releasesBefore = this.#releases
-      const isOverShare = this.#leasedBy(account) >= this.#share
-      const taken = isOverShare ? null : await this.#tryAll(account)
-      if (taken !== null) return taken
-      const left = until - clock.monotonicMs()
-      if (left <= 0 || signal.aborted)
+      const isOverShare = this.#countLeases(account) >= this.#maxPerAccount
+      const port = isOverShare ? null : await this.#tryAll(account)
+      if (port !== null) return port
+      const remainingMs = deadline - clock.monotonicMs()
+      if (remainingMs <= 0 || signal.aborted)
         throw new FtpError(
           425,
           isOverShare
-            ? 'this account waits for too many data connections, try again in a moment'
-            : 'all passive ports are in use, try again in a moment',
+            ? 'this account waits for too many data connections; try again in a moment'
+            : 'all passive ports are in use; try again in a moment',
         )
-      // One that came free during the search may have been passed by.
-      if (this.#releases === releasesBefore) await this.#nextRelease(left)
+      // A port released during the search may have been skipped, so that search is repeated at once.
+      if (this.#releases === releasesBefore) await this.#nextRelease(remainingMs)
     }
   }
 
-  #leasedBy(account: number): number {
-    return this.#takenBy.get(account) ?? 0
+  #countLeases(account: number): number {
+    return this.#leasesByAccount.get(account) ?? 0
   }
 
   async #tryAll(account: number): Promise<PassivePort | null> {
-    // Counted before it listens: others ask meanwhile.
-    this.#takenBy.set(account, this.#leasedBy(account) + 1)
+    // Counted before the first await, so that concurrent calls of the account can't pass its limit together.
+    this.#leasesByAccount.set(account, this.#countLeases(account) + 1)
     for (const candidate of this.#candidates()) {
-      this.#taken.add(candidate)
-      const server = await listening(this.#options.host, candidate)
-      if (server !== null) return this.#handOut(account, candidate, server)
-      this.#taken.delete(candidate)
+      this.#leased.add(candidate)
+      const listening = await tryListen(this.#options.host, candidate)
+      if (listening !== null) return this.#lease(account, candidate, listening)
+      this.#leased.delete(candidate)
     }
-    // Wakes nobody: nothing came free.
+    // No port was released, so no waiting call is woken.
     this.#uncount(account)
     return null
   }
 
-  /** The range once, in no order. */
+  /** The free ports of the range, each once, in random order. */
   *#candidates(): Generator<number> {
     const { first, last } = this.#options
     if (first === 0) {
@@ -84,31 +87,35 @@ export class PassivePorts {
       return
     }
     const ports = Array.from({ length: last - first + 1 }, (_, index) => first + index)
-    for (let left = ports.length; left > 0; left -= 1) {
-      const drawn = randomInt(left)
+    for (let remaining = ports.length; remaining > 0; remaining -= 1) {
+      const drawn = randomInt(remaining)
       const port = ports[drawn]!
-      ports[drawn] = ports[left - 1]!
-      if (!this.#taken.has(port)) yield port
+      ports[drawn] = ports[remaining - 1]!
+      if (!this.#leased.has(port)) yield port
     }
   }
 
-  #handOut(account: number, candidate: number, server: Server): PassivePort {
+  #lease(
+    account: number,
+    candidate: number,
+    { port, server }: { port: number; server: Server },
+  ): PassivePort {
     let isReleased = false
     const release = () => {
       if (isReleased) return
       isReleased = true
       server.close()
-      this.#taken.delete(candidate)
+      this.#leased.delete(candidate)
       this.#uncount(account)
       this.#wakeAll()
     }
-    return { port: (server.address() as { port: number }).port, server, release }
+    return { port, server, release }
   }
 
   #uncount(account: number): void {
-    const held = this.#leasedBy(account) - 1
-    if (held > 0) this.#takenBy.set(account, held)
-    else this.#takenBy.delete(account)
+    const remaining = this.#countLeases(account) - 1
+    if (remaining > 0) this.#leasesByAccount.set(account, remaining)
+    else this.#leasesByAccount.delete(account)
   }
 
   #wakeAll(): void {
@@ -118,7 +125,7 @@ export class PassivePorts {
     for (const wake of waiting) wake()
   }
 
-  /** Until a port is given back, or for so long. */
+  /** Resolves when a port is released, or after the timeout. */
   #nextRelease(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, timeoutMs)
@@ -130,8 +137,8 @@ export class PassivePorts {
   }
 }
 
-/** Null when the port is somebody else's. */
-async function listening(host: string, port: number): Promise<Server | null> {
+/** Null when another process listens on the port. */
+async function tryListen(host: string, port: number): Promise<{ port: number; server: Server } | null> {
   const server = createServer({ pauseOnConnect: true })
   try {
     server.listen(port, host)
@@ -139,7 +146,8 @@ async function listening(host: string, port: number): Promise<Server | null> {
   } catch {
     return null
   }
-  // What goes wrong with accepting later concerns one data connection, which then times out.
+  // A later error of accepting concerns one data connection, which then times out.
   server.on('error', () => undefined)
-  return server
+  const address = server.address()
+  return { port: typeof address === 'object' && address !== null ? address.port : port, server }
 }

@@ -1,19 +1,19 @@
 import type { Socket } from 'node:net'
 import { TLSSocket, type SecureContext } from 'node:tls'
 
-/** Milliseconds for the other side to end a connection that we have ended. */
-const partingMs = 2_000
+/** How long the other side may take to close a connection that we have ended. */
+const closeTimeoutMs = 2_000
 
-/** An IPv4 address that came over an IPv6 socket is that IPv4 address. Empty when the socket is gone already. */
+/** IPv4 addresses without the prefix that an IPv6 socket puts before them; empty when the socket is closed. */
 export const plainAddress = (address: string | undefined): string => (address ?? '').replace(/^::ffff:/i, '')
 
 /**
- * Ends a connection so that the other side gets all that was written: what still comes is read and thrown away, as
- * bytes that nobody read would make the system send a reset, which takes the last reply from the client.
+ * Ends a connection so that the other side receives all that was written. Incoming bytes are read and discarded:
+ * closing with unread bytes sends a reset, and the client would lose the last reply.
  */
 export function closeGently(socket: Socket): void {
   if (socket.destroyed) return
-  const timer = setTimeout(() => socket.destroy(), partingMs)
+  const timer = setTimeout(() => socket.destroy(), closeTimeoutMs)
   socket.once('close', () => {
     clearTimeout(timer)
   })
@@ -22,16 +22,19 @@ export function closeGently(socket: Socket): void {
   socket.end()
 }
 
-/** The server's side of TLS over a connection, before the handshake; `handshake` waits for that. */
+/** The server's side of TLS, before the handshake; `completeHandshake` waits for that. */
 export function wrapInTls(socket: Socket, secureContext: SecureContext): TLSSocket {
   const secure = new TLSSocket(socket, { isServer: true, secureContext })
   secure.on('error', () => undefined)
   return secure
 }
 
-/** Resolves to whether the handshake succeeded; aborted or after `timeoutMs` the connection is destroyed. */
-export function handshake(socket: TLSSocket, options: { signal?: AbortSignal; timeoutMs: number }) {
-  return new Promise<boolean>((resolve) => {
+/** Resolves to whether the handshake succeeded. After `timeoutMs`, or when aborted, the connection is destroyed. */
+export function completeHandshake(
+  socket: TLSSocket,
+  options: { signal?: AbortSignal; timeoutMs: number },
+): Promise<boolean> {
+  return new Promise((resolve) => {
     const giveUp = () => socket.destroy()
     const timer = setTimeout(giveUp, options.timeoutMs)
     const end = (isSecure: boolean) => {

@@ -3,23 +3,23 @@ const maxLines = 1_000
 const maxCommands = 100_000
 
 /**
- * The commands that have come while one is at work. They are read on whatever waits, as the end of the connection and
- * ABOR are seen in no other way; so what may wait is bounded. A line like the one before only raises a count: clients
- * send NOOP again and again while a transfer takes hours.
+ * A bounded queue of the commands that arrive while another one runs. The connection is read all the time, as its end
+ * and ABOR can't be noticed otherwise. A line equal to the one before only raises a count, since clients repeat NOOP
+ * during transfers of hours.
  */
 export class WaitingCommands {
   readonly #runs: { line: Buffer; times: number }[] = []
   #bytes = 0
   #commands = 0
 
-  /** False when too many wait. */
-  add(line: Buffer): boolean {
+  /** False when the queue is full. */
+  push(line: Buffer): boolean {
     if (this.#commands >= maxCommands) return false
     const last = this.#runs.at(-1)
     if (last?.line.equals(line) === true) last.times += 1
     else if (this.#runs.length >= maxLines || this.#bytes + line.length > maxBytes) return false
     else {
-      // A copy: it would keep the whole packet that it came in.
+      // Copied, because the line would keep the memory of its whole packet.
       this.#runs.push({ line: Buffer.from(line), times: 1 })
       this.#bytes += line.length
     }
@@ -27,8 +27,8 @@ export class WaitingCommands {
     return true
   }
 
-  /** The next one in the order in which they came; null when none waits. */
-  take(): Buffer | null {
+  /** The oldest command; null when the queue is empty. */
+  shift(): Buffer | null {
     const first = this.#runs[0]
     if (first === undefined) return null
     first.times -= 1

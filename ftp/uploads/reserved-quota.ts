@@ -4,36 +4,36 @@ import type { UploadStore } from '../../shared/storage/uploads/upload-store.ts'
 import { countPinned } from '../../shared/storage/uploads/count-usage.ts'
 import { withUploadLocks } from './with-upload-locks.ts'
 
-/** Reserved ahead of what is written, so that few blocks ask the database. */
+/** Reserved ahead of the data, so that most writes need no query. */
 const portionBytes = 4 * 1024 * 1024
 
-/** An upload that is entered in its directory's figures, with what it has reserved there. */
+/** An upload's entry in the usage of its directory. */
 export interface Reservation {
   collections: Collections
   organizationId: number
   limits: UploadLimits
   store: UploadStore
   name: string
-  /** Of the upload's lock. */
+  /** The token of the upload's lock. */
   token: string
-  /** When the figures were counted last before it was entered. */
-  seen: Date
-  /** Counts the directory anew: processes may have been killed meanwhile. */
+  /** When the usage had been counted last, as of the reservation. */
+  countedAt: Date
+  /** Recounts the directory, because killed processes may have left reservations. */
   recount: () => Promise<void>
 }
 
-/** The size of what was published, or of what stays unfinished; or what became of it otherwise. */
+/** The size of the published or the unfinished file in bytes, or what else became of the upload. */
 export type UploadOutcome = { published: number } | { unfinished: number } | 'removed' | 'untouched'
 
 /** What one upload may write; UploadQuota.reserve makes it. */
 export class ReservedQuota {
   readonly #reservation: Reservation | null
   readonly #unfinished: number | null
-  /** Whether its name was there before. */
+  /** Whether the name had a finished or unfinished file before. */
   readonly #isKnown: boolean
   #granted: number
 
-  /** Without a reservation there are no limits. `granted` and `unfinished` in bytes. */
+  /** Null for `reservation`: there are no limits. `granted` and `unfinished` in bytes. */
   constructor(
     reservation: Reservation | null,
     known: { granted: number; unfinished: number | null; isKnown: boolean },
@@ -44,60 +44,63 @@ export class ReservedQuota {
     this.#isKnown = known.isKnown
   }
 
-  /** Before the upload grows to this size, in bytes. False when it must not. Throws the database's errors. */
+  /** To call before the upload grows to `size` bytes. False when that passes the limit. Throws the database's errors. */
   async allow(size: number): Promise<boolean> {
-    if (size <= this.#granted) return true
+    const reservation = this.#reservation
+    if (reservation === null || size <= this.#granted) return true
     const minBytes = size - this.#granted
-    let more = await this.#grow(minBytes)
+    let more = await grow(reservation, minBytes)
     if (more === 0) {
-      await this.#reservation!.recount()
-      more = await this.#grow(minBytes)
+      await reservation.recount()
+      more = await grow(reservation, minBytes)
     }
     this.#granted += more
     return more > 0
   }
 
   /**
-   * Does what ends the upload, under the lock of its name, so that the counts are those of what really happened. Throws
-   * what `work` throws, and then leaves the reservation.
+   * Runs the end of the upload under the lock of its name, so that the counts match what happened. When `work` throws,
+   * this throws too, and the reservation stays.
    */
   async end(work: () => Promise<UploadOutcome>): Promise<void> {
     if (this.#reservation === null) {
       await work()
       return
     }
-    const { collections, organizationId, store, name, token, seen } = this.#reservation
+    const { collections, organizationId, store, name, token, countedAt } = this.#reservation
     await withUploadLocks(collections, organizationId, [name], async () => {
       const finished = (await store.find(name))?.size ?? null
-      const change = this.#changeBy(await work(), finished)
-      // What has happened stands; the figures are counted anew before they refuse anybody.
-      await endUpload(collections, organizationId, { token, change, seen }).catch(() => undefined)
-      // An import may keep the file that it took the place of.
+      const change = this.#usageChange(await work(), finished)
+      // An error changes nothing for the client: the work is done, and the usage is recounted before it refuses an upload.
+      await endUpload(collections, organizationId, { token, change, seen: countedAt }).catch(() => undefined)
+      // An import may still use the file that was replaced.
       if (finished !== null) await countPinned(collections, organizationId, store).catch(() => undefined)
     })
   }
 
-  /** Reserves more bytes, at least so many; 0 when they aren't to be had. */
-  async #grow(minBytes: number): Promise<number> {
-    const { collections, organizationId, limits, token } = this.#reservation!
-    const grow = (bytes: number) => growUpload(collections, organizationId, { token, bytes }, limits)
-    const wanted = Math.max(minBytes, portionBytes)
-    if (await grow(wanted)) return wanted
-    return (await grow(minBytes)) ? minBytes : 0
-  }
-
   /**
-   * Of the figures, without what was reserved. `finished`: bytes of the finished file before that; null where there was
-   * none.
+   * The change of the usage beyond the reservation. `finished`: bytes of the finished file before the end of the upload;
+   * null when there was none.
    */
-  #changeBy(outcome: UploadOutcome, finished: number | null): { bytes: number; files: number } {
-    // A file may have been given the name meanwhile, or have lost it.
+  #usageChange(outcome: UploadOutcome, finished: number | null): { bytes: number; files: number } {
+    // A rename may have given the name a file meanwhile, or taken it away.
     const isCounted = this.#isKnown || finished !== null
-    const files = (isThere: boolean) => Number(isThere) - Number(isCounted)
+    const files = (isPresent: boolean) => Number(isPresent) - Number(isCounted)
     if (outcome === 'removed') return { bytes: 0, files: files(finished !== null) }
     if (outcome === 'untouched')
       return { bytes: this.#unfinished ?? 0, files: files(finished !== null || this.#unfinished !== null) }
     if ('unfinished' in outcome) return { bytes: outcome.unfinished, files: files(true) }
     return { bytes: outcome.published - (finished ?? 0), files: files(true) }
   }
+}
+
+/** Reserves a portion, or `minBytes` when a portion doesn't fit. Returns the bytes reserved; 0 when none fit. */
+async function grow(
+  { collections, organizationId, limits, token }: Reservation,
+  minBytes: number,
+): Promise<number> {
+  const reserve = (bytes: number) => growUpload(collections, organizationId, { token, bytes }, limits)
+  const wanted = Math.max(minBytes, portionBytes)
+  if (await reserve(wanted)) return wanted
+  return (await reserve(minBytes)) ? minBytes : 0
 }

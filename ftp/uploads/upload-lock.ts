@@ -3,23 +3,26 @@ import { clock } from '../../shared/runtime/clock.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import {
+  acquireUploadLock,
   isUploadLocked,
   releaseUploadLock,
   renewUploadLock,
-  takeUploadLock,
   uploadRenewalMs,
   type UploadLockHolder,
 } from './upload-locks.ts'
 import { newUploadToken } from '../../shared/storage/uploads/upload-names.ts'
 
-/** How long a session waits for another one to end: that of a client which broke off and comes back at once. */
+/** How long a session waits for the end of another one: a client that was cut off often reconnects at once. */
 const timeoutMs = 1_500
 const retryMs = 50
 
-/** An upload's right to its file, against sessions of any process on any machine. Renewed until it is released. */
+/**
+ * An upload's exclusive right to its file name, against sessions of all processes and machines. The lease is renewed
+ * until the lock is released.
+ */
 export class UploadLock {
-  /** Who had it before didn't give it back, and may still have the file open. */
-  readonly wasLeft: boolean
+  /** The previous holder didn't release the lock, and may still have the file open. */
+  readonly isAfterExpiry: boolean
   readonly #collections: Collections
   readonly #holder: UploadLockHolder
   readonly #log: Logger
@@ -27,53 +30,53 @@ export class UploadLock {
   readonly #released = new AbortController()
   #confirmedAt: number
 
-  /** Null when somebody else uploads the file and doesn't come to an end. */
-  static async take(collections: Collections, id: string, log: Logger): Promise<UploadLock | null> {
+  /** Null when another session is uploading the file and doesn't end within the timeout. */
+  static async acquire(collections: Collections, id: string, log: Logger): Promise<UploadLock | null> {
     const holder = { id, token: newUploadToken() }
-    const until = clock.monotonicMs() + timeoutMs
+    const deadline = clock.monotonicMs() + timeoutMs
     for (;;) {
-      const askedAt = clock.monotonicMs()
-      const found = await takeUploadLock(collections, holder)
-      if (found !== null)
-        return new UploadLock(collections, { holder, log, wasLeft: found === 'left', askedAt })
-      if (clock.monotonicMs() > until) return null
+      const confirmedAt = clock.monotonicMs()
+      const outcome = await acquireUploadLock(collections, holder)
+      if (outcome !== null)
+        return new UploadLock(collections, {
+          holder,
+          log,
+          isAfterExpiry: outcome === 'expired',
+          confirmedAt,
+        })
+      if (clock.monotonicMs() > deadline) return null
       await sleep(retryMs)
     }
   }
 
-  /** Resolves when nobody uploads the file, or when whoever does is not about to end. */
-  static async awaitEnd(collections: Collections, id: string): Promise<void> {
-    const until = clock.monotonicMs() + timeoutMs
-    while ((await isUploadLocked(collections, id)) && clock.monotonicMs() < until) await sleep(retryMs)
+  /** Resolves when the file has no upload in progress, or after the timeout. */
+  static async waitUntilFree(collections: Collections, id: string): Promise<void> {
+    const deadline = clock.monotonicMs() + timeoutMs
+    while ((await isUploadLocked(collections, id)) && clock.monotonicMs() < deadline) await sleep(retryMs)
   }
 
   private constructor(
     collections: Collections,
-    {
-      holder,
-      log,
-      wasLeft,
-      askedAt,
-    }: { holder: UploadLockHolder; log: Logger; wasLeft: boolean; askedAt: number },
+    options: { holder: UploadLockHolder; log: Logger; isAfterExpiry: boolean; confirmedAt: number },
   ) {
-    this.#confirmedAt = askedAt
     this.#collections = collections
-    this.#holder = holder
-    this.#log = log
-    this.wasLeft = wasLeft
-    void this.#keep()
+    this.#holder = options.holder
+    this.#log = options.log
+    this.isAfterExpiry = options.isAfterExpiry
+    this.#confirmedAt = options.confirmedAt
+    void this.#renewUntilReleased()
   }
 
   get token(): string {
     return this.#holder.token
   }
 
-  /** Aborted when somebody else took it, which happens to a process that was suspended. */
+  /** Aborted when another session has acquired the lock, as after a suspension of this process. */
   get lost(): AbortSignal {
     return this.#lost.signal
   }
 
-  /** Asks the database whether it is still ours; throws when that doesn't answer. */
+  /** Whether the database still names this holder. Throws the database's errors. */
   async confirm(): Promise<boolean> {
     const askedAt = clock.monotonicMs()
     if (!this.lost.aborted && !(await renewUploadLock(this.#collections, this.#holder))) this.#lost.abort()
@@ -81,13 +84,13 @@ export class UploadLock {
     return !this.lost.aborted
   }
 
-  /** The same, and the database is asked only when the process may have been suspended since it was the last time. */
+  /** As `confirm`, but asks the database only when a suspension of this process may have outlasted the renewals. */
   async isStillLocked(): Promise<boolean> {
     return clock.monotonicMs() - this.#confirmedAt < 2 * uploadRenewalMs ? !this.lost.aborted : this.confirm()
   }
 
-  /** Renews it no longer and doesn't give it back either. */
-  leave(): void {
+  /** Stops renewing without a release: the lock expires by itself. */
+  letExpire(): void {
     this.#released.abort()
   }
 
@@ -96,18 +99,18 @@ export class UploadLock {
     try {
       await releaseUploadLock(this.#collections, this.#holder)
     } catch (error) {
-      this.#log.warn({ err: error }, 'the lock of an upload was not given back, it runs out by itself')
+      this.#log.warn({ err: error }, 'the lock of an upload was not released, it expires by itself')
     }
   }
 
-  async #keep(): Promise<void> {
+  async #renewUntilReleased(): Promise<void> {
     const { signal } = this.#released
     while (!signal.aborted && !this.lost.aborted) {
       try {
         await sleep(uploadRenewalMs, undefined, { signal })
         await this.confirm()
       } catch (error) {
-        // Nobody takes the lock while the database is away; whether it is ours still is asked at the end of the upload.
+        // No session can acquire the lock while the database is down. The upload confirms the lock again at its end.
         if (!signal.aborted) this.#log.warn({ err: error }, 'the lock of an upload was not renewed')
       }
     }

@@ -2,11 +2,11 @@ import { isDuplicateKey } from '../../shared/runtime/database.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 
 /**
- * Who uploads which file, by the database's clock. An FTP process holds a lock by its token; see
+ * The locks of uploads: leases in the database, by its clock, with a fencing token. See
  * shared/contract/schemas/upload-lock.ts.
  */
 
-/** The upload of a dead process can be gone on with after this time. */
+/** After this time the upload of a dead process can be resumed. */
 export const uploadLeaseMs = 15_000
 export const uploadRenewalMs = 4_000
 
@@ -19,20 +19,20 @@ export interface UploadLockHolder {
 }
 
 /**
- * Takes the lock. `left` when somebody had it who didn't give it back, and who may wake up yet; null when somebody
- * has it.
+ * Acquires the lock, unless it has another holder: then null. `expired`: the previous holder didn't release it, and it
+ * may resume, as after a suspension of its process.
  */
-export async function takeUploadLock(
+export async function acquireUploadLock(
   { uploadLocks }: Collections,
   { id, token }: UploadLockHolder,
-): Promise<'free' | 'left' | null> {
+): Promise<'free' | 'expired' | null> {
   const { matchedCount } = await uploadLocks.updateOne(
     { _id: id, $expr: { $lt: ['$lease_until', '$$NOW'] } },
     [{ $set: { token, lease_until: leaseEnd } }],
   )
-  if (matchedCount === 1) return 'left'
+  if (matchedCount === 1) return 'expired'
   try {
-    // With another's token there it matches nothing, and inserting is refused.
+    // With another token in the document the filter matches nothing, and the insert fails on the duplicate id.
     await uploadLocks.updateOne({ _id: id, token }, [{ $set: { lease_until: leaseEnd } }], { upsert: true })
     return 'free'
   } catch (error) {
@@ -41,12 +41,12 @@ export async function takeUploadLock(
   }
 }
 
-/** Whether somebody alive has the lock. */
+/** Whether the lock has a holder whose lease hasn't expired. */
 export async function isUploadLocked({ uploadLocks }: Collections, id: string): Promise<boolean> {
   return (await uploadLocks.findOne({ _id: id, $expr: { $gte: ['$lease_until', '$$NOW'] } })) !== null
 }
 
-/** False when it is another's, or nobody's, by now. */
+/** False when the lock was lost to another holder, or is gone. */
 export async function renewUploadLock(
   { uploadLocks }: Collections,
   { id, token }: UploadLockHolder,
@@ -57,7 +57,7 @@ export async function renewUploadLock(
   return matchedCount === 1
 }
 
-/** By its holder; nothing when it is another's by now. */
+/** Changes nothing when the lock was lost to another holder. */
 export async function releaseUploadLock(
   { uploadLocks }: Collections,
   { id, token }: UploadLockHolder,

@@ -12,9 +12,10 @@ import type { UploadStore } from '../../shared/storage/uploads/upload-store.ts'
 import { ReservedQuota } from './reserved-quota.ts'
 import { withUploadLocks } from './with-upload-locks.ts'
 
-/** Reserved as an upload begins: most are small and never ask for more. */
+/** Reserved at the beginning of an upload. Small uploads, which are the usual case, need no other reservation. */
 const firstPortionBytes = 64 * 1024
-const oldMs = 3_600_000
+/** Of the usage, after which it is recounted: others may put files into the directory, too. */
+const maxUsageAgeMs = 3_600_000
 
 export interface UploadQuotaOptions {
   collections: Collections
@@ -24,9 +25,9 @@ export interface UploadQuotaOptions {
 }
 
 /**
- * The limits of one organization's upload directory. Its figures are kept as uploads begin, grow and end; the
- * directory itself is counted only when there are none yet, when they are old (others may fill it too), and before an
- * upload is refused, because processes may have been killed meanwhile.
+ * The limits of one organization's upload directory. Its usage is updated when uploads begin, grow and end. The
+ * directory is counted when there is no usage, when the usage is old, and before a refusal, because killed processes
+ * may have left reservations.
  */
 export class UploadQuota {
   readonly #options: UploadQuotaOptions
@@ -36,72 +37,72 @@ export class UploadQuota {
   }
 
   /**
-   * Reserves for an upload, under the lock of its name. Null when the upload would pass a limit. All sizes in bytes, null where there is no such
-   * file; `expected`: the size that it will have, where that was announced. Throws the database's errors.
+   * Reserves quota for an upload, under the lock of its name. Null when the upload would pass a limit. Sizes are in
+   * bytes; null stands for a missing file or no announced size. Throws the database's errors.
    */
   async reserve(upload: {
     name: string
     token: string
-    /** Bytes that it begins with. */
+    /** The size with which the upload begins. */
     start: number
     finished: number | null
     unfinished: number | null
+    /** The final size, from ALLO. */
     expected: number | null
   }): Promise<ReservedQuota | null> {
     const { collections, organizationId, limits, store } = this.#options
     const { name, token, start, finished, unfinished, expected } = upload
     const isKnown = finished !== null || unfinished !== null
     if (isUnlimited(limits)) return new ReservedQuota(null, { granted: Infinity, unfinished, isKnown })
-    // One byte more than there is: a full directory takes no upload.
+    // One byte more than the present size, so that a full directory refuses the upload at its beginning.
     const minBytes = Math.max(start + 1, unfinished ?? 0, expected ?? 0)
     const files = isKnown ? 0 : 1
-    const tryIt = async (bytes: number, maxAgeMs = oldMs) => {
-      const reservation = { token, name, bytes, files }
-      const asked = { reservation, moved: unfinished ?? 0, maxAgeMs }
-      const seen = await reserveUpload(collections, organizationId, asked, limits)
-      if (seen === null) return null
-      const recount = () => this.#count()
+    const tryReserve = async (bytes: number, maxAgeMs = maxUsageAgeMs) => {
+      const request = { reservation: { token, name, bytes, files }, moved: unfinished ?? 0, maxAgeMs }
+      const countedAt = await reserveUpload(collections, organizationId, request, limits)
+      if (countedAt === null) return null
+      const recount = () => this.#recount()
       return new ReservedQuota(
-        { collections, organizationId, limits, store, name, token, seen, recount },
+        { collections, organizationId, limits, store, name, token, countedAt, recount },
         { granted: bytes, unfinished, isKnown },
       )
     }
-    const quota = (await tryIt(minBytes + firstPortionBytes)) ?? (await tryIt(minBytes))
+    const quota = (await tryReserve(minBytes + firstPortionBytes)) ?? (await tryReserve(minBytes))
     if (quota !== null) return quota
-    await this.#count()
-    // In a directory where much is going on no count may be possible: old figures are no reason to refuse.
-    return (await tryIt(minBytes)) ?? (await tryIt(minBytes, Infinity))
+    await this.#recount()
+    // In a busy directory a count may fail each time; an old usage alone must not refuse the upload.
+    return (await tryReserve(minBytes)) ?? (await tryReserve(minBytes, Infinity))
   }
 
   /** Removes the finished file; false when there is none. */
   remove(name: string): Promise<boolean> {
     const { store } = this.#options
     return this.withUploadLocks([name], async () => {
-      const seen = await this.#countedAt()
+      const countedAt = await this.#readCountedAt()
       const finished = await store.find(name)
       if (finished === null || !(await store.remove(name))) return false
-      await this.#freed(seen, { bytes: finished.size, files: (await this.#staysKnown(name)) ? 0 : 1 })
+      await this.#free(countedAt, { bytes: finished.size, files: (await this.#staysKnown(name)) ? 0 : 1 })
       await this.#countPinned()
       return true
     })
   }
 
-  /** Removes the unfinished upload, of which the caller has the lock. */
+  /** Removes the unfinished upload; the caller has its lock. */
   async removeUnfinished(name: string): Promise<void> {
     const { store } = this.#options
     await this.withUploadLocks([name], async () => {
-      const seen = await this.#countedAt()
+      const countedAt = await this.#readCountedAt()
       const unfinished = await store.findUnfinished(name)
       if (unfinished === null) return
       await store.removeUnfinished(name)
-      await this.#freed(seen, {
+      await this.#free(countedAt, {
         bytes: unfinished.size,
         files: (await store.find(name)) === null ? 1 : 0,
       })
     })
   }
 
-  /** Gives the finished file another name, and says what came of it. */
+  /** Renames the finished file. `over limit`: its old name stays counted, and the new one is one too many. */
   rename(from: string, to: string): Promise<'renamed' | 'missing' | 'over limit'> {
     const { store } = this.#options
     return this.withUploadLocks([from, to], async () => {
@@ -112,36 +113,37 @@ export class UploadQuota {
       const isKnown = target !== null || (await this.#staysKnown(to))
       const isOneMore = stays && !isKnown
       if (isOneMore && !(await this.#addName())) return 'over limit'
-      const seen = await this.#countedAt()
+      const countedAt = await this.#readCountedAt()
       if (!(await store.rename(from, to))) {
-        if (isOneMore) await this.#freed(seen, { bytes: 0, files: 1 })
+        if (isOneMore) await this.#free(countedAt, { bytes: 0, files: 1 })
         return 'missing'
       }
-      await this.#freed(seen, { bytes: target?.size ?? 0, files: !stays && isKnown ? 1 : 0 })
+      await this.#free(countedAt, { bytes: target?.size ?? 0, files: !stays && isKnown ? 1 : 0 })
       if (target !== null) await this.#countPinned()
       return 'renamed'
     })
   }
 
-  /** One at a time for each name, see with-upload-locks.ts; where nothing is counted, nobody waits. */
+  /** Without limits nothing is counted, so no lock is needed. */
   withUploadLocks<T>(names: string[], work: () => Promise<T>): Promise<T> {
     const { collections, organizationId, limits } = this.#options
     return isUnlimited(limits) ? work() : withUploadLocks(collections, organizationId, names, work)
   }
 
-  async #freed(seen: Date | null, { bytes, files }: { bytes: number; files: number }): Promise<void> {
+  async #free(countedAt: Date | null, { bytes, files }: { bytes: number; files: number }): Promise<void> {
     const { collections, organizationId } = this.#options
-    if (seen !== null) await freeUsage(collections, organizationId, { bytes: -bytes, files: -files }, seen)
+    if (countedAt !== null)
+      await freeUsage(collections, organizationId, { bytes: -bytes, files: -files }, countedAt)
   }
 
-  /** When the figures were counted last; null when there are none. */
-  async #countedAt(): Promise<Date | null> {
+  /** When the usage was counted last; null without limits or usage. */
+  async #readCountedAt(): Promise<Date | null> {
     const { collections, organizationId, limits } = this.#options
     if (isUnlimited(limits)) return null
     return (await readUsage(collections, organizationId))?.counted_at ?? null
   }
 
-  /** Whether the name counts without its finished file: that of an unfinished upload does, unless it is reserved. */
+  /** Whether the name stays counted without its finished file: for an unfinished upload, unless a reservation counts it. */
   async #staysKnown(name: string): Promise<boolean> {
     const { collections, organizationId, limits, store } = this.#options
     if (isUnlimited(limits)) return false
@@ -152,18 +154,21 @@ export class UploadQuota {
 
   async #addName(): Promise<boolean> {
     const { collections, organizationId, limits } = this.#options
-    const tryIt = () => addName(collections, organizationId, limits)
-    if (await tryIt()) return true
-    await this.#count()
-    return tryIt()
+    const tryAdd = () => addName(collections, organizationId, limits)
+    if (await tryAdd()) return true
+    await this.#recount()
+    return tryAdd()
   }
 
-  #count(): Promise<void> {
+  #recount(): Promise<void> {
     const { collections, organizationId, store } = this.#options
     return countUsage(collections, organizationId, store)
   }
 
-  /** After a name went: an import may keep its file. The figures are counted anew before they refuse anybody. */
+  /**
+   * To call after a name was removed, since an import may still use its file. Errors are ignored: the usage is
+   * recounted before it refuses an upload.
+   */
   async #countPinned(): Promise<void> {
     const { collections, organizationId, limits, store } = this.#options
     if (!isUnlimited(limits)) await countPinned(collections, organizationId, store).catch(() => undefined)

@@ -5,16 +5,16 @@ import {
   type UploadInProgress,
   type UploadStore,
 } from '../../shared/storage/uploads/upload-store.ts'
-import { FtpError } from '../ftp-error.ts'
+import { FtpError, refusal } from '../ftp-error.ts'
 import type { ReservedQuota, UploadOutcome } from './reserved-quota.ts'
 import type { UploadLock } from './upload-lock.ts'
 import type { UploadQuota } from './upload-quota.ts'
 
 export interface UploadOptions {
   append: boolean
-  /** Where to go on, from REST; undefined begins anew. */
+  /** The byte at which to resume, from REST; undefined starts anew. */
   start: number | undefined
-  /** Bytes that are about to come, from ALLO. */
+  /** Bytes that are still to come, from ALLO. */
   announced?: number | undefined
 }
 
@@ -27,9 +27,9 @@ interface UploadParts {
 }
 
 /**
- * One upload: refused or begun -> opened -> received -> published, or left unfinished. Before `open` nothing changes
- * in the directory. After it the data lie in a hidden file that bears the token of the upload's lock. Who goes on with
- * it takes it away first, so an upload that lost its lock in any moment has nothing that it could publish.
+ * One upload: begun -> opened -> received -> prepared -> published, or left unfinished. Nothing changes in the
+ * directory before `open`. Afterwards the data lie in a hidden file whose name contains the token of the upload's lock.
+ * A session that resumes the upload renames that file first, so an upload that lost its lock can't publish it.
  */
 export class Upload {
   readonly #parts: UploadParts
@@ -38,8 +38,8 @@ export class Upload {
   #state: 'untouched' | 'unfinished' | 'over quota' | 'published' = 'untouched'
 
   /**
-   * Takes over the lock, unless it throws: FtpError 554 where `start` is behind what there is, 552 where the directory is
-   * full.
+   * The upload releases the lock at its end, unless this throws: FtpError 554 when `start` is beyond the bytes present,
+   * 552 when the directory is full.
    */
   static async begin(
     store: UploadStore,
@@ -57,7 +57,8 @@ export class Upload {
     const { append, start = 0, announced, lock, quota } = options
     const [finished, unfinished] = await Promise.all([store.find(name), store.findUnfinished(name)])
     const present = (unfinished ?? finished)?.size ?? 0
-    if (!append && start > present) throw new FtpError(554, `the upload has only ${present} bytes so far`)
+    if (!append && start > present)
+      throw refusal(554, name, `has ${present} bytes, so it can't be resumed at byte ${start}; ask SIZE`)
     const keep = append ? null : start
     const reserved = await quota.reserve({
       name,
@@ -67,8 +68,8 @@ export class Upload {
       unfinished: unfinished?.size ?? null,
       expected: announced === undefined ? null : (keep ?? present) + announced,
     })
-    if (reserved === null) throw overQuota()
-    const takeUp = { name, token: lock.token, wasLeft: lock.wasLeft, keep }
+    if (reserved === null) throw overQuota(name)
+    const takeUp = { name, token: lock.token, wasLeft: lock.isAfterExpiry, keep }
     return new Upload({ store, name, lock, quota: reserved, takeUp })
   }
 
@@ -76,81 +77,89 @@ export class Upload {
     this.#parts = parts
   }
 
-  /** Aborted when another session took the upload over. */
+  /** Aborted when another session has taken over the upload. */
   get lost(): AbortSignal {
     return this.#parts.lock.lost
   }
 
   /**
-   * Takes up the hidden file, with what is to be kept of it. Throws FtpError 426 when the upload isn't ours any more, 450
-   * when what it was to go on with has changed, 452 when the disk is full, and `signal`'s reason.
+   * Opens the hidden file with the bytes to keep. Throws `signal`'s reason, and FtpError 426 when another session has taken
+   * over the upload. 450 means that the bytes to keep have changed, 452 that the disk is full.
    */
   async open(signal: AbortSignal): Promise<void> {
-    const { store, takeUp, lock } = this.#parts
-    // Whoever has it by now must not lose what he receives.
-    if (!(await lock.isStillLocked())) throw takenOver()
+    const { store, name, takeUp, lock } = this.#parts
+    // Checked before opening, which would take the file away from a session that has the lock by now.
+    if (!(await lock.isStillLocked())) throw takenOver(name)
     this.#state = 'unfinished'
     try {
-      this.#file = await tellingFullDisk(() => store.takeUp({ ...takeUp, signal }))
+      this.#file = await mapFullDisk(() => store.takeUp({ ...takeUp, signal }))
     } catch (error) {
-      if (error instanceof UploadChanged) throw new FtpError(450, `${error.message}: try it again`)
+      if (error instanceof UploadChanged)
+        throw refusal(450, name, 'changed or taken over while the upload began; try again')
       throw error
     }
   }
 
-  /** Writes what comes. Throws FtpError 552 or 452; an error of the source passes through. */
+  /** Writes the data. Throws FtpError 552 and 452; errors of the source pass through. */
   async receive(data: AsyncIterable<Uint8Array>): Promise<void> {
-    const file = this.#file!
+    const { name, quota } = this.#parts
+    const file = this.#openFile()
     for await (const piece of data) {
-      if (!(await this.#parts.quota.allow(file.size + piece.length))) {
+      if (!(await quota.allow(file.size + piece.length))) {
         this.#state = 'over quota'
-        throw overQuota()
+        throw overQuota(name)
       }
-      await tellingFullDisk(() => file.write(piece))
+      await mapFullDisk(() => file.write(piece))
     }
   }
 
   /**
-   * What publishing needs and doesn't change what others see: all bytes on the disk, and the lock still ours. Throws
-   * FtpError 426 when it isn't, 452 when the disk is full.
+   * Makes the upload ready to publish without a visible change: all bytes on the disk, and the lock confirmed. Throws
+   * FtpError 426 when another session has taken over the upload, 452 when the disk is full.
    */
   async prepare(): Promise<void> {
-    const file = this.#file!
-    const [isOurs] = await Promise.all([this.#parts.lock.confirm(), tellingFullDisk(() => file.prepare())])
-    if (!isOurs) throw takenOver()
+    const { name, lock } = this.#parts
+    const file = this.#openFile()
+    const [isLocked] = await Promise.all([lock.confirm(), mapFullDisk(() => file.prepare())])
+    if (!isLocked) throw takenOver(name)
   }
 
-  /** Gives the prepared file its final name. Throws FtpError 426 when the upload isn't ours any more, and `signal`'s reason. */
+  /** Gives the prepared file its final name. Throws FtpError 426 as `prepare` does, and `signal`'s reason. */
   async publish(signal?: AbortSignal): Promise<void> {
-    const { quota, lock } = this.#parts
-    const file = this.#file!
+    const { name, quota, lock } = this.#parts
+    const file = this.#openFile()
     await quota.end(async () => {
       signal?.throwIfAborted()
-      if (!(await file.publish())) throw takenOver()
+      if (!(await file.publish())) throw takenOver(name)
       this.#state = 'published'
-      // The figures need it no longer, and a client waits for both.
+      // Released in parallel with the update of the usage: the usage doesn't need the lock, and the client waits for both.
       this.#released = lock.release()
       return { published: file.size }
     })
   }
 
   /**
-   * Whatever became of it: what isn't published stays for REST and APPE, unless it passed the quota: then it would
-   * keep the room from everybody for days. Last of all; throws the store's errors at closing the file, the lock given
-   * back all the same.
+   * Must be called last, after every outcome. An upload that isn't published stays for REST and APPE, unless it passed
+   * the quota: then it is removed, as it would fill the directory for days. Throws the store's errors when closing the
+   * file; the lock is released all the same.
    */
   async end(): Promise<void> {
     const { quota, lock } = this.#parts
-    let isDone = true
+    let isClosed = true
     try {
-      isDone = (await this.#file?.close()) ?? true
-      // The figures are counted anew before they refuse anybody, and what can't be removed now goes later.
+      isClosed = (await this.#file?.close()) ?? true
+      // Errors are ignored: the usage is recounted before it refuses an upload, and a purge removes what is left.
       if (this.#state !== 'published') await quota.end(() => this.#outcome()).catch(() => undefined)
     } finally {
-      // What may still arrive must not meet whoever goes on: he waits, and works on a copy then.
-      if (isDone) await (this.#released ?? lock.release())
-      else lock.leave()
+      // A write may still arrive. The next session then waits for the lock to expire, and resumes on a copy.
+      if (isClosed) await (this.#released ?? lock.release())
+      else lock.letExpire()
     }
+  }
+
+  #openFile(): UploadInProgress {
+    if (this.#file === null) throw new Error('the upload is not open')
+    return this.#file
   }
 
   async #outcome(): Promise<UploadOutcome> {
@@ -161,21 +170,21 @@ export class Upload {
       return 'removed'
     }
     if (file !== null) return { unfinished: file.size }
-    // It wasn't opened: what was there before may be there yet.
+    // Opening failed, so the unfinished file of an earlier upload may still be there.
     const left = await this.#parts.store.findUnfinished(this.#parts.name)
     return left === null ? 'removed' : { unfinished: left.size }
   }
 }
 
-const takenOver = () => new FtpError(426, 'another session has taken the upload over')
+const takenOver = (name: string) => refusal(426, name, 'another session has taken over this upload')
 
-const overQuota = () =>
-  new FtpError(552, 'the upload directory is full: remove files, or ask the operator for more room')
+const overQuota = (name: string) =>
+  refusal(552, name, 'the upload directory is full; delete files, or ask the operator for a higher limit')
 
-async function tellingFullDisk<T>(work: () => Promise<T>): Promise<T> {
+async function mapFullDisk<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    throw isStagingFull(error) ? new FtpError(452, 'there is no space left on the server') : error
+    throw isStagingFull(error) ? new FtpError(452, 'the disk of the server is full; try again later') : error
   }
 }

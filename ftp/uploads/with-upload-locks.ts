@@ -1,17 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
-import { releaseUploadLock, takeUploadLock, uploadLeaseMs } from './upload-locks.ts'
+import { acquireUploadLock, releaseUploadLock, uploadLeaseMs } from './upload-locks.ts'
 import { newUploadToken } from '../../shared/storage/uploads/upload-names.ts'
 
-/** The lock of a process that died has run out by then. */
+/** Long enough for the lock of a dead process to expire. */
 const timeoutMs = uploadLeaseMs + 15_000
 const retryMs = 20
 
 /**
- * Runs what changes the files behind these names, and the counts with them, under a lock for each name that holds over all
- * processes. These locks last for a moment; the lock of an upload lasts as long as the upload and is another one. Throws
- * when a lock isn't free within half a minute, and what `work` throws.
+ * Runs work that changes the files behind these names and their counts, under one lock a name across all processes.
+ * These locks last a moment; the lock of an upload is another one and lasts as long as the upload. Throws when a lock
+ * isn't free within 30 s, and what `work` throws.
  */
 export async function withUploadLocks<T>(
   collections: Collections,
@@ -19,14 +19,14 @@ export async function withUploadLocks<T>(
   names: string[],
   work: () => Promise<T>,
 ): Promise<T> {
-  // Sorted, or two renames would wait for each other.
+  // Sorted, so that two renames in opposite directions can't deadlock.
   const [name, ...others] = [...new Set(names)].sort()
   if (name === undefined) return work()
-  // File names contain no slash, so this is not the lock of an upload.
+  // File names contain no slash, so this id is never that of an upload's own lock. Processes of all versions share it.
   const holder = { id: `${organizationId}/${name}/turn`, token: newUploadToken() }
-  const until = clock.monotonicMs() + timeoutMs
-  while ((await takeUploadLock(collections, holder)) === null) {
-    if (clock.monotonicMs() > until)
+  const deadline = clock.monotonicMs() + timeoutMs
+  while ((await acquireUploadLock(collections, holder)) === null) {
+    if (clock.monotonicMs() > deadline)
       throw new Error(
         `${JSON.stringify(name)} was locked by other changes for ${timeoutMs / 1000} s: try again`,
       )
@@ -35,7 +35,7 @@ export async function withUploadLocks<T>(
   try {
     return await withUploadLocks(collections, organizationId, others, work)
   } finally {
-    // Not awaited: the work is done, and a lock that isn't released runs out by itself.
+    // Not awaited: the work is done, and a lock that isn't released expires by itself.
     void releaseUploadLock(collections, holder).catch(() => undefined)
   }
 }

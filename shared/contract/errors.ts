@@ -1,4 +1,4 @@
-/** The errors that cross a room's border. Everything else that is thrown is a defect. */
+/** Base of the errors that callers expect. Any other error that is thrown is a defect. */
 abstract class RollcallError extends Error {
   abstract readonly code: string
 }
@@ -20,8 +20,8 @@ export const importErrorCodes = [
 export type ImportErrorCode = (typeof importErrorCodes)[number]
 
 /**
- * An import can't go on as it is. `retryable` says whether the same step may succeed later; `isMissing` that a file is
- * gone for this process, which another one may see.
+ * An import can't continue as it is. `retryable`: the same step may succeed later. `isMissing`: a file is missing in
+ * this process's folder, but another process may have it.
  */
 export class ImportError extends RollcallError {
   override readonly name = 'ImportError'
@@ -41,39 +41,22 @@ export class ImportError extends RollcallError {
   }
 }
 
-export const requestErrorCodes = [
-  'validation_failed',
-  'invalid_request',
-  'requested_too_many',
-  'not_found',
-  'multiple_records_found',
-  'not_authorized',
-  'internal_error',
-] as const
-export type RequestErrorCode = (typeof requestErrorCodes)[number]
+/** Other work has what a request or an upload needs for longer than clients wait. The same may succeed later. */
+export class BusyError extends RollcallError {
+  override readonly name = 'BusyError'
+  readonly code = 'busy'
+  /** Seconds after which another try makes sense. */
+  readonly retryAfter: number
 
-/** A request is refused; the code is one of the API's, the status is its HTTP status, 200 unless told. */
-export class RequestError extends RollcallError {
-  override readonly name = 'RequestError'
-  readonly code: RequestErrorCode
-  readonly status: number
-  readonly headers: Readonly<Record<string, string>>
-
-  constructor(
-    code: RequestErrorCode,
-    message: string,
-    options: { status?: number; headers?: Record<string, string>; cause?: unknown } = {},
-  ) {
+  constructor(message: string, options: { retryAfter: number; cause?: unknown }) {
     super(message, { cause: options.cause })
-    this.code = code
-    this.status = options.status ?? 200
-    this.headers = options.headers ?? {}
+    this.retryAfter = options.retryAfter
   }
 }
 
 /**
- * A process can't start; the message is the whole story, a stack would only hide it. `isLogged` says that a child
- * process has logged the reason, so that it isn't logged twice.
+ * A process can't start. Only the message is logged, because a stack would hide the cause. `isLogged`: a child process
+ * has already logged the reason.
  */
 export class StartError extends RollcallError {
   override readonly name = 'StartError'
@@ -86,22 +69,32 @@ export class StartError extends RollcallError {
   }
 }
 
-/** What an unknown thrown value says, in one line; what the database's driver says, without data. */
+/** The message of any thrown value, in one line. Data in messages of the MongoDB driver is left out. */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
-  // The lookbehind keeps it linear: a run of blanks is gone through from its beginning alone.
+  // The lookbehind keeps the time linear: a run of blanks is searched only from its beginning.
   const line = error.message.replaceAll(/(?<!\s)\s*\n\s*/g, ' ')
-  // By its name: the command line, which uses this too, doesn't load the driver.
+  // `instanceof` would need the driver, which the command line doesn't load.
   if (line !== '') return error.name.startsWith('Mongo') ? withoutData(line) : line
-  // Node's AggregateError (a host name with several addresses) has its texts inside.
-  const inner = error instanceof AggregateError ? (error.errors as unknown[]).map(messageOf).join('; ') : ''
+  // Node's AggregateError, for a host name with several addresses, has no message of its own.
+  const inner = error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : ''
   return inner === '' ? error.name : inner
 }
 
+/** The `code` of a caught error, as the system, TLS and undici set it (`ENOENT`); empty where it has no such text. */
+export function errorCode(error: unknown): string {
+  const hasCode = typeof error === 'object' && error !== null && 'code' in error
+  return hasCode && typeof error.code === 'string' ? error.code : ''
+}
+
+/** Wraps a caught value that is no Error, for callers that need one. */
+export const toError = (thrown: unknown): Error =>
+  thrown instanceof Error ? thrown : new Error(String(thrown))
+
 /**
- * Messages of the database quote the very record that they are about (a duplicate key, a document that is too large), so
- * addresses and keys are taken out. The lookbehind keeps it linear: what may be an address is gone through from its
- * beginning alone.
+ * Removes email addresses and keys from a message of the database. Such messages quote the record with the error, for
+ * example a duplicate key. The lookbehind keeps the time linear: a possible address is searched only from its
+ * beginning.
  */
 export const withoutData = (text: string): string =>
   text

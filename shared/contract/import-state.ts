@@ -1,16 +1,16 @@
 /**
- * The states of an import and who moves it:
+ * The states of an import, and which process makes each move:
  *
  *     create → scheduled ──engine──→ downloading ──engine──→ splitting ──engine──→ importing ──engine──→ finished
  *                  │  └────engine (not a url)────────────────────↑                     │
  *                  │                                                                    └─engine─→ failed
  *                  └─ pause (API) ─→ paused ─ unpause (API) ─→ the state it was paused from
  *
- * - failed is reached from downloading, splitting and importing; cancelled (API) from whatever hasn't ended.
- * - Every move is one guarded write on the import document (shared/store/imports.ts and import-steps.ts): expected
- *   state in the filter, so a move that lost a race matches nothing and changes nothing.
- * - `holds_list` is not a state. An import takes it when it leaves `scheduled`, keeps it while paused, and gives it
- *   back when nobody can write a row for it any more, which may be a moment after it was cancelled.
+ * - failed is reached from downloading, splitting and importing; cancelled (API) from every state that isn't an end.
+ * - Every move is a compare-and-set write on the import document (shared/store/imports.ts and import-steps.ts). Its
+ *   filter has the expected state, so that a move that lost a race matches and changes nothing.
+ * - `holds_list` is not a state but the lock of the list. An import takes it when it leaves `scheduled` and keeps it
+ *   while paused. It releases it when no engine can write a row for it any more, possibly just after a cancel.
  */
 export const importStates = [
   'scheduled',
@@ -24,7 +24,7 @@ export const importStates = [
 ] as const
 export type ImportState = (typeof importStates)[number]
 
-/** In which engines do something for it: obtain, split, import, finish. */
+/** States in which engines work on an import: obtain, split, import, finish. */
 export const workingStates = [
   'downloading',
   'splitting',
@@ -43,5 +43,5 @@ export const pausableStates = [
 export const unfinishedStates = [...pausableStates, 'paused'] as const satisfies readonly ImportState[]
 
 export function hasEnded(state: ImportState): boolean {
-  return (endedStates as readonly ImportState[]).includes(state)
+  return endedStates.some((ended) => ended === state)
 }

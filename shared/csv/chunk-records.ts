@@ -7,43 +7,45 @@ import {
   headerLength,
   identityPrefix,
   identityLengthAt,
-  readRecordAt,
+  recordAt,
   type PartitionedRecord,
 } from './partition-file.ts'
 import { recordFlags } from './record-scanner.ts'
 
-/** A record with its text decoded and cut into cells. */
+/** A decoded record, split into cells. */
 export interface ReadRecord {
-  /** From 1, in file order. */
+  /** Position in the file, from 1. */
   number: number
-  /** Null for a record without a valid one. */
+  /** Null when the record has no valid identity. */
   identity: string | null
   cells: string[]
-  /** What is wrong with the record as a whole; null when its cells may be looked at. */
+  /** Why the whole record is unusable, for the failed log; null when its cells can be read. */
   problem: string | null
 }
 
-/** Records of a batch at most, and the bytes after which no further one is taken: functions of the chunk alone. */
+/** Limits of a batch. They depend on nothing but the chunk, so that a chunk is always cut into the same batches. */
 export const batchRecords = 3_500
 const batchBytes = 4 * 1024 * 1024
 
 /**
- * Records are known by where they begin in `bytes` and decoded one at a time: an object for each record of a chunk
- * would live long enough to cost more in garbage collection than in use.
+ * Records are offsets into `bytes` and are decoded one at a time. An object for each record of a chunk would live so
+ * long that garbage collection would cost more than its use.
  */
 export interface Batch {
   offsets: Uint32Array
   bytes: Buffer
 }
 
-/** Where the records in `bytes` begin, in the order in which they lie there: file order. */
+/** Offsets of the records in `bytes`, in file order. */
 export function listRecords(bytes: Buffer): Uint32Array {
   const offsets: number[] = []
   for (let at = 0; at < bytes.length; at = endOfRecordAt(bytes, at)) offsets.push(at)
   return Uint32Array.from(offsets)
 }
 
-/** In the order of identities, records of the same one in file order. Bytes of UTF-8 sort as code points do. */
+/**
+ * Sorts by identity; records with equal identities stay in file order. UTF-8 bytes sort in the order of code points.
+ */
 export function sortedByIdentity(offsets: Uint32Array, bytes: Buffer): Uint32Array {
   const prefixes = Float64Array.from(offsets, (offset) =>
     identityPrefix(bytes, offset + headerLength, identityLengthAt(bytes, offset)),
@@ -68,51 +70,49 @@ function compareIdentities(bytes: Buffer, a: number, b: number): number {
 }
 
 /**
- * Cuts records, in the order given, into batches of up to `batchRecords`, ended earlier by the record that reaches
- * `batchBytes`.
+ * Cuts records, in the given order, into batches of up to `batchRecords`. A batch ends earlier with the record that
+ * brings it to `batchBytes`.
  */
 export function cutBatches(offsets: Uint32Array, bytes: Buffer): Batch[] {
   const batches: Batch[] = []
   let first = 0
+  let end = 0
   let size = 0
-  for (let i = 0; i < offsets.length; i += 1) {
-    size += endOfRecordAt(bytes, offsets[i]!) - offsets[i]!
-    const isFull = i + 1 - first === batchRecords || size >= batchBytes
-    if (!isFull && i + 1 < offsets.length) continue
-    batches.push({ offsets: offsets.subarray(first, i + 1), bytes })
-    first = i + 1
+  for (const offset of offsets) {
+    end += 1
+    size += endOfRecordAt(bytes, offset) - offset
+    const isFull = end - first === batchRecords || size >= batchBytes
+    if (!isFull && end < offsets.length) continue
+    batches.push({ offsets: offsets.subarray(first, end), bytes })
+    first = end
     size = 0
   }
   return batches
 }
 
-/** The identity of the record that begins at the offset. */
+/** Identity of the record at `offset`, which must be whole in `bytes`. */
 export function identityAt(bytes: Buffer, offset: number): string {
-  const { identityStart, start } = readRecordAt(bytes, offset)!
-  return bytes.toString('utf8', identityStart, start)
+  const start = offset + headerLength
+  return bytes.toString('utf8', start, start + identityLengthAt(bytes, offset))
 }
 
-/** The identities of a batch's records, in their order. */
 export function* identitiesOf({ offsets, bytes }: Batch): Generator<string> {
-  for (const offset of offsets) {
-    const start = offset + headerLength
-    yield bytes.toString('utf8', start, start + identityLengthAt(bytes, offset))
-  }
+  for (const offset of offsets) yield identityAt(bytes, offset)
 }
 
 /**
- * Decodes a batch's records and cuts them into cells, one after the other: each is looked at and gone before the next
- * is read. Only those for csv-parse are read ahead, since a call of it costs as much as reading a dozen of them.
+ * Decodes the records of a batch one after the other, so that each can be collected before the next one is made. Only
+ * records for csv-parse are read ahead, because one call of it costs as much as parsing a dozen records.
  */
 export class BatchReader {
   readonly #batch: Batch
   readonly #format: FileFormat
   readonly #kind: ChunkDocument['kind']
   readonly #encoding: 'utf8' | 'latin1'
-  /** Of the file that is imported: headers and identities are the partition's own. */
+  /** Bytes of the imported file, without the partition's headers and identities. */
   bytesRead = 0
   #next = 0
-  /** Cells of records that csv-parse has read and nobody has asked for yet, from `#nextParsed` on. */
+  /** Cells of records that csv-parse has parsed ahead; those from `#nextParsed` on are not returned yet. */
   #parsed: string[][] = []
   #nextParsed = 0
 
@@ -123,11 +123,12 @@ export class BatchReader {
     this.#encoding = format.character_set === 'utf-8' ? 'utf8' : 'latin1'
   }
 
-  /** The next record; null behind the last. */
+  /** The next record; null after the last one. */
   read(): ReadRecord | null {
     const { offsets, bytes } = this.#batch
-    if (this.#next === offsets.length) return null
-    const found = readRecordAt(bytes, offsets[this.#next]!)!
+    const offset = offsets[this.#next]
+    if (offset === undefined) return null
+    const found = recordAt(bytes, offset)
     this.bytesRead += found.end - found.start
     const text = bytes.toString(this.#encoding, found.start, found.end)
     const record: ReadRecord = {
@@ -135,7 +136,7 @@ export class BatchReader {
       identity:
         this.#kind === 'unidentified' ? null : bytes.toString('utf8', found.identityStart, found.start),
       cells: this.#cells(found.flags, text),
-      problem: problemOf(found, text, bytes, this.#format),
+      problem: findProblem(found, text, bytes, this.#format),
     }
     this.#next += 1
     return record
@@ -150,13 +151,14 @@ export class BatchReader {
     return this.#parsed[this.#nextParsed - 1]!
   }
 
-  /** The next record, which is one for csv-parse, and more such that follow. */
+  /** Parses the next record and later ones of the batch that csv-parse must read too. */
   #parseAhead(): void {
     const { offsets, bytes } = this.#batch
     const texts: string[] = []
-    for (let i = this.#next; i < offsets.length && texts.length < parsedAtOnce; i += 1) {
-      if (flagsAt(bytes, offsets[i]!) !== recordFlags.enclosed) continue
-      const { start, end, flags } = readRecordAt(bytes, offsets[i]!)!
+    for (const offset of offsets.subarray(this.#next)) {
+      if (texts.length === maxParsedAhead) break
+      if (flagsAt(bytes, offset) !== recordFlags.enclosed) continue
+      const { start, end, flags } = recordAt(bytes, offset)
       const text = bytes.toString(this.#encoding, start, end)
       if (isForCsvParse(flags, text, this.#format)) texts.push(text)
     }
@@ -165,28 +167,28 @@ export class BatchReader {
   }
 }
 
-const parsedAtOnce = 128
+const maxParsedAhead = 128
 
-/** Regularly enclosed, with an enclosure within. */
+/** Whether all enclosed cells are regular and some enclosure is doubled. */
 const isForCsvParse = (
   flags: number,
   text: string,
   { csv_field_enclosure: enclosure }: FileFormat,
 ): boolean => flags === recordFlags.enclosed && text.includes(enclosure + enclosure)
 
-function problemOf(
+function findProblem(
   record: PartitionedRecord,
   text: string,
   bytes: Buffer,
   format: FileFormat,
 ): string | null {
   if ((record.flags & recordFlags.unterminated) !== 0) {
-    // The record ends with the line on which the enclosure opens, and may have begun some lines before it.
+    // The record ends with the line on which the enclosure opens, but may begin some lines earlier.
     const lineEnds = text.match(/\r\n|\n|\r/g)?.length ?? 0
     return `unterminated enclosure, line ${record.line + lineEnds}`
   }
   if ((record.flags & recordFlags.tooLong) !== 0)
-    return `the record at line ${record.line} is too long: it has more than 1 MiB, of which only the beginning is shown here`
+    return `the record at line ${record.line} is too long: it has more than 1 MiB, and only its beginning is shown here`
   const badByte =
     format.character_set === 'utf-8' &&
     text.includes('\ufffd') &&

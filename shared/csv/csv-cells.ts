@@ -2,12 +2,12 @@ import { parse } from 'csv-parse/sync'
 import type { CsvDialect } from './csv-line.ts'
 
 /**
- * The cells of records whose borders are known. Three readers, by what a record asks for: one without an enclosure is
- * split; regularly enclosed ones with an enclosure within go to csv-parse, many at a time; the rest is read by the rules
- * of the contract, some of which csv-parse doesn't know (blanks or text after a closing enclosure).
+ * Parses the cells of records whose borders are known. There are three ways. A record without an enclosure is split at
+ * its separators. Regular records with a doubled enclosure go to csv-parse, many at a time. All others are read by
+ * `readCells`, because csv-parse doesn't know some of the contract's rules (blanks or text after a closing enclosure).
  */
 
-/** Cells of regularly enclosed records. Throws when csv-parse sees other borders, which would be a defect. */
+/** Throws when csv-parse finds other record borders than the scanner, which would be a defect. */
 export function parseEnclosedRecords(texts: string[], dialect: CsvDialect): string[][] {
   const records: string[][] = parse(texts.join('\n'), {
     delimiter: dialect.csv_field_separator,
@@ -22,22 +22,22 @@ export function parseEnclosedRecords(texts: string[], dialect: CsvDialect): stri
   return records
 }
 
-/** Cells of any one record, by the rules alone. */
+/** Parses the cells of any record by all rules of the contract. */
 export function readCells(text: string, dialect: CsvDialect): string[] {
   const { csv_field_separator: separator, csv_field_enclosure: enclosure } = dialect
   const cells: string[] = []
   let at = 0
   for (;;) {
     const close = text[at] === enclosure ? closingEnclosure(text, at, enclosure) : -1
-    const typedEnd = endOfCell(text, close === -1 ? at : close + 1, separator)
-    const isEnclosed = close !== -1 && isBlank(text, close + 1, typedEnd)
+    const cellEnd = endOfCell(text, close === -1 ? at : close + 1, separator)
+    const isEnclosed = close !== -1 && isBlank(text, close + 1, cellEnd)
     cells.push(
       isEnclosed
         ? text.slice(at + 1, close).replaceAll(enclosure + enclosure, enclosure)
-        : text.slice(at, typedEnd),
+        : text.slice(at, cellEnd),
     )
-    if (typedEnd >= text.length) return cells
-    at = typedEnd + 1
+    if (cellEnd >= text.length) return cells
+    at = cellEnd + 1
   }
 }
 

@@ -2,26 +2,26 @@ import type { FileFormat } from '../contract/schemas/import.ts'
 
 export type CsvDialect = Pick<FileFormat, 'csv_field_separator' | 'csv_field_enclosure'>
 
-/** A CSV line with enclosures only where they are needed to read the same cells again. Without its line end. */
+/** Formats a CSV line without its line end. Cells are enclosed only where a reader would otherwise get other cells. */
 export function writeLine(cells: readonly string[], dialect: CsvDialect): string {
   const { csv_field_separator: separator, csv_field_enclosure: enclosure } = dialect
   const line = cells
     .map((cell) => (needsEnclosure(cell, separator, enclosure) ? enclose(cell, enclosure) : cell))
     .join(separator)
-  // A line without any character but tabs between its cells would be skipped when it is read again.
+  // A reader skips blank lines, so a line of nothing but tabs gets an enclosed empty cell.
   return /^\t*$/.test(line) ? enclosure + enclosure + line : line
 }
 
 /**
- * A cell that a spreadsheet would run as a formula, with a `'` before it, which makes it text. The signs are ASCII's and
- * the full-width ones, which Excel takes for them in East Asian locales; blanks before a sign don't stop every program.
+ * Puts a `'` before a cell that a spreadsheet would run as a formula, which makes the cell text. Full-width signs
+ * count too, because Excel accepts them in East Asian locales. So do signs after blanks, which some programs skip.
  */
 export const withoutFormula = (cell: string): string =>
   /^(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(cell) ? `'${cell}` : cell
 
 /**
- * As RFC 4180 has it. Many readers also drop the blanks at a bare cell's ends, and a byte order mark at a file's
- * beginning, which `trim` takes too.
+ * RFC 4180, and blanks at either end, because many readers drop them from a bare cell. `trim` also covers a byte order
+ * mark, which readers drop at the beginning of a file.
  */
 function needsEnclosure(cell: string, separator: string, enclosure: string): boolean {
   return (

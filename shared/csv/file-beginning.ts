@@ -5,15 +5,15 @@ const checkedBytes = 64 * 1024
 const minNuls = 100
 
 /**
- * Looks at a file's first 64 KiB and returns where its content starts: after a UTF-8 BOM, if there is one.
- * Refuses what is UTF-16 or no text at all, before a row of it fails for a reason that nobody understands.
+ * Checks the first 64 KiB of a file and returns the offset of its content, which is 3 after a UTF-8 BOM. Throws an
+ * ImportError for UTF-16 and for files that aren't text, because errors of single rows wouldn't explain the cause.
  */
 export async function contentStart(source: StagedFile): Promise<number> {
   const head = Buffer.alloc(Math.min(checkedBytes, source.size))
   return contentStartIn(head.subarray(0, await source.read(head, 0)))
 }
 
-/** The same of the file's first bytes. */
+/** Does the same with the first bytes of a file. */
 export function contentStartIn(beginning: Buffer): number {
   const bytes = beginning.subarray(0, checkedBytes)
   const isUtf16 = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)
@@ -26,16 +26,16 @@ export function contentStartIn(beginning: Buffer): number {
   if (nuls >= minNuls && nuls > bytes.length / 100) {
     throw new ImportError(
       'content_refused',
-      `${nuls} of the first ${bytes.length} bytes are NUL, so the file is no CSV text: is it UTF-16, or a spreadsheet or archive? Save it as CSV in UTF-8`,
+      `${nuls} of the first ${bytes.length} bytes are NUL, so the file isn't CSV text; it may be UTF-16, a spreadsheet or an archive: save it as CSV in UTF-8`,
     )
   }
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0
 }
 
-/** Records whose character set is checked before a row may be written. */
+/** The character set of these first records is checked before a row is written. */
 export const checkedRecords = 1_000
 
-/** Why a file of which so many of the first records are invalid UTF-8 isn't imported; null when it is. */
+/** The error of an import when more than half of its first records are invalid UTF-8; null otherwise. */
 export function mostlyInvalid(invalid: number, records: number): ImportError | null {
   if (invalid * 2 <= records) return null
   return new ImportError(

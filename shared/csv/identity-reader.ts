@@ -7,8 +7,8 @@ import { readCells } from './csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 
 /**
- * Reads the identity of a record straight from its bytes. It decides which chunk a record goes to and, in the
- * worker, which records are the same; it is computed once, here, and travels with the record.
+ * Reads the identity of a record from its bytes. The identity decides which chunk a record goes to and which records
+ * are duplicates. It is computed only here, and the partition stores it with the record.
  */
 export class IdentityReader {
   identityBytes: Buffer = Buffer.allocUnsafeSlow(1024)
@@ -29,9 +29,9 @@ export class IdentityReader {
   }
 
   /**
-   * Leaves the identity in UTF-8 at the beginning of `identityBytes`, until the next call, and returns its length in
-   * bytes; -1 for a record without a valid one. The common case, a plain ASCII email in a record without enclosures,
-   * is done without making a string.
+   * Writes the identity in UTF-8 to the beginning of `identityBytes`, which the next call overwrites. Returns its
+   * length in bytes, or -1 when the record has no valid identity. A plain ASCII email in a record without enclosures,
+   * the common case, needs no string.
    */
   read(record: ScannedRecord): number {
     const { bytes, start, end, flags } = record
@@ -62,18 +62,18 @@ export class IdentityReader {
     return this.#readText(text, () => this.#isSound(cell, 0, cell.length))
   }
 
-  /** `isSound`: whether the bytes are what the character set says; asked only when the text gives reason to. */
+  /** `isSound` checks the bytes against the character set; it is called only for a text with replacement characters. */
   #readText(cell: string, isSound: () => boolean): number {
     const text = cell.trim()
     if (text === '' || text.includes('\0') || (text.includes('\ufffd') && !isSound())) return -1
-    const identity = this.#identityOf(text)
+    const identity = this.#parseIdentity(text)
     if (identity === null) return -1
     const length = Buffer.byteLength(identity)
     if (length > this.identityBytes.length) this.identityBytes = Buffer.allocUnsafeSlow(length)
     return this.identityBytes.write(identity)
   }
 
-  #identityOf(text: string): string | null {
+  #parseIdentity(text: string): string | null {
     if (this.#field === null) return emailIdentity(text)
     const value = this.#field.fromText(text)
     return value === null ? null : comparisonForm(String(value))
@@ -98,7 +98,7 @@ for (const character of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 }
 for (const character of "+=%/:;?!#$&'*`{}|~") kinds[character.charCodeAt(0)] = inLocalPart
 
-/** What `trim` takes of ASCII. */
+/** The ASCII characters that `trim` removes. */
 const isBlank = (byte: number): boolean => byte === 0x20 || (byte >= 0x09 && byte <= 0x0d)
 
 const AT = 0x40
@@ -106,8 +106,8 @@ const DOT = 0x2e
 const DASH = 0x2d
 
 /**
- * The comparison form of an ASCII email in `bytes`, written to `target`; returns its length. -1 says nothing: the cell
- * may be invalid or only less plain, and emailIdentity decides.
+ * Fast path of `emailIdentity`: writes the comparison form of an ASCII email to `target` and returns its length. After
+ * -1 `emailIdentity` decides, because the cell may be a valid email in another form.
  */
 export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, target: Buffer): number {
   let from = start

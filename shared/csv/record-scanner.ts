@@ -1,24 +1,24 @@
 import type { FileFormat } from '../contract/schemas/import.ts'
 
 /**
- * Finds the records of a CSV file in its bytes, without decoding them. One pass, any size of file, flat memory.
+ * Finds the records of a CSV file in its bytes, without decoding them, in one pass and with constant memory.
  *
- * The rules (all of them about where a record ends; what is in its cells is read later):
- * - CRLF, LF and CR end a record. A line that is empty or blank is no record.
- * - An enclosure opens only as the very first byte of a cell. Doubled inside it stands for itself. After it closes,
- *   blanks up to the separator are nothing; other text makes the cell one "as typed", up to the next separator or
- *   line end ("irregular").
- * - An enclosure without an end within 256 KiB, 1,000 lines or the file: the record ends with the line on which it
- *   opens ("unterminated"), and scanning goes on with the next line.
- * - A record of more than 1 MiB is cut there, at a cell's border ("too long"); its identity is still read.
+ * The rules say where a record ends; its cells are read later:
+ * - CRLF, LF and CR end a record. An empty or blank line is not a record.
+ * - An enclosure opens only as the first byte of a cell. A doubled enclosure inside stands for one. After the closing
+ *   enclosure, blanks up to the separator are ignored. Other text makes the cell count as typed, up to the next
+ *   separator or line end ("irregular").
+ * - An enclosure that doesn't close within 256 KiB, 1,000 lines or the file ends the record with the line on which it
+ *   opens ("unterminated"). Scanning resumes with the next line.
+ * - A record of more than 1 MiB is cut there, at the end of a cell ("too long"). Its identity is still read.
  *
- * Bytes are jumped over with indexOf: a record without an enclosure costs a look for its line end and one for the
- * next enclosure, which is shared by all records before it. Counting quotes instead would be shorter and wrong: one
- * stray `12"` moves every later border.
+ * The scan skips bytes with indexOf: a record without an enclosure costs one search for its line end. The search for
+ * the next enclosure serves all records before that enclosure. Counting quotes would be shorter and wrong, because one
+ * stray `12"` would move all later borders.
  */
 
 export interface Dialect {
-  /** Byte of the separator and of the enclosure. */
+  /** Byte values. */
   separator: number
   enclosure: number
 }
@@ -41,22 +41,22 @@ export const recordFlags = {
   tooLong: 8,
 } as const
 
-/** Where a record lies in `bytes`; valid only during the call. */
+/** The position of a record in `bytes`; valid only during the call of `onRecord`. */
 export interface ScannedRecord {
   bytes: Buffer
   start: number
   end: number
   /** Physical line of its first byte, from 1. */
   line: number
-  /** Physical lines that it spans. */
+  /** Number of physical lines. */
   lines: number
   flags: number
-  /** Of a too long record: the raw cell of the column that was asked for, null when it has none or it is too long itself. */
+  /** Raw cell of `wantedColumn` in a too long record; null when the record has none or the cell is too long itself. */
   longCell: Buffer | null
 }
 
-const longestRecord = 1024 * 1024
-const longestEnclosure = 256 * 1024
+const maxRecordBytes = 1024 * 1024
+const maxEnclosureBytes = 256 * 1024
 const maxEnclosureLines = 1_000
 
 const LF = 0x0a
@@ -64,26 +64,28 @@ const CR = 0x0d
 const SPACE = 0x20
 const TAB = 0x09
 
-/** The window grows when a record needs it, up to what holds the longest record and room to read into. */
+/** The window grows when a record needs it, up to a size that fits the longest record and the next read. */
 const firstWindow = 512 * 1024
-const largestWindow = 4 * 1024 * 1024
+const maxWindow = 4 * 1024 * 1024
 const needMore = -1
 
-/** A too long record on its way: what was kept of it, and where in it the scan stands. */
+/** State of a too long record whose end is not found yet. */
 interface LongRecord {
   line: number
   flags: number
   kept: Buffer[]
   keptLength: number
   column: number
-  /** Inside a cell without enclosure whose beginning is gone already. */
+  /** The scan is in a cell without an enclosure whose beginning has left the window. */
   inPlainCell: boolean
-  /** Its enclosure has no end, so nothing but the line's end ends it. */
+  /** Its enclosure doesn't close, so that only a line end ends the record. */
   toLineEnd: boolean
   cell: Buffer | null
 }
 
-/** Fed with bytes by `space` and `advance`, it hands out record after record, by the rules above. Itself throws nothing. */
+/**
+ * Push parser: callers write bytes into `space` and call `advance`; each record goes to `onRecord`. It never throws.
+ */
 export class RecordScanner {
   readonly #separator: number
   readonly #enclosure: number
@@ -91,26 +93,26 @@ export class RecordScanner {
   readonly #onRecord: (record: ScannedRecord) => void
 
   #window = Buffer.allocUnsafeSlow(firstWindow)
-  /** The bytes [from, to) of the window are read and not scanned yet. */
+  /** The bytes [from, to) of the window are not scanned yet. */
   #from = 0
   #to = 0
   #atEnd = false
   #line = 1
   #long: LongRecord | null = null
 
-  /** Next line feed, carriage return and enclosure at or after the scan's position; -1 is unknown, `#to` is none. */
+  /** Positions of the next line feed, carriage return and enclosure; -1 is unknown, and `#to` means there is none. */
   #nextLf = -1
   #nextCr = -1
   #nextEnclosure = -1
 
-  /** What scanning one record found out besides its end. */
+  /** Results of scanning one record, besides its end. */
   #flags = 0
   #breaks = 0
   #next = 0
 
   readonly #record: ScannedRecord
 
-  /** `wantedColumn`: index of the cell that is kept of a too long record. */
+  /** `wantedColumn` is the index of the cell that `longCell` gets in a too long record. */
   constructor(options: {
     dialect: Dialect
     wantedColumn: number
@@ -123,20 +125,20 @@ export class RecordScanner {
     this.#record = { bytes: this.#window, start: 0, end: 0, line: 0, lines: 0, flags: 0, longCell: null }
   }
 
-  /** Whether the bytes so far are whole records: a scanner that began with the next ones would find the same in them. */
+  /** Whether the bytes so far end with a record, so that another scanner could scan the rest with the same result. */
   get isBetweenRecords(): boolean {
     return this.#from === this.#to && this.#long === null
   }
 
-  /** Physical lines scanned. */
+  /** Number of physical lines scanned. */
   get lines(): number {
     return this.#line - 1
   }
 
-  /** Where the file's next bytes are to be put; then call `advance` with their number. */
+  /** Returns the buffer for the file's next bytes; the caller writes them and calls `advance` with their number. */
   space(): Buffer {
     const rest = this.#to - this.#from
-    const isTight = rest * 2 > this.#window.length && this.#window.length < largestWindow
+    const isTight = rest * 2 > this.#window.length && this.#window.length < maxWindow
     const target = isTight ? Buffer.allocUnsafeSlow(this.#window.length * 2) : this.#window
     this.#window.copy(target, 0, this.#from, this.#to)
     this.#window = this.#record.bytes = target
@@ -145,20 +147,20 @@ export class RecordScanner {
     return this.#window.subarray(this.#to)
   }
 
-  /** Scans what was put into `space()`. */
+  /** Scans the bytes written into `space()`. */
   advance(length: number): void {
     this.#to += length
     this.#scan()
   }
 
-  /** Scans the rest: there are no more bytes. */
+  /** Scans the rest at the end of the file. */
   end(): void {
     this.#atEnd = true
     this.#scan()
   }
 
   #scan(): void {
-    this.#forgetNext()
+    this.#resetNext()
     for (;;) {
       if (this.#long !== null) {
         if (!this.#continueLongRecord(this.#long)) return
@@ -167,9 +169,9 @@ export class RecordScanner {
       if (!this.#skipBlankLines()) return
       const start = this.#from
       const end = this.#endOfRecord(start)
-      if (end !== needMore && end - start <= longestRecord) {
+      if (end !== needMore && end - start <= maxRecordBytes) {
         this.#emit(start, end, this.#flags)
-      } else if (end !== needMore || this.#to - start > longestRecord + 1) {
+      } else if (end !== needMore || this.#to - start > maxRecordBytes + 1) {
         this.#long = {
           line: this.#line,
           flags: recordFlags.tooLong,
@@ -180,7 +182,7 @@ export class RecordScanner {
           toLineEnd: false,
           cell: null,
         }
-        this.#forgetNext()
+        this.#resetNext()
       } else {
         return
       }
@@ -199,7 +201,7 @@ export class RecordScanner {
     this.#onRecord(record)
   }
 
-  /** Moves to the first byte of the next record; false when it isn't there yet. */
+  /** Moves to the first byte of the next record; false when that byte is not in the window yet. */
   #skipBlankLines(): boolean {
     const bytes = this.#window
     const to = this.#to
@@ -208,9 +210,9 @@ export class RecordScanner {
       let at = this.#from
       while (at < to && (bytes[at] === SPACE || (tabIsBlank && bytes[at] === TAB))) at += 1
       if (at === to) {
-        // A line of nothing but blanks, however long, needs no memory: drop it as it comes.
+        // The bytes of a long blank line are dropped as they come, so that it needs no memory.
         if (this.#atEnd) this.#from = to
-        else if (at - this.#from > longestRecord) this.#from = at - 1
+        else if (at - this.#from > maxRecordBytes) this.#from = at - 1
         return false
       }
       const byte = bytes[at]
@@ -222,19 +224,21 @@ export class RecordScanner {
     }
   }
 
-  /** The position after the line end at `at`; a CR at the window's border may have its LF behind it. */
+  /**
+   * The position after the line end at `at`. It is unknown for a CR at the end of the window, which an LF may follow.
+   */
   #afterLineEnd(at: number): number {
     if (this.#window[at] === LF) return at + 1
     if (at + 1 < this.#to) return this.#window[at + 1] === LF ? at + 2 : at + 1
     return this.#atEnd ? at + 1 : needMore
   }
 
-  /** To be called before the scan goes back: what lies next is known only from its present position on. */
-  #forgetNext(): void {
+  /** Must be called before the scan moves back, because the next positions are valid only from its position on. */
+  #resetNext(): void {
     this.#nextLf = this.#nextCr = this.#nextEnclosure = -1
   }
 
-  /** Where the line end after `at` is, or the end of what is known. */
+  /** Position of the first line end at or after `at`, or `#to`. */
   #lineEnd(at: number): number {
     if (this.#nextLf < at) this.#nextLf = this.#find(LF, at)
     if (this.#nextCr < at) this.#nextCr = this.#find(CR, at)
@@ -246,14 +250,14 @@ export class RecordScanner {
     return found === -1 || found >= this.#to ? this.#to : found
   }
 
-  /** The end of the record at `start`, its line end excluded; sets flags, line breaks inside and the next start. */
+  /** The end of the record at `start`, without its line end. Sets `#flags`, `#breaks` and `#next`. */
   #endOfRecord(start: number): number {
     this.#flags = 0
     this.#breaks = 0
     return this.#endFrom(start, true)
   }
 
-  /** The same from any place in a record; `atCell` tells whether a cell begins at `at`. */
+  /** The same from any position in a record; `atCell` says whether a cell begins at `at`. */
   #endFrom(at: number, atCell: boolean): number {
     const bytes = this.#window
     let cell = atCell ? at : -1
@@ -273,7 +277,7 @@ export class RecordScanner {
       if (close === needMore) return needMore
       if (close === this.#to) {
         this.#flags |= recordFlags.unterminated
-        this.#forgetNext()
+        this.#resetNext()
         return this.#finish(this.#lineEnd(enclosure))
       }
       this.#flags |= recordFlags.enclosed
@@ -305,12 +309,12 @@ export class RecordScanner {
   }
 
   /**
-   * The closing enclosure for the one that opens at `open`; `#to` when there is none within the bounds. Counts the
-   * line breaks between them.
+   * Position of the enclosure that closes the one at `open`; `#to` when none does within the limits. Adds the line
+   * breaks between them to `#breaks`.
    */
   #closing(open: number): number {
     const bytes = this.#window
-    const limit = open + longestEnclosure
+    const limit = open + maxEnclosureBytes
     let at = open + 1
     for (;;) {
       const found = this.#find(this.#enclosure, at)
@@ -338,7 +342,7 @@ export class RecordScanner {
     return breaks
   }
 
-  /** Goes on with a too long record, cell by cell; true when it ended. */
+  /** Scans more of a too long record, cell by cell; true when it has ended. */
   #continueLongRecord(long: LongRecord): boolean {
     const bytes = this.#window
     for (;;) {
@@ -349,7 +353,7 @@ export class RecordScanner {
       const end = this.#endOfCell(start, long)
       long.flags |= this.#flags
       if (end === needMore) {
-        const wholeCellFits = this.#to - start <= longestRecord
+        const wholeCellFits = this.#to - start <= maxRecordBytes
         if (wholeCellFits && (bytes[start] === this.#enclosure || !long.inPlainCell)) return false
         this.#keep(long, start, this.#to, false)
         this.#line += this.#breaks
@@ -372,10 +376,10 @@ export class RecordScanner {
     }
   }
 
-  /** The end of the cell at `at`: its separator, its line end, or the end of the file. */
+  /** The end of the cell at `at`: a separator, a line end or the end of the file. */
   #endOfCell(at: number, long: LongRecord): number {
     const bytes = this.#window
-    if (long.toLineEnd) return this.#decidedEnd(this.#lineEnd(at))
+    if (long.toLineEnd) return this.#knownEnd(this.#lineEnd(at))
     let from = at
     if (!long.inPlainCell && bytes[at] === this.#enclosure && at < this.#to) {
       const close = this.#closing(at)
@@ -383,19 +387,19 @@ export class RecordScanner {
       if (close === this.#to) {
         this.#flags |= recordFlags.unterminated
         long.toLineEnd = true
-        this.#forgetNext()
-        return this.#decidedEnd(this.#lineEnd(at))
+        this.#resetNext()
+        return this.#knownEnd(this.#lineEnd(at))
       }
       this.#flags |= recordFlags.enclosed
-      // A too long record is read by the careful reader anyway.
+      // csv-parse takes no too long records, so this cell needn't be checked for text after its enclosure.
       this.#flags |= recordFlags.irregular
       from = close + 1
     }
-    return this.#decidedEnd(Math.min(this.#lineEnd(from), this.#find(this.#separator, from)))
+    return this.#knownEnd(Math.min(this.#lineEnd(from), this.#find(this.#separator, from)))
   }
 
-  /** An end that can't move when more bytes come. */
-  #decidedEnd(end: number): number {
+  /** Returns `end` unless further bytes may change it. */
+  #knownEnd(end: number): number {
     if (end === this.#to) return this.#atEnd ? end : needMore
     if (this.#window[end] === CR && end + 1 === this.#to && !this.#atEnd) return needMore
     return end
@@ -405,19 +409,19 @@ export class RecordScanner {
     const isWanted = long.column === this.#wantedColumn
     if (isWanted)
       long.cell =
-        wholeCell && end - start <= longestEnclosure * 2
+        wholeCell && end - start <= maxEnclosureBytes * 2
           ? Buffer.from(this.#window.subarray(start, end))
           : null
     const beginsCell = !long.inPlainCell
     const separator = beginsCell && long.column > 0 ? 1 : 0
-    const remaining = longestRecord - long.keptLength
+    const remaining = maxRecordBytes - long.keptLength
     const whole = end - start + separator <= remaining
-    // Only a cell without enclosure may be cut, or one whose enclosure has no end; after a cell that was left out
-    // nothing more is kept.
+    // A cell is cut only when it has no enclosure, or one that doesn't close. After a cell that was left out nothing
+    // more is kept.
     const isEnclosed = this.#window[start] === this.#enclosure && !long.toLineEnd
     const cut = whole || isEnclosed ? end : start + Math.max(0, remaining - separator)
     if (remaining === 0 || (!whole && cut === end)) {
-      long.keptLength = longestRecord
+      long.keptLength = maxRecordBytes
       return
     }
     if (separator === 1) long.kept.push(Buffer.from([this.#separator]))

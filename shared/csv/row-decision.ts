@@ -3,10 +3,11 @@ import type { ImportOptions, ImportPlan, RowResult } from '../contract/schemas/i
 import type { EmailFormat, SubscriberDocument, SubscriberStatus } from '../contract/schemas/subscriber.ts'
 import { emailIdentity } from '../values/email.ts'
 import type { Row } from './row-reader.ts'
+import { subscriberTransition } from '../values/subscriber-transition.ts'
 
 /**
- * What becomes of a good row, given the subscriber that is there already or none. Pure: the same row and subscriber
- * give the same decision, whoever asks and however often.
+ * What an import does with a good row. It depends only on the row and the existing subscriber, so that dry runs,
+ * inspections and retries of a batch decide the same.
  */
 export type Decision =
   | { result: 'added'; subscriber: NewSubscriber }
@@ -15,14 +16,14 @@ export type Decision =
   | { result: 'failed'; reason: string }
 
 /**
- * A subscriber to be added. What it has not is null, so that all are of one shape: thousands a second are made, and
- * code that meets many shapes is never optimized for long.
+ * A subscriber to add. Missing values are null, so that all objects have one shape: thousands are made per second, and
+ * V8 deoptimizes code that meets many shapes.
  */
 export interface NewSubscriber {
   key: string
   id: number
   email: string
-  /** Null where the key holds it. */
+  /** Comparison form of the email; null where `key` contains it. */
   emailKey: string | null
   status: SubscriberStatus
   createdAt: Date
@@ -37,10 +38,10 @@ export interface NewSubscriber {
   values: (FieldValue | null)[]
 }
 
-/** In place of a value: the subscriber has none from now on. */
+/** In the place of a value: the update removes the subscriber's value. */
 export const cleared = Symbol('cleared')
 
-/** What changes about an existing subscriber, of one shape as a new one is. Null is kept as it is. */
+/** Changes of an existing subscriber, in one shape for the same reason. Null leaves a value as it is. */
 export interface SubscriberUpdate {
   email: string | null
   emailKey: string | null
@@ -49,9 +50,9 @@ export interface SubscriberUpdate {
   subscribeIp: string | null
   removeTime: Date | null
   removeIp: string | null
-  /** Active again: time and address of the removal go. */
+  /** The subscriber becomes active again: time and address of the removal are unset. */
   forgetsRemoval: boolean
-  /** Not confirmed any more: the time of the confirmation goes. */
+  /** The subscriber is no longer confirmed: the time of the confirmation is unset. */
   forgetsConfirmation: boolean
   reactivations: number | null
   format: EmailFormat | null
@@ -62,8 +63,8 @@ export interface SubscriberUpdate {
 }
 
 /**
- * What a decision needs to know of an existing subscriber. Only `_id` where the import doesn't overwrite; custom fields
- * only where the decision looks at them.
+ * The fields of an existing subscriber that a decision reads. Without overwriting only `_id` is read, and custom fields
+ * only when the decision depends on them.
  */
 export type ExistingSubscriber = Pick<
   SubscriberDocument,
@@ -74,44 +75,44 @@ export interface RowContext {
   plan: ImportPlan
   options: ImportOptions
   mappedFieldIds: number[]
-  /** What `subscribe_time` is where the file brings none. */
+  /** `subscribe_time` of new subscribers when the file has none. */
   startedAt: Date
 }
 
 export interface RowToDecide {
-  /** `_id` of the subscriber that the row is about. */
+  /** `_id` of the row's subscriber. */
   key: string
   row: Row
-  /** The id that a new subscriber gets. */
+  /** Public id, in case the subscriber is new. */
   newId: number
   now: Date
 }
 
 export interface RowDecider {
   decide(row: RowToDecide, existing: ExistingSubscriber | undefined): Decision
-  /** The parts of an existing subscriber that `decide` looks at. */
+  /** The fields of an existing subscriber that `decide` reads. */
   projection: Record<string, 1>
 }
 
 /**
- * Made once for an import. `mappedFieldIds` are the fields of `Row.fields`, in that order, and each is one of the plan's.
- * A row that can't be taken is a decision too: nothing is thrown.
+ * Makes the decider of an import. `mappedFieldIds` are the plan's fields that `Row.fields` has, in that order. A row
+ * that can't be imported is a decision too, and nothing is thrown.
  */
 export function rowDecider(context: RowContext): RowDecider {
   const { plan, options } = context
   const { overwrite_what: what } = options
   const requiredFields = plan.fields.filter((field) => field.required && field.id !== plan.identity.field_id)
-  // Whether clearing a cell would leave a required field empty depends on what is there now.
+  // A blank cell is an error only when it would clear a required field that has a value now.
   const readsFields =
     options.overwrite && what.custom_fields && options.blank_cells === 'clear' ? requiredFields : []
-  // Where all that counts is whether somebody is there, the server answers from the index, without the documents.
-  const seenPaths = options.overwrite
+  // With `_id` alone the server answers from the index, without reading documents.
+  const readPaths = options.overwrite
     ? ['id', 'status', 'confirmed', 'reactivations', ...readsFields.map(({ id }) => `custom_fields.${id}`)]
     : ['_id']
-  const projection = Object.fromEntries(seenPaths.map((path) => [path, 1 as const]))
+  const projection = Object.fromEntries(readPaths.map((path) => [path, 1 as const]))
   const initialValues = plan.fields.map((field) => plan.default_values[field.id] ?? field.default)
   const mappedIndexes = context.mappedFieldIds.map((id) => plan.fields.findIndex((field) => field.id === id))
-  const requiredIndexes = requiredFields.map((field) => plan.fields.indexOf(field))
+  const required = requiredFields.map((field) => ({ name: field.name, index: plan.fields.indexOf(field) }))
   const identityIndex = plan.fields.findIndex((field) => field.id === plan.identity.field_id)
   const keptValues = plan.fields.map((field, index) =>
     what.custom_fields && index !== identityIndex ? (plan.default_values[field.id] ?? null) : null,
@@ -132,15 +133,16 @@ export function rowDecider(context: RowContext): RowDecider {
       const value = row.fields[i]
       if (value !== null && value !== undefined) values[mappedIndexes[i]!] = value
     }
-    const missing = requiredIndexes.find((index) => values[index] === null)
+    const missing = required.find(({ index }) => values[index] === null)
     if (missing !== undefined)
       return {
         result: 'failed',
-        reason: `${plan.fields[missing]!.name}: a new subscriber needs a value, and neither the file nor a default has one`,
+        reason: `${missing.name}: a new subscriber needs a value, and neither the file nor a default has one`,
       }
 
     const { subscriber_defaults: fallback } = options
     const status = row.status ?? fallback.status
+    const hasLeft = subscriberTransition(null, status).removal === 'begins'
     const confirmed = plan.has_confirmed ? (row.confirmed ?? fallback.confirmed ?? false) : null
     const subscriber: NewSubscriber = {
       key,
@@ -151,8 +153,8 @@ export function rowDecider(context: RowContext): RowDecider {
       createdAt: now,
       subscribeTime: row.subscribe_time ?? context.startedAt,
       subscribeIp: row.subscribe_ip,
-      removeTime: status === 'active' ? null : (row.remove_time ?? now),
-      removeIp: status === 'active' ? null : row.remove_ip,
+      removeTime: hasLeft ? (row.remove_time ?? now) : null,
+      removeIp: hasLeft ? row.remove_ip : null,
       format: plan.has_format ? (row.email_format ?? fallback.format ?? 'both') : null,
       confirmed,
       confirmTime: confirmed === true ? (row.confirm_time ?? now) : null,
@@ -210,20 +212,20 @@ export function rowDecider(context: RowContext): RowDecider {
       update.status = row.status
       update.subscribeTime = row.subscribe_time
       update.subscribeIp = row.subscribe_ip
-      if (to !== 'active') {
-        update.removeTime = row.remove_time ?? (from === 'active' ? now : null)
+      const { removal, isReactivation } = subscriberTransition(from, to)
+      if (removal === 'begins' || removal === 'continues') {
+        update.removeTime = row.remove_time ?? (removal === 'begins' ? now : null)
         update.removeIp = row.remove_ip
-      } else if (from !== 'active') {
-        update.forgetsRemoval = true
-        update.reactivations = (existing.reactivations ?? 0) + 1
       }
+      update.forgetsRemoval = removal === 'ends'
+      if (isReactivation) update.reactivations = (existing.reactivations ?? 0) + 1
     }
     return { result: 'updated', update, from, to }
   }
 }
 
-/** Whether it makes one more subscriber active, for whom the subscriber limit must have a place. */
+/** Whether the decision makes one more subscriber active, which uses quota under the subscriber limit. */
 export const needsQuota = (decision: Decision): boolean =>
   decision.result === 'added'
-    ? decision.subscriber.status === 'active'
-    : decision.result === 'updated' && decision.to === 'active' && decision.from !== 'active'
+    ? subscriberTransition(null, decision.subscriber.status).needsQuota
+    : decision.result === 'updated' && subscriberTransition(decision.from, decision.to).needsQuota

@@ -15,12 +15,18 @@ import {
   type DateOrder,
 } from '../values/date-time.ts'
 import { emailExpectation, emailIdentity } from '../values/email.ts'
-import { booleanExpectation, booleanFromText, fieldReader, longestText } from '../values/field-value.ts'
+import {
+  booleanExpectation,
+  booleanFromText,
+  dateExamples,
+  fieldReader,
+  maxTextLength,
+} from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
 
-/** What the cells of a good row say. Null: the file brings no value (no such column, or a blank cell). */
+/** The parsed cells of a good row. Null means that the file has no value: no such column, or a blank cell. */
 export interface Row {
-  /** As typed, trimmed. */
+  /** As typed, but trimmed. */
   email: string
   status: SubscriberStatus | null
   email_format: EmailFormat | null
@@ -32,22 +38,22 @@ export interface Row {
   confirm_time: Date | null
   /** Values of the mapped custom fields, in the order of `RowReader.mappedFieldIds`. */
   fields: (FieldValue | null)[]
-  /** How many of its dates have the month first although the file's dates have the day first. */
+  /** Number of dates that have the month first although `date_format` is `dmy`. */
   monthFirstDates: number
 }
 
 export interface RowReader {
   /** Ids of the mapped custom fields, in column order. */
   mappedFieldIds: number[]
-  /** Index of the email column; the email as typed goes into logs whatever becomes of the row. */
+  /** Index of the email column: logs show the email as typed, also when the row fails. */
   emailColumn: number
-  /** The row, or the reasons why it isn't one, as a sentence each. */
+  /** The parsed row, or the reasons why it can't be imported. */
   read(cells: readonly string[]): Row | string
-  /** Why a record whose other cells may be fine has no identity. */
+  /** Explains why a record without a valid identity can't be imported. */
   identityProblem(cells: readonly string[]): string
 }
 
-/** The row of a record, or the reasons why it isn't one. */
+/** The parsed row of a record, or the reasons why it can't be imported. */
 export const readRow = (
   reader: RowReader,
   { problem, identity, cells }: Pick<ReadRecord, 'problem' | 'identity' | 'cells'>,
@@ -57,13 +63,13 @@ interface CellReader {
   name: string
   expectation: string
   required: boolean
-  /** Reads a trimmed, non-blank cell into the row; false when it is no value of the column. */
+  /** Parses a trimmed, non-blank cell into the row; false when the column can't have that value. */
   read(text: string, row: Row): boolean
-  /** For a column of dates: the order in which they are read, and whether the text would be one in the other order. */
+  /** For a column of dates: their order, and whether a text is a date in a given order. */
   dates?: { order: DateOrder; isReadIn(text: string, order: DateOrder): boolean }
 }
 
-/** Makes the reader of an import's rows. All that can be looked up is looked up here, once. */
+/** Makes the row reader of an import. It prepares everything that rows have in common, once. */
 export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
   const mappedFieldIds: number[] = []
   const columns = plan.columns.map((column): CellReader | null => {
@@ -99,7 +105,7 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
           ? cells.slice(columns.length).find((cell) => cell.trim() !== '')
           : undefined
       if (surplus !== undefined) {
-        return `the record has ${cells.length} cells, the mapping ${columns.length} columns: the first one too many is ${shorten(surplus.trim())}`
+        return `the record has ${cells.length} cells, but the mapping has ${columns.length} columns; the first extra cell is ${shorten(surplus.trim())}`
       }
       const row = blankRow(mappedFieldIds.length)
       let problems = ''
@@ -108,7 +114,7 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
         if (column === null || column === undefined) continue
         const text = cells[i]?.trim() ?? ''
         if (text === '' ? column.required : !column.read(text, row)) {
-          problems += (problems === '' ? '' : '; ') + problemOf(column, text)
+          problems += (problems === '' ? '' : '; ') + describeProblem(column, text)
         } else if (column.dates?.order === 'dmy' && isMonthFirstDate(text)) {
           row.monthFirstDates += 1
         }
@@ -117,21 +123,23 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
     },
     identityProblem(cells) {
       const column = columns[plan.identity.column]!
-      return problemOf(column, cells[plan.identity.column]?.trim() ?? '')
+      return describeProblem(column, cells[plan.identity.column]?.trim() ?? '')
     },
   }
 }
 
-function problemOf({ name, expectation, dates }: CellReader, text: string): string {
+function describeProblem({ name, expectation, dates }: CellReader, text: string): string {
   if (text === '') return `${name}: the cell is blank instead of ${expectation}`
   const hint =
-    dates?.order === 'mdy' && dates.isReadIn(text, 'dmy') ? ': should date_format be dmy, day first?' : ''
+    dates?.order === 'mdy' && dates.isReadIn(text, 'dmy')
+      ? '; if the day comes first, set date_format to dmy'
+      : ''
   return `${name}: ${shorten(text)} is not ${expectation}${hint}`
 }
 
 const isDateTime = (text: string, order: DateOrder): boolean => parseDateTime(text, order) !== null
 
-/** Of the types of custom fields whose values are read by `date_format`. */
+/** For the types of custom fields whose values depend on `date_format`. */
 const dateReaders: Partial<Record<FieldType, (text: string, order: DateOrder) => boolean>> = {
   date: isDateTime,
   day_of_year: (text, order) => parseDayOfYear(text, order) !== null,
@@ -159,7 +167,7 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
   const time = (key: 'subscribe_time' | 'remove_time' | 'confirm_time'): CellReader => ({
     name,
     required: false,
-    expectation: `a date or time in a documented form (${order}), in the years 1000 to 9999`,
+    expectation: `a date or time such as ${dateExamples(order)}, in the years 1000 to 9999`,
     dates: { order, isReadIn: isDateTime },
     read(text, row) {
       const value = parseDateTime(text, order)
@@ -184,7 +192,7 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
         expectation: emailExpectation,
         read(text, row) {
           row.email = text
-          // On most lists the email is the identity and was looked at when the file was split.
+          // An email that is the identity was validated when the file was split.
           return plan.identity.kind === 'email' || emailIdentity(text) !== null
         },
       }
@@ -235,12 +243,12 @@ function oneOf<T extends string>(values: readonly T[], text: string): T | null {
 
 const shownCharacters = 60
 
-/** A value for a message: quoted, on one line, not longer than one wants to read. */
+/** Formats a value for a message: in quotes, on one line and not too long. */
 function shorten(text: string): string {
-  // Not between the two halves of a character.
+  // A surrogate pair is not split.
   const end =
     (text.charCodeAt(shownCharacters - 1) & 0xfc00) === 0xd800 ? shownCharacters - 1 : shownCharacters
   const shown = text.length > shownCharacters ? `${text.slice(0, end)}...` : text
-  const size = text.length > longestText ? ` (${text.length} characters)` : ''
+  const size = text.length > maxTextLength ? ` (${text.length} characters)` : ''
   return `'${shown.replaceAll(/[\0-\x1f\x7f]+/g, ' ')}'${size}`
 }

@@ -6,69 +6,69 @@ export interface Address {
   family: number
 }
 
-/** All addresses of a host name, as node:dns/promises gives them. */
+/** Resolves to all addresses of a host name, as `lookup` of node:dns/promises does. */
 export type Lookup = (hostname: string) => Promise<Address[]>
 
 /**
- * Which addresses a URL that a client gave may lead to: public ones, and those that the operator allowed
- * (`URL_IMPORT_ALLOW`). It is asked for every hop and every DNS answer, and the answer that was checked is the one
- * that is connected to; otherwise a name could change its meaning in between.
+ * Guards against server-side request forgery. A URL of a client may lead to public addresses, and to those that the
+ * operator allowed (`URL_IMPORT_ALLOW`). Every hop and every DNS answer is checked. The connection goes to the
+ * checked answer, because a second look-up of the name could give another one.
  */
 export class AddressGuard {
   readonly #networks: [ipaddr.IPv4 | ipaddr.IPv6, number][] = []
   readonly #names = new Set<string>()
   readonly #lookup: Lookup
 
-  /** `allow`: CIDRs, addresses and host names. */
+  /** `allow` has CIDRs, addresses and host names. */
   constructor(allow: readonly string[], lookup: Lookup = (name) => systemLookup(name, { all: true })) {
     this.#lookup = lookup
     for (const entry of allow) {
       if (ipaddr.isValidCIDR(entry)) this.#networks.push(ipaddr.parseCIDR(entry))
       else if (ipaddr.isValid(entry))
         this.#networks.push([ipaddr.process(entry), ipaddr.process(entry).kind() === 'ipv4' ? 32 : 128])
-      else this.#names.add(comparable(entry))
+      else this.#names.add(normalizeHost(entry))
     }
   }
 
   /**
-   * The host of a URL as it is looked up, without brackets. The parser spells out the hosts of http, https and ftp in
-   * one way (`0x7f.1` is `127.0.0.1`), but not those of ftps.
+   * The host of a URL as it is looked up, without brackets. `URL` normalizes the hosts of http, https and ftp
+   * (`0x7f.1` becomes `127.0.0.1`), but not those of ftps, which are therefore parsed as ftp.
    */
   static hostOf(url: URL): string {
-    const spelled = url.protocol === 'ftps:' ? URL.parse(`ftp:${url.href.slice('ftps:'.length)}`) : url
-    return (spelled ?? url).hostname.replace(/^\[|\]$/g, '')
+    const normalized = url.protocol === 'ftps:' ? URL.parse(`ftp:${url.href.slice('ftps:'.length)}`) : url
+    return (normalized ?? url).hostname.replace(/^\[|\]$/g, '')
   }
 
-  /** Whether the address may be connected to. `text`: an IPv4 or IPv6 address without brackets. */
+  /** Whether a connection to the address is allowed. `text` is an IPv4 or IPv6 address without brackets. */
   allowsAddress(text: string): boolean {
     if (!ipaddr.isValid(text)) return false
     const address = ipaddr.process(text)
     if (isPublic(address)) return true
     return this.#networks.some(
-      ([network, bits]) => network.kind() === address.kind() && (address as ipaddr.IPv4).match(network, bits),
+      ([network, bits]) => network.kind() === address.kind() && address.match(network, bits),
     )
   }
 
-  /** The address that a host spells out itself, in its usual form, or null for a name. */
-  static literalOf(host: string): string | null {
+  /** The address in its usual form where the host is a literal address; null where it is a name. */
+  static parseLiteral(host: string): string | null {
     const bare = host.replace(/^\[|\]$/g, '')
     return ipaddr.isValid(bare) ? ipaddr.process(bare).toString() : null
   }
 
-  /** Why a host as it stands in a URL is refused before any name is looked up; null when it isn't. */
+  /** Why the host of a URL is refused before any name is looked up; null when it isn't. */
   literalProblem(host: string): string | null {
-    const literal = AddressGuard.literalOf(host)
+    const literal = AddressGuard.parseLiteral(host)
     return literal === null ? null : this.connectionProblem(host, literal)
   }
 
-  /** Why a connection to the address isn't to be used for the host; null when it may be. */
+  /** Why a connection to this address must not be used for the host; null when it may be used. */
   connectionProblem(host: string, address: string): string | null {
-    return this.#names.has(comparable(host)) || this.allowsAddress(address) ? null : refusal(host, address)
+    return this.#names.has(normalizeHost(host)) || this.allowsAddress(address) ? null : refusal(host, address)
   }
 
-  /** The addresses that may be connected to for a host; throws an AddressRefused when one of its addresses is refused. */
+  /** Resolves to the addresses of a host. Throws AddressRefused when one of them is refused. */
   async resolve(host: string): Promise<Address[]> {
-    const literal = AddressGuard.literalOf(host)
+    const literal = AddressGuard.parseLiteral(host)
     const answers =
       literal === null
         ? await this.#lookup(host)
@@ -81,19 +81,19 @@ export class AddressGuard {
   }
 }
 
-/** Its message names host, address, and the setting that would allow it. */
+/** The message names the host, the address and the setting that would allow it. */
 export class AddressRefused extends Error {}
 
-/** Answers instance metadata in one provider's networks, although it looks public. */
-const wireServer = '168.63.129.16'
+/** It serves instance metadata in Azure's networks, although it is in a public range. */
+const azureWireServer = '168.63.129.16'
 
 function isPublic(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
-  if (address.range() !== 'unicast' || address.toString() === wireServer) return false
-  // What is handed out of IPv6; outside of it lie forms that bear an IPv4 address, such as ::7f00:1.
-  return address.kind() === 'ipv4' || (address as ipaddr.IPv6).match(ipaddr.IPv6.parse('2000::'), 3)
+  if (address.range() !== 'unicast' || address.toString() === azureWireServer) return false
+  // The range of global IPv6 addresses. Outside of it are forms with an embedded IPv4 address, such as ::7f00:1.
+  return address.kind() === 'ipv4' || address.match(ipaddr.IPv6.parse('2000::'), 3)
 }
 
-const comparable = (host: string): string => host.toLowerCase().replace(/\.$/, '')
+const normalizeHost = (host: string): string => host.toLowerCase().replace(/\.$/, '')
 
 function refusal(host: string, address: string): string {
   const shown = host === address || host === `[${address}]` ? host : `${host} (${address})`

@@ -1,13 +1,13 @@
 /** The bounds of a download; all times in milliseconds. */
 export interface DownloadBounds {
-  /** Of what comes over the network, and again after decoding and unpacking. */
+  /** Limits the bytes from the network, and again the decoded and unpacked bytes. */
   bytes: number
-  /** From the first try's beginning to the last one's end, pauses not counted. */
+  /** Runs from the start of the first attempt to the end of the last one. Pauses of the import do not count. */
   totalMs: number
-  /** Waits after the first failed try, the second, and so on: one try more than there are waits. */
+  /** Waits after the first failed attempt, the second, and so on. There is one more attempt than waits. */
   retryAfterMs: readonly number[]
   connectMs: number
-  /** Without a byte, in answers as in files. */
+  /** The maximum time without a byte, before an answer and within a file. */
   silenceMs: number
   redirects: number
 }

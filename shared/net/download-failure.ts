@@ -3,9 +3,9 @@ import { ImportError } from '../contract/errors.ts'
 
 export const downloadSchemes = ['http', 'https', 'ftp', 'ftps', 'other'] as const
 
-/** What goes wrong with downloads, in the few classes that somebody on call acts on differently. */
+/** Classes of download failures, as few as the different actions of an operator on call. */
 export const downloadFailures = [
-  /** The host name isn't known. */
+  /** The host name can't be resolved. */
   'name',
   'connection',
   'tls',
@@ -16,7 +16,7 @@ export const downloadFailures = [
   'status_5xx',
   /** Fewer bytes than announced, or a connection that ended in the middle. */
   'broken_off',
-  /** Where it leads is closed to imports. */
+  /** The address guard refused the address. */
   'address_refused',
   'too_large',
   'unreadable',
@@ -24,7 +24,7 @@ export const downloadFailures = [
 ] as const
 export type DownloadFailure = (typeof downloadFailures)[number]
 
-/** As the cause of an error: what it is, where no code of the system says so. */
+/** Cause of an error that has no code of the system: it carries the class of the failure. */
 export class DownloadProblem extends Error {
   readonly failure: DownloadFailure
 
@@ -34,7 +34,7 @@ export class DownloadProblem extends Error {
   }
 }
 
-export function failureOfStatus(status: number): DownloadFailure {
+export function classifyStatus(status: number): DownloadFailure {
   if (status === 401 || status === 403 || status === 407) return 'login'
   if (status === 404 || status === 410) return 'not_found'
   if (status >= 500) return 'status_5xx'
@@ -46,33 +46,33 @@ export function schemeOf(url: string): (typeof downloadSchemes)[number] {
   return downloadSchemes.find((known) => known === scheme) ?? 'other'
 }
 
-/** The first of an error and its causes that tells. */
+/** The class of the first error in the chain of causes that has one. */
 export function downloadFailureOf(error: unknown): DownloadFailure {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
-    const failure = failureOf(at)
+    const failure = classifyError(at)
     if (failure !== null) return failure
   }
   return 'other'
 }
 
-function failureOf(error: Error): DownloadFailure | null {
+function classifyError(error: Error): DownloadFailure | null {
   if (error instanceof DownloadProblem) return error.failure
   if (error instanceof AddressRefused) return 'address_refused'
   if (error instanceof ImportError && error.code === 'source_unreadable') return 'unreadable'
   if (error.name === 'TimeoutError') return 'timeout'
-  const { code } = error as { code?: unknown }
-  if (typeof code === 'number') return failureOfFtpReply(code)
-  return typeof code === 'string' ? failureOfCode(code) : null
+  const code = 'code' in error ? error.code : undefined
+  if (typeof code === 'number') return classifyFtpReply(code)
+  return typeof code === 'string' ? classifyCode(code) : null
 }
 
-function failureOfFtpReply(code: number): DownloadFailure | null {
+function classifyFtpReply(code: number): DownloadFailure | null {
   if (code === 430 || code === 530 || code === 532) return 'login'
   if (code === 450 || code === 550) return 'not_found'
   return code === 425 || code === 426 ? 'broken_off' : null
 }
 
-/** Codes of the system, of TLS and of undici. */
-function failureOfCode(code: string): DownloadFailure | null {
+/** Classifies codes of the system, of TLS and of undici. */
+function classifyCode(code: string): DownloadFailure | null {
   if (/^(ENOTFOUND|EAI_)/.test(code)) return 'name'
   if (/^(ECONNREFUSED|EHOSTUNREACH|ENETUNREACH|EADDRNOTAVAIL)$/.test(code)) return 'connection'
   if (code.includes('TIMEOUT') || code === 'ETIMEDOUT') return 'timeout'

@@ -18,21 +18,21 @@ import {
 } from './remote-file.ts'
 
 /**
- * One try of a download, whatever the scheme: follow the redirects to a file, count its bytes as they come, decode and
- * unpack them, count again. It ends without an error only when the server has said that the file is whole.
+ * One attempt to download a file over any scheme. It follows redirects, counts the bytes, decodes and unpacks them,
+ * and counts again. It ends without an error only when the server has confirmed that the file is complete.
  *
- * Redirects are followed by hand, because every hop's address is checked, and credentials stay with the origin that
- * they were given for.
+ * Redirects are followed here and not by undici, because the address of every hop is checked. Credentials are sent
+ * only to the origin that they were given for.
  */
 
 export interface DownloadOptions extends OpenOptions {
-  /** What is left of the time for all tries. */
+  /** Remaining time for all attempts together. */
   leftMs: number
-  /** Bytes that came so far and how many will, if that is known; both before any decoding. */
+  /** Bytes received so far, and the announced total where the server gave one; both before decoding. */
   onProgress: (received: number, expected: number | null) => void
 }
 
-/** The file's content. Throws ImportError, `retryable` where a later try may go well, or the signal's reason. */
+/** Yields the file. Throws ImportError, `retryable` where a later attempt may succeed, or the signal's reason. */
 export async function* downloadedContent(
   url: URL,
   filename: string,
@@ -41,36 +41,36 @@ export async function* downloadedContent(
   const deadline = AbortSignal.timeout(Math.max(0, Math.floor(options.leftMs)))
   const signal = AbortSignal.any([options.signal, deadline])
   try {
-    yield* fileBehind(url, filename, { ...options, signal })
+    yield* downloadFile(url, filename, { ...options, signal })
   } catch (error) {
-    throw explanation(error, url, options, deadline)
+    throw toImportError(error, url, options, deadline)
   }
 }
 
-async function* fileBehind(url: URL, filename: string, context: DownloadOptions): AsyncGenerator<Buffer> {
+async function* downloadFile(url: URL, filename: string, context: DownloadOptions): AsyncGenerator<Buffer> {
   const { bounds } = context
-  const file = await openBehind(targetOf(url), context)
+  const file = await openFinal(targetOf(url), context)
   try {
-    if (file.expected !== null && file.expected > bounds.bytes) throw tooLarge(bounds)
+    if (file.expected !== null && file.expected > bounds.bytes) throw tooLargeError(bounds)
     const receipt = { isWhole: false }
-    const received = counted(file, url, receipt, context)
+    const received = countBytes(file, url, receipt, context)
     const decoded = file.isEncoded ? gunzip(received, `the body from ${shown(url)}`) : received
-    yield* bounded(unpacked(decoded, file, filename), bounds)
-    if (!receipt.isWhole) throw failedTry(`${shown(url)} has bytes behind the end of its gzip data`)
+    yield* limitBytes(unpack(decoded, file, filename), bounds)
+    if (!receipt.isWhole) throw failedTry(`${shown(url)} has data after the end of its gzip data`)
   } finally {
     await file.close()
   }
 }
 
-function unpacked(pieces: AsyncGenerator<Buffer>, { isEncoded }: RemoteFile, filename: string) {
+function unpack(pieces: AsyncGenerator<Buffer>, { isEncoded }: RemoteFile, filename: string) {
   if (!isGzipName(filename)) return pieces
   return isEncoded
     ? gunzipIfPacked(pieces, JSON.stringify(filename))
     : gunzip(pieces, JSON.stringify(filename))
 }
 
-/** Follows redirects to a file. */
-async function openBehind(first: RemoteTarget, options: OpenOptions): Promise<RemoteFile> {
+/** Opens the file at the end of all redirects. */
+async function openFinal(first: RemoteTarget, options: OpenOptions): Promise<RemoteFile> {
   let target = first
   for (let redirects = 0; ; redirects += 1) {
     if (isFtp(target.url)) return openByFtp(target, options)
@@ -80,80 +80,80 @@ async function openBehind(first: RemoteTarget, options: OpenOptions): Promise<Re
       throw failedTry(
         `more than ${options.bounds.redirects} redirects, the last one from ${shown(target.url)}`,
       )
-    target = redirected(target, answer.location)
+    target = redirectTarget(target, answer.location)
   }
 }
 
-function redirected(from: RemoteTarget, location: string | undefined): RemoteTarget {
+function redirectTarget(from: RemoteTarget, location: string | undefined): RemoteTarget {
   if (location === undefined || location === '')
     throw failedTry(`${shown(from.url)} redirects, but its answer has no Location`)
   const to = URL.parse(location, from.url)
-  if (to === null) throw failedTry(`${shown(from.url)} redirects to something that is no URL`)
+  if (to === null) throw failedTry(`${shown(from.url)} redirects to an invalid URL`)
   if (!isHttp(to) && !isFtp(to))
     throw failedTry(
       `${shown(from.url)} redirects to a ${quoted(to.protocol, null)} address, expected http, https, ftp or ftps`,
     )
   const staysAtOrigin = to.origin === from.url.origin && isHttp(to)
-  // Credentials in a Location are the server's, not the client's: they aren't used.
+  // Credentials in a Location come from the server and not from the client, so they aren't sent.
   to.username = to.password = ''
   return { url: targetOf(to).url, credentials: staysAtOrigin ? from.credentials : null }
 }
 
-/** The bytes as the network brings them: not more than the bound, and not fewer than announced. */
-async function* counted(
+/** Passes the bytes from the network on. Throws when they exceed the bound or are fewer than announced. */
+async function* countBytes(
   file: RemoteFile,
   url: URL,
   receipt: { isWhole: boolean },
   { bounds, onProgress }: DownloadOptions,
 ): AsyncGenerator<Buffer> {
   let bytes = 0
-  const sofar = () => (file.expected === null ? `${bytes} bytes` : `${bytes} of ${file.expected} bytes`)
+  const soFar = () => (file.expected === null ? `${bytes} bytes` : `${bytes} of ${file.expected} bytes`)
   onProgress(0, file.expected)
   try {
     for await (const piece of file.body) {
       bytes += piece.length
-      if (bytes > bounds.bytes) throw tooLarge(bounds)
+      if (bytes > bounds.bytes) throw tooLargeError(bounds)
       onProgress(bytes, file.expected)
       yield piece
     }
   } catch (error) {
     if (error instanceof ImportError) throw error
-    throw failedTry(`${shown(url)} broke off after ${sofar()}: ${messageOf(error)}`, error)
+    throw failedTry(`${shown(url)} broke off after ${soFar()}: ${messageOf(error)}`, error)
   }
   if (file.expected !== null && bytes !== file.expected)
-    throw failedTry(`${shown(url)} sent ${sofar()}`, new DownloadProblem('broken_off'))
+    throw failedTry(`${shown(url)} sent ${soFar()}`, new DownloadProblem('broken_off'))
   receipt.isWhole = true
 }
 
-/** The same bytes, as long as they stay within the bound. */
-async function* bounded(pieces: AsyncIterable<Buffer>, bounds: DownloadBounds): AsyncGenerator<Buffer> {
+/** Passes the bytes on, and throws when they exceed the bound. */
+async function* limitBytes(pieces: AsyncIterable<Buffer>, bounds: DownloadBounds): AsyncGenerator<Buffer> {
   let bytes = 0
   for await (const piece of pieces) {
     bytes += piece.length
-    if (bytes > bounds.bytes) throw tooLarge(bounds)
+    if (bytes > bounds.bytes) throw tooLargeError(bounds)
     yield piece
   }
 }
 
-const tooLarge = ({ bytes }: DownloadBounds) =>
+const tooLargeError = ({ bytes }: DownloadBounds) =>
   new ImportError(
     'source_refused',
-    `the file has more than ${bytes / 1e6} MB, the most that is taken from a URL: upload it by FTP instead`,
+    `the file has more than ${bytes / 1e6} MB, the maximum for a download: upload it by FTP instead`,
     { cause: new DownloadProblem('too_large') },
   )
 
-const outOfTime = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
+const timeoutError = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
   new ImportError(
     'source_refused',
     `${shown(url)} had not sent the whole file after ${totalMs / 60_000} minutes`,
     { cause: new DownloadProblem('timeout', cause) },
   )
 
-/** What went wrong with a try, as an ImportError; all that isn't for good may go well at the next one. */
-function explanation(error: unknown, url: URL, context: DownloadOptions, deadline: AbortSignal): unknown {
+/** The error of an attempt as an ImportError. All but final refusals are `retryable`. */
+function toImportError(error: unknown, url: URL, context: DownloadOptions, deadline: AbortSignal): unknown {
   if (context.signal.aborted) return context.signal.reason
   if (error instanceof ImportError && error.code === 'source_refused') return error
-  if (deadline.aborted) return outOfTime(url, context.bounds, error)
+  if (deadline.aborted) return timeoutError(url, context.bounds, error)
   const refused = findCause(error, AddressRefused)
   if (refused !== null) return new ImportError('source_refused', refused.message, { cause: error })
   if (error instanceof ImportError) return error.retryable ? error : failedTry(error.message, error)

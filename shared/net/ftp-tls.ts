@@ -1,27 +1,27 @@
 import type { ConnectionOptions } from 'node:tls'
 import type { Client } from 'basic-ftp'
 import { AddressGuard } from './address-guard.ts'
+import { errorCode } from '../contract/errors.ts'
 
-/** What tells an FTP connection's TLS which server it talks to. */
+/** The server of an FTP connection over TLS. */
 export interface FtpServerName {
-  /** What the certificate must be for, a name or an address. */
+  /** The name or address that the certificate must be valid for. */
   host: string
-  /** What is connected to. */
+  /** The address of the connection. */
   address: string
   port: number
 }
 
-/** The certificate must be the host's; TLS sends a server name only where the host is no address. */
+/** The certificate must be valid for the host. TLS sends a server name only for names, not for addresses. */
 export const ftpTlsOptions = ({
   host,
   address,
 }: Pick<FtpServerName, 'host' | 'address'>): ConnectionOptions =>
-  AddressGuard.literalOf(host) === null ? { servername: host, host: address } : { host: address }
+  AddressGuard.parseLiteral(host) === null ? { servername: host, host: address } : { host: address }
 
-/** Connects with TLS from the first byte. Throws an ERR_SSL_... error where the server answers in the clear. */
+/** Connects with implicit TLS. Throws an ERR_SSL_... error where the server answers without TLS. */
 export const connectImplicitTls = (client: Client, server: FtpServerName): ReturnType<Client['connect']> =>
   client.connectImplicitTLS(server.address, server.port, ftpTlsOptions(server))
 
-/** Whether the server's answer to a TLS handshake was no TLS, so that `AUTH TLS` is what it may have. */
-export const answeredInTheClear = (error: unknown): boolean =>
-  ((error as NodeJS.ErrnoException).code ?? '').startsWith('ERR_SSL_')
+/** Whether the server answered the TLS handshake without TLS. It may then support `AUTH TLS`. */
+export const answeredInTheClear = (error: unknown): boolean => errorCode(error).startsWith('ERR_SSL_')

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import { PassThrough } from 'node:stream'
 import { Client, type FTPContext } from 'basic-ftp'
 import { AddressGuard, AddressRefused, type Address } from './address-guard.ts'
-import { messageOf } from '../contract/errors.ts'
+import { messageOf, toError } from '../contract/errors.ts'
 import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from './ftp-tls.ts'
 import {
   failedTry,
@@ -16,74 +16,77 @@ import {
 } from './remote-file.ts'
 
 /**
- * Opens a file over ftp or ftps. Control and data connections go to one address, the one that was checked, whatever
- * the server says where its data are.
+ * Opens a file over ftp or ftps. Control and data connections go to the checked address, even where the server names
+ * another one for its data.
  *
- * ftps is TLS from the first byte, on port 990 where none is given, as other clients have it. Port 21, and a server
- * that answers the handshake in the clear, get `AUTH TLS` instead; nothing is sent without TLS either way.
+ * For ftps the default is implicit TLS on port 990, as in other clients. On port 21, and on a given port where the
+ * server answers without TLS, `AUTH TLS` is used instead. Credentials for ftps are never sent without TLS.
  */
 export async function openByFtp(target: RemoteTarget, options: OpenOptions): Promise<RemoteFile> {
   const { url, credentials } = target
   const connection = new Connection(options)
   try {
     const host = AddressGuard.hostOf(url)
-    const answers = await connection.during(options.guard.resolve(host))
+    const answers = await connection.orAborted(options.guard.resolve(host))
     await connection.open(url, host, answers)
     const { client } = connection
-    await connection.during(client.login(credentials?.username ?? 'anonymous', credentials?.password ?? ''))
-    await connection.during(client.useDefaultSettings())
+    await connection.orAborted(
+      client.login(credentials?.username ?? 'anonymous', credentials?.password ?? ''),
+    )
+    await connection.orAborted(client.useDefaultSettings())
     const path = decodeURIComponent(url.pathname.slice(1))
-    const expected = await connection.during(client.size(path).catch(unlessGone(client)))
+    const expected = await connection.orAborted(client.size(path).catch(nullIfConnected(client)))
     return {
       expected,
       isEncoded: false,
-      body: received(connection, path, target),
+      body: receiveFile(connection, path, target),
       close: async () => connection.close(),
     }
   } catch (error) {
     connection.close()
-    throw explained(error, url, credentials)
+    throw toFailedAttempt(error, url, credentials)
   }
 }
 
-/** Not every server knows SIZE. */
-const unlessGone = (client: Client) => (error: unknown) => {
-  if (client.closed) throw error as Error
+/** Servers without SIZE answer with an error: null while the connection is open, otherwise the error is thrown. */
+const nullIfConnected = (client: Client) => (error: unknown) => {
+  if (client.closed) throw toError(error)
   return null
 }
 
-function explained(error: unknown, url: URL, credentials: Credentials | null): unknown {
+function toFailedAttempt(error: unknown, url: URL, credentials: Credentials | null): unknown {
   if (error instanceof AddressRefused || !(error instanceof Error) || error.name === 'AbortError')
     return error
   return failedTry(`${shown(url)} couldn't be downloaded: ${quoted(messageOf(error), credentials)}`, error)
 }
 
-/** The file's bytes as they come; it ends only when the server has confirmed the transfer. */
-async function* received(
+/** The bytes of the file. It ends without an error only when the server has confirmed the transfer. */
+async function* receiveFile(
   connection: Connection,
   path: string,
   { credentials }: RemoteTarget,
 ): AsyncGenerator<Buffer> {
   const body = new PassThrough()
-  // It may break off before anybody reads: the reader is told, and nobody else.
+  // The transfer may fail before the body is read. Without a listener that error would end the process.
   body.on('error', () => undefined)
-  const transfer = connection.during(connection.client.downloadTo(body, path))
-  transfer.catch((error: unknown) => body.destroy(error as Error))
+  const transfer = connection.orAborted(connection.client.downloadTo(body, path))
+  transfer.catch((error: unknown) => body.destroy(toError(error)))
+  const pieces: AsyncIterable<Buffer> = body
   try {
-    yield* body as AsyncIterable<Buffer>
-    // The stream ends in the usual way also when the transfer broke off; only this says which.
+    yield* pieces
+    // The stream ends without an error also when the transfer broke off; only this promise tells the difference.
     await transfer
   } catch (error) {
     throw new Error(quoted(messageOf(error), credentials), { cause: error })
   }
 }
 
-/** basic-ftp's client with its connections held to one address, and ended with everything that waits for them. */
+/** basic-ftp's client, whose connections all go to one address and whose pending promises all end with it. */
 class Connection {
   client: Client
   readonly #options: OpenOptions
   readonly #sockets = new Set<Socket>()
-  #address: string | null = null
+  #pinnedAddress: string | null = null
 
   constructor(options: OpenOptions) {
     this.#options = options
@@ -98,48 +101,49 @@ class Connection {
         return
       } catch (error) {
         if (this.#options.signal.aborted || i === answers.length - 1) throw error
-        this.#renew()
+        this.#replaceClient()
       }
     }
     throw new Error(`${host} has no address`)
   }
 
   async #openAt(address: string, url: URL, host: string): Promise<void> {
-    this.#address = address
-    if (url.protocol === 'ftp:') return this.#connect(address, portOf(url, 21))
+    this.#pinnedAddress = address
+    if (url.protocol === 'ftp:') return this.#connect(address, portOrDefault(url, 21))
     if (url.port === '21') return this.#connectExplicit(address, 21, host)
     try {
-      await this.during(
-        connectImplicitTls(this.client, { host, address, port: portOf(url, 990) }),
+      await this.orAborted(
+        connectImplicitTls(this.client, { host, address, port: portOrDefault(url, 990) }),
         this.#options.bounds.connectMs,
       )
     } catch (error) {
       if (url.port === '' || !answeredInTheClear(error)) throw error
-      this.#renew()
-      return this.#connectExplicit(address, portOf(url, 990), host)
+      this.#replaceClient()
+      return this.#connectExplicit(address, portOrDefault(url, 990), host)
     }
   }
 
   async #connect(address: string, port: number): Promise<void> {
-    await this.during(this.client.connect(address, port), this.#options.bounds.connectMs)
+    await this.orAborted(this.client.connect(address, port), this.#options.bounds.connectMs)
   }
 
   async #connectExplicit(address: string, port: number, host: string): Promise<void> {
     await this.#connect(address, port)
-    await this.during(this.client.useTLS(ftpTlsOptions({ host, address })))
+    await this.orAborted(this.client.useTLS(ftpTlsOptions({ host, address })))
   }
 
-  /** What it resolves to, or why the try is over meanwhile: basic-ftp's promises don't all end when it is closed. */
-  async during<T>(work: Promise<T>, limitMs?: number): Promise<T> {
+  /**
+   * Resolves as `work` does, or throws when the attempt is aborted: basic-ftp's promises don't all end at a close.
+   */
+  async orAborted<T>(work: Promise<T>, timeoutMs?: number): Promise<T> {
     const ended = new AbortController()
-    const limit = limitMs === undefined ? [] : [AbortSignal.timeout(limitMs)]
-    const signal = AbortSignal.any([this.#options.signal, ...limit])
+    const timeouts = timeoutMs === undefined ? [] : [AbortSignal.timeout(timeoutMs)]
+    const signal = AbortSignal.any([this.#options.signal, ...timeouts])
     try {
       signal.throwIfAborted()
       const aborted = once(signal, 'abort', { signal: ended.signal }).then(() => {
-        throw this.#options.signal.aborted
-          ? (this.#options.signal.reason as Error)
-          : new Error(`no answer within ${limitMs! / 1000} s`)
+        this.#options.signal.throwIfAborted()
+        throw new Error(`no answer within ${(timeoutMs ?? 0) / 1000} s`)
       })
       return await Promise.race([work, aborted])
     } finally {
@@ -153,7 +157,7 @@ class Connection {
     for (const socket of this.#sockets) socket.destroy()
   }
 
-  #renew(): void {
+  #replaceClient(): void {
     this.close()
     this.client = this.#newClient()
   }
@@ -164,7 +168,9 @@ class Connection {
     return client
   }
 
-  /** Each plain socket that the client makes, for control or data, is known here and looked at when it is connected. */
+  /**
+   * Registers each socket that the client makes, for control or data, and checks its address when it is connected.
+   */
   #watch(ftp: FTPContext): void {
     const newSocket = ftp._newSocket.bind(ftp)
     ftp._newSocket = () => {
@@ -172,17 +178,23 @@ class Connection {
       this.#sockets.add(socket)
       socket.once('close', () => this.#sockets.delete(socket))
       socket.once('connect', () => {
-        const problem = this.#problemOf(socket.remoteAddress)
+        const problem = this.#addressProblem(socket.remoteAddress)
         if (problem !== null) socket.destroy(problem)
       })
       return socket
     }
   }
 
-  #problemOf(remote: string | undefined): Error | null {
-    const isPinned = AddressGuard.literalOf(remote ?? '') === AddressGuard.literalOf(this.#address!)
-    return isPinned ? null : new AddressRefused(`a connection went to ${remote ?? 'an unknown address'}`)
+  #addressProblem(remote: string | undefined): Error | null {
+    const pinned = this.#pinnedAddress === null ? null : AddressGuard.parseLiteral(this.#pinnedAddress)
+    const isPinned = pinned !== null && AddressGuard.parseLiteral(remote ?? '') === pinned
+    return isPinned
+      ? null
+      : new AddressRefused(
+          `a connection went to ${remote ?? 'an unknown address'} instead of the checked address`,
+        )
   }
 }
 
-const portOf = (url: URL, standard: number): number => (url.port === '' ? standard : Number(url.port))
+const portOrDefault = (url: URL, defaultPort: number): number =>
+  url.port === '' ? defaultPort : Number(url.port)

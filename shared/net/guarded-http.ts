@@ -1,16 +1,17 @@
 import type { LookupFunction, Socket } from 'node:net'
 import { Agent, buildConnector, request, type Dispatcher } from 'undici'
 import { AddressRefused, type AddressGuard } from './address-guard.ts'
+import { toError } from '../contract/errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
 import { failedTry, shown, type RemoteTarget } from './remote-file.ts'
 
 /**
- * One request to a server that a client named, on a connection of its own: what is connected to is the address that
- * was checked. Redirects aren't followed here.
+ * One request to a server that a client named, on a connection of its own to the checked address. Redirects aren't
+ * followed here.
  */
 
-const longestHeaders = 16 * 1024
-/** Informational answers (1xx) before the real one. */
+const maxHeaderBytes = 16 * 1024
+/** Informational answers (1xx) before the final one. */
 const maxInformational = 20
 
 export interface GuardedRequest {
@@ -21,8 +22,8 @@ export interface GuardedRequest {
 }
 
 /**
- * Resolves to the answer when its head is there; its body is the caller's to read or to end, with the agent. Throws
- * ImportError `source_unavailable` (retryable) for a server that sends no end of informational answers, AddressRefused,
+ * Resolves to the answer when its headers are there. The caller reads the body or destroys it, and destroys the
+ * agent. Throws ImportError `source_unavailable` (retryable) after too many informational answers, AddressRefused,
  * the signal's reason, and undici's errors.
  */
 export async function ask(
@@ -35,13 +36,13 @@ export async function ask(
   return request(url, {
     ...more,
     dispatcher: agent,
-    // One request a connection: a server that is told so says so in its answer, and then its closing is no surprise.
+    // Sends "Connection: close". Most servers answer with it too, and undici then expects the end of the connection.
     reset: true,
     signal: AbortSignal.any([signal, flood.signal]),
     headers: {
       ...headers,
       'user-agent': 'Rollcall',
-      ...(credentials === null ? {} : { authorization: basic(credentials) }),
+      ...(credentials === null ? {} : { authorization: basicAuthorization(credentials) }),
     },
     onInfo: () => {
       informational += 1
@@ -51,16 +52,16 @@ export async function ask(
   })
 }
 
-const basic = ({ username, password }: { username: string; password: string }): string =>
+const basicAuthorization = ({ username, password }: { username: string; password: string }): string =>
   `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`
 
-/** Throws when the host spells out an address that is refused: of literals no look-up hears. */
+/** Throws AddressRefused when the host is a literal address that is refused. Literals are never looked up. */
 export function refuseLiteral(guard: AddressGuard, { url }: RemoteTarget): void {
   const problem = guard.literalProblem(url.hostname)
   if (problem !== null) throw new AddressRefused(problem)
 }
 
-/** Connects only to addresses that passed, and looks once more where the connection went. */
+/** Connects only to allowed addresses, and checks the remote address of each connection again. */
 export function guardedAgent(
   guard: AddressGuard,
   { connectMs, silenceMs }: Pick<DownloadBounds, 'connectMs' | 'silenceMs'>,
@@ -70,7 +71,7 @@ export function guardedAgent(
     lookup: guardedLookup(guard),
     timeout: connectMs,
     allowH2: false,
-    // Or node closes the socket by itself when the server has closed its side.
+    // Otherwise Node.js closes the socket as soon as the server has closed its side.
     allowHalfOpen: true,
   })
   return new Agent({
@@ -96,22 +97,24 @@ export function guardedAgent(
     allowH2: false,
     connections: 1,
     pipelining: 1,
-    maxHeaderSize: longestHeaders,
+    maxHeaderSize: maxHeaderBytes,
     headersTimeout: silenceMs,
     bodyTimeout: silenceMs,
   })
 }
 
-/** For the connector: looks the name up and answers with the addresses that passed. Literals don't come here. */
+/** Look-up for the connector: answers with the addresses if all are allowed. Literals are not looked up. */
 function guardedLookup(guard: AddressGuard): LookupFunction {
   return (hostname, options, callback) => {
     guard.resolve(hostname).then(
       (answers) => {
+        const [first] = answers
         if (options.all === true) callback(null, answers)
-        else callback(null, answers[0]!.address, answers[0]!.family)
+        else if (first === undefined) callback(new Error(`${hostname} has no address`), '', 0)
+        else callback(null, first.address, first.family)
       },
       (error: unknown) => {
-        callback(error as Error, '', 0)
+        callback(toError(error), '', 0)
       },
     )
   }

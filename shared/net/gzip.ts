@@ -1,29 +1,26 @@
 import path from 'node:path'
-import { PassThrough, type Readable } from 'node:stream'
+import { PassThrough } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
-import { ImportError, messageOf } from '../contract/errors.ts'
+import { errorCode, ImportError, messageOf, toError } from '../contract/errors.ts'
 
 export const isGzipName = (name: string): boolean => path.extname(name).toLowerCase() === '.gz'
 
-/** Of what is unpacked at a time: a sixteenth of the objects that the usual 16 kB would make. */
+/** Bytes of an unpacked piece. It makes a sixteenth of the objects that the default of 16 kB makes. */
 const chunkSize = 256 * 1024
 
 /**
- * The unpacked bytes of a gzip stream. What isn't gzip, ends early, or has more behind its end than a padding of zeros
- * is an ImportError: zlib takes a zero there for the end of all, and members behind it would be missed unheard.
+ * Unpacks a gzip stream. Throws ImportError `source_unreadable` for other data, a truncated stream, and data after
+ * the end other than zeros. At a zero there zlib stops without an error, so later members of the file would be lost.
  */
-export async function* gunzip(
-  packed: AsyncIterable<Uint8Array> | Readable,
-  what: string,
-): AsyncGenerator<Buffer> {
+export async function* gunzip(packed: AsyncIterable<Uint8Array>, what: string): AsyncGenerator<Buffer> {
   const unpacked = new PassThrough()
-  let failure: unknown = null
+  let failure: Error | null = null
   const gunzipping = createGunzip({ chunkSize })
   let read = 0
   let endOfData = 0
   const watched = (async function* () {
-    for await (const piece of packed as AsyncIterable<Uint8Array>) {
+    for await (const piece of packed) {
       const length = lengthWithoutPadding(piece)
       if (length > 0) endOfData = read + length
       read += piece.length
@@ -31,26 +28,27 @@ export async function* gunzip(
     }
   })()
   const done = pipeline(watched, gunzipping, unpacked).catch((error: unknown) => {
-    failure = error
+    failure = toError(error)
   })
+  const pieces: AsyncIterable<Buffer> = unpacked
   try {
-    for await (const piece of unpacked) yield piece as Buffer
+    yield* pieces
   } catch (error) {
-    failure ??= error
+    failure ??= toError(error)
   } finally {
     unpacked.destroy()
     await done
   }
-  const code = (failure as NodeJS.ErrnoException | null)?.code ?? ''
+  const code = errorCode(failure)
   if (failure === null ? endOfData > gunzipping.bytesWritten : code === 'ERR_STREAM_PUSH_AFTER_EOF')
-    throw new ImportError('source_unreadable', `${what} has data behind the end of its gzip data`)
+    throw new ImportError('source_unreadable', `${what} has data after the end of its gzip data`)
   if (failure === null) return
   if (failure instanceof ImportError) throw failure
   if (code.startsWith('Z_'))
     throw new ImportError('source_unreadable', `${what} is no intact gzip file: ${messageOf(failure)}`, {
       cause: failure,
     })
-  throw failure as Error
+  throw failure
 }
 
 function lengthWithoutPadding(piece: Uint8Array): number {
@@ -59,7 +57,9 @@ function lengthWithoutPadding(piece: Uint8Array): number {
   return length
 }
 
-/** Unpacked if it is packed: servers like to say "Content-Encoding: gzip" of a `.gz` file, and then it is done already. */
+/**
+ * Unpacks only gzip data: many servers send a `.gz` file with "Content-Encoding: gzip", and it is decoded already.
+ */
 export async function* gunzipIfPacked(pieces: AsyncIterable<Buffer>, what: string): AsyncGenerator<Buffer> {
   const iterator = pieces[Symbol.asyncIterator]()
   let head: Buffer = Buffer.alloc(0)
@@ -76,13 +76,13 @@ export async function* gunzipIfPacked(pieces: AsyncIterable<Buffer>, what: strin
   else yield* whole
 }
 
-/** Tables pack to a fifth or a twentieth; a hundredth isn't one. */
+/** Tables compress to between a fifth and a twentieth of their size. A hundredth is a sign of a bomb. */
 const maxRatio = 100
-const alwaysUnpacked = 200 * 1000 * 1000
+const minCheckedBytes = 200 * 1000 * 1000
 
 /**
- * The unpacked bytes of a file that has no bound of its own. A bomb ends it: more than 200 MB, and more than a hundred
- * times what was read for it.
+ * Unpacks an uploaded file, whose size has no limit. Throws ImportError `content_refused` for a decompression bomb:
+ * more than 200 MB, and more than a hundred times the packed bytes.
  */
 export async function* gunzipUpload(packed: AsyncIterable<Uint8Array>, what: string): AsyncGenerator<Buffer> {
   let read = 0
@@ -95,10 +95,10 @@ export async function* gunzipUpload(packed: AsyncIterable<Uint8Array>, what: str
   })()
   for await (const piece of gunzip(counted, what)) {
     unpacked += piece.length
-    if (unpacked > alwaysUnpacked && unpacked > read * maxRatio)
+    if (unpacked > minCheckedBytes && unpacked > read * maxRatio)
       throw new ImportError(
         'content_refused',
-        `${what} unpacks to more than ${maxRatio} times its size and more than ${alwaysUnpacked / 1e6} MB, which no table does: upload it unpacked`,
+        `${what} unpacks to more than ${maxRatio} times its size and more than ${minCheckedBytes / 1e6} MB, which a table does not: upload it unpacked`,
       )
     yield piece
   }

@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici'
-import { DownloadProblem, failureOfStatus } from './download-failure.ts'
+import { DownloadProblem, classifyStatus } from './download-failure.ts'
 import { ask, guardedAgent, refuseLiteral } from './guarded-http.ts'
 import { DelayedEnd } from './delayed-end.ts'
 import {
@@ -12,14 +12,13 @@ import {
 } from './remote-file.ts'
 
 /**
- * Opens a file over http or https; a redirect is handed back. What is connected to is the address that was checked, and
- * each hop has a connection of its own.
+ * Opens a file over http or https, on a connection of its own to the checked address. The caller follows redirects.
  */
 
 const redirectStatuses = new Set([301, 302, 303, 307, 308])
 
 /**
- * Resolves to the file, which the caller closes, or to what a redirect says in its Location. Throws ImportError
+ * Resolves to the file, which the caller closes, or to the Location of a redirect. Throws ImportError
  * `source_unavailable` (retryable) for any other answer, AddressRefused, the signal's reason, and undici's errors.
  */
 export async function openByHttp(
@@ -35,27 +34,27 @@ export async function openByHttp(
       signal: options.signal,
       headers: { 'accept-encoding': 'identity' },
     })
-    // Its end, good or bad, is told to whoever reads it; where nobody does, it isn't news.
+    // A reader gets the error as well. Without a reader and a listener it would end the process.
     response.body.on('error', () => undefined)
     if (redirectStatuses.has(response.statusCode)) {
       await agent.destroy()
       return { location: headerText(response.headers['location']) }
     }
-    return { ...opened(response, url), body: end.read(response.body), close: () => agent.destroy() }
+    return { ...describeBody(response, url), body: end.read(response.body), close: () => agent.destroy() }
   } catch (error) {
     await agent.destroy()
     throw error
   }
 }
 
-function opened(
+function describeBody(
   { statusCode, headers }: Dispatcher.ResponseData,
   url: URL,
 ): Pick<RemoteFile, 'expected' | 'isEncoded'> {
   if (statusCode !== 200)
     throw failedTry(
       `${shown(url)} answered with status ${statusCode}, expected 200`,
-      new DownloadProblem(failureOfStatus(statusCode)),
+      new DownloadProblem(classifyStatus(statusCode)),
     )
   const encoding = headerText(headers['content-encoding'])?.trim().toLowerCase() ?? ''
   const isEncoded = encoding === 'gzip' || encoding === 'x-gzip'

@@ -2,18 +2,18 @@ import type { AddressGuard } from './address-guard.ts'
 import { ImportError } from '../contract/errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
 
-/** A file on somebody's server, opened: what http and ftp have in common. */
+/** An opened file on a remote server, over http or ftp. */
 export interface RemoteFile {
-  /** Bytes that the server announced, before any decoding; null when it didn't. */
+  /** Bytes that the server announced, before decoding; null when it announced none. */
   expected: number | null
-  /** The body is packed for its way over the network. */
+  /** The body has Content-Encoding gzip. */
   isEncoded: boolean
-  /** What comes. It throws when the transfer breaks off, and ends only when the server has said that it is over. */
+  /** Throws when the transfer breaks off. Ends without an error only when the server has confirmed the end. */
   body: AsyncIterable<Buffer>
   close: () => Promise<void>
 }
 
-/** Who is asked: an address without credentials, and those that go with it. */
+/** A URL without credentials, and the credentials that belong to it. */
 export interface RemoteTarget {
   url: URL
   credentials: Credentials | null
@@ -27,14 +27,14 @@ export interface Credentials {
 export interface OpenOptions {
   guard: AddressGuard
   bounds: DownloadBounds
-  /** Ends opening and reading both, at once. */
+  /** Aborts opening and reading at once. */
   signal: AbortSignal
 }
 
 export const isFtp = (url: URL): boolean => url.protocol === 'ftp:' || url.protocol === 'ftps:'
 export const isHttp = (url: URL): boolean => url.protocol === 'http:' || url.protocol === 'https:'
 
-/** The address and its credentials apart, so that no message and no log can show them by mistake. */
+/** Separates the URL from its credentials, so that messages and logs cannot show them by mistake. */
 export function targetOf(url: URL): RemoteTarget {
   const bare = new URL(url)
   bare.username = bare.password = bare.hash = ''
@@ -45,29 +45,29 @@ export function targetOf(url: URL): RemoteTarget {
   return { url: bare, credentials }
 }
 
-const longestShown = 300
+const maxShownLength = 300
 
-/** For messages and logs: queries often hold tokens, and userinfo passwords. */
+/** The URL for messages and logs, without userinfo and query: both often contain secrets. */
 export function shown(url: URL): string {
   const { url: bare } = targetOf(url)
   const query = bare.search === '' ? '' : '?…'
   bare.search = ''
-  return `${shortened(bare.href)}${query}`
+  return `${shorten(bare.href)}${query}`
 }
 
-/** What a server says, for a message: in one line, short, and without the credentials that it was given. */
+/** Text of a server for a message: in one line, shortened, and without the credentials that were sent to it. */
 export function quoted(text: string, credentials: Credentials | null): string {
   let clean = text
   for (const secret of [credentials?.password, credentials?.username]) {
     if (secret === undefined || secret === '') continue
     for (const form of [secret, encodeURIComponent(secret)]) clean = clean.replaceAll(form, '***')
   }
-  return shortened(clean.replaceAll(/[\u0000-\u001f\u007f-\u009f\s]+/g, ' ').trim())
+  return shorten(clean.replaceAll(/[\u0000-\u001f\u007f-\u009f\s]+/g, ' ').trim())
 }
 
-const shortened = (text: string): string =>
-  text.length > longestShown ? `${text.slice(0, longestShown)}…` : text
+const shorten = (text: string): string =>
+  text.length > maxShownLength ? `${text.slice(0, maxShownLength)}…` : text
 
-/** The next try may go well. */
+/** The error of a failed attempt; a later one may succeed. */
 export const failedTry = (message: string, cause?: unknown): ImportError =>
   new ImportError('source_unavailable', message, { retryable: true, cause })

@@ -1,9 +1,9 @@
 /**
- * The time of this process. It is for logs, timeouts and display; what several machines must agree on
- * (leases, "is it due?") is decided by the database's clock, `$$NOW`.
+ * The clock of this process, for logs, timeouts and display. Leases and due times, on which several machines must
+ * agree, use the database's clock, `$$NOW`.
  */
 export const clock = {
   now: (): Date => new Date(),
-  /** Milliseconds that never run backwards, for durations. */
+  /** For durations: it never runs backwards. */
   monotonicMs: (): number => performance.now(),
 }

@@ -6,8 +6,8 @@ import { z } from 'zod'
 import { StartError } from '../contract/errors.ts'
 
 /**
- * Every setting of every process: its default, its unit and its sentence. This is the only file that reads
- * the environment. The README's table is made from this schema (`settingsTable`).
+ * All settings of all processes, each with its default, its unit and a sentence. No other file reads the environment.
+ * The README's table is generated from this schema (`settingsTable`).
  */
 
 const optionalText = () => z.string().optional()
@@ -32,7 +32,7 @@ const yesNo = (fallback: boolean) =>
 
 const port = (fallback: number) => integer({ min: 0, max: 65535, default: fallback })
 
-/** One that holds no credentials. */
+/** A URL without credentials. */
 const bareUrl = (protocol: RegExp, error: string) =>
   z.url({ protocol, error }).refine((text) => !text.includes('@'), { error })
 
@@ -47,7 +47,7 @@ const commaList = () =>
     )
     .default([])
 
-/** An address, or a network of them; "300.1.1.1/99" is neither. */
+/** Whether the text is an IP address or a CIDR; "300.1.1.1/99" is neither. */
 function isNetwork(text: string): boolean {
   const [address = '', prefix, ...rest] = text.split('/')
   const maxPrefix = isIPv4(address) ? 32 : isIPv6(address) && !address.includes('%') ? 128 : -1
@@ -56,7 +56,7 @@ function isNetwork(text: string): boolean {
 
 const isPrefix = (text: string, max: number): boolean => /^\d{1,3}$/.test(text) && Number(text) <= max
 
-/** Labels of a name, the last of which is no number, so that a mistyped address isn't taken for a name. */
+/** The last label must not be a number, so that a mistyped address isn't accepted as a name. */
 const hostName = /^(?!.*(?:^|\.)(?:\d+|0x[\da-f]*)\.?$)[\w-]+(?:\.[\w-]+)*\.?$/i
 
 const settingsSchema = z.object({
@@ -77,7 +77,9 @@ const settingsSchema = z.object({
   EMBEDDED_MONGODB: yesNo(true).describe(
     'whether an embedded server is started without `MONGODB_URI`; `false` in the image, which has none',
   ),
-  MONGOD_BINARY: optionalText().describe('a `mongod` for the embedded server, before any other'),
+  MONGOD_BINARY: optionalText().describe(
+    'path of the `mongod` for the embedded server, which is tried before any other',
+  ),
   MONGOD_CACHE_DIR: optionalText().describe(
     "where a downloaded `mongod` is kept, by default `rollcall/mongod` in the user's cache folder",
   ),
@@ -99,13 +101,13 @@ const settingsSchema = z.object({
     'file with the key that encrypts passwords in URLs and secrets of callbacks in the database (docs/operating.md), the same for all control planes and engines; by default `secrets.key` in `DATA_DIR`, made at the first start unless it is `STAGING=gridfs` with `MONGODB_URI`',
   ),
   UPLOAD_MAX_FILES: integer({ min: 0, max: 10_000_000, default: 10_000 }).describe(
-    "files in an organization's upload directory, unfinished ones included; 0 is without a limit",
+    "maximum number of files in an organization's upload directory, unfinished ones included; 0 is unlimited",
   ),
   UPLOAD_MAX_MB: integer({ min: 0, max: 1_000_000_000, default: 10_240 }).describe(
-    "an organization's quota, in MB: its upload directory with unfinished uploads, what its unfinished imports have staged, and the failed rows of its ended ones until their logs are purged; 0 is without a limit",
+    "an organization's quota, in MB: its upload directory with unfinished uploads, what its unfinished imports have staged, and the failed rows of its ended ones until their logs are purged; 0 is unlimited",
   ),
   IMPORTS_MAX_UNFINISHED: integer({ min: 1, max: 10_000, default: 2_000 }).describe(
-    'imports of an organization that are not finished, failed or cancelled, over which none is created',
+    'maximum number of imports of an organization that are not finished, failed or cancelled; above it, creations are refused',
   ),
   DISK_RESERVE_MB: integer({ min: 0, max: 1_000_000_000, default: 512 }).describe(
     'space on the disk of `DATA_DIR`, in MB, that staging leaves free: with less, engines begin no import and inline content is refused; 0 is none',
@@ -121,13 +123,13 @@ const settingsSchema = z.object({
     'body limit for creating imports, in MB; it is 1 MB elsewhere',
   ),
   HTTP_REQUESTS_PER_MINUTE: integer({ min: 0, max: 10_000_000, default: 0 }).describe(
-    'requests of one API key within a minute that one control plane takes; 0 is any number',
+    'maximum number of requests of one API key within a minute in one control plane; 0 is unlimited',
   ),
   HTTP_MAX_CONNECTIONS: integer({ min: 1, max: 100_000, default: 5_000 }).describe(
-    'HTTP connections of one control plane at a time, less where the limit of open files wants it',
+    'maximum number of open HTTP connections of one control plane, lower when the limit of open files requires it',
   ),
   HTTP_MAX_CONNECTIONS_PER_ADDRESS: integer({ min: 1, max: 100_000, default: 1_000 }).describe(
-    'HTTP connections from one address (in IPv6, one /64) at a time, of one control plane; those in `TRUSTED_PROXIES` have no such bound',
+    'maximum number of open HTTP connections from one address (in IPv6, one /64) to one control plane; addresses in `TRUSTED_PROXIES` have no such limit',
   ),
   METRICS_HOST: z
     .string()
@@ -153,19 +155,21 @@ const settingsSchema = z.object({
   FTP_TLS_KEY: optionalText().describe('PEM file of the key of that certificate'),
   FTPS_PORT: bareInteger({ min: 0, max: 65535 })
     .optional()
-    .describe('port of implicit TLS, where a connection begins with the handshake; without it there is none'),
+    .describe(
+      'port of implicit TLS, where a connection begins with the handshake; without it implicit TLS is off',
+    ),
   FTP_TLS_REQUIRED: yesNo(false).describe('whether logins and data in the clear are refused'),
   FTP_TLS_RESUMPTION_REQUIRED: yesNo(true).describe(
     'whether data connections in TLS must resume the TLS session of their control connection; docs/uploads.md names the clients that cannot',
   ),
   FTP_MAX_SESSIONS: integer({ min: 1, max: 100_000, default: 500 }).describe(
-    'FTP sessions of one process at a time, less where the limit of open files wants it',
+    'maximum number of open FTP sessions of one process, lower when the limit of open files requires it',
   ),
   FTP_MAX_SESSIONS_PER_ADDRESS: integer({ min: 1, max: 100_000, default: 200 }).describe(
-    'FTP sessions from one address at a time, of one process',
+    'maximum number of open FTP sessions from one address to one process',
   ),
   FTP_MAX_SESSIONS_PER_ACCOUNT: integer({ min: 1, max: 100_000, default: 150 }).describe(
-    'FTP sessions of one organization at a time, of one process',
+    'maximum number of open FTP sessions of one organization in one process',
   ),
   FTP_METRICS_PORT: port(9465).describe('`/metrics`, `/healthz`, `/readyz` of the FTP server'),
   BOOTSTRAP_API_KEY: z
@@ -185,7 +189,7 @@ const settingsSchema = z.object({
       'comma-separated CIDRs and host names that URL imports and callbacks may reach although they are private',
     ),
   AUTH_FAILURES_PER_MINUTE: integer({ min: 1, max: 1_000_000, default: 20 }).describe(
-    'wrong credentials from one address (in IPv6, one /64) within a minute, over which it is refused for the rest of that minute',
+    'maximum number of wrong credentials from one address (in IPv6, one /64) within a minute; above it, the address is refused for the rest of that minute',
   ),
   USER_LOCKOUT_FAILURES: integer({ min: 1, max: 1_000_000, default: 5 }).describe(
     'wrong passwords in a row after which a user is locked out',
@@ -210,10 +214,10 @@ const settingsSchema = z.object({
       error: 'must be trace, debug, info, warn, error, fatal or silent',
     })
     .default('info')
-    .describe('least level that is logged, one JSON line an event on standard error'),
+    .describe('lowest level that is logged, one JSON line per event on standard error'),
 })
 
-/** Settings of the command line, which talks to a service that may be anywhere. */
+/** Settings of the command line, which connects to a local or remote service. */
 const clientSettingsSchema = z.object({
   ROLLCALL_URL: bareUrl(
     /^https?$/,
@@ -235,14 +239,14 @@ export type ClientSettings = Readonly<z.infer<typeof clientSettingsSchema>>
 export type Settings = Readonly<z.infer<typeof settingsSchema>>
 
 /**
- * Reads the settings from `env`; a `.env` file in the working folder fills in what `env` lacks.
- * A blank value is the same as none. Throws a StartError that lists every wrong setting.
+ * Reads the settings from `env`. A `.env` file in the working folder sets variables that are missing in the
+ * environment. A blank value counts as missing. Throws a StartError that lists all wrong settings.
  */
 export function loadSettings(env: NodeJS.ProcessEnv = process.env): Settings {
   return load(settingsSchema, env, tlsIssues)
 }
 
-/** Those of the command line, by the same rules. */
+/** Reads the settings of the command line, by the same rules. */
 export function loadClientSettings(env: NodeJS.ProcessEnv = process.env): ClientSettings {
   return load(clientSettingsSchema, env, () => [])
 }
@@ -253,22 +257,23 @@ function load<T extends object>(
   issuesBetween: (settings: T) => { path: PropertyKey[]; message: string }[],
 ): Readonly<T> {
   if (env === process.env && existsSync('.env')) process.loadEnvFile('.env')
-  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value?.trim() !== ''))
-  const parsed = schema.safeParse(given)
+  const values = Object.fromEntries(Object.entries(env).filter(([, value]) => value?.trim() !== ''))
+  const parsed = schema.safeParse(values)
   const issues = parsed.success ? issuesBetween(parsed.data) : parsed.error.issues
   if (parsed.success && issues.length === 0) return Object.freeze(parsed.data)
   const problems = issues.map((issue) => {
     const name = String(issue.path[0])
-    // An error message ends up in logs.
-    const { isSecret } = z.globalRegistry.get(schema.shape[name]!) ?? {}
-    const isShown = isSecret !== true && given[name]?.includes('@') !== true
-    const shown = isShown ? JSON.stringify(given[name]) : 'not shown, as it may be secret'
+    // Error messages are logged, so they must not contain secrets.
+    const field = schema.shape[name]
+    const isSecret = field !== undefined && z.globalRegistry.get(field)?.['isSecret'] === true
+    const isShown = !isSecret && values[name]?.includes('@') !== true
+    const shown = isShown ? JSON.stringify(values[name]) : 'not shown, as it may be secret'
     return `setting ${name} ${issue.message} (it is ${shown})`
   })
   throw new StartError(problems.join('; '))
 }
 
-/** TLS of the FTP server takes a certificate with its key; what is of use only with TLS is not ignored without. */
+/** Settings that need the certificate and its key are an error without them, because ignoring them would surprise. */
 function tlsIssues(settings: Settings): { path: string[]; message: string }[] {
   const {
     FTP_TLS_CERT: cert,
@@ -288,7 +293,7 @@ function tlsIssues(settings: Settings): { path: string[]; message: string }[] {
     .map(([name]) => ({ path: [name], message: 'needs both FTP_TLS_CERT and FTP_TLS_KEY' }))
 }
 
-/** The first and last port of "2122-2222"; "0" is {first: 0, last: 0}, any free port; null when malformed. */
+/** Parses "2122-2222". "0" gives { first: 0, last: 0 }, which means any free port. Null when malformed. */
 export function parsePortRange(text: string): { first: number; last: number } | null {
   if (text === '0') return { first: 0, last: 0 }
   const match = /^(\d{1,5})-(\d{1,5})$/.exec(text)
@@ -297,7 +302,7 @@ export function parsePortRange(text: string): { first: number; last: number } | 
   return range.first >= 1 && range.first <= range.last && range.last <= 65535 ? range : null
 }
 
-/** The settings as rows of the README's table, in the schema's order. */
+/** Formats the README's table of settings, in the schema's order. */
 export function settingsTable(): string {
   const rows = Object.entries({ ...settingsSchema.shape, ...clientSettingsSchema.shape }).map(
     ([name, schema]) => {
@@ -316,8 +321,8 @@ function shownDefault(name: string, value: unknown): string {
 }
 
 /**
- * The environment that a program is started with, whoever starts it: this process's own. `fallbacks` hold where that
- * lacks a variable, `settings` in any case.
+ * The environment for a child process: that of this process. `fallbacks` set variables that are missing in it,
+ * `settings` override variables.
  */
 export const programEnvironment = ({
   fallbacks = {},
@@ -332,5 +337,5 @@ export const programEnvironment = ({
     ),
   )
 
-/** Where programs are looked up: the folders of `PATH`, as it separates them. */
+/** The value of `PATH`. */
 export const programSearchPath = (): string => process.env['PATH'] ?? ''

@@ -11,7 +11,7 @@ import {
   type MongoClientOptions,
 } from 'mongodb'
 import { clock } from './clock.ts'
-import { messageOf, RequestError, StartError } from '../contract/errors.ts'
+import { BusyError, messageOf, StartError } from '../contract/errors.ts'
 import { IdAllocator } from './id-allocator.ts'
 import type { Logger } from './logger.ts'
 import { toBsonSchema } from '../contract/schemas/bson-schema.ts'
@@ -27,14 +27,14 @@ import { SessionPool } from './session-pool.ts'
 import { shownMongodbUri, withoutUriSecrets } from './shown-uri.ts'
 
 /**
- * The connection to MongoDB that a process works with. `collections` are typed; `sessions` are those of `inTransaction`.
+ * A process's connection to MongoDB. `collections` have the types of their documents; `inTransaction` uses `sessions`.
  */
 export interface Database {
   client: MongoClient
   sessions: SessionPool
   db: Db
   collections: Collections
-  /** For the ready line and logs: without a password. */
+  /** Without a password, for the ready line and logs. */
   shownUri: string
   close: () => Promise<void>
 }
@@ -42,7 +42,7 @@ export interface Database {
 export interface DatabaseOptions {
   uri: string
   name: string
-  /** Connections kept at most; one thread of the engine needs one for each lane. */
+  /** Default 50. A worker thread of an engine needs a connection for each lane. */
   maxPoolSize?: number
 }
 
@@ -54,10 +54,10 @@ export const clientOptions: MongoClientOptions = {
   appName: 'rollcall',
   serverSelectionTimeoutMS: connectTimeoutMs,
   connectTimeoutMS: connectTimeoutMs,
-  // A socket on which nothing comes back for so long is dead: no command of ours examines so much (key-ranges.ts).
+  // A socket without a reply for this time is dead, because no command of ours takes that long (key-ranges.ts).
   socketTimeoutMS: 60_000,
   promoteBuffers: true,
-  // What an answer is made of must not be rolled back by a failover; transactions have a concern of their own.
+  // Replies must not show data that a failover may roll back. Transactions set their own concern.
   readConcern: { level: 'majority' },
   readPreference: 'primary',
   writeConcern: { w: 'majority' },
@@ -65,12 +65,12 @@ export const clientOptions: MongoClientOptions = {
   retryReads: true,
 }
 
-/** Options of a URI that would change what the guards rest on, by the only value that is allowed, if any. */
+/** Options of a URI on which guarantees depend, with the only allowed value; null allows none. */
 const fixedOptions: Record<string, string | null> = {
   w: 'majority',
   wtimeoutms: null,
   journal: 'true',
-  // The driver's older names of the same.
+  // Older names of the same options.
   wtimeout: null,
   j: 'true',
   fsync: null,
@@ -84,9 +84,9 @@ const fixedOptions: Record<string, string | null> = {
   writeconcern: null,
   timeoutms: null,
   sockettimeoutms: null,
-  // A request that waits for a connection would be given up with an error that no retry knows.
+  // A request that waits too long for a connection would fail with an error that is not retried.
   waitqueuetimeoutms: null,
-  // How documents are read and written.
+  // These change how documents are read and written.
   promotelongs: null,
   promotevalues: null,
   promotebuffers: null,
@@ -102,7 +102,7 @@ const fixedOptions: Record<string, string | null> = {
   pkfactory: null,
 }
 
-/** Throws a StartError that names each option of the URI that Rollcall sets itself. */
+/** Throws a StartError that lists the options of the URI which Rollcall must set itself. */
 export function refuseUnsafeOptions(uri: string): void {
   const query = new URLSearchParams(uri.split('?')[1] ?? '')
   const problems: string[] = []
@@ -117,11 +117,11 @@ export function refuseUnsafeOptions(uri: string): void {
   }
   if (problems.length > 0)
     throw new StartError(
-      `MONGODB_URI has options on which the safety of imports depends: ${problems.join('; ')}`,
+      `MONGODB_URI has options that would break guarantees of imports: ${problems.join('; ')}`,
     )
 }
 
-/** Connects. Throws a StartError when nobody answers or the server can't do transactions. */
+/** Connects. Throws a StartError when no server answers or the server doesn't support transactions. */
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
   refuseUnsafeOptions(options.uri)
   const shownUri = shownMongodbUri(options.uri)
@@ -148,7 +148,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   }
 }
 
-/** The driver says goodbye to the server, and looks for one for as long as for anything else when it is away. */
+/** Closing sends a command to the server, and the driver waits the full selection timeout for a server that is down. */
 async function closeInTime(client: MongoClient): Promise<void> {
   await Promise.race([client.close(), sleep(closeMs, undefined, { ref: false })])
 }
@@ -169,48 +169,42 @@ async function refuseUnfitServer(client: MongoClient, shownUri: string): Promise
 }
 
 /**
- * Makes every collection, validator and index there is in `collectionDefinitions`. Does nothing where they are as
- * they should be, or as a newer version has made them; several processes may do it at once. Throws a StartError when
- * the database has become one that this version can't work with.
+ * Creates or updates the collections, validators and indexes of `collectionDefinitions`. It leaves them unchanged when
+ * they are current or a newer version made them. Several processes may run it at once. Throws a StartError when this
+ * version can't work with the database.
  */
 export async function ensureSchema(db: Db, log: Logger, version = schemaVersion): Promise<void> {
-  if (!(await isOurs(db, version))) return
-  const existing = new Map(
-    (await db.listCollections().toArray()).map((info) => [
-      info.name,
-      info as { options?: { validator?: unknown } },
-    ]),
-  )
+  if (!(await recordSchemaVersion(db, version))) return
+  const collections = await db.listCollections({}, { nameOnly: false }).toArray()
+  const existing = new Map(collections.map(({ name, options }) => [name, options]))
   for (const definition of collectionDefinitions) {
-    await ensureCollection(db, definition, existing.get(definition.name)?.options?.validator, log)
+    await ensureCollection(db, definition, existing.get(definition.name)?.['validator'], log)
     if (definition.indexes.length === 0) continue
     await db
       .collection(definition.name)
-      .createIndexes(
-        definition.indexes.map(({ keys, options }) => ({ key: keys as Record<string, 1 | -1>, ...options })),
-      )
+      .createIndexes(definition.indexes.map(({ keys, options }) => ({ key: keys, ...options })))
   }
   if (!existing.has(wakeUpCollectionName))
-    await createUnlessThere(db, wakeUpCollectionName, { capped: true, size: 64 * 1024 })
+    await createIfMissing(db, wakeUpCollectionName, { capped: true, size: 64 * 1024 })
 }
 
 /**
- * Notes the version in the database, before anything is made after it: whoever is older leaves it alone from then on.
- * Resolves to whether nobody newer has been here.
+ * Stores this version in the database before the schema is changed, so that older processes no longer change it. False
+ * when a newer version was started on the database.
  */
-async function isOurs(db: Db, { major, minor }: SchemaVersion): Promise<boolean> {
+async function recordSchemaVersion(db: Db, { major, minor }: SchemaVersion): Promise<boolean> {
   const { schema } = collectionsOf(db)
   const isOlder = [{ major: { $lt: major } }, { major, minor: { $lt: minor } }]
   await schema
     .updateOne({ _id: 'schema', $or: isOlder }, { $set: { major, minor } }, { upsert: true })
     .catch((error: unknown) => {
-      // It is there, and not older.
+      // A version is stored, and it is not older.
       if (!isDuplicateKey(error)) throw error
     })
   const stored = (await schema.findOne({ _id: 'schema' }))!
   if (stored.major > major)
     throw new StartError(
-      `the database ${JSON.stringify(db.databaseName)} was changed by a newer Rollcall: its schema has version ${stored.major}, and this one works with ${major}; start the newer one, or restore a backup from before the upgrade (docs/upgrading.md)`,
+      `the database ${JSON.stringify(db.databaseName)} was changed by a newer Rollcall: its schema has version ${stored.major}, and this version of Rollcall works with ${major}; start the newer version, or restore a backup from before the upgrade (docs/upgrading.md)`,
     )
   return stored.minor === minor
 }
@@ -223,7 +217,7 @@ async function ensureCollection(
 ): Promise<void> {
   const validator = { $jsonSchema: toBsonSchema(definition.schema) }
   if (JSON.stringify(present) === JSON.stringify(validator)) return
-  if (present === undefined && (await createUnlessThere(db, definition.name, { validator }))) return
+  if (present === undefined && (await createIfMissing(db, definition.name, { validator }))) return
   log.debug(`the validator of ${definition.name} is brought up to date`)
   await db.command({
     collMod: definition.name,
@@ -233,7 +227,7 @@ async function ensureCollection(
   })
 }
 
-async function createUnlessThere(db: Db, name: string, options: object): Promise<boolean> {
+async function createIfMissing(db: Db, name: string, options: object): Promise<boolean> {
   try {
     await db.createCollection(name, options)
     return true
@@ -243,31 +237,33 @@ async function createUnlessThere(db: Db, name: string, options: object): Promise
   }
 }
 
-/** Hands out `amount` ids in a row and returns the first. Gaps are fine, so it stands outside of transactions. */
+/**
+ * Allocates `amount` consecutive ids and returns the first. It runs outside of transactions, because gaps are allowed.
+ */
 export function nextIds(collections: Collections, kind: string, amount = 1): Promise<number> {
-  let counters = idCounters.get(collections)
-  if (counters === undefined) idCounters.set(collections, (counters = new Map<string, IdAllocator>()))
-  let counter = counters.get(kind)
-  if (counter === undefined) counters.set(kind, (counter = new IdAllocator(collections, kind)))
-  return counter.take(amount)
+  let allocators = idAllocators.get(collections)
+  if (allocators === undefined) idAllocators.set(collections, (allocators = new Map<string, IdAllocator>()))
+  let allocator = allocators.get(kind)
+  if (allocator === undefined) allocators.set(kind, (allocator = new IdAllocator(collections, kind)))
+  return allocator.allocate(amount)
 }
 
-const idCounters = new WeakMap<Collections, Map<string, IdAllocator>>()
+const idAllocators = new WeakMap<Collections, Map<string, IdAllocator>>()
 
-/** The id that `nextIds` would hand out next. */
+/** The id that `nextIds` would allocate next. */
 export async function peekNextId(collections: Collections, kind: string): Promise<number> {
   return (await collections.counters.findOne({ _id: kind }))?.next ?? 1
 }
 
-/** The time by the database's clock, which every engine's leases go by. */
+/** The time of the database's clock, which all leases use. */
 export async function databaseTime(db: Db): Promise<Date> {
   return (await db.command({ hello: 1 }))['localTime'] as Date
 }
 
 /**
- * Runs `work` in a transaction that sees one snapshot and commits to a majority; repeated by the driver when it
- * met another one, until the `deadline` (by clock.monotonicMs). For requests and uploads; throws RequestError
- * `internal_error` (503) at the deadline. The engine's batches have a loop of their own (engine/writing).
+ * Runs `work` in a transaction with snapshot reads and a majority commit, for requests and uploads. The driver repeats
+ * it after a write conflict, until `deadline` (by clock.monotonicMs); then it throws a BusyError. Batches
+ * of engines have their own retry loop (engine/stages/write/transaction.ts).
  */
 export function inTransaction<T>(
   { sessions }: Pick<Database, 'sessions'>,
@@ -275,24 +271,23 @@ export function inTransaction<T>(
   deadline = clock.monotonicMs() + timeoutMs,
 ): Promise<T> {
   return sessions.run((session) =>
-    inTransactionOf(session, async (own) => {
-      if (clock.monotonicMs() > deadline) throw busy()
-      return work(own)
+    inTransactionOf(session, async () => {
+      if (clock.monotonicMs() > deadline) throw busyError()
+      return work(session)
     }),
   )
 }
 
-/** The driver alone would try for two minutes, longer than who asked waits. */
+/** The driver would retry for two minutes, which is longer than clients wait. */
 const timeoutMs = 20_000
 
-const busy = (): RequestError =>
-  new RequestError(
-    'internal_error',
-    'the same records are being written by many at once, and nothing of this was written: try again in a moment',
-    { status: 503, headers: { 'Retry-After': '1' } },
+const busyError = (): BusyError =>
+  new BusyError(
+    'too many requests write the same records at once, and nothing of this request was written: try again in a moment',
+    { retryAfter: 1 },
   )
 
-/** The same in a session that is there already. */
+/** Does the same in a given session, without a deadline. */
 export function inTransactionOf<T>(
   session: ClientSession,
   work: (session: ClientSession) => Promise<T>,
@@ -303,10 +298,10 @@ export function inTransactionOf<T>(
   })
 }
 
-/** The last one is of newer servers that have too much to do and did nothing of what was asked. */
+/** `RetryableError` comes from newer servers that are overloaded and haven't executed the command. */
 const transientLabels = ['TransientTransactionError', 'RetryableWriteError', 'RetryableError']
 
-/** Why an operation that the driver gave up may go well later; null when it would not. */
+/** Why an operation that the driver gave up may succeed later; null when it would not. */
 export function retryReasonOfDriver(error: unknown): 'network' | 'transient' | null {
   if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return 'network'
   if (error instanceof MongoError && transientLabels.some((label) => error.hasErrorLabel(label)))
@@ -315,26 +310,26 @@ export function retryReasonOfDriver(error: unknown): 'network' | 'transient' | n
 }
 
 /**
- * The server took longer for a command than it is given: by the socket, or by the command's `maxTimeMS`. The same command
- * would take as long again. A connection that could not be opened in time is another matter: no command was sent.
+ * Whether a command exceeded the socket timeout or its `maxTimeMS`; the same command would take as long again. False
+ * for a connection that couldn't be opened in time, because no command was sent.
  */
 export function isCommandTimeout(error: unknown): boolean {
   if (!(error instanceof MongoNetworkTimeoutError)) return isMaxTimeExpired(error)
   return !openingLabels.some((label) => error.hasErrorLabel(label))
 }
 
-/** What the driver marks errors with that arose while a connection was opened. */
+/** The driver's labels of errors during the opening of a connection. */
 const openingLabels = ['HandshakeError', 'SystemOverloadedError']
 
 export const isMaxTimeExpired = (error: unknown): boolean =>
   error instanceof MongoServerError && error.code === 50
 
-/** A unique index, that of `_id` or another one, has the written value already. */
+/** Whether a unique index, that of `_id` or another one, already has the written value. */
 export function isDuplicateKey(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000
 }
 
-/** Another transaction wrote the same documents. */
+/** Whether another transaction wrote the same documents. */
 export function isWriteConflict(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 112
 }

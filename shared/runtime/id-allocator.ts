@@ -1,48 +1,48 @@
 import type { Collections } from '../contract/schemas/collections.ts'
 
 /**
- * Allocates ids of one kind. Requests that come while a write of the counter is in flight share the next write: sixteen
- * creations at once cost one write instead of sixteen that wait for each other. An id is always allocated after it was
- * asked for, so what is created after the counter was read has a higher id than was read.
+ * Allocates ids of one kind. Request coalescing: calls during a write of the counter share the next write, so that
+ * sixteen creations at once cost two writes at most. Each id is allocated after its call. So a document that is created
+ * after the counter was read has a higher id than was read.
  */
 export class IdAllocator {
   readonly #counters: Collections['counters']
   readonly #kind: string
   #waiting: Waiting[] = []
-  #isDrawing = false
+  #isAllocating = false
 
   constructor({ counters }: Collections, kind: string) {
     this.#counters = counters
     this.#kind = kind
   }
 
-  /** The first of so many ids in a row. */
-  take(amount: number): Promise<number> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ amount, resolve, reject })
-      if (!this.#isDrawing) void this.#draw()
+  /** Resolves to the first of `amount` consecutive ids. */
+  allocate(amount: number): Promise<number> {
+    return new Promise((resolve) => {
+      this.#waiting.push({ amount, resolve })
+      if (!this.#isAllocating) void this.#allocateGroups()
     })
   }
 
-  async #draw(): Promise<void> {
-    this.#isDrawing = true
+  async #allocateGroups(): Promise<void> {
+    this.#isAllocating = true
     while (this.#waiting.length > 0) {
       const group = this.#waiting
       this.#waiting = []
       const total = group.reduce((sum, { amount }) => sum + amount, 0)
-      try {
-        let next = (await this.#raise(total)) - total
-        for (const { amount, resolve } of group) {
-          resolve(next)
-          next += amount
-        }
-      } catch (error) {
-        for (const { reject } of group) reject(error as Error)
+      const end = this.#raise(total)
+      let left = total
+      for (const { amount, resolve } of group) {
+        const beforeEnd = left
+        resolve(end.then((id) => id - beforeEnd))
+        left -= amount
       }
+      await end.catch(() => undefined)
     }
-    this.#isDrawing = false
+    this.#isAllocating = false
   }
 
+  /** Resolves to the id after the last allocated one. */
   async #raise(amount: number): Promise<number> {
     const counter = await this.#counters.findOneAndUpdate(
       { _id: this.#kind },
@@ -55,6 +55,5 @@ export class IdAllocator {
 
 interface Waiting {
   amount: number
-  resolve: (first: number) => void
-  reject: (error: Error) => void
+  resolve: (first: Promise<number>) => void
 }

@@ -1,4 +1,4 @@
-/** Runs work of one key one after the other, in the order in which it was asked for. */
+/** Runs work with the same key one at a time, in the order of the calls. */
 export class KeyedMutex<Key> {
   readonly #last = new Map<Key, Promise<unknown>>()
 

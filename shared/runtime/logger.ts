@@ -1,17 +1,18 @@
 import { writeSync } from 'node:fs'
 import { pino, type Logger } from 'pino'
-import { withoutData } from '../contract/errors.ts'
+import { errorCode, withoutData } from '../contract/errors.ts'
 
 export type { Logger }
 
 const bufferedLength = 8 * 1024
 const bufferMs = 100
+const warnLevel = 40 // pino's
 
 /**
- * One JSON line an event on standard error. Never give it an email, a key, a password or a URL that may hold one: ids
- * and counts are enough to find the rest. With `isBuffered`, lines of information are gathered for a moment: written one
- * by one, those of requests took a twelfth of the control plane's time. From a warning on they are written at once, and
- * the last line before an exit is there.
+ * Logs one JSON line per event to standard error. Never log an email address, a key, a password or a URL that may
+ * contain one: ids and counts are enough to find the rest. With `isBuffered`, lines below the level of warnings are
+ * buffered briefly, because single writes took a twelfth of the control plane's time. Warnings and errors are written
+ * at once, and an exit flushes the buffer.
  */
 export function createLogger(options: { process: string; level: string; isBuffered?: boolean }): Logger {
   const lines = new Lines(options.isBuffered === true)
@@ -20,7 +21,7 @@ export function createLogger(options: { process: string; level: string; isBuffer
       hooks: {
         logMethod(args, method, level) {
           method.apply(this, args)
-          if (level >= pino.levels.values['warn']!) lines.flush()
+          if (level >= warnLevel) lines.flush()
         },
       },
       level: options.level,
@@ -33,7 +34,7 @@ export function createLogger(options: { process: string; level: string; isBuffer
   )
 }
 
-/** Standard error. Its reader may be slow, or gone: then nobody waits for it. */
+/** Writes to standard error. When its reader is too slow or has gone, lines are dropped. */
 class Lines {
   readonly #isBuffered: boolean
   #text = ''
@@ -54,13 +55,13 @@ class Lines {
   flush(): void {
     let bytes = Buffer.from(this.#text)
     this.#text = ''
-    for (let tries = 0; bytes.length > 0 && !this.#isBroken && tries < maxAttempts; tries += 1) {
+    for (let attempts = 0; bytes.length > 0 && !this.#isBroken && attempts < maxAttempts; attempts += 1) {
       try {
         bytes = bytes.subarray(writeSync(2, bytes))
-        tries = 0
+        attempts = 0
       } catch (error) {
-        // A full pipe; whatever else is wrong with it stays wrong.
-        if ((error as NodeJS.ErrnoException).code === 'EAGAIN') pause(pauseMs)
+        // EAGAIN is a full pipe; other errors of standard error are permanent.
+        if (errorCode(error) === 'EAGAIN') pause(pauseMs)
         else this.#isBroken = true
       }
     }
@@ -72,10 +73,10 @@ const maxAttempts = 100
 
 const pause = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 
-/** An error as it is logged: what it is and where it came from, without the data that messages of the database quote. */
+/** Serializes an error for the log, without data that messages of the database quote. */
 function errorWithoutData(error: unknown): Record<string, unknown> {
   if (!(error instanceof Error)) return { message: withoutData(String(error)) }
-  const { code, codeName, cause } = error as Error & { code?: unknown; codeName?: unknown }
+  const { code, codeName, cause }: { code?: unknown; codeName?: unknown; cause?: unknown } = error
   return {
     type: error.name,
     message: withoutData(error.message),
@@ -86,7 +87,7 @@ function errorWithoutData(error: unknown): Record<string, unknown> {
   }
 }
 
-/** The same URI with its password masked: for logs, the ready line, views and messages. */
+/** Masks the password of a URI, for logs, the ready line, replies and messages. */
 export function maskPassword(uri: string): string {
   return uri.replace(/^([a-z][a-z\d+.-]*:\/\/[^/?#@:]*):[^/?#]*@/i, '$1:***@')
 }

@@ -1,8 +1,10 @@
 import { report } from 'node:process'
 
-/** How many files and connections this process may have open at a time (`ulimit -n`); Infinity without a limit. */
+/**
+ * The maximum number of files and connections that this process may have open (`ulimit -n`); Infinity without a limit.
+ */
 export function maxOpenFiles(): number {
-  // Else it asks the name service for the peers of open connections.
+  // Otherwise the report resolves the host names of all connected peers.
   Object.assign(report, { excludeNetwork: true })
   const { userLimits } = report.getReport() as {
     userLimits?: { open_files?: { soft: number | 'unlimited' } }

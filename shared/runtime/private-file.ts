@@ -1,15 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, link, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { errorCode } from '../contract/errors.ts'
 
-/** Files that only the user of the processes may read. */
+/** Files that only the user of this process may read. */
 
 /**
- * The secret that the file holds; a random one of 256 bits, in hexadecimal digits, is made and kept where it is missing or
- * empty. Two processes must not make it at once.
+ * Returns the secret in the file. When the file is missing or empty, a random secret of 256 bits is written in
+ * hexadecimal digits. Not safe for two processes at once.
  */
-export async function keptSecret(file: string): Promise<string> {
+export async function readOrCreateSecret(file: string): Promise<string> {
   const kept = await readFile(file, 'utf8').catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    if (errorCode(error) !== 'ENOENT') throw error
     return ''
   })
   const secret = kept.trim()
@@ -19,27 +20,29 @@ export async function keptSecret(file: string): Promise<string> {
     return secret
   }
   const made = randomBytes(32).toString('hex')
-  await writePrivately(file, made)
+  await replacePrivateFile(file, made)
   return made
 }
 
-/** Makes the file where there is none, whole; of several processes that do so at once the first one's stays. */
-export async function makePrivately(file: string, content: string): Promise<void> {
+/**
+ * Creates the file atomically unless it exists. When several processes do so at once, the first one's content stays.
+ */
+export async function createPrivateFile(file: string, content: string): Promise<void> {
   const unfinished = `${file}.${randomBytes(8).toString('hex')}.new`
   try {
     await writeFile(unfinished, content, { mode: 0o600, flush: true, flag: 'wx' })
     await link(unfinished, file)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    if (errorCode(error) !== 'EEXIST') throw error
   } finally {
     await rm(unfinished, { force: true })
   }
 }
 
-/** Replaces the file in one step: a reader finds the content of before, or all of the new one. */
-export async function writePrivately(file: string, content: string): Promise<void> {
+/** Replaces the file atomically: readers find the old content or the complete new one. */
+export async function replacePrivateFile(file: string, content: string): Promise<void> {
   const unfinished = `${file}.new`
-  // What a process left that died here may have another mode.
+  // A process that died here may have left a file with another mode.
   await rm(unfinished, { force: true })
   await writeFile(unfinished, content, { mode: 0o600, flush: true })
   await rename(unfinished, file)

@@ -2,14 +2,14 @@ import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:
 import { chmod, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { Settings } from './config.ts'
-import { messageOf, StartError } from '../contract/errors.ts'
+import { errorCode, messageOf, StartError } from '../contract/errors.ts'
 import type { Logger } from './logger.ts'
 import type { MarkedFolder } from '../storage/staging/marked-folder.ts'
-import { makePrivately } from './private-file.ts'
+import { createPrivateFile } from './private-file.ts'
 
 /**
- * Encrypts what the database must not show, with AES-256-GCM and keys that are kept outside of it: one key a line of a
- * file, 32 bytes as base64. The first key seals; all of them open, so a key is replaced by a new first line.
+ * Encrypts secrets in the database with AES-256-GCM. The keys are in a file outside of the database, one per line, 32
+ * bytes as base64. The first key encrypts and all keys decrypt, so a key is replaced by adding a new first line.
  */
 
 const version = 1
@@ -19,12 +19,12 @@ const tagBytes = 16
 const headBytes = 1 + keyIdBytes + nonceBytes + tagBytes
 
 export interface SecretKey {
-  /** Derived from the key; tells nothing about it. */
+  /** Derived from the key, and reveals nothing about it. */
   id: string
   key: Buffer
 }
 
-/** What was sealed can't be opened. The message says why and what to do, for users. */
+/** A sealed text can't be decrypted. The message tells users why, and what to do. */
 export class NotOpened extends Error {
   override readonly name = 'NotOpened'
 }
@@ -33,25 +33,27 @@ export class SecretBox {
   #keys: readonly SecretKey[]
   readonly #readKeys: () => Promise<readonly SecretKey[]>
 
-  /** `readKeys` is asked again for a key that isn't known yet: another process may have been given it first. */
+  /** `readKeys` is called again for an unknown key, because another process may have got a new key first. */
   constructor(keys: readonly SecretKey[], readKeys: () => Promise<readonly SecretKey[]>) {
     this.#keys = keys
     this.#readKeys = readKeys
   }
 
-  /** False where the process has no key at all. */
+  /** False when the process has no key. */
   get canSeal(): boolean {
     return this.#keys.length > 0
   }
 
-  /** Reads the keys anew. Throws where there are none. */
+  /** Reads the keys again. Throws when there are none. */
   async reload(): Promise<void> {
     this.#keys = await this.#readKeys()
   }
 
-  /** `owner` says what the text belongs to: under another owner it can't be opened. */
+  /** Encrypts a text. It can be decrypted only with the same `owner`, which names what it belongs to. */
   seal(text: string, owner: string): Buffer {
-    const { id, key } = this.#keys[0]!
+    const [first] = this.#keys
+    if (first === undefined) throw new Error('there is no key to encrypt with: check `canSeal` first')
+    const { id, key } = first
     const nonce = randomBytes(nonceBytes)
     const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: tagBytes })
     const head = Buffer.concat([Buffer.from([version]), Buffer.from(id, 'hex'), nonce])
@@ -60,16 +62,16 @@ export class SecretBox {
     return Buffer.concat([head, cipher.getAuthTag(), sealed])
   }
 
-  /** Throws NotOpened. */
+  /** Decrypts a text. Throws NotOpened. */
   async open(sealed: Uint8Array, owner: string): Promise<string> {
     const bytes = Buffer.from(sealed)
     if (bytes.length < headBytes || bytes[0] !== version)
       throw new NotOpened('it is in a form that this version of Rollcall does not know')
     const id = bytes.toString('hex', 1, 1 + keyIdBytes)
-    const key = await this.#keyOf(id)
+    const key = await this.#findKey(id)
     if (key === undefined)
       throw new NotOpened(
-        `it was encrypted with the key ${id}, which this process does not have: give all processes the same SECRETS_KEY_FILE, with the keys of before in it`,
+        `it was encrypted with the key ${id}, which this process does not have: give all processes the same SECRETS_KEY_FILE, which must still have the earlier keys`,
       )
     const tagAt = 1 + keyIdBytes + nonceBytes
     const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(1 + keyIdBytes, tagAt), {
@@ -81,38 +83,38 @@ export class SecretBox {
       return decipher.update(bytes.subarray(headBytes), undefined, 'utf8') + decipher.final('utf8')
     } catch {
       throw new NotOpened(
-        `it was changed in the database after it had been encrypted with the key ${id}: find out by whom`,
+        `its data in the database was changed after it had been encrypted with the key ${id}: find out what changed it`,
       )
     }
   }
 
-  async #keyOf(id: string): Promise<Buffer | undefined> {
+  async #findKey(id: string): Promise<Buffer | undefined> {
     const known = () => this.#keys.find((each) => each.id === id)?.key
     const key = known()
     if (key !== undefined) return key
-    // A file that can't be read just now leaves the keys as they are.
+    // When the file can't be read now, the known keys stay.
     this.#keys = await this.#readKeys().catch(() => this.#keys)
     return known()
   }
 }
 
 /**
- * With the keys of `SECRETS_KEY_FILE`, or of `DATA_DIR/secrets.key`, which is made where all processes share DATA_DIR. It
- * has no key until the folder is available. Throws a StartError that names the file.
+ * Opens a box with the keys of `SECRETS_KEY_FILE`, or of `DATA_DIR/secrets.key`, which is created when all processes
+ * share DATA_DIR. The box has no key until the folder is available. Throws a StartError that names the file.
  */
 export async function openSecretBox(
   settings: Pick<Settings, 'SECRETS_KEY_FILE' | 'DATA_DIR' | 'STAGING' | 'MONGODB_URI'>,
   log: Logger,
   folder: Pick<MarkedFolder, 'whenAvailable'>,
 ): Promise<SecretBox> {
-  const { SECRETS_KEY_FILE: given, DATA_DIR, STAGING, MONGODB_URI } = settings
-  const file = given ?? path.join(DATA_DIR, 'secrets.key')
+  const { SECRETS_KEY_FILE: keyFileSetting, DATA_DIR, STAGING, MONGODB_URI } = settings
+  const file = keyFileSetting ?? path.join(DATA_DIR, 'secrets.key')
   const sharesFolder = MONGODB_URI === undefined || STAGING === 'disk'
   const box = new SecretBox([], () => readKeys(file))
   try {
-    if (given === undefined)
+    if (keyFileSetting === undefined)
       await folder.whenAvailable(async () => {
-        if (sharesFolder) await makePrivately(file, `${newKey()}\n`)
+        if (sharesFolder) await createPrivateFile(file, `${newKey()}\n`)
         // A copy or a restored backup may have lost the mode.
         await chmod(file, 0o600)
         await box.reload()
@@ -120,15 +122,15 @@ export async function openSecretBox(
     else await box.reload()
     return box
   } catch (error) {
-    if (given === undefined && !sharesFolder && (error as NodeJS.ErrnoException).code === 'ENOENT') {
+    if (keyFileSetting === undefined && !sharesFolder && errorCode(error) === 'ENOENT') {
       log.warn(
-        'passwords in URLs and secrets of callbacks are stored in the clear until their imports end, as there is no key to encrypt them: set SECRETS_KEY_FILE to a file that all control planes and engines have (docs/operating.md)',
+        'passwords in URLs and secrets of callbacks are stored in the clear until their imports end, because there is no key to encrypt them: set SECRETS_KEY_FILE to a file that all control planes and engines have (docs/operating.md)',
       )
       return box
     }
-    const name = given === undefined ? 'the key file' : 'SECRETS_KEY_FILE'
+    const name = keyFileSetting === undefined ? 'the key file' : 'SECRETS_KEY_FILE'
     throw new StartError(
-      `${name} ${file} can't be used: ${messageOf(error)}; it must have one key or more, one a line, each made by: openssl rand -base64 32`,
+      `${name} ${file} can't be used: ${messageOf(error)}; it must have at least one key, one per line, each made by: openssl rand -base64 32`,
       { cause: error },
     )
   }
@@ -136,7 +138,7 @@ export async function openSecretBox(
 
 const newKey = (): string => randomBytes(32).toString('base64')
 
-/** Blank lines are skipped. No message quotes the file. */
+/** Blank lines are skipped. Error messages don't quote the file. */
 async function readKeys(file: string): Promise<SecretKey[]> {
   const lines = (await readFile(file, 'utf8'))
     .split('\n')

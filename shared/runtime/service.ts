@@ -6,43 +6,42 @@ import type { Registry } from 'prom-client'
 import { clock } from './clock.ts'
 import { loadSettings, type Settings } from './config.ts'
 import { ensureDataFolder } from './data-folder.ts'
-import { messageOf, StartError } from '../contract/errors.ts'
+import { errorCode, messageOf, StartError } from '../contract/errors.ts'
 import { createLogger, type Logger } from './logger.ts'
 
 /**
- * What every process of Rollcall does the same way: start in order, say that it is ready, stop in the reverse order
- * on a signal, answer health and metrics.
+ * The common life cycle of all processes: start parts in order, print the ready line, serve health and metrics, stop
+ * in reverse order on a signal.
  */
 
 /** A long-lived part of a process. `stop` may be called twice. */
 export interface Part {
   stop(): Promise<void>
-  /** After a stop: threads of it are still in reads or writes of files, which nothing ends. */
+  /** After a stop: some of its threads are still in reads or writes of files, which can't be cancelled. */
   readonly hangs?: boolean
 }
 
 export interface Process {
   settings: Settings
   log: Logger
-  /** Aborted when the process begins to stop: what takes long at start gives up. */
+  /** Aborted when the process begins to stop, so that a long start gives up. */
   stopping: AbortSignal
-  /** Takes a part that is running now; parts stop in the reverse order. */
+  /** Registers a part that has been started. Parts are stopped in reverse order. */
   add<T extends Part>(part: T): T
-  /** Prints the ready line. */
   ready(line: Record<string, unknown>): void
-  /** Begins the stop as a signal would. */
+  /** Begins a stop, as a signal does. */
   stop(exitCode: number): void
 }
 
 export const stopTimeoutMs = 9_500
-/** How long reads and writes of files that nobody waits for any more may take at the end. */
+/** Time that abandoned reads and writes of files have to end, before the process is killed. */
 const fileTimeoutMs = 1_000
-/** Ctrl-C reaches a process twice, from the terminal and from npm: so close together it is one signal. */
+/** Ctrl-C reaches a process twice, from the terminal and from npm. Within this time both count as one signal. */
 const sameSignalMs = 250
 
 /**
- * Runs a process from its start to its exit code: 0 after a signal, 1 when it can't start or breaks. A second
- * signal ends it at once.
+ * Runs a process until it exits, with code 0 after a signal and 1 when it can't start or fails. A second signal ends it
+ * at once.
  */
 export async function runProcess(name: string, start: (process: Process) => Promise<void>): Promise<void> {
   const settings = settingsOrExit(name)
@@ -58,7 +57,7 @@ export async function runProcess(name: string, start: (process: Process) => Prom
     stopping.abort()
     setTimeout(() => {
       log.error(
-        `didn't stop within ${stopTimeoutMs / 1000} s and is ended; what it had claimed is taken over when its lease runs out`,
+        `the stop took longer than ${stopTimeoutMs / 1000} s, so the process ends now; others take over its work when its leases expire`,
       )
       void end(1, parts, log)
     }, stopTimeoutMs).unref()
@@ -70,7 +69,7 @@ export async function runProcess(name: string, start: (process: Process) => Prom
   const stopOnSignal = (signal: NodeJS.Signals) => {
     if (stopping.signal.aborted) {
       if (clock.monotonicMs() - stoppingSince < sameSignalMs) return
-      log.warn(`${signal} again: ended at once`)
+      log.warn(`${signal} again: the process ends at once`)
       void end(1, parts, log)
       return
     }
@@ -79,17 +78,17 @@ export async function runProcess(name: string, start: (process: Process) => Prom
   }
   process.on('SIGTERM', stopOnSignal)
   process.on('SIGINT', stopOnSignal)
-  // A child of `npm start` whose parent was killed has nobody left to stop it.
+  // The parent, `npm start`, was killed and can't stop this process any more.
   process.on('disconnect', () => {
     log.warn('the parent process is gone: stopping')
     stop(0)
   })
   process.on('unhandledRejection', (error) => {
-    log.fatal({ err: error }, `a defect: ${messageOf(error)}`)
+    log.fatal({ err: error }, `unexpected error: ${messageOf(error)}`)
     stop(1)
   })
   process.on('uncaughtException', (error) => {
-    log.fatal({ err: error }, `a defect: ${messageOf(error)}`)
+    log.fatal({ err: error }, `unexpected error: ${messageOf(error)}`)
     stop(1)
   })
 
@@ -128,7 +127,7 @@ function settingsOrExit(name: string): Settings {
   }
 }
 
-/** An exit waits for all threads that read or write files: where one hangs, only SIGKILL ends the process. */
+/** An exit waits for all threads that read or write files, so only SIGKILL ends a process in which one hangs. */
 async function end(exitCode: number, parts: Part[], log: Logger): Promise<void> {
   const hangs = () =>
     parts.some((part) => part.hangs === true) ||
@@ -153,10 +152,10 @@ async function stopParts(parts: Part[], log: Logger): Promise<boolean> {
 export interface OperationsOptions {
   host: string
   port: number
-  /** Name of the port's setting, for the message when it is taken. */
+  /** Name of the port's setting, for the error when the port is in use. */
   setting: string
   registry: Registry
-  /** Whether the process can do its work now; resolves to the reason why not, or null. */
+  /** Resolves to the reason why the process can't work now, or null. */
   unreadyBecause: () => Promise<string | null>
 }
 
@@ -165,10 +164,10 @@ export interface Operations extends Part {
   url: string
 }
 
-/** Scrapes and probes need a few; each costs an open file. */
+/** Scrapes and probes need a few connections; each is an open file. */
 const maxOperationsConnections = 64
 
-/** The port for operators: `/metrics`, `/healthz`, `/readyz`. */
+/** Serves `/metrics`, `/healthz` and `/readyz`. */
 export async function serveOperations(options: OperationsOptions): Promise<Operations> {
   const server = createServer((request, response) => {
     void answerOperations(request.url ?? '/', options).then(({ status, type, body }) => {
@@ -180,13 +179,16 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
   return { url: `http://${hostInUrl(options.host)}:${port}`, stop: () => closeServer(server) }
 }
 
-/** Closes the oldest connection for each above `max`: who connects and asks is answered, whatever others hold open. */
+/**
+ * Closes the oldest connection for each one above `max`, so that idle connections can't keep new clients from a reply.
+ */
 function closeOldest(server: NetServer, max: number): void {
   const open = new Set<Socket>()
   server.on('connection', (socket) => {
     open.add(socket)
     socket.once('close', () => open.delete(socket))
-    if (open.size > max) [...open][0]!.destroy()
+    const [oldest] = open
+    if (open.size > max) oldest?.destroy()
   })
 }
 
@@ -198,7 +200,7 @@ interface OperationsAnswer {
   body: string
 }
 
-/** The reply to a path; what fails is a 503 with its reason. */
+/** Replies to a path. A failure gives 503 with its reason. */
 export async function answerOperations(
   path: string,
   options: Pick<OperationsOptions, 'registry' | 'unreadyBecause'>,
@@ -222,11 +224,11 @@ export async function answerOperations(
       return reason === null ? text(200, 'ready') : text(503, reason)
     }
     default:
-      return text(404, 'there is /metrics, /healthz and /readyz')
+      return text(404, 'not found: the paths are /metrics, /healthz and /readyz')
   }
 }
 
-/** Listens, for HTTP or FTP, or throws a StartError that names the setting. */
+/** Listens for HTTP or FTP. Throws a StartError that names the setting. */
 export async function listen(
   server: NetServer,
   address: { host: string; port: number; setting: string },
@@ -235,24 +237,26 @@ export async function listen(
   try {
     await once(server, 'listening')
   } catch (error) {
-    throw new StartError(describeListenError(error as NodeJS.ErrnoException, address), { cause: error })
+    throw new StartError(describeListenError(error, address), { cause: error })
   }
-  return server.address() as AddressInfo
+  const bound = server.address()
+  if (bound === null || typeof bound === 'string') throw new Error('the server listens on no TCP port')
+  return bound
 }
 
 function describeListenError(
-  error: NodeJS.ErrnoException,
+  error: unknown,
   options: { host: string; port: number; setting: string },
 ): string {
   const address = `${options.host}:${options.port}`
   const advice = `set ${options.setting} to another port, or to 0 for a free one`
-  if (error.code === 'EADDRINUSE')
-    return `can't listen on ${address}: another program does already; ${advice}`
-  if (error.code === 'EACCES') return `can't listen on ${address}: not allowed to this user; ${advice}`
-  return `can't listen on ${address}: ${error.message}`
+  const code = errorCode(error)
+  if (code === 'EADDRINUSE') return `can't listen on ${address}: another program uses the port; ${advice}`
+  if (code === 'EACCES') return `can't listen on ${address}: this user isn't allowed to; ${advice}`
+  return `can't listen on ${address}: ${messageOf(error)}`
 }
 
-/** Stops accepting, lets running requests end, and closes connections as soon as they are idle. */
+/** Stops accepting connections, waits for running requests, and closes each connection when it is idle. */
 function closeServer(server: Server): Promise<void> {
   return new Promise((resolve) => {
     if (!server.listening) {

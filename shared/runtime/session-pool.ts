@@ -1,13 +1,13 @@
 import { MongoNetworkError, type ClientSession, type MongoClient } from 'mongodb'
 
 const blockSize = 32
-/** With fewer free sessions the pool grows beside the requests, which hardly ever wait for it. */
+/** With fewer free sessions the pool grows in the background, so that requests rarely wait for it. */
 const minFree = 8
 
 /**
- * The sessions in which requests and uploads have transactions. A session is registered before its first one, so that
- * others can end the transactions of a process that died. One write registers a block of sessions; the pool grows to
- * the number of transactions in progress at once.
+ * Pool of the sessions for transactions of requests and uploads. A session is registered before its first transaction,
+ * so that other processes can end the transactions of a dead process. One write registers a block of sessions. The pool
+ * grows to the number of concurrent transactions.
  */
 export class SessionPool {
   readonly #client: MongoClient
@@ -20,12 +20,14 @@ export class SessionPool {
     this.#client = client
   }
 
-  /** Logical session ids, those that are being registered included. */
+  /** Logical session ids, including those whose registration isn't written yet. */
   get ids(): Uint8Array[] {
     return [...this.#all].map(idOf)
   }
 
-  /** From now on no session is used before a `saveIds` that began after it was among `ids` has resolved. */
+  /**
+   * From now on a session is used only after its id was in `ids` and a `saveIds` that began after that has resolved.
+   */
   async register(saveIds: () => Promise<void>): Promise<void> {
     this.#saveIds = saveIds
     await Promise.all(this.#free.splice(0).map((session) => this.#remove(session)))
@@ -40,7 +42,7 @@ export class SessionPool {
       this.#free.push(session)
       return result
     } catch (error) {
-      // The server may still be at its last command, for which the next one would wait.
+      // The server may still execute the session's last command, and the next one would wait for it.
       if (error instanceof MongoNetworkError) await this.#remove(session)
       else this.#free.push(session)
       throw error
@@ -62,7 +64,7 @@ export class SessionPool {
   }
 
   async #add(): Promise<void> {
-    // Causal consistency would make a new primary wait for the time of writes that were lost with the old one.
+    // With causal consistency a new primary would wait for the cluster time of writes that were lost with the old one.
     const added = Array.from({ length: blockSize }, () =>
       this.#client.startSession({ causalConsistency: false }),
     )
@@ -82,5 +84,5 @@ export class SessionPool {
   }
 }
 
-/** The driver's id is a BSON document around the bytes. */
+/** The driver's id is a BSON document with the bytes. */
 export const idOf = (session: ClientSession): Uint8Array => session.id!.id as unknown as Uint8Array

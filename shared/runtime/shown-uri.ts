@@ -1,17 +1,17 @@
-/** Options whose values are no secrets; the values of all others are masked. */
+/** Options whose values aren't secrets. All other values are masked. */
 const shownOptions =
   /^(appname|authmechanism|authsource|connecttimeoutms|directconnection|journal|maxpoolsize|minpoolsize|readconcernlevel|readpreference|replicaset|retryreads|retrywrites|ssl|tls|tlscafile|w)$/i
 const mask = '***'
 
 /**
- * A MongoDB URI as logs, the ready line and messages may show it: user name and hosts, never a password. A URI that is
- * malformed in any way shows less: all before its last "@" but a plain user name is masked, and so is a "port" that is
- * no number.
+ * Masks a MongoDB URI for logs, the ready line and messages: user name and hosts are shown, passwords never. In a
+ * malformed URI everything before the last "@" is masked except a plain user name, and so is a port that isn't a
+ * number.
  */
 export function shownMongodbUri(uri: string): string {
-  const { scheme, user, rest } = partsOf(uri)
-  const [place, query] = splitAt(rest, '?')
-  const [hosts, database] = splitAt(place, '/')
+  const { scheme, user, rest } = splitUri(uri)
+  const [beforeQuery, query] = splitAt(rest, '?')
+  const [hosts, database] = splitAt(beforeQuery, '/')
   const shown = [
     scheme,
     user === null ? '' : `${/^[\w.%+-]{1,64}$/.test(user) ? user : mask}:${mask}@`,
@@ -22,21 +22,22 @@ export function shownMongodbUri(uri: string): string {
   return shown.join('')
 }
 
-/** The driver quotes parts of a URI that it can't read. */
+/** Masks secrets of the URI in a message of the driver, which quotes parts of a URI that it can't parse. */
 export function withoutUriSecrets(message: string, uri: string): string {
-  const shown = new Set(wordsOf(shownMongodbUri(uri)))
-  const hidden = wordsOf(uri).filter((word) => !shown.has(word) && word.length > 1)
-  return hidden.reduce((text, word) => text.replaceAll(word, mask), message)
+  const shown = new Set(splitParts(shownMongodbUri(uri)))
+  const hidden = splitParts(uri).filter((part) => !shown.has(part) && part.length > 1)
+  return hidden.reduce((text, part) => text.replaceAll(part, mask), message)
 }
 
-const wordsOf = (text: string): string[] => text.split(/[:/@?&=,\s]+/)
+const splitParts = (text: string): string[] => text.split(/[:/@?&=,\s]+/)
 
-/** `user` is null where nothing stands before a last "@". */
-function partsOf(uri: string): { scheme: string; user: string | null; rest: string } {
+/** `user` is null when the URI has no "@" after its scheme. */
+function splitUri(uri: string): { scheme: string; user: string | null; rest: string } {
   const scheme = /^mongodb(?:\+srv)?:\/\//.exec(uri)?.[0] ?? ''
   const at = uri.lastIndexOf('@')
   if (at < scheme.length) return { scheme, user: null, rest: uri.slice(scheme.length) }
-  return { scheme, user: uri.slice(scheme.length, at).split(':')[0]!, rest: uri.slice(at + 1) }
+  const [user = ''] = uri.slice(scheme.length, at).split(':', 1)
+  return { scheme, user, rest: uri.slice(at + 1) }
 }
 
 function splitAt(text: string, separator: string): [string, string?] {

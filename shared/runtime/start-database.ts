@@ -6,19 +6,18 @@ import type { Process } from './service.ts'
 import type { MarkedFolder } from '../storage/staging/marked-folder.ts'
 
 /**
- * The database as `openDatabase` gives it, with the whole URI for threads that connect by themselves, and the file that
- * holds the password of the embedded server; null where `MONGODB_URI` names another server.
+ * The database, with the complete URI for threads that open connections of their own. `passwordFile` has the password
+ * of the embedded server, and is null when `MONGODB_URI` is set.
  */
 type StartedDatabase = Database & { uri: string; passwordFile: string | null }
 
-/** What of a process a database is started with. */
-type Starting = Pick<Process, 'settings' | 'log' | 'stopping' | 'add'>
+type DatabaseContext = Pick<Process, 'settings' | 'log' | 'stopping' | 'add'>
 
 /**
- * The database that the settings name, or an embedded server, connected and with every collection and index in
- * place. What was started for it stops with the process, the server last.
+ * Connects to `MONGODB_URI`, or to an embedded server that it starts, and brings collections and indexes up to date.
+ * Everything that it starts stops with the process, the server last.
  */
-export async function startDatabase(process: Starting): Promise<StartedDatabase> {
+export async function startDatabase(process: DatabaseContext): Promise<StartedDatabase> {
   const { settings } = process
   const { uri, passwordFile } =
     settings.MONGODB_URI === undefined
@@ -30,7 +29,7 @@ export async function startDatabase(process: Starting): Promise<StartedDatabase>
   return { ...database, uri, passwordFile }
 }
 
-async function startEmbedded(process: Starting): Promise<EmbeddedMongoDB> {
+async function startEmbedded(process: DatabaseContext): Promise<EmbeddedMongoDB> {
   const { settings, log, stopping: signal } = process
   if (!settings.EMBEDDED_MONGODB)
     throw new StartError(
@@ -53,17 +52,17 @@ async function startEmbedded(process: Starting): Promise<EmbeddedMongoDB> {
   return process.add(server)
 }
 
-/** For `/readyz`: whether the database answers, and DATA_DIR is available. */
+/** For `/readyz`: checks that the database answers and DATA_DIR is available. */
 export function readinessProblem(database: Database, folder: MarkedFolder): () => Promise<string | null> {
   const problemOfDatabase = databaseProblem(database)
   return async () => (await problemOfDatabase()) ?? folder.check()
 }
 
-/** Whether the database answers. */
+/** Checks that the database answers; throws otherwise. */
 export function databaseProblem(database: Database): () => Promise<string | null> {
   return async () => {
-    // Its reason is a TimeoutError, of which the driver tells the checkout's failure; of other aborts it tells no end, and
-    // metrics would count them as waiting for ever. The driver's own `timeoutMS` doesn't end a command in time.
+    // The reason must be a TimeoutError. For other aborts the driver emits no end of a checkout, and metrics would
+    // count it as waiting for ever. The driver's own `timeoutMS` doesn't end a command in time.
     await database.db.command({ ping: 1 }, { signal: AbortSignal.timeout(2_000) })
     return null
   }

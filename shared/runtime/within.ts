@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What the work resolves to, or `late` when it hasn't ended after `ms`. The work isn't ended by that. */
+/** Resolves to the result of `work`, or to `late` after `ms`. The work isn't cancelled. */
 export async function within<T, L>(ms: number, work: Promise<T>, late: L): Promise<T | L> {
   const ended = new AbortController()
   try {

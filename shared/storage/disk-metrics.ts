@@ -3,19 +3,19 @@ import type { Registry } from 'prom-client'
 import type { MarkedFolder } from './staging/marked-folder.ts'
 import { CachedMetric, registerGauges } from '../runtime/metrics/cached-metric.ts'
 
-/** Whether DATA_DIR is available; it isn't asked for where no file lies in it. */
+/** Metric of whether DATA_DIR is available; there is none where no file lies in it. */
 export function observeFolder(registry: Registry, folder: MarkedFolder): void {
   if (!folder.isUsed) return
   registerGauges(registry, new CachedMetric(async () => ({ problem: await folder.check() })), [
     {
       name: 'rollcall_data_folder_available',
-      help: 'Whether DATA_DIR has the mark of this installation: 1, or 0 while it is not mounted or another one, and nothing is done with files',
+      help: 'Whether DATA_DIR has the mark of this installation: 1, or 0 while it is not mounted or belongs to another installation, and no file is read or written',
       of: ({ problem }) => (problem === null ? 1 : 0),
     },
   ])
 }
 
-/** Room where DATA_DIR lies. */
+/** Metrics of the file system of DATA_DIR. */
 export function observeDisk(registry: Registry, folder: string): void {
   const metric = new CachedMetric(async () => {
     const { bavail, blocks, bsize } = await statfs(folder)

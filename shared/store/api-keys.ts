@@ -6,11 +6,11 @@ import { permissionValues, type Permissions, type UserDocument } from '../contra
 import { networkOf } from '../values/ip.ts'
 
 /**
- * API keys, as the control plane and the FTP server check them. What is stored of a key is its HMAC under a secret of
- * the installation; looking that up is the whole check, so its time tells nothing about other keys.
+ * API keys, as the control plane and the FTP server check them. The database stores only the HMAC of a key under a
+ * secret of the installation. A check is one look-up of that HMAC, so its duration reveals nothing about other keys.
  */
 
-/** Who calls, with the role and the permissions that are in force: the user's, where the key belongs to one. */
+/** The authenticated caller. A key of a user has the role and the permissions of that user. */
 export interface Caller {
   keyId: number
   organizationId: number
@@ -23,17 +23,17 @@ export const keyPattern = /^[\w-]{16,128}$/
 
 const allPermissions: Permissions = permissionValues
 
-/** A new key: 192 random bits, letters and digits only, so that it survives shells, URLs and FTP servers. */
+/** A new key with 192 random bits. Its letters and digits need no escaping in shells, URLs and FTP. */
 export function generateKey(): string {
   return `rollcall_${BigInt(`0x${randomBytes(24).toString('hex')}`).toString(36)}`
 }
 
-/** HMAC-SHA-256, 32 bytes: what is stored in place of a key. */
+/** HMAC-SHA-256, 32 bytes. It is stored in place of the key. */
 export function hashKey(key: string, secret: Uint8Array): Buffer {
   return createHmac('sha256', secret).update(key).digest()
 }
 
-/** The secret of the installation, made by whoever asks first. */
+/** The secret of the installation. The first call creates it. */
 export async function keyHashSecret(collections: Collections): Promise<Uint8Array> {
   await collections.installation.updateOne(
     { _id: 'installation' },
@@ -41,10 +41,11 @@ export async function keyHashSecret(collections: Collections): Promise<Uint8Arra
     { upsert: true },
   )
   const document = await collections.installation.findOne({ _id: 'installation' })
-  return document!.key_hash_secret
+  if (document === null) throw new Error('the document of the installation was removed')
+  return document.key_hash_secret
 }
 
-/** The caller that a key stands for; null for a key that is wrong, inactive, or of a user who is. */
+/** The caller of a key; null for a wrong or inactive key, and for a key of an inactive user. */
 export async function findCaller(
   collections: Collections,
   secret: Uint8Array,
@@ -55,30 +56,30 @@ export async function findCaller(
   return document === null ? null : callerOf(collections, document)
 }
 
-/** What a key may do now; null when its user may do nothing. */
+/** The caller with its current permissions; null when the user of the key is inactive. */
 export async function callerOf(collections: Collections, key: ApiKeyDocument): Promise<Caller | null> {
   const { user_id: userId } = key
-  return callerFor(
+  return buildCaller(
     key,
     userId === null ? null : await collections.users.findOne({ _id: userId, active: true }),
   )
 }
 
-function callerFor(key: ApiKeyDocument, user: UserDocument | null | undefined): Caller | null {
+function buildCaller(key: ApiKeyDocument, user: UserDocument | null | undefined): Caller | null {
   const { _id: keyId, organization_id: organizationId, user_id: userId } = key
   if (userId === null)
-    return { keyId, organizationId, role: key.role, permissions: permissionsOf(key.role, {}), userId }
+    return { keyId, organizationId, role: key.role, permissions: effectivePermissions(key.role, {}), userId }
   if (user === null || user === undefined) return null
   return {
     keyId,
     organizationId,
     role: user.role,
-    permissions: permissionsOf(user.role, user.permissions),
+    permissions: effectivePermissions(user.role, user.permissions),
     userId,
   }
 }
 
-/** What several keys may do now, by their ids; those that may do nothing are missing. */
+/** The callers of several keys, by key id. Inactive keys and keys of inactive users are missing. */
 export async function callersByKey(
   collections: Collections,
   keyIds: number[],
@@ -90,7 +91,7 @@ export async function callersByKey(
   const usersById = new Map(users.map((user) => [user._id, user]))
   return new Map(
     keys.flatMap((key) => {
-      const caller = callerFor(key, key.user_id === null ? null : usersById.get(key.user_id))
+      const caller = buildCaller(key, key.user_id === null ? null : usersById.get(key.user_id))
       return caller === null ? [] : [[key._id, caller]]
     }),
   )
@@ -99,54 +100,55 @@ export async function callersByKey(
 const activeUsers = (collections: Collections, ids: number[], signal: AbortSignal) =>
   collections.users.find({ _id: { $in: ids }, active: true }, { signal }).toArray()
 
-function permissionsOf(role: Role, own: Permissions): Permissions {
-  return role === 'standard' ? own : allPermissions
+function effectivePermissions(role: Role, granted: Permissions): Permissions {
+  return role === 'standard' ? granted : allPermissions
 }
 
-/** What other processes counted against an address is seen so much later. */
-const believedMs = 1_000
-const maxCachedKeys = 10_000
+/** Failures that other processes have counted take effect here after at most this time. */
+const cacheMs = 1_000
+const maxCachedAddresses = 10_000
 
 /**
- * Counts a wrong credential from an address, and tells whether there were too many of them: then everything from there
- * is refused until its minute is over. All processes count together. An IPv6 address counts with its whole /64.
+ * Rate limit of wrong credentials by address. After too many of them all requests of the address are refused until
+ * its minute is over. All processes count together. An IPv6 address counts as its /64 network.
  */
 export class AuthThrottle {
   readonly #collections: Collections
   readonly #limit: number
-  /** Addresses that weren't refused just now, with the time until which that is believed. */
-  readonly #free = new Map<string, number>()
-  #noted = 0
+  /** Addresses that aren't blocked, with the time at which the database is asked again. */
+  readonly #allowedUntil = new Map<string, number>()
+  /** Failures that this process has counted. */
+  #failures = 0
 
   constructor(collections: Collections, failuresPerMinute: number) {
     this.#collections = collections
     this.#limit = failuresPerMinute
   }
 
-  /** Seconds for which the address is still refused; 0 when it isn't. */
+  /** Seconds for which the address is still blocked; 0 when it isn't. */
   async blockedSeconds(client: string): Promise<number> {
     const address = networkOf(client)
-    const untilMs = clock.monotonicMs() + believedMs
-    if (clock.monotonicMs() < (this.#free.get(address) ?? 0)) return 0
-    this.#free.delete(address)
-    const notedBefore = this.#noted
+    const untilMs = clock.monotonicMs() + cacheMs
+    if (clock.monotonicMs() < (this.#allowedUntil.get(address) ?? 0)) return 0
+    this.#allowedUntil.delete(address)
+    const failuresBefore = this.#failures
     const failures = await this.#collections.authFailures.findOne<CountedFailures>(
       { _id: address },
       { projection: countedFailures },
     )
     const seconds = failures !== null && failures.count > this.#limit ? failures.seconds : 0
-    if (seconds === 0 && this.#noted === notedBefore) {
-      if (this.#free.size >= maxCachedKeys) this.#free.clear()
-      this.#free.set(address, untilMs)
+    if (seconds === 0 && this.#failures === failuresBefore) {
+      if (this.#allowedUntil.size >= maxCachedAddresses) this.#allowedUntil.clear()
+      this.#allowedUntil.set(address, untilMs)
     }
     return seconds
   }
 
-  /** Notes a failure; resolves as `blockedSeconds` does. */
+  /** Counts a failure; resolves as `blockedSeconds` does. */
   async noteFailure(client: string): Promise<number> {
     const address = networkOf(client)
     const isSameMinute = { $gt: ['$until', '$$NOW'] }
-    const failures = (await this.#collections.authFailures.findOneAndUpdate(
+    const failures: Partial<CountedFailures> | null = await this.#collections.authFailures.findOneAndUpdate(
       { _id: address },
       [
         {
@@ -157,20 +159,21 @@ export class AuthThrottle {
         },
       ],
       { upsert: true, returnDocument: 'after', projection: countedFailures },
-    )) as unknown as CountedFailures
-    this.#noted += 1
-    this.#free.delete(address)
-    return failures.count > this.#limit ? failures.seconds : 0
+    )
+    this.#failures += 1
+    this.#allowedUntil.delete(address)
+    const { count = 0, seconds = 0 } = failures ?? {}
+    return count > this.#limit ? seconds : 0
   }
 }
 
 interface CountedFailures {
   count: number
-  /** Until their minute is over. */
+  /** Remaining seconds of the minute in which they count. */
   seconds: number
 }
 
-/** By the database's clock, which set the end: those of several processes may differ by more than a minute. */
+/** Uses the database's clock, as the clocks of several processes may differ by more than a minute. */
 const countedFailures = {
   count: 1,
   seconds: { $max: [0, { $ceil: { $divide: [{ $subtract: ['$until', '$$NOW'] }, 1000] } }] },

@@ -9,11 +9,11 @@ import {
 } from '../contract/schemas/import.ts'
 
 /**
- * Chunk documents: claimed by an engine, moved on by its worker batch by batch, given back or done. Every write names
- * the state and the token it expects, so whoever lost a chunk changes nothing any more.
+ * Chunk documents. An engine claims a chunk, its worker advances it batch by batch, and it is released or done. Every
+ * write filters by state and token (a fencing token), so a former holder of the lease changes nothing.
  */
 
-/** Puts the chunks of a split in place, inside the transaction that lets them be claimed. */
+/** Stores the chunks of a split, inside the transaction that makes them claimable. */
 export async function replaceChunks(
   collections: Collections,
   session: ClientSession,
@@ -24,21 +24,21 @@ export async function replaceChunks(
   if (chunks.length > 0) await collections.chunks.insertMany(chunks, { session })
 }
 
-/** A chunk of which no batch committed for so long may be taken over, whatever its engine says. */
+/** A chunk without a committed batch for this time may be taken over, even while its engine is alive. */
 export const chunkLeaseMs = 60_000
 
-/** Claims without a committed batch in between, after which something is wrong with the chunk itself. */
+/** After this many claims without a committed batch the chunk itself counts as faulty. */
 export const maxAttempts = 5
 
-/** Under what an engine holds a chunk, or a step of an import: a token of that one hold. */
+/** The lease of an engine on a chunk or on a step of an import. Each claim has a new token. */
 export interface Claim {
   engineId: string
   token: string
 }
 
 /**
- * The next chunk of the import that is ready, now held under the claim's token, without its extents; null when there
- * is none, or the import was paused or cancelled since it was read (fence.ts).
+ * Claims the next ready chunk of the import, and resolves to it without its extents. Null when none is ready, or the
+ * import was paused or cancelled since it was read (fence.ts).
  */
 export function claimChunk(
   collections: Collections,
@@ -64,27 +64,29 @@ export function claimChunk(
 
 const leaseEnd = { $add: ['$$NOW', chunkLeaseMs] }
 
-/** The chunk with its extents, for its holder's worker; null when it isn't held under that token any more. */
+/** The chunk with its extents, for the worker of its engine; null when the token's lease is lost. */
 export function readLeasedChunk(
   collections: Collections,
   chunkId: string,
   token: string,
 ): Promise<(ChunkDocument & { token: string }) | null> {
-  return collections.chunks.findOne({ _id: chunkId, state: 'running', token }) as Promise<
-    (ChunkDocument & { token: string }) | null
-  >
+  return collections.chunks.findOne<ChunkDocument & { token: string }>({
+    _id: chunkId,
+    state: 'running',
+    token,
+  })
 }
 
 /**
- * Inside a batch's transaction: the batch is done and the chunk's counts are these. False when the chunk isn't held
- * under that token any more, or the batch was done before. Two holders can't both commit: they write this document.
+ * Inside a batch's transaction: records the batch as done, and the counts of the chunk. False when the lease is lost,
+ * or the batch was done before. Of two engines only one commits, because both write this document.
  */
 export async function advanceChunk(
   collections: Collections,
   session: ClientSession,
   progress: {
     chunk: ChunkDocument & { token: string }
-    /** Positions in the chunk: of the batch's first record, and of the one after its last. */
+    /** Positions in the chunk of the batch's first record, and of the record after its last one. */
     from: number
     to: number
     isLast: boolean
@@ -110,10 +112,10 @@ export async function advanceChunk(
   return matchedCount === 1
 }
 
-/** What a chunk has that nobody holds. */
+/** The fields of a chunk without a lease. */
 export const released = { token: null, engine_id: null, lease_until: null, places_held: 0 }
 
-/** Inside a transaction that takes or gives back places; the lease goes on. False when the chunk isn't held under that token. */
+/** Inside a transaction that changes the chunk's reservation. Renews the lease; false when it is lost. */
 export async function recordReservation(
   collections: Collections,
   session: ClientSession,
@@ -128,7 +130,7 @@ export async function recordReservation(
   return matchedCount === 1
 }
 
-/** Gives a chunk back that goes on later. `countsAsAttempt`: it failed, and is not tried for ever. */
+/** Releases a chunk that is to be resumed later. `countsAsAttempt` says that it failed; see `maxAttempts`. */
 export async function releaseChunk(
   collections: Collections,
   lease: { chunkId: string; token: string; countsAsAttempt: boolean },
@@ -139,7 +141,7 @@ export async function releaseChunk(
   )
 }
 
-/** A chunk in the hands of an engine. */
+/** A chunk on which an engine has a lease. */
 export interface LeasedChunk {
   importId: number
   chunkId: string
@@ -147,8 +149,8 @@ export interface LeasedChunk {
 }
 
 /**
- * Inside a transaction that writes something about the import because of a chunk: gives the chunk back. False when it
- * isn't held under that token any more, and then the rest of the transaction must not be done.
+ * Releases a chunk inside a transaction that changes the import because of that chunk. False when the lease is lost,
+ * and the caller must then write nothing else.
  */
 export async function releaseFailedChunk(
   collections: Collections,
@@ -163,7 +165,7 @@ export async function releaseFailedChunk(
   return matchedCount === 1
 }
 
-/** Gives back whatever chunk an engine holds under a token, if any. */
+/** Releases the chunk that an engine has claimed under a token, if any. */
 export async function releaseChunkUnder(collections: Collections, claim: Claim): Promise<void> {
   await collections.chunks.updateOne(
     { state: 'running', engine_id: claim.engineId, token: claim.token },
@@ -171,10 +173,12 @@ export async function releaseChunkUnder(collections: Collections, claim: Claim):
   )
 }
 
-/** A transaction that still has the chunk or the import locked is ended at the next take-over, 3 s later. */
+/**
+ * How long a release waits for a transaction that has locked the document. The next take-over, 3 s later, ends it.
+ */
 export const releaseMs = 5_000
 
-/** Gives back what an engine held that works no longer; where it died, the chunks may be what it died of. */
+/** Releases the chunks of an engine that stopped. A death counts against each chunk, which may be its cause. */
 export async function releaseChunksOf(
   collections: Collections,
   engineId: string,
@@ -188,22 +192,22 @@ export async function releaseChunksOf(
   return modifiedCount
 }
 
-/** The engines that hold chunks. */
+/** Ids of the engines that have leases on chunks. */
 export async function holdersOfChunks(collections: Collections): Promise<string[]> {
   return (await collections.chunks.distinct('engine_id', { state: 'running' })).filter((id) => id !== null)
 }
 
-/** The imports of which an engine holds chunks. */
+/** Ids of the imports of which an engine has leased chunks. */
 export function importsOfChunksLeasedBy({ chunks }: Collections, engineId: string): Promise<number[]> {
   return chunks.distinct('import_id', { engine_id: engineId, state: 'running' })
 }
 
-/** Those of the tokens under which a chunk is held. */
+/** Those of the tokens that still have a lease on a chunk. */
 export function tokensOfChunks({ chunks }: Collections, tokens: string[]): Promise<(string | null)[]> {
   return chunks.distinct('token', { state: 'running', token: { $in: tokens } })
 }
 
-/** Gives back chunks whose lease ran out although their engine lives; resolves to whose they were. */
+/** Releases chunks whose lease has expired although their engine is alive; resolves to their former engines. */
 export async function releaseExpiredChunks({ chunks }: Collections) {
   const expired = await chunks
     .find(
@@ -211,15 +215,15 @@ export async function releaseExpiredChunks({ chunks }: Collections) {
       { projection: { engine_id: 1, token: 1 } },
     )
     .toArray()
-  const taken: { _id: string; engine_id: string | null }[] = []
+  const releasedChunks: { _id: string; engine_id: string | null }[] = []
   for (const { _id, token, engine_id } of expired) {
     const { modifiedCount } = await chunks.updateOne(
       { _id, state: 'running', token, $expr: { $lt: ['$lease_until', '$$NOW'] } },
       { $set: { ...released, state: 'ready' } },
     )
-    if (modifiedCount === 1) taken.push({ _id, engine_id })
+    if (modifiedCount === 1) releasedChunks.push({ _id, engine_id })
   }
-  return taken
+  return releasedChunks
 }
 
 export interface ChunkStates {
@@ -229,33 +233,35 @@ export interface ChunkStates {
 }
 
 /**
- * Chunks move within the index by which they are found: without a snapshot, one that changes its state while the server
- * reads would be met twice or not at all.
+ * Chunks move within the index by which they are found. Without a snapshot, a chunk that changes its state during the
+ * read could be counted twice or not at all.
  */
-const ofOneMoment = { readConcern: { level: 'snapshot' } } as const
+const snapshotRead = { readConcern: { level: 'snapshot' } } as const
 
-/** How many of the import's chunks are in each state: all 0 before its split, and when it is settled. */
+/**
+ * How many of the import's chunks are in each state. All are 0 before the split, and after the import is finalized.
+ */
 export async function countChunkStates(collections: Collections, importId: number): Promise<ChunkStates> {
   const states: ChunkStates = { ready: 0, running: 0, done: 0 }
   const groups = collections.chunks.aggregate<{ _id: keyof ChunkStates; n: number }>(
     [{ $match: { import_id: importId } }, { $group: { _id: '$state', n: { $sum: 1 } } }],
-    ofOneMoment,
+    snapshotRead,
   )
   for await (const { _id, n } of groups) states[_id] = n
   return states
 }
 
-/** Those of the imports of which a chunk is not done yet. */
+/** Those of the imports that have an unfinished chunk. */
 export async function importsWithOpenChunks(
   collections: Collections,
   importIds: readonly number[],
 ): Promise<Set<number>> {
   if (importIds.length === 0) return new Set()
   const open = { import_id: { $in: [...importIds] }, state: { $in: ['ready', 'running'] as const } }
-  return new Set(await collections.chunks.distinct('import_id', open, ofOneMoment))
+  return new Set(await collections.chunks.distinct('import_id', open, snapshotRead))
 }
 
-/** The counts of imports whose totals aren't fixed yet: the sums over their chunks at one moment. */
+/** The counts of imports without fixed totals, as sums over their chunks in one snapshot. */
 async function sumChunkCounts(
   collections: Collections,
   importIds: number[],
@@ -268,21 +274,21 @@ async function sumChunkCounts(
   }
   const sums = collections.chunks.aggregate<ImportCounts & { _id: number }>(
     [{ $match: { import_id: { $in: importIds } } }, { $group: group }],
-    ofOneMoment,
+    snapshotRead,
   )
   const result = new Map<number, ImportCounts>()
   for await (const { _id, ...counts } of sums) result.set(_id, counts)
   return result
 }
 
-/** The same of one import. */
+/** The same for one import. */
 export async function countsOfChunks(collections: Collections, importId: number): Promise<ImportCounts> {
   return (await sumChunkCounts(collections, [importId])).get(importId) ?? noCounts()
 }
 
 /**
- * The counts of imports, whatever their state. An import may be settled after the read of its document: then some or all
- * of its chunks are gone, and its totals, which are read after the sums, are there.
+ * The counts of imports in any state. An import may be finalized after its document was read, and its chunks are then
+ * removed. Totals are therefore read once more after the sums, and replace them.
  */
 export async function countsOf(
   collections: Collections,
@@ -294,16 +300,16 @@ export async function countsOf(
   const open = documents.filter(({ totals }) => totals === null).map(({ _id }) => _id)
   if (open.length === 0) return counts
   for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
-  const settled = await collections.imports
+  const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
     .toArray()
-  for (const { _id, totals } of settled) counts.set(_id, { ...noCounts(), ...totals })
+  for (const { _id, totals } of finalized) counts.set(_id, { ...noCounts(), ...totals })
   return counts
 }
 
 /**
- * Inside a transaction that deactivates subscribers of a chunk's range: they are counted, and the range is done up to
- * `to`. False when somebody else has come further.
+ * Inside a transaction that deactivates subscribers of a chunk's range: adds them to the counts, and records that the
+ * range is done up to `to`. False when another engine has advanced it since.
  */
 export async function noteDeactivated(
   collections: Collections,
@@ -318,17 +324,17 @@ export async function noteDeactivated(
   return matchedCount === 1
 }
 
-/** Chunks of an ended import that nobody holds are over; resolves to how many are held still. */
+/** Closes the ready chunks of an ended import; resolves to how many are still leased or became ready meanwhile. */
 export async function closeChunks(collections: Collections, importId: number): Promise<number> {
   await collections.chunks.updateMany({ import_id: importId, state: 'ready' }, { $set: { state: 'done' } })
-  // One that was given back between the two writes is ready: it isn't over yet.
+  // A chunk that was released between the two commands is ready again, and not closed yet.
   return collections.chunks.countDocuments(
     { import_id: importId, state: { $in: ['ready', 'running'] } },
-    ofOneMoment,
+    snapshotRead,
   )
 }
 
-/** In whatever state they are: for an ended import, when no chunk is held any more. */
+/** Deletes the chunks of an ended import in any state. The caller knows that none is leased. */
 export async function deleteChunks(collections: Collections, importId: number): Promise<void> {
   await collections.chunks.deleteMany({ import_id: importId })
 }

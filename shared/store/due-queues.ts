@@ -1,23 +1,22 @@
-import type { Collection, Document, Filter, IndexSpecification } from 'mongodb'
+import type { Collection, Document, Filter } from 'mongodb'
 import type { ReactionDocument } from '../contract/schemas/autoresponder.ts'
 import type { CallbackDocument } from '../contract/schemas/callback.ts'
 import { callbacksIndex, queuedIndex, readyIndex, type Collections } from '../contract/schemas/collections.ts'
 import type { OutboxDocument } from '../contract/schemas/outbox.ts'
 
 /**
- * Documents that wait for their time, each in a queue: reactions by autoresponder, messages of the outbox, callbacks. A queue
- * may be closed (its autoresponder is paused) with a million of them overdue, so what comes next isn't looked for by
- * time alone. One index has each queue in order of time: the beginnings of all queues are read by skipping from one to
- * the next, and what comes next of those that are open is merged from their beginnings. The cost goes by the number of
- * queues and by what is taken, never by what waits.
+ * Queues of documents that wait for their due time: reactions by autoresponder, messages of the outbox, callbacks. A
+ * paused queue may have a million overdue documents, so a scan by time alone would read all of them. One index orders
+ * each queue by time. A skip scan reads the first due time of every queue, and a merge then reads the next documents
+ * of the open queues. The cost depends on the number of queues and on what is read, never on what waits.
  */
 export interface DueQueues<T extends Document> {
   collection: Collection<T>
   state: string
   queueKey: string
-  /** Orders what is due at the same moment. */
+  /** Orders documents that are due at the same moment. */
   idKey: string
-  index: IndexSpecification
+  index: Record<string, 1>
 }
 
 export const queuedReactions = ({ reactions }: Collections): DueQueues<ReactionDocument> => ({
@@ -44,13 +43,13 @@ export const waitingCallbacks = ({ callbacks }: Collections): DueQueues<Callback
   index: callbacksIndex,
 })
 
-/** When a queue's first one is due. */
+/** A queue and the due time of its first document. */
 export interface QueueBeginning<Queue = number> {
   queue: Queue
   dueAt: Date
 }
 
-/** The beginnings of all queues in which something waits, or of those given, earliest first. */
+/** The beginnings of all queues that have documents, or of the given queues; the earliest first. */
 export async function readBeginnings<T extends Document, Queue = number>(
   { collection, state, queueKey, index }: DueQueues<T>,
   queues?: readonly Queue[],
@@ -62,7 +61,7 @@ export async function readBeginnings<T extends Document, Queue = number>(
         { $sort: { [queueKey]: 1, due_at: 1 } },
         { $group: { _id: `$${queueKey}`, due_at: { $first: '$due_at' } } },
       ],
-      { hint: index as Record<string, 1> },
+      { hint: index },
     )
     .toArray()
   return found
@@ -70,12 +69,13 @@ export async function readBeginnings<T extends Document, Queue = number>(
     .sort((a, b) => a.dueAt.getTime() - b.dueAt.getTime())
 }
 
-/** The server plans a merge of many queues for longer than it reads them. */
+/** With more queues the server takes longer to plan the merge than to read it. */
 const maxMerged = 50
 
 /**
- * Up to `limit` of what is due by `until` in these queues, in order of time. `beginnings` are theirs, earliest first.
- * Only the first queues are merged, up to the moment at which the next one begins: the order is that of all of them.
+ * Up to `limit` documents of these queues that are due by `until`, in order of time. `beginnings` is in order too.
+ * Only the first queues are merged, up to the due time of the next queue, so the order is the same as over all
+ * queues.
  */
 export async function readDue<T extends Document>(
   { collection, state, queueKey, idKey, index }: DueQueues<T>,
@@ -90,9 +90,9 @@ export async function readDue<T extends Document>(
     [queueKey]: { $in: due.slice(0, maxMerged).map(({ queue }) => queue) },
     due_at: { $lte: next === undefined ? until : next.dueAt },
   } as unknown as Filter<T>
-  return (await collection
-    .find(filter, { projection, hint: index as Record<string, 1>, batchSize: limit + 1 })
+  return collection
+    .find<T>(filter, { projection, hint: index, batchSize: limit + 1 })
     .sort({ due_at: 1, [idKey]: 1 })
     .limit(limit)
-    .toArray()) as unknown as T[]
+    .toArray()
 }

@@ -1,25 +1,25 @@
 import { MongoWriteConcernError } from 'mongodb'
 import { isMaxTimeExpired, retryReasonOfDriver, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
-import { messageOf, RequestError } from '../contract/errors.ts'
+import { BusyError, messageOf } from '../contract/errors.ts'
 import { idsOfImport, type ImportDocument } from '../contract/schemas/import.ts'
 import { released } from './chunks.ts'
 import { killSessions } from './leases.ts'
 
 /**
- * What makes a request's answer final: the chunks of imports are taken from their holders before it. A holder that
- * hasn't committed yet never commits, however long it was suspended and whatever it last read.
+ * Fencing makes the answer to a request final: the chunks of the import are taken from their engines before it is
+ * sent. A batch that has not committed by then never commits, however long its engine was suspended.
  */
 
 export type FenceContext = { database: Database; log: Logger }
 
-/** How long a write waits for a holder's transaction before the holder's sessions are ended. */
+/** How long a write waits for an engine's transaction before the sessions of that engine are ended. */
 export const timeoutMs = 2_000
 const maxTries = 5
 
 /**
- * Nobody holds a chunk of the import any more, and only who has read the import since its last `fence` may claim one.
- * Waits for batches that are just being committed.
+ * Takes all chunks of the import from their engines. Only an engine that has read the import since this `fence` can
+ * claim one again. Waits for batches that are being committed.
  */
 export async function fenceChunks(
   context: FenceContext,
@@ -35,7 +35,9 @@ export async function fenceChunks(
   )
 }
 
-/** Takes the running chunks of imports from their holders, for anybody to go on with. Waits as fenceChunks does. */
+/**
+ * Takes the running chunks of imports from their engines; any engine can claim them again. Waits like fenceChunks.
+ */
 export async function preemptChunks(context: FenceContext, importIds: number[]): Promise<void> {
   await updateMany(context, importIds, (options) =>
     context.database.collections.chunks.updateMany(
@@ -46,25 +48,25 @@ export async function preemptChunks(context: FenceContext, importIds: number[]):
   )
 }
 
-/** Done twice it is as if done once, and the driver doesn't repeat an update of many documents whose reply was lost. */
+/** Repeats the write once after a lost reply: it is idempotent, and the driver does not repeat an updateMany. */
 async function updateMany(
   context: FenceContext,
   importIds: number[],
   write: (options: { maxTimeMS: number }) => Promise<unknown>,
 ): Promise<void> {
   try {
-    await endingHolders(context, importIds, write)
+    await writeEndingBlockers(context, importIds, write)
   } catch (error) {
     if (retryReasonOfDriver(error) === null) throw error
-    await endingHolders(context, importIds, write)
+    await writeEndingBlockers(context, importIds, write)
   }
 }
 
 /**
- * Runs a write that meets the transactions of who holds chunks or steps of these imports. One that keeps it waiting for
- * 2 s is ended with all that its engine has under way, which the engine then does again. Throws 503 after five tries.
+ * Runs a write that may wait for transactions of engines that work on these imports. After 2 s the open transactions
+ * of those engines are ended, and the engines repeat their work. Throws BusyError after five attempts.
  */
-export async function endingHolders<T>(
+export async function writeEndingBlockers<T>(
   { database, log }: FenceContext,
   importIds: number[],
   write: (options: { maxTimeMS: number }) => Promise<T>,
@@ -73,18 +75,19 @@ export async function endingHolders<T>(
     try {
       return await write({ maxTimeMS: timeoutMs })
     } catch (error) {
-      // It is done, and members that lag have kept it from a majority: no holder is to blame, and it isn't done again.
+      // The write is done, and only its replication lags. No engine blocks it, and it must not be repeated.
       if (error instanceof MongoWriteConcernError) {
         await untilMajorityHasAll(database)
-        return (error.result as { value?: T }).value as T
+        const result: { value?: T } = error.result
+        return result.value as T
       }
       if (!isMaxTimeExpired(error)) throw error
       if (tries === maxTries) throw stillLocked(error)
     }
-    const engines = await holdersOf(database, importIds)
+    const engines = await findEngines(database, importIds)
     log.warn(
       { imports: importIds, engines: engines.map(({ _id }) => _id.slice(0, 8)) },
-      `a transaction has kept the rows of an import locked for ${timeoutMs / 1000} s: the open transactions of the engines that hold it are ended, and done again`,
+      `a transaction has kept the rows of an import locked for ${timeoutMs / 1000} s: the open transactions of the engines that work on it are ended, and the engines repeat them`,
     )
     await killSessions(
       database.client,
@@ -95,21 +98,20 @@ export async function endingHolders<T>(
   }
 }
 
-const stillLocked = (cause: unknown): RequestError =>
-  new RequestError(
-    'internal_error',
-    `other transactions have kept an import locked for ${(maxTries * timeoutMs) / 1000} s, so that what was asked for may be done in part only: send the request again`,
-    { status: 503, headers: { 'Retry-After': '5' }, cause },
+const stillLocked = (cause: unknown): BusyError =>
+  new BusyError(
+    `other transactions have kept an import locked for ${(maxTries * timeoutMs) / 1000} s, so the request may be done in part only: send it again`,
+    { retryAfter: 5, cause },
   )
 
-/** A write that changes nothing waits for a majority to have all that the server did before it. */
+/** A write that changes nothing waits until a majority has all earlier writes of the server. */
 async function untilMajorityHasAll({ collections }: Database): Promise<void> {
-  await collections.imports.updateOne({ _id: 0 }, { $unset: { nothing: '' } as never })
+  await collections.imports.updateOne({ _id: 0 }, [{ $unset: 'nothing' }])
 }
 
 /**
- * Takes the chunks of paused and cancelled imports from holders that a request, having died or lost the database, left to
- * them. Resolves to how many imports had such.
+ * Fences paused and cancelled imports whose request died, or lost the database, before it could do so. Resolves to
+ * the number of such imports.
  */
 export async function enforcePendingFences(context: FenceContext): Promise<number> {
   const { chunks, imports } = context.database.collections
@@ -121,7 +123,7 @@ export async function enforcePendingFences(context: FenceContext): Promise<numbe
   return stopped.length
 }
 
-async function holdersOf({ collections }: Database, importIds: number[]) {
+async function findEngines({ collections }: Database, importIds: number[]) {
   const [ofChunks, ofSteps] = await Promise.all([
     collections.chunks.distinct('engine_id', { import_id: { $in: importIds }, state: 'running' }),
     collections.imports.find({ _id: { $in: importIds } }, { projection: { step: 1 } }).toArray(),

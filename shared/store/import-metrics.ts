@@ -8,24 +8,24 @@ import { openQueues } from './outbox.ts'
 import { CachedMetric, registerGauges } from '../runtime/metrics/cached-metric.ts'
 
 /**
- * How the imports of the whole installation stand, told alike by every control plane and every engine, so that it is
- * known also when no engine is left: dashboards take the largest. No label is an id; which import it is that stands
- * still is a line of the log.
+ * Metrics of the imports of the whole installation. Every control plane and every engine exports the same values, so
+ * they are there also without an engine; dashboards use the maximum. No label is an id: the log names a stalled
+ * import.
  */
 export function observeImports(registry: Registry, database: Database, log: Logger): void {
   const { collections } = database
-  const progress = new ProgressWatch(log)
+  const stallDetector = new StallDetector(log)
   const metric = new CachedMetric(async () => {
     const stats = await readImportStats(collections)
-    return { ...stats, progressAge: progress.observe(stats.running) }
+    return { ...stats, progressAge: stallDetector.observe(stats.running) }
   })
-  // Of millions that have ended; nobody waits for this figure.
+  // Millions may have ended. No alert depends on this metric, so it may be older.
   const ended = new CachedMetric(() => countEndedImports(collections), { maxAgeMs: 20_000 })
   observeStates(registry, metric, ended)
   registerGauges(registry, metric, [
     {
       name: 'rollcall_import_queue_age_seconds',
-      help: 'How long the import that is due for longest has been waiting for its start; 0 when none waits',
+      help: 'Seconds for which the longest-waiting due import has waited for its start; 0 when none waits',
       of: ({ queueAge }) => queueAge,
     },
     {
@@ -36,12 +36,12 @@ export function observeImports(registry: Registry, database: Database, log: Logg
     },
     {
       name: 'rollcall_import_progress_age_seconds',
-      help: 'How long the running import that has stood still for longest has done so; 0 when none runs',
+      help: 'Seconds since the last progress of the running import that has made none for the longest; 0 when none runs',
       of: ({ progressAge }) => progressAge,
     },
     {
       name: 'rollcall_import_chunks',
-      help: 'Chunks of running imports: ready to be claimed, running, and running although their lease has run out',
+      help: 'Chunks of running imports: ready to be claimed, running, and running although their lease has expired',
       label: 'state',
       of: ({ chunks }) => chunks,
     },
@@ -52,12 +52,12 @@ export function observeImports(registry: Registry, database: Database, log: Logg
     },
     {
       name: 'rollcall_import_largest_organization_ratio',
-      help: 'Share of the chunks in hand that the organization with the most of them has; 0 when none is in hand',
+      help: 'Share of all running chunks that belong to the organization with the most of them; 0 when none is running',
       of: ({ running }) => largestShare(running),
     },
     {
       name: 'rollcall_engines',
-      help: 'Engines that are entered, by whether their lease runs',
+      help: 'Registered engines, by whether their lease is valid (alive) or has expired (overdue)',
       label: 'state',
       of: ({ engines }) => engines,
     },
@@ -89,9 +89,9 @@ function observeStates(
     labelNames: ['state'],
     registers: [registry],
     async collect() {
-      const [now, before] = await Promise.all([unfinished.value(), ended.value()])
+      const [unfinishedStats, endedCounts] = await Promise.all([unfinished.value(), ended.value()])
       this.reset()
-      for (const [state, count] of Object.entries({ ...now?.unfinished, ...before }))
+      for (const [state, count] of Object.entries({ ...unfinishedStats?.unfinished, ...endedCounts }))
         this.set({ state }, count)
     },
   })
@@ -110,12 +110,12 @@ function observeOutbox(registry: Registry, { db, collections }: Database): void 
   registerGauges(registry, metric, [
     {
       name: 'rollcall_outbox_messages',
-      help: 'Messages that wait for a mail sender or are in the hand of one, those of paused autoresponders too',
+      help: 'Messages that wait for a mail sender or are leased to one, with those of paused autoresponders',
       of: ({ messages }) => messages,
     },
     {
       name: 'rollcall_outbox_age_seconds',
-      help: 'How long the message that nobody has taken has been due for longest, paused autoresponders left out',
+      help: 'Seconds since the oldest message without a lease became due, without those of paused autoresponders',
       of: ({ age }) => age,
     },
   ])
@@ -130,37 +130,44 @@ function largestShare(running: readonly RunningImport[]): number {
   return sum === 0 ? 0 : Math.max(...all) / sum
 }
 
-/** After so long it is said which import it is, and again after each such time. */
-const standsStillMs = 5 * 60_000
+/** The log names an import that has made no progress for this time, and again after each further such time. */
+const stallMs = 5 * 60_000
 
-/** Remembers when each running import was last seen to have got on: since the process began, at the earliest. */
-class ProgressWatch {
+interface Progress {
+  mark: string
+  /** When the mark was read first, by the monotonic clock. */
+  since: number
+  warnAt: number
+}
+
+/** Remembers since when each running import has made no progress, at most since the start of the process. */
+class StallDetector {
   readonly #log: Logger
-  #seen = new Map<number, { mark: string; since: number; sayAt: number }>()
+  #progress = new Map<number, Progress>()
 
   constructor(log: Logger) {
     this.#log = log
   }
 
-  /** Seconds for which the one that stands still for longest has done so. */
+  /** Seconds since the last progress of the import that has made none for the longest. */
   observe(running: readonly RunningImport[]): number {
     const now = clock.monotonicMs()
-    const seen = new Map<number, { mark: string; since: number; sayAt: number }>()
+    const progress = new Map<number, Progress>()
     let longestMs = 0
     for (const { importId, organizationId, state, mark } of running) {
-      const before = this.#seen.get(importId)
-      const entry = before?.mark === mark ? before : { mark, since: now, sayAt: now + standsStillMs }
-      seen.set(importId, entry)
-      const stillMs = now - entry.since
-      longestMs = Math.max(longestMs, stillMs)
-      if (now < entry.sayAt) continue
-      entry.sayAt = now + standsStillMs
+      const before = this.#progress.get(importId)
+      const entry = before?.mark === mark ? before : { mark, since: now, warnAt: now + stallMs }
+      progress.set(importId, entry)
+      const idleMs = now - entry.since
+      longestMs = Math.max(longestMs, idleMs)
+      if (now < entry.warnAt) continue
+      entry.warnAt = now + stallMs
       this.#log.warn(
         { import_id: importId, organization_id: organizationId, state },
-        `an import has made no progress for ${Math.round(stillMs / 60_000)} minutes`,
+        `an import has made no progress for ${Math.round(idleMs / 60_000)} minutes`,
       )
     }
-    this.#seen = seen
+    this.#progress = progress
     return longestMs / 1000
   }
 }

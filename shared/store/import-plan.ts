@@ -4,7 +4,6 @@ import type { Collections } from '../contract/schemas/collections.ts'
 import { toFieldDefinition, type FieldDefinition } from '../contract/schemas/custom-field.ts'
 import {
   builtInColumns,
-  type BuiltInColumn,
   type ImportDocument,
   type ImportPlan,
   type PlannedColumn,
@@ -17,8 +16,8 @@ export type ImportToPlan = Pick<
 >
 
 /**
- * Fixes what reading and writing the rows depends on, at the moment when the import begins. Throws an ImportError
- * when the list changed since the import was created so that its mapping no longer fits.
+ * Fixes all that reading and writing the rows depends on, when the import begins. Throws an ImportError when its
+ * column mapping no longer fits the list, which may have changed since the import was created.
  */
 export async function makePlan(collections: Collections, document: ImportToPlan): Promise<ImportPlan> {
   const listId = document.mailing_list_id
@@ -56,8 +55,8 @@ export async function makePlan(collections: Collections, document: ImportToPlan)
 
 function planColumn(name: string | null, document: ImportToPlan, fields: FieldDefinition[]): PlannedColumn {
   if (name === null) return null
-  if ((builtInColumns as readonly string[]).includes(name))
-    return { kind: 'built_in', name: name as BuiltInColumn }
+  const builtIn = builtInColumns.find((column) => column === name)
+  if (builtIn !== undefined) return { kind: 'built_in', name: builtIn }
   return { kind: 'field', field_id: fieldNamed(name, document, fields).id }
 }
 
@@ -108,7 +107,7 @@ async function planReactions(
     .filter((entry) => entry.trigger === 'subscription' && entry.trigger_include_subscribers_from_import)
     .map((entry) => entry._id)
   const byApi = (reference: typeof api.trigger_new): number[] =>
-    known.some((entry) => entry._id === reference?.id && entry.trigger === 'api') ? [reference!.id] : []
+    known.filter((entry) => entry._id === reference?.id && entry.trigger === 'api').map(({ _id }) => _id)
   const planned = {
     on_subscription: {
       added: subscription.trigger ? onSubscription : [],
@@ -131,7 +130,7 @@ async function planReactions(
   return { ...planned, delays }
 }
 
-/** Reactions that one record may cause: so many ids are set aside for it. */
+/** The maximum of reactions that one record can cause. As many ids are reserved for it. */
 export function reactionsPerRecord({ reactions: { on_subscription, by_api } }: ImportPlan): number {
   return Math.max(
     on_subscription.added.length + by_api.added.length,

@@ -6,21 +6,21 @@ import type { ImportDocument } from '../contract/schemas/import.ts'
 import type { SecretBox } from '../runtime/secret-box.ts'
 
 /**
- * Secrets of imports in the database (import-secrets.ts). Each write is guarded by what was read, so an import that was
- * encrypted or ended meanwhile is left as it is.
+ * Secrets of imports in the database; shared/runtime/import-secrets.ts encrypts them. Each write is an optimistic
+ * lock on the values that were read, so it leaves an import alone that was encrypted or ended meanwhile.
  */
 
 const projection = { _id: 1, source: 1, callback: 1, sealed: 1 } as const
 
-const asRead = ({ _id, source, callback }: ImportDocument) => ({
+const matchUrls = ({ _id, source, callback }: ImportDocument) => ({
   _id,
   'source.url': source.url,
   'callback.url': callback?.url ?? null,
 })
 
 /**
- * Drops the secrets of an ended import whose callback was entered and isn't waiting any more, or that has none. False
- * when it needs them still, or has none.
+ * Removes the secrets of an ended import that has no callback, or whose callback is no longer waiting. False when the
+ * import still needs them, or has none.
  */
 export async function dropSecrets({ imports, callbacks }: Collections, id: number): Promise<boolean> {
   const hasEnded = { state: { $in: [...endedStates] }, has_secrets: { $ne: false } }
@@ -29,7 +29,7 @@ export async function dropSecrets({ imports, callbacks }: Collections, id: numbe
   const { source, callback } = document
   if (callback !== null && (await callbacks.findOne({ _id: id, state: 'waiting' })) !== null) return false
   const { modifiedCount } = await imports.updateOne(
-    { ...asRead(document), ...hasEnded },
+    { ...matchUrls(document), ...hasEnded },
     {
       $set: {
         has_secrets: false,
@@ -42,20 +42,20 @@ export async function dropSecrets({ imports, callbacks }: Collections, id: numbe
   return modifiedCount === 1
 }
 
-/** Imports for which nothing is left to do but, perhaps, to drop their secrets. */
+/** Ids of finalized imports that may still have secrets. */
 export async function* finalizedWithSecrets({ imports }: Collections): AsyncGenerator<number, void> {
-  const settled = { settled: true, has_secrets: { $ne: false } }
-  // Imports of an earlier version, most of which have none.
+  const finalized = { settled: true, has_secrets: { $ne: false } }
+  // Imports of earlier versions lack the flag, and most of them have no secrets.
   await imports.updateMany(
-    { ...settled, 'source.url': null, callback: null },
+    { ...finalized, 'source.url': null, callback: null },
     { $set: { has_secrets: false } },
   )
-  for await (const { _id } of imports.find(settled, { projection: { _id: 1 } })) yield _id
+  for await (const { _id } of imports.find(finalized, { projection: { _id: 1 } })) yield _id
 }
 
 /**
- * Encrypts what unfinished imports hold in the clear: those of an earlier version, and those that were created without a
- * key. Engines read both forms, so it may be done while they run.
+ * Encrypts the plain secrets of unfinished imports, which an earlier version or a process without a key has created.
+ * Engines read both forms, so it may run beside them.
  */
 export async function sealClearSecrets({ imports }: Collections, box: SecretBox, log: Logger): Promise<void> {
   if (!box.canSeal) return
@@ -69,9 +69,9 @@ export async function sealClearSecrets({ imports }: Collections, box: SecretBox,
   for await (const document of imports.find(clear, { projection })) {
     const { source, callback, has_secrets, sealed: bytes } = sealed(document, box)
     const written = { source, callback, has_secrets, ...(bytes === undefined ? {} : { sealed: bytes }) }
-    const { modifiedCount } = await imports.updateOne({ ...clear, ...asRead(document) }, { $set: written })
+    const { modifiedCount } = await imports.updateOne({ ...clear, ...matchUrls(document) }, { $set: written })
     if (bytes !== undefined) encrypted += modifiedCount
   }
   if (encrypted > 0)
-    log.info({ imports: encrypted }, 'encrypted the secrets of imports that were in the clear')
+    log.info({ imports: encrypted }, 'encrypted the secrets of imports that were stored unencrypted')
 }

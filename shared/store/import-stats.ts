@@ -2,12 +2,12 @@ import { endedStates, unfinishedStates, workingStates, type ImportState } from '
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 import { listLockedLists } from './imports.ts'
 
-/** How the imports of the whole installation stand, for metrics: read only, each by an index, and of bounded size. */
+/** Statistics of all imports of the installation, for metrics. Each read uses an index and is bounded. */
 export interface ImportStats {
   unfinished: Partial<Record<ImportState, number>>
-  /** Due and not started: because their list is another one's, or because no engine has begun them. */
+  /** Due and not started: another import has locked their list, or no engine has started them. */
   due: { list: number; engine: number }
-  /** Seconds for which the first of them has been due; 0 when there is none. */
+  /** Seconds for which the longest-waiting of them has been due; 0 when there is none. */
   queueAge: number
   chunks: { ready: number; running: number; overdue: number }
   engines: { alive: number; overdue: number }
@@ -18,17 +18,17 @@ export interface RunningImport {
   importId: number
   organizationId: number
   state: ImportState
-  /** Chunks of it that engines have in hand. */
+  /** Chunks that engines have leased. */
   chunks: number
-  /** Changes whenever something of it gets done. */
+  /** Changes with each progress. */
   mark: string
 }
 
-const maxListsRead = 10_000
+const maxRowsRead = 10_000
 
 export async function readImportStats(collections: Collections): Promise<ImportStats> {
-  const [counts, waiting, lockedLists, working, running, ready, engines] = await Promise.all([
-    Promise.all(unfinishedStates.map((state) => collections.imports.countDocuments({ state }))),
+  const [unfinished, waiting, lockedLists, working, running, ready, engines] = await Promise.all([
+    countByState(collections, unfinishedStates),
     readDue(collections),
     listLockedLists(collections),
     readWorking(collections),
@@ -36,11 +36,11 @@ export async function readImportStats(collections: Collections): Promise<ImportS
     collections.chunks.countDocuments({ state: 'ready' }),
     readEngines(collections),
   ])
-  const held = new Set(lockedLists)
-  const waitForList = waiting.filter((entry) => held.has(entry.mailing_list_id) && !entry.dry_run).length
+  const locked = new Set(lockedLists)
+  const waitForList = waiting.filter((entry) => locked.has(entry.mailing_list_id) && !entry.dry_run).length
   const overdue = running.filter((chunk) => chunk.overdue).length
   return {
-    unfinished: Object.fromEntries(unfinishedStates.map((state, i) => [state, counts[i]!])),
+    unfinished,
     due: { list: waitForList, engine: waiting.length - waitForList },
     queueAge: waiting.reduce((oldest, entry) => Math.max(oldest, entry.seconds), 0),
     chunks: { ready, running: running.length - overdue, overdue },
@@ -67,7 +67,7 @@ const readDue = ({ imports }: Collections) =>
     .aggregate<{ mailing_list_id: number; dry_run: boolean; seconds: number }>(
       [
         { $match: { settled: false, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } } },
-        { $limit: maxListsRead },
+        { $limit: maxRowsRead },
         {
           $project: {
             mailing_list_id: 1,
@@ -84,7 +84,7 @@ const readWorking = ({ imports }: Collections) =>
   imports
     .aggregate<{ _id: number; organization_id: number; state: ImportState; received: number }>([
       { $match: { state: { $in: [...workingStates] } } },
-      { $limit: maxListsRead },
+      { $limit: maxRowsRead },
       { $project: { organization_id: 1, state: 1, received: '$download.bytes_received' } },
     ])
     .toArray()
@@ -93,7 +93,7 @@ const readRunningChunks = ({ chunks }: Collections) =>
   chunks
     .aggregate<{ _id: string; import_id: number; next_record: number; overdue: boolean }>([
       { $match: { state: 'running' } },
-      { $limit: maxListsRead },
+      { $limit: maxRowsRead },
       { $project: { import_id: 1, next_record: 1, overdue: { $lt: ['$lease_until', '$$NOW'] } } },
     ])
     .toArray()
@@ -103,7 +103,7 @@ async function readEngines({ engines }: Collections): Promise<ImportStats['engin
     .aggregate<{
       overdue: boolean
     }>([
-      // The others took over from those that are cleared.
+      // A cleared engine is dead, and others have taken over its work.
       { $match: { cleared_at: { $exists: false } } },
       { $project: { overdue: { $or: ['$dead', { $lt: ['$lease_until', '$$NOW'] }] } } },
     ])
@@ -112,10 +112,16 @@ async function readEngines({ engines }: Collections): Promise<ImportStats['engin
   return { alive: all.length - overdue, overdue }
 }
 
-/** Of those that have ended there may be millions, which is why they are counted apart, and less often. */
-export async function countEndedImports(
-  collections: Collections,
+/** Counted apart and less often, because millions of imports may have ended. */
+export function countEndedImports(collections: Collections): Promise<Partial<Record<ImportState, number>>> {
+  return countByState(collections, endedStates)
+}
+
+async function countByState(
+  { imports }: Collections,
+  states: readonly ImportState[],
 ): Promise<Partial<Record<ImportState, number>>> {
-  const counts = await Promise.all(endedStates.map((state) => collections.imports.countDocuments({ state })))
-  return Object.fromEntries(endedStates.map((state, i) => [state, counts[i]!]))
+  return Object.fromEntries(
+    await Promise.all(states.map(async (state) => [state, await imports.countDocuments({ state })] as const)),
+  )
 }

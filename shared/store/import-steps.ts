@@ -5,13 +5,13 @@ import type { ImportDocument } from '../contract/schemas/import.ts'
 import { releaseMs, type Claim } from './chunks.ts'
 
 /**
- * Steps of an import, obtaining, splitting and finishing: each is done by one engine at a time, under a token that is in
- * the filter of all that its holder writes.
+ * Steps of an import: obtaining, splitting and finishing. One engine at a time has the lease of a step. All its
+ * writes filter by the token of that lease.
  */
 
 /**
- * The import with its step taken; null when another engine has it, the import moved on, or the time of its next step,
- * or of its next try of a download, hasn't come.
+ * Claims the step of an import, and resolves to the import. Null when another engine has it, the import is in another
+ * state, or the next step or download attempt isn't due yet.
  */
 export function claimStep(
   collections: Collections,
@@ -25,15 +25,19 @@ export function claimStep(
       state,
       step: null,
       settled: false,
-      // $max passes over what is null or absent.
-      $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
+      ...stepIsDue,
     },
     [{ $set: { step: { engine_id: claim.engineId, token: claim.token, moved_at: '$$NOW' } } }],
     { returnDocument: 'after' },
   )
 }
 
-/** By the step's holder, when something of it has moved since the last stamp. */
+/** Matches imports whose next step, or next attempt of one, may begin now. $max ignores null and absent fields. */
+export const stepIsDue = {
+  $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
+}
+
+/** Called by the engine of the step when it has made progress since the last stamp. */
 export async function stampStep(
   collections: Collections,
   step: { id: number; token: string },
@@ -43,29 +47,29 @@ export async function stampStep(
   ])
 }
 
-/** What a failed import has, in a pipeline. */
+/** Fields of a failed import, for an update pipeline. */
 export const failedWith = (message: string) => ({
   state: 'failed' as const,
   finished_at: '$$NOW',
   error_message: { $literal: message },
 })
 
-const isWorking = (state: ImportState) => (workingStates as readonly ImportState[]).includes(state)
+const isWorking = (state: ImportState) => workingStates.some((working) => working === state)
 
 export interface StalledStep {
   importId: number
   engineId: string
-  /** What the step worked in; an ended import may have one that nobody gave back. */
+  /** The state of the import; it may have ended without a release of its step. */
   state: ImportState
-  /** Since its last stamp. */
+  /** Seconds since the last stamp. */
   seconds: number
-  /** The import failed with it: it was the last try. */
+  /** The last attempt failed, and the import with it. */
   isLast: boolean
 }
 
 /**
- * Takes steps of which nothing has moved for `stalledMs` from their holders, for others to try again. The `maxFailures`-th
- * failure of a step fails its import, with the message.
+ * Takes steps without progress for `stalledMs` from their engines, so that they are claimed again. The
+ * `maxFailures`-th failure of a step fails its import with the message.
  */
 export async function takeOverStalledSteps(
   collections: Collections,
@@ -73,12 +77,17 @@ export async function takeOverStalledSteps(
 ): Promise<StalledStep[]> {
   const isStalled: Filter<ImportDocument> = {
     settled: false,
-    // Absent it would compare as less than any time.
+    // An absent value would compare as less than any time.
     'step.moved_at': { $type: 'date' },
     $expr: { $lt: ['$step.moved_at', { $subtract: ['$$NOW', bounds.stalledMs] }] },
   }
   const stalled = await collections.imports
-    .aggregate<Pick<ImportDocument, '_id' | 'state' | 'step' | 'step_failures'> & { seconds: number }>(
+    .aggregate<
+      Pick<ImportDocument, '_id' | 'state' | 'step_failures'> & {
+        step: NonNullable<ImportDocument['step']>
+        seconds: number
+      }
+    >(
       [
         { $match: isStalled },
         {
@@ -95,7 +104,7 @@ export async function takeOverStalledSteps(
   for (const { _id, state, step, step_failures: failures, seconds } of stalled) {
     const isLast = isWorking(state) && failures + 1 >= bounds.maxFailures
     const { modifiedCount } = await collections.imports.updateOne(
-      { ...isStalled, _id, state, 'step.token': step!.token },
+      { ...isStalled, _id, state, 'step.token': step.token },
       [
         {
           $set: {
@@ -107,17 +116,17 @@ export async function takeOverStalledSteps(
       ],
     )
     if (modifiedCount === 1)
-      takenOver.push({ importId: _id, engineId: step!.engine_id, state, seconds, isLast })
+      takenOver.push({ importId: _id, engineId: step.engine_id, state, seconds, isLast })
   }
   return takenOver
 }
 
-/** By the step's holder; nothing when it isn't held under that token any more. */
+/** Releases a step; changes nothing when the token's lease is lost. */
 export async function releaseStep(collections: Collections, id: number, token: string): Promise<void> {
   await collections.imports.updateOne({ _id: id, 'step.token': token }, { $set: { step: null } })
 }
 
-/** Gives back whatever step an engine holds under a token, if any. */
+/** Releases the step that an engine has claimed under a token, if any. */
 export async function releaseStepUnder(collections: Collections, claim: Claim): Promise<void> {
   await collections.imports.updateOne(
     { settled: false, 'step.engine_id': claim.engineId, 'step.token': claim.token },
@@ -126,7 +135,7 @@ export async function releaseStepUnder(collections: Collections, claim: Claim): 
   )
 }
 
-/** Gives back the steps of an engine that stopped, or died, perhaps of one of them; resolves to how many. */
+/** Releases the steps of an engine that stopped; resolves to how many. A death counts against each of them. */
 export async function releaseStepsOf(
   collections: Collections,
   engineId: string,
@@ -140,7 +149,7 @@ export async function releaseStepsOf(
   return modifiedCount
 }
 
-/** The imports of which an engine holds the step. */
+/** Ids of the imports of which an engine has leased the step. */
 export async function importsOfStepsLeasedBy({ imports }: Collections, engineId: string): Promise<number[]> {
   const found = await imports
     .find({ settled: false, 'step.engine_id': engineId }, { projection: { _id: 1 } })
@@ -149,16 +158,16 @@ export async function importsOfStepsLeasedBy({ imports }: Collections, engineId:
   return found.map(({ _id }) => _id)
 }
 
-/** The engines that hold steps. */
+/** Ids of the engines that have leases on steps. */
 export async function holdersOfSteps(collections: Collections): Promise<string[]> {
   const found = await collections.imports
     .find({ settled: false, step: { $ne: null } }, { projection: { 'step.engine_id': 1 } })
     .hint(notFinalizedIndex)
     .toArray()
-  return found.map(({ step }) => step!.engine_id)
+  return found.flatMap(({ step }) => step?.engine_id ?? [])
 }
 
-/** A write by the holder of a step while the import is in the state that the step works in. False: not ours any more. */
+/** A write by the engine of a step, while the import is in the step's state. False when lease or state is lost. */
 export async function writeInStep(
   collections: Collections,
   step: { id: number; token: string; state: ImportState },
@@ -174,8 +183,8 @@ export async function writeInStep(
 }
 
 /**
- * The holder begins a try of a download; the time for all of them, `totalMs`, runs from the first one on. Resolves to
- * when it is over, null when the import is no longer the holder's.
+ * Begins an attempt to download. `totalMs` is the time for all attempts from the beginning of the first one. Resolves
+ * to its end; null when the lease is lost.
  */
 export async function beginTry(
   collections: Collections,
@@ -200,8 +209,8 @@ export async function beginTry(
 }
 
 /**
- * The holder's try of a download failed, the `attempts`-th one to do so, and is followed by another after `waitMs`, by
- * the database's clock; also by an engine of tomorrow. Written twice it counts once.
+ * Records the `attempts`-th failed attempt of a download and schedules the next after `waitMs`, by the database's
+ * clock. Any engine may make that one. Idempotent: written twice it counts once.
  */
 export async function scheduleRetry(
   collections: Collections,
@@ -219,7 +228,7 @@ export async function scheduleRetry(
   )
 }
 
-/** The holder's step broke off and is taken again after `waitMs`, by the database's clock. */
+/** Records that the step broke off. It can be claimed again after `waitMs`, by the database's clock. */
 export async function postponeStep(
   collections: Collections,
   step: { id: number; token: string },
@@ -230,7 +239,7 @@ export async function postponeStep(
   ])
 }
 
-/** The holder's step has to wait for others, by the database's clock; that is no failure. The warning is said once. */
+/** Delays the step by the database's clock, without counting a failure. The import gets the warning once. */
 export async function delayStep(
   collections: Collections,
   step: { id: number; token: string },
@@ -255,8 +264,8 @@ const withWarning = (warning: string) => ({
 })
 
 /**
- * The holder's step found the upload still being written and is taken again after a while. False when it has been
- * waited for as long as it is, or the step isn't held any more.
+ * Delays the step because its upload is still being written. False when the maximum time of waiting is over, or the
+ * lease is lost.
  */
 export async function waitForUpload(
   collections: Collections,
@@ -264,7 +273,7 @@ export async function waitForUpload(
   wait: { fingerprint: string; recheckDelayMs: number; longestWaitMinutes: number; filename: string },
 ): Promise<boolean> {
   const since = { $ifNull: ['$upload.waiting.since', '$$NOW'] }
-  const warning = `${wait.filename} was still being written when the import began: it is taken when it has stopped changing`
+  const warning = `${wait.filename} was still being written when the import began: it is read once it stops changing`
   const { matchedCount } = await collections.imports.updateOne(
     {
       _id: step.id,
@@ -274,7 +283,7 @@ export async function waitForUpload(
     [
       {
         $set: {
-          // Whole: there is none yet when the file couldn't be kept at the start.
+          // The whole object is set: it is absent when the file could not be pinned at the start.
           upload: {
             pin: { $ifNull: ['$upload.pin', null] },
             waiting: { since, fingerprint: { $literal: wait.fingerprint } },

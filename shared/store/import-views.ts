@@ -1,24 +1,30 @@
 import { shownUrls, type ShownUrls } from '../runtime/import-secrets.ts'
 import { unfinishedOfListIndex, type Collections } from '../contract/schemas/collections.ts'
-import { logKinds, recordsIn, type ImportCounts, type ImportDocument } from '../contract/schemas/import.ts'
+import {
+  logKinds,
+  noCounts,
+  recordsIn,
+  type ImportCounts,
+  type ImportDocument,
+} from '../contract/schemas/import.ts'
 import type { SecretBox } from '../runtime/secret-box.ts'
 import { countsOf } from './chunks.ts'
 import { formatInstant } from '../values/time-zone.ts'
 
 /**
- * Imports as they are shown: by the control plane in replies and events, by engines in callbacks. What stands beside
- * the documents is read here, for all of them together: names, zones, counts, whom they wait for.
+ * Imports as the API shows them: in replies and events of the control plane, and in callbacks of engines. Names, time
+ * zones, counts and the imports that they wait for are read here in batches.
  */
 
-/** With all options and counts, in the order of `documents`. */
+/** Full views with all options and counts, in the order of `documents`. */
 export async function fullViews(collections: Collections, documents: ImportDocument[], secrets: SecretBox) {
-  const [context, waitedFor, urls] = await Promise.all([
+  const [context, waitedFor, shown] = await Promise.all([
     viewContextOf(collections, documents),
     importsWaitedFor(collections, documents),
-    Promise.all(documents.map((document) => shownUrls(document, secrets))),
+    withUrls(documents, secrets),
   ])
-  return documents.map((document, i) =>
-    fullView(document, context, { urls: urls[i]!, waitingFor: waitedFor.get(document._id) ?? null }),
+  return shown.map(({ document, urls }) =>
+    fullView(document, context, { urls, waitingFor: waitedFor.get(document._id) ?? null }),
   )
 }
 
@@ -28,8 +34,8 @@ function fullView(
   { urls, waitingFor }: { urls: ShownUrls; waitingFor: number | null },
 ) {
   const { options } = document
-  const counts = context.counts.get(document._id)!
-  const summary = summaryOf(document, context, urls)
+  const counts = context.counts.get(document._id) ?? noCounts()
+  const summary = summaryView(document, context, urls)
   return {
     ...summary,
     overwrite: options.overwrite,
@@ -44,19 +50,28 @@ function fullView(
     file_format: options.file_format,
     stats: {
       ...summary.stats,
-      subscribers: Object.fromEntries(logKinds.map((kind) => [kind, counts[kind]])) as ImportCounts,
+      subscribers: pickLogKinds(counts),
     },
     dry_run: options.dry_run,
     blank_cells: options.blank_cells,
     callback_url: urls.callbackUrl,
     waiting_for_import_id: waitingFor,
-    download: downloadOf(document, context),
-    warnings: warningsOf(document, counts),
+    download: downloadView(document, context),
+    warnings: buildWarnings(document, counts),
   }
 }
 
-/** Those of the document, and what the counts say of the rows so far. */
-function warningsOf({ warnings }: ImportDocument, { month_first_dates: dates = 0 }: ImportCounts): string[] {
+function pickLogKinds(counts: ImportCounts): ImportCounts {
+  const picked = noCounts()
+  for (const kind of logKinds) picked[kind] = counts[kind]
+  return picked
+}
+
+/** The warnings of the document, and those that follow from the counts of the rows so far. */
+function buildWarnings(
+  { warnings }: ImportDocument,
+  { month_first_dates: dates = 0 }: ImportCounts,
+): string[] {
   if (dates === 0) return warnings
   const subject = dates === 1 ? '1 date has' : `${dates} dates have`
   return [
@@ -65,7 +80,7 @@ function warningsOf({ warnings }: ImportDocument, { month_first_dates: dates = 0
   ]
 }
 
-/** What lists of imports and jobs show: the options and the plan of one may be megabytes. */
+/** The fields for lists of imports and jobs. Options and plan are left out: they may take megabytes. */
 export const summaryFields = {
   organization_id: 1,
   mailing_list_id: 1,
@@ -84,14 +99,17 @@ export const summaryFields = {
 } as const
 export type ImportSummary = Pick<ImportDocument, '_id' | keyof typeof summaryFields>
 
-/** Without the options, in the order of `documents`. */
+/** Views without the options, in the order of `documents`. */
 export async function listViews(collections: Collections, documents: ImportSummary[], secrets: SecretBox) {
-  const [context, urls] = await Promise.all([
+  const [context, shown] = await Promise.all([
     viewContextOf(collections, documents),
-    Promise.all(documents.map((document) => shownUrls(document, secrets))),
+    withUrls(documents, secrets),
   ])
-  return documents.map((document, i) => summaryOf(document, context, urls[i]!))
+  return shown.map(({ document, urls }) => summaryView(document, context, urls))
 }
+
+const withUrls = <T extends ImportSummary>(documents: T[], secrets: SecretBox) =>
+  Promise.all(documents.map(async (document) => ({ document, urls: await shownUrls(document, secrets) })))
 
 export interface ViewContext {
   listNames: Map<number, string>
@@ -99,7 +117,7 @@ export interface ViewContext {
   counts: Map<number, ImportCounts>
 }
 
-/** By id: of lists, of organizations, of the imports. Of a list that is gone there is no name. */
+/** Names by list id, time zones by organization id, counts by import id. A deleted list has no name. */
 export async function viewContextOf(
   collections: Collections,
   documents: ImportSummary[],
@@ -126,7 +144,7 @@ export async function viewContextOf(
   }
 }
 
-function summaryOf(document: ImportSummary, { listNames, zones, counts }: ViewContext, { url }: ShownUrls) {
+function summaryView(document: ImportSummary, { listNames, zones, counts }: ViewContext, { url }: ShownUrls) {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { source } = document
   return {
@@ -144,13 +162,13 @@ function summaryOf(document: ImportSummary, { listNames, zones, counts }: ViewCo
     },
     stats: {
       number_of_records: document.number_of_records,
-      records_imported: recordsIn(counts.get(document._id)!),
+      records_imported: recordsIn(counts.get(document._id) ?? noCounts()),
     },
   }
 }
 
-/** How the download of a url source stands, from its first try on. */
-function downloadOf({ source, state, download, organization_id }: ImportDocument, { zones }: ViewContext) {
+/** The progress of the download of a URL source; null before its first attempt. */
+function downloadView({ source, state, download, organization_id }: ImportDocument, { zones }: ViewContext) {
   if (source.type !== 'url' || download.ends_at === null) return null
   const { attempts, next_attempt_at, bytes_received, bytes_expected } = download
   const nextAt =
@@ -160,7 +178,7 @@ function downloadOf({ source, state, download, organization_id }: ImportDocument
   return { attempt: attempts + 1, next_attempt_at: nextAt, bytes_received, bytes_expected }
 }
 
-/** The imports whose end due ones wait for: those that have their lists, or else the next ones to begin there. */
+/** For each due import the one that it waits for: that which has locked its list, or else the next to begin there. */
 async function importsWaitedFor(
   { imports }: Collections,
   documents: ImportDocument[],
@@ -177,7 +195,7 @@ async function importsWaitedFor(
   const due = scheduled.filter(({ _id }) => ids.has(_id))
   if (due.length === 0) return new Map()
   const lists = { mailing_list_id: { $in: [...new Set(due.map((document) => document.mailing_list_id))] } }
-  const [holders, next] = await Promise.all([
+  const [locking, next] = await Promise.all([
     imports.find({ ...lists, holds_list: true }, { projection: { mailing_list_id: 1 } }).toArray(),
     imports
       .aggregate<{ _id: number; first: Pick<ImportDocument, '_id' | 'begins_at'> }>(
@@ -192,11 +210,11 @@ async function importsWaitedFor(
       )
       .toArray(),
   ])
-  const holderOf = new Map(holders.map((holder) => [holder.mailing_list_id, holder._id]))
-  const firstOf = new Map(next.map(({ _id, first }) => [_id, first._id]))
+  const lockingImports = new Map(locking.map(({ _id, mailing_list_id }) => [mailing_list_id, _id]))
+  const nextImports = new Map(next.map(({ _id, first }) => [_id, first._id]))
   return new Map(
     due.flatMap(({ _id, mailing_list_id: list }) => {
-      const waitedFor = holderOf.get(list) ?? firstOf.get(list)
+      const waitedFor = lockingImports.get(list) ?? nextImports.get(list)
       return waitedFor === undefined || waitedFor === _id ? [] : [[_id, waitedFor] as const]
     }),
   )

@@ -15,18 +15,17 @@ import {
   type UploadDocument,
 } from '../contract/schemas/import.ts'
 import { releaseFailedChunk, type LeasedChunk } from './chunks.ts'
-import { endingHolders, fenceChunks, type FenceContext } from './fence.ts'
+import { writeEndingBlockers, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
 import { freeKept } from './staged-usage.ts'
 import { emptyBytes } from './value-bytes.ts'
 
 /**
- * Import documents. Each move is one guarded write: the states it may come from are in its filter, and where an
- * engine moves, the token of its step. Nothing matched means that somebody else was faster; the caller is told and
- * nothing has changed.
+ * Import documents. Each transition is one guarded write, which filters by the states before it, and for an engine by
+ * the token of its step. Where nothing matches, another process was faster: nothing changes, and the caller is told.
  */
 
-/** Inside the transaction of the request that creates it. */
+/** Must run inside the transaction of the request that creates the import. */
 export async function insertImport(
   collections: Collections,
   document: ImportDocument,
@@ -35,10 +34,10 @@ export async function insertImport(
   await collections.imports.insertOne(document, { session })
 }
 
-// ---- moves that a request asks for; null: not possible in the state it is in ----
+// ---- transitions by requests; null where the current state does not allow them ----
 
 /**
- * The import, paused; a list that it has stays its own, and no row of it is written any more. Null when it was paused
+ * Pauses an import. Its list stays locked, and none of its rows are written afterwards. Null when it was paused
  * already or has ended.
  */
 export function pauseImport(context: FenceContext, id: number): Promise<ImportDocument | null> {
@@ -49,9 +48,9 @@ export function pauseImport(context: FenceContext, id: number): Promise<ImportDo
   )
 }
 
-/** The import, in the state that it was paused in; null when it wasn't paused. */
+/** Resumes a paused import in its former state; null when it wasn't paused. */
 export function unpauseImport({ database }: FenceContext, id: number): Promise<ImportDocument | null> {
-  // The time for a download stands still while it is paused; null stays null.
+  // A pause does not count to the time for a download. Null stays null.
   const endsAt = { $add: ['$download.ends_at', { $subtract: ['$$NOW', '$paused_at'] }] }
   return database.collections.imports.findOneAndUpdate(
     { _id: id, state: 'paused' },
@@ -61,8 +60,8 @@ export function unpauseImport({ database }: FenceContext, id: number): Promise<I
 }
 
 /**
- * The import, cancelled, and no row of it is written any more; null when it had ended. An engine fixes its counts and
- * gives its list free (fixTotals).
+ * Cancels an import. None of its rows are written afterwards; an engine fixes its totals and unlocks its list
+ * (fixTotals). Null when it had ended.
  */
 export function cancelImport(context: FenceContext, id: number): Promise<ImportDocument | null> {
   return moveAndFence(
@@ -75,10 +74,10 @@ export function cancelImport(context: FenceContext, id: number): Promise<ImportD
 async function moveAndFence(
   context: FenceContext,
   from: Filter<ImportDocument> & { _id: number },
-  to: Record<string, unknown>,
+  to: { state: ImportState } & Record<string, unknown>,
 ): Promise<ImportDocument | null> {
   const fence = { $add: [{ $ifNull: ['$fence', 0] }, 1] }
-  const moved = await endingHolders(context, [from._id], (options) =>
+  const moved = await writeEndingBlockers(context, [from._id], (options) =>
     context.database.collections.imports.findOneAndUpdate(from, [{ $set: { ...to, fence } }], {
       ...options,
       returnDocument: 'after',
@@ -86,9 +85,9 @@ async function moveAndFence(
   )
   if (moved !== null) await fenceChunks(context, moved)
   else {
-    // Who is told that it is so already may rely on it, though the request that moved it may have died half-way.
+    // The first request may have died before the fence; "already paused" must be true all the same.
     const already = await context.database.collections.imports.findOne(
-      { _id: from._id, state: to['state'] as ImportState },
+      { _id: from._id, state: to.state },
       { projection: { fence: 1 } },
     )
     if (already !== null) await fenceChunks(context, already)
@@ -96,29 +95,29 @@ async function moveAndFence(
   return moved
 }
 
-/** The imports of a list that may still write rows: also those that failed or were cancelled while a chunk was held. */
+/** Matches the imports of a list that may still write rows. Ended ones do so until none of their chunks is leased. */
 export const stillWriting = (listId: number): Filter<ImportDocument> => ({
   mailing_list_id: listId,
   $or: [{ state: { $in: [...unfinishedStates] } }, { holds_list: true }],
 })
 
-// ---- what an engine looks at (and import-queues.ts) ----
+// ---- reads of engines (see also engine/store/import-queues.ts) ----
 
-/** Null when there is no such import. */
+/** The state of an import; null when there is no such import. */
 export async function readState(collections: Collections, id: number): Promise<ImportState | null> {
   return (await collections.imports.findOne({ _id: id }, { projection: { state: 1 } }))?.state ?? null
 }
 
-/** Lists that an import has for itself just now. */
+/** Ids of the lists that an import has locked. */
 export async function listLockedLists(collections: Collections): Promise<number[]> {
-  const holders = await collections.imports
+  const locking = await collections.imports
     .find({ holds_list: true }, { projection: { mailing_list_id: 1 } })
     .hint(lockedListsIndex)
     .toArray()
-  return holders.map((holder) => holder.mailing_list_id)
+  return locking.map((document) => document.mailing_list_id)
 }
 
-/** Those of the imports that an engine still has something to do for. */
+/** Those of the imports that are not finalized. */
 export async function listNotFinalizedAmong(collections: Collections, ids: number[]): Promise<number[]> {
   const notFinalized = await collections.imports
     .find({ _id: { $in: ids }, settled: false }, { projection: { _id: 1 } })
@@ -126,7 +125,7 @@ export async function listNotFinalizedAmong(collections: Collections, ids: numbe
   return notFinalized.map(({ _id }) => _id)
 }
 
-/** Imports whose logs have been kept for long enough, a portion of them. */
+/** Up to 1,000 imports whose logs have passed their retention time. */
 export async function listImportsWithOldLogs(collections: Collections): Promise<number[]> {
   const before = { $dateSubtract: { startDate: '$$NOW', unit: 'day', amount: logDays } }
   const old = await collections.imports
@@ -141,21 +140,21 @@ export async function listImportsWithOldLogs(collections: Collections): Promise<
   return old.map(({ _id }) => _id)
 }
 
-/** By the database's clock, after the logs were removed: they count to no quota any more. */
+/** Called after the logs were removed: stamps the import by the database's clock, and frees their quota. */
 export async function markLogsPurged(collections: Collections, id: number): Promise<void> {
   const marked = await collections.imports.findOneAndUpdate(
     { _id: id, logs_purged_at: null },
     [{ $set: { logs_purged_at: '$$NOW' } }],
     { projection: { organization_id: 1, 'totals.kept_bytes': 1 } },
   )
-  const bytes = marked?.totals?.kept_bytes ?? 0
-  if (bytes > 0) await freeKept(collections, marked!.organization_id, bytes)
+  if (marked === null) return
+  const bytes = marked.totals?.kept_bytes ?? 0
+  if (bytes > 0) await freeKept(collections, marked.organization_id, bytes)
 }
 
 /**
- * Starts a due import, of an upload with its pin, and of one that deactivates absent subscribers with the epoch that it
- * began; subscriber ids from the given one on are handed out later. Resolves to when it began; null when it is no longer
- * due, or another import has the list.
+ * Starts a due import. `upload` has the pin of an uploaded file; `importEpoch` is for an import that deactivates
+ * absent subscribers. Resolves to its start; null when it is no longer due, or another import has locked the list.
  */
 export async function startImport(
   collections: Collections,
@@ -189,7 +188,9 @@ export async function startImport(
 
 // ---- ends ----
 
-/** Fails an import by the holder of its step. False when it was paused, cancelled or ended meanwhile, or the step is lost. */
+/**
+ * Fails an import by the engine of its step. False when the import isn't in a working state, or the lease is lost.
+ */
 export async function failImport(
   collections: Collections,
   step: { id: number; token: string },
@@ -203,19 +204,19 @@ export async function failImport(
 }
 
 /**
- * Fails an import by the holder of one of its chunks, which is given back in the same transaction. False when the chunk
- * isn't held under that token any more, and then nothing changes, or when the import doesn't work any more.
+ * Fails an import by the engine of one of its chunks, and releases that chunk in the same transaction. False when the
+ * lease is lost, and then nothing changes, or when the import isn't in a working state any more.
  */
 export function failImportOfChunk(
   collections: Collections,
   session: ClientSession,
-  held: LeasedChunk,
+  lease: LeasedChunk,
   message: string,
 ): Promise<boolean> {
   return inTransactionOf(session, async () => {
-    if (!(await releaseFailedChunk(collections, session, held))) return false
+    if (!(await releaseFailedChunk(collections, session, lease))) return false
     const { matchedCount } = await collections.imports.updateOne(
-      { _id: held.importId, state: { $in: [...workingStates] } },
+      { _id: lease.importId, state: { $in: [...workingStates] } },
       [{ $set: failedWith(message) }],
       { session },
     )
@@ -224,8 +225,8 @@ export function failImportOfChunk(
 }
 
 /**
- * Finishes an import whose chunks are all done, and gives its list to the next one. Resolves to its end, null when the
- * step isn't held any more.
+ * Finishes an import whose chunks are all done, and unlocks its list. Resolves to its end; null when the lease is
+ * lost.
  */
 export async function finishImport(
   collections: Collections,
@@ -244,7 +245,7 @@ export async function finishImport(
   return ended?.finished_at ?? null
 }
 
-/** Fixes the counts of an ended import, for which nobody can write a row any more, and gives its list free. */
+/** Fixes the counts of an ended import of which no chunk is leased, and unlocks its list. */
 export async function fixTotals(collections: Collections, id: number, totals: ImportCounts): Promise<void> {
   await collections.imports.updateOne({ _id: id, state: { $in: [...endedStates] }, totals: null }, [
     {
@@ -261,7 +262,7 @@ export async function fixTotals(collections: Collections, id: number, totals: Im
   ])
 }
 
-/** Nothing is left to do for an ended import. */
+/** Marks an ended import with fixed totals as finalized. */
 export async function markFinalized(collections: Collections, id: number): Promise<boolean> {
   const { modifiedCount } = await collections.imports.updateOne(
     { _id: id, state: { $in: [...endedStates] }, totals: { $ne: null } },

@@ -1,24 +1,26 @@
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 
-/** What the database knows of the installation's DATA_DIR. */
+/** What the database stores about DATA_DIR of the installation. */
 
-/** The id of the folder; null until a process has made one. */
+/** The id of the folder; null until a process has created one. */
 export async function readDataFolderId({ installation }: Collections): Promise<string | null> {
   return (await installation.findOne({ _id: 'installation' }))?.data_folder_id ?? null
 }
 
-/** Gives the installation its folder's id where it has none, and resolves to the one that it has. */
+/** Stores the id of the folder where there is none, and resolves to the stored id. */
 export async function adoptDataFolderId(collections: Collections, id: string): Promise<string> {
   await collections.installation.updateOne(
     { _id: 'installation', data_folder_id: { $exists: false } },
     { $set: { data_folder_id: id } },
   )
-  return (await readDataFolderId(collections))!
+  const stored = await readDataFolderId(collections)
+  if (stored === null) throw new Error('the document of the installation was removed')
+  return stored
 }
 
 const maxImports = 1_000
 
-/** Imports of which files must lie in the staging, some of them where there are many. */
+/** Up to `maxImports` imports that must have staged files. */
 export async function listImportsWithStagedFiles({ imports }: Collections): Promise<number[]> {
   const found = await imports
     .find(

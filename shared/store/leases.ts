@@ -3,22 +3,22 @@ import { clock } from '../runtime/clock.ts'
 import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../contract/schemas/registration.ts'
 
 /**
- * Which processes are alive, by the clock of the primary. See shared/contract/schemas/registration.ts for what becomes of one that
- * isn't.
+ * Leases of processes, by the clock of the primary. shared/contract/schemas/registration.ts says what follows from an
+ * expired lease.
  *
- * An election takes 10 to 14 s, in which nobody can renew a lease, and the new primary's clock may differ. So a lease is
- * that of an election, and each of an earlier one is made a whole lease anew before it is judged. All that is written is
- * made from one answer of one primary, its election and its time: a write that another primary carries out later still
- * says what was true.
+ * An election takes 10 to 14 s, in which no process can renew its lease, and the clock of the new primary may differ.
+ * So a lease belongs to an election. Leases of an earlier election are renewed in full before any of them is judged.
+ * Each write uses the election and the time of one answer of one primary. It stays true where a later primary
+ * executes it.
  */
 
-/** A dead process is noticed after this time; recovery from a kill -9 takes no longer than it and a moment. */
+/** After this time a process without renewals is dead. Recovery from a kill -9 takes little longer. */
 export const leaseMs = 12_000
 export const heartbeatMs = 3_000
-/** A living engine knows by then that the others took it for dead: its renewal has had an answer or timed out. */
+/** By then a living engine has noticed that it was marked dead: its renewal was answered or has timed out. */
 const forgetDeadMs = 120_000
 
-/** Engines have a collection of their own: what counts engines must count nothing else. */
+/** Engines have a collection of their own, because queries that count engines must not count other processes. */
 export type Registry = 'engines' | 'processes'
 
 type Registration = Pick<RegisteredDocument, '_id' | 'host' | 'process_id' | 'session_ids'> &
@@ -30,19 +30,19 @@ export interface PrimaryClock {
   election: string | null
 }
 
-const registered = (db: Db, registry: Registry) => db.collection<RegisteredDocument>(registry)
+const openRegistry = (db: Db, registry: Registry) => db.collection<RegisteredDocument>(registry)
 
 /**
- * While the database stalls no process can renew its lease, and all leases run out. So a process judges others after it has
- * watched for one lease: its own writes to the register wait for a majority too, and followed each other without a gap.
- * A gap is a stall, a suspension, or its own start.
+ * While the database stalls, no process can renew its lease, and all leases expire. So a process judges others only
+ * after its own writes to the registry have had no gap for one lease. These writes wait for a majority too. A gap is
+ * a stall, a suspension, or the start of this process.
  */
 let lastWriteAt = -Infinity
 let judgesFrom = Infinity
-/** A lease outlives a gap of this length, as it is renewed in a quarter of its time. */
+/** A lease survives a gap of this length, because it is renewed after a quarter of its duration. */
 const maxGapMs = 2 * heartbeatMs
 
-async function noticingGaps<T>(write: () => Promise<T>): Promise<T> {
+async function writeAndDetectGap<T>(write: () => Promise<T>): Promise<T> {
   const result = await write()
   const now = clock.monotonicMs()
   if (now - lastWriteAt > maxGapMs) judgesFrom = now + leaseMs
@@ -50,40 +50,50 @@ async function noticingGaps<T>(write: () => Promise<T>): Promise<T> {
   return result
 }
 
-/** Whether a lease that ran out shows a dead process. To be asked after `renewAfterElection`, which notices a gap. */
+/** Whether an expired lease proves a dead process. Call it after `renewAfterElection`, whose write reveals a gap. */
 export const canJudge = (): boolean => clock.monotonicMs() >= judgesFrom
 
 let lastTime = new Date(0)
-/** The database's time at the last renewal, some seconds ago: a lower bound of what it is now, without a round trip. */
+/**
+ * The database's time at the last renewal, some seconds ago. It is a lower bound of the current time, without a read.
+ */
 export const lastKnownTime = (): Date => lastTime
 
-/** Throws where the server that answers has just stopped being the primary. */
+/** Reads the time and election of the primary. Throws where the server has just stopped being the primary. */
 export async function readPrimaryClock(db: Db): Promise<PrimaryClock> {
-  const hello = await db.command({ hello: 1 })
-  if (hello['isWritablePrimary'] !== true)
-    throw new Error('the primary of the database has just stepped down, and leases go by its clock')
-  const election = hello['electionId'] as ObjectId | undefined
-  lastTime = hello['localTime'] as Date
-  return { time: lastTime, election: election?.toHexString() ?? null }
+  const hello: Hello = await db.command({ hello: 1 })
+  if (hello.isWritablePrimary !== true || hello.localTime === undefined)
+    throw new Error('the primary of the database has just stepped down, and leases use its clock')
+  lastTime = hello.localTime
+  return { time: lastTime, election: hello.electionId?.toHexString() ?? null }
 }
 
-const leaseFrom = ({ time, election }: PrimaryClock) => ({
+/** Fields of a reply to `hello`. */
+interface Hello {
+  isWritablePrimary?: boolean
+  localTime?: Date
+  electionId?: ObjectId
+}
+
+const newLease = ({ time, election }: PrimaryClock) => ({
   lease_until: new Date(time.getTime() + leaseMs),
   lease_election: election,
 })
 
-/** The lease begins now. Throws a duplicate key error where a number is taken. */
+/** Registers a process with a new lease. Throws a duplicate key error where its number is in use. */
 export async function register(
   db: Db,
   registry: Registry,
   { _id, ...registration }: Registration,
 ): Promise<void> {
   const now = await readPrimaryClock(db)
-  const document = { ...registration, dead: false, started_at: now.time, ...leaseFrom(now) }
-  await noticingGaps(() => registered(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }))
+  const document = { ...registration, dead: false, started_at: now.time, ...newLease(now) }
+  await writeAndDetectGap(() =>
+    openRegistry(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }),
+  )
 }
 
-/** False when the process is dead by the others' reckoning. */
+/** False when another process has marked this one dead. */
 export async function renewLease(
   db: Db,
   registry: Registry,
@@ -92,51 +102,51 @@ export async function renewLease(
     ...change
   }: Pick<RegisteredDocument, '_id'> & Partial<Pick<EngineDocument, 'session_ids' | 'sees_files'>>,
 ): Promise<boolean> {
-  const lease = leaseFrom(await readPrimaryClock(db))
-  const { matchedCount } = await noticingGaps(() =>
-    registered(db, registry).updateOne({ _id, dead: false }, { $set: { ...change, ...lease } }),
+  const lease = newLease(await readPrimaryClock(db))
+  const { matchedCount } = await writeAndDetectGap(() =>
+    openRegistry(db, registry).updateOne({ _id, dead: false }, { $set: { ...change, ...lease } }),
   )
   return matchedCount === 1
 }
 
-/** Removes a process that left in good order, or that has been cleared up after. False when another one did that. */
+/** Removes a process that has stopped, or whose work was taken over. False when another process has removed it. */
 export async function unregister(db: Db, registry: Registry, _id: string): Promise<boolean> {
-  return (await registered(db, registry).deleteOne({ _id })).deletedCount === 1
+  return (await openRegistry(db, registry).deleteOne({ _id })).deletedCount === 1
 }
 
-/** Marks processes whose lease ran out: they can't renew it any more. */
+/** Marks processes with an expired lease as dead. They cannot renew it afterwards. */
 export async function markDead(db: Db, registry: Registry): Promise<void> {
   const { election, time } = await renewAfterElection(db, registry)
   if (!canJudge()) return
-  await registered(db, registry).updateMany(
+  await openRegistry(db, registry).updateMany(
     { dead: false, lease_election: election, lease_until: { $lt: time } },
     { $set: { dead: true } },
   )
 }
 
-/** Notes that the others took over from a dead process. */
+/** Records that the work of a dead process was taken over. */
 export async function noteCleared(db: Db, registry: Registry, _id: string): Promise<void> {
-  await registered(db, registry).updateOne({ _id, dead: true, cleared_at: { $exists: false } }, [
+  await openRegistry(db, registry).updateOne({ _id, dead: true, cleared_at: { $exists: false } }, [
     { $set: { cleared_at: '$$NOW' } },
   ])
 }
 
-/** Removes the dead ones that the others took over from long ago. */
+/** Removes dead processes whose work was taken over long ago. */
 export async function forgetDead(db: Db, registry: Registry): Promise<void> {
-  await registered(db, registry).deleteMany({
+  await openRegistry(db, registry).deleteMany({
     dead: true,
     cleared_at: { $exists: true },
     $expr: { $lt: ['$cleared_at', { $subtract: ['$$NOW', forgetDeadMs] }] },
   })
 }
 
-/** Gives each process that hasn't renewed its lease since the last election a whole one; the time that it is now. */
+/** Renews all leases of earlier elections in full. Resolves to the clock of the primary. */
 export async function renewAfterElection(db: Db, registry: Registry): Promise<PrimaryClock> {
   const now = await readPrimaryClock(db)
-  await noticingGaps(() =>
-    registered(db, registry).updateMany(
+  await writeAndDetectGap(() =>
+    openRegistry(db, registry).updateMany(
       { dead: false, lease_election: { $ne: now.election } },
-      { $set: leaseFrom(now) },
+      { $set: newLease(now) },
     ),
   )
   return now
@@ -147,7 +157,7 @@ export const isAlive = (
   { time, election }: PrimaryClock,
 ): boolean => !dead && ((lease_election ?? null) !== election || lease_until >= time)
 
-/** Ends open transactions, which would keep rows locked for a minute and more. */
+/** Ends the open transactions of sessions, which would lock rows for a minute and more. */
 export async function killSessions(client: MongoClient, sessionIds: Uint8Array[]): Promise<void> {
   if (sessionIds.length === 0) return
   await client.db('admin').command({ killSessions: sessionIds.map((id) => ({ id: new UUID(id) })) })

@@ -5,14 +5,14 @@ import { queueOf, type OutboxDocument } from '../contract/schemas/outbox.ts'
 import { readBeginnings, readDue, readyMessages, type QueueBeginning } from './due-queues.ts'
 
 /**
- * What waits for a mail sender: put in by the dispatcher of reactions and by requests for confirmation. A sender takes
- * messages under a lease and acknowledges them; one whose lease runs out is there for the next sender. All of it is by
- * guarded writes of single messages, so senders that take at the same moment share out what there is.
+ * The outbox of messages for mail senders. The reaction dispatcher and requests for confirmation fill it. A sender
+ * leases messages and acknowledges them; after the lease they go to the next sender. Each message is written with a
+ * guard, so concurrent senders get different messages.
  */
 
 const unleased = { state: 'ready', lease_token: null, leased_until: null } as const
 
-/** The message of a reaction that is due. */
+/** The message of a due reaction. */
 export const messageOfReaction = (
   reaction: Pick<
     ReactionDocument,
@@ -39,11 +39,11 @@ export interface Confirmation {
   listId: number
   /** `_id` of the pending subscriber: form, address and link are read from it when the message is handed out. */
   pendingSubscriber: string
-  /** When it was asked for, by the database's clock. */
+  /** When it was requested, by the database's clock. */
   dueAt: Date
 }
 
-/** The mail that asks somebody to confirm. With a session it is there when the transaction commits. */
+/** Queues the mail that asks for a confirmation. With a session it is part of that transaction. */
 export async function putConfirmation(
   { outbox }: Collections,
   { id, organizationId, listId, pendingSubscriber, dueAt }: Confirmation,
@@ -65,20 +65,20 @@ export async function putConfirmation(
   await outbox.insertOne(message, session === undefined ? {} : { session })
 }
 
-/** Whose messages: an organization's, or all. */
+/** The messages of one organization, or all. */
 export type OutboxScope = { organizationId: number } | 'all'
 
 const idOnly = { _id: 1 } as const
-const maxReturnedAtOnce = 5_000
+const maxReturned = 5_000
 
 /**
- * Messages whose lease ran out are there to be taken again; until they are, their token still acknowledges them. A call
- * for one organization neither returns nor reads those of another, which can be many.
+ * Makes messages with an expired lease ready again. Their old token still acknowledges them until they are leased
+ * again. A call for one organization reads no messages of others, of which there may be many.
  */
 export async function returnExpired(collections: Collections, scope: OutboxScope): Promise<void> {
   const organizationIds =
     scope === 'all' ? await organizationsWithExpired(collections) : [scope.organizationId]
-  for (const organizationId of organizationIds) await returnExpiredOf(collections, organizationId)
+  for (const organizationId of organizationIds) await returnExpiredMessages(collections, organizationId)
 }
 
 async function organizationsWithExpired({ outbox }: Collections): Promise<number[]> {
@@ -96,7 +96,7 @@ async function organizationsWithExpired({ outbox }: Collections): Promise<number
   return found.map(({ _id }) => _id)
 }
 
-async function returnExpiredOf({ outbox }: Collections, organizationId: number): Promise<void> {
+async function returnExpiredMessages({ outbox }: Collections, organizationId: number): Promise<void> {
   const expired = await outbox
     .find(
       {
@@ -106,7 +106,7 @@ async function returnExpiredOf({ outbox }: Collections, organizationId: number):
       },
       { projection: idOnly, hint: leasedIndex },
     )
-    .limit(maxReturnedAtOnce)
+    .limit(maxReturned)
     .toArray()
   if (expired.length === 0) return
   await outbox.updateMany(
@@ -120,7 +120,7 @@ async function returnExpiredOf({ outbox }: Collections, organizationId: number):
   )
 }
 
-/** Where messages can be taken: queues whose autoresponder isn't paused, with the time of their first. */
+/** The queues from which messages can be leased, as their autoresponder isn't paused, and their first due times. */
 export async function openQueues(collections: Collections, scope: OutboxScope): Promise<QueueBeginning[]> {
   const { autoresponders } = collections
   if (scope !== 'all') {
@@ -142,7 +142,7 @@ export async function openQueues(collections: Collections, scope: OutboxScope): 
   return beginnings.filter(({ queue }) => !closed.has(queue))
 }
 
-/** Whatever is in the outbox is due. */
+/** All messages in the outbox are due. */
 const endOfTime = new Date(8.64e15)
 
 export interface Lease {
@@ -151,8 +151,8 @@ export interface Lease {
 }
 
 /**
- * Takes the first messages of these queues. Resolves to those that are ours, in order of `due_at`: fewer than `limit`
- * where others took some of them at the same moment; null when none was there.
+ * Leases the first messages of these queues, and resolves to them in order of `due_at`. They are fewer than `limit`
+ * where concurrent calls leased some of them. Null when the queues are empty.
  */
 export async function claimMessages(
   collections: Collections,
@@ -186,7 +186,7 @@ export async function claimMessages(
     .toArray()
 }
 
-/** Gives messages that we hold back, as if they hadn't been taken. */
+/** Returns leased messages, as if they hadn't been leased. */
 export async function giveBack(
   { outbox }: Collections,
   messages: readonly Pick<OutboxDocument, '_id'>[],
@@ -200,7 +200,7 @@ export async function giveBack(
   )
 }
 
-/** Removes messages that we hold and that nobody is to get; their reactions are dropped. */
+/** Removes leased messages that must not be sent, and drops their reactions. */
 export async function dropMessages(
   collections: Collections,
   messages: readonly OutboxDocument[],
@@ -210,10 +210,9 @@ export async function dropMessages(
 }
 
 /**
- * Removes messages that are held under these tokens; their reactions get the state. No transaction: a process that is
- * killed within one keeps the messages locked until its lease ends, for who takes and who acknowledges. The reactions
- * come first, so what is left half done is a message whose reaction isn't due any more, and such a one is removed when
- * it would be handed out again.
+ * Removes messages that are leased under these tokens, and sets the state of their reactions. This is no transaction:
+ * a process that is killed within one would lock the messages until its lease expires. Reactions are written first. A
+ * message that is left over has a reaction that isn't due, and is removed when it would be leased again.
  */
 async function removeAs(
   state: 'sent' | 'dropped',
@@ -241,17 +240,18 @@ export interface Acknowledgement {
 }
 
 /**
- * Removes messages that were mailed and marks their reactions sent. Resolves to the ids of those that were held under
- * their tokens; the others are somebody else's, acknowledged already, or gone.
+ * Removes messages that were mailed, and marks their reactions as sent. Resolves to the ids of those that were leased
+ * under their tokens. The others have a new lease, are acknowledged already, or are gone.
  */
 export async function acknowledgeMessages(
   collections: Collections,
   scope: OutboxScope,
-  given: readonly Acknowledgement[],
+  acknowledgements: readonly Acknowledgement[],
 ): Promise<Set<number>> {
   const { outbox } = collections
   const tokens = new Map<number, Set<string>>()
-  for (const { id, leaseToken } of given) tokens.set(id, (tokens.get(id) ?? new Set()).add(leaseToken))
+  for (const { id, leaseToken } of acknowledgements)
+    tokens.set(id, (tokens.get(id) ?? new Set()).add(leaseToken))
   const filter: Filter<OutboxDocument> = {
     _id: { $in: [...tokens.keys()] },
     ...(scope === 'all' ? {} : { organization_id: scope.organizationId }),
@@ -261,15 +261,15 @@ export async function acknowledgeMessages(
     ({ _id, lease_token: token }) => token !== null && tokens.get(_id)?.has(token) === true,
   )
   if (leased.length === 0) return new Set()
-  const leasedTokens = new Set(leased.map((message) => message.lease_token!))
+  const leasedTokens = new Set(leased.flatMap((message) => message.lease_token ?? []))
   const { removed } = await removeAs('sent', collections, leased, [...leasedTokens])
   const done = new Set(leased.map(({ _id }) => _id))
   if (removed < done.size) {
-    // Taken by somebody else since they were read: their leases had run out.
-    const others = await outbox
+    // Some were leased again since they were read, as their lease had expired.
+    const leasedAgain = await outbox
       .find({ _id: { $in: [...done] } }, { projection: idOnly, hint: { _id: 1 } })
       .toArray()
-    for (const { _id } of others) done.delete(_id)
+    for (const { _id } of leasedAgain) done.delete(_id)
   }
   return done
 }

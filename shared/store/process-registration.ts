@@ -14,8 +14,8 @@ import { within } from '../runtime/within.ts'
 const unregisterTimeoutMs = 1_000
 
 /**
- * A control plane or an FTP server among the others: registered with a lease and the sessions of its transactions, which
- * others end when the lease has run out. Control planes do that for others where no engine is alive.
+ * Registers a control plane or an FTP server with a lease and with the sessions of its transactions. Engines end
+ * these transactions when the lease expires. Where no engine is alive, control planes do so.
  */
 export class ProcessRegistration implements Part {
   readonly #kind: ProcessDocument['kind']
@@ -24,9 +24,9 @@ export class ProcessRegistration implements Part {
   readonly #stopping = new AbortController()
   #id: string = randomUUID()
   #beating: Promise<void> = Promise.resolve()
-  /** One renewal at a time: an earlier one would put back the sessions of before. */
+  /** One renewal at a time, because an earlier one that commits later would restore an old list of sessions. */
   readonly #renewals = new KeyedMutex<'renewal'>()
-  /** Leases of engines whose transactions this process has ended. */
+  /** Leases of dead engines whose transactions this process has ended. */
   #ended: ReadonlySet<string> = new Set()
 
   constructor(kind: ProcessDocument['kind'], database: Database, log: Logger) {
@@ -35,7 +35,7 @@ export class ProcessRegistration implements Part {
     this.#log = log
   }
 
-  /** Resolves when the process is registered; before that it must not have transactions. */
+  /** Resolves when the process is registered. Before that it must not begin transactions. */
   async start(): Promise<this> {
     await this.#register()
     await this.#database.sessions.register(() => this.#renew())
@@ -45,7 +45,7 @@ export class ProcessRegistration implements Part {
 
   async stop(): Promise<void> {
     this.#stopping.abort()
-    // A renewal that comes after the removal matches nothing; with the database away neither ends in time.
+    // A renewal after the removal would match nothing. Without the database neither of them ends in time.
     const removal = this.#beating.then(() =>
       this.#renewals.runExclusive('renewal', () => unregister(this.#database.db, 'processes', this.#id)),
     )
@@ -71,7 +71,7 @@ export class ProcessRegistration implements Part {
           this.#ended = await endDeadWithoutEngines(this.#database, this.#ended, this.#log)
       } catch (error) {
         this.#log.warn(
-          `the lease of this process couldn't be renewed, or those of others not be looked at, trying again: ${messageOf(error)}`,
+          `the lease of this process couldn't be renewed, or those of other processes couldn't be checked; trying again: ${messageOf(error)}`,
         )
       }
     }
@@ -92,7 +92,7 @@ export class ProcessRegistration implements Part {
     if (await renewLease(db, 'processes', { _id: this.#id, session_ids: sessions.ids })) return
     if (this.#stopping.signal.aborted) return
     this.#log.warn(
-      `the lease of ${leaseMs / 1000} s ran out and the others ended this process's transactions: it registers anew`,
+      `the lease of ${leaseMs / 1000} s ran out and other processes ended this process's transactions: it registers again`,
     )
     this.#id = randomUUID()
     await this.#register()

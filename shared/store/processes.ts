@@ -5,7 +5,7 @@ import { canJudge, isAlive, killSessions, markDead, renewAfterElection, unregist
 
 const names = { 'control-plane': 'a control plane', ftp: 'an FTP server' } as const
 
-/** Ends the transactions of control planes and FTP servers whose lease ran out. They hold nothing else. */
+/** Ends the transactions of control planes and FTP servers whose lease has expired. They have no chunks or steps. */
 export async function endDeadProcesses(database: Database, log: Logger): Promise<void> {
   const { db, collections } = database
   await markDead(db, 'processes')
@@ -22,9 +22,9 @@ export async function endDeadProcesses(database: Database, log: Logger): Promise
 }
 
 /**
- * Ends the transactions of dead processes of any kind where no engine is alive to do so. Engines stay registered: the
- * next one takes over from them, and one that was only suspended resumes, which is why a lease is ended only once.
- * `ended` are the leases of the call before; resolves to those of the next one.
+ * Ends the transactions of all dead processes where no engine is alive to do so. Dead engines stay registered: the
+ * next engine takes over from them, and one that was only suspended resumes. So the transactions of a lease are ended
+ * only once. `ended` has the leases of the previous call; resolves to those for the next call.
  */
 export async function endDeadWithoutEngines(
   database: Database,
@@ -50,7 +50,9 @@ export async function endDeadWithoutEngines(
   return leases
 }
 
-/** Of a process that works no longer. Never throws: rows that stay locked are better than a process that stays. */
+/**
+ * Ends the transactions of a dead process. Never throws: locked rows are better than a process that stays registered.
+ */
 export async function endTransactions(
   { client }: Database,
   sessionIds: Uint8Array[],
@@ -58,7 +60,7 @@ export async function endTransactions(
 ): Promise<void> {
   await killSessions(client, sessionIds).catch((error: unknown) => {
     log.warn(
-      `the sessions of a process that works no longer can't be killed, so rows that it was writing stay locked for up to 90 s: ${messageOf(error)}`,
+      `the sessions of a dead process can't be killed, so rows that it was writing stay locked for up to 90 s: ${messageOf(error)}`,
     )
   })
 }

@@ -14,32 +14,32 @@ import { dueTime } from '../values/due-time.ts'
 import { formatInstant, localToUtcMs } from '../values/time-zone.ts'
 
 /**
- * Reactions that requests and delivery events cause, and what ends them. Each function works inside the transaction in
- * which it happened. (An import's reactions are written by its batches: engine/writing.)
+ * Reactions that requests and delivery events cause, and what ends them. Each function works inside the transaction
+ * of its cause. (The reactions of an import are written by its batches: engine/stages/write.)
  */
 
-/** An autoresponder that is to answer. */
+/** An autoresponder that answers, with its delay. */
 export type Answering = Pick<AutoresponderDocument, '_id'> & Delay
 
 export interface ReactionToQueue {
-  /** From `nextIds(collections, 'reaction', n)`; one that isn't used is lost, which is fine. */
+  /** From `nextIds(collections, 'reaction', n)`. Unused ids are never assigned, which does no harm. */
   id: number
-  /** A request is a cause of its own; of one message each autoresponder's reaction is queued once. */
+  /** Each request queues a reaction. For one message each autoresponder queues only one. */
   cause: 'request' | { messageId: string }
   organizationId: number
-  /** As the transaction sees it. */
+  /** As read in the transaction. */
   subscriber: Pick<SubscriberDocument, 'id' | 'mailing_list_id' | 'reactivations'>
   autoresponder: Answering
   /** IANA name of the organization's zone. */
   zone: string
-  /** What the delay counts from, by the database's clock: who sends what is due goes by that one. */
+  /** Start of the delay, by the database's clock, which decides what is due. */
   causedAt: Date
-  /** Replacements for the mail's texts, keys as given. */
+  /** Replacements for texts of the mail, under the keys of the request. */
   fields?: Record<string, string>
   rawFields?: Record<string, string>
 }
 
-/** Queues them with their due times. Resolves to those that weren't there already. */
+/** Queues reactions with their due times. Resolves to those that weren't queued already. */
 export async function queueReactions(
   { reactions }: Collections,
   session: ClientSession,
@@ -47,9 +47,9 @@ export async function queueReactions(
 ): Promise<ReactionDocument[]> {
   const now = clock.now()
   const documents = new Map(
-    toQueue.map((reaction) => [keyOf(reaction), reactionDocumentOf(reaction, now)] as const),
+    toQueue.map((reaction) => [reactionKey(reaction), buildReaction(reaction, now)] as const),
   )
-  const ofMessages = toQueue.filter(({ cause }) => cause !== 'request').map(keyOf)
+  const ofMessages = toQueue.filter(({ cause }) => cause !== 'request').map(reactionKey)
   if (ofMessages.length > 0) {
     const existing = await reactions
       .find(
@@ -64,16 +64,16 @@ export async function queueReactions(
   return queued
 }
 
-function keyOf({ cause, subscriber, autoresponder, id }: ReactionToQueue): string {
+function reactionKey({ cause, subscriber, autoresponder, id }: ReactionToQueue): string {
   return cause === 'request'
     ? requestReactionId(subscriber.id, autoresponder._id, id)
     : messageReactionId(subscriber.id, autoresponder._id, cause.messageId)
 }
 
-function reactionDocumentOf(reaction: ReactionToQueue, now: Date): ReactionDocument {
+function buildReaction(reaction: ReactionToQueue, now: Date): ReactionDocument {
   const { subscriber, autoresponder, fields, rawFields } = reaction
   return {
-    _id: keyOf(reaction),
+    _id: reactionKey(reaction),
     id: reaction.id,
     organization_id: reaction.organizationId,
     mailing_list_id: subscriber.mailing_list_id,
@@ -92,7 +92,7 @@ function reactionDocumentOf(reaction: ReactionToQueue, now: Date): ReactionDocum
 type Unsent = Pick<ReactionDocument, '_id' | 'id' | 'state'>
 const unsentFields = { id: 1, state: 1 } as const
 
-/** What waits for these subscribers, who are active no longer, won't be sent. What was handed out already is left to who has it. */
+/** Drops the unsent reactions of subscribers that are no longer active. Leased messages stay with their sender. */
 export async function dropReactionsOf(
   collections: Collections,
   session: ClientSession,
@@ -100,14 +100,14 @@ export async function dropReactionsOf(
 ): Promise<void> {
   const unsent = await collections.reactions
     .find<Unsent>(
-      { _id: ofSubscribers(subscriberIds), state: { $in: ['queued', 'due'] } },
+      { _id: matchSubscribers(subscriberIds), state: { $in: ['queued', 'due'] } },
       { session, projection: unsentFields },
     )
     .toArray()
-  await drop(collections, session, unsent)
+  await dropUnsent(collections, session, unsent)
 }
 
-/** The same for many subscribers of a list at once. Few lists have autoresponders, so that is asked first. */
+/** The same for many subscribers of a list. Few lists have autoresponders, so these are looked up first. */
 export async function dropReactionsInList(
   collections: Collections,
   session: ClientSession,
@@ -115,14 +115,14 @@ export async function dropReactionsInList(
   subscriberIds: readonly number[],
 ): Promise<void> {
   if (subscriberIds.length === 0) return
-  const any = await collections.autoresponders.findOne(
+  const autoresponder = await collections.autoresponders.findOne(
     { mailing_list_id: listId },
     { session, projection: { _id: 1 } },
   )
-  if (any !== null) await dropReactionsOf(collections, session, subscriberIds)
+  if (autoresponder !== null) await dropReactionsOf(collections, session, subscriberIds)
 }
 
-/** The same of single reactions, by `_id`: what they waited for didn't come about. */
+/** The same for single reactions, by `_id`, whose condition was not met. */
 export async function dropReactions(
   collections: Collections,
   session: ClientSession,
@@ -134,36 +134,36 @@ export async function dropReactions(
       { session, projection: unsentFields },
     )
     .toArray()
-  await drop(collections, session, unsent)
+  await dropUnsent(collections, session, unsent)
 }
 
-async function drop(
+async function dropUnsent(
   { reactions, outbox }: Collections,
   session: ClientSession,
   unsent: readonly Unsent[],
 ): Promise<void> {
   if (unsent.length === 0) return
   const due = unsent.filter(({ state }) => state === 'due').map(({ id }) => id)
-  let taken = new Set<number>()
+  let leased = new Set<number>()
   if (due.length > 0) {
-    const inHand = await outbox
+    const leasedMessages = await outbox
       .find({ _id: { $in: due }, state: 'taken' }, { session, projection: { _id: 1 } })
       .toArray()
-    taken = new Set(inHand.map(({ _id }) => _id))
+    leased = new Set(leasedMessages.map(({ _id }) => _id))
     await outbox.deleteMany({ _id: { $in: due }, state: 'ready' }, { session })
   }
-  const dropped = unsent.filter(({ id }) => !taken.has(id)).map(({ _id }) => _id)
+  const dropped = unsent.filter(({ id }) => !leased.has(id)).map(({ _id }) => _id)
   if (dropped.length > 0)
     await reactions.updateMany({ _id: { $in: dropped } }, { $set: { state: 'dropped' } }, { session })
 }
 
-/** With deleted subscribers their reactions go, and messages that are in somebody's hand too. */
+/** Removes the reactions of deleted subscribers, with their messages, also those that a sender has leased. */
 export async function removeReactionsOf(
   { reactions, outbox }: Collections,
   session: ClientSession,
   subscriberIds: readonly number[],
 ): Promise<void> {
-  const filter = { _id: ofSubscribers(subscriberIds) }
+  const filter = { _id: matchSubscribers(subscriberIds) }
   const found = await reactions.find<Unsent>(filter, { session, projection: unsentFields }).toArray()
   if (found.length === 0) return
   const due = found.filter(({ state }) => state === 'due').map(({ id }) => id)
@@ -171,19 +171,22 @@ export async function removeReactionsOf(
   await reactions.deleteMany({ _id: { $in: found.map(({ _id }) => _id) } }, { session })
 }
 
-/** The server makes one walk over the index out of them; with `$or` it would plan each range for itself. */
-function ofSubscribers(ids: readonly number[]) {
+/** With `$in` the server scans the index once; with `$or` it would plan each range separately. */
+function matchSubscribers(ids: readonly number[]) {
   const [first] = ids
-  return ids.length === 1 ? reactionsOfSubscriber(first!) : { $in: ids.map((id) => new RegExp(`^${id}:`)) }
+  return first !== undefined && ids.length === 1
+    ? reactionsOfSubscriber(first)
+    : { $in: ids.map((id) => new RegExp(`^${id}:`)) }
 }
 
-/** By autoresponder, the beginning of the day for which this process has noted it. */
-const noted = new WeakMap<Collections, Map<number, number>>()
-const maxNoted = 10_000
+/** Days by autoresponder for which this process has written that it was triggered, as the beginning of the day. */
+const writtenDays = new WeakMap<Collections, Map<number, number>>()
+const maxWrittenDays = 10_000
 
 /**
- * After reactions were committed: notes that their autoresponders were triggered on this day, that of `at`, by the
- * database's clock. One write an autoresponder, day and process, outside of the transactions, which would all meet on it.
+ * Records that autoresponders were triggered on the day of `at`, which is by the database's clock. Called after the
+ * transaction of the reactions, because in it all such transactions would conflict. Each process writes once a day
+ * for each autoresponder.
  */
 export async function noteTriggered(
   collections: Collections,
@@ -191,9 +194,9 @@ export async function noteTriggered(
   { zone, at }: { zone: string; at: Date },
 ): Promise<void> {
   const day = localToUtcMs(zone, Date.parse(`${formatInstant(at, zone).slice(0, 10)}T00:00:00Z`))
-  let known = noted.get(collections)
-  if (known === undefined || known.size > maxNoted)
-    noted.set(collections, (known = new Map<number, number>()))
+  let known = writtenDays.get(collections)
+  if (known === undefined || known.size > maxWrittenDays)
+    writtenDays.set(collections, (known = new Map<number, number>()))
   for (const id of new Set(autoresponderIds)) {
     if (known.get(id) === day) continue
     await collections.autoresponders.updateOne(

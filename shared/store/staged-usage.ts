@@ -4,22 +4,23 @@ import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
 import { countedWithin, fits, stagedBytes, type UsageNow } from './upload-usage.ts'
 
 /**
- * What imports have staged, in the figures of their organization (upload-usage.ts): an entry for each import from its
- * creation until its files are gone. It bounds the bytes and the number of unfinished imports with one guarded write.
+ * Bytes that imports have staged, as part of their organization's usage (upload-usage.ts). Each import has an entry
+ * from its creation until its files are removed. One guarded write enforces the limits of bytes and of unfinished
+ * imports.
  */
 
 export interface StagedLimits {
-  /** `Infinity` is without a limit. */
+  /** `Infinity` means no limit. */
   bytes: number
-  /** Unfinished imports. */
+  /** Maximum of unfinished imports. */
   imports: number
 }
 
 const noFiles = { files: 0 }
 
 /**
- * Enters an import that is about to be created, with the bytes of its source. False when that passes a limit, or when
- * the figures are older than `maxAgeMs`, or none. An import that is entered already is no error.
+ * Adds the entry of an import that is about to be created, with the bytes of its source. False when a limit would be
+ * exceeded, when the usage was counted longer than `maxAgeMs` ago or never, and when there is an entry already.
  */
 export async function enterImport(
   { uploadUsage }: Collections,
@@ -50,7 +51,7 @@ const withEntry = (importId: number, source: number) => {
   return [{ $set: { imports, revision: { $add: ['$revision', 1] } } }]
 }
 
-/** Figures that were never counted, where there are none: without a limit of bytes nobody counts. */
+/** Creates the usage of an organization where there is none. Without a limit of bytes it is never counted. */
 export async function makeUsage({ uploadUsage }: Collections, organizationId: number): Promise<void> {
   const initial = { revision: 0, bytes: 0, files: 0, uploads: [], counted_at: new Date(0) }
   await uploadUsage
@@ -61,9 +62,9 @@ export async function makeUsage({ uploadUsage }: Collections, organizationId: nu
 }
 
 /**
- * The import's files are gone, or it wasn't created. What stays of it until its logs are purged is counted in the write
- * that removes its entry, so it is counted once, by the finalizer, the sweep or a count. Resolves to the usage after that
- * write; null when there was no entry.
+ * Removes the entry of an import whose files are removed, or that was not created. The same write adds the bytes that
+ * stay until its logs are purged. So the finalizer, the sweep and a recount together add them only once. Resolves to
+ * the usage after the write; null when there was no entry.
  */
 export async function leaveImport(
   { imports, uploadUsage }: Collections,
@@ -82,7 +83,7 @@ export async function leaveImport(
   )
 }
 
-/** The logs of an ended import are gone. One of before there were figures of it leaves none below zero. */
+/** Frees the bytes of purged logs. Logs of an earlier version were never added, so the sum must not go below zero. */
 export async function freeKept(
   { uploadUsage }: Collections,
   organizationId: number,
@@ -94,7 +95,7 @@ export async function freeKept(
   ])
 }
 
-/** Says what an entered import has staged, whatever the limits. */
+/** Sets the staged bytes of an import, without regard to the limits. */
 export async function setStaged(
   { uploadUsage }: Collections,
   organizationId: number,
@@ -113,8 +114,8 @@ export async function setStaged(
 }
 
 /**
- * More bytes of an entered import's source. False when that passes the limit: of all that the organization keeps with
- * us, or with `within: 'staged'` of what its imports have staged.
+ * Adds bytes to the source of an import. False when that would exceed the limit: for all storage of the organization,
+ * or with `within: 'staged'` for its staged bytes.
  */
 export async function growSource(
   { uploadUsage }: Collections,
@@ -134,9 +135,9 @@ export async function growSource(
 }
 
 /**
- * Reserves the partition of an entered import. False when what the organization's imports have staged would pass the
- * limit, and another one of them has a partition: the only one is refused only where failed rows of ended imports fill
- * the quota alone, or a file that nearly fills the quota could not be imported.
+ * Reserves the partition of an import. False when the staged bytes of the organization would exceed the limit and
+ * another of its imports has a partition. The only partition of an organization is refused just when failed rows of
+ * ended imports exceed the quota alone. Otherwise a file that nearly fills the quota could never be imported.
  */
 export async function reservePartition(
   { uploadUsage }: Collections,
@@ -144,7 +145,7 @@ export async function reservePartition(
   { importId, bytes }: { importId: number; bytes: number },
   maxBytes: number,
 ): Promise<boolean> {
-  const own = {
+  const ownPartition = {
     $sum: {
       $map: {
         input: { $filter: { input: '$imports', cond: { $eq: ['$$this.import_id', importId] } } },
@@ -161,8 +162,8 @@ export async function reservePartition(
           { $lte: [{ $ifNull: ['$kept', 0] }, maxBytes] },
           {
             $or: [
-              { $lte: [{ $add: [{ $subtract: [stagedBytes, own] }, bytes] }, maxBytes] },
-              { $eq: [{ $sum: '$imports.partition' }, own] },
+              { $lte: [{ $add: [{ $subtract: [stagedBytes, ownPartition] }, bytes] }, maxBytes] },
+              { $eq: [{ $sum: '$imports.partition' }, ownPartition] },
             ],
           },
         ],
@@ -173,7 +174,10 @@ export async function reservePartition(
   return matchedCount === 1
 }
 
-/** Bytes that are kept for imports under no name any more; false when the figures changed since they were read. */
+/**
+ * Sets the bytes of pinned files without a name. An optimistic lock: false when the usage has changed since it was
+ * read.
+ */
 export async function setPinned(
   { uploadUsage }: Collections,
   { _id, revision }: UploadUsageDocument,
@@ -186,13 +190,13 @@ export async function setPinned(
   return matchedCount === 1
 }
 
-/** How long a creation may take from its entry to its commit, and longer. */
-const creationMs = 3_600_000
+/** More than a creation can take from its entry to its commit. */
+const maxCreationMs = 3_600_000
 
 /**
- * Compares the entries with the imports: entries that no import needs (it was cleared up after, or its creation was
- * killed long ago), what stays of these until their logs are purged, and imports without an entry (created before there
- * were entries).
+ * Compares the entries with the imports. `gone` are entries of finalized imports and of creations that were killed
+ * long ago. `kept` are the bytes that stay of them until their logs are purged. `missing` are imports of earlier
+ * versions, which have no entry.
  */
 export async function compareEntries(
   { imports }: Collections,
@@ -205,26 +209,26 @@ export async function compareEntries(
     .toArray()
   const needed = new Set(notFinalized.map(({ _id }) => _id))
   const entries = usage?.imports ?? []
-  const others = entries.filter(({ import_id }) => !needed.has(import_id))
-  const settled = await imports
+  const unneeded = entries.filter(({ import_id }) => !needed.has(import_id))
+  const finalized = await imports
     .find(
-      { _id: { $in: others.map(({ import_id }) => import_id) }, settled: true },
+      { _id: { $in: unneeded.map(({ import_id }) => import_id) }, settled: true },
       { projection: { 'totals.kept_bytes': 1 } },
     )
     .toArray()
-  const ended = new Set(settled.map(({ _id }) => _id))
-  const before = (usage?.now.getTime() ?? 0) - creationMs
+  const finalizedIds = new Set(finalized.map(({ _id }) => _id))
+  const before = (usage?.now.getTime() ?? 0) - maxCreationMs
   const entered = new Set(entries.map(({ import_id }) => import_id))
   return {
-    gone: others
-      .filter(({ import_id, entered_at }) => ended.has(import_id) || entered_at.getTime() < before)
+    gone: unneeded
+      .filter(({ import_id, entered_at }) => finalizedIds.has(import_id) || entered_at.getTime() < before)
       .map(({ import_id }) => import_id),
-    kept: settled.reduce((sum, { totals }) => sum + (totals?.kept_bytes ?? 0), 0),
+    kept: finalized.reduce((sum, { totals }) => sum + (totals?.kept_bytes ?? 0), 0),
     missing: [...needed].filter((importId) => !entered.has(importId)),
   }
 }
 
-/** Enters imports that were created before there were entries. */
+/** Adds entries of imports that an earlier version created without one. */
 export async function enterMissing(
   { uploadUsage }: Collections,
   organizationId: number,
@@ -237,7 +241,7 @@ export async function enterMissing(
     )
 }
 
-/** Imports of the organization that began with an upload and aren't cleared up after: they may have pins. */
+/** Ids of the organization's imports of uploads that aren't finalized. They may have pins. */
 export async function listImportsWithPins(
   { imports }: Collections,
   organizationId: number,

@@ -4,11 +4,12 @@ import type { Collections } from '../contract/schemas/collections.ts'
 import { subscriberStatuses, type SubscriberStatus } from '../contract/schemas/subscriber.ts'
 
 /**
- * The counts of a list's subscribers by status: what moves them, their sums, and what makes requests take turns by
- * them. They are kept in stripes: each lane of an engine has its own, requests share some.
+ * Counts of a list's subscribers by status, and their sums. The counts are kept in stripes (a sharded counter): each
+ * lane of an engine has a stripe of its own, and requests share some. A write to all shared stripes conflicts with
+ * every open transaction of a request, which is then repeated.
  */
 
-/** Subscribers by status, or by how many more they become; negative for who left. */
+/** Subscribers by status, or the change of these numbers, which may be negative. */
 export type StatusCounts = Record<SubscriberStatus, number>
 
 export const noStatusCounts = (): StatusCounts => ({
@@ -19,7 +20,9 @@ export const noStatusCounts = (): StatusCounts => ({
   deactivated: 0,
 })
 
-/** Adds to `changes`, and returns it, that so many went from one status to another; null is not being on the list. */
+/**
+ * Adds a move of `amount` subscribers between two statuses to `changes`, and returns it. Null means not on the list.
+ */
 export function addMove(
   changes: StatusCounts,
   from: SubscriberStatus | null,
@@ -43,7 +46,7 @@ export interface ListChanges {
   changes: StatusCounts
 }
 
-/** Inside a request's transaction: moves a list's counts; writes nothing where all changes are 0. */
+/** Inside a request's transaction: applies changes to the counts of a list. Writes nothing where all are 0. */
 export function countMoves(
   database: Database,
   session: ClientSession,
@@ -52,21 +55,23 @@ export function countMoves(
   return countMovesOfLists(database, session, organizationId, new Map([[listId, changes]]))
 }
 
-/** The same for several lists of an organization. One stripe of all of them, or each more would be one more to meet. */
+/**
+ * The same for several lists of an organization. All use one stripe, as each further stripe could cause a conflict.
+ */
 export async function countMovesOfLists(
   { collections }: Database,
   session: ClientSession,
   organizationId: number,
   changesByList: ReadonlyMap<number, StatusCounts>,
 ): Promise<void> {
-  const moved = [...changesByList].filter(([, changes]) => isMove(changes))
+  const moved = [...changesByList].filter(([, changes]) => hasChanges(changes))
   if (moved.length === 0) return
   const stripe = nextStripe()
   await collections.subscriberCounts.bulkWrite(
     moved.map(([listId, changes]) => ({
       updateOne: {
         filter: { _id: stripeKey(listId, stripe) },
-        update: moveOf({ organizationId, listId, changes }),
+        update: buildMove({ organizationId, listId, changes }),
         upsert: true,
       },
     })),
@@ -74,44 +79,47 @@ export async function countMovesOfLists(
   )
 }
 
-/** Inside an engine's transaction: moves a list's counts on the stripe that no other lane writes. */
+/** Inside an engine's transaction: applies changes to the stripe that only this lane writes. */
 export async function countMovesOfLane(
   { subscriberCounts }: Collections,
   session: ClientSession,
   stripe: string,
   moved: ListChanges,
 ): Promise<void> {
-  if (!isMove(moved.changes)) return
-  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {
+  if (!hasChanges(moved.changes)) return
+  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, buildMove(moved), {
     session,
     upsert: true,
   })
 }
 
-const isMove = (changes: StatusCounts): boolean => subscriberStatuses.some((status) => changes[status] !== 0)
+const hasChanges = (changes: StatusCounts): boolean =>
+  subscriberStatuses.some((status) => changes[status] !== 0)
 
-const moveOf = ({ organizationId, listId, changes }: ListChanges) => ({
+const buildMove = ({ organizationId, listId, changes }: ListChanges) => ({
   $inc: changes,
   $setOnInsert: { organization_id: organizationId, mailing_list_id: listId },
 })
 
 const stripeKey = (listId: number, stripe: string): string => `${listId}:${stripe}`
 
-/** Stripes that requests share, one after the other, so that those of one process that are under way seldom meet. */
-const requestStripes = Array.from({ length: 16 }, (_, i) => `a${i}`)
-let lastStripe = Math.floor(Math.random() * requestStripes.length)
+/** Stripes that requests share, round-robin, so that concurrent requests of one process seldom conflict. */
+const requestStripeCount = 16
+const requestStripe = (number: number): string => `a${number}`
+const requestStripes = Array.from({ length: requestStripeCount }, (_, i) => requestStripe(i))
+let lastStripe = Math.floor(Math.random() * requestStripeCount)
 
 function nextStripe(): string {
-  lastStripe = (lastStripe + 1) % requestStripes.length
-  return requestStripes[lastStripe]!
+  lastStripe = (lastStripe + 1) % requestStripeCount
+  return requestStripe(lastStripe)
 }
 
 /** Sums of stripes, by status. */
 const sums = Object.fromEntries(subscriberStatuses.map((status) => [status, { $sum: `$${status}` }]))
 /**
- * All stripes are read in one snapshot: two of them may hold what one subscriber added and another took away, and
- * reading them one after the other could show a sum that never was. The default would fetch a second batch for more than
- * a hundred rows.
+ * All stripes are read in one snapshot. Reads at different times could give a sum that never was, where one stripe
+ * got an addition and another one a removal in between. The default batch size would need a second batch for more
+ * than a hundred rows.
  */
 const inOneSnapshot = { readConcern: { level: 'snapshot' }, batchSize: 5_000 } as const
 
@@ -126,7 +134,7 @@ export async function countsOfList({ subscriberCounts }: Collections, listId: nu
   return row === undefined ? noStatusCounts() : addCounts(noStatusCounts(), row)
 }
 
-/** How many subscribers a list has, whatever their status. */
+/** The number of subscribers of a list in any status. */
 export async function countSubscribers({ collections }: Database, listId: number): Promise<number> {
   const counts = await countsOfList(collections, listId)
   return subscriberStatuses.reduce((sum, status) => sum + counts[status], 0)
@@ -165,33 +173,37 @@ export async function activeSubscribers(
 }
 
 /**
- * Inside a transaction that needs a list without subscribers to stay one until it commits: whoever adds the first one
- * meanwhile writes one of these stripes too, so only one of the two commits on what it read.
+ * Inside a transaction that needs a list to stay without subscribers until it commits. An addition of the first
+ * subscriber writes one of these stripes too, so only one of the two transactions commits on what it read.
  */
 export async function keepOutNewSubscribers(
   { collections }: Database,
   session: ClientSession,
   { organizationId, listId }: { organizationId: number; listId: number },
 ): Promise<void> {
-  await collections.subscriberCounts.bulkWrite(touches(organizationId, listId, 'list_changes'), { session })
+  await collections.subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'list_changes'), {
+    session,
+  })
 }
 
 /**
- * After a change of the limit was committed: whoever makes somebody active by the old one, and hasn't committed yet,
- * begins anew. A list that isn't among these was made later, and so are those who subscribe to it.
+ * Called after a change of the limit was committed: restarts open transactions that use the old limit, by a conflict
+ * on their stripe. A list that isn't read here was created later, and its transactions use the new limit.
  */
-export async function restartWritesUnderWay(
+export async function restartOpenWrites(
   { mailingLists, subscriberCounts }: Collections,
   organizationId: number,
 ): Promise<void> {
   const lists = mailingLists.find({ organization_id: organizationId }, { projection: { _id: 1 } })
   for await (const { _id: listId } of lists)
-    await subscriberCounts.bulkWrite(touches(organizationId, listId, 'limit_changes'), { ordered: false })
+    await subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'limit_changes'), {
+      ordered: false,
+    })
 }
 
 /**
- * Begins a new import epoch of a list; undefined when there is no such list. Every subscriber whose addition commits later
- * has this epoch or a higher one: a transaction that read the one before conflicts on its stripe and runs again.
+ * Begins a new import epoch of a list; undefined when there is no such list. Every subscriber whose addition commits
+ * later has this epoch or a higher one. A transaction with the former epoch conflicts on its stripe and is repeated.
  */
 export async function beginImportEpoch(
   { mailingLists, subscriberCounts }: Collections,
@@ -203,12 +215,14 @@ export async function beginImportEpoch(
     { returnDocument: 'after', projection: { import_epoch: 1 } },
   )
   if (list === null) return undefined
-  await subscriberCounts.bulkWrite(touches(organizationId, listId, 'list_changes'), { ordered: false })
+  await subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'list_changes'), { ordered: false })
   return list.import_epoch
 }
 
-/** Writes of all the requests' stripes of a list. Those that aren't there are made, or nobody who makes one would meet them. */
-function touches(organizationId: number, listId: number, counter: 'list_changes' | 'limit_changes') {
+/**
+ * Writes to all request stripes of a list. It creates missing ones, because a concurrent creation must conflict too.
+ */
+function buildTouches(organizationId: number, listId: number, counter: 'list_changes' | 'limit_changes') {
   return requestStripes.map((stripe) => ({
     updateOne: {
       filter: { _id: stripeKey(listId, stripe) },

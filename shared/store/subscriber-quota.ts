@@ -11,23 +11,23 @@ import type { ChunkDocument } from '../contract/schemas/import.ts'
 import { KeyedMutex } from '../runtime/keyed-mutex.ts'
 import { recordReservation } from './chunks.ts'
 import { preemptChunks, type FenceContext } from './fence.ts'
-import { activeSubscribers, restartWritesUnderWay } from './subscriber-counts.ts'
+import { activeSubscribers, restartOpenWrites } from './subscriber-counts.ts'
 
 /**
- * An organization's subscriber limit, which no mix of imports and requests overruns:
+ * The subscriber limit of an organization, which no mix of imports and requests exceeds:
  *
  *     active subscribers (the sum of its count stripes) + quota reserved by running chunks <= limit
  *
- * Optimistic lock: each transaction that raises that sum also raises `places_revision` of the organization, so two of them
- * can't both commit on what they read. A chunk reserves for thousands of rows at a time. Its batches turn reserved quota
- * into active subscribers, which leaves the sum as it is and needs no lock. While much is free, that is one small
- * transaction a chunk. When little is free, a batch reserves what it needs, or, where no other chunk has a reservation,
- * whatever is left. A chunk that waits keeps no reservation, so two chunks never wait for each other.
+ * Optimistic lock: each transaction that raises that sum also raises `places_revision` of the organization, so two of
+ * them can't both commit on what they read. A chunk reserves for thousands of rows at a time. Its batches turn
+ * reserved quota into active subscribers, which leaves the sum as it is and needs no lock. While much is free, that
+ * is one small transaction a chunk. When little is free, a batch reserves what it needs, or, where no other chunk has
+ * a reservation, whatever is left. A chunk that waits keeps no reservation, so two chunks never wait for each other.
  *
  * A dry run counts its own rows only: its reservations take nothing from other imports.
  */
 
-/** The limit of an organization; null is unlimited. */
+/** The limit of an organization; null means unlimited. */
 export async function subscriberLimitOf(
   collections: Collections,
   organizationId: number,
@@ -42,9 +42,9 @@ export async function subscriberLimitOf(
 export interface QuotaRequest {
   chunk: Pick<ChunkDocument, '_id' | 'import_id' | 'organization_id' | 'dry_run'> & { token: string }
   limit: number
-  /** What the next batch can't do without, as far as that is known. */
+  /** The minimum for the next batch, as far as it is known. */
   needed: number
-  /** What would spare the chunk's later batches from asking; given only where twice as many are free. */
+  /** Enough for the later batches of the chunk. It is reserved only where twice as much is free. */
   wanted: number
 }
 
@@ -53,7 +53,7 @@ export type QuotaReservation =
   | { reserved: number; isLast: boolean }
   /** Other chunks have reservations that they may give back; this one keeps none meanwhile. */
   | 'busy'
-  /** The chunk has another holder. */
+  /** The lease of the chunk is lost. */
   | 'lost'
 
 /** Inside a transaction: reserves for a chunk what it wants, what it needs, or what there is. */
@@ -63,29 +63,29 @@ export async function reserveQuota(
   { chunk, limit, needed, wanted }: QuotaRequest,
 ): Promise<QuotaReservation> {
   const active = await activeSubscribers(collections, session, chunk.organization_id)
-  const { own, reservedByOthers, used } = await sumReservations(collections, session, chunk)
+  const { reservedByChunk, reservedByOthers, used } = await sumReservations(collections, session, chunk)
   const free = Math.max(0, limit - active - used - reservedByOthers)
   const isBusy = free < needed && reservedByOthers > 0
   const reserved = isBusy ? 0 : free >= wanted * 2 ? wanted : Math.min(free, needed)
-  if (reserved > own) await bumpQuotaRevision(collections, session, chunk.organization_id)
-  if (reserved !== own || isBusy) {
-    const isOurs = await recordReservation(collections, session, chunk, reserved)
-    if (!isOurs) return 'lost'
+  if (reserved > reservedByChunk) await bumpQuotaRevision(collections, session, chunk.organization_id)
+  if (reserved !== reservedByChunk || isBusy) {
+    const isRecorded = await recordReservation(collections, session, chunk, reserved)
+    if (!isRecorded) return 'lost'
   }
   return isBusy ? 'busy' : { reserved, isLast: reservedByOthers === 0 && reserved === free }
 }
 
 /**
- * After an organization's limit was changed, and before that is answered: from here on nobody writes by the old one.
- * A chunk reads the limit when it is claimed, so those that run are taken from their holders; requests that are under
- * way meet the touched stripes and begin anew.
+ * Called after a limit was changed and before the request is answered: afterwards no write uses the old limit. A
+ * chunk reads the limit when it is claimed, so running chunks are taken from their engines. Open transactions of
+ * requests conflict on the touched stripes and are repeated.
  */
 export async function enforceLimit(
   context: FenceContext,
   { organizationId, change }: { organizationId: number; change: string },
 ): Promise<void> {
   const { collections } = context.database
-  // Those that failed may have a batch under way until they are settled.
+  // A failed import may have an open batch until it is finalized.
   const writing = await collections.imports
     .find(
       { settled: false, organization_id: organizationId, state: { $ne: 'scheduled' } },
@@ -97,22 +97,25 @@ export async function enforceLimit(
     context,
     writing.map(({ _id }) => _id),
   )
-  await restartWritesUnderWay(collections, organizationId)
+  await restartOpenWrites(collections, organizationId)
   await collections.organizations.updateOne(
     { _id: organizationId, limit_change: change },
     { $unset: { limit_change: '' } },
   )
 }
 
-/** Enforces the limits whose request died between its commit and its end; resolves to the organizations. */
+/** Enforces limits whose request died after its commit; resolves to the organizations. */
 export async function enforcePendingLimits(context: FenceContext): Promise<number[]> {
   const { organizations } = context.database.collections
   const pending = await organizations
-    .find({ limit_change: { $exists: true } }, { projection: { limit_change: 1 } })
+    .find<{ _id: number; limit_change: string }>(
+      { limit_change: { $exists: true } },
+      { projection: { limit_change: 1 } },
+    )
     .hint(limitChangeIndex)
     .toArray()
   for (const { _id, limit_change: change } of pending)
-    await enforceLimit(context, { organizationId: _id, change: change! })
+    await enforceLimit(context, { organizationId: _id, change })
   return pending.map(({ _id }) => _id)
 }
 
@@ -120,8 +123,8 @@ async function sumReservations(
   collections: Collections,
   session: ClientSession,
   chunk: QuotaRequest['chunk'],
-): Promise<{ own: number; reservedByOthers: number; used: number }> {
-  const holders = chunk.dry_run
+): Promise<{ reservedByChunk: number; reservedByOthers: number; used: number }> {
+  const countedChunks = chunk.dry_run
     ? collections.chunks.find({ import_id: chunk.import_id }, { session })
     : collections.chunks
         .find(
@@ -129,14 +132,16 @@ async function sumReservations(
           { session },
         )
         .hint(reservedQuotaIndex)
-  const sums = { own: 0, reservedByOthers: 0, used: 0 }
-  for await (const holder of holders.project<Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>>({
+  const sums = { reservedByChunk: 0, reservedByOthers: 0, used: 0 }
+  for await (const counted of countedChunks.project<
+    Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>
+  >({
     places_held: 1,
     places_used: 1,
   })) {
-    if (holder._id === chunk._id) sums.own = holder.places_held
-    else sums.reservedByOthers += holder.places_held
-    if (chunk.dry_run) sums.used += holder.places_used
+    if (counted._id === chunk._id) sums.reservedByChunk = counted.places_held
+    else sums.reservedByOthers += counted.places_held
+    if (chunk.dry_run) sums.used += counted.places_used
   }
   return sums
 }
@@ -155,8 +160,8 @@ async function bumpQuotaRevision(
 }
 
 /**
- * Inside a transaction of requests that make so many more subscribers active: `taken`, `full` when active subscribers
- * alone leave too little, `busy` when imports hold the rest and may give some of it back.
+ * Inside a transaction of requests that makes `amount` more subscribers active. `full`: active subscribers alone
+ * leave too little. `busy`: chunks of imports have reserved the rest, and may give some of it back.
  */
 export async function takeQuota(
   collections: Collections,
@@ -174,27 +179,27 @@ export async function takeQuota(
   const active = await activeSubscribers(collections, session, organizationId)
   if (active + amount > limit) return 'full'
   const reserved = await collections.chunks
-    .aggregate<{ places: number }>(
+    .aggregate<{ total: number }>(
       [
         { $match: { organization_id: organizationId, places_held: { $gt: 0 }, dry_run: false } },
-        { $group: { _id: null, places: { $sum: '$places_held' } } },
+        { $group: { _id: null, total: { $sum: '$places_held' } } },
       ],
       { session, hint: reservedQuotaIndex },
     )
     .toArray()
-  if (active + (reserved[0]?.places ?? 0) + amount > limit) return 'busy'
+  if (active + (reserved[0]?.total ?? 0) + amount > limit) return 'busy'
   await bumpQuotaRevision(collections, session, organizationId)
   return 'taken'
 }
 
-/** Thrown by a transaction that began without the process's lock, and begins anew with it. */
+/** Thrown by a transaction that began without the lock of the process, and is repeated with it. */
 class QuotaLockNeeded extends Error {}
 
 const mutexes = new WeakMap<Database['client'], KeyedMutex<number>>()
 
 /**
- * Runs a transaction of requests that may use quota. Of one process and organization, those that do come one after
- * the other: side by side all but one of them would be undone, whatever lists they are on.
+ * Runs a transaction of requests that may use quota. Those that do are serialized by process and organization. Of
+ * concurrent ones all but one would be rolled back, even on different lists.
  */
 export async function withQuotaLock<T>(
   database: Database,

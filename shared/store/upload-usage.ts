@@ -3,12 +3,12 @@ import type { Collections } from '../contract/schemas/collections.ts'
 import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
 
 /**
- * What upload directories hold, against their limits. Uploads reserve as they write; each reservation is one guarded
- * write of the organization's figures, so that any number of sessions on any machines stay within the limits together.
- * What imports have staged is part of the same figures (staged-usage.ts).
+ * Usage of the upload directories, and their limits. Uploads reserve as they write. Each reservation is one guarded
+ * write of the organization's usage, so concurrent sessions on all machines stay within the limits together. The same
+ * document has the staged bytes of imports (staged-usage.ts).
  */
 
-/** `Infinity` is without a limit. */
+/** `Infinity` means no limit. */
 export interface UploadLimits {
   files: number
   bytes: number
@@ -19,27 +19,27 @@ export const isUnlimited = ({ files, bytes }: UploadLimits): boolean =>
 
 type Reservation = UploadUsageDocument['uploads'][number]
 
-/** Of an organization's figures: what its imports have staged. */
+/** An expression: the bytes that the imports of an organization have staged. */
 export const stagedBytes = {
   $add: [{ $sum: '$imports.source' }, { $sum: '$imports.partition' }, { $ifNull: ['$pinned', 0] }],
 }
 
-const total = {
+const totals = {
   bytes: { $add: ['$bytes', { $sum: '$uploads.bytes' }, stagedBytes, { $ifNull: ['$kept', 0] }] },
   files: { $add: ['$files', { $sum: '$uploads.files' }] },
 }
 
-/** Only the limits that there are: Infinity is no BSON integer. */
+/** Conditions that the usage stays within the limits. It has none for Infinity, which is no BSON integer. */
 export function fits(
   more: { bytes: number; files: number },
   limits: UploadLimits,
 ): Record<string, unknown>[] {
   return (['bytes', 'files'] as const)
     .filter((field) => limits[field] !== Infinity && more[field] > 0)
-    .map((field) => ({ $lte: [{ $add: [total[field], more[field]] }, limits[field]] }))
+    .map((field) => ({ $lte: [{ $add: [totals[field], more[field]] }, limits[field]] }))
 }
 
-/** The settings as limits; 0 is none. */
+/** The settings as limits; 0 means no limit. */
 export const uploadLimits = (settings: {
   UPLOAD_MAX_FILES: number
   UPLOAD_MAX_MB: number
@@ -48,15 +48,15 @@ export const uploadLimits = (settings: {
   bytes: settings.UPLOAD_MAX_MB === 0 ? Infinity : settings.UPLOAD_MAX_MB * 1_000_000,
 })
 
-/** An expression: the figures were counted, and no longer ago than this, by the database's clock; `Infinity` is ever. */
+/** An expression: the usage was counted at most this long ago, by the database's clock. `Infinity` allows any age. */
 export const countedWithin = (maxAgeMs: number) => ({
   $gt: ['$counted_at', maxAgeMs === Infinity ? new Date(0) : { $subtract: ['$$NOW', maxAgeMs] }],
 })
 
-/** With the database's time: that of the process is not to be compared with the times in it. */
+/** With the time of the database, as the clock of the process must not be compared with times in the document. */
 export type UsageNow = UploadUsageDocument & { now: Date }
 
-/** Null when the directory's figures were never counted. */
+/** Null when the organization has no usage yet. */
 export async function readUsage(
   { uploadUsage }: Collections,
   organizationId: number,
@@ -68,9 +68,9 @@ export async function readUsage(
 }
 
 /**
- * Enters an upload with what it needs at once, and resolves to when the figures were counted. `moved` are bytes that
- * were counted for its name before and are the upload's own from here on. Null when that passes a limit, or when the
- * figures are older than `maxAgeMs`, or none.
+ * Adds the reservation of an upload, and resolves to the time at which the usage was last counted. `moved` are bytes
+ * that were counted for the name and belong to the reservation from now on. Null when a limit would be exceeded, and
+ * when the usage was counted longer than `maxAgeMs` ago or never.
  */
 export async function reserveUpload(
   { uploadUsage }: Collections,
@@ -94,7 +94,7 @@ export async function reserveUpload(
   return usage?.counted_at ?? null
 }
 
-/** More bytes for an upload. False when that passes the limit, or when it isn't entered any more. */
+/** Adds bytes to the reservation of an upload. False when the limit would be exceeded, or the reservation is gone. */
 export async function growUpload(
   { uploadUsage }: Collections,
   organizationId: number,
@@ -107,16 +107,16 @@ export async function growUpload(
       'uploads.token': token,
       $expr: { $and: fits({ bytes, files: 0 }, limits) },
     },
-    // A count doesn't look at reservations: its revision stays.
+    // A count doesn't depend on reservations, so the revision stays.
     { $inc: { 'uploads.$.bytes': bytes } },
   )
   return matchedCount === 1
 }
 
 /**
- * An upload has ended; what is there of it, or gone by it, is counted from here on. `seen`: when the figures were
- * counted last before it ended. A count since then may know of it already: what is gone isn't taken away twice, and
- * figures that are too high are counted anew before they refuse anybody.
+ * Replaces the reservation of an ended upload by its change of bytes and files. `seen` is the last count before it
+ * ended. A later count may include the upload already, and then a decrease is not subtracted a second time. A usage
+ * that is too high does no harm, because it is counted again before an upload is refused.
  */
 export async function endUpload(
   { uploadUsage }: Collections,
@@ -136,7 +136,7 @@ export async function endUpload(
   await uploadUsage.updateOne({ _id: organizationId }, { $inc: { ...more, revision: 1 }, $pull })
 }
 
-/** Files were removed or replaced; a count since `seen` may know of it already. */
+/** Subtracts removed or replaced files, unless a count since `seen` may have done so already. */
 export async function freeUsage(
   { uploadUsage }: Collections,
   organizationId: number,
@@ -146,7 +146,7 @@ export async function freeUsage(
   await uploadUsage.updateOne({ _id: organizationId, counted_at: seen }, { $inc: { ...change, revision: 1 } })
 }
 
-/** Before one more name is there. False when that passes the limit. */
+/** Adds a file name, before it is created. False when the limit would be exceeded. */
 export async function addName(
   { uploadUsage }: Collections,
   organizationId: number,
@@ -159,14 +159,14 @@ export async function addName(
   return matchedCount === 1
 }
 
-/** Uploads that are entered and whose lock somebody holds; those of killed processes are not among them. */
+/** Reservations whose upload lock has a valid lease. Those of killed processes are left out. */
 export async function listLiveUploads(
   { uploadLocks }: Collections,
   usage: UploadUsageDocument | null,
 ): Promise<Reservation[]> {
   if (usage === null || usage.uploads.length === 0) return []
   const ids = usage.uploads.map(({ name }) => `${usage._id}/${name}`)
-  // Not `distinct`, which doesn't know $$NOW.
+  // `distinct` does not support $$NOW.
   const locks = await uploadLocks
     .find({ _id: { $in: ids }, $expr: { $gte: ['$lease_until', '$$NOW'] } }, { projection: { token: 1 } })
     .toArray()
@@ -175,9 +175,8 @@ export async function listLiveUploads(
 }
 
 /**
- * Puts counted figures in the place of those that were read before counting; false when they changed meanwhile. Of the
- * uploads only those with the tokens in `live` stay, with what they have reserved by now; the imports in `gone` go, of which
- * `kept` bytes stay until their logs are purged.
+ * Replaces the usage by a new count. An optimistic lock: false when it has changed since `read`. Reservations stay
+ * only for the tokens in `live`. The entries of the imports in `gone` are removed, and their `kept` bytes are added.
  */
 export async function correctUsage(
   { uploadUsage }: Collections,
@@ -203,7 +202,7 @@ export async function correctUsage(
     return matchedCount === 1
   }
   try {
-    // None has a negative one: it is inserted, or there are figures by now.
+    // No document has a negative revision: this inserts one, or fails because there is one by now.
     await uploadUsage.updateOne(
       { _id: organizationId, revision: { $lt: 0 } },
       { ...update, $setOnInsert: { revision: 0, uploads: [] } },

@@ -4,39 +4,42 @@ import type { Collections } from '../contract/schemas/collections.ts'
 import type { FieldValue } from '../contract/schemas/custom-field.ts'
 import type { ImportPlan } from '../contract/schemas/import.ts'
 
-/** Bounds of what a subscriber's custom fields hold together: docs/decisions/137-bytes-of-a-subscriber.md. */
+/** Limits of the total size of a subscriber's custom fields: docs/decisions/137-bytes-of-a-subscriber.md. */
 
-/** Bytes in the database, which takes 16 MB for a document. */
+/** Bytes as BSON. A document of the database has a limit of 16 MB. */
 export const maxValueBytes = 4 * 1024 * 1024
 
 export const valuesTooLarge = `the subscriber's custom fields would hold more than ${maxValueBytes} bytes together`
 
-/** Of one value, with its name. */
+/** Bytes of one value with its name. */
 export const valueBytes = (fieldId: number, value: FieldValue): number =>
   BSON.calculateObjectSize({ [fieldId]: value }) - emptyBytes
 
 export const valuesBytes = (values: Record<string, FieldValue>): number =>
   BSON.calculateObjectSize(values) - emptyBytes
 
-/** Of a document without fields. */
+/** Bytes of a document without fields. */
 export const emptyBytes = BSON.calculateObjectSize({})
 
-/** A subscriber that has more since an earlier version keeps it, and may only hold less. */
+/** A subscriber of an earlier version may exceed the limit. It keeps its values, and may only get smaller. */
 export const isGrownTooLarge = (before: number, after: number): boolean =>
   after > maxValueBytes && after > before
 
-/** The database refused a document for its size: the write would make it larger than 16 MB. */
+/** Whether the database refused a write because the document would be larger than 16 MB. */
 export const isDocumentTooLarge = (error: unknown): boolean =>
   error instanceof MongoServerError &&
   (tooLargeCodes.has(error.code) || error.message.startsWith('object to insert too large'))
 
-/** BSONObjectTooLarge, and those of an update and a replacement. An insertion has the code of any bad value. */
+/**
+ * BSONObjectTooLarge, and the codes of an update and a replacement. An insertion fails with the code of any bad
+ * value.
+ */
 const tooLargeCodes = new Set<unknown>([10334, 17419, 17420])
 
 /** Bytes of each value, by the subscriber's `_id` and the field's id. */
 export type ValueSizes = ReadonlyMap<string, ReadonlyMap<string, number>>
 
-/** What the custom fields of subscribers hold, without reading it: measured as valueBytes measures. */
+/** Sizes of the custom fields of subscribers, as valueBytes measures them. The server computes them. */
 export async function findValueSizes(
   { subscribers }: Collections,
   keys: string[],
@@ -53,7 +56,7 @@ export async function findValueSizes(
   return new Map(found.map((subscriber) => [subscriber._id, new Map(subscriber.sizes)]))
 }
 
-/** Whether the subscriber would hold more than one may, by what it holds now. */
+/** Whether the decision would make the custom fields of the subscriber too large. `sizes` are their present sizes. */
 export function makesTooLarge(
   decision: Extract<Decision, { result: 'added' | 'updated' }>,
   plan: ImportPlan,
@@ -69,7 +72,7 @@ export function makesTooLarge(
 
 export const noSizes: ReadonlyMap<string, number> = new Map()
 
-/** Of the values that are written, which are in the order of the plan's fields. */
+/** Bytes of the written values, which are in the order of the plan's fields. */
 export const bytesOf = (values: SubscriberUpdate['values'], plan: ImportPlan): number =>
   plan.fields.reduce((sum, { id }, i) => {
     const value = values[i]

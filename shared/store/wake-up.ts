@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Collections } from '../contract/schemas/collections.ts'
 
 /**
- * Wakes the engines up, as LISTEN/NOTIFY does elsewhere: they follow a capped collection with a tailable cursor. Engines
- * poll every second anyway, so a wake-up that is lost costs a second. A change stream would make the server read every
- * subscriber that is written.
+ * Wakes the engines up, as LISTEN/NOTIFY does elsewhere: they follow a capped collection with a tailable cursor.
+ * Engines poll every second anyway, so a wake-up that is lost costs a second. A change stream would make the server
+ * read every subscriber that is written.
  */
 export async function notifyEngines(collections: Collections, reason: string): Promise<void> {
   await collections.doorbell.insertOne({ reason }).catch(() => undefined)
@@ -21,7 +21,7 @@ export async function listenForWakeUps(
 ): Promise<void> {
   while (!signal.aborted) {
     try {
-      // A cursor on an empty collection ends at once, so there is always a document to wait behind.
+      // A cursor on an empty collection ends at once, so a document is inserted first.
       const { insertedId: last } = await collections.doorbell.insertOne({ reason: 'listening' })
       const cursor = collections.doorbell.find(
         { _id: { $gte: last } },

@@ -6,9 +6,9 @@ const hourMs = 60 * minuteMs
 const dayMs = 24 * hourMs
 
 /**
- * When a reaction to something is due. Minutes and hours are elapsed time; days, weeks and months are counted on the
- * calendar of the organization's zone, and due there at the delay's hour. A month that lacks the day ends on its last;
- * an hour that the clocks skip is the one after, of one that they show twice the first counts.
+ * Computes when a reaction is due. Minutes and hours are elapsed time. Days, weeks and months follow the calendar of
+ * the organization's zone and are due at the delay's hour there. A month without the day uses its last day. An hour
+ * that the clocks skip moves to the next one; an hour that they show twice counts the first time.
  */
 export function dueTime(delay: Delay, causedAt: Date, zoneName: string): Date {
   const { delay: kind, delay_amount: amount, delay_unit: unit, delay_time: hour } = delay

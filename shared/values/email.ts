@@ -6,15 +6,18 @@ const domainLabels = /^(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,6
 const fourNumbers = /^\d{1,9}(?:\.\d{1,9}){3}$/
 const beyondAscii = /[^\x00-\x7f]/
 
-/** A domain's ASCII form may be shorter than what was typed, as marks are composed and invisible characters dropped. */
+/**
+ * Bounds the work for hostile input. It is generous, because the ASCII form of a domain may be much shorter than the
+ * typed form.
+ */
 const maxTypedLength = 2_048
 
-/** What is said of an address that `emailIdentity` refuses. */
+/** Completes the error "'x' is not ..." about a text that `emailIdentity` refuses. */
 export const emailExpectation = 'an email address'
 
 /**
- * The comparison form of an email address, or null when it isn't a valid one. `text` is trimmed already.
- * An internationalized domain is compared in its ASCII form; the address as typed stays the caller's.
+ * The comparison form of an email address in a trimmed text, or null when the text isn't a valid address. The
+ * comparison form has an internationalized domain in its ASCII form; callers store the address as it was typed.
  */
 export function emailIdentity(text: string): string | null {
   if (text.length > maxTypedLength) return null
@@ -28,7 +31,7 @@ export function emailIdentity(text: string): string | null {
 
 function asciiDomain(domain: string): string | null {
   if (!beyondAscii.test(domain)) return isDomain(domain) ? domain : null
-  // The URL parser would take percent signs, ports and the like: what is ASCII in it must be plain already.
+  // `domainToASCII` parses a URL's host and would accept percent signs or ports, so ASCII characters are checked first.
   if (!/^[A-Za-z0-9._\-\u0080-\u{10ffff}]+$/u.test(domain)) return null
   const converted = domainToASCII(normalizeText(domain, 'NFC'))
   return isDomain(converted) ? converted : null

@@ -3,36 +3,42 @@ import { parseDateTime, parseDayOfYear, toDate, type DateOrder } from './date-ti
 import { comparisonForm } from './identity.ts'
 
 /**
- * Values of custom fields, as they come in cells and in JSON, to what is stored. One reader is made per field, so
- * that a million rows don't look at its options again.
+ * Converts cells and JSON values of one custom field to the stored value. An import makes one reader per field, so that
+ * the options are prepared once and not for each of a million rows.
  */
 export interface FieldReader {
   field: FieldDefinition
-  /** What a good value is, to end the sentence "expected ...". */
+  /** Describes a good value; it completes the error "'x' is not ...". */
   expectation: string
-  /** The value of a trimmed, non-blank text; null when it isn't one. */
+  /** Parses a trimmed, non-blank text; null when the field can't have that value. */
   fromText(text: string): FieldValue | null
-  /** The value of a JSON value other than null; null when it isn't one. No coercion, but texts are read as cells are. */
+  /**
+   * Checks a JSON value other than null; null when the field can't have it. Nothing is coerced, but texts are parsed as
+   * cells are.
+   */
   fromJson(value: unknown): FieldValue | null
 }
 
-/** Most code points of a text whose field has no `maximum_length`. */
-export const longestText = 65_535
+/** In code points, for a text whose field has no `maximum_length`. */
+export const maxTextLength = 65_535
 
 const integerText = /^[+-]?\d{1,400}$/
-const truths = new Map<string, boolean>([
+const booleanTexts = new Map<string, boolean>([
   ...['1', 'true', 't', 'yes', 'y', 'on'].map((text) => [text, true] as const),
   ...['0', 'false', 'f', 'no', 'n', 'off'].map((text) => [text, false] as const),
 ])
 
-/** What a cell says that is yes or no; null when it says neither. */
-export const booleanFromText = (text: string): boolean | null => truths.get(text.toLowerCase()) ?? null
+/** Null when the text means neither yes nor no. */
+export const booleanFromText = (text: string): boolean | null => booleanTexts.get(text.toLowerCase()) ?? null
 
 export const booleanExpectation = 'yes or no'
 
+export const dateExamples = (order: DateOrder): string =>
+  order === 'mdy' ? '2014-12-31 or 12/31/2014' : '2014-12-31 or 31/12/2014'
+
 /**
- * `order`: of day and month, where a date is written in figures with the year last. What isn't a value is read as null,
- * never thrown.
+ * Makes the reader of a field. `order` says whether the day or the month comes first in dates such as 1/2/2014. A
+ * reader returns null for a wrong value and never throws.
  */
 export function fieldReader(field: FieldDefinition, order: DateOrder): FieldReader {
   switch (field.field_type) {
@@ -42,7 +48,7 @@ export function fieldReader(field: FieldDefinition, order: DateOrder): FieldRead
     case 'number':
       return numberReader(field)
     case 'date':
-      return reader(field, `a date in a documented form (${order})`, (text) => {
+      return reader(field, `a date such as ${dateExamples(order)}`, (text) => {
         const value = parseDateTime(text, order)
         return value === null ? null : toDate(value)
       })
@@ -87,9 +93,9 @@ function reader(
 
 function textReader(field: FieldDefinition): FieldReader {
   const min = field.minimum_length ?? 0
-  const max = field.maximum_length ?? longestText
+  const max = field.maximum_length ?? maxTextLength
   return reader(field, `a text of ${min} to ${max} characters`, (text) => {
-    // A code point is one or two units, so most texts needn't be counted.
+    // A code point is one or two UTF-16 units, so the length alone accepts nearly every text.
     if (text.length <= max && text.length >= min * 2) return text
     const length = codePoints(text)
     return length >= min && length <= max ? text : null
@@ -126,12 +132,8 @@ function numberReader(field: FieldDefinition): FieldReader {
 function dayOfYearReader(field: FieldDefinition, order: DateOrder): FieldReader {
   const fromText = (text: string) => parseDayOfYear(text, order)
   return {
-    ...reader(
-      field,
-      `a day of the year such as ${order === 'mdy' ? 'MM-DD' : 'DD-MM'}, or a date in a documented form`,
-      fromText,
-    ),
-    // In JSON `MM-DD` is what we write ourselves, so it is that, whatever the order of the file's dates.
+    ...reader(field, `a day of the year such as ${order === 'mdy' ? 'MM-DD' : 'DD-MM'}, or a date`, fromText),
+    // Our own replies show `MM-DD`, so JSON texts of that form have the month first, whatever `order` is.
     fromJson: (value) => {
       if (typeof value !== 'string') return null
       const text = value.trim()
@@ -143,7 +145,7 @@ function dayOfYearReader(field: FieldDefinition, order: DateOrder): FieldReader 
 const optionsByForm = (field: FieldDefinition) =>
   new Map(field.options.map((option) => [comparisonForm(option), option]))
 
-/** Options for a message: not all of a hundred. */
+/** Lists options for a message, the first ten of many. */
 function shownOptions(field: FieldDefinition): string {
   const shown = field.options.slice(0, 10).map((option) => `"${option}"`)
   return field.options.length > 10
@@ -152,9 +154,9 @@ function shownOptions(field: FieldDefinition): string {
 }
 
 /**
- * Several options in one text, split at "|" and ","; an option's own name may hold both, so at the start of each
- * part the longest option that ends at a separator is taken first. The time grows with the text alone: each part is
- * looked up once in the sorted names, which are short.
+ * Reads several options from one text that separates them with "|" or ",". Names of options may contain both
+ * characters, so each part is matched with the longest option that ends at a separator. The time is linear in the text:
+ * each part is one binary search in the sorted names.
  */
 function checkboxReader(field: FieldDefinition): FieldReader {
   const byForm = optionsByForm(field)
@@ -171,7 +173,7 @@ function checkboxReader(field: FieldDefinition): FieldReader {
       if (name !== null) {
         chosen.add(byForm.get(name)!)
         at = afterBlanks(form, at + name.length)
-      } else if (at < form.length && !isSeparator(form[at]!)) return null
+      } else if (at < form.length && !isSeparator(form.charAt(at))) return null
     }
     return inListOrder(chosen)
   }
@@ -189,11 +191,7 @@ function checkboxReader(field: FieldDefinition): FieldReader {
     expectation: `one or more of ${shownOptions(field)}`,
     fromText,
     fromJson: (value) =>
-      Array.isArray(value)
-        ? fromArray(value as unknown[])
-        : typeof value === 'string'
-          ? fromText(value)
-          : null,
+      Array.isArray(value) ? fromArray(value) : typeof value === 'string' ? fromText(value) : null,
   }
 }
 
@@ -201,16 +199,18 @@ const isSeparator = (character: string): boolean => character === '|' || charact
 
 function afterBlanks(text: string, from: number): number {
   let at = from
-  while (at < text.length && text[at]!.trim() === '') at += 1
+  while (at < text.length && text.charAt(at).trim() === '') at += 1
   return at
 }
 
-/** 1 where a part ends, without the blanks after it; a blank part ends where it begins. */
+/**
+ * 1 at each position where a part ends. Blanks after a part aren't counted in, and a blank part ends where it begins.
+ */
 function partEnds(text: string): Uint8Array {
   const isEnd = new Uint8Array(text.length + 1)
   let end = 0
   for (let at = 0; at < text.length; at += 1) {
-    const character = text[at]!
+    const character = text.charAt(at)
     if (isSeparator(character)) isEnd[end] = 1
     if (isSeparator(character) || character.trim() !== '') end = at + 1
   }
@@ -219,8 +219,8 @@ function partEnds(text: string): Uint8Array {
 }
 
 /**
- * Finds the longest of some names that stands in a text at a place and ends where it may; null where none does. The
- * names that can stand there are the last one in order that isn't after the text, and those that it begins with.
+ * Longest-prefix match by binary search: finds the longest name that begins at `begin` and ends where `isEnd` is 1, or
+ * null. The candidates are the greatest name that isn't greater than the text, and the names that are its prefixes.
  */
 function longestOptionFinder(
   names: string[],
@@ -228,7 +228,7 @@ function longestOptionFinder(
   const sorted = names.toSorted()
   const firstUnits = new Set(names.map((name) => name.charCodeAt(0)))
   const maxLength = Math.max(0, ...names.map((name) => name.length))
-  // The longest other name that this one begins with; -1 where there is none.
+  // For each name the index of the longest other name that is its prefix, or -1.
   const prefixes: number[] = []
   for (const [i, name] of sorted.entries()) {
     let prefix = i - 1
@@ -245,14 +245,14 @@ function longestOptionFinder(
       if (sorted[middle]! <= rest) found = middle
       else after = middle
     }
-    const same = found === -1 ? 0 : sharedLength(sorted[found]!, rest)
-    while (found >= 0 && (sorted[found]!.length > same || isEnd[begin + sorted[found]!.length] !== 1))
+    const common = found === -1 ? 0 : commonPrefixLength(sorted[found]!, rest)
+    while (found >= 0 && (sorted[found]!.length > common || isEnd[begin + sorted[found]!.length] !== 1))
       found = prefixes[found]!
     return sorted[found] ?? null
   }
 }
 
-function sharedLength(a: string, b: string): number {
+function commonPrefixLength(a: string, b: string): number {
   let length = 0
   while (length < a.length && a[length] === b[length]) length += 1
   return length

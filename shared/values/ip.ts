@@ -3,7 +3,7 @@ import ipaddr from 'ipaddr.js'
 
 export const ipExpectation = 'an IPv4 or IPv6 address'
 
-/** The canonical form (RFC 5952) of an IP address without a zone id, or null when it isn't one. */
+/** The canonical form (RFC 5952) of an IP address; null for anything else, and for an address with a zone id. */
 export function canonicalIp(text: string): string | null {
   if (isIPv4(text)) return text
   if (text.includes('%') || !isIPv6(text)) return null
@@ -14,12 +14,12 @@ export function canonicalIp(text: string): string | null {
 }
 
 /**
- * What one subscriber of an internet provider has: an IPv4 address, or the /64 of an IPv6 one, in which it can choose
- * among 2^64 addresses. What is no address stands for itself.
+ * The network that counts as one client for limits per address: an IPv4 address itself, or the /64 of an IPv6 address.
+ * One customer of an internet provider can use all 2^64 addresses of a /64. Other texts are returned as they are.
  */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address
-  const withoutZone = address.split('%', 1)[0]!
+  const [withoutZone = ''] = address.split('%', 1)
   if (!isIPv6(withoutZone)) return address
   const parsed = ipaddr.IPv6.parse(withoutZone)
   if (parsed.isIPv4MappedAddress()) return parsed.toIPv4Address().toString()

@@ -1,24 +1,24 @@
 /**
- * Times of day in IANA zones. Offsets are asked of `Intl` once per zone and hour and kept: an import with a date in
- * every row asks millions of times for few hours.
+ * Converts between UTC and local time of IANA zones. Offsets from `Intl` are cached per zone and hour, because an
+ * import with dates asks millions of times about the same few hours.
  */
 
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
-/** Hours remembered per zone before the memory is started anew: 20,000 hours are over two years. */
-const rememberedHours = 20_000
+/** Per zone; 20,000 hours are over two years. A full cache is cleared. */
+const maxCachedHours = 20_000
 
 interface Zone {
   formatter: Intl.DateTimeFormat
-  /** Offset by UTC hour, for hours over which it doesn't change. */
+  /** Offset in milliseconds by UTC hour; hours within which the offset changes are left out. */
   offsets: Map<number, number>
 }
 
 const zones = new Map<string, Zone>()
 
-/** Whether `name` is an IANA zone (or a link to one) that this process knows. */
+/** Whether `name` is an IANA zone, or a link to one, in this process's time zone data. */
 export function isTimeZone(name: string): boolean {
-  // Intl also takes fixed offsets such as "+02:00"; a zone is asked for.
+  // Intl also accepts fixed offsets such as "+02:00", which aren't zones.
   if (!/^[A-Za-z][A-Za-z0-9_+\-/]*$/.test(name)) return false
   try {
     new Intl.DateTimeFormat('en-US', { timeZone: name })
@@ -28,10 +28,10 @@ export function isTimeZone(name: string): boolean {
   }
 }
 
-/** Milliseconds that the zone's clocks are ahead of UTC at an instant. */
+/** The milliseconds by which the zone's clocks are ahead of UTC at an instant. */
 export function zoneOffsetMs(zoneName: string, utcMs: number): number {
   if (zoneName === 'UTC') return 0
-  const zone = zoneOf(zoneName)
+  const zone = cachedZone(zoneName)
   const hour = Math.floor(utcMs / hourMs)
   const known = zone.offsets.get(hour)
   if (known !== undefined) return known
@@ -40,15 +40,16 @@ export function zoneOffsetMs(zoneName: string, utcMs: number): number {
     computeOffset(zone, hour * hourMs) === offset &&
     computeOffset(zone, (hour + 1) * hourMs - 1) === offset
   ) {
-    if (zone.offsets.size >= rememberedHours) zone.offsets.clear()
+    if (zone.offsets.size >= maxCachedHours) zone.offsets.clear()
     zone.offsets.set(hour, offset)
   }
   return offset
 }
 
 /**
- * The instant at which the zone's clocks show a local time, both in milliseconds as if UTC. A local time that
- * doesn't exist moves on by the gap; one that exists twice is the earlier.
+ * The instant at which the zone's clocks show a local time; `localMs` counts as if the local time were UTC. A local
+ * time in the gap of a clock change moves forward by the gap. Of a local time that exists twice, the earlier instant
+ * counts.
  */
 export function localToUtcMs(zoneName: string, localMs: number): number {
   if (zoneName === 'UTC') return localMs
@@ -60,11 +61,12 @@ export function localToUtcMs(zoneName: string, localMs: number): number {
   return zoneOffsetMs(zoneName, late) === after ? late : early
 }
 
-/** ISO 8601 in whole seconds in the zone, with its offset; `Z` in UTC. */
+/** Formats in ISO 8601 with whole seconds and the zone's offset, which is `Z` for UTC. */
 export function formatInstant(instant: Date, zoneName: string): string {
   const utcMs = Math.floor(instant.getTime() / 1000) * 1000
   if (zoneName === 'UTC') return `${new Date(utcMs).toISOString().slice(0, -5)}Z`
-  // Before about 1900 offsets have seconds, which ISO 8601 can't write: the nearest minute names the same instant.
+  // ISO 8601 has no seconds in offsets, which zones had before about 1900: rounded offset and time still name the
+  // instant.
   const offsetMinutes = Math.round(zoneOffsetMs(zoneName, utcMs) / 60_000)
   const local = new Date(utcMs + offsetMinutes * 60_000).toISOString().slice(0, -5)
   return `${local}${formatOffset(offsetMinutes)}`
@@ -77,7 +79,7 @@ function formatOffset(minutes: number): string {
 
 export const twoDigits = (value: number): string => (value < 10 ? `0${value}` : String(value))
 
-function zoneOf(name: string): Zone {
+function cachedZone(name: string): Zone {
   let zone = zones.get(name)
   if (zone === undefined) {
     const formatter = new Intl.DateTimeFormat('en-US', {
@@ -100,10 +102,8 @@ function zoneOf(name: string): Zone {
 
 function computeOffset(zone: Zone, utcMs: number): number {
   const wholeMs = Math.floor(utcMs / 1000) * 1000
-  const part: Record<string, number> = {}
-  for (const { type, value } of zone.formatter.formatToParts(wholeMs)) part[type] = Number(value)
-  return (
-    Date.UTC(part['year']!, part['month']! - 1, part['day'], part['hour'], part['minute'], part['second']) -
-    wholeMs
-  )
+  const parts: Partial<Record<Intl.DateTimeFormatPartTypes, number>> = {}
+  for (const { type, value } of zone.formatter.formatToParts(wholeMs)) parts[type] = Number(value)
+  const { year = 0, month = 0, day, hour, minute, second } = parts
+  return Date.UTC(year, month - 1, day, hour, minute, second) - wholeMs
 }

@@ -209,9 +209,9 @@ t.test('imports survive awkward moments', { timeout: 300_000 }, async (t) => {
       await collections.engines.updateMany({}, { $set: { dead: true } })
       const { log, ready } = service.processes.engine!
       await until(
-        'its new life',
+        'its new registration',
         async () => log(),
-        (text) => text.includes('it starts anew'),
+        (text) => text.includes('it registers again'),
       )
       await letGo()
       t.same(countsOf(await importEnd(service, id)), { added: 500 })

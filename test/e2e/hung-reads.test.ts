@@ -139,7 +139,7 @@ t.test('a cancel frees the list of an import that hangs, and eight that hang are
       if ((await stepOf(service, _id)) !== null) await service.post(`/subscriber_imports/${_id}/cancel`)
   }
   t.match(await until('the word of it', readyz, ({ status }) => status === 503, 30_000), {
-    text: /^8 steps, 0 pins of uploaded files and 0 of 2 chunk lanes hang .* takes no more: does the file server of DATA_DIR answer\?/,
+    text: /^8 steps, 0 pins of uploaded files and 0 of 2 chunk lanes hang .* takes no more work: check that the file server of DATA_DIR answers/,
   })
   const { id } = await service.post(
     `/mailing_lists/${lists[0]!.id}/subscriber_imports`,

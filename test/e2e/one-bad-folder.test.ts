@@ -311,7 +311,7 @@ for (const engines of [1, 2])
     t.comment(`they failed after ${Date.now() - startedAt} ms`)
     t.match(views, [
       { state: 'failed', error_message: /inline content is no longer staged/ },
-      { state: 'failed', error_message: /the staged partition .* is gone/ },
+      { state: 'failed', error_message: /the staged partition .* is missing/ },
     ])
     // The folder is not to blame.
     for (const engine of running) await untilReady(engine, true)

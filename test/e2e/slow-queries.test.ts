@@ -261,7 +261,7 @@ t.test('dropped connections are no failures of the step, however many', async (t
   const id = await create(list.id, 'new@example.com\n')
   t.equal((await importEnd(service, id, 60_000)).state, 'finished')
   t.equal((await documentOf(id)).step_failures, 0)
-  const brokeOff = engine.log().match(/the step broke off and is taken again/g) ?? []
+  const brokeOff = engine.log().match(/the step broke off and is tried again/g) ?? []
   t.ok(brokeOff.length > 5, 'more often than a step may fail')
   await kill(engine)
 })

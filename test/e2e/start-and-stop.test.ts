@@ -115,7 +115,7 @@ t.test(
       [
         'control-plane/cli/start.ts',
         { HTTP_PORT: '0', FTP_PORT: port, FTP_METRICS_PORT: '0', ENGINE_METRICS_PORT: '0' },
-        /another program does already; set FTP_PORT/,
+        /another program uses the port; set FTP_PORT/,
       ],
       [
         'control-plane/cli/start.ts',
@@ -130,7 +130,7 @@ t.test(
       [
         'control-plane/main.ts',
         { HTTP_PORT: port },
-        new RegExp(`can't listen on 127\\.0\\.0\\.1:${port}: another program does already; set HTTP_PORT`),
+        new RegExp(`can't listen on 127\\.0\\.0\\.1:${port}: another program uses the port; set HTTP_PORT`),
       ],
       [
         'control-plane/main.ts',
@@ -140,7 +140,7 @@ t.test(
       [
         'engine/main.ts',
         { ENGINE_METRICS_PORT: port },
-        /another program does already; set ENGINE_METRICS_PORT/,
+        /another program uses the port; set ENGINE_METRICS_PORT/,
       ],
       [
         'ftp/main.ts',
@@ -294,5 +294,5 @@ t.test('a second signal ends a process at once', { timeout: 300_000 }, async (t)
   }
   const running = await starting
   t.equal(await running.ended, 1)
-  t.match(running.log(), /SIGTERM: stopping[^]*SIGTERM again: ended at once/)
+  t.match(running.log(), /SIGTERM: stopping[^]*SIGTERM again: the process ends at once/)
 })

@@ -468,15 +468,15 @@ t.test('an error says what is wrong, and its exit code says on which side', asyn
     call(['imports', '1', '--list', '1']),
   ])
   t.match(windows, { code: 1, err: /127\.0\.0\.1/ })
-  const reasons = [/download it/, /leave out --via/, /say its ID/, /--scope and --list/, /--scope and --list/]
+  const reasons = [/download it/, /leave out --via/, /add its ID/, /--scope and --list/, /--scope and --list/]
   for (const [i, ended] of misused.entries()) t.match(ended, { code: 2, err: reasons[i] })
   t.match(typo, { code: 2, err: /Did you mean import\?/ })
   t.match(none, { code: 2 })
   t.match(noFile, { code: 2, err: /nothing\.csv/ })
   t.match(noEmail, { code: 1, err: /--map/ })
-  t.match(map, { code: 1, err: /column_mapping\.1 "Nothing" is neither/ })
+  t.match(map, { code: 1, err: /column 2: "Nothing" is neither[^]*rollcall field create/ })
   t.match(wrongKey, { code: 1, err: /ROLLCALL_API_KEY/ })
-  t.match(away, { code: 1, err: /127\.0\.0\.1:1: .*\nis it started/ })
+  t.match(away, { code: 1, err: /127\.0\.0\.1:1: .*\nstart the service/ })
   t.match(bad, { code: 1, err: /ROLLCALL_URL must be/ })
   t.match(help, { code: 0, out: /Examples:\n {2}rollcall import/ })
   t.notMatch(help.out, /\u001b/)
@@ -557,11 +557,11 @@ t.test('waits for a service that went away after a long silence, and says it onc
   t.equal((await watch(100)).state, 'finished')
   said.splice(0)
   t.equal((await watch(60_000)).state, 'finished')
-  t.equal(said.filter((line) => line.includes('is away')).length, 1)
+  t.equal(said.filter((line) => line.includes("can't be reached")).length, 1)
   said.splice(0)
   calls = 2
   await watch(60_000, () => undefined)
-  t.match(said, [/is away/], 'also beside JSON')
+  t.match(said, [/can't be reached/], 'also beside JSON')
 })
 
 t.test('a command ends quietly when its output is no longer read', async (t) => {
@@ -674,8 +674,8 @@ t.test(
     t.match(mapped, { code: 0, out: /finished/ })
     t.match(no, { code: 1, out: /nothing was imported/ })
     t.match(typed, { code: 0, out: /Import \d+ is/ }, 'a file that is typed')
-    t.match(stopped, { code: 130, out: /Import \d+ goes on/ })
-    const id = /Import (\d+) goes on/.exec(stopped.out)![1]
+    t.match(stopped, { code: 130, out: /Import \d+ continues/ })
+    const id = /Import (\d+) continues/.exec(stopped.out)![1]
     t.equal((await service.get(`/subscriber_imports/${id}`)).state, 'scheduled')
   },
 )

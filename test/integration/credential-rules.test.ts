@@ -116,44 +116,41 @@ t.test('a key belongs only to users of its organization', async (t) => {
   await call('DELETE', `/users/${system.id}`).then(() => undefined)
 })
 
-t.test(
-  'no caller makes, changes or deletes what has more permissions, and this rule comes first',
-  async (t) => {
-    const boss = await newUser({ role: 'system_admin' })
-    const bossKey = await keyOf(boss)
-    const forbidden = async (method: string, path: string, body?: unknown, options = asMate) => {
-      const answer = await call(method, path, body, options)
-      t.match(
-        { status: answer.status, ...answer.body },
-        { status: 403, error_code: 'not_authorized', error_message: /^nobody makes, changes or deletes/ },
-        `${method} ${path} ${JSON.stringify(body)}`,
-      )
-    }
-    const mate = await newUser()
-    for (const [wrapper, path, id, bossId] of [
-      ['user', '/users', mate.id, boss.id],
-      ['api_key', '/api_keys', (await keyOf(mate)).id, bossKey.id],
-    ] as const) {
-      await forbidden('POST', path, { [wrapper]: { role: 'system_admin' } })
-      await forbidden('POST', path, { [wrapper]: { role: 'system_admin', nonsense: 5 } }, asAdmin)
-      await forbidden('PUT', `${path}/${id}`, { [wrapper]: { role: 'system_admin' } })
-      await forbidden('PUT', `${path}/${bossId}`, { [wrapper]: { role: 'standard', active: 5 } })
-      await forbidden('PUT', `${path}/${bossId}`, { [wrapper]: {} })
-      await forbidden('DELETE', `${path}/${bossId}`)
-    }
-    await forbidden('PUT', `/users/${boss.id}`, { user: { password1: 'another password', password2: 'x' } })
-    await forbidden('PUT', `/users/${boss.id}/reset_password_failure_lockout`, {})
-    await forbidden('POST', '/api_keys', { api_key: { name: 'x', user_id: boss.id } })
-    await forbidden('PUT', `/api_keys/${(await keyOf(mate)).id}`, { api_key: { user_id: boss.id } })
+t.test('a record with more permissions than the caller is refused before any other rule', async (t) => {
+  const boss = await newUser({ role: 'system_admin' })
+  const bossKey = await keyOf(boss)
+  const forbidden = async (method: string, path: string, body?: unknown, options = asMate) => {
+    const answer = await call(method, path, body, options)
     t.match(
-      (await call('GET', `/users/${boss.id}`, undefined, asMate)).body,
-      { success: true },
-      'seeing is no change',
+      { status: answer.status, ...answer.body },
+      { status: 403, error_code: 'not_authorized', error_message: /^you can't create, change or delete/ },
+      `${method} ${path} ${JSON.stringify(body)}`,
     )
-    const signIn = { user: { email: boss.email, password } }
-    t.match((await call('POST', '/users/authenticate', signIn, asMate)).body, { success: true })
-  },
-)
+  }
+  const mate = await newUser()
+  for (const [wrapper, path, id, bossId] of [
+    ['user', '/users', mate.id, boss.id],
+    ['api_key', '/api_keys', (await keyOf(mate)).id, bossKey.id],
+  ] as const) {
+    await forbidden('POST', path, { [wrapper]: { role: 'system_admin' } })
+    await forbidden('POST', path, { [wrapper]: { role: 'system_admin', nonsense: 5 } }, asAdmin)
+    await forbidden('PUT', `${path}/${id}`, { [wrapper]: { role: 'system_admin' } })
+    await forbidden('PUT', `${path}/${bossId}`, { [wrapper]: { role: 'standard', active: 5 } })
+    await forbidden('PUT', `${path}/${bossId}`, { [wrapper]: {} })
+    await forbidden('DELETE', `${path}/${bossId}`)
+  }
+  await forbidden('PUT', `/users/${boss.id}`, { user: { password1: 'another password', password2: 'x' } })
+  await forbidden('PUT', `/users/${boss.id}/reset_password_failure_lockout`, {})
+  await forbidden('POST', '/api_keys', { api_key: { name: 'x', user_id: boss.id } })
+  await forbidden('PUT', `/api_keys/${(await keyOf(mate)).id}`, { api_key: { user_id: boss.id } })
+  t.match(
+    (await call('GET', `/users/${boss.id}`, undefined, asMate)).body,
+    { success: true },
+    'seeing is no change',
+  )
+  const signIn = { user: { email: boss.email, password } }
+  t.match((await call('POST', '/users/authenticate', signIn, asMate)).body, { success: true })
+})
 
 /** A second control plane whose requests can be overtaken between their reads and the commit of their transaction. */
 async function startOvertakenPlane(t: Test) {
@@ -232,7 +229,7 @@ t.test('a request whose key is revoked before it commits is refused and changes 
 t.test('a request on a user who is promoted before it commits is refused and changes nothing', async (t) => {
   const overtake = await startOvertakenPlane(t)
   const { users, apiKeys } = service.collections
-  const refused = { status: 403, body: { error_message: /^nobody makes, changes or deletes/ } }
+  const refused = { status: 403, body: { error_message: /^you can't create, change or delete/ } }
   const requests: [method: string, path: (ids: { user: number; key: number }) => string, body?: Json][] = [
     ['PUT', ({ user }) => `/users/${user}`, { user: { full_name: 'Mallory' } }],
     ['DELETE', ({ user }) => `/users/${user}`],
@@ -254,12 +251,12 @@ t.test('a request on a user who is promoted before it commits is refused and cha
   }
 })
 
-t.test('no user can delete itself', async (t) => {
+t.test('a user cannot delete itself', async (t) => {
   const user = await newUser({ organization_id: organization.id, role: 'organization_admin' })
   const { key } = await keyOf(user)
   t.match((await call('DELETE', `/users/${user.id}`, undefined, { key })).body, {
     error_code: 'validation_failed',
-    error_message: /^nobody deletes himself/,
+    error_message: /^you cannot delete your own user/,
   })
   t.match((await call('DELETE', `/users/${user.id}`, undefined, asAdmin)).body, { success: true, data: null })
   t.match((await call('GET', `/users/${user.id}`)).body, { error_code: 'not_found' })

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { UUID } from 'mongodb'
 import t from 'tap'
 import { unsubscribeToken } from '../../control-plane/api/signed-token.ts'
-import { triggersOf } from '../../control-plane/resources/delivery-events/senders.ts'
+import { filterByTargets } from '../../control-plane/resources/delivery-events/senders.ts'
 import { keyHashSecret } from '../../shared/store/api-keys.ts'
 import type { AutoresponderDocument } from '../../shared/contract/schemas/autoresponder.ts'
 import { madeEvents, type MadeEvent } from '../campaigns/made-events.ts'
@@ -412,7 +412,7 @@ t.test('nothing is left of a subscriber who is deleted or leaves while an openin
 
 t.test('triggered autoresponders are found without reading all autoresponders', async (t) => {
   const plan = JSON.stringify(
-    await collections.autoresponders.find(triggersOf([1, 2, 3])).explain('queryPlanner'),
+    await collections.autoresponders.find(filterByTargets([1, 2, 3])).explain('queryPlanner'),
   )
   t.match(plan, /IXSCAN/)
   t.notMatch(plan, /COLLSCAN/)

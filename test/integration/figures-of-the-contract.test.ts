@@ -4,18 +4,18 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import t, { type Test } from 'tap'
 import { maxInlineBytes } from '../../control-plane/cli/commands/send-file.ts'
-import { statisticsOf } from '../../control-plane/resources/autoresponder-statistics/formulas.ts'
+import { computeStatistics } from '../../control-plane/resources/autoresponder-statistics/formulas.ts'
 import { noDailyCounts } from '../../control-plane/resources/delivery-events/message-state.ts'
 import { maxUrlMs } from '../../control-plane/resources/import-inspection/sample.ts'
-import { watchBounds } from '../../control-plane/resources/subscriber-imports/import-watch.ts'
+import { watchBounds } from '../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
-import { progressEveryMs } from '../../engine/process-import.ts'
 import { pollIntervalMs } from '../../engine/scheduler/poll-loop.ts'
 import { enforceLimits } from '../../engine/jobs/maintenance/enforce-limits.ts'
 import { purgeLogs } from '../../engine/jobs/maintenance/purge-logs.ts'
 import { purgeUploads } from '../../engine/jobs/maintenance/purge-uploads.ts'
 import { maxDeaths } from '../../engine/scheduler/quarantine.ts'
 import { removalMs } from '../../engine/stages/finish/finalize-import.ts'
+import { progressEveryMs } from '../../engine/stages/obtain/download.ts'
 import { maxStepFailures } from '../../engine/scheduler/step-failures.ts'
 import { stepBounds } from '../../engine/scheduler/step-progress.ts'
 import { closeGraceMs } from '../../ftp/transfers.ts'
@@ -114,7 +114,7 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
     ['own: days for which what became of a callback is kept', callbackDays, 7],
     [
       'D 3: decimals of a rate',
-      statisticsOf({ ...noDailyCounts(), sent_text: 3, bounces_unique: 1 }, {}).bounce_rate,
+      computeStatistics({ ...noDailyCounts(), sent_text: 3, bounces_unique: 1 }, {}).bounce_rate,
       0.333333,
     ],
   ]

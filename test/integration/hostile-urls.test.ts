@@ -88,7 +88,7 @@ const hostile: Case[] = [
   {
     path: '/no-url',
     answer: redirect('http://'),
-    message: /redirects to something that is no URL/,
+    message: /redirects to an invalid URL/,
     tries: 3,
   },
   {

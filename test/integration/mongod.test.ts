@@ -237,7 +237,7 @@ t.test('one server a data folder, however many processes ask for it; the last on
       60_000,
     )
     t.equal(found, 1)
-    t.ok(lines.includes('embedded MongoDB ended although nobody told it to; it is started again'))
+    t.ok(lines.includes('embedded MongoDB ended unexpectedly and is started again'))
   })
 
   const other = await startProgram(['--input-type=module', '-e', otherUser(dataFolder)], {})

@@ -104,7 +104,7 @@ t.test('a standard key without a user may do nothing that needs a permission', a
   t.equal((await call('GET', '/api_keys', undefined, { key: withoutPermissions.key })).status, 403)
 })
 
-t.test('no caller makes, changes or deletes a key with more permissions than its own', async (t) => {
+t.test('a caller can not create, change or delete a key with more permissions than its own', async (t) => {
   const more = await call(
     'POST',
     '/api_keys',

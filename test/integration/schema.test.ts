@@ -73,7 +73,7 @@ t.test(
       await t.rejects(ensureSchema(db, log, older), {
         name: 'StartError',
         message: new RegExp(
-          `was changed by a newer Rollcall: its schema has version ${newerMajor.major}, and this one works with ${major}`,
+          `was changed by a newer Rollcall: its schema has version ${newerMajor.major}, and this version of Rollcall works with ${major}`,
         ),
       })
     t.match(await schema.findOne(), newerMajor)

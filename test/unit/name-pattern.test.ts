@@ -1,5 +1,5 @@
 import t from 'tap'
-import { filesLike, isPattern, maxPatternLength, patternMatcher } from '../../ftp/name-pattern.ts'
+import { matchFiles, isPattern, maxPatternLength, patternMatcher } from '../../ftp/name-pattern.ts'
 
 t.test('names match patterns as in a shell', async (t) => {
   const matching: [string, string][] = [
@@ -53,7 +53,7 @@ t.test(
     countServed()
     const pattern = `*${'a'.repeat(maxPatternLength / 2)}[${'b'.repeat(maxPatternLength / 2 - 3)}]`
     t.equal(pattern.length, maxPatternLength)
-    t.same(await filesLike(files, pattern, new AbortController().signal), [])
+    t.same(await matchFiles(files, pattern, new AbortController().signal), [])
     isOver = true
     t.ok(served > 5, `${served} served`)
 
@@ -62,7 +62,7 @@ t.test(
       ended.abort()
     })
     await t.rejects(
-      filesLike(files, pattern, ended.signal),
+      matchFiles(files, pattern, ended.signal),
       { name: 'AbortError' },
       'it ends with its session',
     )

@@ -1,27 +1,31 @@
 import type { IncomingMessage } from 'node:http'
 import { pipeline, type Transform } from 'node:stream'
 import zlib from 'node:zlib'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
+import { binaryMegabyte } from '../../byte-sizes.ts'
 import { pieceBytes } from '../pieces.ts'
 import { refusedBody } from './json-text.ts'
 
-/** For how long, and how many bytes of it, the rest of a body is taken from a client that was refused already. */
+/** Bounds on reading the rest of a body whose request was refused. */
 const drainMs = 10_000
-const drainBytes = 64 * 1024 * 1024
+const drainBytes = 64 * binaryMegabyte
 
-/** How a body is waited for when the process stops. Less in all than requests under way have, so that it is answered. */
+/**
+ * How long a body may still take at a stop. It is less than the grace of requests in flight, so that a reply is sent.
+ */
 export interface BodyTimeouts {
   stopping: AbortSignal
-  /** From one piece to the next. */
+  /** Maximum time between two pieces. */
   stalledMs?: number
-  /** From the beginning of the stop to the end of the body. */
+  /** Maximum time from the beginning of the stop to the end of the body. */
   arrivingMs?: number
 }
 
 /**
- * A request's body as it arrives, decompressed. Throws 413 as soon as it is known to have more than `limit` bytes, as
- * sent or decompressed; 415 for an unknown Content-Encoding; `invalid_request` where it breaks off; 503 where it doesn't
- * come while the process stops. Whoever stops early leaves the request as it is, so that a reply can still be read.
+ * Streams a request's body, decompressed. Throws 413 once it has more than `limit` bytes, as sent or decompressed, and
+ * 415 for an unknown Content-Encoding. Throws `invalid_request` when it breaks off, and 503 when it doesn't arrive
+ * while the process stops. Ending the iteration early doesn't destroy the request, so that its client can still read a
+ * reply.
  */
 export async function* bodyPieces(
   request: IncomingMessage,
@@ -29,7 +33,7 @@ export async function* bodyPieces(
   timeouts: BodyTimeouts,
 ): AsyncGenerator<Buffer> {
   if (Number(request.headers['content-length'] ?? 0) > limit) throw tooLarge(limit)
-  const decompressor = decompressorOf(request)
+  const decompressor = createDecompressor(request)
   const sent = bounded(withTimeouts(request.iterator({ destroyOnReturn: false }), timeouts), limit)
   try {
     if (decompressor === null) yield* sent
@@ -39,14 +43,14 @@ export async function* bodyPieces(
   }
 }
 
-/** The pieces as they come, and without an end to the patience as long as the process doesn't stop. */
+/** Passes the pieces on. The timeouts count only while the process stops. */
 async function* withTimeouts(
-  pieces: AsyncIterator<unknown, undefined>,
+  pieces: AsyncIterator<Buffer, undefined>,
   { stopping, stalledMs = 3_000, arrivingMs = 6_500 }: BodyTimeouts,
-): AsyncGenerator {
-  const over = Promise.withResolvers<never>()
-  const giveUp = () => over.reject(notWaitedFor())
-  over.promise.catch(() => undefined)
+): AsyncGenerator<Buffer> {
+  const timeout = Promise.withResolvers<never>()
+  const giveUp = () => timeout.reject(stoppingError())
+  timeout.promise.catch(() => undefined)
   let stalled: NodeJS.Timeout | undefined
   let arriving: NodeJS.Timeout | undefined
   const beginStop = () => {
@@ -58,7 +62,7 @@ async function* withTimeouts(
   try {
     for (;;) {
       stalled?.refresh()
-      const { done, value } = await Promise.race([pieces.next(), over.promise])
+      const { done, value } = await Promise.race([pieces.next(), timeout.promise])
       if (done === true) return
       yield value
     }
@@ -66,38 +70,39 @@ async function* withTimeouts(
     stopping.removeEventListener('abort', beginStop)
     clearTimeout(stalled)
     clearTimeout(arriving)
-    // So that the rest can be drained. Where the next piece is still waited for, it ends with that one or the request.
+    // Ends the iterator, so that the rest can be drained. A pending `next` ends with its piece or with the request.
     void pieces.return?.()?.catch(() => undefined)
   }
 }
 
-const notWaitedFor = (): RequestError =>
+const stoppingError = (): RequestError =>
   new RequestError(
     'internal_error',
     'the service is stopping and the body had not arrived, so nothing was done: send the request again',
     { status: 503, headers: { 'Retry-After': '1' } },
   )
 
-async function* bounded(pieces: AsyncIterable<unknown>, limit: number): AsyncGenerator<Buffer> {
+async function* bounded(pieces: AsyncIterable<Buffer>, limit: number): AsyncGenerator<Buffer> {
   let size = 0
-  for await (const piece of pieces as AsyncIterable<Buffer>) {
+  for await (const piece of pieces) {
     size += piece.length
     if (size > limit) throw tooLarge(limit)
     yield piece
   }
 }
 
-async function* decompressed(pieces: AsyncIterable<Buffer>, into: Transform): AsyncGenerator<Buffer> {
-  // What fails is thrown by the iteration; the pipeline only has to be told that somebody listens.
-  pipeline(pieces, into, () => undefined)
+async function* decompressed(pieces: AsyncIterable<Buffer>, decompressor: Transform): AsyncGenerator<Buffer> {
+  // The iteration throws the errors. Without a callback the pipeline would report them as unhandled.
+  pipeline(pieces, decompressor, () => undefined)
+  const output: AsyncIterable<Buffer> = decompressor
   try {
-    yield* into as AsyncIterable<Buffer>
+    yield* output
   } finally {
-    into.destroy()
+    decompressor.destroy()
   }
 }
 
-function decompressorOf(request: IncomingMessage): Transform | null {
+function createDecompressor(request: IncomingMessage): Transform | null {
   switch ((request.headers['content-encoding'] ?? 'identity').toLowerCase()) {
     case 'identity':
       return null
@@ -121,23 +126,23 @@ function decompressorOf(request: IncomingMessage): Transform | null {
 export const tooLarge = (limit: number): RequestError =>
   new RequestError(
     'invalid_request',
-    `the body is too large for this endpoint, which takes ${limit / 1024 / 1024} MB`,
+    `the body is too large: this endpoint accepts at most ${limit / binaryMegabyte} MB`,
     { status: 413 },
   )
 
 function toRefusal(error: unknown): unknown {
   if (error instanceof RequestError) return error
-  const { code = '' } = error as NodeJS.ErrnoException
-  const isOfTheBody =
+  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+  const isBodyFault =
     /^(Z_|ERR__ERROR_|ERR_BROTLI|ERR_PADDING|ZSTD_|ECONNRESET|ERR_STREAM_PREMATURE_CLOSE)/.test(code)
-  return isOfTheBody
-    ? refusedBody("couldn't be read: it is shorter than announced, or not what its Content-Encoding says")
+  return isBodyFault
+    ? refusedBody("couldn't be read: it ended early, or isn't in the format of its Content-Encoding")
     : error
 }
 
 /**
- * Takes what a refused request still sends, so that its client gets to read the reply: who closes on one that is
- * sending resets the connection. Not for ever; then the connection is cut.
+ * Reads and drops the rest of a refused request's body, so that its client can read the reply. Closing while the client
+ * sends would reset the connection. Above the limits the connection is cut.
  */
 export function drain(request: IncomingMessage, limits = { ms: drainMs, bytes: drainBytes }): void {
   if (request.complete || request.destroyed) return

@@ -1,12 +1,12 @@
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
 import { JsonString } from './json-string.ts'
 import { refusedBody } from './json-text.ts'
 
-/** Told what the large string holds, in order. One that comes again (a key given twice) takes the place of the one before. */
+/** Receives the large string in pieces. A second string, for a key that comes twice, replaces the first. */
 export interface StringSink {
   begin: () => void
   add: (text: Buffer) => void
-  /** It is whole; `hasHalfPair` when it holds half of a surrogate pair. */
+  /** The string is complete. `hasHalfPair` says that it contains half of a surrogate pair. */
   end: (hasHalfPair: boolean) => void
 }
 
@@ -19,13 +19,13 @@ const backslash = 0x5c
 const colon = 0x3a
 const comma = 0x2c
 
-/** An escape is six bytes for what would be one. */
-const longestSpelling = (key: string): number => 6 * key.length + 2
+/** An escape takes six bytes for one character, and the quotes take two. */
+const maxSpelledLength = (key: string): number => 6 * key.length + 2
 
 /**
- * A JSON text that comes in pieces, with one large string in it, the one at `path`. That string goes to the sink;
- * everything else, with a number in the string's place, is the skeleton, a JSON text as valid as the whole. So only
- * strings and brackets are told apart here, and whether the rest is JSON is for who parses the skeleton.
+ * Splits a JSON text that arrives in pieces. The large string at `path` goes to the sink. Everything else is the
+ * skeleton, which has a number in the string's place and is valid JSON exactly when the whole is. Only strings and
+ * brackets are recognized here; the skeleton's parser checks the rest.
  */
 export class JsonSkeleton {
   readonly #path: readonly string[]
@@ -33,17 +33,17 @@ export class JsonSkeleton {
   readonly #limit: number
   #bytes: Buffer
   #length = 0
-  /** How many large strings began. */
+  /** Number of large strings that have begun. */
   #count = 0
   #string: JsonString | null = null
   #inString = false
   #escaped = false
-  /** Where the string that is read begins in the skeleton. */
+  /** Position in the skeleton where the current string begins. */
   #stringStart = 0
-  /** Open containers; and how many of the outermost of them are the hashes that the path leads through. */
+  /** Number of open containers, and how many of the outermost ones are the hashes on the path. */
   #depth = 0
   #depthOnPath = 0
-  /** Of the innermost hash, where it is on the path: whether a key comes next, and whether the last one is the path's. */
+  /** For the innermost hash, if it is on the path: whether a key comes next, and whether the last key is the path's. */
   #isKeyNext = false
   #isKeyOfPath = false
 
@@ -55,21 +55,21 @@ export class JsonSkeleton {
     this.#bytes = Buffer.allocUnsafe(Math.min(16 * 1024, options.limit))
   }
 
-  /** Of the skeleton so far, in bytes. */
+  /** Bytes of the skeleton so far. */
   get length(): number {
     return this.#length
   }
 
-  /** Throws `invalid_request` on a large string that is none, and where the skeleton is over its limit. */
+  /** Throws `invalid_request` for an invalid large string, and for a skeleton above its limit. */
   write(piece: Buffer): void {
     let at = 0
     while (at < piece.length) {
-      if (this.#string === null) this.#take(piece[at++]!)
-      else at = this.#takeLarge(this.#string, piece, at)
+      if (this.#string === null) this.#processByte(piece[at++]!)
+      else at = this.#processLarge(this.#string, piece, at)
     }
   }
 
-  /** The skeleton, when all pieces have come. */
+  /** Returns the skeleton. It is called after the last piece. */
   end(): Buffer {
     if (this.#string !== null) throw refusedBody('is not valid JSON')
     return this.#bytes.subarray(0, this.#length)
@@ -80,7 +80,7 @@ export class JsonSkeleton {
     return value === String(this.#count)
   }
 
-  #takeLarge(string: JsonString, piece: Buffer, at: number): number {
+  #processLarge(string: JsonString, piece: Buffer, at: number): number {
     const { text, next } = string.write(piece, at)
     if (text.length > 0) this.#sink.add(text)
     if (string.ended) {
@@ -90,9 +90,9 @@ export class JsonSkeleton {
     return next
   }
 
-  #take(byte: number): void {
-    this.#keep(byte)
-    if (this.#inString) this.#takeInString(byte)
+  #processByte(byte: number): void {
+    this.#append(byte)
+    if (this.#inString) this.#processInString(byte)
     else if (byte === quote) this.#beginString()
     else if (byte === brace) this.#open(this.#isAtPath(this.#depth) && this.#depth < this.#path.length)
     else if (byte === bracket) this.#open(false)
@@ -103,7 +103,7 @@ export class JsonSkeleton {
     } else if (byte === colon) this.#isKeyNext = false
   }
 
-  /** Whether a value that begins here is what the first `length` keys of the path lead to. */
+  /** Whether a value that begins here is the one that the first `length` keys of the path lead to. */
   #isAtPath(length: number): boolean {
     if (this.#depth !== length || this.#depthOnPath !== length) return false
     return length === 0 || (!this.#isKeyNext && this.#isKeyOfPath)
@@ -127,7 +127,7 @@ export class JsonSkeleton {
     if (this.#isAtPath(this.#path.length)) {
       this.#string = new JsonString()
       this.#count++
-      for (const digit of `${this.#count}"`) this.#keep(digit.charCodeAt(0))
+      for (const digit of `${this.#count}"`) this.#append(digit.charCodeAt(0))
       this.#sink.begin()
       return
     }
@@ -135,7 +135,7 @@ export class JsonSkeleton {
     this.#stringStart = this.#length - 1
   }
 
-  #takeInString(byte: number): void {
+  #processInString(byte: number): void {
     if (this.#escaped) this.#escaped = false
     else if (byte === backslash) this.#escaped = true
     else if (byte === quote) {
@@ -145,8 +145,8 @@ export class JsonSkeleton {
   }
 
   #isPathsKey(): boolean {
-    const key = this.#path[this.#depth - 1]!
-    if (this.#length - this.#stringStart > longestSpelling(key)) return false
+    const key = this.#path[this.#depth - 1]
+    if (key === undefined || this.#length - this.#stringStart > maxSpelledLength(key)) return false
     try {
       return JSON.parse(this.#bytes.toString('utf8', this.#stringStart, this.#length)) === key
     } catch {
@@ -154,7 +154,7 @@ export class JsonSkeleton {
     }
   }
 
-  #keep(byte: number): void {
+  #append(byte: number): void {
     if (this.#length === this.#bytes.length) {
       if (this.#length >= this.#limit) throw allElseTooLarge(this.#path, this.#limit)
       const larger = Buffer.allocUnsafe(Math.min(2 * this.#length, this.#limit))
@@ -165,7 +165,7 @@ export class JsonSkeleton {
   }
 }
 
-/** Of a body whose text at `path` may be large; `limit` is in bytes. */
+/** The refusal of a body whose text at `path` may be large, while everything else may have `limit` bytes. */
 export function allElseTooLarge(path: readonly string[], limit: number): RequestError {
   return new RequestError(
     'invalid_request',

@@ -4,47 +4,47 @@ import { refusedBody } from './json-text.ts'
 const quote = 0x22
 const backslash = 0x5c
 
-/** What the byte after a backslash stands for; 0 for what may not stand there. */
+/** The character of an escape, by the byte after the backslash; 0 for an invalid one. */
 const escapes = new Uint8Array(256)
-for (const [byte, meaning] of ['""', '\\\\', '//', 'b\b', 'f\f', 'n\n', 'r\r', 't\t'])
-  escapes[byte!.charCodeAt(0)] = meaning!.charCodeAt(0)
+for (const pair of ['""', '\\\\', '//', 'b\b', 'f\f', 'n\n', 'r\r', 't\t'])
+  escapes[pair.charCodeAt(0)] = pair.charCodeAt(1)
 
-/** The value of a byte as a hexadecimal digit; 255 for what is none. */
+/** The value of a hexadecimal digit, by its byte; 255 for other bytes. */
 const digits = new Uint8Array(256).fill(255)
 for (const digit of '0123456789abcdefABCDEF') digits[digit.charCodeAt(0)] = parseInt(digit, 16)
 
-/** Where the text stands: among plain bytes, behind a backslash, or among the four digits of a \u. */
+/** The decoder's states: among plain bytes, after a backslash, or among the four digits of a \u. */
 const plain = 0
 const escape = 1
 const unicode = 2
 
-/** Where texts are put together before they are given out, each in a buffer of its own length. */
-const maxConcurrent = 64 * 1024
+/** Bytes that one call decodes. It does so in a shared buffer, and copies the text to a buffer of its own length. */
+const maxDecodedBytes = 64 * 1024
 // An escape that began in an earlier piece may bring three bytes more than this one has.
-const scratch = Buffer.allocUnsafe(maxConcurrent + 3)
+const scratch = Buffer.allocUnsafe(maxDecodedBytes + 3)
 
 /**
- * One JSON string that comes in pieces, cut anywhere, as the UTF-8 of its text. It begins behind the opening quote.
- * Throws `invalid_request` on what JSON.parse would refuse, and on bytes that aren't UTF-8.
+ * Decodes one JSON string, which arrives in pieces cut anywhere, to the UTF-8 of its text. It begins after the opening
+ * quote. Throws `invalid_request` where JSON.parse would fail, and for bytes that aren't UTF-8.
  */
 export class JsonString {
   /** Whether the closing quote has come. */
   ended = false
-  /** JSON allows half of a surrogate pair; no text has one. */
+  /** Whether half of a surrogate pair came. JSON allows it as an escape, but no text can contain it. */
   hasHalfPair = false
   #state = plain
-  /** The digits of a \u so far, and how many. */
+  /** Value and number of the digits of a \u so far. */
   #unit = 0
   #digitCount = 0
-  /** The first half of a pair that waits for its second; 0 for none. */
+  /** A high surrogate that waits for its low one; 0 for none. */
   #high = 0
-  /** The bytes of a character that the last piece cut. */
+  /** The first bytes of a character that the last piece cut. */
   #cut: Buffer = Buffer.alloc(0)
 
-  /** Decodes the piece from `start` on, up to the closing quote or as far as it goes at once; it goes on at `next`. */
+  /** Decodes from `start` to the closing quote, or as much as one call decodes. The next call begins at `next`. */
   write(piece: Buffer, start: number): { text: Buffer; next: number } {
     const text = scratch
-    const end = Math.min(piece.length, start + maxConcurrent)
+    const end = Math.min(piece.length, start + maxDecodedBytes)
     let length = 0
     let at = start
     for (; at < end && !this.ended; at++) {
@@ -63,13 +63,15 @@ export class JsonString {
           this.#unit = this.#digitCount = 0
           continue
         }
-        if (escapes[byte] === 0) throw refusedBody('is not valid JSON')
-        text[length++] = escapes[byte]!
+        const character = escapes[byte] ?? 0
+        if (character === 0) throw refusedBody('is not valid JSON')
+        text[length++] = character
         this.#state = plain
         this.#endPair()
       } else {
-        if (digits[byte] === 255) throw refusedBody('is not valid JSON')
-        this.#unit = (this.#unit << 4) | digits[byte]!
+        const digit = digits[byte] ?? 255
+        if (digit === 255) throw refusedBody('is not valid JSON')
+        this.#unit = (this.#unit << 4) | digit
         if (++this.#digitCount < 4) continue
         this.#state = plain
         length = this.#addUnit(text, length)
@@ -86,7 +88,7 @@ export class JsonString {
     this.#high = 0
   }
 
-  /** Adds what a \u stands for; returns the text's length then. */
+  /** Appends the character of a \u, and returns the new length of the text. */
   #addUnit(text: Buffer, length: number): number {
     const unit = this.#unit
     if ((unit & 0xfc00) === 0xdc00) {
@@ -122,7 +124,7 @@ export class JsonString {
     return length + 3
   }
 
-  /** Escapes bring whole characters, so the text is valid where the bytes as sent are. */
+  /** Escapes give whole characters, so the decoded text is valid UTF-8 exactly when the sent bytes are. */
   #checkUtf8(text: Buffer): void {
     const bytes = this.#cut.length === 0 ? text : Buffer.concat([this.#cut, text])
     const cutAt = this.ended ? bytes.length : bytes.length - cutLength(bytes)
@@ -131,10 +133,10 @@ export class JsonString {
   }
 }
 
-/** The length of the character at the end of which bytes are still to come; 0 where there is none. */
+/** Number of bytes at the end that are an incomplete character. */
 function cutLength(bytes: Buffer): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back++) {
-    const byte = bytes[bytes.length - back]!
+    const byte = bytes.at(-back) ?? 0
     if (byte < 0x80) return 0
     if (byte < 0xc0) continue
     const length = byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4

@@ -1,20 +1,20 @@
 import { isUtf8 } from 'node:buffer'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
 
-/** Containers within one another. What looks at a document goes down it by recursion; nothing sensible has ten. */
+/** Maximum depth of containers, because documents are read by recursion. A sensible document has fewer than ten. */
 const maxLevels = 64
-/** Counted by brackets and commas. A value may take 40 bytes of memory and its refusal 200, for two bytes of JSON. */
+/** Maximum number of brackets and commas. Two bytes of JSON can take 40 bytes as a value, and 200 as a refusal. */
 const maxValues = 50_000
 
-/** Why a body isn't taken as JSON, such as `is not valid JSON`. */
+/** `problem` continues the sentence, such as `is not valid JSON`. */
 export const refusedBody = (problem: string): RequestError =>
   new RequestError('invalid_request', `the body ${problem}`)
 
-/** The value of a JSON text in UTF-8, a byte order mark allowed. Throws `invalid_request`. */
+/** Parses a JSON text in UTF-8; a byte order mark is allowed. Throws `invalid_request`. */
 export function parseJson(bytes: Buffer): unknown {
-  // Text that isn't whole would be stored as something else.
+  // Broken UTF-8 would be stored as other characters.
   if (!isUtf8(bytes)) throw refusedBody('is not valid UTF-8')
-  const { levels, values } = shapeOf(bytes)
+  const { levels, values } = measureShape(bytes)
   if (levels > maxLevels) throw refusedBody(`is nested more than ${maxLevels} levels deep`)
   if (values > maxValues) throw refusedBody(`holds more than ${maxValues} values`)
   let value: unknown
@@ -23,7 +23,7 @@ export function parseJson(bytes: Buffer): unknown {
   } catch {
     throw refusedBody('is not valid JSON')
   }
-  // UTF-8 has no half characters, an escape in JSON may.
+  // Valid UTF-8 has no half of a surrogate pair, but an escape in JSON can be one.
   const hasEscape = bytes.includes('\\ud') || bytes.includes('\\uD')
   if (hasEscape && !isWellFormed(value)) throw halfPair()
   return value
@@ -34,8 +34,8 @@ export const halfPair = (): RequestError => refusedBody('holds half of a surroga
 const hasByteOrderMark = (bytes: Buffer): boolean =>
   bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf
 
-/** How deep the brackets outside of strings go, and how many brackets and commas there are; of what is no JSON, any number. */
-function shapeOf(bytes: Buffer): { levels: number; values: number } {
+/** Counts levels of brackets, and brackets and commas, outside of strings. For invalid JSON the counts mean nothing. */
+function measureShape(bytes: Buffer): { levels: number; values: number } {
   let [depth, levels, values] = [0, 0, 0]
   let inString = false
   for (let i = 0; i < bytes.length; i++) {

@@ -1,53 +1,53 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
+import { binaryMegabyte } from '../../byte-sizes.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { nextPiece, pieceBytes } from '../pieces.ts'
+import { isHash } from '../validation.ts'
 import { bodyPieces } from './body-pieces.ts'
 import { JsonSkeleton } from './json-skeleton.ts'
 import { parseJson } from './json-text.ts'
 import { SampledContent, type ContentSample } from './sampled-content.ts'
 import { StagedContent, type InlineContent } from './staged-content.ts'
 
-export const megabyte = 1024 * 1024
-
-/** What a request's body comes to. */
+/** A request's body, read and parsed. */
 export interface RequestBody {
-  /** Its JSON; undefined where the request has none. */
+  /** The JSON value; undefined for a request without a body. */
   value: unknown
-  /** SHA-256 of its bytes, decompressed, as base64url. */
+  /** SHA-256 of the decompressed bytes, as base64url. */
   hash: string
-  /** The text at the path that is staged, if there is one: in `value` stands a placeholder for it. */
+  /** The staged text, for which `value` has a placeholder; null when there is none. */
   content: InlineContent | null
-  /** Its beginning instead, where nothing is staged. */
+  /** The beginning of that text, where nothing is staged. */
   sample: ContentSample | null
-  /** Removes the content, unless it was kept. */
+  /** Removes the staged text unless it was kept. */
   discard: () => Promise<void>
 }
 
-/** What a body may keep in memory without a turn (largeBodies): small requests never wait for large ones. */
+/** A body up to this size needs no slot of `largeBodies`, so that small requests never wait for large ones. */
 const smallBytes = 4 * 1024
 
-/** Resolves when a body that isn't small may be read on. */
-export type BeginLargeBody = () => Promise<void>
+/** Waits for the slot in which a body that isn't small may be read further. */
+export type AcquireLargeBody = () => Promise<void>
 
 /**
- * Reads a body of at most 1 MB. Throws `invalid_request`, 413, 503 when the process stops before it is there, and what
- * `beginLarge` does.
+ * Reads a body of at most 1 MB. Throws `invalid_request`, 413, 503 when the process stops before the body has arrived,
+ * and the errors of `acquireLarge`.
  */
 export async function readSmallBody(
   request: IncomingMessage,
   { stopping }: Pick<ControlPlane, 'stopping'>,
-  beginLarge: BeginLargeBody,
+  acquireLarge: AcquireLargeBody,
 ): Promise<RequestBody> {
   const pieces: Buffer[] = []
   let size = 0
-  for await (const piece of bodyPieces(request, megabyte, { stopping })) {
-    if (size <= smallBytes && size + piece.length > smallBytes) await beginLarge()
+  for await (const piece of bodyPieces(request, binaryMegabyte, { stopping })) {
+    if (size <= smallBytes && size + piece.length > smallBytes) await acquireLarge()
     size += piece.length
     pieces.push(piece)
   }
-  // A megabyte of JSON is parsed at once.
+  // Parsing 1 MB blocks the event loop, so it waits like a piece of a large reply.
   if (size > pieceBytes) await nextPiece()
   const bytes = Buffer.concat(pieces)
   return {
@@ -60,38 +60,38 @@ export async function readSmallBody(
 }
 
 /**
- * Reads a body of which the string at `path` may be large: it goes into the staging as it arrives, or with
- * `sampledBytes` its beginning is kept in memory. The rest is at most 1 MB. Throws as readSmallBody does, and what the
- * staging throws; then nothing stays there.
+ * Reads a body whose string at `path` may be large. That string is staged as it arrives, or with `sampledBytes` only
+ * its beginning is kept in memory. Everything else may have 1 MB. Throws as readSmallBody does, and the errors of the
+ * staging; then nothing stays staged.
  */
 export async function readInlineBody(
   request: IncomingMessage,
   { path, sampledBytes }: { path: readonly string[]; sampledBytes: number | undefined },
   { settings, staging, database, stopping }: ControlPlane,
-  beginLarge: BeginLargeBody,
+  acquireLarge: AcquireLargeBody,
 ): Promise<RequestBody> {
   const hash = createHash('sha256')
   const staged = new StagedContent(staging, database)
   const sampled = sampledBytes === undefined ? null : new SampledContent(sampledBytes)
-  const skeleton = new JsonSkeleton({ path, limit: megabyte, sink: sampled ?? staged })
+  const skeleton = new JsonSkeleton({ path, limit: binaryMegabyte, sink: sampled ?? staged })
   let refusal: { error: unknown } | null = null
   let size = 0
   let hasSlot = false
   try {
-    const limit = settings.HTTP_INLINE_LIMIT_MB * megabyte
+    const limit = settings.HTTP_INLINE_LIMIT_MB * binaryMegabyte
     for await (const piece of bodyPieces(request, limit, { stopping })) {
       size += piece.length
-      // Large content takes turns with other large bodies and replies.
+      // The pieces of large bodies and replies share the event loop.
       if (size > pieceBytes) await nextPiece()
       hash.update(piece)
-      // A body that is refused is read to its end: that it is too large would have to be said first.
+      // A refused body is read to its end, because a 413 has precedence over the refusal.
       if (refusal !== null) continue
       try {
         skeleton.write(piece)
         await staged.flush()
         if (hasSlot || skeleton.length + (sampled?.size ?? 0) <= smallBytes) continue
         hasSlot = true
-        await beginLarge()
+        await acquireLarge()
       } catch (error) {
         if (error instanceof RequestError && error.status === 413) throw error
         refusal = { error }
@@ -116,10 +116,7 @@ export async function readInlineBody(
 
 function valueAt(value: unknown, path: readonly string[]): unknown {
   return path.reduce(
-    (inner, key) =>
-      typeof inner === 'object' && inner !== null && Object.hasOwn(inner, key)
-        ? (inner as Record<string, unknown>)[key]
-        : undefined,
+    (inner, key) => (isHash(inner) && Object.hasOwn(inner, key) ? inner[key] : undefined),
     value,
   )
 }

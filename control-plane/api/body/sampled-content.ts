@@ -2,17 +2,17 @@ import { StringDecoder } from 'node:string_decoder'
 import type { StringSink } from './json-skeleton.ts'
 import { halfPair } from './json-text.ts'
 
-/** What a body's content begins with, for who only looks at it. */
+/** The beginning of a body's content, for an endpoint that only inspects it. */
 export interface ContentSample {
   /** UTF-8. */
   bytes: Buffer
-  /** Nothing comes behind it. */
+  /** Whether the sample is all of the content. */
   isWhole: boolean
-  /** Whether all of the content holds nothing but white space. */
+  /** Whether all of the content is white space. */
   isBlank: boolean
 }
 
-/** Keeps the beginning of a body's content in memory, and lets the rest pass: nothing is written anywhere. */
+/** Keeps the beginning of a body's content in memory and drops the rest; nothing is staged. */
 export class SampledContent implements StringSink {
   readonly #maxBytes: number
   #kept: Buffer[] = []
@@ -25,7 +25,7 @@ export class SampledContent implements StringSink {
     this.#maxBytes = maxBytes
   }
 
-  /** Of the content so far, in bytes. */
+  /** Bytes of the content so far. */
   get size(): number {
     return this.#size
   }
@@ -50,7 +50,7 @@ export class SampledContent implements StringSink {
     this.#hasHalfPair = hasHalfPair
   }
 
-  /** Throws `invalid_request` where the content is no text. */
+  /** Throws `invalid_request` for content with half of a surrogate pair. */
   finish(): ContentSample {
     if (this.#hasHalfPair) throw halfPair()
     return {

@@ -1,48 +1,48 @@
 import { PassThrough } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { nextIds, type Database } from '../../../shared/runtime/database.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
 import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
 import { packed, stagedContent } from '../../../shared/storage/staging/packed-content.ts'
 import { isStagingFull, type Staging } from '../../../shared/storage/staging/staging.ts'
 import type { StringSink } from './json-skeleton.ts'
 import { halfPair } from './json-text.ts'
 
-/** Up to here content is held in memory: what is small and refused never comes to the staging. */
-const reservedBytes = 64 * 1024
-/** What may wait for the staging's medium before the client has to wait as well. */
-const waitingBytes = 256 * 1024
+/** Content up to this size is buffered in memory, so that a small refused body never reaches the staging. */
+const maxBufferedBytes = 64 * 1024
+/** Bytes that may wait for the staging before the client has to wait too (back-pressure). */
+const maxWaitingBytes = 256 * 1024
 
-/** A body's content, whole in the staging as the source of an import that doesn't exist yet. */
+/** A body's content, completely staged as the source of an import that doesn't exist yet. */
 export interface InlineContent {
-  /** The id that the import is to have. */
+  /** The id that the import will get. */
   importId: number
-  /** Whether it holds nothing but white space. */
+  /** Whether all of it is white space. */
   isBlank: boolean
-  /** That it takes in the staging, where it is packed. */
+  /** Bytes that it takes in the staging, where it is compressed. */
   bytes: number
-  /** An import with that id exists, or may exist: the content stays. */
+  /** Must be called when an import with that id exists or may exist: the content then stays. */
   keep: () => void
 }
 
 interface ContentFile {
   importId: number
   stream: PassThrough
-  /** Settles when the staging is done with it. */
+  /** Resolves to the staged bytes, or rejects with the staging's error. */
   written: Promise<number>
 }
 
 /**
- * Brings a body's content into the staging while it arrives. `settle` after each piece, at the end `finish`, and
- * `discard` in any case: it removes what isn't kept.
+ * Stages a body's content while it arrives. Call `flush` after each piece and `finish` at the end. Call `discard` in
+ * any case; it removes content that isn't kept.
  */
 export class StagedContent implements StringSink {
   readonly #staging: Staging
   readonly #collections: Database['collections']
   #buffered: Buffer[] = []
-  #reservedSize = 0
+  #bufferedSize = 0
   #file: ContentFile | null = null
-  /** Files of content that another one took the place of. */
+  /** Files of content that was replaced by later content. */
   #superseded: ContentFile[] = []
   #isBlank = true
   #decoder = new StringDecoder('utf8')
@@ -56,7 +56,7 @@ export class StagedContent implements StringSink {
 
   begin(): void {
     this.#buffered = []
-    this.#reservedSize = 0
+    this.#bufferedSize = 0
     if (this.#file !== null) this.#superseded.push(this.#file)
     this.#file = null
     this.#isBlank = true
@@ -66,7 +66,7 @@ export class StagedContent implements StringSink {
 
   add(text: Buffer): void {
     this.#buffered.push(text)
-    this.#reservedSize += text.length
+    this.#bufferedSize += text.length
     if (this.#isBlank) this.#isBlank = this.#decoder.write(text).trim() === ''
   }
 
@@ -74,16 +74,16 @@ export class StagedContent implements StringSink {
     this.#hasHalfPair = hasHalfPair
   }
 
-  /** Hands on what came, and waits until the staging takes more. */
+  /** Writes what was added, and waits until the staging can take more. */
   async flush(): Promise<void> {
     if (this.#superseded.length > 0) await this.#removeSuperseded()
-    if (this.#file === null && this.#reservedSize <= reservedBytes) return
+    if (this.#file === null && this.#bufferedSize <= maxBufferedBytes) return
     const file = (this.#file ??= await this.#createFile())
     for (const piece of this.#buffered.splice(0)) await this.#write(file, piece)
-    this.#reservedSize = 0
+    this.#bufferedSize = 0
   }
 
-  /** Resolves when the content is whole in the staging. */
+  /** Resolves when the content is completely staged. Throws `invalid_request` for half of a surrogate pair. */
   async finish(): Promise<InlineContent> {
     if (this.#hasHalfPair) throw halfPair()
     this.#file ??= await this.#createFile()
@@ -110,8 +110,8 @@ export class StagedContent implements StringSink {
 
   async #createFile(): Promise<ContentFile> {
     const importId = await nextIds(this.#collections, 'subscriber_import')
-    const stream = new PassThrough({ highWaterMark: waitingBytes })
-    // It fails when the staging gives up, whose own error says why.
+    const stream = new PassThrough({ highWaterMark: maxWaitingBytes })
+    // The stream fails when the staging does; `written` has the staging's own error.
     stream.on('error', () => undefined)
     const written = this.#staging.write(stagedContent(importId), packed(stream))
     written.catch(() => stream.destroy())
@@ -131,7 +131,7 @@ export class StagedContent implements StringSink {
     if (stream.destroyed) await written.catch(refuseWhenFull)
   }
 
-  /** What can't be removed now is swept later, as nobody needs it. */
+  /** What can't be removed now is removed by a later sweep. */
   async #removeSuperseded(): Promise<void> {
     for (const { importId, stream, written } of this.#superseded.splice(0)) {
       stream.destroy(new Error('the content is not needed'))
@@ -146,7 +146,7 @@ function refuseWhenFull(error: unknown): never {
   if (!isStagingFull(error)) throw error
   throw new RequestError(
     'internal_error',
-    'no space is left for the content where imports are kept before they run: nothing was created; try again when there is',
+    'no space is left where content is kept before it is imported, and nothing was created: send the request again later, or tell the operator',
     { status: 500, cause: error },
   )
 }

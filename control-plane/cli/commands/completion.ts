@@ -5,8 +5,8 @@ import type { Argument, Command, Option } from 'commander'
 export const shells = ['bash', 'zsh', 'fish'] as const
 export type Shell = (typeof shells)[number]
 
-/** What may stand after some words of the command line. */
-interface Place {
+/** What completion offers after some words of the command line. */
+interface Offer {
   /** Words that lead there, such as `org create`. */
   path: string
   description: string
@@ -22,56 +22,56 @@ export function completionScript(
   shell: Shell,
   values: Record<string, readonly string[]>,
 ): string {
-  const places = placesOf(program, [], values)
+  const offers = collectOffers(program, [], values)
   switch (shell) {
     case 'bash':
-      return bash(places)
+      return bash(offers)
     case 'zsh':
-      return zsh(places)
+      return zsh(offers)
     case 'fish':
-      return fish(places)
+      return fish(offers)
   }
 }
 
-function placesOf(command: Command, path: string[], known: Record<string, readonly string[]>): Place[] {
+function collectOffers(command: Command, path: string[], known: Record<string, readonly string[]>): Offer[] {
   const help = command.createHelp()
   const options = [...help.visibleOptions(command), ...help.visibleGlobalOptions(command)]
-  const own: Place = {
+  const own: Offer = {
     path: path.join(' '),
     description: command.description(),
     commands: help
       .visibleCommands(command)
       .map((child) => ({ name: child.name(), description: child.summary() || child.description() })),
-    options: options.flatMap((option) => optionOf(option, known)),
-    values: command.registeredArguments.flatMap((argument) => valuesOf(argument, known)),
+    options: options.flatMap((option) => toOption(option, known)),
+    values: command.registeredArguments.flatMap((argument) => argumentValues(argument, known)),
     takesFile: command.registeredArguments.some((argument) => argument.name() === 'file'),
   }
-  return [own, ...command.commands.flatMap((child) => placesOf(child, [...path, child.name()], known))]
+  return [own, ...command.commands.flatMap((child) => collectOffers(child, [...path, child.name()], known))]
 }
 
-function optionOf(option: Option, known: Record<string, readonly string[]>): Place['options'] {
+function toOption(option: Option, known: Record<string, readonly string[]>): Offer['options'] {
   const flag = option.long
   if (flag === undefined || flag === null) return []
   const values = option.argChoices ?? known[flag] ?? []
   return [{ flag, description: option.description, takesValue: option.required, values }]
 }
 
-const valuesOf = (argument: Argument, known: Record<string, readonly string[]>): readonly string[] =>
+const argumentValues = (argument: Argument, known: Record<string, readonly string[]>): readonly string[] =>
   argument.argChoices ?? known[argument.name()] ?? []
 
-/** Names as `path` and `words` are zsh's own, which runs this too. */
-function bash(places: Place[]): string {
-  const words = places.map(
+/** Zsh runs this script too, so no variable may have one of zsh's own names, such as `path` and `words`. */
+function bash(offers: Offer[]): string {
+  const words = offers.map(
     ({ path, commands, options, values, takesFile }) =>
       `    '${path}') offered='${[...commands.map(({ name }) => name), ...values, ...options.map(({ flag }) => flag)].join(' ')}'${takesFile ? '; files=1' : ''} ;;`,
   )
   const ofOptions = new Map(
-    places.flatMap(({ options }) =>
+    offers.flatMap(({ options }) =>
       options.filter(({ takesValue }) => takesValue).map((o) => [o.flag, o.values]),
     ),
   )
   const optionCases = [...ofOptions].map(([flag, values]) => `    ${flag}) offered='${values.join(' ')}' ;;`)
-  const paths = places.map(({ path }) => `'${path}'`).join('|')
+  const paths = offers.map(({ path }) => `'${path}'`).join('|')
   return `# Completion of rollcall; load it with: source <(rollcall completion bash)
 _rollcall_words() {
   local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" place='' offered='' files='' i try found
@@ -95,24 +95,27 @@ complete -o filenames -F _rollcall_words rollcall
 `
 }
 
-/** Sourced it registers itself. As a file of `fpath` it is run at the first TAB, and has to answer that too. */
-const zsh = (places: Place[]): string => `#compdef rollcall
+/**
+ * When it is sourced, the script registers itself. As a file of `fpath` it runs at the first TAB and completes that
+ * too.
+ */
+const zsh = (offers: Offer[]): string => `#compdef rollcall
 autoload -U +X bashcompinit && bashcompinit
-${bash(places)}
+${bash(offers)}
 if [[ "\${funcstack[1]}" == _rollcall ]]; then _bash_complete -o filenames -F _rollcall_words; fi
 `
 
-function fish(places: Place[]): string {
-  const paths = places.map(({ path }) => quoted(path)).join(' ')
-  const lines = places.flatMap((place) => {
-    const condition = ` -n ${quoted(`__rollcall_at ${place.path}`.trimEnd())}`
+function fish(offers: Offer[]): string {
+  const paths = offers.map(({ path }) => quoted(path)).join(' ')
+  const lines = offers.flatMap((offer) => {
+    const condition = ` -n ${quoted(`__rollcall_at ${offer.path}`.trimEnd())}`
     return [
-      ...place.commands.map(
+      ...offer.commands.map(
         ({ name, description }) => `complete -c rollcall -f${condition} -a ${name} -d ${quoted(description)}`,
       ),
-      ...place.values.map((value) => `complete -c rollcall -f${condition} -a ${value}`),
-      ...(place.takesFile ? [`complete -c rollcall -F${condition}`] : []),
-      ...place.options.map(({ flag, description, takesValue, values }) =>
+      ...offer.values.map((value) => `complete -c rollcall -f${condition} -a ${value}`),
+      ...(offer.takesFile ? [`complete -c rollcall -F${condition}`] : []),
+      ...offer.options.map(({ flag, description, takesValue, values }) =>
         [
           `complete -c rollcall${condition} -l ${flag.slice(2)} -d ${quoted(description)}`,
           takesValue ? ' -r' : '',
@@ -122,7 +125,7 @@ function fish(places: Place[]): string {
     ]
   })
   return `# Completion of rollcall; load it with: rollcall completion fish | source
-# Whether the words before the cursor lead to this command; by their places, since a name may stand for several things.
+# Whether the words before the cursor lead to this command. It compares whole paths, since a name can have several meanings.
 function __rollcall_at
   set -l place
   set -l words (commandline -opc)

@@ -4,11 +4,13 @@ import { readCells } from '../../../shared/csv/csv-cells.ts'
 import type { CharacterSet } from '../../resources/import-inspection/character-set.ts'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
 import { ApiRefusal, ServiceUnreachable, type ApiClient, type ImportView } from '../api-client.ts'
+import { inCommandTerms } from '../command-terms.ts'
+import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure, usage } from '../failures.ts'
 import type { Session } from '../session.ts'
 import { openSourceFile, type SourceFile } from '../source-file.ts'
-import { ask, columnsOf, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
-import { exitCodeOf, printSummary, watchToItsEnd } from './imports.ts'
+import { ask, terminalWidth, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
+import { endExitCode, printSummary, watchToItsEnd } from './imports.ts'
 import { removeUpload, sayStays, sendFile } from './send-file.ts'
 
 export interface ImportFlags {
@@ -27,7 +29,7 @@ export interface ImportFlags {
   json?: true
 }
 
-/** Looks at the source, shows what becomes of its columns, asks where somebody is there, and creates the import. */
+/** Inspects the source, shows what its columns become, asks for confirmation on a terminal, and creates the import. */
 export async function importSource(session: Session, source: string, options: ImportFlags): Promise<number> {
   const { client, terminal } = session
   if (isUrl(source)) refuseForUrl(options)
@@ -37,13 +39,13 @@ export async function importSource(session: Session, source: string, options: Im
         input: terminal.input,
         ...(options.characterSet === undefined ? {} : { characterSet: options.characterSet }),
       })
-  const given = givenOptions(options, file)
-  const inspection = await inspect(client, options.list, given, file ?? source)
+  const requested = requestedOptions(options, file)
+  const inspection = await inspect(client, options.list, requested, file ?? source)
   showInspection(terminal, inspection, file)
   const mapping = await confirmMapping(terminal, inspection, source, options)
-  const file_format = formatOf(inspection, options, file)
+  const file_format = fileFormat(inspection, options, file)
   const create = (file_source: Record<string, unknown>) =>
-    createImport(client, options.list, { ...given, column_mapping: mapping, file_format, file_source })
+    createImport(client, options.list, { ...requested, column_mapping: mapping, file_format, file_source })
   const { created, uploadedAs } =
     file === null
       ? { created: await create({ type: 'url', url: source }), uploadedAs: null }
@@ -63,37 +65,37 @@ export async function importSource(session: Session, source: string, options: Im
           sayItStays()
           throw error
         })
-      : 0
+      : exitCodes.done
   if (typeof end === 'number') {
     sayItStays()
     return end
   }
-  // What was uploaded for this import alone would only fill the directory.
+  // The upload was only for this import, and would fill the directory.
   if (uploadedAs !== null) await removeUpload(session, uploadedAs)
   if (options.json !== true) printSummary(session, end)
-  return exitCodeOf(end)
+  return endExitCode(end)
 }
 
-/** The service may take bodies of 1 MB and no more, and JSON needs up to six bytes for a character. */
-const samplesOfCharacters = [256 * 1024, 32 * 1024]
+/** Characters of a sample. A body may have 1 MB, and JSON needs up to six bytes for a character. */
+const sampleSizes = [256 * 1024, 32 * 1024]
 
 async function inspect(
   client: ApiClient,
   listId: number,
-  given: Record<string, unknown>,
+  requested: Record<string, unknown>,
   source: SourceFile | string,
 ): Promise<InspectionView> {
-  for (const [at, maxCharacters] of samplesOfCharacters.entries()) {
+  for (const [at, maxCharacters] of sampleSizes.entries()) {
     const file_source =
       typeof source === 'string'
         ? { type: 'url', url: source }
         : { type: 'json', content: source.beginning(maxCharacters) }
     try {
       return await client.post<InspectionView>(`/mailing_lists/${listId}/subscriber_imports/inspect`, {
-        subscriber_import: { ...given, file_source },
+        subscriber_import: { ...requested, file_source },
       })
     } catch (error) {
-      const isLast = at === samplesOfCharacters.length - 1
+      const isLast = at === sampleSizes.length - 1
       if (isLast || !(error instanceof ApiRefusal) || error.status !== 413) throw error
     }
   }
@@ -102,18 +104,18 @@ async function inspect(
 
 const isUrl = (source: string): boolean => /^(https?|ftps?):\/\//i.test(source)
 
-/** The service fetches a URL by itself, and has fewer character sets than we send files from. */
+/** The service fetches a URL itself, and reads fewer character sets than the command line converts. */
 function refuseForUrl({ via, characterSet }: ImportFlags): void {
   if (via !== undefined) throw usage('a URL is fetched by the service: leave out --via')
   if (characterSet === 'utf-16le' || characterSet === 'utf-16be')
     throw usage(`the service can't read a URL as ${characterSet}: download it, and import the file`)
 }
 
-/** What the service calls a character set that it knows. */
-const served = (characterSet: CharacterSet): string =>
+/** The service's name of a character set. */
+const serviceCharacterSet = (characterSet: CharacterSet): string =>
   characterSet === 'windows-1252' ? 'iso-8859-1' : characterSet
 
-function givenOptions(options: ImportFlags, file: SourceFile | null): Record<string, unknown> {
+function requestedOptions(options: ImportFlags, file: SourceFile | null): Record<string, unknown> {
   const format = {
     ...(options.headers ? {} : { csv_has_headers: false }),
     ...(options.separator === undefined
@@ -121,7 +123,7 @@ function givenOptions(options: ImportFlags, file: SourceFile | null): Record<str
       : { csv_field_separator: options.separator === 'tab' ? '\t' : options.separator }),
     ...(options.dateFormat === undefined ? {} : { date_format: options.dateFormat }),
     ...(file === null && options.characterSet !== undefined
-      ? { character_set: served(options.characterSet) }
+      ? { character_set: serviceCharacterSet(options.characterSet) }
       : {}),
   }
   return {
@@ -133,7 +135,7 @@ function givenOptions(options: ImportFlags, file: SourceFile | null): Record<str
   }
 }
 
-/** `email,First name,"Last, first",-`: a name a column; nothing, or a dash, ignores it. */
+/** Parses a mapping such as `email,First name,"Last, first",-`. A blank name or a dash ignores the column. */
 export function parseMapping(text: string): (string | null)[] {
   return readCells(text, { csv_field_separator: ',', csv_field_enclosure: '"' }).map((cell) => {
     const name = cell.trim()
@@ -141,8 +143,8 @@ export function parseMapping(text: string): (string | null)[] {
   })
 }
 
-/** What the service reads: our own files come to it as UTF-8. */
-function formatOf(
+/** How the service is to read the file. A file of this machine is sent to it as UTF-8. */
+function fileFormat(
   inspection: InspectionView,
   options: ImportFlags,
   file: SourceFile | null,
@@ -153,7 +155,7 @@ function formatOf(
     csv_has_headers: options.headers && inspection.csv_has_headers,
     csv_field_separator: separator,
     csv_field_enclosure: inspection.csv_field_enclosure,
-    character_set: served(found),
+    character_set: serviceCharacterSet(found),
     ...(options.dateFormat === undefined && inspection.date_format === null
       ? {}
       : { date_format: options.dateFormat ?? inspection.date_format }),
@@ -162,7 +164,7 @@ function formatOf(
 
 const separatorNames: Record<string, string> = { ',': 'commas', ';': 'semicolons', '\t': 'tabs', '|': 'bars' }
 
-/** The mapping and how the file reads, on standard error. */
+/** Prints the format of the file and the mapping of its columns on standard error. */
 function showInspection(terminal: Terminal, inspection: InspectionView, file: SourceFile | null): void {
   const { err } = terminal
   const style = styledFor(terminal, err)
@@ -181,18 +183,22 @@ function showInspection(terminal: Terminal, inspection: InspectionView, file: So
     ]
   })
   err.write(
-    table(['#', 'header', 'first value', 'imported as', 'sure'], rows, { width: columnsOf(err), style }),
+    table(['#', 'header', 'first value', 'imported as', 'confidence'], rows, {
+      width: terminalWidth(err),
+      style,
+    }),
   )
   const failed = inspection.records.filter(({ result }) => result === 'failed')
-  if (failed.length > 0)
+  const [firstFailed] = failed
+  if (firstFailed !== undefined)
     err.write(
-      `${style('yellow', `${failed.length} of the first ${inspection.records.length} records would fail`)}: ${printable(failed[0]!.error ?? '')}\n`,
+      `${style('yellow', `${failed.length} of the first ${inspection.records.length} records would fail`)}: ${printable(firstFailed.error ?? '')}\n`,
     )
   for (const warning of inspection.warnings)
-    err.write(`${style('yellow', 'warning:')} ${printable(warning)}\n`)
+    err.write(`${style('yellow', 'warning:')} ${printable(inCommandTerms(warning))}\n`)
 }
 
-/** The mapping that is to be taken; a person is asked, a script isn't. */
+/** Resolves to the mapping of the import. It asks only on a terminal, and not with --map, --yes or --json. */
 async function confirmMapping(
   terminal: Terminal,
   inspection: InspectionView,
@@ -200,24 +206,21 @@ async function confirmMapping(
   options: ImportFlags,
 ): Promise<(string | null)[]> {
   const { input, err } = terminal
-  const isAsked = options.yes !== true && options.json !== true && input.isTTY && err.isTTY
-  const isUsable = inspection.import_error === null
-  if (options.map !== undefined || (isUsable && !isAsked)) {
-    if (isUsable) return inspection.column_mapping
-    throw new CommandFailure(inspection.import_error!)
+  const isInteractive = options.yes !== true && options.json !== true && input.isTTY && err.isTTY
+  const problem = inspection.import_error === null ? null : inCommandTerms(inspection.import_error)
+  if (options.map !== undefined || !isInteractive) {
+    if (problem === null) return inspection.column_mapping
+    const hint = 'say what each column is, for example --map email,-,"First name"'
+    throw new CommandFailure(problem, { hint: options.map === undefined ? hint : null })
   }
-  if (!isAsked)
-    throw new CommandFailure(inspection.import_error!, {
-      hint: 'say which column is which, for example --map email,-,"First name"',
-    })
-  if (!isUsable) err.write(`${printable(inspection.import_error!)}\n`)
-  // What was typed as the file has ended, and so has standard input.
-  const asked = source === '-' ? keyboard() : input
-  if (asked === null) throw usage('nobody can be asked when the file is typed: say --yes, or --map')
+  if (problem !== null) err.write(`${printable(problem)}\n`)
+  // Standard input was the file and has ended, so the answer is read from the terminal itself.
+  const answers = source === '-' ? keyboard() : input
+  if (answers === null) throw usage('there is no terminal to confirm the columns on: use --yes or --map')
   try {
-    return await askForMapping({ ...terminal, input: asked }, inspection)
+    return await askForMapping({ ...terminal, input: answers }, inspection)
   } finally {
-    if (asked !== input) asked.destroy()
+    if (answers !== input) answers.destroy()
   }
 }
 
@@ -236,7 +239,7 @@ async function askForMapping(terminal: Terminal, inspection: InspectionView): Pr
   }
 }
 
-/** With a key of its own, so that it may be sent again when its answer got lost: one import comes of it. */
+/** Sends an idempotency key, so that a second try after a lost reply doesn't create a second import. */
 async function createImport(
   client: ApiClient,
   listId: number,

@@ -1,9 +1,11 @@
 import { once } from 'node:events'
 import { messageOf } from '../../../shared/contract/errors.ts'
 import type { ImportView } from '../api-client.ts'
+import { inCommandTerms } from '../command-terms.ts'
+import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure } from '../failures.ts'
 import type { Session } from '../session.ts'
-import { columnsOf, printable, printableLines, styledFor, table } from '../terminal.ts'
+import { terminalWidth, printable, printableLines, styledFor, table } from '../terminal.ts'
 import { watchImport } from '../watch.ts'
 
 interface ImportSummary extends Pick<ImportView, 'id' | 'state' | 'begins_at' | 'mailing_list_name'> {
@@ -21,7 +23,7 @@ export async function listImports(
   const imports = await Array.fromAsync(client.list<ImportSummary>(`${path}/subscriber_imports${query}`))
   if (options.json === true) {
     session.print(imports)
-    return 0
+    return exitCodes.done
   }
   terminal.out.write(
     table(
@@ -35,10 +37,10 @@ export async function listImports(
         view.mailing_list_name,
         view.file_source.filename,
       ]),
-      { width: columnsOf(terminal.out), style: styledFor(terminal, terminal.out) },
+      { width: terminalWidth(terminal.out), style: styledFor(terminal, terminal.out) },
     ),
   )
-  return 0
+  return exitCodes.done
 }
 
 export async function showImport(
@@ -50,12 +52,12 @@ export async function showImport(
     const end = await watchToItsEnd(session, id, options.json === true)
     if (typeof end === 'number') return end
     if (options.json !== true) printSummary(session, end)
-    return exitCodeOf(end)
+    return endExitCode(end)
   }
   const view = await session.client.get<ImportView>(`/subscriber_imports/${id}`)
   if (options.json === true) session.print(view)
   else printSummary(session, view)
-  return 0
+  return exitCodes.done
 }
 
 export async function moveImport(
@@ -67,10 +69,10 @@ export async function moveImport(
   const view = await session.client.post<ImportView>(`/subscriber_imports/${id}/${move}`)
   if (options.json === true) session.print(view)
   else session.say(`Import ${id} is ${view.state}.`)
-  return 0
+  return exitCodes.done
 }
 
-/** A log, as it comes; on a terminal its control characters are spelled. */
+/** Streams a log to standard output. On a terminal its control characters are escaped. */
 export async function printLog(
   { client, terminal }: Session,
   id: number,
@@ -81,25 +83,23 @@ export async function printLog(
   const { body, charset } = await client.text(
     `/subscriber_imports/${id}/logs/${encodeURIComponent(kind)}${query}`,
   )
-  const pieces = terminal.out.isTTY ? printableLines(body, charset) : (body as AsyncIterable<Buffer>)
+  const pieces: AsyncIterable<string | Buffer> = terminal.out.isTTY ? printableLines(body, charset) : body
   try {
     for await (const piece of pieces) if (!terminal.out.write(piece)) await once(terminal.out, 'drain')
   } catch (error) {
     throw new CommandFailure(`the log broke off before its end: ${messageOf(error)}`)
   }
-  return 0
+  return exitCodes.done
 }
 
-/** 3 where it finished and every row failed, so that scripts don't take it for a success. */
-export function exitCodeOf({ state, stats }: ImportView): number {
-  if (state !== 'finished') return 1
-  return stats.records_imported > 0 && stats.subscribers['failed'] === stats.records_imported ? 3 : 0
+/** A finished import of which every row failed has a code of its own, so that scripts don't take it for a success. */
+export function endExitCode({ state, stats }: ImportView): number {
+  if (state !== 'finished') return exitCodes.failed
+  const everyRowFailed = stats.records_imported > 0 && stats.subscribers['failed'] === stats.records_imported
+  return everyRowFailed ? exitCodes.everyRowFailed : exitCodes.done
 }
 
-/** As shells have it. */
-const endedBySigpipe = 141
-
-/** The end, or 130 where Ctrl-C came before. */
+/** Resolves to the import's last view, or to an exit code when Ctrl-C came first. */
 export async function watchToItsEnd(
   session: Session,
   id: number,
@@ -109,8 +109,8 @@ export async function watchToItsEnd(
   const interrupted = new AbortController()
   const onInterrupt = () => interrupted.abort()
   process.on('SIGINT', onInterrupt)
-  // For good: that nobody read the last view is told only after this function has ended.
-  session.exitCodeUnread = endedBySigpipe
+  // It stays set, because a missing reader of the last view is noticed only after this function has ended.
+  session.exitCodeUnread = exitCodes.brokenPipe
   try {
     return await watchImport(client, id, {
       title: `import ${id}`,
@@ -122,9 +122,9 @@ export async function watchToItsEnd(
   } catch (error) {
     if (!interrupted.signal.aborted) throw error
     terminal.err.write(
-      `Import ${id} goes on. Look at it with: rollcall imports ${id}, or follow it with: rollcall imports ${id} --watch\n`,
+      `Import ${id} continues. Show it with: rollcall imports ${id}, or follow it with: rollcall imports ${id} --watch\n`,
     )
-    return 130
+    return exitCodes.interrupted
   } finally {
     process.off('SIGINT', onInterrupt)
   }
@@ -147,5 +147,6 @@ export function printSummary({ terminal }: Session, view: ImportView): void {
   }
   if (view.error_message !== null)
     err.write(`${style('red', 'rollcall:')} ${printable(view.error_message)}\n`)
-  for (const warning of view.warnings) err.write(`${style('yellow', 'warning:')} ${printable(warning)}\n`)
+  for (const warning of view.warnings)
+    err.write(`${style('yellow', 'warning:')} ${printable(inCommandTerms(warning))}\n`)
 }

@@ -1,19 +1,20 @@
 import { spawn } from 'node:child_process'
 import { programEnvironment } from '../../../shared/runtime/config.ts'
+import { exitCodes } from '../exit-codes.ts'
 
 /**
- * Becomes the program, so that signals and exit code are its own, as where an npm script starts it. Below `npx`, which
- * starts a shell and on SIGTERM ends just that, it stays beside the program and stops it when its parent is gone.
+ * Replaces this process by the program (execve), so that signals and the exit code are the program's own. Below `npx`,
+ * which starts a shell and on SIGTERM ends only that, this process stays and stops the program when its parent has
+ * gone.
  */
 export async function becomeProgram(program: {
   file: string
   environment: Record<string, string>
 }): Promise<number> {
   const environment = programEnvironment({ fallbacks: program.environment })
-  const canBecome = process.platform !== 'win32' && typeof process.execve === 'function'
-  if (canBecome && environment['npm_command'] !== 'exec')
-    process.execve!(process.execPath, [process.execPath, program.file], environment)
-  // The channel tells the program when this process is gone.
+  if (process.platform !== 'win32' && environment['npm_command'] !== 'exec')
+    process.execve?.(process.execPath, [process.execPath, program.file], environment)
+  // The program notices by the IPC channel when this process has gone.
   const child = spawn(process.execPath, [program.file], {
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
     env: environment,
@@ -31,7 +32,7 @@ export async function becomeProgram(program: {
     child.once('error', reject)
     child.once('exit', (code) => {
       clearInterval(watch)
-      resolve(code ?? 1)
+      resolve(code ?? exitCodes.failed)
     })
   })
 }

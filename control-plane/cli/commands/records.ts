@@ -1,9 +1,10 @@
 import { createInterface } from 'node:readline'
+import { exitCodes } from '../exit-codes.ts'
 import { usage } from '../failures.ts'
 import type { Session } from '../session.ts'
-import { ask, columnsOf, printable, styledFor, table, type Terminal } from '../terminal.ts'
+import { ask, terminalWidth, printable, styledFor, table, type Terminal } from '../terminal.ts'
 
-/** Organizations, lists, fields, keys and users: created, and listed. */
+/** Creates and lists organizations, lists, fields, keys and users. */
 
 type RecordView = Record<string, unknown>
 
@@ -16,7 +17,7 @@ export async function createRecord(
   const created = await session.client.post<RecordView>(path, body)
   if (options.json === true) session.print(created)
   else printRecord(session.terminal, created)
-  return 0
+  return exitCodes.done
 }
 
 export async function listRecords(
@@ -30,12 +31,12 @@ export async function listRecords(
   else {
     const { out } = session.terminal
     const rows = records.map((record) => columns.map((column) => shown(record[column])))
-    out.write(table(columns, rows, { width: columnsOf(out), style: styledFor(session.terminal, out) }))
+    out.write(table(columns, rows, { width: terminalWidth(out), style: styledFor(session.terminal, out) }))
   }
-  return 0
+  return exitCodes.done
 }
 
-/** A name and a value a line; nothing is cut, since a key is shown only once. */
+/** Prints a name and a value on each line. Nothing is cut, because a key is shown only once. */
 function printRecord({ out }: Terminal, record: RecordView): void {
   const entries = Object.entries(record).filter(([, value]) => value !== null)
   const width = Math.max(...entries.map(([name]) => name.length))
@@ -50,18 +51,21 @@ function shown(value: unknown): string | number | null {
   return typeof value === 'boolean' ? (value ? 'yes' : 'no') : JSON.stringify(value)
 }
 
-/** Of a new user: the first line of standard input, or what is typed twice; never an argument, which others can see. */
+/**
+ * Reads the password of a new user, which is the first line of standard input or is typed twice. It is never an
+ * argument, because other users of the machine could see that.
+ */
 export async function readPassword(terminal: Terminal, fromInput: boolean): Promise<string> {
   if (fromInput) return firstLine(terminal.input)
   if (!terminal.input.isTTY || !terminal.err.isTTY)
     throw usage('the password is asked for on a terminal; in a script, pipe it in with --password-stdin')
   const password = await ask(terminal, 'Password: ', { isSecret: true })
-  if ((await ask(terminal, 'The same again: ', { isSecret: true })) !== password)
+  if ((await ask(terminal, 'Password again: ', { isSecret: true })) !== password)
     throw usage('the two passwords differ')
   return password
 }
 
-/** What comes behind it isn't waited for. */
+/** It doesn't wait for the end of the input. */
 async function firstLine(input: NodeJS.ReadStream): Promise<string> {
   for await (const line of createInterface({ input })) return line
   return ''

@@ -7,10 +7,10 @@ import { createLogger } from '../../../shared/runtime/logger.ts'
 import { ProcessRegistration } from '../../../shared/store/process-registration.ts'
 import type { Part } from '../../../shared/runtime/service.ts'
 import { startDatabase } from '../../../shared/runtime/start-database.ts'
-import { recoverKey } from '../../recover-key.ts'
+import { recoverKey } from '../../store/recover-key.ts'
 import { CommandFailure } from '../failures.ts'
 
-/** Straight on the database that the settings name: the API needs a key for everything. */
+/** Works directly on the database of the settings, because the API needs a key for everything. */
 export async function makeRecoveredKey(): Promise<string> {
   const settings = loadSettings()
   const log = createLogger({
@@ -22,7 +22,7 @@ export async function makeRecoveredKey(): Promise<string> {
     settings.MONGODB_URI === undefined
       ? `in DATA_DIR, ${path.resolve(settings.DATA_DIR)}`
       : `at MONGODB_URI in the database ${settings.MONGODB_DATABASE}`
-  const hint = 'start it with the settings that the service runs with: MONGODB_URI, or else DATA_DIR'
+  const hint = 'use the settings that the service runs with: MONGODB_URI, or else DATA_DIR'
   const nothing = () => new CommandFailure(`there is no Rollcall ${where}`, { hint })
   if (settings.MONGODB_URI === undefined) {
     if (!existsSync(path.join(settings.DATA_DIR, 'mongodb'))) throw nothing()
@@ -39,7 +39,8 @@ export async function makeRecoveredKey(): Promise<string> {
       },
     })
     if ((await database.collections.organizations.findOne()) === null) throw nothing()
-    // Its transaction locks all changes of keys: where it is killed in it, others end it when the lease runs out.
+    // The transaction blocks all changes of keys. If this process is killed in it, others abort it once the lease
+    // expires.
     parts.push(await new ProcessRegistration('control-plane', database, log).start())
     return await recoverKey(database, await keyHashSecret(database.collections))
   } finally {

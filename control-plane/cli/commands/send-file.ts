@@ -1,4 +1,5 @@
 import { messageOf } from '../../../shared/contract/errors.ts'
+import { binaryMegabyte } from '../../byte-sizes.ts'
 import { ApiRefusal, type ImportView } from '../api-client.ts'
 import { CommandFailure, isOverQuota, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
@@ -6,15 +7,15 @@ import type { Session } from '../session.ts'
 import type { SourceFile } from '../source-file.ts'
 import { printable, type Terminal } from '../terminal.ts'
 
-export const maxInlineBytes = 10 * 1024 * 1024
+export const maxInlineBytes = 10 * binaryMegabyte
 
 interface Sent {
   created: ImportView
-  /** Null for what went inline. */
+  /** Null for a file that was sent inline. */
   uploadedAs: string | null
 }
 
-/** What goes inline is read; what is too large for that, packed, or no text as a whole is uploaded. */
+/** Sends a file inline, or uploads it when it is too large for that, compressed, or not valid text as a whole. */
 export async function sendFile(
   session: Session,
   file: SourceFile,
@@ -22,17 +23,17 @@ export async function sendFile(
   create: (file_source: Record<string, unknown>) => Promise<ImportView>,
 ): Promise<Sent> {
   if (via === 'inline' && file.isPacked)
-    throw usage(`${file.name} is packed and can only be uploaded: leave out --via inline`)
+    throw usage(`${file.name} is compressed and can only be uploaded: leave out --via inline`)
   if (via === 'inline' || (via === undefined && !file.isPacked && file.size <= maxInlineBytes)) {
     const content = await file.text()
     if (content === null && via === 'inline')
       throw new CommandFailure(
-        `${file.name} has bytes that are no ${file.characterSet}, which can't be sent inline: leave out --via inline, and the records that have them fail alone`,
+        `${file.name} has bytes that are not valid ${file.characterSet} and can't be sent inline: leave out --via inline, and only the records with such bytes fail`,
       )
     try {
       if (content !== null) return { created: await create({ type: 'json', content }), uploadedAs: null }
     } catch (error) {
-      // A service may take less inline than we send.
+      // The service's limit for inline content may be lower.
       const isTooLarge = error instanceof ApiRefusal && error.status === 413 && !isOverQuota(error)
       if (via === 'inline' || !isTooLarge) throw error
     }
@@ -41,7 +42,7 @@ export async function sendFile(
   try {
     return { created: await create({ type: 'upload_directory', filename }), uploadedAs: filename }
   } catch (error) {
-    // Where the answer is missing, there may be an import that reads it.
+    // Without a reply, there may be an import that reads the upload.
     if (error instanceof ApiRefusal) await removeUpload(session, filename)
     else sayStays(session.terminal, filename, 'remove it when no import reads it')
     throw error

@@ -11,22 +11,22 @@ import {
   deleteApiKey,
   findApiKey,
   listApiKeys,
-  refuseMoreThanCaller,
-  toView,
+  requireCallerNotBelow,
 } from './service.ts'
+import { toView } from './view.ts'
 
 const tag = 'API keys'
 
-const more = 'nobody makes, changes or deletes an API key that may do more than he himself'
+const more = "you can't create, change or delete an API key with more permissions than your own"
 const noKey = 'there is no API key 4711'
 const lastKey = 'this would leave no usable system-admin key: create another one first'
 const foreignUser = 'user_id names no user of organization 2'
 const misplacedRole = 'role can be system_admin only in organization 1'
 
-/** The same four endpoints, on the caller's organization and on one that the path names. */
+/** The four endpoints exist twice: on the caller's organization, and on the one in the path. */
 function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: string): Endpoint[] {
-  /** Where a key is looked for: null is wherever the caller reaches. */
-  const scopeOf = (organizationId: number) => (prefix === '' ? null : organizationId)
+  /** Without an organization in the path, a key of any organization that the caller can access. */
+  const searchedOrganization = (organizationId: number) => (prefix === '' ? null : organizationId)
   return [
     endpoint({
       method: 'get',
@@ -51,7 +51,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         schema: apiKeyCreation,
         example: { api_key: { name: 'Nightly import' } },
       },
-      // Without an organization in the path a key of a system admin is made in his own, which is organization 1.
+      // Without an organization in the path, a system admin creates the key in organization 1, where every role is possible.
       refusals: { validation_failed: [foreignUser, ...(prefix === '' ? [] : [misplacedRole])] },
       forbids: [more],
       reply: {
@@ -83,13 +83,13 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       forbids: [more],
       reply: { data: apiKeyView, example: { ...exampleApiKey, active: false } },
       async examine({ deps, caller, organizationId, params }, given) {
-        const key = await findApiKey(deps, caller, params['id'], scopeOf(organizationId))
+        const key = await findApiKey(deps, caller, params['id'], searchedOrganization(organizationId))
         await checkApiKey(deps, { ...key, ...withoutUndefined(given) }, key.user_id)
       },
       async handle({ deps, caller, organizationId, params, body, documentAsSent }) {
-        const key = await findApiKey(deps, caller, params['id'], scopeOf(organizationId))
-        // Before any other rule about it, the body's shape included.
-        await refuseMoreThanCaller(deps, caller, key)
+        const key = await findApiKey(deps, caller, params['id'], searchedOrganization(organizationId))
+        // This 403 precedes all other refusals, those of the body included.
+        await requireCallerNotBelow(deps, caller, key)
         refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
         return { data: await toView(deps, await changeApiKey(deps, caller, key, body())) }
       },
@@ -105,7 +105,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       forbids: [more],
       reply: { data: z.null(), example: null },
       async handle({ deps, caller, organizationId, params }) {
-        await deleteApiKey(deps, caller, params['id'], scopeOf(organizationId))
+        await deleteApiKey(deps, caller, params['id'], searchedOrganization(organizationId))
         return { data: null }
       },
     }),

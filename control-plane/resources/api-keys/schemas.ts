@@ -2,20 +2,22 @@ import { z } from 'zod'
 import { roles } from '../../../shared/contract/schemas/api-key.ts'
 import { flag, nameText, oneOf, positiveId } from '../../api/fields.ts'
 
-/** What API keys look like in requests and replies. */
+/** API keys in requests and replies. */
 
 export const apiKeyView = z
   .object({
     id: z.int(),
     organization_id: z.int(),
     name: z.string(),
-    role: z.enum(roles).describe('the role in force: that of the user, where the key belongs to one'),
+    role: z.enum(roles).describe('the effective role: that of the user when the key has one'),
     active: z.boolean(),
     user_id: z.int().nullable(),
   })
   .meta({ id: 'ApiKey' })
+export type ApiKeyView = z.infer<typeof apiKeyView>
+
 export const createdApiKeyView = apiKeyView
-  .extend({ key: z.string().describe('the key itself; it is shown only here') })
+  .extend({ key: z.string().describe('the key itself; no other reply shows it') })
   .meta({ id: 'CreatedApiKey' })
 
 export const exampleApiKey = {

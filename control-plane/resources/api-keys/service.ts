@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb'
 import { generateKey, hashKey, type Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { nextIds } from '../../../shared/runtime/database.ts'
-import type { ApiKeyDocument, Role } from '../../../shared/contract/schemas/api-key.ts'
+import type { ApiKeyDocument } from '../../../shared/contract/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import { requireNotAbove } from '../../api/authorization.ts'
 import type { PageCall } from '../../api/json-page.ts'
@@ -11,15 +11,18 @@ import { missing, pathId, reaches } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { deleteApiKeyDocument, insertApiKey, updateApiKey } from '../../store/api-keys.ts'
 import { changeCredentials } from '../credential-changes.ts'
 import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
+import { toViews } from './view.ts'
 
 /**
- * API keys. Two rules stand over all others: nobody makes, changes or deletes a key that is more than he is himself,
- * and after any change at least one usable system-admin key is left.
+ * API keys. Two rules precede all others: a caller can't create, change or delete a key with more permissions than its
+ * own, and every change leaves at least one usable system-admin key.
  */
 
-type KeyOwner = 'role' | 'user_id' | 'organization_id'
+/** The fields that decide what a key may do. */
+type KeyPowers = Pick<ApiKeyDocument, 'role' | 'user_id' | 'organization_id'>
 
 /** One page of the organization's keys, by id. */
 export const listApiKeys = (call: PageCall, organizationId: number, query: TokenPageQuery) =>
@@ -35,7 +38,7 @@ export const listApiKeys = (call: PageCall, organizationId: number, query: Token
     },
   )
 
-/** Throws 403 for more than the caller may do, `validation_failed` for the user or the role, and as changeCredentials. */
+/** Throws as requireCallerNotBelow, checkApiKey and changeCredentials. */
 export async function createApiKey(
   deps: ControlPlane,
   caller: Caller,
@@ -53,14 +56,14 @@ export async function createApiKey(
   }
   document._id = await nextIds(collections, 'api_key')
   await changeCredentials(deps, caller, async (session) => {
-    await refuseMoreThanCaller(deps, caller, document, session)
+    await requireCallerNotBelow(deps, caller, document, session)
     await checkApiKey(deps, document, null, session)
-    await collections.apiKeys.insertOne(document, { session })
+    await insertApiKey(collections, document, session)
   })
   return { document, secret }
 }
 
-/** The key as stored then. Throws `not_found` when it has gone meanwhile, and as createApiKey. */
+/** The key as stored. Throws `not_found` when it was deleted meanwhile, and as createApiKey. */
 export async function changeApiKey(
   deps: ControlPlane,
   caller: Caller,
@@ -71,17 +74,16 @@ export async function changeApiKey(
   const set: Partial<ApiKeyDocument> = withoutUndefined(given)
   return changeCredentials(deps, caller, async (session) => {
     const current = await findApiKey(deps, caller, String(id), organizationId, session)
-    await refuseMoreThanCaller(deps, caller, current, session)
+    await requireCallerNotBelow(deps, caller, current, session)
     const wanted = { ...current, ...set }
-    await refuseMoreThanCaller(deps, caller, wanted, session)
+    await requireCallerNotBelow(deps, caller, wanted, session)
     await checkApiKey(deps, wanted, current.user_id, session)
-    if (Object.keys(set).length > 0)
-      await collections.apiKeys.updateOne({ _id: current._id }, { $set: set }, { session })
+    if (Object.keys(set).length > 0) await updateApiKey(collections, current._id, set, session)
     return wanted
   })
 }
 
-/** Throws as findApiKey and changeCredentials, and 403 for more than the caller may do. */
+/** Throws as findApiKey, requireCallerNotBelow and changeCredentials. */
 export async function deleteApiKey(
   deps: ControlPlane,
   caller: Caller,
@@ -90,12 +92,12 @@ export async function deleteApiKey(
 ): Promise<void> {
   await changeCredentials(deps, caller, async (session) => {
     const key = await findApiKey(deps, caller, id, organizationId, session)
-    await refuseMoreThanCaller(deps, caller, key, session)
-    await deps.database.collections.apiKeys.deleteOne({ _id: key._id }, { session })
+    await requireCallerNotBelow(deps, caller, key, session)
+    await deleteApiKeyDocument(deps.database.collections, key._id, session)
   })
 }
 
-/** Throws `not_found`; `organizationId` null means any that the caller reaches. */
+/** Throws `not_found`. Null for `organizationId`: a key of any organization that the caller can access. */
 export async function findApiKey(
   { database }: ControlPlane,
   caller: Caller,
@@ -116,40 +118,19 @@ export async function findApiKey(
   return key
 }
 
-export const toView = async (deps: ControlPlane, key: ApiKeyDocument) => (await toViews(deps, [key]))[0]!
-
-export async function toViews({ database }: ControlPlane, keys: ApiKeyDocument[]) {
-  const userIds = [...new Set(keys.map((key) => key.user_id).filter((id) => id !== null))]
-  const users =
-    userIds.length === 0
-      ? []
-      : await database.collections.users
-          .find({ _id: { $in: userIds } }, { projection: { role: 1 } })
-          .toArray()
-  const userRoles = new Map<number | null, Role>(users.map((user) => [user._id, user.role]))
-  return keys.map(({ _id, organization_id, name, role, active, user_id }) => ({
-    id: _id,
-    organization_id,
-    name,
-    role: userRoles.get(user_id) ?? role,
-    active,
-    user_id,
-  }))
-}
-
 /**
- * Throws 403: a key is as much as its user, where it belongs to one, and as its own role, which it has again without
- * him.
+ * Throws 403 when the key may do more than the caller. Both its user's role and its own role count, because it gets its
+ * own role back when the user is deleted.
  */
-export async function refuseMoreThanCaller(
+export async function requireCallerNotBelow(
   { database }: ControlPlane,
   caller: Caller,
-  key: Pick<ApiKeyDocument, KeyOwner>,
+  key: KeyPowers,
   session?: ClientSession,
 ): Promise<void> {
   requireNotAbove({ role: key.role, permissions: {} }, caller, 'an API key')
   if (key.user_id === null) return
-  // Whether a user of another organization exists is nobody's business; he is refused as no user of this one.
+  // Only users of the key's organization: another result would reveal whether a user of another organization exists.
   const user = await database.collections.users.findOne(
     { _id: key.user_id, organization_id: key.organization_id },
     session === undefined ? {} : { session },
@@ -158,12 +139,12 @@ export async function refuseMoreThanCaller(
 }
 
 /**
- * Throws `validation_failed` for a role or a user that the key can't have. The user of a key may be gone by now; what is
- * left of it can still be renamed or switched off.
+ * Throws `validation_failed` for a role or a user that the key can't have. The stored user isn't checked: a key whose
+ * user was deleted can still be renamed or deactivated.
  */
 export async function checkApiKey(
   { database }: ControlPlane,
-  { role, user_id: userId, organization_id: organizationId }: Pick<ApiKeyDocument, KeyOwner>,
+  { role, user_id: userId, organization_id: organizationId }: KeyPowers,
   storedUserId: number | null,
   session?: ClientSession,
 ): Promise<void> {

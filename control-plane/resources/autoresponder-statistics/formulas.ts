@@ -1,10 +1,10 @@
 import type { DailyCounts } from '../../../shared/contract/schemas/delivery.ts'
 
 /**
- * The statistics of an autoresponder out of its summed counts. `accepted` is what was delivered and didn't bounce, `in_queue`
- * what has no outcome yet; a rate whose divisor is 0 is 0.
+ * Computes the statistics of an autoresponder from its summed counts. `accepted` are messages that were delivered and
+ * didn't bounce; `in_queue` are messages without an outcome. A rate with divisor 0 is 0.
  */
-export function statisticsOf(counts: DailyCounts, bounceCodes: Readonly<Record<string, number>>) {
+export function computeStatistics(counts: DailyCounts, bounceCodes: Readonly<Record<string, number>>) {
   const html = counts.sent_html + counts.sent_multipart
   const sent = counts.sent_text + html
   const bounces = counts.bounces_unique
@@ -74,12 +74,12 @@ export function statisticsOf(counts: DailyCounts, bounceCodes: Readonly<Record<s
       counts.unsubs_unique,
       counts.scomps_unique,
     ),
-    privacy_protection: privacyOf(counts, sent),
+    privacy_protection: countOpensByPrivacy(counts, sent),
   }
 }
 
-/** A subscriber here is a recipient of a message: who opened none with privacy is a nonprivacy one. */
-function privacyOf(counts: DailyCounts, sent: number) {
+/** Subscribers are counted once for each message. Those without a privacy open are the nonprivacy ones. */
+function countOpensByPrivacy(counts: DailyCounts, sent: number) {
   const all = {
     subscriber_count: sent,
     opens_unique: counts.opens_unique,
@@ -102,9 +102,9 @@ function privacyOf(counts: DailyCounts, sent: number) {
     privacy_opens_total: 0,
   }
   return {
-    all_subscribers: opensOf(all),
-    privacy_subscribers: opensOf(privacy),
-    nonprivacy_subscribers: opensOf(nonprivacy),
+    all_subscribers: rateOpens(all),
+    privacy_subscribers: rateOpens(privacy),
+    nonprivacy_subscribers: rateOpens(nonprivacy),
   }
 }
 
@@ -116,7 +116,7 @@ interface Opens {
   privacy_opens_total: number
 }
 
-function opensOf(opens: Opens) {
+function rateOpens(opens: Opens) {
   const { subscriber_count: subscribers, opens_unique: unique, privacy_opens_unique: privacy } = opens
   return {
     opens_unique: unique,
@@ -132,6 +132,6 @@ function opensOf(opens: Opens) {
   }
 }
 
-/** At most six decimals. */
+/** Rounded to six decimals. */
 const rate = (part: number, whole: number): number =>
   whole === 0 ? 0 : Math.round((part / whole) * 1e6) / 1e6

@@ -1,7 +1,7 @@
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import { findAutoresponder } from '../autoresponders/service.ts'
-import { statisticsOf } from './formulas.ts'
+import { computeStatistics } from './formulas.ts'
 import { dayExpectation, exampleStatistics, sendingDays, statisticsView } from './schemas.ts'
 import { sumDays } from './service.ts'
 
@@ -14,7 +14,7 @@ export const autoresponderStatisticsEndpoints = [
     path: '/mailing_lists/:mailing_list_id/autoresponders/:id/statistics',
     operationId: 'getAutoresponderStatistics',
     summary:
-      "What became of an autoresponder's mails, by the day in the organization's time zone on which they were sent",
+      "Statistics of an autoresponder's mails; the period is one of sending days in the organization's time zone",
     tag: 'Autoresponders',
     needs: permission('autoresponder', 'read_stats'),
     query: sendingDays,
@@ -33,7 +33,7 @@ export const autoresponderStatisticsEndpoints = [
       const { _id: id } = await findAutoresponder(deps, list, params['id'])
       const { start_date: first = firstDay, end_date: last = lastDay } = query()
       const { counts, bounceCodes } = await sumDays(deps.database, id, { first, last })
-      return { data: statisticsOf(counts, bounceCodes) }
+      return { data: computeStatistics(counts, bounceCodes) }
     },
   }),
 ]

@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { noDailyCounts } from '../delivery-events/message-state.ts'
-import { statisticsOf } from './formulas.ts'
+import { computeStatistics } from './formulas.ts'
 
-/** What goes into and comes out of an autoresponder's statistics. */
+/** Requests and replies of an autoresponder's statistics. */
 
 export const dayExpectation = 'must be a date of 8 digits, such as 20261121, or blank'
 
-/** 8 digits, as a number; undefined where blank. */
+/** 8 digits become a number; a blank text becomes undefined. */
 const day = (which: string) =>
   z
     .string()
@@ -18,7 +18,7 @@ const day = (which: string) =>
       return z.NEVER
     })
     .meta({
-      description: `${which} sending day that counts, as 8 digits YYYYMMDD; without it there is no such bound`,
+      description: `${which} sending day of the period, as 8 digits YYYYMMDD; without it the period is open`,
       override: { type: 'string', pattern: String.raw`^\s*$|^\d{8}$` },
     })
 
@@ -32,24 +32,24 @@ function isDay(text: string): boolean {
 export const sendingDays = z.object({ start_date: day('first'), end_date: day('last') })
 
 const count = (meaning: string) => z.int().describe(meaning)
-const part = (meaning: string) =>
+const rate = (meaning: string) =>
   z.number().describe(`${meaning}; at most six decimals, 0 for a divisor of 0`)
 
-const opens = (whose: string) =>
+const opens = (description: string) =>
   z
     .object({
       opens_unique: count('unique opens'),
-      opens_unique_rate: part('unique opens by subscriber_count'),
+      opens_unique_rate: rate('unique opens by subscriber_count'),
       opens_total: count('all opens'),
       privacy_opens_unique: count('recipients with a privacy open'),
-      privacy_opens_unique_rate: part('the same by subscriber_count'),
+      privacy_opens_unique_rate: rate('the same by subscriber_count'),
       privacy_opens_total: count('privacy opens'),
       nonprivacy_opens_unique: count('opens_unique less privacy_opens_unique'),
-      nonprivacy_opens_unique_rate: part('the same by subscriber_count'),
+      nonprivacy_opens_unique_rate: rate('the same by subscriber_count'),
       nonprivacy_opens_total: count('opens_total less privacy_opens_total'),
       subscriber_count: count('recipients'),
     })
-    .describe(whose)
+    .describe(description)
 
 export const statisticsView = z
   .object({
@@ -60,59 +60,61 @@ export const statisticsView = z
     messages_html: count('recipients of an HTML or multipart message'),
     messages_text: count('recipients of a text message'),
     bounces_total: count('bounces in all'),
-    bounces_unique: count('messages that bounced; what they bounced for is that of the first time'),
-    bounces_unique_hard: count('hard ones of them'),
-    bounces_unique_soft: count('soft ones of them'),
-    bounces_unique_other: count('other ones of them'),
-    bounces_unique_local: count("those of the sender's own system"),
-    bounces_unique_remote: count("those of the recipient's"),
-    bounces_status_updated: count('recipients whom a bounce made `bounced`'),
+    bounces_unique: count('messages that bounced; type and code are those of the first bounce'),
+    bounces_unique_hard: count('hard bounces of them'),
+    bounces_unique_soft: count('soft bounces of them'),
+    bounces_unique_other: count('other bounces of them'),
+    bounces_unique_local: count("bounces of the sender's own system"),
+    bounces_unique_remote: count("bounces of the recipient's system"),
+    bounces_status_updated: count('recipients with the status `bounced` because of a bounce'),
     bounces_unique_by_code: z
       .record(z.string(), z.int())
-      .describe('unique bounces by their code, of the 100,000 codes that have most'),
+      .describe('unique bounces by code; at most the 100,000 most frequent codes'),
     bounced: count('deprecated: bounces_unique').meta({ deprecated: true }),
     duplicate_bounces: count('bounces_total less bounces_unique'),
     unbounced: count('messages sent that have not bounced'),
-    bounce_rate: part('bounces_unique by messages_sent'),
-    bounce_rate_hard: part('hard ones by bounces_unique'),
-    bounce_rate_soft: part('soft ones by bounces_unique'),
-    bounce_rate_other: part('other ones by bounces_unique'),
-    bounce_local_rate: part('local ones by bounces_unique'),
+    bounce_rate: rate('bounces_unique by messages_sent'),
+    bounce_rate_hard: rate('hard ones by bounces_unique'),
+    bounce_rate_soft: rate('soft ones by bounces_unique'),
+    bounce_rate_other: rate('other ones by bounces_unique'),
+    bounce_local_rate: rate('local ones by bounces_unique'),
     clicks_total: count('clicks in all'),
     clicks_unique: count('messages that were clicked'),
-    clicks_unique_by_link: count('deprecated: links that were clicked, each once a message').meta({
+    clicks_unique_by_link: count(
+      'deprecated: different links that were clicked, counted once for each message',
+    ).meta({
       deprecated: true,
     }),
     duplicate_clicks: count('clicks_total less clicks_unique'),
-    click_rate: part('clicks_unique by accepted'),
-    click_to_open_rate: part('clicks_unique by opens_unique'),
+    click_rate: rate('clicks_unique by accepted'),
+    click_to_open_rate: rate('clicks_unique by opens_unique'),
     unclicked: count('accepted less clicks_unique, at least 0'),
     opens_total: count('opens in all'),
     opens_unique: count('messages that were opened'),
-    open_rate: part('opens_unique by accepted'),
-    open_ratio: part('opens_total by opens_unique'),
+    open_rate: rate('opens_unique by accepted'),
+    open_ratio: rate('opens_total by opens_unique'),
     unopened: count('accepted less opens_unique, at least 0'),
     duplicate_opens: count('opens_total less opens_unique'),
     scomps_total: count('spam complaints in all'),
-    scomps_unique: count('messages that were complained of'),
-    scomps_status_updated: count('recipients whom a complaint made `scomp`'),
+    scomps_unique: count('messages with a complaint'),
+    scomps_status_updated: count('recipients with the status `scomp` because of a complaint'),
     duplicate_scomps: count('scomps_total less scomps_unique'),
-    scomp_rate: part('scomps_unique by accepted'),
+    scomp_rate: rate('scomps_unique by accepted'),
     unsubs_total: count('unsubscriptions in all'),
-    unsubs_unique: count('messages that were answered by unsubscribing'),
-    unsubs_status_updated: count('recipients whom this made `unsubscribed`'),
+    unsubs_unique: count('messages with an unsubscription'),
+    unsubs_status_updated: count('recipients with the status `unsubscribed` because of it'),
     duplicate_unsubs: count('unsubs_total less unsubs_unique'),
-    unsub_rate: part('unsubs_unique by accepted'),
-    skips_error: count('skipped by an error of a special sending rule'),
-    skips_request: count('skipped at the request of a special sending rule'),
+    unsub_rate: rate('unsubs_unique by accepted'),
+    skips_error: count('mails skipped because of an error of a special sending rule'),
+    skips_request: count('mails skipped on request of a special sending rule'),
     total_messages: count('messages_sent'),
     total_success: count('messages delivered to the remote server'),
-    total_failure: count('messages that were given up'),
-    total_failure_toolong: count('those of them that were queued for too long'),
+    total_failure: count('messages that failed'),
+    total_failure_toolong: count('messages that failed after too long in the queue'),
     accepted: count('messages that were delivered and have not bounced'),
-    accepted_rate: part('accepted by messages_sent'),
-    in_queue: count('messages that are neither delivered nor given up nor bounced'),
-    in_queue_rate: part('in_queue by total_messages'),
+    accepted_rate: rate('accepted by messages_sent'),
+    in_queue: count('messages that have neither been delivered nor failed nor bounced'),
+    in_queue_rate: rate('in_queue by total_messages'),
     max_unique_activities: count('largest of unique opens, clicks, unsubscriptions and complaints'),
     privacy_protection: z
       .object({
@@ -120,11 +122,11 @@ export const statisticsView = z
         privacy_subscribers: opens('of recipients with a privacy open'),
         nonprivacy_subscribers: opens('of all others'),
       })
-      .describe('opens by whether a privacy proxy may have made them'),
+      .describe('opens, separated by whether a privacy proxy may have caused them'),
   })
   .meta({ id: 'AutoresponderStatistics' })
 
-export const exampleStatistics: z.infer<typeof statisticsView> = statisticsOf(
+export const exampleStatistics: z.infer<typeof statisticsView> = computeStatistics(
   {
     ...noDailyCounts(),
     sent_html: 40,

@@ -3,7 +3,7 @@ import { dailyCounters, type DailyCounts } from '../../../shared/contract/schema
 import { daysBetween } from '../delivery-events/counts.ts'
 import { noDailyCounts } from '../delivery-events/message-state.ts'
 
-/** Most codes that are told of: what senders make of codes is their own affair, the size of a reply isn't. */
+/** Bounds the reply, because senders choose the codes freely. */
 const maxCodes = 100_000
 
 export interface Sums {
@@ -12,8 +12,8 @@ export interface Sums {
 }
 
 /**
- * The sums over sending days, both ends with them. The cost is that of the days, however many events there were. They
- * are read in one snapshot: a call's figures lie in several documents.
+ * The sums over sending days, first and last included. The cost depends on the number of days, not of events. One snapshot
+ * reads both collections, because a call of events changes several documents.
  */
 export function sumDays(
   { client, collections: { autoresponderDays, bounceCodes } }: Database,
@@ -23,7 +23,7 @@ export function sumDays(
   const $match = { _id: daysBetween(autoresponderId, { first, last }) }
   return client.withSession({ snapshot: true }, async (session) => {
     const sums = await autoresponderDays
-      .aggregate<DailyCounts>([{ $match }, { $group: { _id: null, ...sumOfEach } }], { session })
+      .aggregate<DailyCounts>([{ $match }, { $group: { _id: null, ...sumByCounter } }], { session })
       .toArray()
     const codes = await bounceCodes
       .aggregate<{ _id: string; bounces: number }>(
@@ -33,7 +33,7 @@ export function sumDays(
           { $sort: { bounces: -1, _id: 1 } },
           { $limit: maxCodes },
         ],
-        // Others are served between two batches.
+        // In batches, so that the event loop serves other requests between them.
         { session, batchSize: 1_000 },
       )
       .toArray()
@@ -44,4 +44,4 @@ export function sumDays(
   })
 }
 
-const sumOfEach = Object.fromEntries(dailyCounters.map((name) => [name, { $sum: `$${name}` }]))
+const sumByCounter = Object.fromEntries(dailyCounters.map((name) => [name, { $sum: `$${name}` }]))

@@ -1,22 +1,22 @@
 import { comparisonForm } from '../../../shared/values/identity.ts'
 
-/** Makes the test whether a name matches a pattern in which `*` stands for any characters, without case. */
+/** A function that tests names against a pattern, in any case; `*` stands for any characters. */
 export function globMatcher(pattern: string): (name: string) => boolean {
   const [first = '', ...rest] = comparisonForm(pattern).split('*')
-  if (rest.length === 0) return (name) => comparisonForm(name) === first
-  const last = rest.at(-1)!
-  // Stars in a row are one.
+  const last = rest.at(-1)
+  if (last === undefined) return (name) => comparisonForm(name) === first
+  // Adjacent stars count as one.
   const middle = rest.slice(0, -1).filter((part) => part !== '')
-  const shortest = middle.reduce((sum, part) => sum + part.length, first.length + last.length)
+  const minLength = middle.reduce((sum, part) => sum + part.length, first.length + last.length)
   return (text) => {
     const name = comparisonForm(text)
-    const isFramed = name.length >= shortest && name.startsWith(first) && name.endsWith(last)
-    return isFramed && holdsInOrder(name.slice(first.length, name.length - last.length), middle)
+    const isFramed = name.length >= minLength && name.startsWith(first) && name.endsWith(last)
+    return isFramed && containsInOrder(name.slice(first.length, name.length - last.length), middle)
   }
 }
 
-/** The first place of each part leaves most room for the others: nothing is tried twice, whatever is asked for. */
-function holdsInOrder(text: string, parts: readonly string[]): boolean {
+/** Greedy and without backtracking: the first occurrence of a part leaves the longest rest for the others. */
+function containsInOrder(text: string, parts: readonly string[]): boolean {
   let from = 0
   for (const part of parts) {
     const found = text.indexOf(part, from)

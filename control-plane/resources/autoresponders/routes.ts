@@ -36,7 +36,7 @@ const faultySettings = [
   'reply_to must be an email address',
   'from_name must be one line without control characters',
   'content_subject must be one line without control characters',
-  'content_subject is required where there is content_html or content_text',
+  'content_subject is required with content_html or content_text',
   'delay_amount must be 0 while delay is immediately',
   'delay_time must be 0 while delay is immediately',
   'delay_unit must be null while delay is immediately',
@@ -44,9 +44,9 @@ const faultySettings = [
   'delay_amount must be at least 1 while delay is with_delay',
   'delay_amount must be at most 36500 days',
   'delay_time must be 0 with a delay in minutes',
-  "delay must be with_delay for trigger autoresponder_nonopen, which answers what doesn't come in time",
+  'delay must be with_delay for trigger autoresponder_nonopen, which answers that nothing came in time',
   'trigger_campaign_to_open_id is required by trigger campaign_open',
-  'trigger_campaign_to_click_on_any_url must be true, or trigger_campaign_to_click_urls list urls, for trigger campaign_click',
+  'trigger_campaign_to_click_on_any_url must be true, or trigger_campaign_to_click_urls must list URLs, for trigger campaign_click',
   'trigger_autoresponder_to_send_id: there is no autoresponder 4711 in the organization',
 ]
 
@@ -109,7 +109,7 @@ export const autoresponderEndpoints = [
     method: 'put',
     path: `${path}/:id`,
     operationId: 'updateAutoresponder',
-    summary: 'Changes the fields that are given; what is queued already keeps its time',
+    summary: 'Changes the fields that are given; reactions that are queued already keep their time',
     tag,
     needs: orFor('`paused` alone', mayUpdate, permission('autoresponder', 'update_state')),
     body: {
@@ -127,8 +127,8 @@ export const autoresponderEndpoints = [
       not_found: 'there is no autoresponder 4711',
       validation_failed: [
         ...faultySettings,
-        'content_html, content_text and the urls must have at most 1048576 bytes in all',
-        "trigger_autoresponder_to_send_id: autoresponders can't trigger each other in a ring, and 7 <- 9 <- 7 would be one",
+        'content_html, content_text and the URLs must have at most 1048576 bytes in all',
+        "trigger_autoresponder_to_send_id: autoresponders can't trigger each other in a cycle, and 7 <- 9 <- 7 would be one",
       ],
     },
     forbids: [`this needs ${describeNeed(mayUpdate)}`],
@@ -148,7 +148,7 @@ export const autoresponderEndpoints = [
   }),
 ]
 
-/** By these keys the others are right or wrong: with a fault in one of them nobody knows. */
+/** The other settings depend on these keys: with a fault in one of them, the others can't be checked. */
 const decisiveKeys: ReadonlySet<string> = new Set(['trigger', 'delay', 'delay_unit'])
 
 async function findList(

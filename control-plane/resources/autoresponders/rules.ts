@@ -4,37 +4,38 @@ import {
   type AutoresponderDocument,
 } from '../../../shared/contract/schemas/autoresponder.ts'
 
-/** What an autoresponder's fields must be beside each other. Nothing here reads the database. */
+/** The rules between the fields of an autoresponder. Nothing here reads the database. */
 
 type Field = keyof AutoresponderDocument
 type Trigger = AutoresponderDocument['trigger']
 
 const targetFields = {
-  trigger_autoresponder_to_open_id: ['autoresponder_open', 'autoresponder_nonopen'],
-  trigger_autoresponder_to_click_id: ['autoresponder_click', 'autoresponder_nonclick'],
-  trigger_autoresponder_to_send_id: ['autoresponder_send'],
-  trigger_campaign_to_open_id: ['campaign_open'],
-  trigger_campaign_to_click_id: ['campaign_click'],
-} as const satisfies Partial<Record<Field, readonly Trigger[]>>
-type TargetField = keyof typeof targetFields
+  subscription: null,
+  api: null,
+  autoresponder_open: 'trigger_autoresponder_to_open_id',
+  autoresponder_nonopen: 'trigger_autoresponder_to_open_id',
+  autoresponder_click: 'trigger_autoresponder_to_click_id',
+  autoresponder_nonclick: 'trigger_autoresponder_to_click_id',
+  autoresponder_send: 'trigger_autoresponder_to_send_id',
+  campaign_open: 'trigger_campaign_to_open_id',
+  campaign_click: 'trigger_campaign_to_click_id',
+} as const satisfies Record<Trigger, Field | null>
+type TargetField = NonNullable<(typeof targetFields)[Trigger]>
 
-/** What the trigger is about; null where the event itself is enough. */
-function targetFieldOf(trigger: Trigger): TargetField | null {
-  const fields = Object.keys(targetFields) as TargetField[]
-  return fields.find((field) => (targetFields[field] as readonly Trigger[]).includes(trigger)) ?? null
-}
+/** The field that names the target of the trigger; null for triggers without a target. */
+const targetField = (trigger: Trigger): TargetField | null => targetFields[trigger]
 
 export type WithTargets = Pick<AutoresponderDocument, 'trigger' | (typeof autoresponderTargets)[number]>
 
-/** The autoresponder whose message triggers this one, with the field that says so. */
+/** The autoresponder whose message triggers this one, and the field that names it. */
 export function triggeredBy(document: WithTargets): { field: TargetField; id: number } | null {
-  const field = autoresponderTargets.find((name) => name === targetFieldOf(document.trigger))
+  const field = autoresponderTargets.find((name) => name === targetField(document.trigger))
   const id = field === undefined ? null : document[field]
   return field === undefined || id === null ? null : { field, id }
 }
 
-/** Sentences on what doesn't go together; none as a rule. */
-export function faultsOf(document: AutoresponderDocument): string[] {
+/** A sentence for each broken rule; usually none. */
+export function findFaults(document: AutoresponderDocument): string[] {
   return [
     ...delayFaults(document),
     ...triggerFaults(document),
@@ -42,19 +43,19 @@ export function faultsOf(document: AutoresponderDocument): string[] {
       ? ['from_email is required when use_external_delivery_setting is false']
       : []),
     ...(hasContent(document) && document.content_subject === null
-      ? ['content_subject is required where there is content_html or content_text']
+      ? ['content_subject is required with content_html or content_text']
       : []),
   ]
 }
 
-/** What one request can bring. A reply, a page of autoresponders and an outbox message hold the whole of it. */
+/** The limit of a request's body, because replies, pages and outbox messages contain the whole content. */
 const maxContentBytes = 1_048_576
 
-/** What changes made of the contents and urls; those that were larger before may get smaller. */
+/** A fault when the contents and URLs are too large. Those that were too large before may still shrink. */
 export function sizeFaults(document: AutoresponderDocument, stored: AutoresponderDocument): string[] {
   const bytes = contentBytes(document)
   return bytes > maxContentBytes && bytes > contentBytes(stored)
-    ? [`content_html, content_text and the urls must have at most ${maxContentBytes} bytes in all`]
+    ? [`content_html, content_text and the URLs must have at most ${maxContentBytes} bytes in all`]
     : []
 }
 
@@ -66,8 +67,8 @@ const contentBytes = (document: AutoresponderDocument): number =>
     ...(document.trigger_campaign_to_click_urls ?? []),
   ].reduce((sum, text) => sum + Buffer.byteLength(text), 0)
 
-/** A century of each, so that no time ever leaves what ISO 8601 can write. */
-const longestDelay = { minutes: 52_560_000, hours: 876_000, days: 36_500, weeks: 5_200, months: 1_200 }
+/** A century in each unit, so that every due time has a year of four digits, as ISO 8601 needs. */
+const maxDelay = { minutes: 52_560_000, hours: 876_000, days: 36_500, weeks: 5_200, months: 1_200 }
 
 function delayFaults({ delay, delay_amount, delay_time, delay_unit }: AutoresponderDocument): string[] {
   const faults: string[] = []
@@ -79,8 +80,8 @@ function delayFaults({ delay, delay_amount, delay_time, delay_unit }: Autorespon
   }
   if (delay_unit === null) return ['delay_unit is required while delay is with_delay']
   if (delay_amount < 1) faults.push('delay_amount must be at least 1 while delay is with_delay')
-  if (delay_amount > longestDelay[delay_unit])
-    faults.push(`delay_amount must be at most ${longestDelay[delay_unit]} ${delay_unit}`)
+  if (delay_amount > maxDelay[delay_unit])
+    faults.push(`delay_amount must be at most ${maxDelay[delay_unit]} ${delay_unit}`)
   if (delay_time !== 0 && isElapsed(delay_unit))
     faults.push(`delay_time must be 0 with a delay in ${delay_unit}`)
   return faults
@@ -89,7 +90,7 @@ function delayFaults({ delay, delay_amount, delay_time, delay_unit }: Autorespon
 const isElapsed = (unit: AutoresponderDocument['delay_unit']): boolean =>
   unit === 'minutes' || unit === 'hours'
 
-/** What the kind of delay leaves no choice about. */
+/** The fields that have only one possible value with this kind of delay. */
 export function impliedByDelay({ delay, delay_unit }: AutoresponderDocument): Partial<AutoresponderDocument> {
   if (delay === 'immediately') return { delay_amount: 0, delay_time: 0, delay_unit: null }
   return isElapsed(delay_unit) ? { delay_time: 0 } : {}
@@ -98,13 +99,13 @@ export function impliedByDelay({ delay, delay_unit }: AutoresponderDocument): Pa
 function triggerFaults(document: AutoresponderDocument): string[] {
   const { trigger } = document
   const faults: string[] = []
-  const target = targetFieldOf(trigger)
+  const target = targetField(trigger)
   if (target !== null && document[target] === null) faults.push(`${target} is required by trigger ${trigger}`)
   const clicks = clickFields(target)
   if (clicks !== null && document[clicks.anyUrl] !== true && (document[clicks.urls] ?? []).length === 0)
-    faults.push(`${clicks.anyUrl} must be true, or ${clicks.urls} list urls, for trigger ${trigger}`)
+    faults.push(`${clicks.anyUrl} must be true, or ${clicks.urls} must list URLs, for trigger ${trigger}`)
   if (trigger.includes('_non') && document.delay === 'immediately')
-    faults.push(`delay must be with_delay for trigger ${trigger}, which answers what doesn't come in time`)
+    faults.push(`delay must be with_delay for trigger ${trigger}, which answers that nothing came in time`)
   return faults
 }
 

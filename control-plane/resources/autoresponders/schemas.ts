@@ -20,7 +20,7 @@ import {
 } from '../../api/fields.ts'
 import { wholeQuery } from '../../api/token-paging.ts'
 
-/** What autoresponders look like in requests and replies. */
+/** Autoresponders in requests and replies. */
 
 const delays = ['immediately', 'with_delay'] as const
 
@@ -30,7 +30,7 @@ const urls = () =>
     .max(1_000)
     .nullable()
 
-/** Everything that a request may set; the rest is kept by the service, and ignored where it is sent. */
+/** Everything that a request may set. Other fields are read-only, and ignored in requests. */
 const settings = {
   name: nameText(255),
   paused: flag(),
@@ -96,7 +96,7 @@ export const autoresponderView = z
     paused: z.boolean(),
     paused_at: instantView()
       .nullable()
-      .describe("since when it is paused, in the organization's time zone; null while it is not"),
+      .describe("when it was paused, in the organization's time zone; null while it isn't paused"),
     delay: z.enum(delays),
     delay_amount: z.int(),
     delay_time: z.int(),
@@ -143,7 +143,7 @@ export const minimalAutoresponderView = z
   .object({ id: z.int(), name: z.string() })
   .meta({ id: 'MinimalAutoresponder' })
 
-const { triggered_at: _stored, ...defaults } = autoresponderDefaults
+const { triggered_at: _triggeredAt, ...defaults } = autoresponderDefaults
 
 export const exampleAutoresponder: AutoresponderView = {
   id: 7,

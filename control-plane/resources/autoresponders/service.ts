@@ -15,15 +15,17 @@ import { missing, pathId } from '../../api/scope.ts'
 import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { insertAutoresponder, updateAutoresponder } from '../../store/autoresponders.ts'
+import { bumpRevisions } from '../../store/mailing-lists.ts'
 import { changeList } from '../list-changes.ts'
 import { namesToForget } from '../outside-names.ts'
 import { globMatcher } from './glob.ts'
-import { faultsOf, impliedByDelay, sizeFaults, triggeredBy } from './rules.ts'
+import { findFaults, impliedByDelay, sizeFaults, triggeredBy } from './rules.ts'
 import type { AutoresponderChange, AutoresponderCreation, autoresponderQuery } from './schemas.ts'
-import { refuseMissingTargets, refuseCycle } from './targets.ts'
+import { requireNoCycle, requireTargets } from './targets.ts'
 import { viewer } from './view.ts'
 
-/** Throws `not_found` where the list has none with that id. */
+/** Throws `not_found` when the list has no autoresponder with that id. */
 export async function findAutoresponder(
   { database }: ControlPlane,
   list: MailingListDocument,
@@ -37,7 +39,7 @@ export async function findAutoresponder(
   return found
 }
 
-/** The list's autoresponders, by id; only those whose name the glob matches, where there is one. */
+/** The list's autoresponders, by id; with a glob, only those whose name matches it. */
 export async function listAutoresponders(
   call: PageCall,
   list: MailingListDocument,
@@ -47,7 +49,7 @@ export async function listAutoresponders(
   const isMinimal = minimal === 'true' || minimal === '1'
   const scope = `autoresponders of list ${list._id} ${JSON.stringify([glob ?? null, isMinimal])}`
   const after = Number(pageStart(deps, { page_token }, scope).after ?? 0)
-  const named = await autoresponderNames(deps, list, glob)
+  const named = await findNames(deps, list, glob)
   const ids = named.map(({ id }) => id).filter((id) => id > after)
   const toView = await viewer(deps, list)
   const reader = new PageReader<AutoresponderDocument>({
@@ -65,8 +67,8 @@ export async function listAutoresponders(
   return { data: reader.data, paging: { next_page_token: nextPageToken(deps, scope, last) } }
 }
 
-/** Ids and names of the list's autoresponders, by id; only those whose name the glob matches, where there is one. */
-async function autoresponderNames(
+/** Ids and names as listAutoresponders selects them. */
+async function findNames(
   { database }: ControlPlane,
   list: MailingListDocument,
   glob: string | undefined,
@@ -79,7 +81,7 @@ async function autoresponderNames(
   return all.filter(({ name }) => matches(name)).map(({ _id, name }) => ({ id: _id, name }))
 }
 
-/** The autoresponder as stored. Throws `validation_failed` with all that is wrong, or for a name that is taken. */
+/** The autoresponder as stored. Throws `validation_failed` with all problems, or when the name is taken. */
 export async function createAutoresponder(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -87,21 +89,21 @@ export async function createAutoresponder(
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
   const document = newAutoresponder(await nextIds(collections, 'autoresponder'), list, given)
-  await changeList(deps, list._id, taken(document.name), async (session) => {
-    await refuseMissingTargets(collections, document, session)
-    await collections.autoresponders.insertOne(document, { session })
+  await changeList(deps, list._id, nameTaken(document.name), async (session) => {
+    await requireTargets(collections, document, session)
+    await insertAutoresponder(collections, document, session)
   })
   return document
 }
 
-/** Throws `validation_failed` with what doesn't go together in it. */
+/** Throws `validation_failed` with all broken rules between its fields. */
 export function newAutoresponder(
   id: number,
   list: MailingListDocument,
   given: AutoresponderCreation,
 ): AutoresponderDocument {
   const now = clock.now()
-  const unnamed: AutoresponderDocument = {
+  const base: AutoresponderDocument = {
     ...autoresponderDefaults,
     _id: id,
     organization_id: list.organization_id,
@@ -111,22 +113,22 @@ export function newAutoresponder(
     trigger: given.trigger,
     created_at: now,
   }
-  const document = changedBy(unnamed, given, now)
-  refuseProblems(faultsOf(document))
+  const document = applyChange(base, given, now)
+  refuseProblems(findFaults(document))
   return document
 }
 
-/** As newAutoresponder. */
+/** Throws as newAutoresponder. */
 export function changedAutoresponder(
   current: AutoresponderDocument,
   given: AutoresponderChange,
 ): AutoresponderDocument {
-  const document = changedBy(current, given, clock.now())
-  refuseProblems([...faultsOf(document), ...sizeFaults(document, current)])
+  const document = applyChange(current, given, clock.now())
+  refuseProblems([...findFaults(document), ...sizeFaults(document, current)])
   return document
 }
 
-/** The autoresponder as stored then. Throws `not_found` when it has gone meanwhile, and as createAutoresponder. */
+/** The autoresponder as stored. Throws `not_found` when it was deleted meanwhile, and as createAutoresponder. */
 export async function changeAutoresponder(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -134,40 +136,36 @@ export async function changeAutoresponder(
   given: AutoresponderChange,
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
-  const changed = await changeList(deps, list._id, taken(given.name), async (session) => {
+  const changed = await changeList(deps, list._id, nameTaken(given.name), async (session) => {
     const current = await collections.autoresponders.findOne(
       { _id: id, mailing_list_id: list._id },
       { session },
     )
     if (current === null) throw missing('autoresponder', id)
     const document = changedAutoresponder(current, given)
-    await refuseMissingTargets(collections, document, session)
+    await requireTargets(collections, document, session)
     if (triggeredBy(document)?.id !== triggeredBy(current)?.id)
-      await raiseRevisions(deps, await refuseCycle(collections, document, session), list, session)
-    const { _id, ...fields } = document
-    await collections.autoresponders.updateOne({ _id }, { $set: fields }, { session })
+      await bumpOtherLists(deps, await requireNoCycle(collections, document, session), list, session)
+    await updateAutoresponder(collections, document, session)
     return document
   })
-  if (given.paused === false) await notifyEngines(collections, 'an autoresponder goes on')
+  if (given.paused === false) await notifyEngines(collections, 'an autoresponder is resumed')
   return changed
 }
 
-async function raiseRevisions(
+/** changeList has bumped the revision of the autoresponder's own list. */
+async function bumpOtherLists(
   { database }: ControlPlane,
   listIds: Set<number>,
-  { _id: raisedAlready }: MailingListDocument,
+  { _id: bumpedId }: MailingListDocument,
   session: ClientSession,
 ): Promise<void> {
-  const others = [...listIds].filter((id) => id !== raisedAlready)
+  const others = [...listIds].filter((id) => id !== bumpedId)
   if (others.length === 0) return
-  await database.collections.mailingLists.updateMany(
-    { _id: { $in: others } },
-    { $inc: { revision: 1 } },
-    { session },
-  )
+  await bumpRevisions(database.collections, others, session)
 }
 
-const taken = (name: string | undefined): string =>
+const nameTaken = (name: string | undefined): string =>
   `name ${JSON.stringify(name)} is taken by another autoresponder of the list`
 
 const namesById = {
@@ -175,17 +173,17 @@ const namesById = {
   segmentation_criteria_id: ['segmentation_criteria_name'],
 } as const
 
-/** The whole document as the request leaves it: what isn't given stays, but for what goes with something else. */
-function changedBy(
+/** The whole document after the request. Fields that aren't given stay, unless a given field implies their value. */
+function applyChange(
   stored: AutoresponderDocument,
   given: AutoresponderChange,
   now: Date,
 ): AutoresponderDocument {
-  const asGiven = withoutUndefined(given) as Partial<AutoresponderDocument>
+  const asGiven = withoutUndefined(given)
   const next = { ...stored, ...asGiven }
   return {
     ...next,
-    ...(namesToForget(namesById, stored, asGiven) as Partial<AutoresponderDocument>),
+    ...namesToForget(namesById, stored, asGiven),
     ...impliedByDelay(next),
     ...asGiven,
     name_key: comparisonForm(next.name),

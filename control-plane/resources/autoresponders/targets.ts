@@ -1,5 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import {
   autoresponderTargets,
   type AutoresponderDocument,
@@ -8,10 +8,10 @@ import type { Collections } from '../../../shared/contract/schemas/collections.t
 import { refuseProblems } from '../../api/validation.ts'
 import { triggeredBy, type WithTargets } from './rules.ts'
 
-/** The autoresponders that an autoresponder answers: they must be the organization's, and go round in no ring. */
+/** Checks of the autoresponders that an autoresponder answers: they belong to the organization, and form no cycle. */
 
-/** Throws `validation_failed` with every target that the organization doesn't have. */
-export async function refuseMissingTargets(
+/** Throws `validation_failed` with every target that isn't an autoresponder of the organization. */
+export async function requireTargets(
   { autoresponders }: Collections,
   document: AutoresponderDocument,
   session: ClientSession,
@@ -33,11 +33,11 @@ export async function refuseMissingTargets(
 }
 
 /**
- * Goes from the autoresponder to the one that triggers it, and on; throws `validation_failed` where that leads back to
- * it. Resolves to the lists that it came through: whoever changes one of their autoresponders at the same time may make
- * a ring of it, so their revisions are to be raised too.
+ * Follows the triggers from the autoresponder on, and throws `validation_failed` when they form a cycle. Resolves to the
+ * lists on the way. The caller must bump their revisions: a concurrent change of an autoresponder there could close a
+ * cycle.
  */
-export async function refuseCycle(
+export async function requireNoCycle(
   { autoresponders }: Collections,
   document: AutoresponderDocument,
   session: ClientSession,
@@ -45,10 +45,13 @@ export async function refuseCycle(
   const lists = new Set<number>()
   const path = [document._id]
   const first = triggeredBy(document)
-  let next = first
+  if (first === null) return lists
+  let next: typeof first | null = first
   while (next !== null) {
-    if (path.includes(next.id)) throw cycleFrom(first!.field, [...path, next.id])
-    const target = await autoresponders.findOne<WithTargets & { mailing_list_id: number }>(
+    if (path.includes(next.id)) throw cycleRefusal(first.field, [...path, next.id])
+    const target: (WithTargets & { mailing_list_id: number }) | null = await autoresponders.findOne<
+      WithTargets & { mailing_list_id: number }
+    >(
       { _id: next.id },
       {
         session,
@@ -67,12 +70,12 @@ export async function refuseCycle(
   return lists
 }
 
-const maxNamed = 10
+const maxNamedIds = 10
 
-function cycleFrom(field: string, ids: number[]): RequestError {
-  const named = ids.length > maxNamed ? [...ids.slice(0, maxNamed), '...'] : ids
+function cycleRefusal(field: string, ids: number[]): RequestError {
+  const named = ids.length > maxNamedIds ? [...ids.slice(0, maxNamedIds), '...'] : ids
   return new RequestError(
     'validation_failed',
-    `${field}: autoresponders can't trigger each other in a ring, and ${named.join(' <- ')} would be one`,
+    `${field}: autoresponders can't trigger each other in a cycle, and ${named.join(' <- ')} would be one`,
   )
 }

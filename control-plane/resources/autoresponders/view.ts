@@ -4,7 +4,7 @@ import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { AutoresponderView } from './schemas.ts'
 
-/** Makes the documents' views, with times in the zone of the list's organization. */
+/** A function that makes views, with times in the zone of the list's organization. */
 export async function viewer(
   { database }: ControlPlane,
   list: MailingListDocument,
@@ -20,9 +20,9 @@ export async function viewer(
 function toView(document: AutoresponderDocument, zoneName: string): AutoresponderView {
   const {
     _id,
-    organization_id: _organization,
-    name_key: _key,
-    created_at: _created,
+    organization_id: _organizationId,
+    name_key: _nameKey,
+    created_at: _createdAt,
     triggered_at: triggeredAt,
     paused_at: pausedAt,
     ...fields

@@ -1,49 +1,49 @@
 import type { TemplateContent } from '../../../shared/contract/schemas/campaign-template.ts'
 import { maxContents, type GivenContent, type TemplateChange } from './schemas.ts'
 
-/** The contents of a template: what a request makes of those that are stored. */
+/** Applies a request to the stored contents of a template. */
 
-/** The database's limit for a document is 16 MB. */
+/** Half of the database's limit for a document, which is 16 MB. */
 const maxBytes = 8_000_000
 
 const singleFields = ['content_subject', 'email_format', 'content_html', 'content_text'] as const
 
-/** How many ids a request needs for contents of its own. */
-export function newContentsIn(given: TemplateChange): number {
+/** The number of contents that a request may add; each needs an id. */
+export function countNewContents(given: TemplateChange): number {
   const added = (given.contents ?? []).filter(({ id }) => id === undefined || id === null).length
-  return added + (givesSingle(given) ? 1 : 0)
+  return added + (hasSingleFields(given) ? 1 : 0)
 }
 
-const givesSingle = (given: TemplateChange): boolean =>
+const hasSingleFields = (given: TemplateChange): boolean =>
   singleFields.some((field) => given[field] !== undefined)
 
 export interface ChangedContents {
   contents: TemplateContent[]
-  /** Sentences on what can't be done; none as a rule. */
+  /** Sentences; usually none. */
   faults: string[]
 }
 
-/** The stored contents as the request leaves them, by id; `firstId` begins the ids of those that are added. */
+/** The contents after the request, sorted by id. Added ones get ids from `firstId` on. */
 export function changedContents(
   stored: TemplateContent[],
   given: TemplateChange,
   firstId: number,
 ): ChangedContents {
-  if (given.contents !== undefined && givesSingle(given))
+  if (given.contents !== undefined && hasSingleFields(given))
     return {
       contents: stored,
       faults: [
-        `contents can't be given together with ${singleFields.join(', ')}, which stand for one of them`,
+        `contents can't be given together with ${singleFields.join(', ')}, which are the fields of one content`,
       ],
     }
-  const entries = givesSingle(given) ? [singleContent(stored, given)] : (given.contents ?? [])
+  const entries = hasSingleFields(given) ? [singleContent(stored, given)] : (given.contents ?? [])
   const faults = entries.flatMap((entry, index) => entryFaults(entry, index, stored, entries))
   const byId = new Map(stored.map((content) => [content.id, content]))
   let nextId = firstId
   for (const { id, _destroy: isRemoved, ...fields } of entries) {
     if (isRemoved === true) byId.delete(id ?? 0)
     else if (id === undefined || id === null) {
-      byId.set(nextId, { id: nextId, ...blank, ...withoutAbsent(fields, [undefined, null]) })
+      byId.set(nextId, { id: nextId, ...emptyContent, ...withoutAbsent(fields, [undefined, null]) })
       nextId += 1
     } else {
       const content = byId.get(id)
@@ -54,9 +54,9 @@ export function changedContents(
   return { contents, faults: faults.length > 0 ? faults : sizeFaults(contents) }
 }
 
-const blank = { name: null, subject: null, format: 'both', html: null, text: null } as const
+const emptyContent = { name: null, subject: null, format: 'both', html: null, text: null } as const
 
-/** The deprecated fields hold the first content by id, and change it; where there is none they make one. */
+/** The deprecated fields change the content with the lowest id, or add one when there is none. */
 function singleContent(stored: TemplateContent[], given: TemplateChange): GivenContent {
   return {
     id: stored[0]?.id,
@@ -75,7 +75,7 @@ function entryFaults(
 ): string[] {
   const name = `contents.${index}`
   if (id === undefined || id === null)
-    return isRemoved === true ? [`${name}._destroy needs the id of the content that is to go`] : []
+    return isRemoved === true ? [`${name}._destroy needs the id of the content to remove`] : []
   if (!stored.some((content) => content.id === id))
     return [`${name}.id ${id} names no content of the template`]
   if (entries.findIndex((entry) => entry.id === id) < index) return [`${name}.id ${id} is given twice`]

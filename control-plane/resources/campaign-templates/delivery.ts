@@ -5,7 +5,7 @@ import { withoutUndefined } from '../../api/validation.ts'
 import { namesToForget } from '../outside-names.ts'
 import type { DispatchAttributes, DispatchView } from './schemas.ts'
 
-/** The delivery settings of a template: what a request makes of those that are stored, and how they are shown. */
+/** Applies a request to the stored delivery settings of a template, and shows them. */
 
 const namesById = {
   virtual_mta_id: ['virtual_mta_name'],
@@ -16,11 +16,11 @@ const bounceNames = ['bounce_email_name', 'bounce_email_email'] as const
 
 export interface ChangedDispatch {
   dispatch: TemplateDispatch | null
-  /** Sentences on what is wrong; none as a rule. */
+  /** Sentences; usually none. */
   faults: string[]
 }
 
-/** Null clears the settings; a hash without a known key leaves them as they are. */
+/** Null clears the settings; a hash without a known key changes nothing. */
 export function changedDispatch(
   stored: TemplateDispatch | null,
   given: DispatchAttributes | null | undefined,
@@ -29,18 +29,19 @@ export function changedDispatch(
   if (given === null) return { dispatch: null, faults: [] }
   if (given === undefined || Object.keys(given).length === 0) return { dispatch: stored, faults: [] }
   const { begins_at: beginsAt, bounce_email_id: bounceEmail, ...fields } = given
-  const beginning = beginsAt === undefined || beginsAt === null ? beginsAt : parseApiTime(beginsAt, zoneName)
+  const beginsAtTime =
+    beginsAt === undefined || beginsAt === null ? beginsAt : parseApiTime(beginsAt, zoneName)
   const before = stored ?? defaults
   const asGiven = withoutUndefined(fields)
   const dispatch: TemplateDispatch = {
     ...before,
-    ...(namesToForget(namesById, before, given) as Partial<TemplateDispatch>),
+    ...namesToForget(namesById, before, given),
     ...(bounceEmail === undefined ? {} : bounceAddress(before, bounceEmail)),
-    ...otherRule(given),
+    ...replacedRule(given),
     ...asGiven,
-    ...(beginning === undefined ? {} : { begins_at: beginning }),
+    ...(beginsAtTime === undefined ? {} : { begins_at: beginsAtTime }),
   }
-  return { dispatch, faults: faultsOf(given, beginning) }
+  return { dispatch, faults: findFaults(given, beginsAtTime) }
 }
 
 function bounceAddress(
@@ -56,8 +57,8 @@ function bounceAddress(
   }
 }
 
-/** A rule is named by its id or by its name: the new one replaces whichever the old one was. */
-function otherRule({
+/** A special sending rule has an id or a name: a given one replaces a stored one of the other kind. */
+function replacedRule({
   special_sending_rule_id: id,
   special_sending_rule_name: name,
 }: DispatchAttributes): Partial<TemplateDispatch> {
@@ -65,21 +66,21 @@ function otherRule({
   return name !== undefined && name !== null ? { special_sending_rule_id: null } : {}
 }
 
-function faultsOf(given: DispatchAttributes, beginning: Date | null | undefined): string[] {
+function findFaults(given: DispatchAttributes, beginsAtTime: Date | null | undefined): string[] {
   const faults: string[] = []
-  if (beginning === null && typeof given.begins_at === 'string')
+  if (beginsAtTime === null && typeof given.begins_at === 'string')
     faults.push(
       'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00, in the years 1000 to 9999',
     )
   const rules = [given.special_sending_rule_id, given.special_sending_rule_name]
   if (rules.every((rule) => rule !== undefined && rule !== null))
     faults.push(
-      'dispatch_attributes.special_sending_rule_id and special_sending_rule_name name one rule: only one of them may be given',
+      'only one of dispatch_attributes.special_sending_rule_id and special_sending_rule_name may be given',
     )
   return faults
 }
 
-export function dispatchView(dispatch: TemplateDispatch, zoneName: string): DispatchView {
+export function toDispatchView(dispatch: TemplateDispatch, zoneName: string): DispatchView {
   const { virtual_mta_id, virtual_mta_name, bounce_email_user_id, bounce_email_domain_id, begins_at } =
     dispatch
   const isDefaultRoute = virtual_mta_id === 0

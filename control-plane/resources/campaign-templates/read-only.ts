@@ -1,7 +1,7 @@
 import { isHash } from '../../api/validation.ts'
 
-/** What the service keeps: here, and nowhere else in the API, a request that brings it is refused. */
-const ofTemplate = [
+/** Keys that only replies have. Only this resource refuses requests with such keys; others ignore them. */
+const readOnlyKeys = [
   'id',
   'mailing_list_id',
   'mailing_list_name',
@@ -19,7 +19,7 @@ const ofTemplate = [
   'automatic_winner_selection',
   'campaign_contents',
 ]
-const ofDispatch = [
+const readOnlyDispatchKeys = [
   'state',
   'state_description',
   'virtual_mta_type',
@@ -30,14 +30,16 @@ const ofDispatch = [
   'finished_at',
 ]
 
-/** A sentence on each of these keys that a document brings, with whatever value. */
+/** A sentence for each read-only key in a document, whatever its value. */
 export function readOnlyFaults(document: unknown): string[] {
   if (!isHash(document)) return []
   const dispatch = document['dispatch_attributes']
   const found = [
-    ...ofTemplate.filter((key) => Object.hasOwn(document, key)),
+    ...readOnlyKeys.filter((key) => Object.hasOwn(document, key)),
     ...(isHash(dispatch)
-      ? ofDispatch.filter((key) => Object.hasOwn(dispatch, key)).map((key) => `dispatch_attributes.${key}`)
+      ? readOnlyDispatchKeys
+          .filter((key) => Object.hasOwn(dispatch, key))
+          .map((key) => `dispatch_attributes.${key}`)
       : []),
   ]
   return found.map((name) => `${name} is read-only and must not be sent`)

@@ -10,8 +10,15 @@ import {
   templateSummaryView,
   templateView,
 } from './schemas.ts'
-import { changeTemplate, createTemplate, findTemplate, blankTemplate, checkTemplate } from './service.ts'
-import { summaries, toView } from './view.ts'
+import {
+  blankTemplate,
+  changeTemplate,
+  checkTemplate,
+  createTemplate,
+  findTemplate,
+  listTemplates,
+} from './service.ts'
+import { toView } from './view.ts'
 
 const tag = 'Campaign templates'
 const listPath = '/mailing_lists/:mailing_list_id/templates'
@@ -33,20 +40,20 @@ const faultySettings = [
   'organization_id is read-only and must not be sent',
   'dispatch_attributes.state is read-only and must not be sent',
   'segmentation_criteria_remote_sql is possible only on Remote Lists',
-  'segmentation_criteria_id and segmentation_criteria_remote_sql say the same: only one of them may be given',
-  "contents can't be given together with content_subject, email_format, content_html, content_text, which stand for one of them",
+  'only one of segmentation_criteria_id and segmentation_criteria_remote_sql may be given',
+  "contents can't be given together with content_subject, email_format, content_html, content_text, which are the fields of one content",
   'contents.0.subject must be one line without control characters',
-  'contents.0._destroy needs the id of the content that is to go',
+  'contents.0._destroy needs the id of the content to remove',
   'contents.0.id 11 names no content of the template',
   'dispatch_attributes.bounce_email_id must be written as <user_id>@<domain_id>, such as 3@7',
-  'dispatch_attributes.special_sending_rule_id and special_sending_rule_name name one rule: only one of them may be given',
+  'only one of dispatch_attributes.special_sending_rule_id and special_sending_rule_name may be given',
   'dispatch_attributes.from_email must be an email address',
   'dispatch_attributes.from_name must be one line without control characters',
   'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00, in the years 1000 to 9999',
   'dispatch_attributes.autowinner_percentage must be a percentage from 0 to 100 with at most 2 decimals, as a number or as a string',
 ]
 
-/** The 8 MB of its contents as a document and as JSON. */
+/** Contents of 8 MB, once as a document and once as JSON. */
 const largeReplyBytes = 16_000_000
 
 export const campaignTemplateEndpoints = [
@@ -59,7 +66,7 @@ export const campaignTemplateEndpoints = [
     needs: 'any_key',
     query: z.object(wholeQuery()),
     reply: { data: z.array(templateSummaryView), paging: 'whole', example: [exampleSummary] },
-    handle: (call) => summaries(call, { organization_id: call.caller.organizationId }, call.query()),
+    handle: (call) => listTemplates(call, { organization_id: call.caller.organizationId }, call.query()),
   }),
   endpoint({
     method: 'get',
@@ -72,7 +79,7 @@ export const campaignTemplateEndpoints = [
     reply: { data: z.array(templateSummaryView), paging: 'whole', example: [exampleSummary] },
     async handle(call) {
       const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
-      return summaries(call, { mailing_list_id: list._id }, call.query())
+      return listTemplates(call, { mailing_list_id: list._id }, call.query())
     },
   }),
   endpoint({

@@ -18,11 +18,11 @@ import {
   timeText,
 } from '../../api/fields.ts'
 
-/** What campaign templates look like in requests and replies. */
+/** Campaign templates in requests and replies. */
 
 export const maxContents = 100
 
-/** Null is the same as nothing in a new content; what it is in a stored one, `contents.ts` says. */
+/** In a new content null is the same as a missing key; for a stored one see contents.ts. */
 const givenContent = z.object({
   id: positiveId().nullable().optional(),
   name: nameText(255).nullable().optional(),
@@ -38,11 +38,11 @@ const percentagePattern = /^\d{1,3}(?:\.\d{1,2})?$/
 const percentageExpectation =
   'must be a percentage from 0 to 100 with at most 2 decimals, as a number or as a string'
 
-/** A text that is read without the blanks around it; `pattern` is what the description says of it. */
+/** A text that may have blanks around it; `pattern` is for the OpenAPI description. */
 const patternedText = (pattern: string) =>
   z.string().meta({ override: { pattern: String.raw`^\s*${pattern}\s*$` } })
 
-/** As it is shown: with one or two decimals. */
+/** Becomes a text with one or two decimals, the form in which it is stored and shown. */
 const percentage = () =>
   z
     .union([z.number().min(0).max(100), patternedText(String.raw`\d{1,3}(\.\d{1,2})?`)], {
@@ -56,7 +56,7 @@ const percentage = () =>
 
 const bounceEmailPattern = /^([1-9]\d{0,14})@([1-9]\d{0,14})$/
 
-/** `<user_id>@<domain_id>`; blank is null, which stands for the general setting. */
+/** `<user_id>@<domain_id>`; a blank one becomes null, which means the general setting. */
 const bounceEmail = () =>
   patternedText(String.raw`([1-9]\d{0,14}@[1-9]\d{0,14})?`).transform((text, context) => {
     if (text.trim() === '') return null
@@ -100,7 +100,7 @@ const dispatchAttributes = z
   .partial()
 export type DispatchAttributes = z.infer<typeof dispatchAttributes>
 
-/** The fields of a single content; `contents` replaces them. */
+/** Fields of a single content, replaced by `contents`. */
 const deprecated = { deprecated: true }
 
 const settings = {

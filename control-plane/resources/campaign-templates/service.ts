@@ -4,14 +4,49 @@ import { nextIds } from '../../../shared/runtime/database.ts'
 import type { CampaignTemplateDocument } from '../../../shared/contract/schemas/campaign-template.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
+import type { WholePaging } from '../../api/endpoint.ts'
+import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
+import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import { refuseProblems, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { changedContents, newContentsIn } from './contents.ts'
+import { insertTemplate, updateTemplate } from '../../store/campaign-templates.ts'
+import { changedContents, countNewContents } from './contents.ts'
 import { changedDispatch } from './delivery.ts'
 import type { TemplateChange, TemplateCreation } from './schemas.ts'
+import { toSummaryViews, type TemplateSummary } from './view.ts'
 
-/** Throws `not_found`, also for one that the caller doesn't reach. */
+const summaryFields = {
+  name: 1,
+  mailing_list_id: 1,
+  organization_id: 1,
+  segmentation_criteria_id: 1,
+} as const
+
+/** The templates sorted by id. Their contents, which may be large, aren't read. */
+export async function listTemplates(
+  call: PageCall,
+  filter: { mailing_list_id: number } | { organization_id: number },
+  { page_token }: { page_token?: string | undefined },
+): Promise<{ data: JsonRecords; paging: WholePaging }> {
+  const { campaignTemplates } = call.deps.database.collections
+  const scope = `templates ${JSON.stringify(filter)}`
+  const after = Number(pageStart(call.deps, { page_token }, scope).after ?? 0)
+  const reader = new PageReader<TemplateSummary>({
+    call,
+    max: Number.MAX_SAFE_INTEGER,
+    views: (documents) => toSummaryViews(call.deps, documents),
+  })
+  await reader.read(
+    campaignTemplates
+      .find<TemplateSummary>({ ...filter, _id: { $gt: after } }, { projection: summaryFields })
+      .sort({ _id: 1 }),
+  )
+  const last = reader.last === null ? null : String(reader.last._id)
+  return { data: reader.data, paging: { next_page_token: nextPageToken(call.deps, scope, last) } }
+}
+
+/** Throws `not_found`, also when the caller can't access the template. */
 export async function findTemplate(
   { database }: ControlPlane,
   caller: Caller,
@@ -24,13 +59,13 @@ export async function findTemplate(
   return found
 }
 
-/** A request, and what is wrong with it before its values are looked at. */
+/** A request with the faults that were found in it so far. */
 export interface GivenTemplate<Given> {
   given: Given
   faults: string[]
 }
 
-/** Of a list, with nothing in it yet. */
+/** A template without contents, to which a creation is applied as a change. */
 export function blankTemplate(
   list: MailingListDocument,
   { name }: TemplateCreation,
@@ -53,16 +88,16 @@ export function blankTemplate(
   }
 }
 
-/** Throws `validation_failed` with all that is wrong but the name of another template. */
+/** Throws `validation_failed` with all problems, except that the name is taken. */
 export async function checkTemplate(
   deps: ControlPlane,
   stored: CampaignTemplateDocument,
   request: GivenTemplate<TemplateChange>,
 ): Promise<void> {
-  changedBy(stored, request, await circumstancesOf(deps, stored, 0))
+  applyChange(stored, request, await readContext(deps, stored, 0))
 }
 
-/** The template as stored. Throws as checkTemplate, or for a name that is taken. */
+/** The template as stored. Throws as checkTemplate, and when the name is taken. */
 export async function createTemplate(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -74,49 +109,50 @@ export async function createTemplate(
     ...blankTemplate(list, given),
     _id: await nextIds(collections, 'campaign_template'),
   }
-  const document = changedBy(blank, request, await circumstancesOf(deps, blank, newContentsIn(given)))
-  await mapDuplicateKey(taken(document.name), () => collections.campaignTemplates.insertOne(document))
+  const document = applyChange(blank, request, await readContext(deps, blank, countNewContents(given)))
+  await mapDuplicateKey(nameTaken(document.name), () => insertTemplate(collections, document))
   return document
 }
 
 /**
- * The change is made of the document that was read, and written only over that one: where another change came between,
- * it is made anew of what that one left. Each time somebody's change has succeeded, so this comes to an end. Throws
- * `not_found` when it has gone meanwhile, and as createTemplate.
+ * The template as stored. An optimistic lock: when another change was written since the document was read, this change
+ * is applied again to the new document. Each retry means that another change succeeded, so the loop ends. Throws
+ * `not_found` when the template was deleted meanwhile, and as createTemplate.
  */
 export async function changeTemplate(
   deps: ControlPlane,
   found: CampaignTemplateDocument,
   request: GivenTemplate<TemplateChange>,
 ): Promise<CampaignTemplateDocument> {
-  const { campaignTemplates } = deps.database.collections
-  const circumstances = await circumstancesOf(deps, found, newContentsIn(request.given))
+  const { collections } = deps.database
+  const context = await readContext(deps, found, countNewContents(request.given))
   let current = found
   for (;;) {
-    const { _id, ...fields } = changedBy(current, request, circumstances)
-    const { matchedCount } = await mapDuplicateKey(taken(fields.name), () =>
-      campaignTemplates.updateOne({ _id, revision: current.revision }, { $set: fields }),
+    const { revision } = current
+    const changed = applyChange(current, request, context)
+    const isWritten = await mapDuplicateKey(nameTaken(changed.name), () =>
+      updateTemplate(collections, changed, revision),
     )
-    if (matchedCount === 1) return { _id, ...fields }
-    const again = await campaignTemplates.findOne({ _id })
-    if (again === null) throw missing('template', _id)
-    current = again
+    if (isWritten) return changed
+    const reread = await collections.campaignTemplates.findOne({ _id: changed._id })
+    if (reread === null) throw missing('template', changed._id)
+    current = reread
   }
 }
 
 /** What a change depends on besides the document and the request. */
-interface Circumstances {
+interface ChangeContext {
   now: Date
   zoneName: string
   isRemoteList: boolean
   firstContentId: number
 }
 
-async function circumstancesOf(
+async function readContext(
   { database }: ControlPlane,
   { organization_id, mailing_list_id }: CampaignTemplateDocument,
   newContents: number,
-): Promise<Circumstances> {
+): Promise<ChangeContext> {
   const { collections } = database
   const [organization, list, firstContentId] = await Promise.all([
     collections.organizations.findOne({ _id: organization_id }),
@@ -131,11 +167,11 @@ async function circumstancesOf(
   }
 }
 
-/** The whole document as the request leaves it. Throws what is wrong with the request. */
-function changedBy(
+/** The whole document after the request. Throws `validation_failed` with all problems of the request. */
+function applyChange(
   stored: CampaignTemplateDocument,
   { given, faults }: GivenTemplate<TemplateChange>,
-  { now, zoneName, isRemoteList, firstContentId }: Circumstances,
+  { now, zoneName, isRemoteList, firstContentId }: ChangeContext,
 ): CampaignTemplateDocument {
   const { contents, faults: contentFaults } = changedContents(stored.contents, given, firstContentId)
   const { dispatch, faults: dispatchFaults } = changedDispatch(
@@ -149,7 +185,7 @@ function changedBy(
     ...stored,
     name,
     name_key: comparisonForm(name),
-    ...segmentOf(stored, given),
+    ...changedSegment(stored, given),
     custom_dynamic_template_id:
       given.custom_dynamic_template_id === undefined
         ? stored.custom_dynamic_template_id
@@ -169,14 +205,12 @@ function segmentFaults(given: TemplateChange, isRemoteList: boolean): string[] {
   if (sql !== null && !isRemoteList)
     faults.push('segmentation_criteria_remote_sql is possible only on Remote Lists')
   if (sql !== null && (given.segmentation_criteria_id ?? null) !== null)
-    faults.push(
-      'segmentation_criteria_id and segmentation_criteria_remote_sql say the same: only one of them may be given',
-    )
+    faults.push('only one of segmentation_criteria_id and segmentation_criteria_remote_sql may be given')
   return faults
 }
 
-/** There is one segment or none: the one that is given replaces the other kind. */
-function segmentOf(stored: Segment, given: TemplateChange): Segment {
+/** A template has at most one segment: a given one replaces a stored one of the other kind. */
+function changedSegment(stored: Segment, given: TemplateChange): Segment {
   const { segmentation_criteria_id: id, segmentation_criteria_remote_sql: sql } = given
   if (id !== undefined && id !== null)
     return { segmentation_criteria_id: id, segmentation_criteria_remote_sql: null }
@@ -188,5 +222,5 @@ function segmentOf(stored: Segment, given: TemplateChange): Segment {
   }
 }
 
-const taken = (name: string): string =>
+const nameTaken = (name: string): string =>
   `name ${JSON.stringify(name)} is taken by another template of the list`

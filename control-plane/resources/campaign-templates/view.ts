@@ -4,49 +4,20 @@ import type {
   TemplateContent,
 } from '../../../shared/contract/schemas/campaign-template.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
-import type { WholePaging } from '../../api/endpoint.ts'
-import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
-import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { dispatchView } from './delivery.ts'
+import { toDispatchView } from './delivery.ts'
 import type { ContentView, templateSummaryView, TemplateView } from './schemas.ts'
 
-/** Templates as replies, with the names of their list and organization, and times in the organization's zone. */
+/** Views of templates, with the names of list and organization, and times in the organization's zone. */
 
-const summaryFields = {
-  name: 1,
-  mailing_list_id: 1,
-  organization_id: 1,
-  segmentation_criteria_id: 1,
-} as const
-type Summary = Pick<CampaignTemplateDocument, '_id' | keyof typeof summaryFields>
+export type TemplateSummary = Pick<
+  CampaignTemplateDocument,
+  '_id' | 'name' | 'mailing_list_id' | 'organization_id' | 'segmentation_criteria_id'
+>
 
-/** By id; their contents, which may be large, stay in the database. */
-export async function summaries(
-  call: PageCall,
-  filter: { mailing_list_id: number } | { organization_id: number },
-  { page_token }: { page_token?: string | undefined },
-): Promise<{ data: JsonRecords; paging: WholePaging }> {
-  const { campaignTemplates } = call.deps.database.collections
-  const scope = `templates ${JSON.stringify(filter)}`
-  const after = Number(pageStart(call.deps, { page_token }, scope).after ?? 0)
-  const reader = new PageReader<Summary>({
-    call,
-    max: Number.MAX_SAFE_INTEGER,
-    views: (documents) => summaryViews(call.deps, documents),
-  })
-  await reader.read(
-    campaignTemplates
-      .find<Summary>({ ...filter, _id: { $gt: after } }, { projection: summaryFields })
-      .sort({ _id: 1 }),
-  )
-  const last = reader.last === null ? null : String(reader.last._id)
-  return { data: reader.data, paging: { next_page_token: nextPageToken(call.deps, scope, last) } }
-}
-
-async function summaryViews(
+export async function toSummaryViews(
   { database }: ControlPlane,
-  documents: Summary[],
+  documents: TemplateSummary[],
 ): Promise<z.infer<typeof templateSummaryView>[]> {
   const lists = await database.collections.mailingLists
     .find(
@@ -75,7 +46,7 @@ export async function toView(
     organizations.findOne({ _id: document.organization_id }, { projection: { name: 1, time_zone_name: 1 } }),
   ])
   const zoneName = organization?.time_zone_name ?? 'UTC'
-  const contents = document.contents.map(contentView)
+  const contents = document.contents.map(toContentView)
   const first = contents[0]
   return {
     id: document._id,
@@ -92,7 +63,7 @@ export async function toView(
     email_format: first?.format ?? null,
     content_html: first?.html ?? null,
     content_text: first?.text ?? null,
-    ...(document.dispatch === null ? {} : { dispatch: dispatchView(document.dispatch, zoneName) }),
+    ...(document.dispatch === null ? {} : { dispatch: toDispatchView(document.dispatch, zoneName) }),
     archived: false,
     content_determined: contents.length === 1,
     template: true,
@@ -106,8 +77,8 @@ export async function toView(
   }
 }
 
-/** What the format doesn't send isn't shown; it is kept for when the format changes. */
-function contentView({ id, name, subject, format, html, text }: TemplateContent): ContentView {
+/** Hides the text that the format doesn't send. It stays stored, for a later change of the format. */
+function toContentView({ id, name, subject, format, html, text }: TemplateContent): ContentView {
   return {
     id,
     name,

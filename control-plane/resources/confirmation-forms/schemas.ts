@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { boundedText, nameText, validEmail } from '../../api/fields.ts'
 
-/** What confirmation forms look like in requests and replies. */
+/** Confirmation forms in requests and replies. */
 
 export const confirmationFormView = z
   .object({
@@ -18,13 +18,13 @@ export const confirmationFormView = z
 export type ConfirmationFormView = z.infer<typeof confirmationFormView>
 
 const link = '%%confirmation_url%%'
-const standard = {
+const defaults = {
   subject: 'Please confirm your subscription',
   html: `<p>Please confirm your subscription: <a href="${link}">${link}</a></p>\n<p>If you didn't ask for it, ignore this mail.</p>\n`,
   text: `Please confirm your subscription:\n\n${link}\n\nIf you didn't ask for it, ignore this mail.\n`,
 }
 
-/** Without the link nobody could ever confirm. */
+/** The link is required: without it the subscription could never be confirmed. */
 const content = (fallback: string) =>
   boundedText({ max: 500_000 })
     .refine((text) => text.includes(link), { error: `must hold ${link}` })
@@ -35,9 +35,9 @@ export const confirmationFormCreation = z.object({
   name: nameText(255),
   from_name: nameText(255).nullable().default(null),
   from_email: validEmail().nullable().default(null),
-  subject: nameText(998).default(standard.subject),
-  html: content(standard.html),
-  text: content(standard.text),
+  subject: nameText(998).default(defaults.subject),
+  html: content(defaults.html),
+  text: content(defaults.text),
 })
 export type ConfirmationFormCreation = z.infer<typeof confirmationFormCreation>
 
@@ -47,5 +47,5 @@ export const exampleConfirmationForm: ConfirmationFormView = {
   name: 'Welcome',
   from_name: null,
   from_email: null,
-  ...standard,
+  ...defaults,
 }

@@ -6,7 +6,9 @@ import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { ConfirmationFormCreation, ConfirmationFormView } from './schemas.ts'
+import { insertConfirmationForm } from '../../store/confirmation-forms.ts'
+import type { ConfirmationFormCreation } from './schemas.ts'
+import { toView } from './view.ts'
 
 /** One page of the list's confirmation forms, by id. */
 export const listConfirmationForms = (
@@ -40,11 +42,6 @@ export async function createConfirmationForm(
     mailing_list_id: list._id,
     created_at: clock.now(),
   }
-  await collections.confirmationForms.insertOne(document)
+  await insertConfirmationForm(collections, document)
   return document
-}
-
-export function toView(form: ConfirmationFormDocument): ConfirmationFormView {
-  const { _id, created_at: _at, ...rest } = form
-  return { id: _id, ...rest }
 }

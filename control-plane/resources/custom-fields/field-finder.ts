@@ -1,13 +1,13 @@
 import { comparisonForm } from '../../../shared/values/identity.ts'
 
 /**
- * Finds custom fields of a list by name, without case; no two fields of a list differ in case alone. Made once for any
- * number of names, each of which takes time by its length and not by the number of fields.
+ * A function that finds a list's custom field by name, in any case; names of fields always differ by more than case. It
+ * is made once for many names, so that each lookup takes the same time for any number of fields.
  */
 export function fieldFinder<Field>(
   fields: readonly Field[],
-  nameOf: (field: Field) => string,
+  getName: (field: Field) => string,
 ): (name: string) => Field | undefined {
-  const byForm = new Map(fields.map((field) => [comparisonForm(nameOf(field)), field]))
+  const byForm = new Map(fields.map((field) => [comparisonForm(getName(field)), field]))
   return (name) => byForm.get(comparisonForm(name))
 }

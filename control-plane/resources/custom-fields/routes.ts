@@ -9,10 +9,10 @@ import {
   deleteCustomField,
   findCustomField,
   listCustomFields,
-  toView,
   changedField,
   newField,
 } from './service.ts'
+import { toView } from './view.ts'
 
 const tag = 'Custom fields'
 
@@ -34,7 +34,7 @@ const faultySettings = [
 const tooLarge =
   'the custom fields of mailing list 12 would have more than 4000000 bytes in all: give them fewer or shorter options'
 
-/** By these keys the others are right or wrong: with a fault in one of them nobody knows. */
+/** The other settings depend on these keys: with a fault in one of them, the others can't be checked. */
 const decisiveKeys: ReadonlySet<string> = new Set(['field_type', 'options'])
 
 export const customFieldEndpoints = [

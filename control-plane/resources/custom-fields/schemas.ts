@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { fieldTypes } from '../../../shared/contract/schemas/custom-field.ts'
 import { fieldJson, flag, nameText, oneOf } from '../../api/fields.ts'
 
-/** What custom fields look like in requests and replies. */
+/** Custom fields in requests and replies. */
 
 const value = fieldJson()
 
@@ -21,6 +21,7 @@ export const customFieldView = z
     maximum_value: z.int().nullable(),
   })
   .meta({ id: 'CustomField' })
+export type CustomFieldView = z.infer<typeof customFieldView>
 
 export const exampleCustomField = {
   id: 31,

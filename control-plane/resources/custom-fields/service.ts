@@ -1,7 +1,7 @@
 import { BSON, type ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { nextIds } from '../../../shared/runtime/database.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { hasEnded } from '../../../shared/contract/import-state.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import {
@@ -20,8 +20,10 @@ import { missing, pathId } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { deleteCustomFieldDocument, insertCustomField, updateCustomField } from '../../store/custom-fields.ts'
 import { changeList } from '../list-changes.ts'
 import type { CustomFieldChange, CustomFieldCreation } from './schemas.ts'
+import { toView } from './view.ts'
 
 /** One page of the list's custom fields, by id. */
 export const listCustomFields = (
@@ -41,7 +43,7 @@ export const listCustomFields = (
     },
   )
 
-/** Throws `not_found` where the list has none with that id. */
+/** Throws `not_found` when the list has no field with that id. */
 export async function findCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -55,7 +57,7 @@ export async function findCustomField(
   return field
 }
 
-/** The field as stored. Throws `validation_failed` with all that is wrong, or for a name that is taken. */
+/** The field as stored. Throws `validation_failed` with all problems, or when the name is taken. */
 export async function createCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -63,20 +65,20 @@ export async function createCustomField(
 ): Promise<CustomFieldDocument> {
   const { collections } = deps.database
   const document = newField(await nextIds(collections, 'custom_field'), list, given)
-  await changeList(deps, list._id, taken(document.name), async (session) => {
-    await refuseTooMany(collections, document, session)
-    await collections.customFields.insertOne(document, { session })
+  await changeList(deps, list._id, nameTaken(document.name), async (session) => {
+    await checkNumber(collections, document, session)
+    await insertCustomField(collections, document, session)
   })
   return document
 }
 
-/** Throws `validation_failed` with all that is wrong but the name of another field. */
+/** Throws `validation_failed` with all problems, except that the name is taken. */
 export const newField = (
   id: number,
   { _id: listId }: MailingListDocument,
   given: CustomFieldCreation,
 ): CustomFieldDocument =>
-  checked({
+  checkField({
     _id: id,
     mailing_list_id: listId,
     ...given,
@@ -84,23 +86,23 @@ export const newField = (
     created_at: clock.now(),
   })
 
-/** As newField. */
+/** Throws as newField. */
 export function changedField(field: CustomFieldDocument, given: CustomFieldChange): CustomFieldDocument {
   if (given.field_type !== undefined && given.field_type !== field.field_type)
     throw new RequestError('validation_failed', "field_type can't be changed")
-  return checked({
+  return checkField({
     ...field,
     ...withoutUndefined(given),
     name_key: comparisonForm(given.name ?? field.name),
   })
 }
 
-/** Each subscriber's record shows all fields of the list, and requests on the list read all of their definitions. */
+/** Bounded, because each subscriber's record shows all fields of the list, and requests on it read all definitions. */
 const maxFields = 500
 const maxDefinitionBytes = 4_000_000
 
-/** Throws `validation_failed`. A list that has more since an earlier version keeps them, and gets no further one. */
-async function refuseTooMany(
+/** Throws `validation_failed`. A list with more fields, from an earlier version, keeps them and can't get another. */
+async function checkNumber(
   collections: Collections,
   field: CustomFieldDocument,
   session: ClientSession,
@@ -112,11 +114,11 @@ async function refuseTooMany(
       'validation_failed',
       `mailing list ${listId} has ${count} custom fields, and at most ${maxFields} are possible`,
     )
-  await refuseTooLarge(collections, field, session)
+  await checkSize(collections, field, session)
 }
 
-/** Throws `validation_failed`. */
-async function refuseTooLarge(
+/** Throws `validation_failed` when the definitions of the list's fields would have too many bytes. */
+async function checkSize(
   { customFields }: Collections,
   field: CustomFieldDocument,
   session: ClientSession,
@@ -138,32 +140,28 @@ async function refuseTooLarge(
     )
 }
 
-/** The field as stored then. Throws `not_found` when it has gone meanwhile, and as createCustomField. */
+/** The field as stored. Throws `not_found` when it was deleted meanwhile, and as createCustomField. */
 export async function changeCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
   field: CustomFieldDocument,
   given: CustomFieldChange,
 ): Promise<CustomFieldDocument> {
-  const { _id, ...changed } = changedField(field, given)
-  await changeList(deps, list._id, taken(changed.name), async (session, current) => {
-    if (current.primary_key_custom_field_id === _id && !changed.required)
+  const { collections } = deps.database
+  const changed = changedField(field, given)
+  await changeList(deps, list._id, nameTaken(changed.name), async (session, current) => {
+    if (current.primary_key_custom_field_id === changed._id && !changed.required)
       throw new RequestError('validation_failed', 'required must be true for the primary key of the list')
-    if (BSON.calculateObjectSize({ _id, ...changed }) > BSON.calculateObjectSize(field))
-      await refuseTooLarge(deps.database.collections, { _id, ...changed }, session)
-    const { matchedCount } = await deps.database.collections.customFields.updateOne(
-      { _id },
-      { $set: changed },
-      { session },
-    )
-    if (matchedCount === 0) throw missing('custom field', _id)
+    if (BSON.calculateObjectSize(changed) > BSON.calculateObjectSize(field))
+      await checkSize(collections, changed, session)
+    if (!(await updateCustomField(collections, changed, session))) throw missing('custom field', changed._id)
   })
-  return { _id, ...changed }
+  return changed
 }
 
 /**
- * The field goes at once; its values, which nobody can see any more, are removed in the background by the engine.
- * Throws `validation_failed` for the primary key, and while an unfinished import maps the field.
+ * The field disappears at once; the engine removes its values, which are no longer visible, in the background. Throws
+ * `validation_failed` for the primary key, and while an unfinished import maps the field.
  */
 export async function deleteCustomField(
   deps: ControlPlane,
@@ -171,7 +169,7 @@ export async function deleteCustomField(
   field: CustomFieldDocument,
 ): Promise<void> {
   const { collections } = deps.database
-  await changeList(deps, list._id, taken(field.name), async (session, current) => {
+  await changeList(deps, list._id, nameTaken(field.name), async (session, current) => {
     if (current.primary_key_custom_field_id === field._id)
       throw new RequestError(
         'validation_failed',
@@ -180,18 +178,17 @@ export async function deleteCustomField(
     const writers = await collections.imports
       .find(stillWriting(list._id), { session, projection: { field_ids: 1, state: 1 } })
       .toArray()
-    const user = writers.find((document) => Object.values(document.field_ids).includes(field._id))
-    if (user !== undefined)
+    const mapping = writers.find((document) => Object.values(document.field_ids).includes(field._id))
+    if (mapping !== undefined)
       throw new RequestError(
         'validation_failed',
-        `custom field ${field._id} is mapped by import ${user._id}, which is ${hasEnded(user.state) ? `cleared up (it is ${user.state}): try again in some seconds` : 'unfinished: wait for it, or cancel it'}`,
+        `custom field ${field._id} is mapped by import ${mapping._id}, which is ${hasEnded(mapping.state) ? `cleared up (it is ${mapping.state}): try again in some seconds` : 'unfinished: wait for it, or cancel it'}`,
       )
-    await collections.customFields.deleteOne({ _id: field._id }, { session })
-    await collections.deletedFields.insertOne({ _id: field._id, mailing_list_id: list._id }, { session })
+    await deleteCustomFieldDocument(collections, field, session)
   })
 }
 
-const taken = (name: string): string =>
+const nameTaken = (name: string): string =>
   `name ${JSON.stringify(name)} is taken by another custom field of the list`
 
 const withOptions: readonly FieldType[] = [
@@ -201,13 +198,13 @@ const withOptions: readonly FieldType[] = [
 ]
 const withLength: readonly FieldType[] = ['text', 'text_multiline']
 
-/** The document with its default as it is stored; refuses settings that don't go together. */
-function checked(field: CustomFieldDocument): CustomFieldDocument {
+/** The document with its default in stored form. Throws `validation_failed` when settings contradict each other. */
+function checkField(field: CustomFieldDocument): CustomFieldDocument {
   const problems: string[] = []
   const type = field.field_type
-  if ((builtInColumns as readonly string[]).includes(field.name_key))
+  if (builtInColumns.some((column) => column === field.name_key))
     problems.push(`name ${JSON.stringify(field.name)} is that of a built-in column`)
-  // Many a JSON reader drops this key or takes it for something else.
+  // Some JSON parsers drop this key or treat it as the prototype.
   if (field.name_key === '__proto__') problems.push('name can\'t be "__proto__"')
   if (withOptions.includes(type) ? field.options.length === 0 : field.options.length > 0) {
     problems.push(
@@ -227,41 +224,13 @@ function checked(field: CustomFieldDocument): CustomFieldDocument {
   if ((field.minimum_value ?? -Infinity) > (field.maximum_value ?? Infinity))
     problems.push('minimum_value must not be more than maximum_value')
   refuseProblems(problems)
-  return { ...field, default: checkedDefault(field) }
+  return { ...field, default: checkDefault(field) }
 }
 
-function checkedDefault(field: CustomFieldDocument): CustomFieldDocument['default'] {
+function checkDefault(field: CustomFieldDocument): CustomFieldDocument['default'] {
   if (field.default === null || field.default === '') return null
   const reader = fieldReader(toFieldDefinition(field), 'mdy')
   const value = reader.fromJson(field.default)
   if (value === null) throw new RequestError('validation_failed', `default must be ${reader.expectation}`)
   return Array.isArray(value) && value.length === 0 ? null : value
-}
-
-export function toView(field: CustomFieldDocument) {
-  const {
-    _id,
-    mailing_list_id,
-    name,
-    field_type,
-    required,
-    options,
-    minimum_length,
-    maximum_length,
-    minimum_value,
-    maximum_value,
-  } = field
-  return {
-    id: _id,
-    mailing_list_id,
-    name,
-    field_type,
-    required,
-    options,
-    default: field.default,
-    minimum_length,
-    maximum_length,
-    minimum_value,
-    maximum_value,
-  }
 }

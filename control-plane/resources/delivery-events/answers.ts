@@ -2,31 +2,30 @@ import type { ClientSession } from 'mongodb'
 import { nextIds, type Database } from '../../../shared/runtime/database.ts'
 import { messageReactionId } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
-import type {
-  DeliveryEventDocument,
-  DeliveryMessageDocument,
-} from '../../../shared/contract/schemas/delivery.ts'
+import type { DeliveryMessageDocument } from '../../../shared/contract/schemas/delivery.ts'
 import { dropReactions, queueReactions } from '../../../shared/store/reactions.ts'
 import { dueTime } from '../../../shared/values/due-time.ts'
+import { bumpReactionRequests } from '../../store/subscribers.ts'
 import { earlier } from './message-state.ts'
-import type { Person } from './people.ts'
-import { asksAbout, type Sender, type Trigger } from './senders.ts'
+import type { Recipient } from './recipients.ts'
+import type { RecordedEvent } from './schemas.ts'
+import { concernsUrl, type Sender, type Trigger } from './senders.ts'
 
 /**
- * Which autoresponders answer the events of a call. Each answers a message once: its reaction's `_id` says so. Those
- * that wait for the absence of an open or a click are queued when the message is sent, and dropped by an open or click
- * that happened before they were due.
+ * The reactions of autoresponders to the events of a call. An autoresponder answers a message once, which the `_id` of
+ * its reaction ensures. Autoresponders for a missing open or click queue their reaction when the message is sent. An open
+ * or click before the due time drops it.
  */
 export class Answers {
   readonly #queued = new Map<string, Answer>()
-  /** When what they wait for didn't stay away, by the reaction's `_id`. */
+  /** By the reaction's `_id`: the time of the open or click that drops it. */
   readonly #dropped = new Map<string, Date>()
 
-  /** Notes what an event of a message to somebody active triggers. `clickedAt` is of the earliest click, of a link's. */
-  note(event: DeliveryEventDocument, context: Context): void {
+  /** Adds what an event triggers; its subscriber must be active. */
+  add(event: RecordedEvent, context: EventContext): void {
     const { sender, message, isFirstSent, clickedAt } = context
     for (const trigger of sender.triggers) {
-      const answer = this.#answerOf(trigger, event, context)
+      const answer = makeAnswer(trigger, event, context)
       switch (trigger.trigger) {
         case 'autoresponder_send':
           if (isFirstSent) this.#queue(answer)
@@ -35,7 +34,7 @@ export class Answers {
           if (event.type === 'opened') this.#queue(answer)
           break
         case 'autoresponder_click':
-          if (event.type === 'clicked' && asksAbout(trigger, event.url!)) this.#queue(answer)
+          if (event.type === 'clicked' && concernsUrl(trigger, event.url)) this.#queue(answer)
           break
         case 'autoresponder_nonopen':
           if (isFirstSent) this.#queueUnless(answer, message.opened_at)
@@ -43,10 +42,10 @@ export class Answers {
           break
         case 'autoresponder_nonclick':
           if (isFirstSent) this.#queueUnless(answer, clickedAt(trigger))
-          else if (event.type === 'clicked' && asksAbout(trigger, event.url!))
+          else if (event.type === 'clicked' && concernsUrl(trigger, event.url))
             this.#drop(answer.key, event.occurred_at)
           break
-        // Those answer nothing that becomes of another one's mail.
+        // These triggers don't depend on messages of another autoresponder.
         case 'subscription':
         case 'api':
         case 'campaign_open':
@@ -55,25 +54,22 @@ export class Answers {
     }
   }
 
-  /** Nothing of this call answers who left in it. */
-  forget(subscriberId: number): void {
+  /** Removes the answers of this call to a subscriber that has left in it. */
+  cancel(subscriberId: number): void {
     for (const [key, answer] of this.#queued)
       if (answer.subscriber.id === subscriberId) this.#queued.delete(key)
   }
 
-  /** Resolves to the autoresponders of which reactions were queued, each with its organization's zone. */
+  /** Resolves to the autoresponders of the queued reactions, with their organizations' time zones. */
   async write({ collections }: Database, session: ClientSession): Promise<Map<number, string>> {
     if (this.#dropped.size > 0) await this.#writeDropped(collections, session)
     if (this.#queued.size === 0) return new Map()
     const answers = [...this.#queued.values()]
-    // Whoever is deleted or leaves at the same moment must meet this write, or would leave the reactions behind.
-    await collections.subscribers.updateMany(
-      { _id: { $in: [...new Set(answers.map(({ subscriber }) => subscriber._id))] } },
-      { $inc: { reaction_requests: 1 } },
-      { session },
-    )
+    await bumpReactionRequests(collections, session, [
+      ...new Set(answers.map(({ subscriber }) => subscriber._id)),
+    ])
     const firstId = await nextIds(collections, 'reaction', answers.length)
-    const queued = await queueReactions(
+    const reactions = await queueReactions(
       collections,
       session,
       answers.map(({ trigger, sender, subscriber, messageId, causedAt }, i) => ({
@@ -86,8 +82,12 @@ export class Answers {
         causedAt,
       })),
     )
-    const zones = new Map(answers.map(({ trigger, sender }) => [trigger._id, sender.zone]))
-    return new Map(queued.map(({ autoresponder_id: id }) => [id, zones.get(id)!]))
+    const triggered = new Set(reactions.map(({ autoresponder_id: id }) => id))
+    return new Map(
+      answers
+        .filter(({ trigger }) => triggered.has(trigger._id))
+        .map(({ trigger, sender }) => [trigger._id, sender.zone]),
+    )
   }
 
   async #writeDropped(collections: Collections, session: ClientSession): Promise<void> {
@@ -97,63 +97,66 @@ export class Answers {
         { session, projection: { due_at: 1 } },
       )
       .toArray()
-    const inTime = waiting.filter(({ _id, due_at: dueAt }) => this.#dropped.get(_id)! <= dueAt)
-    if (inTime.length > 0)
+    const droppedInTime = waiting.filter(({ _id, due_at: dueAt }) => {
+      const occurredAt = this.#dropped.get(_id)
+      return occurredAt !== undefined && occurredAt <= dueAt
+    })
+    if (droppedInTime.length > 0)
       await dropReactions(
         collections,
         session,
-        inTime.map(({ _id }) => _id),
+        droppedInTime.map(({ _id }) => _id),
       )
-  }
-
-  #answerOf(trigger: Trigger, event: DeliveryEventDocument, { sender, subscriber }: Context): Answer {
-    // A sender whose clock is ahead holds nothing up.
-    const causedAt = earlier(event.created_at, event.occurred_at)
-    return {
-      key: messageReactionId(subscriber.id, trigger._id, event.message_id),
-      trigger,
-      sender,
-      subscriber,
-      messageId: event.message_id,
-      causedAt,
-      dueAt: dueTime(trigger, causedAt, sender.zone),
-    }
   }
 
   #queue(answer: Answer): void {
     this.#queued.set(answer.key, this.#queued.get(answer.key) ?? answer)
   }
 
-  /** Unless what it waits for to stay away has come in time. */
-  #queueUnless(answer: Answer, cameAt: Date | null): void {
-    if (cameAt === null || cameAt > answer.dueAt) this.#queue(answer)
+  /** Queues unless the open or click that must not occur has occurred before the due time. */
+  #queueUnless(answer: Answer, occurredAt: Date | null): void {
+    if (occurredAt === null || occurredAt > answer.dueAt) this.#queue(answer)
   }
 
-  #drop(key: string, cameAt: Date): void {
+  #drop(key: string, occurredAt: Date): void {
     const answer = this.#queued.get(key)
     if (answer !== undefined) {
-      if (cameAt <= answer.dueAt) this.#queued.delete(key)
-    } else this.#dropped.set(key, earlier(this.#dropped.get(key), cameAt))
+      if (occurredAt <= answer.dueAt) this.#queued.delete(key)
+    } else this.#dropped.set(key, earlier(this.#dropped.get(key), occurredAt))
   }
 }
 
-interface Context {
+function makeAnswer(trigger: Trigger, event: RecordedEvent, { sender, subscriber }: EventContext): Answer {
+  // When the sender's clock is ahead, the time of the request counts, so that no reaction is late.
+  const causedAt = earlier(event.created_at, event.occurred_at)
+  return {
+    key: messageReactionId(subscriber.id, trigger._id, event.message_id),
+    trigger,
+    sender,
+    subscriber,
+    messageId: event.message_id,
+    causedAt,
+    dueAt: dueTime(trigger, causedAt, sender.zone),
+  }
+}
+
+interface EventContext {
   sender: Sender
-  subscriber: Readonly<Person>
-  /** With the event. */
+  subscriber: Readonly<Recipient>
+  /** The state after the event. */
   message: DeliveryMessageDocument
-  /** The event is the message's first `sent`. */
+  /** Whether the event is the message's first `sent`. */
   isFirstSent: boolean
-  /** The earliest click of the message that a trigger asks about; null while there is none. */
+  /** The message's earliest click that concerns a trigger; null without one. */
   clickedAt: (trigger: Trigger) => Date | null
 }
 
 interface Answer {
-  /** `_id` of its reaction. */
+  /** The `_id` of its reaction. */
   key: string
   trigger: Trigger
   sender: Sender
-  subscriber: Readonly<Person>
+  subscriber: Readonly<Recipient>
   messageId: string
   causedAt: Date
   dueAt: Date

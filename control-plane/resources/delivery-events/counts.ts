@@ -1,30 +1,26 @@
-import type { AnyBulkWriteOperation, ClientSession } from 'mongodb'
-import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import {
   dailyCounters,
-  type AutoresponderDayDocument,
-  type BounceCodeDocument,
   type DailyCounter,
   type DailyCounts,
   type DeliveryMessageDocument,
 } from '../../../shared/contract/schemas/delivery.ts'
 import { countedBounceCode, countsOfMessage, noDailyCounts } from './message-state.ts'
 
-/** By how much a call moves the daily figures: sums of differences, written as one `$inc` a day. */
+/** The differences that one call makes to the daily counts, summed so that each day needs one `$inc`. */
 export class DayCounts {
-  /** By `<autoresponder>:<day>`. */
+  /** The key is `<autoresponder>:<day>`. */
   readonly #days = new Map<string, DailyCounts>()
-  /** By the same and the code. */
+  /** By the same key, and then by code. */
   readonly #codes = new Map<string, Map<string, number>>()
 
   count(autoresponderId: number, day: number, counter: DailyCounter): void {
-    this.#dayOf(autoresponderId, day)[counter] += 1
+    this.#countsAt(autoresponderId, day)[counter] += 1
   }
 
-  /** What a message adds now, less what it added before. */
+  /** Adds what the message counts for now, less what it counted for before. */
   replace(autoresponderId: number, before: DeliveryMessageDocument, after: DeliveryMessageDocument): void {
     if (after.sent_day === null) return
-    const day = this.#dayOf(autoresponderId, after.sent_day)
+    const day = this.#countsAt(autoresponderId, after.sent_day)
     const old = countsOfMessage(before)
     const counts = countsOfMessage(after)
     for (const name of dailyCounters) day[name] += counts[name] - old[name]
@@ -41,7 +37,7 @@ export class DayCounts {
     return this.#codes
   }
 
-  #dayOf(autoresponderId: number, day: number): DailyCounts {
+  #countsAt(autoresponderId: number, day: number): DailyCounts {
     const key = dayKey(autoresponderId, day)
     let counts = this.#days.get(key)
     if (counts === undefined) this.#days.set(key, (counts = noDailyCounts()))
@@ -59,47 +55,9 @@ export class DayCounts {
 const dayKey = (autoresponderId: number, day: number): string =>
   `${autoresponderId}:${String(day).padStart(8, '0')}`
 
-/** The filter on `_id` for the days of an autoresponder, both ends with them. */
+/** The filter on `_id` for the days of an autoresponder, first and last included. */
 export const daysBetween = (autoresponderId: number, { first, last }: { first: number; last: number }) => ({
   $gte: `${dayKey(autoresponderId, first)}:`,
-  // ";" follows ":".
+  // In ASCII ";" follows ":", so this bound includes all stripes of the last day.
   $lt: `${dayKey(autoresponderId, last)};`,
 })
-
-/** Taken in turn, so that calls that are under way in one process seldom meet. */
-const stripes = 8
-let lastStripe = Math.floor(Math.random() * stripes)
-
-/** Adds them to what is stored, in the session's transaction. */
-export async function writeStats(
-  { autoresponderDays, bounceCodes }: Collections,
-  session: ClientSession,
-  dayCounts: DayCounts,
-): Promise<void> {
-  lastStripe = (lastStripe + 1) % stripes
-  const days: AnyBulkWriteOperation<AutoresponderDayDocument>[] = []
-  for (const [key, counts] of dayCounts.days) {
-    const moved = Object.entries(counts).filter(([, count]) => count !== 0)
-    if (moved.length > 0)
-      days.push({
-        updateOne: {
-          filter: { _id: `${key}:${lastStripe}` },
-          update: { $inc: Object.fromEntries(moved) },
-          upsert: true,
-        },
-      })
-  }
-  if (days.length > 0) await autoresponderDays.bulkWrite(days, { session, ordered: false })
-
-  const codes: AnyBulkWriteOperation<BounceCodeDocument>[] = []
-  for (const [key, ofDay] of dayCounts.codes)
-    for (const [code, bounces] of ofDay)
-      codes.push({
-        updateOne: {
-          filter: { _id: `${key}:${lastStripe}:${code}` },
-          update: { $inc: { bounces }, $setOnInsert: { code } },
-          upsert: true,
-        },
-      })
-  if (codes.length > 0) await bounceCodes.bulkWrite(codes, { session, ordered: false })
-}

@@ -1,14 +1,14 @@
 import {
   dailyCounters,
   type DailyCounts,
-  type DeliveryEventDocument,
   type DeliveryMessageDocument,
 } from '../../../shared/contract/schemas/delivery.ts'
+import type { RecordedEvent } from './schemas.ts'
 
 /**
- * What became of a message, event by event, and what it adds to the figures of the day on which it was sent. Pure. The
- * figures move by the difference of what a message adds after a call and before it; a message that isn't known to be
- * sent adds nothing, so what came too early counts all at once with its `sent`.
+ * The state of a message, event by event, and its contribution to the counts of the day on which it was sent. Pure
+ * functions. A call changes the counts by the difference of the contributions after it and before it. A message without
+ * a `sent` event contributes nothing, so events that came too early count together with it.
  */
 
 export const unknownMessage = (key: string): DeliveryMessageDocument => ({
@@ -32,46 +32,46 @@ export const unknownMessage = (key: string): DeliveryMessageDocument => ({
   clicked_at: null,
 })
 
-export interface Circumstances {
+export interface EventContext {
   /** YYYYMMDD of the event in the organization's zone. */
   day: number
-  /** Of a click: nobody clicked that link of the message before. */
+  /** Of a click: the first one on that link of the message. */
   isNewLink: boolean
-  /** Whether it made the subscriber leave. */
+  /** Whether the event changed the subscriber's status. */
   moves: boolean
 }
 
-/** Notes an event of a message. `skipped` is none: the message never was. */
-export function noteEvent(
+/** Changes the state in place. A `skipped` event changes nothing, as its message was never sent. */
+export function applyEvent(
   message: DeliveryMessageDocument,
-  event: DeliveryEventDocument,
-  { day, isNewLink, moves }: Circumstances,
+  event: RecordedEvent,
+  { day, isNewLink, moves }: EventContext,
 ): void {
   const move = moves ? 1 : 0
   switch (event.type) {
     case 'sent':
       if (message.sent_day !== null) return
       message.sent_day = day
-      message.format = event.format!
+      message.format = event.format
       return
     case 'delivered':
       message.delivered = true
       return
     case 'failed':
-      message.failed ??= event.too_long === true ? 'too_long' : 'failed'
+      message.failed ??= event.too_long ? 'too_long' : 'failed'
       return
     case 'bounced':
       message.bounces += 1
       message.bounce_moves += move
       message.bounce ??= {
-        type: event.bounce_type!,
-        location: event.bounce_location!,
-        code: event.bounce_code!,
+        type: event.bounce_type,
+        location: event.bounce_location,
+        code: event.bounce_code,
       }
       return
     case 'opened':
       message.opens += 1
-      if (event.privacy === true) message.privacy_opens += 1
+      if (event.privacy) message.privacy_opens += 1
       message.opened_at = earlier(message.opened_at, event.occurred_at)
       return
     case 'clicked':
@@ -97,7 +97,7 @@ export const earlier = (known: Date | null | undefined, other: Date): Date =>
 export const noDailyCounts = (): DailyCounts =>
   Object.fromEntries(dailyCounters.map((name) => [name, 0])) as DailyCounts
 
-/** What a message adds to the figures of its day. */
+/** The contribution of a message to the counts of its day. */
 export function countsOfMessage(message: DeliveryMessageDocument): DailyCounts {
   const counts = noDailyCounts()
   if (message.sent_day === null || message.format === null) return counts
@@ -135,6 +135,6 @@ export function countsOfMessage(message: DeliveryMessageDocument): DailyCounts {
   return counts
 }
 
-/** The code of the bounce that a message adds to its day; null for none. */
+/** The code of the bounce that counts for the day of the message; null without one. */
 export const countedBounceCode = ({ sent_day, bounce }: DeliveryMessageDocument): string | null =>
   sent_day === null || bounce === null ? null : bounce.code

@@ -1,82 +1,97 @@
 import { createHash } from 'node:crypto'
-import type { AnyBulkWriteOperation, ClientSession } from 'mongodb'
+import type { ClientSession } from 'mongodb'
 import type { Database } from '../../../shared/runtime/database.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import {
   deliveryMessageKey,
-  type DeliveryEventDocument,
   type DeliveryMessageDocument,
 } from '../../../shared/contract/schemas/delivery.ts'
 import { zoneOffsetMs } from '../../../shared/values/time-zone.ts'
+import { addToDays } from '../../store/autoresponder-days.ts'
+import { writeClickedLinks } from '../../store/clicked-links.ts'
+import { insertDeliveryEvents } from '../../store/delivery-events.ts'
+import { writeDeliveryMessages } from '../../store/delivery-messages.ts'
 import { Answers } from './answers.ts'
-import { DayCounts, writeStats } from './counts.ts'
-import { earlier, noteEvent, unknownMessage } from './message-state.ts'
-import { People, statusAfter } from './people.ts'
+import { DayCounts } from './counts.ts'
+import { applyEvent, earlier, unknownMessage } from './message-state.ts'
+import { Recipients, statusAfter } from './recipients.ts'
+import type { RecordedEvent } from './schemas.ts'
 import type { Sender } from './senders.ts'
 
 /**
- * Events, in the order in which they came, in one transaction: they and all that follows from them are there together
- * or not at all. What a message was before is read in it, so calls that bring events of one message take turns.
+ * Records events with all their effects in one transaction, in the order in which they came. The state of a message is
+ * read in the transaction, so concurrent calls with events of one message conflict and run one after the other.
  */
 
-export interface ToldEvent {
-  event: DeliveryEventDocument
-  /** Null for a confirmation's, which count nowhere. */
-  sender: Sender | null
-  /** Its subscriber was made to leave by it already. */
+export interface ReportedEvent {
+  event: RecordedEvent
+  /** Null for a confirmation mail, whose events are stored and not counted. */
+  recipient: { sender: Sender; subscriberId: number } | null
+  /** Set when the event's effect on the subscriber's status was written before. */
   hasMoved?: boolean
 }
 
-export interface Recorded {
+export interface RecordResult {
   accepted: number
   duplicates: number
-  /** Of nobody who ever was on the list. */
+  /** Events of subscribers that never were on the list. */
   ignored: number
-  /** Autoresponders of which reactions were queued, with their zones. */
+  /** Autoresponders with new reactions, and their time zones. */
   triggered: Map<number, string>
 }
 
-type MessageEvent = ToldEvent & { sender: Sender; key: string }
+interface MessageEvent {
+  event: RecordedEvent
+  sender: Sender
+  subscriberId: number
+  key: string
+  hasMoved?: boolean
+}
 
 /**
- * In the caller's transaction. What was told before, or is of nobody who was ever on the list, changes nothing and is
- * counted. Throws MongoDB's errors, which end the transaction or begin it anew.
+ * Runs in the caller's transaction. Repeated events, and events of unknown subscribers, change nothing and are counted
+ * in the result. Errors of MongoDB pass through, and end the transaction or start it again.
  */
 export async function recordEvents(
   database: Database,
   session: ClientSession,
-  told: readonly ToldEvent[],
-): Promise<Recorded> {
+  reported: readonly ReportedEvent[],
+): Promise<RecordResult> {
   const { collections } = database
-  const people = await readPeople(database, session, told)
-  const known = told.filter(
-    ({ event, sender }) => sender === null || people.isKnown(event.subscriber_id!, sender.listId),
+  const recipients = await readRecipients(database, session, reported)
+  const known = reported.filter(
+    ({ recipient }) =>
+      recipient === null || recipients.isKnown(recipient.subscriberId, recipient.sender.listId),
   )
-  const fresh = await withoutRepeated(collections, session, known)
-  const ofMessages = fresh.flatMap(({ sender, ...rest }): MessageEvent[] =>
-    sender === null ? [] : [{ ...rest, sender, key: messageKeyOf(rest.event) }],
-  )
-  const messages = await Messages.read(collections, session, ofMessages)
+  const fresh = await withoutDuplicates(collections, session, known)
+  const messageEvents = fresh.flatMap(({ recipient, ...rest }): MessageEvent[] => {
+    if (recipient === null) return []
+    const { sender, subscriberId } = recipient
+    return [
+      { ...rest, ...recipient, key: deliveryMessageKey(sender.id, subscriberId, rest.event.message_id) },
+    ]
+  })
+  const messages = await Messages.read(collections, session, messageEvents)
   const dayCounts = new DayCounts()
   const answers = new Answers()
 
-  for (const { event, sender, key, hasMoved } of ofMessages) {
+  for (const messageEvent of messageEvents) {
+    const { event, sender, subscriberId, hasMoved } = messageEvent
     const day = localDay(event.occurred_at, sender.zone)
     if (event.type === 'skipped') {
-      dayCounts.count(sender.id, day, `skips_${event.reason!}`)
+      dayCounts.count(sender.id, day, `skips_${event.reason}`)
       continue
     }
-    const subscriberId = event.subscriber_id!
     const status = statusAfter(event)
-    const leaves = status !== null && people.leave(subscriberId, status)
-    if (leaves) answers.forget(subscriberId)
-    const message = messages.at(key)
+    const leaves = status !== null && recipients.leave(subscriberId, status, sender.organizationId)
+    if (leaves) answers.cancel(subscriberId)
+    const message = messages.get(messageEvent)
     const isFirstSent = event.type === 'sent' && message.sent_day === null
-    const isNewLink = event.type === 'clicked' && messages.noteClick(key, event)
-    noteEvent(message, event, { day, isNewLink, moves: hasMoved ?? leaves })
-    const subscriber = people.active(subscriberId)
+    const isNewLink = event.type === 'clicked' && messages.addClick(messageEvent, event)
+    applyEvent(message, event, { day, isNewLink, moves: hasMoved ?? leaves })
+    const subscriber = recipients.findActive(subscriberId)
     if (subscriber !== undefined)
-      answers.note(event, {
+      answers.add(event, {
         sender,
         subscriber,
         message,
@@ -84,64 +99,59 @@ export async function recordEvents(
         clickedAt: (trigger) =>
           trigger.trigger_autoresponder_to_click_on_any_url === true
             ? message.clicked_at
-            : messages.clickedAt(key, trigger.trigger_autoresponder_to_click_urls ?? []),
+            : messages.earliestClick(messageEvent, trigger.trigger_autoresponder_to_click_urls ?? []),
       })
   }
-  for (const { autoresponderId, before, after } of messages.changed())
+  for (const { autoresponderId, before, after } of messages.states())
     dayCounts.replace(autoresponderId, before, after)
 
-  if (fresh.length > 0)
-    await collections.deliveryEvents.insertMany(
-      fresh.map(({ event }) => event),
-      { session, ordered: false },
-    )
+  await insertDeliveryEvents(
+    collections,
+    fresh.map(({ event }) => event),
+    session,
+  )
   await messages.write(collections, session)
-  const lists = new Map(ofMessages.map(({ sender }) => [sender.listId, sender.organizationId]))
-  await people.write(database, session, (listId) => lists.get(listId)!)
+  await recipients.write(database, session)
   const triggered = await answers.write(database, session)
-  await writeStats(collections, session, dayCounts)
+  await addToDays(collections, session, dayCounts)
   return {
     accepted: fresh.length,
     duplicates: known.length - fresh.length,
-    ignored: told.length - known.length,
+    ignored: reported.length - known.length,
     triggered,
   }
 }
 
-function readPeople(database: Database, session: ClientSession, told: readonly ToldEvent[]): Promise<People> {
-  const wanted = new Map<number, Set<number>>()
-  for (const { event, sender } of told) {
-    if (sender === null) continue
-    const ids = wanted.get(sender.listId) ?? new Set<number>()
-    wanted.set(sender.listId, ids.add(event.subscriber_id!))
+function readRecipients(
+  database: Database,
+  session: ClientSession,
+  reported: readonly ReportedEvent[],
+): Promise<Recipients> {
+  const idsByList = new Map<number, Set<number>>()
+  for (const { recipient } of reported) {
+    if (recipient === null) continue
+    const { sender, subscriberId } = recipient
+    const ids = idsByList.get(sender.listId) ?? new Set<number>()
+    idsByList.set(sender.listId, ids.add(subscriberId))
   }
-  return People.read(database, session, wanted)
+  return Recipients.read(database, session, idsByList)
 }
 
-/** Those whose id wasn't told before, neither in an earlier call nor earlier in this one. */
-async function withoutRepeated(
+/** The events whose id is new: neither stored nor earlier in this call. */
+async function withoutDuplicates(
   { deliveryEvents }: Collections,
   session: ClientSession,
-  told: readonly ToldEvent[],
-): Promise<ToldEvent[]> {
-  if (told.length === 0) return []
-  const seen = await idsOf(
-    deliveryEvents,
-    session,
-    told.map(({ event }) => event._id),
-  )
-  return told.filter(({ event }) => seen.size < seen.add(event._id).size)
-}
-
-async function idsOf(
-  collection: Collections['deliveryEvents'],
-  session: ClientSession,
-  ids: readonly string[],
-): Promise<Set<string>> {
-  const found = await collection
-    .find({ _id: { $in: [...ids] } }, { session, projection: { _id: 1 }, batchSize: ids.length + 1 })
+  reported: readonly ReportedEvent[],
+): Promise<ReportedEvent[]> {
+  if (reported.length === 0) return []
+  const stored = await deliveryEvents
+    .find(
+      { _id: { $in: reported.map(({ event }) => event._id) } },
+      { session, projection: { _id: 1 }, batchSize: reported.length + 1 },
+    )
     .toArray()
-  return new Set(found.map(({ _id }) => _id))
+  const ids = new Set(stored.map(({ _id }) => _id))
+  return reported.filter(({ event }) => ids.size < ids.add(event._id).size)
 }
 
 /** YYYYMMDD of an instant in a zone. */
@@ -150,29 +160,27 @@ export function localDay(instant: Date, zone: string): number {
   return (local.getUTCFullYear() * 100 + local.getUTCMonth() + 1) * 100 + local.getUTCDate()
 }
 
-const messageKeyOf = (event: DeliveryEventDocument): string =>
-  deliveryMessageKey(event.autoresponder_id!, event.subscriber_id!, event.message_id)
-
 const clickedLinkKey = (messageKey: string, url: string): string =>
   `${messageKey}:${createHash('sha256').update(url).digest('base64url')}`
 
-/** The messages of a call: what is stored of them, and what they become. */
+interface MessageState {
+  autoresponderId: number
+  isStored: boolean
+  before: DeliveryMessageDocument
+  after: DeliveryMessageDocument
+}
+
+/** The messages of a call: their stored states, and the states after its events. */
 class Messages {
-  /** As they were, by key; without those that nothing was told of before. */
   readonly #stored: ReadonlyMap<string, DeliveryMessageDocument>
-  readonly #now = new Map<string, DeliveryMessageDocument>()
-  readonly #autoresponders: ReadonlyMap<string, number>
-  /** The earliest click of each link that is known, by clickedLinkKey. */
-  readonly #clicks: Map<string, Date>
-  readonly #newClicks = new Set<string>()
-  readonly #earlierClicks = new Set<string>()
+  readonly #states = new Map<string, MessageState>()
+  /** The earliest click of each link, by clickedLinkKey. */
+  readonly #clicks: Map<string, { at: Date; change: 'none' | 'new' | 'earlier' }>
 
   private constructor(
-    events: readonly MessageEvent[],
     stored: ReadonlyMap<string, DeliveryMessageDocument>,
-    clicks: Map<string, Date>,
+    clicks: Map<string, { at: Date; change: 'none' | 'new' | 'earlier' }>,
   ) {
-    this.#autoresponders = new Map(events.map(({ key, sender }) => [key, sender.id]))
     this.#stored = stored
     this.#clicks = clicks
   }
@@ -189,7 +197,7 @@ class Messages {
         : await deliveryMessages
             .find({ _id: { $in: [...keys] } }, { session, batchSize: keys.size + 1 })
             .toArray()
-    const links = new Set(events.flatMap(linksOf))
+    const links = new Set(events.flatMap(neededLinks))
     const clicked =
       links.size === 0
         ? []
@@ -197,76 +205,63 @@ class Messages {
             .find({ _id: { $in: [...links] } }, { session, batchSize: links.size + 1 })
             .toArray()
     return new Messages(
-      events,
       new Map(stored.map((message) => [message._id, message])),
-      new Map(clicked.map(({ _id, clicked_at: at }) => [_id, at])),
+      new Map(clicked.map(({ _id, clicked_at: at }) => [_id, { at, change: 'none' }])),
     )
   }
 
-  at(key: string): DeliveryMessageDocument {
-    let message = this.#now.get(key)
-    if (message === undefined)
-      this.#now.set(key, (message = { ...(this.#stored.get(key) ?? unknownMessage(key)) }))
-    return message
+  /** The state so far, which the caller changes in place. */
+  get({ key, sender }: MessageEvent): DeliveryMessageDocument {
+    const known = this.#states.get(key)
+    if (known !== undefined) return known.after
+    const stored = this.#stored.get(key)
+    const before = stored ?? unknownMessage(key)
+    const after = { ...before }
+    this.#states.set(key, { autoresponderId: sender.id, isStored: stored !== undefined, before, after })
+    return after
   }
 
-  /** Whether it is the first click on its link. */
-  noteClick(key: string, { url, occurred_at: at }: DeliveryEventDocument): boolean {
-    const link = clickedLinkKey(key, url!)
+  /** Returns whether it is the first click on its link. */
+  addClick({ key }: MessageEvent, { url, occurred_at: at }: { url: string; occurred_at: Date }): boolean {
+    const link = clickedLinkKey(key, url)
     const known = this.#clicks.get(link)
-    this.#clicks.set(link, earlier(known, at))
-    if (known === undefined) this.#newClicks.add(link)
-    else if (at < known && !this.#newClicks.has(link)) this.#earlierClicks.add(link)
+    if (known === undefined) this.#clicks.set(link, { at, change: 'new' })
+    else if (at < known.at)
+      this.#clicks.set(link, { at, change: known.change === 'none' ? 'earlier' : known.change })
     return known === undefined
   }
 
-  /** The earliest click on one of these links; null for none. */
-  clickedAt(key: string, urls: readonly string[]): Date | null {
-    const times = urls.flatMap((url) => this.#clicks.get(clickedLinkKey(key, url)) ?? [])
+  /** The earliest click on one of these links; null without a click. */
+  earliestClick({ key }: MessageEvent, urls: readonly string[]): Date | null {
+    const times = urls.flatMap((url) => this.#clicks.get(clickedLinkKey(key, url))?.at ?? [])
     return times.length === 0 ? null : times.reduce(earlier)
   }
 
-  *changed(): Generator<{
-    autoresponderId: number
-    before: DeliveryMessageDocument
-    after: DeliveryMessageDocument
-  }> {
-    for (const [key, after] of this.#now)
-      yield {
-        autoresponderId: this.#autoresponders.get(key)!,
-        before: this.#stored.get(key) ?? unknownMessage(key),
-        after,
-      }
+  states(): Iterable<MessageState> {
+    return this.#states.values()
   }
 
-  async write({ deliveryMessages, clickedLinks }: Collections, session: ClientSession): Promise<void> {
-    const fresh: DeliveryMessageDocument[] = []
-    const updates: AnyBulkWriteOperation<DeliveryMessageDocument>[] = []
-    for (const [key, message] of this.#now) {
-      if (this.#stored.has(key)) updates.push({ replaceOne: { filter: { _id: key }, replacement: message } })
-      else fresh.push(message)
-    }
-    if (fresh.length > 0) await deliveryMessages.insertMany(fresh, { session, ordered: false })
-    if (updates.length > 0) await deliveryMessages.bulkWrite(updates, { session, ordered: false })
-    const at = (link: string) => this.#clicks.get(link)!
-    if (this.#newClicks.size > 0)
-      await clickedLinks.insertMany(
-        [...this.#newClicks].map((link) => ({ _id: link, clicked_at: at(link) })),
-        { session, ordered: false },
+  async write(collections: Collections, session: ClientSession): Promise<void> {
+    const states = [...this.#states.values()]
+    await writeDeliveryMessages(
+      collections,
+      {
+        added: states.filter(({ isStored }) => !isStored).map(({ after }) => after),
+        changed: states.filter(({ isStored }) => isStored).map(({ after }) => after),
+      },
+      session,
+    )
+    const clicks = (wanted: 'new' | 'earlier') =>
+      [...this.#clicks].flatMap(([link, { at, change }]) =>
+        change === wanted ? [{ _id: link, clicked_at: at }] : [],
       )
-    if (this.#earlierClicks.size > 0)
-      await clickedLinks.bulkWrite(
-        [...this.#earlierClicks].map((link) => ({
-          updateOne: { filter: { _id: link }, update: { $set: { clicked_at: at(link) } } },
-        })),
-        { session, ordered: false },
-      )
+    await writeClickedLinks(collections, { added: clicks('new'), earlier: clicks('earlier') }, session)
   }
 }
 
-/** The links whose clicks an event asks about: its own; when a message is sent, those that triggers wait for. */
-function linksOf({ event, sender, key }: MessageEvent): string[] {
-  if (event.type === 'clicked') return [clickedLinkKey(key, event.url!)]
+/** The links whose clicks must be known for an event: a click's own, and for `sent` those of the triggers. */
+function neededLinks({ event, sender, key }: MessageEvent): string[] {
+  if (event.type === 'clicked') return [clickedLinkKey(key, event.url)]
   if (event.type !== 'sent') return []
   return sender.triggers
     .filter(({ trigger }) => trigger === 'autoresponder_nonclick')

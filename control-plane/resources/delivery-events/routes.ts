@@ -1,14 +1,17 @@
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { endpoint } from '../../api/endpoint.ts'
 import { deliveryEvents, deliveryEventsView, exampleEvents, faultyEvents, maxEvents } from './schemas.ts'
 import { recordDeliveryEvents } from './service.ts'
+
+const tooManyEvents = (count: number): string =>
+  `${count} events were sent, and ${maxEvents} are possible at once: send them in several calls`
 
 export const deliveryEventEndpoints = [
   endpoint({
     method: 'post',
     path: '/delivery_events',
     operationId: 'reportDeliveryEvents',
-    summary: `What became of mails, up to ${maxEvents} events a call, all or none: in any order, and as often as it takes`,
+    summary: `Reports events of mails, up to ${maxEvents} a call, all or none; events may come in any order and repeatedly`,
     tag: 'Delivery events',
     needs: 'admin',
     scope: 'own_organization_or_all',
@@ -22,15 +25,12 @@ export const deliveryEventEndpoints = [
     reply: { data: deliveryEventsView, example: { accepted: 9, duplicates: 1, ignored: 0 } },
     refusals: {
       validation_failed: faultyEvents,
-      requested_too_many: `1200 events were sent, and ${maxEvents} are possible at once: send them in several calls`,
+      requested_too_many: tooManyEvents(1_200),
     },
     async handle({ deps, caller, body, documentAsSent }) {
       const sent = documentAsSent()
       if (Array.isArray(sent) && sent.length > maxEvents)
-        throw new RequestError(
-          'requested_too_many',
-          `${sent.length} events were sent, and ${maxEvents} are possible at once: send them in several calls`,
-        )
+        throw new RequestError('requested_too_many', tooManyEvents(sent.length))
       return { data: await recordDeliveryEvents(deps, caller, body()) }
     },
   }),

@@ -5,21 +5,22 @@ import {
   deliveryEventTypes,
   mailFormats,
   skipReasons,
+  type DeliveryEventDocument,
 } from '../../../shared/contract/schemas/delivery.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { flag, oneOf, positiveId } from '../../api/fields.ts'
 
-/** What goes into and comes out of `POST /delivery_events`. */
+/** Requests and replies of `POST /delivery_events`. */
 
 export const maxEvents = 1_000
 
-const text = (longest: number) =>
+const text = (maxLength: number) =>
   z
     .string()
-    .max(longest)
+    .max(maxLength)
     .refine((value) => !value.includes('\0'), { error: 'must not hold NUL characters' })
 
-/** No mail is older, and every zone's day of it has a year of four digits. */
+/** The bounds keep the local day of every zone within years of four digits. */
 const isSendingTime = (value: string): boolean => {
   const year = parseApiTime(value, 'UTC')?.getUTCFullYear()
   return year !== undefined && year >= 1970 && year < 9_999
@@ -40,42 +41,39 @@ const common = {
     .describe("ISO 8601 with `T`, from 1970 on; without an offset it is the organization's local time"),
   message_id: text(255)
     .min(1)
-    .describe('one for each mail sent; the id of the outbox message fits, as a string'),
+    .describe('unique for each mail; the id of the outbox message, as a string, is suitable'),
   autoresponder_id: positiveId()
     .nullable()
     .default(null)
-    .describe('whose mail it was; null for a confirmation'),
-  subscriber_id: positiveId()
-    .nullable()
-    .default(null)
-    .describe('whom it was sent to; null for a confirmation'),
+    .describe('the autoresponder that sent the mail; null for a confirmation'),
+  subscriber_id: positiveId().nullable().default(null).describe('the recipient; null for a confirmation'),
 }
 
 type EventType = (typeof deliveryEventTypes)[number]
 
-const of = <const Type extends EventType, Shape extends z.ZodRawShape>(type: Type, shape: Shape) =>
+const eventOf = <const Type extends EventType, Shape extends z.ZodRawShape>(type: Type, shape: Shape) =>
   z.object({ type: z.literal(type).describe('what happened'), ...common, ...shape })
 
 const deliveryEvent = z
   .discriminatedUnion(
     'type',
     [
-      of('sent', { format: oneOf(mailFormats).describe('as what it was sent') }),
-      of('delivered', {}),
-      of('failed', { too_long: flag().describe('whether it was given up because it was queued too long') }),
-      of('bounced', {
+      eventOf('sent', { format: oneOf(mailFormats).describe('the format of the mail') }),
+      eventOf('delivered', {}),
+      eventOf('failed', { too_long: flag().describe('whether it was given up after too long in the queue') }),
+      eventOf('bounced', {
         bounce_type: oneOf(bounceTypes).describe('a hard one makes an active subscriber `bounced`'),
         bounce_location: oneOf(bounceLocations).describe("the sender's own system, or the recipient's"),
-        bounce_code: text(255).describe('as the sender sorts bounces, such as 5.1.1'),
+        bounce_code: text(255).describe("the sender's code for the bounce, such as 5.1.1"),
       }),
-      of('opened', {
-        privacy: flag().describe("whether a privacy proxy may have opened it in the recipient's place"),
+      eventOf('opened', {
+        privacy: flag().describe('whether a privacy proxy may have opened it instead of the recipient'),
       }),
-      of('clicked', { url: text(8_192).min(1).describe('the link, as it stands in the mail') }),
-      of('unsubscribed', {}),
-      of('complained', {}),
-      of('skipped', {
-        reason: oneOf(skipReasons).describe('why a special sending rule kept it from being sent'),
+      eventOf('clicked', { url: text(8_192).min(1).describe('the link, as written in the mail') }),
+      eventOf('unsubscribed', {}),
+      eventOf('complained', {}),
+      eventOf('skipped', {
+        reason: oneOf(skipReasons).describe('why a special sending rule prevented the mail'),
       }),
     ],
     { error: (issue) => (issue.code === 'invalid_union' ? `must be one of ${typeNames}` : undefined) },
@@ -87,13 +85,20 @@ const deliveryEvent = z
   )
 export type GivenEvent = z.infer<typeof deliveryEvent>
 
+type ToRecorded<Event> = Event extends GivenEvent
+  ? Omit<Event, 'id' | 'occurred_at'> &
+      Pick<DeliveryEventDocument, '_id' | 'organization_id' | 'occurred_at' | 'created_at'>
+  : never
+/** An event as it is stored, with the fields of its type. */
+export type RecordedEvent = ToRecorded<GivenEvent>
+
 const typeNames = deliveryEventTypes.map((type) => JSON.stringify(type)).join(', ')
 
 export const deliveryEvents = z.array(deliveryEvent)
 
 const quoted = (values: readonly string[]) => values.map((value) => JSON.stringify(value)).join(', ')
 
-/** How faulty events are refused, for the description. */
+/** Refusals of faulty events, for the OpenAPI description. */
 export const faultyEvents = [
   ' must be a hash',
   `.type must be one of ${typeNames}`,
@@ -117,9 +122,12 @@ export const faultyEvents = [
 
 export const deliveryEventsView = z
   .object({
-    accepted: z.int().min(0).describe('events that count'),
-    duplicates: z.int().min(0).describe('events whose id was told before; they counted then'),
-    ignored: z.int().min(0).describe('events of records of another organization, or that never were'),
+    accepted: z.int().min(0).describe('events that were recorded'),
+    duplicates: z.int().min(0).describe('events whose id was reported before'),
+    ignored: z
+      .int()
+      .min(0)
+      .describe('events of records that never existed or belong to another organization'),
   })
   .meta({ id: 'DeliveryEvents' })
 

@@ -8,17 +8,17 @@ import {
 import type { Answering } from '../../../shared/store/reactions.ts'
 import { reaches } from '../../api/scope.ts'
 
-/** An autoresponder that events are told of, and which others its mails trigger. */
+/** An autoresponder whose mails have events, and the autoresponders that answer them. */
 export interface Sender {
   id: number
   organizationId: number
   listId: number
-  /** The organization's. */
+  /** IANA name of the organization's time zone. */
   zone: string
   triggers: Trigger[]
 }
 
-/** An autoresponder that answers what becomes of another one's mail. */
+/** An autoresponder that answers events of another one's mails. */
 export type Trigger = Answering &
   Pick<
     AutoresponderDocument,
@@ -38,12 +38,15 @@ const triggerFields = {
   ...Object.fromEntries(autoresponderTargets.map((target) => [target, 1])),
 }
 
-/** Each target has its own index. */
-export const triggersOf = (ids: readonly number[]) => ({
+/** The filter for autoresponders with one of these targets; each target field has its own index. */
+export const filterByTargets = (ids: readonly number[]) => ({
   $or: autoresponderTargets.map((target) => ({ [target]: { $in: [...ids] } })),
 })
 
-/** Those of the autoresponders that the caller reaches, by id. They are never deleted, nor moved to another list. */
+/**
+ * The autoresponders that the caller can access, by id. Reading them outside of the transaction is safe, because they are
+ * never deleted, nor moved to another list.
+ */
 export async function readSenders(
   { collections }: Database,
   caller: Caller,
@@ -54,12 +57,12 @@ export async function readSenders(
     collections.autoresponders
       .find({ _id: { $in: [...ids] } }, { projection: { organization_id: 1, mailing_list_id: 1 } })
       .toArray(),
-    collections.autoresponders.find<Trigger>(triggersOf(ids), { projection: triggerFields }).toArray(),
+    collections.autoresponders.find<Trigger>(filterByTargets(ids), { projection: triggerFields }).toArray(),
   ])
-  const reached = found.filter(({ organization_id: owner }) => reaches(caller, owner))
-  const zones = await zonesOf(collections, [...new Set(reached.map((sender) => sender.organization_id))])
+  const accessible = found.filter(({ organization_id: owner }) => reaches(caller, owner))
+  const zones = await readZones(collections, [...new Set(accessible.map((sender) => sender.organization_id))])
   return new Map(
-    reached.map(({ _id, organization_id: organizationId, mailing_list_id: listId }) => [
+    accessible.map(({ _id, organization_id: organizationId, mailing_list_id: listId }) => [
       _id,
       {
         id: _id,
@@ -67,14 +70,15 @@ export async function readSenders(
         listId,
         zone: zones.get(organizationId) ?? 'UTC',
         triggers: triggers.filter(
-          (trigger) => trigger.organization_id === organizationId && targetOf(trigger) === _id,
+          (trigger) => trigger.organization_id === organizationId && findTarget(trigger) === _id,
         ),
       },
     ]),
   )
 }
 
-export async function zonesOf(
+/** Time zones by organization. */
+export async function readZones(
   { organizations }: Database['collections'],
   ids: readonly number[],
 ): Promise<Map<number, string>> {
@@ -84,8 +88,8 @@ export async function zonesOf(
   return new Map(found.map(({ _id, time_zone_name: zone }) => [_id, zone]))
 }
 
-/** Whose mail it answers, by what triggers it; what else it may have stored has no effect. */
-function targetOf(trigger: Trigger): number | null {
+/** The autoresponder whose mails it answers. Target fields of other triggers may be stored, and have no effect. */
+function findTarget(trigger: Trigger): number | null {
   switch (trigger.trigger) {
     case 'autoresponder_open':
     case 'autoresponder_nonopen':
@@ -100,7 +104,7 @@ function targetOf(trigger: Trigger): number | null {
   }
 }
 
-/** Whether a click on this link is one that the trigger asks about; a link in its list matches as typed. */
-export const asksAbout = (trigger: Trigger, url: string): boolean =>
+/** Whether a click on this URL triggers it; the URLs in its list match exactly. */
+export const concernsUrl = (trigger: Trigger, url: string): boolean =>
   trigger.trigger_autoresponder_to_click_on_any_url === true ||
   trigger.trigger_autoresponder_to_click_urls?.includes(url) === true

@@ -9,31 +9,26 @@ import {
   type Database,
 } from '../../../shared/runtime/database.ts'
 import { reactionsOfSubscriber } from '../../../shared/contract/schemas/autoresponder.ts'
-import {
-  deliveryMessageKey,
-  tokenEventKey,
-  toldEventKey,
-  type DeliveryEventDocument,
-} from '../../../shared/contract/schemas/delivery.ts'
+import { deliveryMessageKey, tokenEventKey, toldEventKey } from '../../../shared/contract/schemas/delivery.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { noteTriggered } from '../../../shared/store/reactions.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { UnsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { recordEvents, type ToldEvent } from './record.ts'
-import type { deliveryEventsView, GivenEvent } from './schemas.ts'
-import { readSenders, zonesOf } from './senders.ts'
+import { recordEvents, type ReportedEvent } from './record.ts'
+import type { deliveryEventsView, GivenEvent, RecordedEvent } from './schemas.ts'
+import { readSenders, readZones } from './senders.ts'
 
-/** Takes what a sender tells: all of it counts, or nothing does. */
+/** Records the events of a call, all or none. */
 export async function recordDeliveryEvents(
   { database }: ControlPlane,
   caller: Caller,
   given: readonly GivenEvent[],
 ): Promise<z.infer<typeof deliveryEventsView>> {
   const now = await databaseTime(database.db)
-  const told = await reachedEvents(database, caller, given, now)
+  const reported = await readAccessible(database, caller, given, now)
   const { accepted, duplicates, ignored, triggered } = await untilNoneIsTaken(() =>
-    inTransaction(database, (session) => recordEvents(database, session, told)),
+    inTransaction(database, (session) => recordEvents(database, session, reported)),
   )
   for (const [zone, autoresponders] of Map.groupBy(triggered, ([, zone]) => zone))
     await noteTriggered(
@@ -41,46 +36,53 @@ export async function recordDeliveryEvents(
       autoresponders.map(([id]) => id),
       { zone, at: now },
     )
-  return { accepted, duplicates, ignored: ignored + given.length - told.length }
+  return { accepted, duplicates, ignored: ignored + given.length - reported.length }
 }
 
-/** Without those of autoresponders that the caller doesn't reach, or that are none. */
-async function reachedEvents(
+/** Leaves out the events of autoresponders that don't exist or that the caller can't access. */
+async function readAccessible(
   database: Database,
   caller: Caller,
   given: readonly GivenEvent[],
   now: Date,
-): Promise<ToldEvent[]> {
+): Promise<ReportedEvent[]> {
   const ids = new Set(given.flatMap(({ autoresponder_id: id }) => id ?? []))
   const [senders, zones] = await Promise.all([
     readSenders(database, caller, [...ids]),
-    zonesOf(database.collections, [caller.organizationId]),
+    readZones(database.collections, [caller.organizationId]),
   ])
-  return given.flatMap((event): ToldEvent[] => {
-    const sender = event.autoresponder_id === null ? null : senders.get(event.autoresponder_id)
+  return given.flatMap((event): ReportedEvent[] => {
+    const { autoresponder_id: autoresponderId, subscriber_id: subscriberId } = event
+    if (autoresponderId === null || subscriberId === null) {
+      const { organizationId } = caller
+      const zone = zones.get(organizationId) ?? 'UTC'
+      return [{ event: toRecorded(event, { organizationId, zone, now }), recipient: null }]
+    }
+    const sender = senders.get(autoresponderId)
     if (sender === undefined) return []
-    const organizationId = sender?.organizationId ?? caller.organizationId
-    const zone = sender?.zone ?? zones.get(organizationId) ?? 'UTC'
-    return [{ event: toDocument(event, { organizationId, zone, now }), sender }]
+    const { organizationId, zone } = sender
+    return [{ event: toRecorded(event, { organizationId, zone, now }), recipient: { sender, subscriberId } }]
   })
 }
 
-function toDocument(
-  { id, occurred_at: occurredAt, ...rest }: GivenEvent,
+function toRecorded(
+  { id, occurred_at: text, ...rest }: GivenEvent,
   { organizationId, zone, now }: { organizationId: number; zone: string; now: Date },
-): DeliveryEventDocument {
+): RecordedEvent {
+  const occurredAt = parseApiTime(text, zone)
+  if (occurredAt === null) throw new Error(`the schema accepted ${JSON.stringify(text)}, which is no time`)
   return {
     _id: toldEventKey(organizationId, id),
     organization_id: organizationId,
     ...rest,
-    occurred_at: parseApiTime(occurredAt, zone)!,
+    occurred_at: occurredAt,
     created_at: now,
   }
 }
 
 /**
- * Inside the transaction in which the token of a message made its subscriber unsubscribed: counts as the message's
- * event, once. A message that is no autoresponder's has no figures.
+ * Records an unsubscription by the token of a message as an event of the message, once. It runs in the transaction that
+ * has changed the subscriber's status. Only messages of autoresponders have statistics.
  */
 export async function recordUnsubscription(
   database: Database,
@@ -96,7 +98,7 @@ export async function recordUnsubscription(
   const { _id: listId, organization_id: organizationId } = list
   const key = deliveryMessageKey(autoresponderId, subscriberId, messageId)
   const now = await databaseTime(database.db)
-  const event: DeliveryEventDocument = {
+  const event: RecordedEvent = {
     _id: tokenEventKey(organizationId, key),
     organization_id: organizationId,
     type: 'unsubscribed',
@@ -107,12 +109,12 @@ export async function recordUnsubscription(
     created_at: now,
   }
   const sender = { id: autoresponderId, organizationId, listId, zone, triggers: [] }
-  await recordEvents(database, session, [{ event, sender, hasMoved: true }])
+  await recordEvents(database, session, [{ event, recipient: { sender, subscriberId }, hasMoved: true }])
 }
 
 /**
- * Calls that bring the same event, or the first events of a message, at one moment: one commits, the other is done
- * again and sees it.
+ * Retries after a duplicate key, for up to 20 s. Concurrent calls with the same event, or with first events of the same
+ * message, insert the same key: one commits, and the retry of the other finds the document.
  */
 export async function untilNoneIsTaken<T>(record: () => Promise<T>): Promise<T> {
   const deadline = clock.monotonicMs() + timeoutMs

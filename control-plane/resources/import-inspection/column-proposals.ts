@@ -14,33 +14,33 @@ import { canonicalIp } from '../../../shared/values/ip.ts'
 import { builtInNamed, meanTheSame, plainName, speaksOfEmail } from './column-words.ts'
 import { isEmail } from './dialect.ts'
 
-/** Which columns of a file are which of the list's: by what they are called, and by what is in them. */
+/** A proposed mapping of a file's columns, from their headers and their cells. */
 export interface Proposal {
-  /** A built-in column, a custom field's name, or null for a column that is best ignored. */
+  /** A built-in column or the name of a custom field; null for a column to ignore. */
   proposed: string | null
-  /** 0 to 1; of null it is 0. */
+  /** From 0 to 1; 0 without a proposal. */
   confidence: number
 }
 
 export interface ColumnToName {
-  /** Null where the file has no header. */
+  /** Null when the file has no header. */
   header: string | null
-  /** Its cells in the first records, trimmed, without blank ones. */
+  /** The cells of the first records, trimmed, without blank ones. */
   values: string[]
 }
 
-/** Names of fields and columns are far shorter; a longer header names none of them. */
+/** A longer header names no column: names of fields and columns are far shorter. */
 const maxHeaderUnits = 1_000
 
-/** What a column may be mapped to. */
+/** A built-in column or a custom field, to which a column may be mapped. */
 interface Target {
   name: string
-  /** How much a header says that it is this one, 0 to 1. */
-  named(header: string): number
-  /** Whether a trimmed, non-blank cell is a value of it. */
-  takes(value: string): boolean
-  /** Nearly everything is a value of it, so that cells say nothing. */
-  takesAnything: boolean
+  /** How strongly a header suggests this target, from 0 to 1. */
+  matchHeader(header: string): number
+  /** Whether a trimmed, non-blank cell is a valid value. */
+  accepts(value: string): boolean
+  /** Nearly every cell is a valid value, so cells are no evidence. */
+  acceptsAnything: boolean
   dates: 'date' | 'day_of_year' | null
 }
 
@@ -50,10 +50,10 @@ export function proposeColumns(
   columns: ColumnToName[],
   { list, fields }: { list: MailingListDocument; fields: CustomFieldDocument[] },
 ): { proposals: Proposal[]; dateFormat: DateOrder | null } {
-  const targets = targetsOf(list, fields)
+  const targets = listTargets(list, fields)
   const candidates = columns
     .flatMap((column, at) =>
-      targets.map((target) => ({ at, target, confidence: confidenceOf(column, target) })),
+      targets.map((target) => ({ at, column, target, confidence: rateMatch(column, target) })),
     )
     .filter(({ confidence }) => confidence >= minConfidence)
     .sort((a, b) => b.confidence - a.confidence || a.at - b.at)
@@ -64,34 +64,34 @@ export function proposeColumns(
     chosen.set(candidate.at, candidate)
     taken.add(candidate.target.name)
   }
-  const dated = [...chosen.values()].filter(({ target }) => target.dates !== null)
+  const dated = [...chosen.values()].flatMap(({ column, target }) =>
+    target.dates === null ? [] : [{ values: column.values, kind: target.dates }],
+  )
   return {
     proposals: columns.map((_, at) => ({
       proposed: chosen.get(at)?.target.name ?? null,
       confidence: Math.round((chosen.get(at)?.confidence ?? 0) * 100) / 100,
     })),
-    dateFormat: dateFormatOf(
-      dated.map(({ at, target }) => ({ values: columns[at]!.values, kind: target.dates! })),
-    ),
+    dateFormat: detectDateOrder(dated),
   }
 }
 
-function confidenceOf({ header, values }: ColumnToName, target: Target): number {
-  const named = header === null ? 0 : target.named(header)
-  const fitting = values.filter((value) => target.takes(value)).length
+function rateMatch({ header, values }: ColumnToName, target: Target): number {
+  const headerMatch = header === null ? 0 : target.matchHeader(header)
+  const fitting = values.filter((value) => target.accepts(value)).length
   const fit = values.length === 0 ? null : fitting / values.length
-  if (named === 0) {
-    // An email is one wherever it stands, a status nearly so.
+  if (headerMatch === 0) {
+    // Cells alone identify an email, and nearly so a status.
     if (fit === null || fit < 0.8) return 0
     if (target.name === 'email') return (header === null ? 0.95 : 0.75) * fit
     return target.name === 'status' && header === null ? 0.6 * fit : 0
   }
-  if (fit === null) return named * 0.8
-  // A name that is right outweighs some cells that are wrong, not most of them.
-  return named * (target.takesAnything ? 1 : fit < 0.3 ? fit : 0.4 + 0.6 * fit)
+  if (fit === null) return headerMatch * 0.8
+  // A matching header outweighs some invalid cells, but not most of them.
+  return headerMatch * (target.acceptsAnything ? 1 : fit < 0.3 ? fit : 0.4 + 0.6 * fit)
 }
 
-function targetsOf(list: MailingListDocument, fields: CustomFieldDocument[]): Target[] {
+function listTargets(list: MailingListDocument, fields: CustomFieldDocument[]): Target[] {
   const usable = builtInColumns.filter((name) => {
     if (name === 'confirmed' || name === 'confirm_time') return list.has_confirmed
     return name !== 'email_format' || list.has_format
@@ -103,26 +103,26 @@ function builtInTarget(name: BuiltInColumn): Target {
   const isTime = name.endsWith('_time')
   return {
     name,
-    named(header) {
+    matchHeader(header) {
       if (header.length > maxHeaderUnits) return 0
       if (comparisonForm(header.trim()) === name) return 1
       if (builtInNamed(header) === name) return plainName(header) === plainName(name) ? 0.98 : 0.9
       return name === 'email' && speaksOfEmail(header) ? 0.7 : 0
     },
-    takes: takerOf(name),
-    takesAnything: false,
+    accepts: cellTest(name),
+    acceptsAnything: false,
     dates: isTime ? 'date' : null,
   }
 }
 
-function takerOf(name: BuiltInColumn): (value: string) => boolean {
+function cellTest(name: BuiltInColumn): (value: string) => boolean {
   switch (name) {
     case 'email':
       return isEmail
     case 'status':
-      return (value) => (subscriberStatuses as readonly string[]).includes(value.toLowerCase())
+      return (value) => subscriberStatuses.some((status) => status === value.toLowerCase())
     case 'email_format':
-      return (value) => (emailFormats as readonly string[]).includes(value.toLowerCase())
+      return (value) => emailFormats.some((format) => format === value.toLowerCase())
     case 'confirmed':
       return (value) => booleanFromText(value) !== null
     case 'subscribe_time':
@@ -140,28 +140,28 @@ function fieldTarget(document: CustomFieldDocument): Target {
   const readers = (['mdy', 'dmy'] as const).map((order) => fieldReader(field, order))
   return {
     name: field.name,
-    named(header) {
+    matchHeader(header) {
       const text = header.trim()
       if (text.length > maxHeaderUnits) return 0
       if (text === field.name || comparisonForm(text) === document.name_key) return 1
       if (plainName(text) === plainName(field.name) && plainName(text) !== '') return 0.95
       return meanTheSame(text, field.name) ? 0.8 : 0
     },
-    takes: (value) => readers.some((reader) => reader.fromText(value) !== null),
-    takesAnything: field.field_type === 'text' || field.field_type === 'text_multiline',
+    accepts: (value) => readers.some((reader) => reader.fromText(value) !== null),
+    acceptsAnything: field.field_type === 'text' || field.field_type === 'text_multiline',
     dates: field.field_type === 'date' || field.field_type === 'day_of_year' ? field.field_type : null,
   }
 }
 
-/** By the dates that can be read in one order only; null where none says it. */
-function dateFormatOf(columns: { values: string[]; kind: 'date' | 'day_of_year' }[]): DateOrder | null {
+/** Decides by the dates that are valid in one order only; null on a tie, or without such dates. */
+function detectDateOrder(columns: { values: string[]; kind: 'date' | 'day_of_year' }[]): DateOrder | null {
   let months = 0
   let days = 0
   for (const { values, kind } of columns) {
     const read = kind === 'date' ? parseDateTime : parseDayOfYear
     for (const value of values) {
       const asMonth = read(value, 'mdy') !== null
-      // What can only be read month first is no sign of the day coming first.
+      // A form in which the month always comes first is no evidence for the day coming first.
       const asDay = read(value, 'dmy') !== null && !isMonthFirstDate(value)
       if (asMonth && !asDay) months += 1
       if (asDay && !asMonth) days += 1

@@ -1,9 +1,9 @@
-import type { BuiltInColumn } from '../../../shared/contract/schemas/import.ts'
+import { builtInColumns, type BuiltInColumn } from '../../../shared/contract/schemas/import.ts'
 import { normalizeText } from '../../../shared/values/normalized-text.ts'
 
 /**
- * What columns are called in the files that people have: exports of other mailing services and of spreadsheets, in
- * several languages. In plain form (`plainName`): small letters without accents, no blanks or punctuation.
+ * Names of columns in common files: exports of other mailing services and of spreadsheets, in several languages. They
+ * are in the form of `plainName`: lower case, without accents, blanks and punctuation.
  */
 const builtInWords: Record<BuiltInColumn, readonly string[]> = {
   email:
@@ -45,7 +45,7 @@ const builtInWords: Record<BuiltInColumn, readonly string[]> = {
     verifiedat bestatigtam confirmele fechadeconfirmacion`),
 }
 
-/** Names that mean the same of a custom field, whatever it is called on the list. */
+/** Groups of synonymous names of custom fields. */
 const fieldWords: readonly (readonly string[])[] = [
   words(`firstname fname first givenname forename prename christianname vorname prenom nombre nome primeironome voornaam
     fornavn fornamn imie jmeno etunimi keresztnev имя 名 名字 名前`),
@@ -88,10 +88,10 @@ function words(text: string): readonly string[] {
   return text.trim().split(/\s+/)
 }
 
-/** What a column is called is said by then; the rest of a longer header is left out. */
+/** Longer headers are cut: a name of a column is never longer. */
 const maxNameUnits = 200
 
-/** A name without case, accents, blanks and punctuation. */
+/** A name in lower case, without accents, blanks and punctuation. */
 export function plainName(text: string): string {
   return normalizeText(text.slice(0, maxNameUnits), 'NFKD')
     .toLowerCase()
@@ -99,25 +99,25 @@ export function plainName(text: string): string {
 }
 
 const builtInByWord = new Map<string, BuiltInColumn>(
-  Object.entries(builtInWords).flatMap(([name, spellings]) =>
-    [plainName(name), ...spellings.map(plainName)].map((word) => [word, name as BuiltInColumn] as const),
+  builtInColumns.flatMap((name) =>
+    [name, ...builtInWords[name]].map((word) => [plainName(word), name] as const),
   ),
 )
 const groupByWord = new Map<string, number>(
   fieldWords.flatMap((group, i) => group.map((word) => [plainName(word), i] as const)),
 )
 
-/** The built-in column that people call so; undefined for none. */
+/** The built-in column with this name or a synonym of it. */
 export const builtInNamed = (header: string): BuiltInColumn | undefined =>
   builtInByWord.get(plainName(header))
 
-/** Whether two names mean the same thing of a subscriber, such as Surname and Nachname. */
+/** Whether two names are synonyms, such as Surname and Nachname. */
 export function meanTheSame(a: string, b: string): boolean {
   const group = groupByWord.get(plainName(a))
   return group !== undefined && group === groupByWord.get(plainName(b))
 }
 
-/** Whether a column may well be called so. */
+/** Whether the text is a plausible name of a column. */
 export function isColumnWord(text: string, fieldNames: readonly string[]): boolean {
   const plain = plainName(text)
   return (
@@ -128,6 +128,6 @@ export function isColumnWord(text: string, fieldNames: readonly string[]): boole
   )
 }
 
-/** A header that speaks of an email among other words: "Primary e-mail (work)". */
+/** Whether a header has a word for email among others, such as "Primary e-mail (work)". */
 export const speaksOfEmail = (header: string): boolean =>
   /(^|[^\p{L}])(e-?mails?|courriel|correo)([^\p{L}]|$)/iu.test(header.slice(0, maxNameUnits))

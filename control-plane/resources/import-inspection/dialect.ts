@@ -5,7 +5,7 @@ import { isColumnWord } from './column-words.ts'
 import type { Sample } from './sample.ts'
 import { scanSample } from './sampled-records.ts'
 
-/** How a sample's cells are told apart. Imports take all of these separators but the bar. */
+/** Detects separator, enclosure and header of a sample. Imports read all of these separators except the bar. */
 export const separators = [',', ';', '\t', '|'] as const
 export const enclosures = ['"', "'"] as const
 
@@ -14,11 +14,11 @@ export interface SampleDialect {
   enclosure: (typeof enclosures)[number]
 }
 
-/** Bytes and records that are looked at with every separator and enclosure. */
+/** The bytes and records that are read with each separator and enclosure. */
 const sampledBytes = 128 * 1024
 const sampledRecords = 100
 
-/** Cells of the first records, which are UTF-8. */
+/** The cells of the first records of a UTF-8 sample. */
 export function firstRecords(sample: Sample, { separator, enclosure }: SampleDialect): SampledCells {
   const beginning =
     sample.bytes.length <= sampledBytes
@@ -30,11 +30,13 @@ export function firstRecords(sample: Sample, { separator, enclosure }: SampleDia
     wantedColumn: 0,
     onRecord({ bytes, start, end, flags }) {
       if (found.cells.length === sampledRecords) return
-      const isOdd = (flags & (recordFlags.irregular | recordFlags.unterminated)) !== 0
-      if (!isOdd && (flags & recordFlags.enclosed) !== 0) found.enclosed += 1
+      const isMalformed = (flags & (recordFlags.irregular | recordFlags.unterminated)) !== 0
+      if (!isMalformed && (flags & recordFlags.enclosed) !== 0) found.enclosed += 1
       const text = bytes.toString('utf8', start, end)
       found.cells.push(
-        (flags & recordFlags.unterminated) !== 0 ? [text] : readCells(text, dialectOf(separator, enclosure)),
+        (flags & recordFlags.unterminated) !== 0
+          ? [text]
+          : readCells(text, toCsvDialect(separator, enclosure)),
       )
     },
   })
@@ -43,17 +45,17 @@ export function firstRecords(sample: Sample, { separator, enclosure }: SampleDia
 
 export interface SampledCells {
   cells: string[][]
-  /** Records with regularly enclosed cells. */
+  /** The number of records with well-formed enclosed cells. */
   enclosed: number
 }
 
-/** `readCells` takes any characters; its type names those that imports take. */
-const dialectOf = (separator: string, enclosure: string) =>
+/** The cast admits the bar: `readCells` works with any characters, and its type has those of imports. */
+const toCsvDialect = (separator: string, enclosure: string) =>
   ({ csv_field_separator: separator, csv_field_enclosure: enclosure }) as Parameters<typeof readCells>[1]
 
 /**
- * The separator and enclosure under which the sample looks most like a table of subscribers: cells that are emails
- * count most, then as many cells in one record as in the other. The comma and the double quote where nothing tells.
+ * The separator and enclosure with the highest score. Cells that are emails count most, then an equal number of cells in
+ * all records. Comma and double quote win a tie.
  */
 export function detectDialect(
   sample: Sample,
@@ -62,21 +64,21 @@ export function detectDialect(
     enclosure: SampleDialect['enclosure'] | undefined
   },
 ): SampleDialect {
-  let best: { dialect: SampleDialect; score: number } | null = null
+  let best: { dialect: SampleDialect; score: number } | undefined
   for (const separator of given.separator === undefined ? separators : [given.separator]) {
     for (const enclosure of given.enclosure === undefined ? enclosures : [given.enclosure]) {
       const dialect = { separator, enclosure }
       const found = firstRecords(sample, dialect)
-      // Whatever else speaks for it: an enclosure that encloses nothing is none.
-      if (best !== null && enclosure !== '"' && found.enclosed === 0) continue
-      const score = scoreOf(found)
-      if (best === null || score > best.score + 1e-9) best = { dialect, score }
+      // An enclosure that encloses no cell is not one, whatever its score.
+      if (best !== undefined && enclosure !== '"' && found.enclosed === 0) continue
+      const score = tableScore(found)
+      if (best === undefined || score > best.score + 1e-9) best = { dialect, score }
     }
   }
-  return best!.dialect
+  return best?.dialect ?? { separator: ',', enclosure: '"' }
 }
 
-function scoreOf({ cells, enclosed }: SampledCells): number {
+function tableScore({ cells, enclosed }: SampledCells): number {
   if (cells.length === 0) return 0
   const widths = new Map<number, number>()
   for (const { length } of cells) widths.set(length, (widths.get(length) ?? 0) + 1)
@@ -88,7 +90,7 @@ function scoreOf({ cells, enclosed }: SampledCells): number {
 
 export const isEmail = (cell: string): boolean => emailIdentity(cell.trim()) !== null
 
-/** Whether the first record is a header: by its words, or because it isn't like the records below it. */
+/** Whether the first record is a header: by its words, or because it differs from the other records. */
 export function detectHeader([first, ...others]: string[][], fieldNames: readonly string[]): boolean {
   if (first === undefined) return true
   if (first.some((cell) => isEmail(cell))) return false
@@ -96,6 +98,6 @@ export function detectHeader([first, ...others]: string[][], fieldNames: readonl
   const emailColumn = first.findIndex(
     (_, i) => others.filter((record) => isEmail(record[i] ?? '')).length * 2 > others.length,
   )
-  if (others.length > 0 && emailColumn !== -1) return !first[emailColumn]!.includes('@')
+  if (others.length > 0 && emailColumn !== -1) return first[emailColumn]?.includes('@') !== true
   return first.every((cell) => cell.trim() !== '' && !/^[\d\s.,:/+-]*$|@/.test(cell))
 }

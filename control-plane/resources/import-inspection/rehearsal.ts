@@ -23,8 +23,8 @@ import type { Sample } from './sample.ts'
 import { scanSample } from './sampled-records.ts'
 
 /**
- * What would become of a sample's first records. They go the way of an import's records (scanner, identity, cells, row,
- * decision) by the same code, and are looked up in the list; only the writing is missing.
+ * Rehearses the import of a sample's first records. They pass the same code as an import's records (scanner, identity,
+ * cells, row, decision), and existing subscribers are read; only the writes are missing.
  */
 export interface Rehearsal {
   collections: Collections
@@ -36,24 +36,24 @@ export interface Rehearsal {
 }
 
 export interface RehearsedRecord {
-  /** From 1, in file order. */
+  /** Its number in the file, from 1. */
   record: number
   result: RowResult
   error: string | null
-  /** By column as it is mapped: what the cell says, or its text as typed where the record failed; null for a blank one. */
+  /** By mapped column. A failed record has the texts as typed; a blank cell is null. */
   values: Record<string, FieldValue | null>
 }
 
 const rehearsedRecords = 20
 
-/** `error`: why the import would fail as a whole; then there are no records. */
+/** `error`: the reason why the whole import would fail; then there are no records. */
 export async function rehearse(
   sample: Sample,
   rehearsal: Rehearsal,
 ): Promise<{ error: string | null; records: RehearsedRecord[] }> {
   const { plan, options } = rehearsal
-  const { records, invalid, seen } = readRecords(sample, plan, options.file_format)
-  const refusal = mostlyInvalid(invalid, Math.max(1, seen))
+  const { records, invalid, checked } = readRecords(sample, plan, options.file_format)
+  const refusal = mostlyInvalid(invalid, Math.max(1, checked))
   if (refusal !== null) return { error: refusal.message, records: [] }
   return { error: null, records: await decideAll(records, rehearsal) }
 }
@@ -62,12 +62,12 @@ function readRecords(
   sample: Sample,
   plan: ImportPlan,
   format: FileFormat,
-): { records: ReadRecord[]; invalid: number; seen: number } {
+): { records: ReadRecord[]; invalid: number; checked: number } {
   const identities = new IdentityReader(plan, format)
   const records: ReadRecord[] = []
   let headerIsNext = format.csv_has_headers
   let invalid = 0
-  let seen = 0
+  let checked = 0
   scanSample(sample, {
     dialect: dialectBytes(format),
     wantedColumn: plan.identity.column,
@@ -76,17 +76,17 @@ function readRecords(
         headerIsNext = false
         return
       }
-      if (seen === checkedRecords) return
-      seen += 1
+      if (checked === checkedRecords) return
+      checked += 1
       if (format.character_set === 'utf-8' && !isUtf8(record.bytes.subarray(record.start, record.end)))
         invalid += 1
-      if (records.length < rehearsedRecords) records.push(readRecord(record, seen, identities, format))
+      if (records.length < rehearsedRecords) records.push(readRecord(record, checked, identities, format))
     },
   })
-  return { records, invalid, seen }
+  return { records, invalid, checked }
 }
 
-/** By the reader of chunks, from a record as a partition holds it. */
+/** Puts the record into the form of a partition, and reads it with the reader of chunks. */
 function readRecord(
   record: ScannedRecord,
   number: number,
@@ -101,10 +101,12 @@ function readRecord(
   writeHeader(header, 0, { number, line, flags, identityLength: identity.length, length })
   const bytes = Buffer.concat([header, identity, record.bytes.subarray(record.start, record.end)])
   const kind = identityLength === -1 ? 'unidentified' : 'sorted'
-  return new BatchReader({ offsets: Uint32Array.of(0), bytes }, format, kind).read()!
+  const read = new BatchReader({ offsets: Uint32Array.of(0), bytes }, format, kind).read()
+  if (read === null) throw new Error('a batch of one record is empty')
+  return read
 }
 
-/** In the order of docs/decisions/155-order-of-checks.md. */
+/** The order of the checks is that of docs/decisions/155-order-of-checks.md. */
 async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<RehearsedRecord[]> {
   const { collections, organizationId, mailingListId, plan, options, now } = rehearsal
   const reader = rowReader(plan, options)
@@ -121,16 +123,17 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
   ])
   const sizes = await findValueSizes(collections, [...existing.keys()])
   let remainingQuota = limit === null ? Infinity : Math.max(0, limit - active)
-  const seen = new Set<string>()
+  const identities = new Set<string>()
   return records.map((record): RehearsedRecord => {
     const { identity, number } = record
     const asTyped = () => typedValues(record.cells, plan)
-    if (identity !== null && seen.has(identity))
+    if (identity !== null && identities.has(identity))
       return { record: number, result: 'skipped_duplicate', error: null, values: asTyped() }
-    if (identity !== null) seen.add(identity)
+    if (identity !== null) identities.add(identity)
     const row = readRow(reader, record)
     if (typeof row === 'string') return { record: number, result: 'failed', error: row, values: asTyped() }
-    const key = subscriberKey(mailingListId, identity!)
+    if (identity === null) throw new Error('a valid row has no identity')
+    const key = subscriberKey(mailingListId, identity)
     const decision = decider.decide({ key, row, newId: 1, now }, existing.get(key))
     if (decision.result === 'failed')
       return { record: number, result: 'failed', error: decision.reason, values: asTyped() }
@@ -159,16 +162,15 @@ async function findExisting(
   return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
 }
 
-/** Names of the mapped columns, with null for those that are ignored. */
+/** The names of the mapped columns; null for an ignored column. */
 const columnNames = ({ columns, fields }: ImportPlan): (string | null)[] =>
   columns.map((column) => {
     if (column === null) return null
-    return column.kind === 'built_in'
-      ? column.name
-      : fields.find((field) => field.id === column.field_id)!.name
+    if (column.kind === 'built_in') return column.name
+    return fields.find((field) => field.id === column.field_id)?.name ?? null
   })
 
-const longestShown = 1_000
+const maxShownLength = 1_000
 
 function typedValues(cells: string[], plan: ImportPlan): RehearsedRecord['values'] {
   return Object.fromEntries(
@@ -187,7 +189,7 @@ function rowValues(row: Row, plan: ImportPlan, reader: RowReader): RehearsedReco
       if (name === null || column === null || column === undefined) return []
       const value =
         column.kind === 'field'
-          ? row.fields[reader.mappedFieldIds.indexOf(column.field_id)]!
+          ? (row.fields[reader.mappedFieldIds.indexOf(column.field_id)] ?? null)
           : row[column.name]
       if (value instanceof Date) return [[name, formatInstant(value, zone)] as const]
       return [[name, typeof value === 'string' ? shortened(value) : value] as const]
@@ -196,4 +198,4 @@ function rowValues(row: Row, plan: ImportPlan, reader: RowReader): RehearsedReco
 }
 
 export const shortened = (text: string): string =>
-  text.length > longestShown ? `${text.slice(0, longestShown)}…` : text
+  text.length > maxShownLength ? `${text.slice(0, maxShownLength)}…` : text

@@ -1,6 +1,6 @@
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { creationRefusals } from '../subscriber-imports/creation-check.ts'
+import { creationRefusals } from '../subscriber-imports/create/check.ts'
 import { maxBytes } from './sample.ts'
 import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
 import { checkInspection, inspectSource } from './service.ts'
@@ -11,7 +11,7 @@ export const importInspectionEndpoints = [
     path: '/mailing_lists/:mailing_list_id/subscriber_imports/inspect',
     operationId: 'inspectSubscriberImport',
     summary:
-      'Looks at the beginning of a source (1 MB at most, of a URL within 30 s): how it reads, which column is which, and what would become of its first 20 records. Nothing is written',
+      'Reads the beginning of a source (up to 1 MB; a URL for up to 30 s): its format, a mapping of its columns, and the results that an import of its first 20 records would have. Nothing is written',
     tag: 'Subscriber imports',
     needs: permission('subscriber', 'import'),
     body: {

@@ -1,26 +1,27 @@
 import type { Readable } from 'node:stream'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
-import { ImportError, RequestError } from '../../../shared/contract/errors.ts'
+import { ImportError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import { downloadedContent } from '../../../shared/net/download.ts'
 import { gunzipUpload, isGzipName } from '../../../shared/net/gzip.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { CheckedSource } from '../subscriber-imports/options.ts'
+import type { CheckedSource } from '../subscriber-imports/create/options.ts'
 
 /** The beginning of a source. */
 export interface Sample {
   bytes: Buffer
-  /** Nothing comes behind it. */
+  /** Whether the source ends here. */
   isWhole: boolean
 }
 
-/** Of inline content too. */
+/** Of every kind of source, inline content included. */
 export const maxBytes = 1024 * 1024
 export const maxUrlMs = 30_000
 
-/** Reads the beginning of what an import would read; refused with a reason where it would get nothing. */
-export async function takeSample(
+/** Reads the beginning of the source. Throws `validation_failed` when an import couldn't read it either. */
+export async function readSample(
   deps: ControlPlane,
   organizationId: number,
   source: CheckedSource,
@@ -28,26 +29,30 @@ export async function takeSample(
 ): Promise<Sample> {
   switch (source.type) {
     case 'json':
-      return content!
+      if (content === null) throw new Error('inline content was checked, and is missing')
+      return content
     case 'upload_directory':
-      return ofUpload(deps, organizationId, source.filename)
+      return sampleUpload(deps, organizationId, source.filename)
     case 'url':
-      return ofUrl(deps, source)
+      return sampleUrl(deps, source)
   }
 }
 
-async function ofUpload({ uploads }: ControlPlane, organizationId: number, name: string): Promise<Sample> {
+async function sampleUpload(
+  { uploads }: ControlPlane,
+  organizationId: number,
+  name: string,
+): Promise<Sample> {
   const stream = await uploads.directory(organizationId).read(name, 0)
   if (stream === null)
     throw new RequestError(
       'validation_failed',
       `file_source.filename ${JSON.stringify(name)} is not in the upload directory`,
     )
-  const pieces: AsyncIterable<Buffer> = isGzipName(name)
-    ? gunzipUpload(stream as AsyncIterable<Buffer>, JSON.stringify(name))
-    : (stream as AsyncIterable<Buffer>)
+  const stored: AsyncIterable<Buffer> = stream
+  const pieces = isGzipName(name) ? gunzipUpload(stored, JSON.stringify(name)) : stored
   try {
-    return await beginningOf(pieces)
+    return await readBeginning(pieces)
   } catch (error) {
     throw refusal('file_source.filename', error)
   } finally {
@@ -55,38 +60,38 @@ async function ofUpload({ uploads }: ControlPlane, organizationId: number, name:
   }
 }
 
-/** A stream that is left before its end has nobody to tell what befalls it. */
+/** Closes a stream before its end. A later error has no other listener, and would end the process. */
 function destroy(stream: Readable): void {
   stream.on('error', () => undefined).destroy()
 }
 
-async function ofUrl({ settings, stopping }: ControlPlane, source: CheckedSource): Promise<Sample> {
-  const enough = new AbortController()
-  const timer = setTimeout(() => enough.abort(), maxUrlMs)
+async function sampleUrl({ settings, stopping }: ControlPlane, source: CheckedSource): Promise<Sample> {
+  const ended = new AbortController()
+  const timer = setTimeout(() => ended.abort(), maxUrlMs)
   const received: Buffer[] = []
-  const pieces = downloadedContent(new URL(source.url!), source.filename, {
+  const pieces = downloadedContent(new URL(source.url ?? ''), source.filename, {
     guard: new AddressGuard(settings.URL_IMPORT_ALLOW),
     bounds: { ...downloadBounds, connectMs: maxUrlMs, silenceMs: maxUrlMs },
-    signal: AbortSignal.any([stopping, enough.signal]),
+    signal: AbortSignal.any([stopping, ended.signal]),
     leftMs: maxUrlMs * 2,
     onProgress: () => undefined,
   })
   try {
-    return await beginningOf(pieces, received, () => enough.abort())
+    return await readBeginning(pieces, received, () => ended.abort())
   } catch (error) {
-    if (!enough.signal.aborted) throw refusal('file_source.url', error)
-    // What came until then is looked at.
+    if (!ended.signal.aborted) throw refusal('file_source.url', error)
+    // The time is up, and what was received is enough for a sample.
     if (received.length > 0) return { bytes: Buffer.concat(received), isWhole: false }
     throw new RequestError(
       'validation_failed',
-      `file_source.url can't be read: nothing came within ${maxUrlMs / 1000} s`,
+      `file_source.url can't be read: its server sent nothing within ${maxUrlMs / 1000} s`,
     )
   } finally {
     clearTimeout(timer)
   }
 }
 
-async function beginningOf(
+async function readBeginning(
   pieces: AsyncIterable<Buffer>,
   received: Buffer[] = [],
   onEnough: () => void = () => undefined,
@@ -102,7 +107,7 @@ async function beginningOf(
   return { bytes: Buffer.concat(received), isWhole: true }
 }
 
-/** What an import would fail with, as what it is here: the request's fault. */
+/** Turns an error with which the import would fail into a refusal of the request. */
 function refusal(field: string, error: unknown): unknown {
   if (!(error instanceof ImportError)) return error
   return new RequestError('validation_failed', `${field} can't be read: ${error.message}`, { cause: error })

@@ -2,8 +2,8 @@ import { RecordScanner, type Dialect, type ScannedRecord } from '../../../shared
 import type { Sample } from './sample.ts'
 
 /**
- * The records of a sample, found by the import's own scanner. The last one is left out where the sample ends in the
- * middle of it, unless it is the only one.
+ * Finds the records of a sample with the scanner of imports. A last record that the end of the sample may have cut is
+ * left out, unless it is the only one.
  */
 export function scanSample(
   { bytes, isWhole }: Sample,

@@ -5,11 +5,11 @@ import { importCreation } from '../subscriber-imports/schemas.ts'
 import { knownCharacterSets } from './character-set.ts'
 import { enclosures, separators } from './dialect.ts'
 
-/** A creation's body, of which the mapping and the format may be left for the inspection to find out. */
+/** The body of a creation, in which the mapping and the format may be left out for detection. */
 export const inspectionRequest = importCreation.extend({
   column_mapping: importCreation.shape.column_mapping
     .optional()
-    .describe('one entry a CSV column; without it the records are read by the mapping that is proposed'),
+    .describe('one entry for each CSV column; by default the proposed mapping'),
   file_format: z
     .object({
       csv_has_headers: flag().optional(),
@@ -19,7 +19,7 @@ export const inspectionRequest = importCreation.extend({
       date_format: oneOf(['mdy', 'dmy']).optional(),
     })
     .prefault({})
-    .describe('how the records are to be read; what is left out is detected'),
+    .describe('the format of the file; missing keys are detected'),
 })
 export type InspectionRequest = z.infer<typeof inspectionRequest>
 
@@ -28,53 +28,51 @@ export const inspectionView = z
     character_set: z
       .enum(knownCharacterSets)
       .describe(
-        'as detected. windows-1252 is imported as ISO-8859-1, with a loss that `warnings` names; UTF-16 is not imported',
+        'as detected. windows-1252 is imported as ISO-8859-1, with the loss described in `warnings`; UTF-16 is not imported',
       ),
     csv_field_separator: punctuation(separators).describe(
-      'as detected; a file with bars between its cells is not imported',
+      'as detected; a file with bars as separators is not imported',
     ),
     csv_field_enclosure: punctuation(enclosures).describe('as detected'),
     csv_has_headers: z.boolean().describe('whether the first line is a header, as detected'),
     date_format: z
       .enum(['mdy', 'dmy'])
       .nullable()
-      .describe('what the dates say about their order; null where they say nothing'),
+      .describe('the order of day and month, as detected in the dates; null without evidence'),
     column_mapping: z
       .array(z.string().nullable())
-      .describe(
-        'the mapping by which the records were read: the one that was given, or else the proposed one',
-      ),
+      .describe('the mapping of the records: the given or else the proposed one'),
     columns: z
       .array(
         z.object({
-          header: z.string().nullable().describe('as typed; null where the file has no header'),
+          header: z.string().nullable().describe('as typed; null when the file has no header'),
           samples: z.array(z.string()).describe('up to five different values of the first records'),
           proposed: z
             .string()
             .nullable()
-            .describe('the built-in column or custom field that it seems to be; null for none'),
-          confidence: z.number().min(0).max(1).describe('how sure that is, 0 to 1'),
+            .describe('the proposed built-in column or custom field; null for none'),
+          confidence: z.number().min(0).max(1).describe('confidence of the proposal, from 0 to 1'),
         }),
       )
       .describe("the file's columns"),
     import_error: z
       .string()
       .nullable()
-      .describe('why the import would fail as a whole; then there are no records'),
+      .describe('the reason why the whole import would fail; then there are no records'),
     records: z
       .array(
         z.object({
           record: z.int().min(1).describe('its number, from 1'),
-          result: z.enum(rowResults).describe('what would become of it'),
-          error: z.string().nullable().describe('why it would fail; null otherwise'),
+          result: z.enum(rowResults).describe('the result that an import would have'),
+          error: z.string().nullable().describe('the reason when it would fail; otherwise null'),
           values: z
             .record(z.string(), fieldJson().nullable())
             .describe(
-              'what the mapped cells say, by column; of records that fail or are duplicates as typed; null for a blank cell',
+              'values by mapped column; as typed for failed records and duplicates; null for a blank cell',
             ),
         }),
       )
-      .describe('the first 20 records, as they would import now'),
+      .describe('the first 20 records, as an import would process them now'),
     warnings: z.array(z.string()),
   })
   .meta({ id: 'SubscriberImportInspection' })

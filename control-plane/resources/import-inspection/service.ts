@@ -6,19 +6,19 @@ import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/creation-check.ts'
+import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/create/check.ts'
 import {
   checkOptions,
   type CheckedOptions,
   type CheckedSource,
   type ImportDeps,
-} from '../subscriber-imports/options.ts'
+} from '../subscriber-imports/create/options.ts'
 import type { ImportCreation } from '../subscriber-imports/schemas.ts'
 import { asUtf8, detectCharacterSet, type CharacterSet } from './character-set.ts'
 import { proposeColumns, type Proposal } from './column-proposals.ts'
 import { detectDialect, detectHeader, firstRecords, type SampleDialect } from './dialect.ts'
 import { rehearse, shortened, type RehearsedRecord } from './rehearsal.ts'
-import { takeSample, type Sample } from './sample.ts'
+import { readSample, type Sample } from './sample.ts'
 import type { InspectionRequest, InspectionView } from './schemas.ts'
 
 interface Inspection {
@@ -27,7 +27,7 @@ interface Inspection {
   content: ContentSample | null
 }
 
-/** Throws `validation_failed` with all that is wrong with the request, before its source is looked at. */
+/** Throws `validation_failed` with all problems of the request, before its source is read. */
 export async function checkInspection(
   deps: ControlPlane,
   { list, given, content }: Inspection,
@@ -38,21 +38,21 @@ export async function checkInspection(
   return { context, source }
 }
 
-/** What an import of a source would be like: how the file reads, which columns are which, and its first records. */
+/** Detects the format and the columns of a source, and rehearses the import of its first records. */
 export async function inspectSource(
   deps: ControlPlane,
   inspection: Inspection & { releaseSlot: () => void },
 ): Promise<InspectionView> {
   const { list, given, content, releaseSlot } = inspection
   const { context, source } = await checkInspection(deps, inspection)
-  // Its server, or the folder, may take 30 s.
+  // Reading may take 30 s, during which the request must not occupy a slot.
   if (source.type !== 'json') releaseSlot()
-  const sample = await takeSample(deps, list.organization_id, source, content)
-  // Inline content came as text.
+  const sample = await readSample(deps, list.organization_id, source, content)
+  // Inline content was decoded with the request.
   const characterSet = source.type === 'json' ? 'utf-8' : detectCharacterSet(sample.bytes, sample)
   const table = readTable(sample, characterSet, given, context.fields)
   const { proposals, dateFormat } = proposeColumns(table.columns, context)
-  const format = formatOf(given, characterSet, table, dateFormat)
+  const format = chooseFormat(given, characterSet, table, dateFormat)
   const mapping = given.column_mapping ?? proposals.map(({ proposed }) => proposed)
   const checked = checkMapped(given, mapping, format, context)
   const { error, records } = await rehearseSample(deps, { list, sample, checked, now: context.now })
@@ -66,30 +66,31 @@ export async function inspectSource(
     columns: table.columns.map(({ header, values }, i) => ({
       header: header === null ? null : shortened(header),
       samples: [...new Set(values)].slice(0, maxSampledValues).map(shortened),
-      ...(proposals[i] as Proposal),
+      ...(proposals[i] ?? noProposal),
     })),
     import_error: error,
     records,
-    warnings: warningsOf(given, characterSet, source, table),
+    warnings: findWarnings(given, characterSet, source, table),
   }
 }
 
+const noProposal: Proposal = { proposed: null, confidence: 0 }
 const maxSampledValues = 5
 const maxColumns = 2_000
 
-/** The request as a creation: what it leaves to be found out stands as nobody could find fault with it. */
+/** The request as a creation, with valid placeholders for the parts that are to be detected. */
 const asCreation = (given: InspectionRequest, context: ImportDeps): ImportCreation => ({
   ...given,
-  column_mapping: given.column_mapping ?? smallestMapping(context),
-  file_format: anyFormat(given),
+  column_mapping: given.column_mapping ?? minimalMapping(context),
+  file_format: completeFormat(given),
 })
 
-function smallestMapping({ list, fields }: ImportDeps): string[] {
+function minimalMapping({ list, fields }: ImportDeps): string[] {
   const key = fields.find((field) => field._id === list.primary_key_custom_field_id)
   return ['email', ...(key === undefined ? [] : [key.name])]
 }
 
-const anyFormat = ({ file_format: given }: InspectionRequest): FileFormat => ({
+const completeFormat = ({ file_format: given }: InspectionRequest): FileFormat => ({
   csv_has_headers: given.csv_has_headers ?? true,
   character_set: given.character_set ?? 'utf-8',
   csv_field_separator: given.csv_field_separator ?? ',',
@@ -98,16 +99,16 @@ const anyFormat = ({ file_format: given }: InspectionRequest): FileFormat => ({
 })
 
 interface Table {
-  /** As detected, whatever was given. */
+  /** As detected, regardless of the request. */
   detected: SampleDialect
   detectedHeader: boolean
-  /** As it is read. */
+  /** As the records are read: given, or else detected. */
   dialect: SampleDialect
   hasHeader: boolean
   columns: { header: string | null; values: string[] }[]
 }
 
-/** The file's columns, in readable text whatever its character set. */
+/** The file's columns as text, in any character set. */
 function readTable(
   { bytes, isWhole }: Sample,
   characterSet: CharacterSet,
@@ -136,8 +137,8 @@ function readTable(
   return { detected, detectedHeader, dialect, hasHeader, columns }
 }
 
-/** What the import would be told; null where imports don't know what the file has. */
-function formatOf(
+/** The format for the import, or the reason why imports can't read the file. */
+function chooseFormat(
   { file_format: given }: InspectionRequest,
   characterSet: CharacterSet,
   { dialect, hasHeader }: Table,
@@ -145,7 +146,7 @@ function formatOf(
 ): FileFormat | { error: string } {
   const { separator } = dialect
   if (separator === '|')
-    return { error: 'the cells are separated by bars (|): imports take commas, semicolons and tabs' }
+    return { error: 'the cells are separated by bars (|); imports read commas, semicolons and tabs' }
   return {
     csv_has_headers: hasHeader,
     character_set:
@@ -157,7 +158,7 @@ function formatOf(
   }
 }
 
-/** The options of the import, or why it couldn't be created. */
+/** The options of the import, or the reason why it couldn't be created. */
 function checkMapped(
   given: InspectionRequest,
   mapping: (string | null)[],
@@ -170,7 +171,7 @@ function checkMapped(
   if (problems.length === 0) return { options, error: null }
   return {
     options: null,
-    error: `${problems.join('; ')}: no column was recognized as such, so give a column_mapping`,
+    error: `${problems.join('; ')}: no such column was recognized, so give a column_mapping`,
   }
 }
 
@@ -217,8 +218,8 @@ async function rehearseSample(
   }
 }
 
-/** What was given and looks wrong, and what an import would make of the file that nobody wants. */
-function warningsOf(
+/** Warns of given settings that differ from the detected ones, and of data that the import would lose. */
+function findWarnings(
   { file_format: given }: InspectionRequest,
   characterSet: CharacterSet,
   source: CheckedSource,

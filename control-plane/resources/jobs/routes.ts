@@ -6,11 +6,11 @@ import { listJobs } from './service.ts'
 interface Listing {
   path: string
   operationId: string
-  whose: 'own' | 'path' | 'everywhere'
+  scope: 'own' | 'path' | 'everywhere'
   unfinished: boolean
 }
 
-function jobsEndpoint({ path, operationId, whose, unfinished }: Listing): Endpoint {
+function jobsEndpoint({ path, operationId, scope, unfinished }: Listing): Endpoint {
   const which = unfinished ? 'The jobs that have not ended' : 'All jobs'
   const where = {
     own: "of the caller's organization",
@@ -21,9 +21,9 @@ function jobsEndpoint({ path, operationId, whose, unfinished }: Listing): Endpoi
     method: 'get',
     path,
     operationId,
-    summary: `${which} ${where[whose]}, newest first`,
+    summary: `${which} ${where[scope]}, newest first`,
     tag: 'Background jobs',
-    needs: whose === 'everywhere' ? 'system_admin' : 'any_key',
+    needs: scope === 'everywhere' ? 'system_admin' : 'any_key',
     query: jobQuery,
     reply: { data: z.array(jobView), paging: 'pages', example: [exampleJob] },
     refusals: {
@@ -33,7 +33,7 @@ function jobsEndpoint({ path, operationId, whose, unfinished }: Listing): Endpoi
     handle: (call) =>
       listJobs(call, call.query(), {
         organizationId: call.organizationId,
-        everywhere: whose === 'everywhere',
+        everywhere: scope === 'everywhere',
         unfinished,
       }),
   })
@@ -43,37 +43,37 @@ export const jobEndpoints = [
   jobsEndpoint({
     path: '/jobs/all',
     operationId: 'listJobs',
-    whose: 'own',
+    scope: 'own',
     unfinished: false,
   }),
   jobsEndpoint({
     path: '/jobs/unfinished',
     operationId: 'listUnfinishedJobs',
-    whose: 'own',
+    scope: 'own',
     unfinished: true,
   }),
   jobsEndpoint({
     path: '/jobs/all_on_all_organizations',
     operationId: 'listJobsOnAllOrganizations',
-    whose: 'everywhere',
+    scope: 'everywhere',
     unfinished: false,
   }),
   jobsEndpoint({
     path: '/jobs/unfinished_on_all_organizations',
     operationId: 'listUnfinishedJobsOnAllOrganizations',
-    whose: 'everywhere',
+    scope: 'everywhere',
     unfinished: true,
   }),
   jobsEndpoint({
     path: '/organizations/:organization_id/jobs/all',
     operationId: 'listJobsOfOrganization',
-    whose: 'path',
+    scope: 'path',
     unfinished: false,
   }),
   jobsEndpoint({
     path: '/organizations/:organization_id/jobs/unfinished',
     operationId: 'listUnfinishedJobsOfOrganization',
-    whose: 'path',
+    scope: 'path',
     unfinished: true,
   }),
 ]

@@ -4,7 +4,8 @@ import { findMailingList, missingOrganization } from '../../api/scope.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import { exampleMailingList, mailingListChange, mailingListCreation, mailingListView } from './schemas.ts'
-import { changeMailingList, createMailingList, listMailingLists, toView } from './service.ts'
+import { changeMailingList, createMailingList, listMailingLists } from './service.ts'
+import { toView } from './view.ts'
 
 const tag = 'Mailing lists'
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { flag, nameText, positiveId } from '../../api/fields.ts'
 
-/** What mailing lists look like in requests and replies. */
+/** Mailing lists in requests and replies. */
 
 export const mailingListView = z
   .object({
@@ -9,14 +9,15 @@ export const mailingListView = z
     organization_id: z.int(),
     name: z.string(),
     has_format: z.boolean().describe('whether its subscribers have an email format'),
-    has_confirmed: z.boolean().describe('whether its subscribers are confirmed or not'),
+    has_confirmed: z.boolean().describe('whether its subscribers are confirmed or unconfirmed'),
     is_remote_list: z.boolean(),
     primary_key_custom_field_id: z
       .int()
       .nullable()
-      .describe('the field that tells its subscribers apart, in place of the email'),
+      .describe('the field that identifies its subscribers, in place of the email'),
   })
   .meta({ id: 'MailingList' })
+export type MailingListView = z.infer<typeof mailingListView>
 
 export const exampleMailingList = {
   id: 12,

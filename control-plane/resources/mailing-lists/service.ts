@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { nextIds } from '../../../shared/runtime/database.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { hasEnded } from '../../../shared/contract/import-state.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { stillWriting } from '../../../shared/store/imports.ts'
@@ -10,12 +10,14 @@ import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.t
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missingOrganization } from '../../api/scope.ts'
+import { missing, missingOrganization } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { insertMailingList, updateMailingList } from '../../store/mailing-lists.ts'
 import { changeList } from '../list-changes.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
+import { toView } from './view.ts'
 
 /** One page of the organization's mailing lists, by id. */
 export const listMailingLists = (call: PageCall, organizationId: number, query: TokenPageQuery) =>
@@ -31,7 +33,7 @@ export const listMailingLists = (call: PageCall, organizationId: number, query: 
     },
   )
 
-/** The list as stored. Throws `validation_failed` for an organization that isn't there, or a name that is taken. */
+/** The list as stored. Throws `validation_failed` when the organization doesn't exist, or the name is taken. */
 export async function createMailingList(
   deps: ControlPlane,
   caller: Caller,
@@ -49,78 +51,54 @@ export async function createMailingList(
     revision: 0,
     created_at: clock.now(),
   }
-  await mapDuplicateKey(taken(fields.name), () => collections.mailingLists.insertOne(document))
+  await mapDuplicateKey(nameTaken(fields.name), () => insertMailingList(collections, document))
   return document
 }
 
-/** The list as stored then. Throws `validation_failed` for a name that is taken, or a primary key that can't be one. */
+/** The list as stored. Throws `validation_failed` when the name is taken, or the field can't be the primary key. */
 export async function changeMailingList(
   deps: ControlPlane,
   list: MailingListDocument,
   given: MailingListChange,
 ): Promise<MailingListDocument> {
-  const { mailingLists } = deps.database.collections
   const set: Partial<MailingListDocument> = withoutUndefined(given)
   if (given.name !== undefined) set.name_key = comparisonForm(given.name)
   const name = given.name ?? list.name
-  return changeList(deps, list._id, taken(name), async (session, current) => {
+  return changeList(deps, list._id, nameTaken(name), async (session, current) => {
     const primaryKey = given.primary_key_custom_field_id
     if (primaryKey !== undefined && primaryKey !== current.primary_key_custom_field_id)
-      await refuseBadPrimaryKey(deps, current, primaryKey, session)
+      await checkPrimaryKey(deps, current, primaryKey, session)
     if (Object.keys(set).length === 0) return current
-    const changed = await mailingLists.findOneAndUpdate(
-      { _id: list._id },
-      { $set: set },
-      { session, returnDocument: 'after' },
-    )
-    return changed!
+    const changed = await updateMailingList(deps.database.collections, list._id, set, session)
+    if (changed === null) throw missing('mailing list', list._id)
+    return changed
   })
 }
 
-async function refuseBadPrimaryKey(
+/** Throws `validation_failed` unless the list is empty, without a running import, and the field fits. */
+async function checkPrimaryKey(
   deps: ControlPlane,
   { _id: listId, organization_id: organizationId }: MailingListDocument,
   fieldId: number | null,
   session: ClientSession,
 ): Promise<void> {
   const { subscribers, imports, customFields } = deps.database.collections
-  const refuse = (reason: string) =>
+  const refusal = (reason: string) =>
     new RequestError('validation_failed', `primary_key_custom_field_id ${reason}`)
   if ((await subscribers.findOne({ mailing_list_id: listId }, { session, projection: { _id: 1 } })) !== null)
-    throw refuse('can be changed only while the list is empty')
+    throw refusal('can be changed only while the list is empty')
   await keepOutNewSubscribers(deps.database, session, { organizationId, listId })
   const writer = await imports.findOne(stillWriting(listId), { session, projection: { state: 1 } })
   if (writer !== null)
-    throw refuse(
+    throw refusal(
       `can't be changed while import ${writer._id} of the list ${hasEnded(writer.state) ? `is cleared up (it is ${writer.state}): try again in some seconds` : 'is unfinished'}`,
     )
   if (fieldId === null) return
   const field = await customFields.findOne({ _id: fieldId, mailing_list_id: listId }, { session })
-  if (field === null) throw refuse(`names no custom field of list ${listId}`)
+  if (field === null) throw refusal(`names no custom field of list ${listId}`)
   if (!field.required || (field.field_type !== 'text' && field.field_type !== 'number'))
-    throw refuse('must name a required field of type text or number')
+    throw refusal('must name a required field of type text or number')
 }
 
-const taken = (name: string): string =>
+const nameTaken = (name: string): string =>
   `name ${JSON.stringify(name)} is taken by another mailing list of the organization`
-
-export function toView(list: MailingListDocument) {
-  const {
-    _id,
-    organization_id,
-    name,
-    has_format,
-    has_confirmed,
-    is_remote_list,
-    primary_key_custom_field_id,
-  } = list
-  return {
-    id: _id,
-    organization_id,
-    name,
-    has_format,
-    has_confirmed,
-    is_remote_list,
-    primary_key_custom_field_id,
-  }
-}

@@ -2,13 +2,8 @@ import { z } from 'zod'
 import { endpoint } from '../../api/endpoint.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { exampleOrganization, organizationChange, organizationCreation, organizationView } from './schemas.ts'
-import {
-  changeOrganization,
-  createOrganization,
-  findOrganization,
-  listOrganizations,
-  toView,
-} from './service.ts'
+import { changeOrganization, createOrganization, findOrganization, listOrganizations } from './service.ts'
+import { toView } from './view.ts'
 
 const tag = 'Organizations'
 
@@ -22,7 +17,7 @@ export const organizationEndpoints = [
     method: 'get',
     path: '/organizations',
     operationId: 'listOrganizations',
-    summary: 'All organizations, by id; others than system admins see their own',
+    summary: 'All organizations, by id; callers other than system admins see only their own',
     tag,
     needs: 'any_key',
     scope: 'own_organization_or_all',

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { isTimeZone } from '../../../shared/values/time-zone.ts'
 import { nameText } from '../../api/fields.ts'
 
-/** What organizations look like in requests and replies. */
+/** Organizations in requests and replies. */
 
 export const organizationView = z
   .object({
@@ -10,11 +10,11 @@ export const organizationView = z
     name: z.string(),
     time_zone_name: z
       .string()
-      .describe('IANA name; times without an offset are read in this zone, all times are shown in it'),
+      .describe('IANA name; times without an offset are read in this zone, and all times are shown in it'),
     subscriber_limit: z
       .int()
       .nullable()
-      .describe('most active subscribers over all lists; null is unlimited'),
+      .describe('maximum of active subscribers over all lists; null is unlimited'),
   })
   .meta({ id: 'Organization' })
 export type OrganizationView = z.infer<typeof organizationView>

@@ -11,9 +11,11 @@ import { missing, pathId, reaches } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { OrganizationChange, OrganizationCreation, OrganizationView } from './schemas.ts'
+import { insertOrganization, updateOrganization } from '../../store/organizations.ts'
+import type { OrganizationChange, OrganizationCreation } from './schemas.ts'
+import { toView } from './view.ts'
 
-/** One page of the organizations that the caller reaches, by id. */
+/** One page of the organizations that the caller can access, by id. */
 export const listOrganizations = (call: PageCall, query: TokenPageQuery) =>
   readPage(
     call,
@@ -22,7 +24,7 @@ export const listOrganizations = (call: PageCall, query: TokenPageQuery) =>
     { query, scope: 'organizations', sort: { _id: 1 }, views: (documents) => documents.map(toView) },
   )
 
-/** Throws `not_found`, also for one that the caller doesn't reach. */
+/** Throws `not_found`, also when the caller can't access the organization. */
 export async function findOrganization(
   { database }: ControlPlane,
   caller: Caller,
@@ -48,11 +50,14 @@ export async function createOrganization(
     places_revision: 0,
     created_at: clock.now(),
   }
-  await collections.organizations.insertOne(document)
+  await insertOrganization(collections, document)
   return document
 }
 
-/** The organization as stored then; a new limit holds for all that is written after this has resolved. */
+/**
+ * The organization as stored. A new limit is in force for all writes that begin after this has resolved. Throws
+ * `not_found` when the organization was deleted meanwhile.
+ */
 export async function changeOrganization(
   deps: ControlPlane,
   { _id }: OrganizationDocument,
@@ -63,18 +68,13 @@ export async function changeOrganization(
   const changesLimit = given.subscriber_limit !== undefined
   const set = { ...withoutUndefined(given), ...(changesLimit ? { limit_change: change } : {}) }
   const changed = await inTransaction(deps.database, async (session) => {
-    if (Object.keys(set).length > 0)
-      await collections.organizations.updateOne({ _id }, { $set: set }, { session })
+    if (Object.keys(set).length > 0) await updateOrganization(collections, _id, set, session)
     return collections.organizations.findOne({ _id }, { session })
   })
   if (changesLimit) {
     await enforceLimit(deps, { organizationId: _id, change })
     await notifyEngines(collections, 'limit')
   }
-  return changed!
-}
-
-export function toView(organization: OrganizationDocument): OrganizationView {
-  const { _id, name, time_zone_name, subscriber_limit } = organization
-  return { id: _id, name, time_zone_name, subscriber_limit }
+  if (changed === null) throw missing('organization', _id)
+  return changed
 }

@@ -1,15 +1,14 @@
 import { z } from 'zod'
-import { RequestError } from '../../../shared/contract/errors.ts'
-import { acknowledgeMessages } from '../../../shared/store/outbox.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { endpoint } from '../../api/endpoint.ts'
 import { acknowledgedView, acknowledging, exampleMessage, messageView, taking } from './schemas.ts'
-import { outboxScope, takeMessages } from './take.ts'
+import { acknowledge, takeMessages } from './service.ts'
 
 const tag = 'Outbox'
 const maxAcknowledged = 1_000
 
-const tooMany = (amount: number): string =>
-  `${amount} messages are acknowledged, and ${maxAcknowledged} are possible at once`
+const tooMany = (count: number): string =>
+  `${count} messages were acknowledged, and ${maxAcknowledged} are possible at once: send them in several calls`
 
 export const outboxEndpoints = [
   endpoint({
@@ -17,7 +16,7 @@ export const outboxEndpoints = [
     path: '/outbox/take',
     operationId: 'takeOutboxMessages',
     summary:
-      'Takes messages that are to be mailed, in order of `due_at`, each for one taker until its lease ends; an empty array when there is none. Organizations are served in turn; one that has 50 takes waiting gets 429',
+      'Leases due messages to a mail sender, in order of `due_at`; no other call gets them until the lease ends. An empty array when none is due. Each organization gets its share; one with 50 waiting calls gets 429',
     tag,
     needs: 'admin',
     scope: 'own_organization_or_all',
@@ -37,7 +36,7 @@ export const outboxEndpoints = [
     method: 'post',
     path: '/outbox/acknowledge',
     operationId: 'acknowledgeOutboxMessages',
-    summary: 'Says that messages were mailed, so that nobody gets them again',
+    summary: 'Confirms that messages were mailed, so that they are not handed out again',
     tag,
     needs: 'admin',
     scope: 'own_organization_or_all',
@@ -52,10 +51,7 @@ export const outboxEndpoints = [
       const { messages } = body()
       if (messages.length > maxAcknowledged)
         throw new RequestError('requested_too_many', tooMany(messages.length))
-      const given = messages.map(({ id, lease_token }) => ({ id, leaseToken: lease_token }))
-      const done = await acknowledgeMessages(deps.database.collections, outboxScope(caller), given)
-      const stale = new Set(messages.map(({ id }) => id).filter((id) => !done.has(id)))
-      return { data: { acknowledged: done.size, stale: [...stale] } }
+      return { data: await acknowledge(deps, caller, messages) }
     },
   }),
 ]

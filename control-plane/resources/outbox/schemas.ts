@@ -2,59 +2,61 @@ import { z } from 'zod'
 import { positiveId } from '../../api/fields.ts'
 import { exampleSubscriber, subscriberView } from '../subscribers/schemas.ts'
 
-/** What goes into and comes out of the outbox. */
+/** Requests and replies of the outbox. */
 
 export const taking = z.object({
-  limit: z.int().min(1).max(1000).default(100).describe('most messages to take'),
+  limit: z.int().min(1).max(1000).default(100).describe('maximum of messages'),
   lease_seconds: z
     .int()
     .min(10)
     .max(3600)
     .default(300)
-    .describe('what is not acknowledged by then is handed out again'),
+    .describe('messages that are not acknowledged by then are handed out again'),
 })
 export type Taking = z.infer<typeof taking>
 
 export const acknowledging = z.object({
   messages: z
     .array(z.object({ id: positiveId(), lease_token: z.string().min(1).max(200) }))
-    .describe('up to 1,000 messages that were mailed'),
+    .describe('up to 1,000 mailed messages'),
 })
 
 const texts = z.record(z.string(), z.string())
 
 export const messageView = z
   .object({
-    id: z.int().describe('its id; the subscriber’s reaction has the same'),
-    lease_token: z.string().describe('acknowledges it'),
+    id: z.int().describe('its id, which is that of the reaction'),
+    lease_token: z.string().describe('needed to acknowledge it'),
     kind: z
       .enum(['autoresponder', 'confirmation'])
-      .describe('an autoresponder’s mail, or one that asks to confirm a subscription'),
+      .describe('a mail of an autoresponder, or one that asks to confirm a subscription'),
     organization_id: z.int(),
     mailing_list_id: z.int(),
     autoresponder_id: z.int().nullable(),
     to: z.string().describe('the address'),
-    subscriber: subscriberView.nullable().describe('the record; null for a confirmation'),
+    subscriber: subscriberView.nullable().describe('the recipient; null for a confirmation'),
     from_name: z.string().nullable(),
     from_email: z.string().nullable(),
     reply_to: z.string().nullable(),
     subject: z.string().nullable(),
-    format: z.enum(['html', 'text', 'both']).describe('which of the texts is to be sent'),
-    html: z.string().nullable().describe('as written, nothing is interpolated'),
-    text: z.string().nullable().describe('as written, nothing is interpolated'),
+    format: z.enum(['html', 'text', 'both']).describe('which of html and text are to be sent'),
+    html: z.string().nullable().describe('as written; replacements are not inserted'),
+    text: z.string().nullable().describe('as written; replacements are not inserted'),
     fields: texts.describe('replacements for the texts, from the call that triggered it; keys as given'),
-    raw_fields: texts.describe('replacements that are put in unescaped'),
+    raw_fields: texts.describe('replacements that are inserted without escaping'),
     unsubscribe_token: z.string().nullable().describe('for POST /subscribers/unsubscribe'),
     confirmation_url: z.string().nullable().describe('the link of a confirmation'),
-    due_at: z.string().describe("when it was to be sent, in the organization's time zone"),
+    due_at: z.string().describe("when it is due, in the organization's time zone"),
   })
   .meta({ id: 'OutboxMessage' })
 export type MessageView = z.infer<typeof messageView>
 
 export const acknowledgedView = z
   .object({
-    acknowledged: z.int().describe('how many are done with'),
-    stale: z.array(z.int()).describe('ids under a token that counts no longer; nothing was changed for them'),
+    acknowledged: z.int().describe('number of messages that are acknowledged now'),
+    stale: z
+      .array(z.int())
+      .describe('ids whose lease has ended or whose token is wrong; nothing was changed for them'),
   })
   .meta({ id: 'OutboxAcknowledgement' })
 

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { endpoint } from '../../api/endpoint.ts'
-import { findSubscriberList } from '../subscribers/list-context.ts'
-import { listReactions } from './find.ts'
+import { findSubscriberList } from '../subscribers/service.ts'
 import { exampleReaction, reactionQuery, reactionView, shownStates } from './schemas.ts'
+import { listReactions } from './service.ts'
 import { toView } from './view.ts'
 
 export const reactionEndpoints = [

@@ -2,9 +2,9 @@ import { z } from 'zod'
 import { wholeNumber } from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 
-/** What reactions look like in requests and replies. */
+/** Reactions in requests and replies. */
 
-/** `held` is what waits for its paused autoresponder, wherever it is stored. */
+/** `held`: queued or due while the autoresponder is paused; it is shown, and never stored. */
 export const shownStates = ['queued', 'held', 'due', 'sent', 'dropped'] as const
 export type ShownState = (typeof shownStates)[number]
 
@@ -13,13 +13,13 @@ export const reactionView = z
     id: z.int(),
     autoresponder_id: z.int(),
     subscriber_id: z.int(),
-    import_id: z.int().nullable().describe('the import that caused it; null for everything else'),
+    import_id: z.int().nullable().describe('the import that caused it; null for every other cause'),
     state: z
       .enum(shownStates)
       .describe(
-        'queued: waits for its time; held: its autoresponder is paused; due: its mail is in the outbox; sent: acknowledged; dropped: it is not sent',
+        'queued: waits for its time; held: its autoresponder is paused; due: its mail is in the outbox; sent: the mail was acknowledged; dropped: no mail is sent',
       ),
-    due_at: z.string().describe("when its mail is to be sent, in the organization's time zone"),
+    due_at: z.string().describe("when its mail is due, in the organization's time zone"),
     created_at: z.string(),
   })
   .meta({ id: 'Reaction' })
@@ -38,8 +38,8 @@ export const exampleReaction: ReactionView = {
 const states = z
   .string()
   .transform((text) => text.split(',').map((part) => part.trim()))
-  .refine((parts) => parts.every((part) => (shownStates as readonly string[]).includes(part)), {
-    error: `must be made of ${shownStates.join(', ')}`,
+  .refine((parts) => parts.every((part) => shownStates.some((state) => state === part)), {
+    error: `must be one or more of ${shownStates.join(', ')}, separated by commas`,
   })
   .transform((parts): readonly ShownState[] => shownStates.filter((state) => parts.includes(state)))
   .optional()
@@ -49,7 +49,7 @@ const states = z
   })
 
 export const reactionQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safeExtend({
-  subscriber_id: filterId('the subscriber that they are for'),
+  subscriber_id: filterId('the subscriber that they answer'),
   autoresponder_id: filterId('the autoresponder that answers'),
   state: states,
 })

@@ -1,8 +1,8 @@
 import { formatInstant } from '../../../shared/values/time-zone.ts'
-import type { ShownReaction } from './find.ts'
 import type { ReactionView } from './schemas.ts'
+import type { ShownReaction } from './service.ts'
 
-/** `zone` is the IANA name of the organization's. */
+/** `zone`: the IANA name of the organization's time zone. */
 export function toView(reaction: ShownReaction, zone: string): ReactionView {
   const { id, autoresponder_id, subscriber_id, import_id, shownState: state } = reaction
   return {

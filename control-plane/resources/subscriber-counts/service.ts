@@ -1,11 +1,12 @@
 import { addCounts, countsByList, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
+import { missing } from '../../api/scope.ts'
 import { singleFlight } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
-/** The default would fetch a second batch for more than a hundred lists. */
+/** With the driver's default, more than a hundred lists would need a second round trip. */
 const batchSize = 5_000
 
-/** An organization's subscribers by status. Nobody is counted, so the cost is that of the lists. */
+/** An organization's subscribers by status. The sums are kept, so the cost depends on the number of lists alone. */
 export const subscriberCounts = singleFlight(async ({ database }: ControlPlane, organizationId: number) => {
   const { collections } = database
   const [organization, lists, counted] = await Promise.all([
@@ -16,12 +17,13 @@ export const subscriberCounts = singleFlight(async ({ database }: ControlPlane, 
       .toArray(),
     countsByList(collections, organizationId),
   ])
+  if (organization === null) throw missing('organization', organizationId)
   const perList = lists.map(({ _id, name }) => ({
     mailing_list: { id: _id, name },
     counts: counted.get(_id) ?? noStatusCounts(),
   }))
   return {
-    organization: { id: organizationId, name: organization!.name },
+    organization: { id: organizationId, name: organization.name },
     counts: perList.reduce((total, { counts }) => addCounts(total, counts), noStatusCounts()),
     mailing_lists: perList,
   }

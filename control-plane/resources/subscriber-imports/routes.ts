@@ -1,11 +1,13 @@
 import { z } from 'zod'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { codePoints } from '../../../shared/values/field-value.ts'
 import { endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { checkCreation, creationRefusals, creationContext } from './creation-check.ts'
-import { importEvents, readsImports } from './events.ts'
-import { importLog } from './logs.ts'
+import { checkCreation, creationContext, creationRefusals } from './create/check.ts'
+import { createImport } from './create/service.ts'
+import { importEvents, readsImports } from './follow/service.ts'
+import { listImports } from './list/service.ts'
+import { importLog } from './log/service.ts'
 import {
   createdImportView,
   exampleCreation,
@@ -20,7 +22,7 @@ import {
   importLogQuery,
   importView,
 } from './schemas.ts'
-import { createImport, findImport, listImports, moveImport } from './service.ts'
+import { findImport, moveImport, type ImportMove } from './service.ts'
 import { fullView } from './view.ts'
 
 const tag = 'Subscriber imports'
@@ -37,9 +39,9 @@ const moveRefusals = {
     "subscriber import 4711 can't be unpaused: it is scheduled, and it must be paused",
   ],
   cancel: ["subscriber import 4711 can't be cancelled: it is cancelled, and it has ended"],
-} as const
+}
 
-function moveEndpoint(move: 'pause' | 'unpause' | 'cancel', summary: string): Endpoint {
+function moveEndpoint(move: ImportMove, summary: string): Endpoint {
   return endpoint({
     method: 'post',
     path: `/subscriber_imports/:id/${move}`,
@@ -48,7 +50,7 @@ function moveEndpoint(move: 'pause' | 'unpause' | 'cancel', summary: string): En
     tag,
     needs: permission('subscriber', 'import'),
     reply: { data: importView, example: exampleImport },
-    refusals: { not_found: noImport, validation_failed: [...moveRefusals[move]] },
+    refusals: { not_found: noImport, validation_failed: moveRefusals[move] },
     async handle({ deps, caller, params }) {
       const document = await findImport(deps, caller, params['id'])
       return { data: await fullView(deps, await moveImport(deps, document, move)) }
@@ -110,9 +112,9 @@ export const subscriberImportEndpoints = [
         'Idempotency-Key was used with another body for import 4711: give each import a key of its own',
       ],
     },
-    async examine({ deps, caller, params, content }, given) {
+    async examine({ deps, caller, params, content }, body) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      await checkCreation(deps, await creationContext(deps, list, given), { given, content })
+      await checkCreation(deps, await creationContext(deps, list, body), { given: body, content })
     },
     async handle({ deps, caller, params, header, body, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
@@ -122,7 +124,7 @@ export const subscriberImportEndpoints = [
         data: await createImport(deps, {
           caller,
           list,
-          given: body(),
+          body: body(),
           content,
           bodyDigest: bodyHash,
           idempotencyKey,
@@ -168,17 +170,17 @@ export const subscriberImportEndpoints = [
     },
   }),
   moveEndpoint('pause', 'Pauses an import: no row is written after the reply'),
-  moveEndpoint('unpause', 'Lets a paused import go on from where it stood'),
+  moveEndpoint('unpause', 'Resumes a paused import where it stopped'),
   moveEndpoint(
     'cancel',
-    'Ends an import for good; rows that are written stay. The reply has the counts of its moment: a batch a lane that was with the database already may still be counted within 2 s, and the events, the callback and later views have the final counts',
+    'Ends an import for good; rows that are written stay. The reply has the counts of its moment. For 2 s the batch that each lane has sent to the database may still be counted; the events, the callback and later views have the final counts',
   ),
   endpoint({
     method: 'get',
     path: '/subscriber_imports/:id/logs/:kind',
     operationId: 'getSubscriberImportLog',
     summary:
-      'What became of the records: `failed` is a CSV file that can be mended and imported again, every other kind a list of addresses',
+      'Results of the records: `failed` is a CSV file that can be corrected and imported again, every other kind a list of addresses',
     tag,
     needs: permission('subscriber', 'read'),
     reply: {
@@ -199,7 +201,7 @@ export const subscriberImportEndpoints = [
 
 function readIdempotencyKey([key, ...others]: readonly string[]): string | null {
   if (key === undefined) return null
-  // Node reads headers byte by byte.
+  // Node gives a header's bytes as Latin-1.
   const length = codePoints(Buffer.from(key, 'latin1').toString())
   if (others.length > 0 || length < 1 || length > 255)
     throw new RequestError('invalid_request', 'Idempotency-Key must have 1 to 255 characters, once')

@@ -15,9 +15,9 @@ import {
 } from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 
-/** What goes into and comes out of the import endpoints. */
+/** The bodies, queries and replies of the import endpoints. */
 
-/** Each import keeps these for as long as it is shown, and engines read them: they are bounded, in characters. */
+/** In characters. Engines read these with each import, and an import keeps them for ever. */
 const maxUrlLength = 8_192
 const maxFilenameLength = 1_024
 
@@ -84,7 +84,7 @@ export const importCreation = z.object({
     .prefault({}),
   file_source: z.object({
     type: oneOfAnyCase(sourceTypes),
-    content: z.string().optional().describe('of `json`: the CSV text; all else of the body may have 1 MB'),
+    content: z.string().optional().describe('of `json`: the CSV text; the rest of the body may have 1 MB'),
     filename: boundedText({ max: maxFilenameLength })
       .optional()
       .describe('of `upload_directory`: a file in it'),
@@ -97,7 +97,7 @@ export const importCreation = z.object({
       csv_field_separator: punctuation([',', '\t', ';']).default(','),
       csv_field_enclosure: punctuation(['"', "'"])
         .default('"')
-        // A default that is a quote breaks openapi-python-client, which then leaves the endpoint out.
+        // openapi-python-client can't read a default that is a quote, and would leave the endpoint out.
         .meta({
           override: ({ jsonSchema }: { jsonSchema: { default?: unknown } }) => delete jsonSchema.default,
         })
@@ -203,13 +203,13 @@ export const importView = z
     waiting_for_import_id: z.int().nullable(),
     download: z
       .object({
-        attempt: z.int().min(1).describe('the try that runs, or the next one'),
-        next_attempt_at: instant.nullable().describe('while the next try is waited for'),
+        attempt: z.int().min(1).describe('the attempt that runs, or the next one'),
+        next_attempt_at: instant.nullable().describe('while the import waits for the next attempt'),
         bytes_received: count,
         bytes_expected: count.nullable().describe('as the server announced; null where it did not'),
       })
       .nullable()
-      .describe('of `url`, from the first try on; bytes as they came over the network'),
+      .describe('of `url`, from the first attempt on; bytes as received over the network'),
     warnings: z.array(z.string()),
   })
   .meta({ id: 'SubscriberImport' })

@@ -1,22 +1,25 @@
 import type { z } from 'zod'
-import * as shared from '../../../shared/store/import-views.ts'
+import {
+  fullViews,
+  listViews as sharedListViews,
+  type ImportSummary,
+} from '../../../shared/store/import-views.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { importListView, importView } from './schemas.ts'
 
-/** Import documents as replies: the shared views, held against the schemas that describe them. */
+/** Import documents as replies. The compiler checks the shared views against the schemas that describe them. */
 
-type FullView = z.infer<typeof importView>
-
-export const fullViews = (
-  { database, secrets }: Pick<ControlPlane, 'database' | 'secrets'>,
-  documents: ImportDocument[],
-): Promise<FullView[]> => shared.fullViews(database.collections, documents, secrets)
-
-export const fullView = async (deps: ControlPlane, document: ImportDocument): Promise<FullView> =>
-  (await fullViews(deps, [document]))[0]!
+export async function fullView(
+  { database, secrets }: ControlPlane,
+  document: ImportDocument,
+): Promise<z.infer<typeof importView>> {
+  const [view] = await fullViews(database.collections, [document], secrets)
+  if (view === undefined) throw new Error('an import has no view')
+  return view
+}
 
 export const listViews = (
   { database, secrets }: ControlPlane,
-  documents: shared.ImportSummary[],
-): Promise<z.infer<typeof importListView>[]> => shared.listViews(database.collections, documents, secrets)
+  documents: ImportSummary[],
+): Promise<z.infer<typeof importListView>[]> => sharedListViews(database.collections, documents, secrets)

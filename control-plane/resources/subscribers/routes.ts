@@ -5,15 +5,11 @@ import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { updateSubscriber } from './change.ts'
-import { createSubscriber } from './creation.ts'
-import { findByEmail, organizationNames, type ListsToSearch } from './find-by-email.ts'
-import { listSubscribers, namedSubscribers } from './find.ts'
-import { readGiven } from './given-values.ts'
-import { findSubscriberList } from './list-context.ts'
-import { newSubscriber } from './new-subscriber.ts'
-import { takenIdentity } from './outcomes.ts'
-import { deleteSubscribers } from './removal.ts'
+import { createSubscriber, newSubscriber } from './create/service.ts'
+import { deleteSubscribers } from './delete/service.ts'
+import { findByEmail, organizationNames, type ListsToSearch } from './find-by-email/service.ts'
+import { toFoundView, toFoundViewWithOrganization } from './find-by-email/view.ts'
+import { listSubscribers, namedSubscribers } from './find/service.ts'
 import {
   exampleFound,
   exampleSubscriber,
@@ -25,9 +21,17 @@ import {
   subscriberView,
   unsubscription,
 } from './schemas.ts'
-import { exampleTriggered, triggeredView, faultyTriggering, triggering } from './trigger-schemas.ts'
-import { needOfCreation, readTriggering, triggerAutoresponders } from './trigger.ts'
-import { unsubscribe } from './unsubscription.ts'
+import { findSubscriberList, quotaRefusals, severalSubscribers, takenIdentity } from './service.ts'
+import { checkTriggering } from './trigger-autoresponders/check-body.ts'
+import {
+  exampleTriggered,
+  triggeredView,
+  triggering,
+  triggeringRefusals,
+} from './trigger-autoresponders/schemas.ts'
+import { needOfCreation, triggerAutoresponders } from './trigger-autoresponders/service.ts'
+import { unsubscribe } from './unsubscribe/service.ts'
+import { readUpdate, updateSubscriber } from './update/service.ts'
 
 const tag = 'Subscribers'
 const mayRead = permission('subscriber', 'read')
@@ -36,11 +40,6 @@ const listPath = '/mailing_lists/:mailing_list_id/subscribers'
 const subscriberPath = `${listPath}/:id_or_email`
 
 const noSubscriber = 'there is no subscriber 4711'
-const severalSubscribers = 'several subscribers have the email ann@example.com: name one of them by its id'
-const quotaUnavailable = [
-  "status can't be active: the organization's subscriber limit is reached",
-  "status can't be active just now: imports hold what is left under the organization's subscriber limit, try again when they have ended",
-]
 const faultyTokens = [
   'page_token must not be given together with page',
   'page_token is not one that this list gave out',
@@ -53,6 +52,11 @@ const faultyValues = [
   'custom_fields.Plan is given twice',
   'custom_fields.Plan must be an integer',
 ]
+
+function subscriberInPath(params: Readonly<Record<string, string>>) {
+  const { mailing_list_id: listText, id_or_email: subscriberText = '' } = params
+  return { listText, subscriberText }
+}
 
 export const subscriberEndpoints = [
   endpoint({
@@ -75,10 +79,10 @@ export const subscriberEndpoints = [
     path: subscriberPath,
     operationId: 'getSubscribers',
     summary:
-      'The subscribers with up to 100 comma-separated ids or emails, in that order, each once; who is not there is left out',
+      'The subscribers with up to 100 comma-separated ids or emails, in that order, each once; those that the list does not have are left out',
     tag,
     needs: mayRead,
-    // One subscriber is the usual request; of a hundred all that they have comes too.
+    // Several subscribers are costly: all their values come too.
     isCostly: (lastSegment) => /,|%2c/i.test(lastSegment),
     reply: { data: z.array(subscriberView), example: [exampleSubscriber] },
     refusals: {
@@ -121,11 +125,11 @@ export const subscriberEndpoints = [
         ...faultyValues,
         'custom_fields.Plan is required',
         takenIdentity,
-        ...quotaUnavailable,
+        ...Object.values(quotaRefusals),
       ],
     },
-    async examine({ deps, caller, params }, given) {
-      newSubscriber(given, await findSubscriberList(deps, caller, params['mailing_list_id']))
+    async examine({ deps, caller, params }, body) {
+      newSubscriber(body, await findSubscriberList(deps, caller, params['mailing_list_id']))
     },
     async handle({ deps, caller, params, body }) {
       return { data: await createSubscriber(deps, caller, params['mailing_list_id'], body) }
@@ -135,7 +139,7 @@ export const subscriberEndpoints = [
     method: 'put',
     path: subscriberPath,
     operationId: 'updateSubscriber',
-    summary: 'Changes what is given of a subscriber; another email keeps the id',
+    summary: 'Changes the values that the body has of a subscriber; with another email it keeps its id',
     tag,
     needs: permission('subscriber', 'update'),
     body: {
@@ -149,22 +153,20 @@ export const subscriberEndpoints = [
     refusals: {
       invalid_request: remoteListRefusal,
       not_found: noSubscriber,
-      multiple_records_found: severalSubscribers,
+      multiple_records_found: severalSubscribers('ann@example.com'),
       validation_failed: [
         ...faultyValues,
         "custom_fields.Plan is required and can't be unset",
         takenIdentity,
-        ...quotaUnavailable,
+        ...Object.values(quotaRefusals),
       ],
     },
-    async examine({ deps, caller, params }, given) {
+    async examine({ deps, caller, params }, body) {
       const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
-      const problems: string[] = []
-      readGiven(given, { context, problems })
-      refuseProblems(problems)
+      refuseProblems(readUpdate(body, context).problems)
     },
     async handle({ deps, caller, params, body }) {
-      const path = { listText: params['mailing_list_id'], subscriberText: params['id_or_email']! }
+      const path = subscriberInPath(params)
       return { data: await updateSubscriber(deps, caller, path, body) }
     },
   }),
@@ -173,7 +175,7 @@ export const subscriberEndpoints = [
     path: `${subscriberPath}/trigger_autoresponders`,
     operationId: 'triggerAutoresponders',
     summary:
-      'Queues a mail of each autoresponder named, for one subscriber, who may be created or reactivated for it',
+      'Queues a mail of each named autoresponder for one subscriber, which can be created or reactivated for it',
     tag,
     needs: permission('subscriber', 'update'),
     body: {
@@ -189,19 +191,23 @@ export const subscriberEndpoints = [
     },
     reply: { data: triggeredView, example: exampleTriggered },
     refusals: {
-      invalid_request: [remoteListRefusal, ...faultyTriggering.invalid_request],
-      not_found: [noSubscriber, ...faultyTriggering.not_found],
-      multiple_records_found: severalSubscribers,
+      invalid_request: [remoteListRefusal, ...triggeringRefusals.invalid_request],
+      not_found: [noSubscriber, ...triggeringRefusals.not_found],
+      multiple_records_found: severalSubscribers('ann@example.com'),
       requested_too_many: '101 autoresponders are asked for, and 100 entries are possible at once',
-      validation_failed: [...faultyTriggering.validation_failed, takenIdentity, ...quotaUnavailable],
+      validation_failed: [
+        ...triggeringRefusals.validation_failed,
+        takenIdentity,
+        ...Object.values(quotaRefusals),
+      ],
     },
     forbids: [`this needs ${describeNeed(needOfCreation)}`],
-    async examine({ deps, caller, params }, given) {
-      readTriggering(given, await findSubscriberList(deps, caller, params['mailing_list_id']))
+    async examine({ deps, caller, params }, body) {
+      checkTriggering(body, await findSubscriberList(deps, caller, params['mailing_list_id']))
     },
     async handle({ deps, caller, params, body, documentAsSent }) {
-      const path = { listText: params['mailing_list_id'], subscriberText: params['id_or_email']! }
-      return { data: await triggerAutoresponders(deps, caller, path, { body, documentAsSent }) }
+      const path = subscriberInPath(params)
+      return { data: await triggerAutoresponders(deps, caller, path, { parseBody: body, documentAsSent }) }
     },
   }),
   endpoint({
@@ -220,14 +226,14 @@ export const subscriberEndpoints = [
     },
     async handle({ deps, caller, params }) {
       const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
-      return { data: await deleteSubscribers(deps, context, params['id_or_email']!) }
+      return { data: await deleteSubscribers(deps, context, subscriberInPath(params).subscriberText) }
     },
   }),
   endpoint({
     method: 'post',
     path: '/subscribers/unsubscribe',
     operationId: 'unsubscribe',
-    summary: 'Unsubscribes the one whom a mail with this token was sent to',
+    summary: 'Unsubscribes the subscriber that a mail with this token was sent to',
     tag,
     needs: permission('subscriber', 'update'),
     scope: 'record',
@@ -257,7 +263,8 @@ export const subscriberEndpoints = [
     reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
     refusals: { invalid_request: faultyTokens },
     async handle({ deps, caller, params, query }) {
-      return found(deps, params['email']!, { organization_id: caller.organizationId }, query())
+      const { email = '' } = params
+      return findViews(deps, email, { organization_id: caller.organizationId }, query())
     },
   }),
   endpoint({
@@ -273,7 +280,8 @@ export const subscriberEndpoints = [
     async handle({ deps, caller, params, query }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
-      return found(deps, params['email']!, { _id: list._id }, query())
+      const { email = '' } = params
+      return findViews(deps, email, { _id: list._id }, query())
     },
   }),
   endpoint({
@@ -291,7 +299,8 @@ export const subscriberEndpoints = [
     },
     refusals: { invalid_request: faultyTokens },
     async handle({ deps, params, query }) {
-      return foundWithOrganizations(deps, params['email']!, {}, query())
+      const { email = '' } = params
+      return findViewsWithOrganizations(deps, email, {}, query())
     },
   }),
   endpoint({
@@ -309,37 +318,24 @@ export const subscriberEndpoints = [
     },
     refusals: { invalid_request: faultyTokens },
     async handle({ deps, organizationId, params, query }) {
-      return foundWithOrganizations(deps, params['email']!, { organization_id: organizationId }, query())
+      const { email = '' } = params
+      return findViewsWithOrganizations(deps, email, { organization_id: organizationId }, query())
     },
   }),
 ]
 
-type FoundView = z.infer<typeof foundSubscriberView>
-
-async function found(deps: ControlPlane, email: string, lists: ListsToSearch, query: TokenPageQuery) {
-  const { found: matches, paging } = await findByEmail(deps, { email, lists }, query)
-  const data = matches.map(({ subscriber, list }): FoundView => ({
-    id: subscriber.id,
-    status: subscriber.status,
-    email: subscriber.email,
-    mailing_list: { id: list._id, name: list.name },
-  }))
-  return { data, paging, matches }
+async function findViews(deps: ControlPlane, email: string, lists: ListsToSearch, query: TokenPageQuery) {
+  const { found, paging } = await findByEmail(deps, { email, lists }, query)
+  return { data: found.map(toFoundView), paging }
 }
 
-async function foundWithOrganizations(
+async function findViewsWithOrganizations(
   deps: ControlPlane,
   email: string,
   lists: ListsToSearch,
   query: TokenPageQuery,
 ) {
-  const { data, paging, matches } = await found(deps, email, lists, query)
-  const names = await organizationNames(deps, matches)
-  return {
-    data: data.map((view, i): FoundView => {
-      const id = matches[i]!.list.organization_id
-      return { ...view, organization: { id, name: names.get(id) ?? '' } }
-    }),
-    paging,
-  }
+  const { found, paging } = await findByEmail(deps, { email, lists }, query)
+  const names = await organizationNames(deps, found)
+  return { data: found.map((match) => toFoundViewWithOrganization(match, names)), paging }
 }

@@ -14,7 +14,7 @@ import {
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { isHash } from '../../api/validation.ts'
 
-/** What goes into and comes out of the subscriber endpoints. */
+/** The bodies, queries and replies of the subscriber endpoints. */
 
 export const subscriberPage = tokenPagingQuery({ perPage: 100, max: 500 })
 
@@ -22,7 +22,7 @@ const time = () =>
   timeText().describe("ISO 8601 with `T`; without an offset it is the organization's local time")
 const ip = () => ipText().describe('IPv4 or IPv6')
 
-/** Not a record: zod would drop a field named `__proto__` without a word. */
+/** Not `z.record`: zod would silently drop a field named `__proto__`. */
 export const customFields = () =>
   z.custom<Record<string, unknown>>(isHash, { error: 'must be a hash' }).meta({
     description:
@@ -30,7 +30,7 @@ export const customFields = () =>
     override: { type: 'object', additionalProperties: true },
   })
 
-const given = {
+const values = {
   email: emailText(),
   email_format: oneOf(emailFormats).describe('only used on lists with the format field'),
   status: oneOf(subscriberStatuses),
@@ -55,34 +55,37 @@ const autoresponderChoice = {
 }
 
 export const subscriberCreation = z.object({
-  ...given,
-  email_format: given.email_format.optional(),
-  status: given.status.default('active'),
-  subscribe_time: given.subscribe_time.optional(),
-  subscribe_ip: given.subscribe_ip.optional(),
-  remove_time: given.remove_time.optional(),
-  remove_ip: given.remove_ip.optional(),
-  confirmed: given.confirmed.default(false),
-  confirm_time: given.confirm_time.optional(),
-  custom_fields: given.custom_fields.optional(),
+  ...values,
+  email_format: values.email_format.optional(),
+  status: values.status.default('active'),
+  subscribe_time: values.subscribe_time.optional(),
+  subscribe_ip: values.subscribe_ip.optional(),
+  remove_time: values.remove_time.optional(),
+  remove_ip: values.remove_ip.optional(),
+  confirmed: values.confirmed.default(false),
+  confirm_time: values.confirm_time.optional(),
+  custom_fields: values.custom_fields.optional(),
   ...autoresponderChoice,
   confirmation_form_id: positiveId()
     .optional()
-    .describe('the subscriber is added when the link in the confirmation mail is followed; `data` is null'),
-  apply_custom_field_defaults: flag().default(false).describe("fields that aren't given get their defaults"),
+    .describe('the subscriber is added when it follows the link in the confirmation mail; `data` is null'),
+  apply_custom_field_defaults: flag()
+    .default(false)
+    .describe('fields without a value here get their defaults'),
 })
 export type SubscriberCreation = z.infer<typeof subscriberCreation>
 
-const nullTime = 'null is as left out: who has been removed or confirmed keeps a time of it'
+const nullTime =
+  'null is the same as leaving the key out: a removed or confirmed subscriber keeps a time of it'
 
 export const subscriberUpdate = z.object({
   ...z
     .object({
-      ...given,
-      subscribe_ip: given.subscribe_ip.nullable(),
-      remove_time: given.remove_time.nullable().describe(nullTime),
-      remove_ip: given.remove_ip.nullable(),
-      confirm_time: given.confirm_time.nullable().describe(nullTime),
+      ...values,
+      subscribe_ip: values.subscribe_ip.nullable(),
+      remove_time: values.remove_time.nullable().describe(nullTime),
+      remove_ip: values.remove_ip.nullable(),
+      confirm_time: values.confirm_time.nullable().describe(nullTime),
     })
     .partial().shape,
   run_autoresponders: flag()
@@ -90,7 +93,7 @@ export const subscriberUpdate = z.object({
     .describe('queue the on-subscription autoresponders as if the subscriber had just been created'),
   ...autoresponderChoice,
 })
-export type GivenUpdate = z.infer<typeof subscriberUpdate>
+export type SubscriberUpdate = z.infer<typeof subscriberUpdate>
 
 export const unsubscription = z.object({
   token: z.string().describe('from the mail'),
@@ -126,6 +129,7 @@ export const subscriberView = z
     confirm_time_epoch: epoch.nullable().optional(),
   })
   .meta({ id: 'Subscriber' })
+export type SubscriberView = z.infer<typeof subscriberView>
 
 export const foundSubscriberView = z
   .object({
@@ -147,7 +151,7 @@ export const removalView = z
   })
   .meta({ id: 'SubscriberRemoval' })
 
-export const exampleSubscriber: z.infer<typeof subscriberView> = {
+export const exampleSubscriber: SubscriberView = {
   id: 9001,
   mailing_list_id: 12,
   email: 'ann@example.com',

@@ -1,14 +1,13 @@
-import type { z } from 'zod'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
-import type { SubscriberList } from './list-context.ts'
-import type { subscriberView } from './schemas.ts'
+import type { SubscriberView } from './schemas.ts'
+import type { SubscriberList } from './service.ts'
 
-/** A subscriber document as a reply. What the list doesn't use isn't shown. */
+/** A subscriber document as a reply, without what the list doesn't use. */
 export function toView(
   subscriber: SubscriberDocument,
   { list, fields, zone }: SubscriberList,
-): z.infer<typeof subscriberView> {
+): SubscriberView {
   const { created_at, subscribe_time, remove_time, confirm_time } = subscriber
   return {
     id: subscriber.id,

@@ -1,18 +1,27 @@
 import type { Caller } from '../../../shared/store/api-keys.ts'
-import { FairSemaphore, refusalDelayMs, type SlotRequest } from '../../api/fair-semaphore.ts'
+import { FairSemaphore, refusalDelayMs } from '../../api/fair-semaphore.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
-/** Whose turn a password hash takes: that of the caller's organization, not the user's, as the caller sends the requests. */
-export const hashingFor = (
-  { stopping }: ControlPlane,
-  { organizationId }: Caller,
-  clientGone?: AbortSignal,
-): SlotRequest => ({ organizationId, stopping, clientGone })
+/** Runs the computation of a hash in a slot. Throws 429 and 503 when it gets none (FairSemaphore). */
+export type RunInSlot = <T>(compute: () => Promise<T>) => Promise<T>
 
-export const hashingSlots = (bounds: {
-  maxRunning: number
-  maxWaitingPerOrganization: number
-}): FairSemaphore =>
+/** Hashes count for the organization of the caller, which sends the requests, and not for that of the user. */
+export const hashingSlot =
+  (
+    { hashingSlots, stopping }: ControlPlane,
+    { organizationId }: Caller,
+    clientGone?: AbortSignal,
+  ): RunInSlot =>
+  (compute) =>
+    hashingSlots.run({ organizationId, stopping, clientGone }, compute)
+
+/**
+ * Few hashes run at a time, because each takes 19 MiB and a thread of libuv, which file access needs too. One
+ * organization gets at most two of three slots, so that another one can always get a slot.
+ */
+export const createHashingSlots = (
+  bounds = { maxRunning: 3, maxWaitingPerOrganization: 200 },
+): FairSemaphore =>
   new FairSemaphore({
     ...bounds,
     tooMany: {

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { requireNotAbove, refuseMoreThanAsked } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
+import { clearLockout } from '../../store/users.ts'
 import {
   lockoutReset,
   signIn,
@@ -19,13 +20,13 @@ import {
   findUser,
   listUsers,
 } from './service.ts'
-import { authenticate, resetLockout } from './sign-in.ts'
+import { authenticate } from './sign-in.ts'
 import { toView } from './view.ts'
 
 const tag = 'Users'
 
 const noUser = 'there is no user 4711'
-const more = 'nobody makes, changes or deletes a user that may do more than he himself'
+const more = "you can't create, change or delete a user with more permissions than your own"
 const lastAdmin = 'this would leave no active system-admin user: create another one first'
 const lastKey = 'this would leave no usable system-admin key: create another one first'
 const misplacedRole = 'role can be system_admin only in organization 1'
@@ -47,10 +48,10 @@ interface Listing {
   path: string
   operationId: string
   summary: string
-  isOfAll: boolean
+  isOfAllOrganizations: boolean
 }
 
-function listing({ path, operationId, summary, isOfAll }: Listing): Endpoint {
+function listing({ path, operationId, summary, isOfAllOrganizations }: Listing): Endpoint {
   return endpoint({
     method: 'get',
     path,
@@ -58,13 +59,13 @@ function listing({ path, operationId, summary, isOfAll }: Listing): Endpoint {
     summary,
     tag,
     needs: 'admin',
-    ...(isOfAll ? { scope: 'own_organization_or_all' as const } : {}),
+    ...(isOfAllOrganizations ? { scope: 'own_organization_or_all' as const } : {}),
     query: userQuery,
-    // Parts of names are looked for in all of them.
+    // A part of a name is searched in all users.
     isCostly: true,
     reply: { data: z.array(userView), paging: 'pages', example: [userExample] },
     handle(call) {
-      const isEverywhere = isOfAll && call.caller.role === 'system_admin'
+      const isEverywhere = isOfAllOrganizations && call.caller.role === 'system_admin'
       return listUsers(call, isEverywhere ? null : call.organizationId, call.query())
     },
   })
@@ -75,20 +76,20 @@ export const userEndpoints = [
     path: '/users',
     operationId: 'listUsers',
     summary: 'The users of the organization; for a system admin those of all',
-    isOfAll: true,
+    isOfAllOrganizations: true,
   }),
   listing({
     path: '/organizations/:organization_id/users',
     operationId: 'listUsersOfOrganization',
     summary: 'The users of one organization',
-    isOfAll: false,
+    isOfAllOrganizations: false,
   }),
   endpoint({
     method: 'post',
     path: '/users/authenticate',
     operationId: 'authenticateUser',
     summary:
-      'The user with that email and password; not_authorized with one message for a wrong password, an unknown, foreign, inactive or locked-out user. Organizations are served in turn; one that has 200 passwords waiting gets 429',
+      'The user with that email and password; not_authorized with one message for a wrong password, an unknown, foreign, inactive or locked-out user. Each organization gets its share of the hashing; one with 200 waiting passwords gets 429',
     tag,
     needs: 'admin',
     scope: 'record',
@@ -190,7 +191,7 @@ export const userEndpoints = [
     },
     async handle({ deps, caller, params, body, documentAsSent, clientGone }) {
       const user = await findUser(deps, caller, params['id'])
-      // Before any other rule about it, the body's shape included.
+      // This 403 precedes all other refusals, those of the body included.
       requireNotAbove(user, caller, 'a user')
       refuseMoreThanAsked(documentAsSent(), caller, 'a user')
       return { data: await toView(deps, await changeUser(deps, caller, user, body(), clientGone)) }
@@ -200,7 +201,7 @@ export const userEndpoints = [
     method: 'put',
     path: '/users/:id/reset_password_failure_lockout',
     operationId: 'resetPasswordFailureLockout',
-    summary: 'Ends the lockout after wrong passwords, and forgets those that were counted',
+    summary: 'Ends the lockout after wrong passwords, and resets their count',
     tag,
     needs: 'admin',
     body: { wrapper: null, schema: z.object({}), optional: true, example: {} },
@@ -211,7 +212,7 @@ export const userEndpoints = [
       const user = await findUser(deps, caller, params['id'])
       requireNotAbove(user, caller, 'a user')
       body()
-      const wasLocked = await resetLockout(deps, user)
+      const wasLocked = await clearLockout(deps.database.collections, user._id)
       return { data: { result: wasLocked ? 'lockout_cleared' : 'not_locked_out' } }
     },
   }),
@@ -219,12 +220,12 @@ export const userEndpoints = [
     method: 'delete',
     path: '/users/:id',
     operationId: 'deleteUser',
-    summary: 'Deletes a user; the API keys that belong to him are refused from then on',
+    summary: 'Deletes a user; its API keys are refused from then on',
     tag,
     needs: 'admin',
     refusals: {
       not_found: noUser,
-      validation_failed: ['nobody deletes himself: user 3 is the caller', lastAdmin],
+      validation_failed: ['you cannot delete your own user, which is user 3', lastAdmin],
     },
     forbids: [more],
     reply: { data: z.null(), example: null },

@@ -7,17 +7,29 @@ import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { isHash } from '../../api/validation.ts'
 import { maxPasswordBytes } from './passwords.ts'
 
-/** What users look like in requests and replies. */
+/** Users in requests and replies. */
 
 type PermissionKey = keyof typeof permissionValues
-const permissionKeys = Object.keys(permissionValues) as PermissionKey[]
 
-const shownPermissions = z
-  .object(
-    Object.fromEntries(
-      permissionKeys.map((key) => [key, z.array(z.enum(permissionValues[key]))]),
-    ) as unknown as Record<PermissionKey, z.ZodType<string[]>>,
-  )
+/** One value for each permission key. Listed, because the keys of a mapped object lose their types. */
+export const byPermissionKey = <Value>(
+  make: (key: PermissionKey) => Value,
+): Record<PermissionKey, Value> => ({
+  mailing_list: make('mailing_list'),
+  subscriber: make('subscriber'),
+  segmentation_criteria: make('segmentation_criteria'),
+  autoresponder: make('autoresponder'),
+  web_form: make('web_form'),
+  custom_field: make('custom_field'),
+  campaign: make('campaign'),
+  'campaign/template': make('campaign/template'),
+  seed_list: make('seed_list'),
+})
+
+const permissionKeys = Object.keys(permissionValues)
+
+const permissionsView = z
+  .object(byPermissionKey((key): z.ZodType<string[]> => z.array(z.enum(permissionValues[key]))))
   .meta({ id: 'Permissions' })
 
 export const userView = z
@@ -26,20 +38,22 @@ export const userView = z
     organization_id: z.int(),
     full_name: z.string(),
     email: z.string(),
-    active: z.boolean().describe('whether the user can sign in; the API keys of one who is not are refused'),
+    active: z
+      .boolean()
+      .describe('whether the user can sign in; the API keys of an inactive user are refused'),
     role: z.enum(roles),
     show_quick_tips: z.boolean(),
     default_preview_recipients: z.array(z.string()),
     terms_and_conditions_version: z
       .int()
       .nullable()
-      .describe('the version that the user agreed to; null for none'),
-    permissions: shownPermissions.describe('those in force: admin roles hold every one'),
+      .describe('the version that the user has agreed to; null for none'),
+    permissions: permissionsView.describe('the effective permissions: admin roles have all of them'),
     password_failure_lockout: z
       .object({
         is_locked_out: z
           .boolean()
-          .describe('whether sign-ins are refused, also with the right password; API keys are not concerned'),
+          .describe('whether sign-ins are refused, even with the right password; API keys are not affected'),
         expires_at: instantView().nullable().describe("in the organization's zone; null when not locked out"),
       })
       .meta({ id: 'PasswordFailureLockout' }),
@@ -81,15 +95,15 @@ const email = emailText('email').superRefine((text, context) => {
 
 const recipients = z.array(validEmail()).max(100)
 
-/** Each value once, in the order in which the document lists them. */
+/** Duplicates are removed, and values sorted in the order of `permissionValues`. */
 const permissionsGiven = z.strictObject(
-  Object.fromEntries(
-    permissionKeys.map((key) => {
-      const values: readonly string[] = permissionValues[key]
-      const given = z.array(z.enum(values as [string, ...string[]]))
-      return [key, given.transform((list) => values.filter((value) => list.includes(value))).optional()]
-    }),
-  ) as unknown as Record<PermissionKey, z.ZodOptional<z.ZodType<string[], string[]>>>,
+  byPermissionKey((key): z.ZodOptional<z.ZodType<string[], string[]>> => {
+    const values: readonly string[] = permissionValues[key]
+    return z
+      .array(z.enum(values))
+      .transform((list) => values.filter((value) => list.includes(value)))
+      .optional()
+  }),
   {
     error: (issue) =>
       issue.code === 'unrecognized_keys'
@@ -121,7 +135,7 @@ const fields = {
   permissions: permissionsGiven,
 }
 
-/** Said beside what else is wrong, not after it. */
+/** Lets one reply name differing passwords together with faults of other fields. */
 const evenIfOtherwiseFaulty = ({ value }: { value: unknown }) => isHash(value)
 
 const passwordsDiffer = {
@@ -151,7 +165,7 @@ export const userChange = z
   .object({
     ...fields,
     default_preview_recipients: recipients.nullable().transform((list) => list ?? []),
-    permissions: permissionsGiven.describe('the keys that are named are replaced, the others stay'),
+    permissions: permissionsGiven.describe('the named keys are replaced, the others stay'),
     password1: password,
     password2: z.string(),
   })
@@ -162,11 +176,14 @@ export const userChange = z
   })
 
 export const userQuery = tokenPagingQuery({ perPage: 2000, max: 2000 }).safeExtend({
-  full_name: z.string().optional().describe('the whole name, without case'),
-  full_name_contains: z.string().optional().describe('a part of the name, without case'),
-  email: z.string().optional().describe('the whole email, without case'),
-  email_contains: z.string().optional().describe('a part of the email, without case'),
-  order_by: z.enum(['full_name', 'email', 'id']).default('id').describe('names and emails without case'),
+  full_name: z.string().optional().describe('the whole name, in any case'),
+  full_name_contains: z.string().optional().describe('a part of the name, in any case'),
+  email: z.string().optional().describe('the whole email, in any case'),
+  email_contains: z.string().optional().describe('a part of the email, in any case'),
+  order_by: z
+    .enum(['full_name', 'email', 'id'])
+    .default('id')
+    .describe('names and emails are sorted without regard to case'),
 })
 
 export const signIn = z.object({ email: z.string(), password: z.string() })
@@ -174,5 +191,5 @@ export const signIn = z.object({ email: z.string(), password: z.string() })
 export const lockoutReset = z.object({
   result: z
     .enum(['lockout_cleared', 'not_locked_out'])
-    .describe('whether the user was locked out; the count of wrong passwords begins anew in both cases'),
+    .describe('whether the user was locked out; the count of wrong passwords is reset in both cases'),
 })

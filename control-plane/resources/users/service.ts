@@ -3,7 +3,7 @@ import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { nextIds } from '../../../shared/runtime/database.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import type { UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
@@ -13,24 +13,25 @@ import { readPage } from '../../api/paging.ts'
 import { missing, missingOrganization, pathId, reaches } from '../../api/scope.ts'
 import { refuseProblems, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
 import { changeCredentials } from '../credential-changes.ts'
-import { hashingFor } from './hashing-slots.ts'
+import { hashingSlot } from './hashing-slots.ts'
 import { hashPassword } from './passwords.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
 import { toViews } from './view.ts'
 
 /**
- * Users. Changes of them take turns so that the last system admin stays. Emails are unique over the system, by their
- * index. What a caller may ask for at all, the handlers say.
+ * Users. Their changes are serialized by changeCredentials, so that the last system admin stays. Emails are unique over
+ * the installation, by an index. The routes check what a caller may ask for.
  */
 
 const sortKeys = { full_name: 'full_name_key', email: 'email_key', id: '_id' } as const
 
-/** `organizationId` null means those of all organizations. */
+/** One page of users. Null for `organizationId`: the users of all organizations. */
 export function listUsers(
   call: PageCall,
   organizationId: number | null,
-  { page, per_page, page_token, order_by, ...wanted }: z.infer<typeof userQuery>,
+  { page, per_page, page_token, order_by, ...filters }: z.infer<typeof userQuery>,
 ) {
   const conditions: Filter<UserDocument>[] = []
   if (organizationId !== null) conditions.push({ organization_id: organizationId })
@@ -38,25 +39,25 @@ export function listUsers(
     ['full_name', 'full_name_key'],
     ['email', 'email_key'],
   ] as const) {
-    const whole = wanted[field]
-    const part = wanted[`${field}_contains`]
+    const whole = filters[field]
+    const part = filters[`${field}_contains`]
     if (whole !== undefined) conditions.push({ [key]: comparisonForm(whole.trim()) })
     if (part !== undefined) {
-      const place = { $indexOfCP: [`$${key}`, { $literal: comparisonForm(part) }] }
-      conditions.push({ $expr: { $gte: [place, 0] } })
+      const position = { $indexOfCP: [`$${key}`, { $literal: comparisonForm(part) }] }
+      conditions.push({ $expr: { $gte: [position, 0] } })
     }
   }
   const filter = conditions.length === 0 ? {} : { $and: conditions }
   const key = sortKeys[order_by]
   return readPage(call, call.deps.database.collections.users, filter, {
     query: { page, per_page, page_token },
-    scope: `users ${JSON.stringify([organizationId, order_by, wanted])}`,
+    scope: `users ${JSON.stringify([organizationId, order_by, filters])}`,
     sort: key === '_id' ? { _id: 1 } : { [key]: 1, _id: 1 },
     views: (documents) => toViews(call.deps, documents),
   })
 }
 
-/** Throws `not_found`, also for one that the caller doesn't reach. */
+/** Throws `not_found`, also when the caller can't access the user. */
 export async function findUser(
   deps: ControlPlane,
   caller: Caller,
@@ -74,30 +75,34 @@ export async function findUser(
 type UserCreation = z.infer<typeof userCreation>
 type UserChange = z.infer<typeof userChange>
 
-/** Throws `validation_failed` with all that is wrong but the email of another user. */
+/** Throws `validation_failed` with all problems, except that the email is taken. */
 export async function checkCreation(
   deps: ControlPlane,
-  { organizationId: own }: Caller,
-  { organization_id: organizationId = own, role, terms_and_conditions_version: terms }: UserCreation,
+  { organizationId: callerOrganizationId }: Caller,
+  {
+    organization_id: organizationId = callerOrganizationId,
+    role,
+    terms_and_conditions_version: terms,
+  }: UserCreation,
 ): Promise<void> {
   refuseProblems([
     ...(await missingOrganization(deps, organizationId)),
-    ...misplacedRole(role, organizationId),
+    ...roleProblems(role, organizationId),
     ...termsProblems(deps, terms, null),
   ])
 }
 
-/** As checkCreation. */
+/** Throws as checkCreation. */
 export function checkChange(deps: ControlPlane, found: UserDocument, given: UserChange): void {
   refuseProblems([
-    ...misplacedRole(given.role ?? found.role, found.organization_id),
+    ...roleProblems(given.role ?? found.role, found.organization_id),
     ...termsProblems(deps, given.terms_and_conditions_version, found.terms_and_conditions_version),
   ])
 }
 
 /**
- * The user as stored. Throws `validation_failed` with all that is wrong, or for an email that is taken; 429 and 503 when
- * the password has no turn to be hashed (FairSemaphore); and what changeCredentials throws.
+ * The user as stored. Throws `validation_failed` with all problems, or when the email is taken. Throws as
+ * changeCredentials too, and 429 or 503 when the password can't be hashed now (FairSemaphore).
  */
 export async function createUser(
   deps: ControlPlane,
@@ -110,7 +115,7 @@ export async function createUser(
   const {
     organization_id: organizationId = caller.organizationId,
     password1,
-    password2: _same,
+    password2: _repeated,
     ...given
   } = wanted
   const document: UserDocument = {
@@ -119,22 +124,22 @@ export async function createUser(
     ...given,
     full_name_key: comparisonForm(given.full_name),
     email_key: comparisonForm(given.email),
-    permissions: given.permissions as Record<string, string[]>,
-    password_hash: await hashPassword(password1, hashingFor(deps, caller, clientGone)),
+    permissions: withoutUndefined(given.permissions),
+    password_hash: await hashPassword(password1, hashingSlot(deps, caller, clientGone)),
     password_failures: 0,
     locked_until: null,
     password_tried_at: null,
     created_at: clock.now(),
   }
-  await mapDuplicateKey(taken(given.email), () =>
-    changeCredentials(deps, caller, (session) => collections.users.insertOne(document, { session })),
+  await mapDuplicateKey(emailTaken(given.email), () =>
+    changeCredentials(deps, caller, (session) => insertUser(collections, document, session)),
   )
   return document
 }
 
 /**
- * The user as stored then: what isn't given stays, of the permissions too. Throws `not_found` and 403 when the user has
- * gone meanwhile, or may do more than the caller by now, and as createUser.
+ * The user as stored. Fields that aren't given stay, and so do permission keys. Throws as createUser; `not_found` when
+ * the user was deleted meanwhile, and 403 when the user may now do more than the caller.
  */
 export async function changeUser(
   deps: ControlPlane,
@@ -144,55 +149,54 @@ export async function changeUser(
   clientGone: AbortSignal,
 ): Promise<UserDocument> {
   checkChange(deps, found, wanted)
-  const { password1, password2: _same, permissions, ...given } = wanted
+  const { password1, password2: _repeated, permissions, ...given } = wanted
   const set: Record<string, unknown> = {
     ...withoutUndefined(given),
     ...(given.full_name === undefined ? {} : { full_name_key: comparisonForm(given.full_name) }),
     ...(given.email === undefined ? {} : { email_key: comparisonForm(given.email) }),
     ...(password1 === undefined
       ? {}
-      : { password_hash: await hashPassword(password1, hashingFor(deps, caller, clientGone)) }),
+      : { password_hash: await hashPassword(password1, hashingSlot(deps, caller, clientGone)) }),
   }
   for (const [key, values] of Object.entries(permissions ?? {})) {
     if (values !== undefined) set[`permissions.${key}`] = values
   }
-  return mapDuplicateKey(taken(given.email), () =>
+  return mapDuplicateKey(emailTaken(given.email), () =>
     changeCredentials(deps, caller, async (session) => {
       const current = await findUser(deps, caller, String(found._id), session)
       requireNotAbove(current, caller, 'a user')
       if (Object.keys(set).length === 0) return current
-      const changed = await deps.database.collections.users.findOneAndUpdate(
-        { _id: current._id },
-        { $set: set },
-        { session, returnDocument: 'after' },
-      )
-      return changed!
+      const changed = await updateUser(deps.database.collections, current._id, set, session)
+      if (changed === null) throw missing('user', current._id)
+      return changed
     }),
   )
 }
 
-/** Throws `validation_failed` for the caller himself, `not_found` and 403 as changeUser, and as changeCredentials. */
+/** Throws `validation_failed` for the caller's own user, and `not_found` and 403 as changeUser. */
 export async function deleteUser(
   deps: ControlPlane,
   caller: Caller,
   { _id: id }: UserDocument,
 ): Promise<void> {
-  const { users } = deps.database.collections
   await changeCredentials(deps, caller, async (session) => {
     const user = await findUser(deps, caller, String(id), session)
     requireNotAbove(user, caller, 'a user')
     if (user._id === caller.userId)
-      throw new RequestError('validation_failed', `nobody deletes himself: user ${user._id} is the caller`)
-    await users.deleteOne({ _id: user._id }, { session })
+      throw new RequestError(
+        'validation_failed',
+        `you cannot delete your own user, which is user ${user._id}`,
+      )
+    await deleteUserDocument(deps.database.collections, user._id, session)
   })
 }
 
-const misplacedRole = (role: UserDocument['role'], organizationId: number): string[] =>
+const roleProblems = (role: UserDocument['role'], organizationId: number): string[] =>
   role === 'system_admin' && organizationId !== systemOrganizationId
     ? [`role can be system_admin only in organization ${systemOrganizationId}`]
     : []
 
-/** A version that is stored already may stay, also when the terms have been switched off since. */
+/** A stored version may stay when the terms have been removed from the settings. */
 function termsProblems(
   { settings }: ControlPlane,
   given: number | null | undefined,
@@ -204,4 +208,5 @@ function termsProblems(
     : []
 }
 
-const taken = (email: string | undefined): string => `email is taken: there is a user with ${email} already`
+const emailTaken = (email: string | undefined): string =>
+  `email is taken: there is a user with ${email} already`

@@ -3,25 +3,47 @@ import { databaseTime } from '../../../shared/runtime/database.ts'
 import { permissionValues, type UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { userView } from './schemas.ts'
+import { byPermissionKey, type userView } from './schemas.ts'
 
 type UserView = z.infer<typeof userView>
 
 export async function toView(deps: ControlPlane, user: UserDocument): Promise<UserView> {
-  return (await toViews(deps, [user]))[0]!
+  const toLockout = await lockoutViewer(deps, [user])
+  return withLockout(user, toLockout(user))
 }
 
-export async function toViews({ database }: ControlPlane, users: UserDocument[]): Promise<UserView[]> {
+export async function toViews(deps: ControlPlane, users: UserDocument[]): Promise<UserView[]> {
+  const toLockout = await lockoutViewer(deps, users)
+  return users.map((user) => withLockout(user, toLockout(user)))
+}
+
+/** Compares with the database's time, by which lockouts are written. */
+async function lockoutViewer(
+  { database }: ControlPlane,
+  users: UserDocument[],
+): Promise<(user: UserDocument) => UserView['password_failure_lockout']> {
   const isAnyLocked = users.some((user) => user.locked_until !== null)
   const now = isAnyLocked ? await databaseTime(database.db) : null
-  const isLocked = ({ locked_until: until }: UserDocument) => until !== null && now !== null && until > now
-  const organizationIds = [...new Set(users.filter(isLocked).map((user) => user.organization_id))]
+  const lockoutEnd = ({ locked_until: until }: UserDocument) =>
+    until !== null && now !== null && until > now ? until : null
+  const organizationIds = [
+    ...new Set(users.filter((user) => lockoutEnd(user) !== null).map((user) => user.organization_id)),
+  ]
   const organizations =
     organizationIds.length === 0
       ? []
       : await database.collections.organizations.find({ _id: { $in: organizationIds } }).toArray()
   const zones = new Map(organizations.map(({ _id, time_zone_name }) => [_id, time_zone_name]))
-  return users.map((user) => ({
+  return (user) => {
+    const end = lockoutEnd(user)
+    return end === null
+      ? { is_locked_out: false, expires_at: null }
+      : { is_locked_out: true, expires_at: formatInstant(end, zones.get(user.organization_id) ?? 'UTC') }
+  }
+}
+
+function withLockout(user: UserDocument, lockout: UserView['password_failure_lockout']): UserView {
+  return {
     id: user._id,
     organization_id: user.organization_id,
     full_name: user.full_name,
@@ -31,20 +53,11 @@ export async function toViews({ database }: ControlPlane, users: UserDocument[])
     show_quick_tips: user.show_quick_tips,
     default_preview_recipients: user.default_preview_recipients,
     terms_and_conditions_version: user.terms_and_conditions_version,
-    permissions: permissionsInForce(user),
-    password_failure_lockout: isLocked(user)
-      ? {
-          is_locked_out: true,
-          expires_at: formatInstant(user.locked_until!, zones.get(user.organization_id) ?? 'UTC'),
-        }
-      : { is_locked_out: false, expires_at: null },
-  }))
+    permissions: effectivePermissions(user),
+    password_failure_lockout: lockout,
+  }
 }
 
-function permissionsInForce({ role, permissions }: UserDocument): UserView['permissions'] {
-  const entries = Object.entries(permissionValues).map(([key, values]) => [
-    key,
-    role === 'standard' ? (permissions[key] ?? []) : [...values],
-  ])
-  return Object.fromEntries(entries) as UserView['permissions']
-}
+/** Admin roles have every permission. */
+const effectivePermissions = ({ role, permissions }: UserDocument): UserView['permissions'] =>
+  byPermissionKey((key) => (role === 'standard' ? (permissions[key] ?? []) : [...permissionValues[key]]))

@@ -1,17 +1,17 @@
 /** The bounds of callbacks; all times in milliseconds. */
 export interface CallbackBounds {
-  /** Waits after the first failed try, the second, and so on: one try more than there are waits. */
+  /** Wait after the first failed attempt, the second, and so on. There is one attempt more than there are waits. */
   retryAfterMs: readonly number[]
   connectMs: number
-  /** Of a try as a whole, up to the status of its answer. */
+  /** Timeout of an attempt as a whole, up to the status of the answer. */
   tryMs: number
-  /** For which nobody else tries: longer than a try, or two would be under way at once. */
+  /** Lease of an attempt. It is longer than `tryMs`, because otherwise two attempts could be in flight at once. */
   leaseMs: number
-  /** Tries at once. */
+  /** Attempts in flight at once. */
   atOnce: number
-  /** Of those, to one host: that it is slow, or that very many imports end at once, is its own affair. */
+  /** The same to one host, so that a slow host or one with many callbacks doesn't delay the others. */
   atOnceOfHost: number
-  /** And of one organization, which may give any number of hosts. */
+  /** The same of one organization, which may name any number of hosts. */
   atOnceOfOrganization: number
 }
 

@@ -6,8 +6,8 @@ import { insertCallback } from '../../store/callbacks.ts'
 import { notifyEngines } from '../../../shared/store/wake-up.ts'
 
 /**
- * Enters the callback of an ended import whose counts are final, if it has one. What is sent is fixed here, the reply
- * that a request for the import would get; doing it again changes nothing.
+ * Queues the callback of an ended import whose counts are final, if it has one. Its body is fixed here: the reply that a
+ * request for the import would get. Idempotent: a callback that is queued already stays as it is.
  */
 export async function queueCallback(
   { collections }: Database,
@@ -16,9 +16,12 @@ export async function queueCallback(
 ): Promise<void> {
   const document = await collections.imports.findOne({ _id: importId, callback: { $ne: null } })
   if (document === null) return
+  // Due at once, by the database's clock.
+  const { callback, finished_at: dueAt } = document
+  if (callback === null || dueAt === null) return
   const [view] = await fullViews(collections, [document], secrets)
   const body = JSON.stringify({ success: true, data: view, error_code: null, error_message: null })
   const webhookId = `msg_${randomBytes(18).toString('base64url')}`
-  if (await insertCallback(collections, document, { webhookId, body }))
+  if (await insertCallback(collections, document, { url: callback.url, webhookId, body, dueAt }))
     await notifyEngines(collections, 'callback')
 }

@@ -5,31 +5,31 @@ import { ask, guardedAgent, refuseLiteral } from '../../../shared/net/guarded-ht
 import { quoted, targetOf } from '../../../shared/net/remote-file.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
 
-/** A message as Standard Webhooks has it, and whom it is for. */
+/** A message as defined by Standard Webhooks, and its receiver. */
 export interface Webhook {
   url: string
-  /** `whsec_` and the key as base64. */
+  /** `whsec_` and the key in base64. */
   secret: string
   id: string
-  /** Of this try; receivers refuse what is minutes old. */
+  /** Time of this attempt: receivers refuse a message that is minutes old. */
   sentAt: Date
   body: string
 }
 
-/** What became of a try; a refused address may be another one at the next try. */
+/** Result of an attempt. A refused address is tried again too, because its host may resolve to another one by then. */
 export type SendResult = { result: 'delivered' } | { result: 'failed' | 'refused'; problem: string }
 
 export interface SendOptions {
   guard: AddressGuard
   bounds: Pick<CallbackBounds, 'connectMs' | 'tryMs'>
-  /** Breaks the try off. */
+  /** Aborts the attempt. */
   signal: AbortSignal
 }
 
-/** Of an answer: its status counts, its body is nobody's. */
-const maxAnswerBytes = { bytes: 64 * 1024, ms: 1_000 }
+/** Only the status of an answer counts. Its body is read up to these limits and discarded, to end the request properly. */
+const answerLimits = { bytes: 64 * 1024, ms: 1_000 }
 
-/** One try. Throws only when the signal has broken it off. */
+/** Makes one attempt. Throws only when the signal has aborted it. */
 export async function sendCallback(webhook: Webhook, options: SendOptions): Promise<SendResult> {
   const { guard, bounds, signal } = options
   const target = targetOf(new URL(webhook.url))
@@ -40,12 +40,12 @@ export async function sendCallback(webhook: Webhook, options: SendOptions): Prom
     const { statusCode, body } = await ask(target, agent, {
       signal: AbortSignal.any([signal, deadline]),
       method: 'POST',
-      headers: headersOf(webhook),
+      headers: webhookHeaders(webhook),
       body: webhook.body,
     })
     body.on('error', () => undefined)
     await body
-      .dump({ limit: maxAnswerBytes.bytes, signal: AbortSignal.timeout(maxAnswerBytes.ms) })
+      .dump({ limit: answerLimits.bytes, signal: AbortSignal.timeout(answerLimits.ms) })
       .catch(() => undefined)
     if (statusCode >= 200 && statusCode < 300) return { result: 'delivered' }
     return { result: 'failed', problem: `it answered with status ${statusCode}, expected 2xx` }
@@ -63,19 +63,19 @@ export async function sendCallback(webhook: Webhook, options: SendOptions): Prom
   }
 }
 
-const headersOf = (webhook: Webhook): Record<string, string> => ({
+const webhookHeaders = (webhook: Webhook): Record<string, string> => ({
   'content-type': 'application/json',
   'webhook-id': webhook.id,
-  'webhook-timestamp': String(secondsOf(webhook.sentAt)),
-  'webhook-signature': signatureOf(webhook),
+  'webhook-timestamp': String(unixSeconds(webhook.sentAt)),
+  'webhook-signature': sign(webhook),
 })
 
-function signatureOf({ secret, id, sentAt, body }: Webhook): string {
+function sign({ secret, id, sentAt, body }: Webhook): string {
   const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64')
   const signature = createHmac('sha256', key)
-    .update(`${id}.${secondsOf(sentAt)}.${body}`)
+    .update(`${id}.${unixSeconds(sentAt)}.${body}`)
     .digest('base64')
   return `v1,${signature}`
 }
 
-const secondsOf = (instant: Date): number => Math.floor(instant.getTime() / 1000)
+const unixSeconds = (instant: Date): number => Math.floor(instant.getTime() / 1000)

@@ -4,10 +4,10 @@ import { notifyEngines } from '../../../shared/store/wake-up.ts'
 import { heartbeatMs } from '../../../shared/store/leases.ts'
 import { enforcePendingLimits } from '../../../shared/store/subscriber-quota.ts'
 import { enforcePendingFences } from '../../../shared/store/fence.ts'
-import type { Chore } from './maintenance.ts'
+import type { MaintenanceJob } from './maintenance.ts'
 
-/** Enforces changed subscriber limits, pauses and cancels of control planes that died before they had enforced them. */
-export function enforceLimits(database: Database, log: Logger): Chore {
+/** Enforces changed subscriber limits, pauses and cancels whose control plane died before it had enforced them. */
+export function enforceLimits(database: Database, log: Logger): MaintenanceJob {
   return {
     name: 'enforcing changed subscriber limits, pauses and cancels',
     everyMs: heartbeatMs,

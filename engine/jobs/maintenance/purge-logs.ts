@@ -3,10 +3,10 @@ import type { Logger } from '../../../shared/runtime/logger.ts'
 import { idsOfImport } from '../../../shared/contract/schemas/import.ts'
 import { deleteRange } from '../../../shared/store/key-ranges.ts'
 import { listImportsWithOldLogs, markLogsPurged } from '../../../shared/store/imports.ts'
-import type { Chore } from './maintenance.ts'
+import type { MaintenanceJob } from './maintenance.ts'
 
-/** Removes the logs of imports that ended long ago; their counts stay in the import. */
-export function purgeLogs({ collections }: Database, log: Logger): Chore {
+/** Removes the logs of imports that ended long ago. Their counts stay in the import. */
+export function purgeLogs({ collections }: Database, log: Logger): MaintenanceJob {
   return {
     name: 'purging old logs',
     everyMs: 10 * 60_000,

@@ -1,12 +1,12 @@
 import type { Logger } from '../../../shared/runtime/logger.ts'
 import type { Uploads } from '../../../shared/storage/uploads/upload-store.ts'
-import type { Chore } from './maintenance.ts'
+import type { MaintenanceJob } from './maintenance.ts'
 
-/** How long an upload that broke off can be gone on with. */
+/** An upload that broke off can be resumed for this time. */
 const unfinishedDays = 7
 
-/** Once an hour, removes uploads that broke off and were not gone on with. */
-export function purgeUploads(uploads: Uploads, log: Logger): Chore {
+/** Removes uploads that broke off and were not resumed. */
+export function purgeUploads(uploads: Uploads, log: Logger): MaintenanceJob {
   return {
     name: 'purging unfinished uploads',
     everyMs: 60 * 60_000,

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { databaseTime, type Database } from '../../../shared/runtime/database.ts'
 import type { Logger } from '../../../shared/runtime/logger.ts'
@@ -8,114 +7,106 @@ import {
   readDue,
   type QueueBeginning,
 } from '../../../shared/store/due-queues.ts'
-import { leadingEngine } from '../../store/engines.ts'
+import { isLeadingEngine } from '../../store/engines.ts'
 import { PollLoop, pollIntervalMs, untilDue } from '../../scheduler/poll-loop.ts'
 import type { EngineMetrics } from '../../metrics.ts'
-import { dropReactions, dueReactionFields, moveReactions, type DueReaction } from './move-reactions.ts'
+import {
+  dropReactions,
+  dueReactionFields,
+  moveReactions,
+  type DueReaction,
+} from '../../store/due-reactions.ts'
 
 export interface ReactionDispatcherOptions {
   engineId: string
   database: Database
-  /** One for each transaction that runs at once. */
+  /** One for each of the transactions that run at once. */
   sessions: readonly ClientSession[]
   metrics: EngineMetrics
   log: Logger
 }
 
-/** As `hasContent` has it, without reading a megabyte of mail. */
+/** What `hasContent` says, computed by the server so that a megabyte of mail isn't read. */
 const someContent = {
   $or: ['$content_html', '$content_text'].map((content) => ({
     $regexMatch: { input: { $ifNull: [content, ''] }, regex: String.raw`\S` },
   })),
 }
 
-/** Transactions at once: each one keeps one thread of the server busy. */
+/** Transactions at once. Each one keeps one thread of the server busy. */
 export const reactionLanes = 4
 const perTransaction = 1_000
 const perRound = 2 * reactionLanes * perTransaction
-/** How long a stop waits for the transactions under way. */
+/** A stop waits this time for the transactions in flight. */
 const graceMs = 2_000
 
 /**
- * Moves reactions that are due into the outbox. One engine does it, that with the smallest number; the others look once
- * a second whether it has become them. Two that think so at once do no harm, as a reaction moves from `queued` once.
+ * Moves due reactions into the outbox. Only the leading engine, that with the smallest number, does so. Two engines that
+ * believe they lead do no harm, because a reaction leaves the state `queued` only once.
  *
- * It sleeps until the next one is due, or a second, or until the bell rings: that is how it hears of reactions that
- * were queued meanwhile. Nothing is kept from one poll to the next.
+ * It sleeps until the next reaction is due, for a second at most; a wake-up tells it of reactions queued meanwhile.
  *
- * Order: within an organization by due time, in rounds of up to `perRound`: a message is in the outbox before those of
- * a later round. Organizations take turns, so that one's million doesn't hold up the other's welcome mail.
+ * Order: within an organization by due time, in rounds of up to `perRound`. A message is in the outbox before those of
+ * later rounds. Organizations are served round-robin, so that a million reactions of one don't delay the welcome mail of
+ * another.
  */
-export class ReactionDispatcher {
+export class ReactionDispatcher extends PollLoop {
   readonly #options: ReactionDispatcherOptions
-  readonly #loop: PollLoop
-  /** Organizations whose turn was last, latest last. */
+  /** Organizations in the order in which they were served, the latest last. */
   #served: number[] = []
-  /** Autoresponders of the queues of this poll that have no mail to send. */
+  /** Those of the autoresponders of this poll that have no mail to send. */
   #withoutContent = new Set<number>()
 
   constructor(options: ReactionDispatcherOptions) {
-    this.#options = options
-    this.#loop = new PollLoop({
-      poll: () => this.#poll(),
+    const { database, engineId, metrics, log } = options
+    super({
       problem: "reactions can't be moved into the outbox",
-      log: options.log,
+      isLeader: async () => {
+        const isLeading = await isLeadingEngine(database.collections, engineId)
+        if (!isLeading) metrics.reactionLag = 0
+        return isLeading
+      },
+      graceMs,
+      log,
     })
+    this.#options = options
   }
 
-  start(): void {
-    this.#loop.start()
-  }
-
-  /** Something may have become due: the next poll begins now. */
-  get wake(): () => void {
-    return this.#loop.wake
-  }
-
-  async stop(): Promise<void> {
-    this.#loop.stop()
-    await Promise.race([this.#loop.ended, sleep(graceMs, undefined, { ref: false })])
-  }
-
-  /** One round. Resolves to how many milliseconds there is nothing to do. */
-  async #poll(): Promise<number> {
-    const { database, engineId, metrics } = this.#options
-    if ((await leadingEngine(database.collections)) !== engineId) {
-      metrics.reactionLag = 0
-      return pollIntervalMs
-    }
+  /** Moves one round. */
+  protected override async poll(): Promise<number> {
+    const { database, metrics } = this.#options
     const [now, beginnings] = await Promise.all([
       databaseTime(database.db),
       readBeginnings(queuedReactions(database.collections)),
     ])
     const due = beginnings.filter(({ dueAt }) => dueAt <= now)
-    const open = await this.#openQueues(due)
+    const open = await this.#listOpenQueues(due)
     const first = [...open.values()]
       .flat()
       .reduce((min, { dueAt }) => Math.min(min, dueAt.getTime()), Infinity)
     metrics.reactionLag = first === Infinity ? 0 : (now.getTime() - first) / 1000
     if (open.size > 0) {
       const moved = await this.#move(await this.#readRound(open, now))
-      // None: others move them, or they were dropped.
+      // When none was moved, another engine moves them or they were dropped.
       return moved > 0 ? 0 : pollIntervalMs
     }
     return untilDue(beginnings, now)
   }
 
-  /** Queues of autoresponders that aren't paused, by organization; whose turn was longest ago comes first. */
-  async #openQueues(due: readonly QueueBeginning[]): Promise<Map<number, QueueBeginning[]>> {
+  /** Queues of autoresponders that aren't paused, by organization. The least recently served organization comes first. */
+  async #listOpenQueues(due: readonly QueueBeginning[]): Promise<Map<number, QueueBeginning[]>> {
     if (due.length === 0) return new Map()
-    const running = (await this.#options.database.collections.autoresponders
-      .find(
+    const running = await this.#options.database.collections.autoresponders
+      .find<{ _id: number; organization_id: number; has_content: boolean }>(
         { _id: { $in: due.map(({ queue }) => queue) }, paused: false },
         { projection: { organization_id: 1, has_content: someContent } },
       )
-      .toArray()) as unknown as { _id: number; organization_id: number; has_content: boolean }[]
-    this.#withoutContent = new Set(running.filter((one) => !one.has_content).map(({ _id }) => _id))
-    const organizationOf = new Map(running.map(({ _id, organization_id }) => [_id, organization_id]))
+      .toArray()
+    this.#withoutContent = new Set(running.filter((each) => !each.has_content).map(({ _id }) => _id))
+    const organizationIds = new Map(running.map(({ _id, organization_id }) => [_id, organization_id]))
     const open = new Map<number, QueueBeginning[]>()
     for (const beginning of due) {
-      const organizationId = organizationOf.get(beginning.queue)
+      const organizationId = organizationIds.get(beginning.queue)
       if (organizationId === undefined) continue
       const known = open.get(organizationId)
       if (known === undefined) open.set(organizationId, [beginning])
@@ -125,17 +116,17 @@ export class ReactionDispatcher {
     return new Map([...open].sort(([a], [b]) => this.#served.indexOf(a) - this.#served.indexOf(b)))
   }
 
-  /** What this round moves, in transactions: all of one organization, or a transaction each of several. */
+  /** The reactions that this round moves, cut into transactions, each with reactions of one organization. */
   async #readRound(open: Map<number, QueueBeginning[]>, now: Date): Promise<DueReaction[][]> {
     const queues = queuedReactions(this.#options.database.collections)
-    const turns = [...open].slice(0, perRound / perTransaction)
-    const limit = Math.floor(perRound / turns.length / perTransaction) * perTransaction
+    const organizations = [...open].slice(0, perRound / perTransaction)
+    const limit = Math.floor(perRound / organizations.length / perTransaction) * perTransaction
     const found = await Promise.all(
-      turns.map(([, beginnings]) =>
+      organizations.map(([, beginnings]) =>
         readDue(queues, beginnings, { until: now, limit, projection: dueReactionFields }),
       ),
     )
-    const served = turns.map(([organizationId]) => organizationId)
+    const served = organizations.map(([organizationId]) => organizationId)
     this.#served = [...this.#served.filter((id) => !served.includes(id)), ...served]
     return found.flatMap((reactions) => {
       const transactions: DueReaction[][] = []
@@ -149,11 +140,11 @@ export class ReactionDispatcher {
     const { database, sessions, metrics } = this.#options
     const waiting = transactions.values()
     let total = 0
-    // All of them end before the next round: a session has one transaction at a time.
+    // The next round waits for all of them, because a session has one transaction at a time.
     const ends = await Promise.allSettled(
       sessions.map(async (session) => {
         for (const reactions of waiting) {
-          if (this.#loop.isStopped) return
+          if (this.isStopped) return
           const isDropped = ({ autoresponder_id: id }: DueReaction) => this.#withoutContent.has(id)
           total += await dropReactions(database, reactions.filter(isDropped))
           const toMove = reactions.filter((reaction) => !isDropped(reaction))

@@ -16,7 +16,7 @@ export type FinalizingContext = Pick<
   removals: Set<number>
 }
 
-/** A removal that hangs is not waited for any longer; the sweep of the staging removes what is left. */
+/** A removal that takes longer is no longer awaited; the sweep of the staging removes what is left. */
 export const removalMs = 10_000
 /** Removals at the same time: each one that hangs occupies a thread of the process. */
 const maxRemovals = 4
@@ -36,7 +36,7 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
   await queueCallback(database, importId, secrets)
   await dropSecrets(collections, importId)
   await removeWorkingData(document, context)
-  // Another engine may have been faster.
+  // Only one engine reports the end.
   if (!(await markFinalized(collections, importId))) return true
   metrics.importEnded(state, source.type)
   if (state !== 'finished' || totals.failed === 0 || totals.failed !== recordsIn(totals)) return true
@@ -45,25 +45,25 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
   return true
 }
 
-/** What can't be removed stays counted, and the sweep tries again. */
+/** Files that can't be removed stay in the organization's quota until the sweep removes them. */
 async function removeWorkingData(document: EndedImport, context: FinalizingContext): Promise<void> {
   const { removals, log } = context
   const importId = document._id
-  const left = (why: string) => {
+  const warn = (why: string) => {
     log.warn(
       { import_id: importId },
       `staged files can't be removed, the sweep of the staging tries again: ${why}`,
     )
   }
   if (removals.size >= maxRemovals) {
-    left(`those of ${removals.size} other imports are just being removed, which hangs`)
+    warn(`the removals of ${removals.size} other imports hang`)
   } else {
     try {
       const isLate = await within(removalMs, removeFiles(document, context), 'late')
       if (isLate === 'late')
-        left(`it hasn't ended for ${removalMs / 1000} s, does the file server of DATA_DIR answer?`)
+        warn(`it hasn't ended for ${removalMs / 1000} s, does the file server of DATA_DIR answer?`)
     } catch (error) {
-      left(messageOf(error))
+      warn(messageOf(error))
     }
   }
   await deleteChunks(context.database.collections, importId)

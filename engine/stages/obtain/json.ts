@@ -3,10 +3,7 @@ import { stagedContent } from '../../../shared/storage/staging/packed-content.ts
 import { stagedSource } from '../../../shared/storage/staging/staging.ts'
 import type { Source } from './source.ts'
 
-/**
- * Inline content was staged by the control plane before the import existed: there is nothing to bring. Control planes
- * of 0.1.0 staged it unpacked.
- */
+/** The control plane stages inline content before it creates the import. Control planes of 0.1.0 stage it unpacked. */
 export const jsonSource: Source = async (document, { staging }) => {
   for (const name of [stagedContent(document._id), stagedSource(document._id)]) {
     const file = await staging.open(name)

@@ -6,15 +6,15 @@ import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import type { Uploads } from '../../../shared/storage/uploads/upload-store.ts'
 
 /**
- * Where an import's bytes come from. A source brings them into staging, whole, under the name `target`, which is this
- * try's own, or finds them there. Resolves to the name that they have there.
+ * Where an import's bytes come from. A source brings the whole content into staging under the name `target`, which no
+ * other try uses, or finds it there under another name. Resolves to the staged name.
  *
- * Elsewhere the engine tells sources apart where it must: an upload is kept before its import begins (import-starter.ts),
- * and one that is split where it lies is looked at again (split-import.ts); inline content, which is UTF-8, keeps the
- * name that the request gave it, and a URL has several tries (process-import.ts).
+ * Elsewhere the engine tells the sources apart in these places. An upload is pinned before its import begins
+ * (import-starter.ts), and one that is split in place is checked again afterwards (split-import.ts). Inline content is
+ * UTF-8 and keeps the name that the request gave it; a URL has several tries (process-import.ts).
  *
- * Throws ImportError: `retryable` where a later try may go well; StillWritten where it is to be looked at again. Errors of
- * the staging are thrown as they are.
+ * Throws ImportError, `retryable` where a later try may succeed; StillWritten where the upload must be checked again
+ * later. The staging's errors are thrown as they are.
  */
 export type Source = (document: ImportDocument, context: SourceContext) => Promise<string>
 
@@ -23,22 +23,22 @@ export interface SourceContext {
   target: string
   uploads: Uploads
   secrets: SecretBox
-  /** Says which addresses may be reached. */
+  /** Allows or refuses the addresses of downloads. */
   guard: AddressGuard
   bounds: DownloadBounds
-  /** What is left of the time for all tries of a download. */
+  /** Time that remains for all tries of a download. */
   leftMs: number
   signal: AbortSignal
-  /** Bytes that came so far and how many will, if that is known; both before any decoding. */
+  /** Called with the bytes received so far and the expected total, if known; both before any decoding. */
   onProgress: (received: number, expected: number | null) => void
 }
 
-/** Other imports of the organization take what its quota has for staged files: it is tried again. */
+/** The organization's other imports use up its quota for staged files; the step is tried again later. */
 export class QuotaTaken extends Error {
   override readonly name = 'QuotaTaken'
 }
 
-/** Something else than our FTP server still writes the upload; the fingerprint is how it looks now. */
+/** A program other than our FTP server still writes the upload; `fingerprint` is of its present content. */
 export class StillWritten extends Error {
   override readonly name = 'StillWritten'
   readonly fingerprint: string

@@ -6,64 +6,55 @@ import type { PinnedUpload, Uploads } from '../../../shared/storage/uploads/uplo
 import { StillWritten, type Source } from './source.ts'
 
 /**
- * The file that was pinned when the import began: what is done to its name later changes nothing. One that is whole is
- * read where its pin lies, and looked at again when that is done (refuseIfWrittenInto). Of others a copy is taken: what
- * is written in place can't be kept from that, so it must look the same at two looks, and before and after the copy.
+ * The file that was pinned when the import began: a later change of its name has no effect. A complete one is read in
+ * place and checked again afterwards (refuseIfWrittenInto). Others are copied, as a program may still write into them:
+ * their fingerprint must be the same at two checks, and before and after the copy.
  */
 export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source
   const { staging, target, uploads, signal } = context
-  const { upload } = document
-  // It couldn't be pinned when the import began, or wasn't seen there by the engine that began it; what was found then,
-  // still being written, isn't kept either.
-  const isToBePinned = !upload?.pin
-  const pin = isToBePinned
-    ? await uploads.pin({
-        organizationId: document.organization_id,
-        name: filename,
-        importId: document._id,
-        signal,
-      })
-    : upload.pin
+  // Where pinning failed, hung or found no file, the import began without a pin, and each try makes one of its own.
+  const storedPin = document.upload?.pin ?? null
+  const { _id: importId, organization_id: organizationId } = document
+  const pin = storedPin ?? (await uploads.pin({ organizationId, name: filename, importId, signal }))
   const pinned = pin === null ? null : await uploads.openPin(pin)
   if (pin === null || pinned === null) throw missing(filename, { isPinned: pin !== null })
   try {
     const fingerprint = await pinned.fingerprint()
     if (pin.is_settled) refuseIfChanged(fingerprint, pin.fingerprint, filename)
-    else if (!(await seemsWhole(document, pinned, fingerprint))) throw new StillWritten(filename, fingerprint)
+    else if (!(await seemsComplete(document, pinned, fingerprint)))
+      throw new StillWritten(filename, fingerprint)
 
-    const isAsItIs = pin.is_settled && !isToBePinned && !isGzipName(filename)
-    const staged = isAsItIs ? await pinned.staged() : null
+    const isReadInPlace = pin.is_settled && storedPin !== null && !isGzipName(filename)
+    const staged = isReadInPlace ? await pinned.staged() : null
     if (staged !== null) return staged
 
     const content = pinned.content(signal)
     await staging.write(
       target,
-      isGzipName(filename)
-        ? gunzipUpload(content as AsyncIterable<Buffer>, JSON.stringify(filename))
-        : content,
+      isGzipName(filename) ? gunzipUpload(content, JSON.stringify(filename)) : content,
     )
     try {
       const after = await pinned.fingerprint()
       if (pin.is_settled) refuseIfChanged(after, pin.fingerprint, filename)
       else if (after !== fingerprint) throw new StillWritten(filename, after)
     } catch (error) {
-      // By its name, which holds this step's token: an engine that was suspended here may no longer hold the step, and
-      // the other files are those of the engine that took the step over.
+      // Only the file with this step's token in its name: after a suspension the step may have another holder, to
+      // which the import's other files belong.
       await staging.remove(target).catch(() => undefined)
       throw error
     }
     return target
   } finally {
     await pinned.close()
-    // The pin of this attempt alone: the import names another one, or none.
-    if (isToBePinned) await uploads.releasePin(pin).catch(() => undefined)
+    // A pin that isn't stored ends with this try.
+    if (storedPin === null) await uploads.releasePin(pin).catch(() => undefined)
   }
 }
 
 /**
- * For a file that was read where its pin lies, `staged`: that it was what was pinned from the first byte to the last.
- * Throws an import's error when it was written into, or is gone.
+ * For a file that was read in place, under the name `staged`: throws an ImportError when it was changed since it was
+ * pinned, or is gone.
  */
 export async function refuseIfWrittenInto(
   { source, upload }: ImportDocument,
@@ -81,7 +72,7 @@ export async function refuseIfWrittenInto(
   }
 }
 
-async function seemsWhole(
+async function seemsComplete(
   { upload }: ImportDocument,
   pinned: PinnedUpload,
   fingerprint: string,
@@ -93,7 +84,7 @@ function refuseIfChanged(fingerprint: string, before: string, filename: string):
   if (isSameContent(fingerprint, before)) return
   throw new ImportError(
     'source_unreadable',
-    `${JSON.stringify(filename)} was written into after the import began, and nobody can tell which of its rows were meant: put files into the upload directory under another name and rename them when they are whole, or upload them by FTP; then create the import again`,
+    `${JSON.stringify(filename)} was written into after the import began, so its rows may be incomplete: write files into the upload directory under another name and rename them when they are complete, or upload them by FTP; then create the import again`,
   )
 }
 

@@ -5,9 +5,9 @@ import { NotOpened } from '../../../shared/runtime/secret-box.ts'
 import { downloadedContent } from '../../../shared/net/download.ts'
 import type { Source, SourceContext } from './source.ts'
 
-/** Stages what is behind the URL; it is staged only when the server has said that it is whole. */
+/** Stages the file behind the URL, which is complete only when the server has said so. */
 export const urlSource: Source = async (document, context) => {
-  const url = await wholeUrl(document, context)
+  const url = await openUrl(document, context)
   let failure: unknown = null
   const content = (async function* () {
     try {
@@ -21,14 +21,15 @@ export const urlSource: Source = async (document, context) => {
     await context.staging.write(context.target, content)
     return context.target
   } catch (error) {
-    // Whatever else the staging throws is its own.
+    // The download's error where there is one: the staging may reject with another one that says less.
     throw failure ?? error
   }
 }
 
-async function wholeUrl(document: ImportDocument, { secrets }: SourceContext): Promise<URL> {
+async function openUrl(document: ImportDocument, { secrets }: SourceContext): Promise<URL> {
   try {
-    return new URL((await openSecrets(document, secrets)).url!)
+    const { url } = await openSecrets(document, secrets)
+    return new URL(url ?? '')
   } catch (error) {
     if (!(error instanceof NotOpened)) throw error
     throw new ImportError(

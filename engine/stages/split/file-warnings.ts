@@ -2,14 +2,14 @@ import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
 import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 
-/** Records to warn of, with a line of one; 0 is none. Plain values, which cross threads. */
+/** Records that deserve a warning, and the line of the first; 0 is none. Plain values, which cross threads. */
 export interface Noticed {
   manyLines: number
   manyLinesFirst: number
   controlsLine: number
 }
 
-/** What imports without fault but looks like a mistake, noticed while the file is scanned. */
+/** Content that can be imported but is probably a mistake, found while the file is scanned. */
 export class FileWarnings {
   readonly #plan: ImportPlan
   readonly #format: FileFormat
@@ -22,7 +22,7 @@ export class FileWarnings {
     this.#format = format
   }
 
-  /** Of a file that is said to have no header. */
+  /** Called where `csv_has_headers` is false: a record that names the columns is probably a header. */
   firstRecord(cells: string[]): void {
     const names = this.#plan.columns.map((column) => {
       if (column === null) return null
@@ -35,7 +35,7 @@ export class FileWarnings {
     if (isHeader || wordsForEmail.has(plain(email))) this.#header = cells.join(', ').slice(0, 100)
   }
 
-  /** Of a file that is said to have a header: one with an address, mapped or not, is a record rather. */
+  /** Called where `csv_has_headers` is true: a header with an email address, mapped or not, is probably a record. */
   headerRecord(cells: string[]): void {
     this.#address = cells.find((cell) => emailIdentity(cell.trim()) !== null) ?? null
   }
@@ -50,7 +50,7 @@ export class FileWarnings {
       noticed.controlsLine = record.line
   }
 
-  /** What was noticed in the rest of the file, which begins after so many lines. */
+  /** Adds what another scan found in the rest of the file, whose lines it counts from 1; `lines` come before it. */
   noticeRest(rest: Noticed, lines: number): void {
     const { noticed } = this
     if (rest.manyLines > 0) noticed.manyLinesFirst ||= rest.manyLinesFirst + lines
@@ -89,7 +89,7 @@ const remarkableLines = 20
 
 const wordsForEmail = new Set(['email', 'emails', 'mail', 'emailaddress', 'mailaddress'])
 
-/** A header's words without what people put between them. */
+/** A column's name without case and the signs that separate words. */
 const plain = (text: string): string => text.toLowerCase().replaceAll(/[\s_.-]/g, '')
 
 function hasC1Control({ bytes, start, end }: ScannedRecord): boolean {

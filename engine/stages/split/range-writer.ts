@@ -8,13 +8,13 @@ import {
 import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
 import type { StagedWriter } from '../../../shared/storage/staging/staging.ts'
 
-/** One range of identities [from, to) and where its records lie; null is open. The future chunk. */
+/** A future chunk: the identities [from, to), where null is open, and where their records lie in the partition. */
 export interface Range {
   kind: ChunkDocument['kind']
   from: Buffer | null
   to: Buffer | null
   extents: Extents
-  /** Bytes in its extents. */
+  /** Total bytes of its extents. */
   length: number
   crc32: number
   records: number
@@ -27,7 +27,7 @@ export interface RecordToWrite {
   number: number
   line: number
   flags: number
-  /** Its first `identityLength` bytes are the identity; none of them where the record has none. */
+  /** The identity is its first `identityLength` bytes; 0 for a record without one. */
   identity: Buffer
   identityLength: number
   bytes: Buffer
@@ -35,23 +35,26 @@ export interface RecordToWrite {
   end: number
 }
 
-/** The end of the partition file: buffers queue up while a block is scanned, and are written in one go during the next. */
+/**
+ * Appends buffers to the partition file. They queue up while a block is scanned, and one write takes them all while the
+ * next block is scanned.
+ */
 export class PartitionOutput {
   readonly #file: StagedWriter
   #position: number
   #queue: Buffer[] = []
   #writing: Promise<void> = Promise.resolve()
-  /** Of `#bufferSize` each, as many as may lie in wait at once; the buffers of longer records aren't kept. */
+  /** Written buffers of `#bufferSize` bytes, for reuse. Buffers of longer records are released instead. */
   readonly #free: Buffer[] = []
   #bufferSize = 0
 
-  /** `position`: the offset at which the file begins. */
+  /** `position`: the offset that extents give the file's first byte. */
   constructor(file: StagedWriter, position = 0) {
     this.#file = file
     this.#position = position
   }
 
-  /** Takes a buffer over and returns the offset at which it will lie. */
+  /** Queues a buffer, which the caller no longer uses, and returns its offset in the partition. */
   enqueue(bytes: Buffer): number {
     const offset = this.#position
     this.#position += bytes.length
@@ -59,33 +62,33 @@ export class PartitionOutput {
     return offset
   }
 
-  /** One to fill and to enqueue, which comes back when it is written. Content is whatever it held before. */
-  takeBuffer(size: number): Buffer {
+  /** A buffer to fill and enqueue; it is reused when it is written. Its content is undefined. */
+  getBuffer(size: number): Buffer {
     if (size !== this.#bufferSize) this.#free.length = 0
     this.#bufferSize = size
     return this.#free.pop() ?? Buffer.allocUnsafeSlow(size)
   }
 
-  /** Begins to write what lies in wait, once what was before it is written. */
+  /** Begins to write the queue after the previous write has ended, and throws that one's error. */
   async flush(): Promise<void> {
     const buffers = this.#queue
     this.#queue = []
     await this.#writing
     this.#writing = this.#write(buffers)
-    // Told by the next flush, or the end.
+    // The next flush, or the end, throws it.
     this.#writing.catch(() => undefined)
   }
 
-  /** Resolves when all of it is written. */
+  /** Resolves when everything is written. */
   async end(): Promise<void> {
     await this.flush()
     await this.#writing
   }
 
-  /** Resolves when nothing is being written any more, whatever became of it; the memory is given back. */
-  async rest(): Promise<void> {
+  /** Resolves when no write is in progress, failed or not, and releases the memory. */
+  async close(): Promise<void> {
     await this.#writing.catch(() => undefined)
-    for (const { buffer } of this.#free) giveBack(buffer)
+    for (const { buffer } of this.#free) release(buffer)
     this.#free.length = 0
   }
 
@@ -95,13 +98,13 @@ export class PartitionOutput {
     for (const { buffer } of buffers) {
       if (buffer.byteLength === this.#bufferSize && this.#free.length < maxFreeBuffers)
         this.#free.push(Buffer.from(buffer))
-      else giveBack(buffer)
+      else release(buffer)
     }
   }
 }
 
-/** At once: ranges fill up together, and what they leave was 100 MB before the garbage collector came by. */
-const giveBack = (buffer: ArrayBufferLike): void => {
+/** Doesn't wait for garbage collection: ranges fill up together, and their buffers came to 100 MB before it ran. */
+const release = (buffer: ArrayBufferLike): void => {
   if (buffer instanceof ArrayBuffer) buffer.transfer(0)
 }
 
@@ -113,8 +116,8 @@ interface OpenRange extends Range {
 }
 
 /**
- * Hands records to their ranges. Which range: a binary search over the borders, by the first six bytes of the
- * identity as one number, and by all of it where those are equal.
+ * Writes each record to the range of its identity. A binary search over the borders compares the first six bytes of the
+ * identity as one number, and all bytes only where those are equal.
  */
 export class RangeWriter {
   readonly #output: PartitionOutput
@@ -123,7 +126,7 @@ export class RangeWriter {
   readonly #prefixes: Float64Array
   readonly #ranges: OpenRange[]
 
-  /** `borders`: ascending; range i is [borders[i-1], borders[i]), the outer two are bounded by `within`. */
+  /** `borders` are ascending; range i is [borders[i-1], borders[i]), and `within` bounds the outer two. */
   constructor(options: {
     output: PartitionOutput
     bufferSize: number
@@ -156,11 +159,9 @@ export class RangeWriter {
     let high = this.#prefixes.length
     while (low < high) {
       const middle = (low + high) >>> 1
-      const border = this.#prefixes[middle]!
+      const borderPrefix = this.#prefixes[middle]!
       const isBelow =
-        prefix === border
-          ? identity.compare(this.#borders[middle]!, 0, this.#borders[middle]!.length, 0, length) < 0
-          : prefix < border
+        prefix === borderPrefix ? isLess(identity, length, this.#borders[middle]!) : prefix < borderPrefix
       if (isBelow) high = middle
       else low = middle + 1
     }
@@ -173,8 +174,9 @@ export class RangeWriter {
     if (range.fill + length > this.#bufferSize) this.#spill(range)
     range.records += 1
     const fits = length <= this.#bufferSize
-    if (fits) range.buffer ??= this.#output.takeBuffer(this.#bufferSize)
-    const target = fits ? range.buffer! : Buffer.allocUnsafeSlow(length)
+    const target = fits
+      ? (range.buffer ??= this.#output.getBuffer(this.#bufferSize))
+      : Buffer.allocUnsafeSlow(length)
     const at = fits ? range.fill : 0
     writeHeader(target, at, {
       number: record.number,
@@ -204,12 +206,15 @@ export class RangeWriter {
   }
 }
 
-/** Those that hold records; borders between them are moved together. */
+const isLess = (identity: Buffer, length: number, border: Buffer): boolean =>
+  identity.compare(border, 0, border.length, 0, length) < 0
+
+/** The ranges that have records, with their borders moved so that no gap is between them. */
 export function filledRanges(ranges: Range[]): Range[] {
   const filled = ranges.filter((range) => range.records > 0)
   filled.forEach((range, i) => {
-    range.from = i === 0 ? ranges[0]!.from : range.from
-    range.to = filled[i + 1]?.from ?? ranges.at(-1)!.to
+    if (i === 0) range.from = ranges[0]?.from ?? null
+    range.to = filled[i + 1]?.from ?? ranges.at(-1)?.to ?? null
   })
   return filled
 }
@@ -229,5 +234,5 @@ function openRange(from: Buffer | null, to: Buffer | null): OpenRange {
   }
 }
 
-/** The least identity above it: a range [identity, successor) holds that one alone. */
+/** The next greater identity: the range [identity, successor) contains the identity alone. */
 export const successor = (identity: Buffer): Buffer => Buffer.concat([identity, Buffer.alloc(1)])

@@ -17,11 +17,17 @@ export interface SorterOptions {
   targetBytes: number
   plan: ImportPlan
   format: FileFormat
-  /** Not the file's beginning: there is no header, and nothing is checked there. */
+  /**
+   * The scan begins in the middle of the file: it has no header, and the file's beginning is checked by the other
+   * scan.
+   */
   isSecondHalf: boolean
 }
 
-/** Takes records as they are scanned: header, checks on the file as a whole, then each to its range. */
+/**
+ * Receives records as they are scanned: reads the header, checks the file's beginning, writes each record to its
+ * range.
+ */
 export class RecordSorter {
   records = 0
   header: string[] | null = null
@@ -34,7 +40,7 @@ export class RecordSorter {
   readonly #bufferSize: number
   readonly #targetBytes: number
   readonly #unidentified: RangeWriter[] = []
-  #unidentifiedBytes = Infinity
+  #unidentifiedBytes = 0
   readonly #isSecondHalf: boolean
   #headerIsNext: boolean
   #badlyEncoded = 0
@@ -61,10 +67,10 @@ export class RecordSorter {
     this.#ranges = new RangeWriter({ ...options, within: { from: null, to: null } })
   }
 
-  take(record: ScannedRecord): void {
+  add(record: ScannedRecord): void {
     if (this.#headerIsNext) {
       this.#headerIsNext = false
-      this.header = this.#cellsOf(record)
+      this.header = this.#readCells(record)
       this.warnings.headerRecord(this.header)
       return
     }
@@ -86,7 +92,7 @@ export class RecordSorter {
     else this.#ranges.add(item)
   }
 
-  /** All ranges between the borders, those without records too. */
+  /** Returns all ranges between the borders, the empty ones too. */
   finish(): { sorted: Range[]; unidentified: Range[] } {
     if (!this.#isSecondHalf && this.records < checkedRecords) this.#refuseIfMostlyBad(this.records)
     const unidentified = this.#unidentified
@@ -95,8 +101,8 @@ export class RecordSorter {
     return { sorted: this.#ranges.finish(), unidentified }
   }
 
-  /** What another one has made of the rest of the file, which begins after so many lines. */
-  noteRest(rest: { records: number; noticed: Noticed }, lines: number): void {
+  /** Adds what another scan found in the second half, which `lines` precede. */
+  addSecondHalf(rest: { records: number; noticed: Noticed }, lines: number): void {
     this.#count(rest.records)
     this.warnings.noticeRest(rest.noticed, lines)
   }
@@ -112,28 +118,29 @@ export class RecordSorter {
 
   #checkBeginning(record: ScannedRecord): void {
     if (this.records <= checkedRecords) this.#checkEncoding(record)
-    if (this.records === 1 && !this.#format.csv_has_headers) this.warnings.firstRecord(this.#cellsOf(record))
+    if (this.records === 1 && !this.#format.csv_has_headers)
+      this.warnings.firstRecord(this.#readCells(record))
   }
 
-  #cellsOf(record: ScannedRecord): string[] {
+  #readCells(record: ScannedRecord): string[] {
     const encoding = this.#format.character_set === 'utf-8' ? 'utf8' : 'latin1'
     return readCells(record.bytes.toString(encoding, record.start, record.end), this.#format)
   }
 
-  /** Records without an identity stay in file order: theirs is the failed log. */
+  /** Records without an identity stay in file order, which is the order of the failed log. */
   #addUnidentified(): void {
-    if (this.#unidentifiedBytes >= this.#targetBytes) {
-      this.#unidentified.push(
-        new RangeWriter({
-          output: this.#output,
-          bufferSize: this.#bufferSize,
-          borders: [],
-          within: { from: null, to: null },
-        }),
-      )
+    let writer = this.#unidentified.at(-1)
+    if (writer === undefined || this.#unidentifiedBytes >= this.#targetBytes) {
+      writer = new RangeWriter({
+        output: this.#output,
+        bufferSize: this.#bufferSize,
+        borders: [],
+        within: { from: null, to: null },
+      })
+      this.#unidentified.push(writer)
       this.#unidentifiedBytes = 0
     }
-    this.#unidentified.at(-1)!.add(this.#item)
+    writer.add(this.#item)
     this.#unidentifiedBytes += this.#item.end - this.#item.start
   }
 

@@ -5,14 +5,14 @@ import type { StagedFile } from '../../../shared/storage/staging/staging.ts'
 import { successor } from './range-writer.ts'
 
 /**
- * Samples of identities, and the borders made of them. Samples come from all over the file: its head alone says
- * nothing about a sorted one.
+ * Samples of identities, and the borders made of them. Samples are spread over the whole file, because the beginning of
+ * a sorted file says nothing about the rest.
  */
 
-/** Of the file; a window is read block by block until there are enough identities. */
+/** A sampled part of the file, which is read block by block until enough identities are found. */
 const windowBytes = 16 * 1024
 const blockBytes = 4 * 1024
-const identitiesOfWindow = 24
+const identitiesPerWindow = 24
 
 export interface SampleOptions {
   source: StagedFile
@@ -24,26 +24,25 @@ export interface SampleOptions {
 }
 
 /**
- * The identities in so many windows spread over the file, sorted. A window may begin inside an enclosure and read
- * nonsense; nonsense seldom is a valid identity, and a border off by a little costs nothing but balance.
+ * The identities of `windows` parts of the file, sorted. A window may begin inside an enclosure and read nonsense. That
+ * seldom is a valid identity, and a misplaced border costs nothing but balance.
  */
 export async function sampleIdentities(options: SampleOptions): Promise<Buffer[]> {
   const { source, start, windows } = options
   const length = source.size - start
   if (length <= windows * windowBytes)
-    return sorted(await identitiesBetween(options, { from: start, to: source.size, isInside: false }))
+    return sorted(await readIdentities(options, { from: start, to: source.size, isInside: false }))
   const sampled: Buffer[] = []
   for (let window = 0; window < windows; window += 1) {
     const from = start + Math.floor(((length - windowBytes) / (windows - 1)) * window)
     const bounds = { from, to: from + windowBytes, isInside: window > 0 }
-    for (const identity of await identitiesBetween(options, bounds, identitiesOfWindow))
-      sampled.push(identity)
+    for (const identity of await readIdentities(options, bounds, identitiesPerWindow)) sampled.push(identity)
   }
   return sorted(sampled)
 }
 
-/** Stops after a block that brought `enough` of them. `isInside`: the first line is the rest of one. */
-async function identitiesBetween(
+/** Stops after the block in which it has found `enough`. `isInside`: `from` may be inside a line, which is skipped. */
+async function readIdentities(
   options: SampleOptions,
   { from, to, isInside }: { from: number; to: number; isInside: boolean },
   enough = Infinity,
@@ -82,8 +81,8 @@ async function identitiesBetween(
 const sorted = (identities: Buffer[]): Buffer[] => identities.sort((a, b) => a.compare(b))
 
 /**
- * Borders that cut sorted identities into about `ranges` parts. One that fills a part alone gets borders on both sides,
- * so that its records are a range of one identity.
+ * Borders that cut sorted identities into about `ranges` parts. An identity that fills a part alone gets borders on
+ * both sides, which make it a range of its own.
  */
 export function bordersOf(identities: Buffer[], ranges: number): Buffer[] {
   const borders: Buffer[] = []
@@ -100,7 +99,7 @@ export function bordersOf(identities: Buffer[], ranges: number): Buffer[] {
   return borders
 }
 
-/** Identities drawn evenly from any number of them (reservoir sampling), the same draw for the same input. */
+/** Reservoir sampling of identities: a uniform sample of any number of them, the same for the same input. */
 export class IdentitySample {
   readonly #capacity = 4_096
   readonly #drawn: Buffer[] = []
@@ -117,7 +116,7 @@ export class IdentitySample {
     if (index < this.#capacity) this.#drawn[index] = Buffer.from(bytes.subarray(start, end))
   }
 
-  /** Those that were drawn, sorted. */
+  /** The sample, sorted. */
   identities(): Buffer[] {
     return sorted(this.#drawn)
   }

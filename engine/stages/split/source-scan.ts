@@ -6,7 +6,7 @@ import { RecordSorter, type SorterOptions } from './record-sorter.ts'
 
 const readBytes = 1024 * 1024
 
-/** A scan of a source from some line's beginning on: every record that it finds goes to its sorter. */
+/** Scans a source from the beginning of a line on, and gives every record to its sorter. */
 export class SourceScan {
   readonly sorter: RecordSorter
   readonly #source: StagedFile
@@ -24,12 +24,12 @@ export class SourceScan {
       dialect: dialectBytes(options.format),
       wantedColumn: options.plan.identity.column,
       onRecord: (record) => {
-        sorter.take(record)
+        sorter.add(record)
       },
     })
   }
 
-  /** Scans up to that byte of the source, or until it is stopped. Throws ImportError `source_unreadable`. */
+  /** Scans up to the byte `end` of the source, or until it is stopped. Throws ImportError `source_unreadable`. */
   async scanTo(end: number, isStopped: () => boolean): Promise<void> {
     while (this.#position < end && !isStopped()) {
       const space = this.#scanner.space()
@@ -46,7 +46,7 @@ export class SourceScan {
     }
   }
 
-  /** What was scanned is whole records, and no more. */
+  /** The scan stands between two records. */
   get isBetweenRecords(): boolean {
     return this.#scanner.isBetweenRecords
   }
@@ -56,7 +56,7 @@ export class SourceScan {
     return this.#scanner.lines
   }
 
-  /** The source has no more bytes: resolves to its ranges when all is written. */
+  /** Called at the source's end. Resolves to the ranges when everything is written. */
   async end(): Promise<ReturnType<RecordSorter['finish']>> {
     this.#scanner.end()
     const ranges = this.sorter.finish()

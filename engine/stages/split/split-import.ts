@@ -20,33 +20,17 @@ import { QuotaTaken } from '../obtain/source.ts'
 import { refuseIfWrittenInto } from '../obtain/upload-directory.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import type { Range } from './range-writer.ts'
-import { splitFile, type SplitResult } from './split.ts'
+import { splitFile, type SplitOptions, type SplitResult } from './split.ts'
 import type { HelperThread } from './tail-scan.ts'
 
 /**
- * The part of a step that makes chunks of a staged source: splits it, enters the chunks, and removes what is of no use any
- * more. `staged`: the source's name. Throws ImportError `source_missing`, and what splitFile throws.
+ * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed.
+ * Throws ImportError `source_missing`, QuotaTaken, and what splitFile and refuseIfWrittenInto throw.
  */
 export async function splitImport(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
-  const { document, staging, uploads, pool, log, signal } = run
+  const { document, staging, uploads, signal } = run
   await refuseIfWrittenInto(document, staged, uploads)
   const partition = stagedPartition(document._id, randomUUID())
-  const secondHalf = `${partition}-tail`
-  const second: HelperThread = {
-    source: staged,
-    output: secondHalf,
-    minBytes: run.twoThreadsFrom,
-    progress: run.progress.shared,
-    scan: (task) => pool.runSecondHalf(task),
-    onBrokenOff: (error) => {
-      if (!signal.aborted)
-        log.warn(`a worker's part of a split broke off, it is done without: ${messageOf(error)}`)
-    },
-    removeOutput: () =>
-      staging.remove(secondHalf).catch((error: unknown) => {
-        log.debug(`a worker's part of a split stays until the split's end: ${messageOf(error)}`)
-      }),
-  }
   let bytes = 0
   const source = await openSource(staging, staged)
   if (source === null)
@@ -57,25 +41,23 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
     await reservePartition(run, source.size)
     const output = await staging.create(partition)
     try {
-      const result = await splitFile({
+      const result = await splitUnchanged(run, staged, {
         source,
         output,
         reopen: (secondHalf) =>
           openPartition(staging, { partition, ...(secondHalf && { partition_tail: secondHalf }) }),
-        second,
+        second: helperThread(run, staged, `${partition}-tail`),
         plan,
         format: contentFormat(document),
         signal,
-        // Whatever came of it, it came of another file if this one was written into.
-        // oxlint-disable-next-line typescript/no-misused-promises -- what a callback of finally returns is waited for
-      }).finally(() => refuseIfWrittenInto(document, staged, uploads))
-      // Chunks in a folder that only this engine sees would be of use to nobody.
+      })
+      // Other engines could not read chunks in a folder that only this engine has.
       await run.folder.require({ fresh: true })
       run.metrics.bytes('split', source.size)
       await enterImporting(run, plan, { result, partition })
       bytes = result.ranges.reduce((sum, { length }) => sum + length, 0)
     } catch (error) {
-      // The import waits for space, which this would take.
+      // The import waits for disk space, which this file would take.
       if (error instanceof DiskReserveReached) await staging.remove(partition).catch(() => undefined)
       throw error
     } finally {
@@ -84,18 +66,54 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
   } finally {
     await source.close()
   }
-  await leaveOnly(run, partition, bytes)
+  await removeUnused(run, partition, bytes)
 }
 
-/** Records come with their identities and numbers: of short ones the partition has twice the bytes. */
+/**
+ * The result and the errors of a split are void when the source was written into meanwhile: that error replaces them.
+ */
+async function splitUnchanged(
+  { document, uploads }: StepRun,
+  staged: string,
+  options: SplitOptions,
+): Promise<SplitResult> {
+  try {
+    return await splitFile(options)
+  } finally {
+    await refuseIfWrittenInto(document, staged, uploads)
+  }
+}
+
+function helperThread(run: StepRun, source: string, output: string): HelperThread {
+  const { staging, pool, log, signal } = run
+  return {
+    source,
+    output,
+    minBytes: run.twoThreadsFrom,
+    progress: run.progress.shared,
+    scan: (task) => pool.runSecondHalf(task),
+    onBrokenOff: (error) => {
+      if (!signal.aborted)
+        log.warn(
+          `a worker's half of a split failed, so one thread splits the whole file: ${messageOf(error)}`,
+        )
+    },
+    removeOutput: () =>
+      staging.remove(output).catch((error: unknown) => {
+        log.debug(`the file of a worker's half stays until the end of the split: ${messageOf(error)}`)
+      }),
+  }
+}
+
+/** A partition stores a header and the identity with each record: twice the bytes of a source with short records. */
 const partitionRatio = 2
 
 async function reservePartition({ document, quota }: StepRun, sourceBytes: number): Promise<void> {
   if (!(await quota.reservePartition(document, sourceBytes * partitionRatio))) throw new QuotaTaken()
 }
 
-/** The source, and what was left of tries that were killed, is of no use once there are chunks. */
-async function leaveOnly(run: StepRun, partition: string, bytes: number): Promise<void> {
+/** Once the chunks are stored, the source and the files of killed tries are no longer needed. */
+async function removeUnused(run: StepRun, partition: string, bytes: number): Promise<void> {
   const { document, step, database, staging, uploads, quota, log, signal } = run
   if (signal.aborted) return
   const current = await database.collections.imports.findOne(
@@ -109,11 +127,11 @@ async function leaveOnly(run: StepRun, partition: string, bytes: number): Promis
     await uploads.unpin(step.id)
     await quota.hasPartition(document, bytes)
   } catch (error) {
-    log.debug(`a staged source stays until the import's end: ${messageOf(error)}`)
+    log.debug(`a staged source stays until the end of the import: ${messageOf(error)}`)
   }
 }
 
-/** The chunks and the state that lets them be claimed appear together. */
+/** Stores the chunks and the state `importing`, in which they can be claimed, in one transaction. */
 async function enterImporting(
   run: StepRun,
   plan: ImportPlan,
@@ -126,7 +144,7 @@ async function enterImporting(
   const reactions = result.records * reactionsPerRecord(plan)
   const firstReactionId = reactions === 0 ? 1 : await nextIds(collections, 'reaction', reactions)
   const chunks = chunkDocuments(document, plan, result.ranges, { firstSubscriberId, firstReactionId })
-  const moved = await inTransactionOf(session, async () => {
+  const isStored = await inTransactionOf(session, async () => {
     const set = {
       state: 'importing' as const,
       step_deaths: 0,
@@ -142,7 +160,7 @@ async function enterImporting(
     await replaceChunks(collections, session, document._id, chunks)
     return true
   })
-  if (moved) run.log.info({ records: result.records, chunks: chunks.length }, 'split')
+  if (isStored) run.log.info({ records: result.records, chunks: chunks.length }, 'split')
 }
 
 function chunkDocuments(

@@ -9,24 +9,24 @@ import { SourceScan } from './source-scan.ts'
 import { SecondHalfScan, type HelperThread, type SecondHalfReport } from './tail-scan.ts'
 
 /**
- * Splits an import's file into chunks: one scan that hands every record to the range of its identity, so that all
- * records of one identity, first and later ones, end up in one chunk and in file order. Memory doesn't grow with the
- * file: a buffer a range, and for huge files fewer bytes a buffer.
+ * Splits an import's file into chunks, as a range partition. One scan writes every record to the range of its
+ * identity, so that all records of one identity are in one chunk, in file order. Memory doesn't grow with the file:
+ * each range has one buffer, a smaller one in huge files.
  *
- * Ranges come from a sample, so they are about as large as each other. One that is much larger all the same (one
- * identity repeated a million times, or a sample that misled) is split again by what is really in it, until it is
- * small or holds one identity alone.
+ * Borders come from a sample, so ranges are about equal in size. An identity that repeats a million times, or a
+ * misleading sample, makes one much larger. It is split again by its own content, until it is small or has one
+ * identity.
  *
- * The tail of a large file, its second half, is scanned by another thread at the same time (tail-scan.ts), into the
- * same ranges and a file of its own.
+ * In a large file a helper thread scans the second half at the same time (tail-scan.ts), into the same ranges and a
+ * second partition file.
  */
 
 export interface SplitOptions {
   source: StagedFile
   output: StagedWriter
-  /** Opens what was written to `output`, and to the tail's. */
+  /** Opens for reading what was written to `output`, and to the second half's file. */
   reopen: (secondHalf: PartitionSecondHalf | null) => Promise<Partition>
-  /** Another thread, for the tail of a large source; where it's left out, this one does it all. */
+  /** A helper for the second half of a large source; without it this thread scans everything. */
   second?: HelperThread
   plan: ImportPlan
   format: FileFormat
@@ -34,9 +34,9 @@ export interface SplitOptions {
 }
 
 export interface SplitResult {
-  /** In the order of their identities, those without any last. */
+  /** In the order of their identities; those without an identity come last. */
   ranges: Range[]
-  /** Of the second file, where extents lie in there. */
+  /** The second partition file; null when this thread scanned everything. */
   secondHalf: PartitionSecondHalf | null
   records: number
   header: string[] | null
@@ -45,30 +45,31 @@ export interface SplitResult {
 
 const targetRangeBytes = 1_500_000
 const minRangeBytes = 128_000
-/** Ranges that a small file is split into, so that every lane has something to do. */
-const rangesOfSmallFile = 24
+/** A small file is split into as many ranges, so that every lane has work. */
+const smallFileRanges = 24
 const maxRanges = 4_096
-const buffersBytes = 24 * 1024 * 1024
+/** For the buffers of all ranges together. */
+const maxBuffersBytes = 24 * 1024 * 1024
 const maxBufferBytes = 64 * 1024
-/** A range so many times the target is split again. */
+/** A range of more than this many times the target is split again. */
 const oversizeFactor = 4
-/** Below, a second thread has no time to be of use. */
+/** In a smaller source the scan ends before a second thread is of use. */
 const largeSourceBytes = 16 * 1024 * 1024
-/** How far behind the middle a line's end is looked for. */
+/** The second half begins at a line within this distance after the middle. */
 const searchedBytes = 64 * 1024
 
 /**
  * Scans the source once and appends its partition to `output`, which stays open. Throws ImportError `content_refused`
- * or `source_unreadable`, the signal's reason, and the staging's errors as they are. When it ends, nothing is written
- * any more, by either thread.
+ * or `source_unreadable`, the signal's reason, and the staging's errors as they are. When it ends, successfully or
+ * not, neither thread writes any longer.
  */
 export async function splitFile(options: SplitOptions): Promise<SplitResult> {
   const output = new PartitionOutput(options.output)
   try {
     return await splitInto(output, options)
   } finally {
-    // Whoever closes the file, and removes it, after a split that was broken off isn't to be overtaken by a write.
-    await output.rest()
+    // After a failed split the caller closes and removes the file: no write may come later.
+    await output.close()
   }
 }
 
@@ -90,18 +91,20 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
   const scan = new SourceScan({ ...part, source, from: start, output, isSecondHalf: false })
   let report: SecondHalfReport | null = null
   if (second !== undefined && secondHalfStart !== null) {
-    const secondHalf = new SecondHalfScan(second, { ...part, from: secondHalfStart, to: source.size })
-    report = await scanInTwo(scan, secondHalf, secondHalfStart, signal)
-    // This thread may need the space for what it goes on to write.
+    const helper = new SecondHalfScan(second, { ...part, from: secondHalfStart, to: source.size })
+    report = await scanHalves(scan, helper, secondHalfStart, signal)
+    // This thread may need the disk space when it scans the second half itself.
     if (report === null) await second.removeOutput()
   }
   if (report === null) await scan.scanTo(source.size, stoppedBy(signal))
   const secondHalf =
-    report === null ? null : { name: second!.output, records: scan.sorter.records, lines: scan.lines }
+    report === null || second === undefined
+      ? null
+      : { name: second.output, records: scan.sorter.records, lines: scan.lines }
   const { sorted, unidentified } = await scan.end()
-  if (report !== null) scan.sorter.noteRest(report, scan.lines)
+  if (report !== null) scan.sorter.addSecondHalf(report, scan.lines)
 
-  const ranges = sorted.map((range, i) => (report === null ? range : joined(range, report.sorted[i]!)))
+  const ranges = sorted.map((range, i) => joined(range, report?.sorted[i]))
   const reopen = () => options.reopen(secondHalf)
   return {
     ranges: [
@@ -122,8 +125,8 @@ const stoppedBy = (signal: AbortSignal) => (): boolean => {
 }
 
 /**
- * Where a record seems to begin in the middle; null where the source isn't large, or no line ends there. The lines before
- * and behind a line feed in an enclosed cell mostly have an odd number of enclosures.
+ * The offset of a line in the middle at which a record probably begins; null when the source isn't large, or no line
+ * ends there. Around a line feed inside an enclosed cell, both lines mostly have an odd number of enclosures.
  */
 async function findSecondHalf(
   source: StagedFile,
@@ -136,7 +139,7 @@ async function findSecondHalf(
   const searched = Buffer.allocUnsafeSlow(searchedBytes)
   const lines = searched.toString('latin1', 0, await source.read(searched, middle)).split('\n')
   if (lines.length === 1) return null
-  // The first line is the end of one, and the last the beginning of one.
+  // The first and the last line are cut off.
   const isEven = lines.slice(1, -1).map((line) => line.split(enclosure).length % 2 === 1)
   const between = isEven.findIndex((is, i) => is && isEven[i + 1])
   const before = lines.slice(0, between === -1 ? 1 : between + 2)
@@ -144,35 +147,38 @@ async function findSecondHalf(
 }
 
 /**
- * Scans up to the tail while the second thread scans that. Null when what it found is of no use, and this thread has to
- * go on: the tail begins within a record, or so early that the file's beginning isn't checked yet, or its scan broke off.
+ * Scans the first half while the helper scans the second one. Null when the helper's result can't be used: the second
+ * half begins within a record, or before the end of the records that are checked first, or its scan failed.
  */
-async function scanInTwo(
+async function scanHalves(
   scan: SourceScan,
-  secondHalf: SecondHalfScan,
+  helper: SecondHalfScan,
   secondHalfStart: number,
   signal: AbortSignal,
 ): Promise<SecondHalfReport | null> {
-  const stop = () => void secondHalf.stop()
+  const stop = () => void helper.stop()
   signal.addEventListener('abort', stop)
   try {
     await scan.scanTo(secondHalfStart, stoppedBy(signal))
-    const isOfUse = scan.isBetweenRecords && scan.sorter.records >= checkedRecords
-    return isOfUse ? await secondHalf.report() : null
+    const isUsable = scan.isBetweenRecords && scan.sorter.records >= checkedRecords
+    return isUsable ? await helper.report() : null
   } finally {
     signal.removeEventListener('abort', stop)
-    await secondHalf.stop()
+    await helper.stop()
   }
 }
 
-/** The records of a range: those before the tail, then those in there. */
-const joined = (range: Range, inSecondHalf: RangeContent): Range => ({
-  ...range,
-  extents: range.extents.concat(inSecondHalf.extents),
-  length: range.length + inSecondHalf.length,
-  crc32: checksumOf(range.crc32, inSecondHalf.crc32),
-  records: range.records + inSecondHalf.records,
-})
+/** A range's records in file order: those of the first half, then those of the second. */
+const joined = (range: Range, secondHalf: RangeContent | undefined): Range =>
+  secondHalf === undefined
+    ? range
+    : {
+        ...range,
+        extents: range.extents.concat(secondHalf.extents),
+        length: range.length + secondHalf.length,
+        crc32: checksumOf(range.crc32, secondHalf.crc32),
+        records: range.records + secondHalf.records,
+      }
 
 interface RangeSizes {
   target: number
@@ -181,34 +187,37 @@ interface RangeSizes {
 }
 
 function rangeSizes(fileSize: number, threads: number): RangeSizes {
-  const target = Math.min(targetRangeBytes, Math.max(minRangeBytes, Math.ceil(fileSize / rangesOfSmallFile)))
+  const target = Math.min(targetRangeBytes, Math.max(minRangeBytes, Math.ceil(fileSize / smallFileRanges)))
   const ranges = Math.min(maxRanges, Math.max(1, Math.ceil(fileSize / target)))
-  // Where the number of ranges is capped they are larger by themselves.
+  // Where the number of ranges is capped, each is larger.
   return {
     target: Math.max(target, Math.ceil(fileSize / ranges)),
     ranges,
-    bufferSize: Math.min(maxBufferBytes, Math.floor(buffersBytes / threads / ranges)),
+    bufferSize: Math.min(maxBufferBytes, Math.floor(maxBuffersBytes / threads / ranges)),
   }
 }
 
-interface SplitAgain {
+interface SplitContext {
   reopen: () => Promise<Partition>
   output: PartitionOutput
   sizes: RangeSizes
   signal: AbortSignal
 }
 
-async function splitOversized(ranges: Range[], context: SplitAgain): Promise<Range[]> {
+async function splitOversized(ranges: Range[], context: SplitContext): Promise<Range[]> {
   const result: Range[] = []
   for (const range of ranges) {
-    const isFine = range.kind === 'single_identity' || range.length <= context.sizes.target * oversizeFactor
-    result.push(...(isFine ? [range] : await splitOversized(await splitRange(range, context), context)))
+    const isSmall = range.kind === 'single_identity' || range.length <= context.sizes.target * oversizeFactor
+    result.push(...(isSmall ? [range] : await splitOversized(await splitRange(range, context), context)))
   }
   return result
 }
 
-/** Splits one range by a sample of its own. Any sample makes progress: one identity alone becomes a range of its own. */
-async function splitRange(range: Range, { reopen, output, sizes, signal }: SplitAgain): Promise<Range[]> {
+/**
+ * Splits a range by a sample of its content. Any sample makes progress, as a single identity becomes a range of its
+ * own.
+ */
+async function splitRange(range: Range, { reopen, output, sizes, signal }: SplitContext): Promise<Range[]> {
   const file = await reopen()
   try {
     const sample = new IdentitySample()

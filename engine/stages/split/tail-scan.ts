@@ -8,19 +8,18 @@ import { PartitionOutput, type Range, type RangeContent } from './range-writer.t
 import { SourceScan } from './source-scan.ts'
 
 /**
- * The tail of a source, scanned by a second thread while the first one scans what is before it. It begins behind a
- * line feed, between two lines with an even number of enclosures where some follow each other (findSecondHalf in split.ts),
- * on the guess that none is open there; whether that is so the first thread knows when it comes there, and if not it
- * goes on alone.
+ * The second half of a source, scanned by a helper thread while the main thread scans the first half. It begins after a
+ * line feed where probably no enclosure is open (findSecondHalf in split.ts). The main thread knows whether that is so
+ * when it gets there; if not, it scans the second half too and drops the helper's result.
  */
 
-/** Plain values: a task for another thread. */
+/** A task for the helper thread. Plain values. */
 export interface SecondHalfTask {
   kind: 'second_half'
   /** Names of the staged source, and of the file that the records go to. */
   source: string
   output: string
-  /** The tail's bytes: [from, to). */
+  /** The bytes [from, to) of the source. */
   from: number
   to: number
   borders: Uint8Array[]
@@ -28,13 +27,13 @@ export interface SecondHalfTask {
   targetBytes: number
   plan: ImportPlan
   format: FileFormat
-  /** Two Int32: whose the task is, and whether it is to stop. */
+  /** Two Int32: `ownerIndex` and `stopIndex`. */
   cancellation: SharedArrayBuffer
   /** The step's (step-progress.ts). */
   progress: SharedArrayBuffer
 }
 
-/** What came of it; records and lines count from the tail's beginning. */
+/** The result of a scan; records and lines count from the beginning of the second half. */
 export interface SecondHalfReport {
   records: number
   noticed: Noticed
@@ -43,20 +42,25 @@ export interface SecondHalfReport {
   unidentified: Range[]
 }
 
-const owner = 0
-const stop = 1
-const owners = { nobody: 0, second: 1, dropped: 2 } as const
+/**
+ * The one of the two threads that first moves the owner from `none` has the task: the helper does it, or the main
+ * drops it.
+ */
+const ownerIndex = 0
+const owners = { none: 0, helper: 1, main: 2 } as const
+/** 1 asks the helper to stop. */
+const stopIndex = 1
 
-/** In the second thread. Null when the task was dropped before, or stopped. */
+/** Runs in the helper thread. Null when the task was dropped before it began, or stopped. */
 export async function scanSecondHalf(
   uncounted: Staging,
   task: SecondHalfTask,
 ): Promise<SecondHalfReport | null> {
   const staging = countingStaging(uncounted, new StepProgress(task.progress))
   const cancellation = new Int32Array(task.cancellation)
-  if (Atomics.compareExchange(cancellation, owner, owners.nobody, owners.second) !== owners.nobody)
-    return null
-  const isStopped = () => Atomics.load(cancellation, stop) === 1
+  const owner = Atomics.compareExchange(cancellation, ownerIndex, owners.none, owners.helper)
+  if (owner !== owners.none) return null
+  const isStopped = () => Atomics.load(cancellation, stopIndex) === 1
   const source = await openSource(staging, task.source)
   if (source === null) return null
   try {
@@ -70,7 +74,7 @@ export async function scanSecondHalf(
       const ranges = await scan.end()
       return { ...ranges, records: scan.sorter.records, noticed: scan.sorter.warnings.noticed }
     } finally {
-      await output.rest()
+      await output.close()
       await file.close()
     }
   } finally {
@@ -78,31 +82,32 @@ export async function scanSecondHalf(
   }
 }
 
+/** What the main thread needs to have a second half scanned. */
 export interface HelperThread {
-  /** Names of the staged source, and of the file for what comes of its tail. */
+  /** Names of the staged source, and of the file that the helper writes. */
   source: string
   output: string
-  /** Bytes from which on a source is large. */
+  /** Size in bytes from which a source is split by two threads. */
   minBytes?: number | undefined
   progress: SharedArrayBuffer
   scan: (task: SecondHalfTask) => Promise<SecondHalfReport | null>
-  /** Told what a scan was rejected with: the first thread goes on alone, and meets it too where it lasts. */
+  /** Told why a scan failed. The main thread scans the second half then, and meets the error itself if it persists. */
   onBrokenOff: (error: unknown) => void
-  /** Removes the file for what comes of a tail, when nothing of use did. Never rejects. */
+  /** Removes the helper's file when its result is not used. Never rejects. */
   removeOutput: () => Promise<void>
 }
 
-/** In the first thread: the task that another one has, or will have. */
+/** The main thread's side of a task that the helper does, or will do. */
 export class SecondHalfScan {
   readonly #cancellation = new Int32Array(new SharedArrayBuffer(8))
   readonly #ended: Promise<SecondHalfReport | null>
 
   constructor(
-    second: HelperThread,
+    helper: HelperThread,
     secondHalf: Omit<SecondHalfTask, 'kind' | 'source' | 'output' | 'cancellation' | 'progress'>,
   ) {
-    const { source, output, progress } = second
-    this.#ended = second
+    const { source, output, progress } = helper
+    this.#ended = helper
       .scan({
         ...secondHalf,
         kind: 'second_half',
@@ -112,20 +117,20 @@ export class SecondHalfScan {
         cancellation: this.#cancellation.buffer,
       })
       .catch((error: unknown) => {
-        second.onBrokenOff(error)
+        helper.onBrokenOff(error)
         return null
       })
   }
 
-  /** Null when there is none: it was stopped, broke off, or hasn't begun, and then never will. */
-  report(): Promise<SecondHalfReport | null> {
-    const had = Atomics.compareExchange(this.#cancellation, owner, owners.nobody, owners.dropped)
-    return had === owners.second ? this.#ended : Promise.resolve(null)
+  /** Null when the scan was stopped, failed, or has not begun; then it never begins. */
+  async report(): Promise<SecondHalfReport | null> {
+    const owner = Atomics.compareExchange(this.#cancellation, ownerIndex, owners.none, owners.main)
+    return owner === owners.helper ? this.#ended : null
   }
 
-  /** Resolves when nothing is written any more. */
+  /** Resolves when the helper no longer writes. */
   async stop(): Promise<void> {
-    Atomics.store(this.#cancellation, stop, 1)
+    Atomics.store(this.#cancellation, stopIndex, 1)
     await this.report()
   }
 }

@@ -4,6 +4,7 @@ import { readRow } from '../../../shared/csv/row-reader.ts'
 import {
   contentFormat,
   failureId,
+  logKinds,
   noCounts,
   type ChunkDocument,
   type ImportCounts,
@@ -18,81 +19,66 @@ import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
 import type { ImportContext } from './import-context.ts'
 import type { DueTimes } from './reaction-writer.ts'
+import { subscriberTransition } from '../../../shared/values/subscriber-transition.ts'
 
-/** Where a batch's new documents, and its updates of old ones, are put together. */
-export interface BatchBuffers {
-  subscribers: BsonWriter
-  updates: BsonWriter
-  reactions: BsonWriter
-  failures: BsonWriter
-}
+/** Buffers for a batch's new documents and its updates of existing ones. */
+export type BatchBuffers = Record<'subscribers' | 'updates' | 'reactions' | 'failures', BsonWriter>
 
-/** What a batch finds. */
+/** The state before a batch: what its records are decided by. */
 export interface BatchStart {
-  /** Of the batch's first record in its chunk. */
+  /** Position in the chunk of the batch's first record. */
   position: number
   /** Identity of the record before it: records of one identity follow each other, also across batches. */
   lastIdentity: string | null
-  /** Subscribers of its identities that are there, by `_id`. */
+  /** Existing subscribers of its identities, by `_id`. */
   existing: ReadonlyMap<string, ExistingSubscriber>
-  /** What subscribers hold whom a long row may make too large. */
+  /** Value sizes of the subscribers that a long row may make too large. */
   valueSizes: ValueSizes
-  /** Whatever the batch's only record adds or updates would be too large. */
+  /** The database refused the batch's only record for its size: the record fails. */
   isTooLarge: boolean
-  /** `_id`s of reactions that this import has caused already. */
+  /** `_id`s of reactions that this import has queued already. */
   reactions: ReadonlySet<string>
-  /** What its rows get as their times, and what delays of reactions count from. */
+  /** The time of its rows, from which delays of reactions count. */
   now: Date
-  /** Further rows that would take a place are over the subscriber limit; Infinity while more places may be had. */
+  /** Rows that may become active; more are over the subscriber limit. Infinity while more quota can be reserved. */
   maxQuota: number
 }
 
-/** What a batch writes at most. Long defaults and many reactions make much of a short row. */
+/** Bytes that a batch may write. Long defaults and many reactions make a short row write many. */
 const maxBytes = 4 * 1024 * 1024
 
-/** Rows that bring more, with the import's defaults, are held against what a subscriber may hold. */
+/** Rows with more bytes, the import's defaults included, are checked against the limit of a subscriber's values. */
 export const longRowBytes = 64 * 1024
 
-/** Records of a batch at most, where each writes so many bytes. */
+/** Records that a batch may have where each writes `bytes`. */
 export const recordsWithin = (bytes: number): number => Math.max(1, Math.floor(maxBytes / bytes))
 
-/** Thrown by a batch that would write more than a transaction should; its first `fitting` records would not. */
-export class BatchTooLarge extends Error {
-  readonly fitting: number
-
-  constructor(fitting: number) {
-    super(`the batch writes too much after ${fitting} records`)
-    this.fitting = fitting
-  }
-}
-
 /**
- * What a batch changes, by what its records say and what the database has. Records are read, judged and written down
- * one by one and are gone then: rows that lived until the commit would be moved about by the garbage collector
- * first, which took a third of the engine's time.
+ * What a batch will write, by what its records say and what the database has. Each record is read, decided and
+ * serialized before the next is read. Rows that lived until the commit would be moved by the garbage collector first,
+ * which took a third of the engine's time.
  */
 export class BatchDraft {
   readonly counts: ImportCounts = noCounts()
   readonly statusChanges = noStatusCounts()
-  /** Ids of subscribers who are active no longer. */
+  /** Ids of subscribers that the batch makes inactive. */
   readonly leaving: number[] = []
-  /** Autoresponders of which reactions were queued. */
+  /** Ids of autoresponders whose reactions the batch queues. */
   readonly triggered = new Set<number>()
-  /** Of the records, in the file that is imported. */
+  /** Bytes of the records as in the imported file. */
   bytesRead = 0
-  /** Places under the subscriber limit that its rows take; those that they free don't count. */
+  /** Rows that become active. Rows that make a subscriber inactive are not subtracted. */
   quotaUsed = 0
   lastIdentity: string | null
-  /** As the start has it. */
   readonly now: Date
-  /** The lane's, filled by `take` with what the batch writes. */
+  /** The lane's buffers, filled with what the batch writes. */
   readonly buffers: BatchBuffers
 
   readonly #context: ImportContext
   readonly #chunk: ChunkDocument
   readonly #start: BatchStart
   readonly #dueTimes: DueTimes
-  readonly #logs: Partial<Record<Exclude<LogKind, 'failed'>, LineWriter>> = {}
+  readonly #logs: Partial<Record<LogKind, LineWriter>> = {}
 
   constructor(context: ImportContext, chunk: ChunkDocument, buffers: BatchBuffers, start: BatchStart) {
     this.#context = context
@@ -102,32 +88,35 @@ export class BatchDraft {
     this.lastIdentity = start.lastIdentity
     this.now = start.now
     this.#dueTimes = context.reactions.dueTimes(this.now)
-    for (const buffer of Object.values(buffers) as BsonWriter[]) buffer.clear()
+    for (const buffer of Object.values(buffers)) buffer.clear()
   }
 
-  /** Throws BatchTooLarge. */
-  take(batch: Batch): void {
+  /** Null when all records fit into one transaction; else how many do. */
+  dedupeAndDecide(batch: Batch): number | null {
     const reader = new BatchReader(batch, contentFormat(this.#context.document), this.#chunk.kind)
-    let taken = 0
+    let records = 0
     let read = 0
     for (let record = reader.read(); record !== null; record = reader.read()) {
-      if (this.#written() > maxBytes) throw new BatchTooLarge(Math.max(1, taken - 1))
-      this.#takeRecord(record, this.#start.position + taken, reader.bytesRead - read)
+      if (this.#bytesToWrite() > maxBytes) return Math.max(1, records - 1)
+      this.#process(record, this.#start.position + records, reader.bytesRead - read)
       read = reader.bytesRead
-      taken += 1
+      records += 1
     }
     this.bytesRead = reader.bytesRead
-    for (const [kind, lines] of Object.entries(this.#logs) as [LogKind, LineWriter][])
-      this.counts[kind] = lines.lines
+    for (const [kind, lines] of this.logs) this.counts[kind] = lines.lines
+    return null
   }
 
-  /** By kind, an address a line. */
-  get logs(): [LogKind, Buffer][] {
-    return Object.entries(this.#logs).map(([kind, lines]) => [kind as LogKind, lines.bytes])
+  /** The logs that have lines, an address each. */
+  get logs(): [LogKind, LineWriter][] {
+    return logKinds.flatMap((kind): [LogKind, LineWriter][] => {
+      const lines = this.#logs[kind]
+      return lines === undefined ? [] : [[kind, lines]]
+    })
   }
 
-  /** What becomes of a record: docs/decisions/155-order-of-checks.md. */
-  #takeRecord(record: ReadRecord, position: number, bytes: number): void {
+  /** Checks a row in the order of docs/decisions/155-order-of-checks.md. */
+  #process(record: ReadRecord, position: number, bytes: number): void {
     const { reader, decider, document, writeSubscriber, writeUpdate, reactions } = this.#context
     const { identity } = record
     const email = (record.cells[reader.emailColumn] ?? '').trim()
@@ -167,17 +156,17 @@ export class BatchDraft {
         const { status } = decision.subscriber
         writeSubscriber(this.buffers.subscribers, decision.subscriber)
         addMove(this.statusChanges, null, status)
-        this.#react({ result: 'added', subscriberId: newId, status, reactivations: 0 }, position)
+        this.#queueReactions({ result: 'added', subscriberId: newId, status, reactivations: 0 }, position)
         break
       }
       case 'updated': {
         const { from, to, update } = decision
         const { id, reactivations } = subscriber!
         addMove(this.statusChanges, from, to)
-        // A deletion at the same moment must meet the row that a reaction is queued for, also one that stays as it is.
+        // Where a reaction is queued, an unchanged row is written too, so that a concurrent deletion conflicts with it.
         writeUpdate(this.buffers.updates, key, update, reactions.queuesForUpdates)
-        if (from === 'active' && to !== 'active') this.leaving.push(id)
-        this.#react(
+        if (subscriberTransition(from, to).dropsReactions) this.leaving.push(id)
+        this.#queueReactions(
           {
             result: 'updated',
             subscriberId: id,
@@ -193,7 +182,7 @@ export class BatchDraft {
     this.#log(decision.result, email)
   }
 
-  /** Whether the subscriber would hold more than one may: `bytes` are those of the record. */
+  /** Whether the subscriber's values would exceed their limit; `bytes` is the record's length. */
   #isTooLarge(decision: Decision, key: string, bytes: number): boolean {
     if (decision.result !== 'added' && decision.result !== 'updated') return false
     if (this.#start.isTooLarge) return true
@@ -204,12 +193,12 @@ export class BatchDraft {
     return sizes !== undefined && makesTooLarge(decision, plan, sizes)
   }
 
-  #written(): number {
+  #bytesToWrite(): number {
     const { subscribers, updates, reactions, failures } = this.buffers
     return subscribers.length + updates.length + reactions.length + failures.length
   }
 
-  #react(
+  #queueReactions(
     row: {
       result: 'added' | 'updated'
       subscriberId: number
@@ -233,20 +222,19 @@ export class BatchDraft {
   #fail(record: ReadRecord, reason: string): void {
     const { document } = this.#context
     const { failures } = this.buffers
-    // The log pads it to the mapping: blanks for 2,000 columns would be all that a short row takes in the database.
+    // Not padded to the mapping, which the log's reader does: blanks for 2,000 columns would outweigh a short row.
     const line = writeLine([...record.cells, reason], document.options.file_format)
     this.counts.failed += 1
     const failure = failures.begin()
     failures.string('_id', failureId(document._id, record.number))
     failures.string('line', line)
     failures.end(failure)
-    failures.documents += 1
     this.counts.kept_bytes = failures.length
   }
 
   #log(kind: Exclude<LogKind, 'failed'>, email: string): void {
     const lines = (this.#logs[kind] ??= new LineWriter())
-    // One address a line: what is no address, in a duplicate row of an alternate-key list, may hold anything.
+    // In a list with an alternate key a duplicate row's email may be any text: its line breaks must not split the line.
     lines.add(email.includes('\n') || email.includes('\r') ? email.replaceAll(/[\r\n]+/g, ' ') : email)
   }
 }

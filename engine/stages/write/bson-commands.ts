@@ -3,8 +3,8 @@ import { DocumentSequence } from 'mongodb/lib/cmap/commands.js'
 import type { BsonWriter } from './bson-writer.ts'
 
 /**
- * Writes of what is BSON already. The driver's `insertMany` and `bulkWrite` make an operation object of each document
- * first. Nobody repeats these commands, as nothing in a transaction is.
+ * Sends documents that are serialized already: the driver's `insertMany` and `bulkWrite` first make an object of each.
+ * The driver doesn't retry these commands, as it retries none in a transaction.
  */
 
 export interface BsonTarget<T extends Document> {
@@ -13,11 +13,11 @@ export interface BsonTarget<T extends Document> {
   session: ClientSession
 }
 
-/** Throws the first error of a document as a MongoServerError. */
+/** Throws the first document's error as a MongoServerError. */
 export const insertBson = <T extends Document>(target: BsonTarget<T>, documents: BsonWriter): Promise<void> =>
   sendAll(target, 'insert', 'documents', documents)
 
-/** Takes statements, `{q, u}` each; throws the first one's error as a MongoServerError. */
+/** Each statement is `{q, u}`. Throws the first statement's error as a MongoServerError. */
 export const updateBson = <T extends Document>(
   target: BsonTarget<T>,
   statements: BsonWriter,
@@ -32,7 +32,7 @@ async function sendAll<T extends Document>(
   for (const bytes of writes.pieces(maxMessageBytes)) {
     const sequence = new DocumentSequence(name)
     sequence.push(null, bytes)
-    const reply = await db.command(
+    const reply: { writeErrors?: { code: number; errmsg: string }[] } = await db.command(
       {
         [command]: collection.collectionName,
         [name]: sequence,
@@ -41,10 +41,10 @@ async function sendAll<T extends Document>(
       },
       { session },
     )
-    const [error] = (reply['writeErrors'] as { code: number; errmsg: string }[] | undefined) ?? []
+    const error = reply.writeErrors?.[0]
     if (error !== undefined) throw new MongoServerError(error)
   }
 }
 
-/** The server takes messages of 48,000,000 bytes. Only long defaults in thousands of rows come near that. */
+/** The server accepts messages of 48,000,000 bytes. Only long defaults in thousands of rows come near that. */
 const maxMessageBytes = 32 * 1024 * 1024

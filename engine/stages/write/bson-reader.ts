@@ -2,25 +2,25 @@ import { BSON, type Document } from 'mongodb'
 import { bsonType } from './bson-types.ts'
 
 /**
- * Reads a document that is BSON element by element, in the order in which they come. The driver makes several objects
- * of a document before it is one, thousands a batch.
+ * Reads a BSON document element by element, in their order. The driver makes several objects of each document, which
+ * are thousands a batch.
  */
 export class BsonReader {
-  /** Of the element that `next` came to. */
+  /** The current element's name. */
   name = ''
   readonly #bytes: Buffer
   #type = 0
-  /** Where the element's value begins. */
+  /** Offset of the current element's value. */
   #at: number
   #next: number
 
-  /** `start`: where the document begins in `bytes`. */
+  /** `start`: the document's offset in `bytes`. */
   constructor(bytes: Buffer, start = 0) {
     this.#bytes = bytes
     this.#next = this.#at = start + 4
   }
 
-  /** Moves to the next element; false behind the last. */
+  /** Moves to the next element; false after the last. */
   next(): boolean {
     const bytes = this.#bytes
     const start = this.#next
@@ -34,7 +34,7 @@ export class BsonReader {
     return true
   }
 
-  /** Throws where the element is of another type, as the following do. */
+  /** Throws when the element has another type, as the methods below do. */
   string(): string {
     this.#expect(bsonType.string)
     return this.#bytes.toString('utf8', this.#at + 4, this.#next - 1)
@@ -45,7 +45,7 @@ export class BsonReader {
     return this.#bytes[this.#at] === 1
   }
 
-  /** Of whatever type a number has. */
+  /** Accepts any of BSON's number types. */
   number(): number {
     switch (this.#type) {
       case bsonType.int32:
@@ -59,13 +59,13 @@ export class BsonReader {
     }
   }
 
-  /** A reader of the document or array that the element holds. */
+  /** A reader of the element's value, which is a document or an array. */
   inner(): BsonReader {
     if (this.#type !== bsonType.object && this.#type !== bsonType.array) throw this.#unexpected()
     return new BsonReader(this.#bytes, this.#at)
   }
 
-  /** What the element holds, as the driver reads it. */
+  /** The element's document, deserialized by the driver. */
   object(): Document {
     this.#expect(bsonType.object)
     return BSON.deserialize(this.#bytes.subarray(this.#at, this.#next))
@@ -99,6 +99,8 @@ export class BsonReader {
   }
 
   #unexpected(): Error {
-    return new Error(`the database sent ${this.name} as BSON type ${this.#type}, which nobody writes there`)
+    return new Error(
+      `the database sent ${this.name} as BSON type ${this.#type}, which is never written there`,
+    )
   }
 }

@@ -1,4 +1,4 @@
-/** The types of elements that are written or read here, by the numbers that BSON has for them. */
+/** BSON's numbers of the element types that the writer and the reader know. */
 export const bsonType = {
   double: 1,
   string: 2,

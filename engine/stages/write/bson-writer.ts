@@ -3,27 +3,22 @@ import { bsonType } from './bson-types.ts'
 import { ByteWriter } from './byte-writer.ts'
 
 /**
- * Documents as BSON, side by side in one buffer that is used again for the next batch. The driver's own serializer
- * wants the objects of a whole batch to be alive when the command is sent; those objects, thousands at a time and a
- * tenth of a second old, took a third of the engine's time in garbage collection. Written here they die at once.
+ * Serializes documents as BSON into one buffer, which the next batch reuses. The driver's serializer needs the
+ * objects of a whole batch to live until the command is sent. Their garbage collection took a third of the engine's
+ * time.
  *
- * The caller names each element; going over the keys of objects was optimized for their shapes and thrown away again
- * a hundred times a second. The bytes are those that the driver would write (a test holds them against each other).
+ * The caller names each element: code that iterates over the keys of objects was optimized for their shapes and
+ * deoptimized a hundred times a second. The bytes are those of the driver, which a test compares.
  */
 export class BsonWriter extends ByteWriter {
-  /** How many documents were written; whoever writes one counts it. */
-  documents = 0
+  /** Bytes of element names, the zero at the end included: names are few and come again in every document. */
+  readonly #names = new Map<string, Buffer>()
 
   constructor(initialBytes = 64 * 1024) {
     super(initialBytes)
   }
 
-  override clear(): void {
-    super.clear()
-    this.documents = 0
-  }
-
-  /** The documents in portions of so many bytes at most, a larger document alone in its own. */
+  /** The documents in pieces of up to `maxBytes`; a larger document is a piece of its own. */
   *pieces(maxBytes: number): Generator<Buffer> {
     const { bytes } = this
     let start = 0
@@ -38,7 +33,7 @@ export class BsonWriter extends ByteWriter {
     if (start < bytes.length) yield bytes.subarray(start)
   }
 
-  /** Begins a document; what is returned ends it. */
+  /** Begins a document. `end` and `cancel` take the position that it returns. */
   begin(): number {
     this.reserve(8)
     const start = this.at
@@ -58,15 +53,15 @@ export class BsonWriter extends ByteWriter {
     this.#putInt32(start, this.at - start)
   }
 
-  /** Ends an object that `beginObject` began; takes it back, and says false, when nothing was put into it. */
+  /** Ends an object that `beginObject` began. Removes it and returns false when it is empty. */
   endFilled(name: string, start: number): boolean {
     const isFilled = this.at > start + 4
     if (isFilled) this.end(start)
-    else this.at = start - nameBytes(name).length - 1
+    else this.at = start - this.#nameBytes(name).length - 1
     return isFilled
   }
 
-  /** Takes back a document that was begun. */
+  /** Removes a document that was begun. */
   cancel(start: number): void {
     this.at = start
   }
@@ -123,9 +118,9 @@ export class BsonWriter extends ByteWriter {
     else this.texts(name, value)
   }
 
-  /** The element's type and name, and room for a value of fixed size. */
+  /** Writes an element's type and name, and reserves bytes for a value of fixed size. */
   #name(type: number, name: string): void {
-    const bytes = nameBytes(name)
+    const bytes = this.#nameBytes(name)
     this.reserve(bytes.length + 16)
     const { target, at } = this
     target[at] = type
@@ -140,18 +135,16 @@ export class BsonWriter extends ByteWriter {
     target[at + 2] = value >> 16
     target[at + 3] = value >> 24
   }
-}
 
-/** Names are few and come again in every document: their bytes, with the zero at the end, are kept. */
-const knownNames = new Map<string, Buffer>()
-const maxKnownNames = 10_000
-
-function nameBytes(name: string): Buffer {
-  let bytes = knownNames.get(name)
-  if (bytes === undefined) {
-    bytes = Buffer.from(`${name}\0`)
-    if (knownNames.size >= maxKnownNames) knownNames.clear()
-    knownNames.set(name, bytes)
+  #nameBytes(name: string): Buffer {
+    let bytes = this.#names.get(name)
+    if (bytes === undefined) {
+      bytes = Buffer.from(`${name}\0`)
+      if (this.#names.size >= maxNames) this.#names.clear()
+      this.#names.set(name, bytes)
+    }
+    return bytes
   }
-  return bytes
 }
+
+const maxNames = 10_000

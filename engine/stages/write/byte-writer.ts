@@ -1,10 +1,12 @@
-/** Texts up to this length are written unit by unit, at 5 ns each; for longer ones the call into native code is cheaper. */
-const shortText = 12
+/**
+ * Up to this length a text is written unit by unit, at 5 ns each; for longer ones a call into native code is cheaper.
+ */
+const maxShortText = 12
 
-/** Memory that is kept for the next use; more is rarely needed, and there are several writers in each lane. */
-const maxKept = 2 * 1024 * 1024
+/** Memory that `clear` keeps: more is rarely needed, and each lane has several writers. */
+const maxKeptBytes = 2 * 1024 * 1024
 
-/** Bytes that are written one after the other into memory that grows to what is needed. */
+/** A byte buffer that grows as it is written, and is reused after `clear`. */
 export class ByteWriter {
   protected target: Buffer
   protected at = 0
@@ -15,24 +17,24 @@ export class ByteWriter {
     this.target = Buffer.allocUnsafeSlow(initialBytes)
   }
 
-  /** Bytes that were written. */
+  /** Bytes written. */
   get length(): number {
     return this.at
   }
 
-  /** What was written; a view of memory that is used again after `clear`. */
+  /** A view of what was written; `clear` reuses its memory. */
   get bytes(): Buffer {
     return this.target.subarray(0, this.at)
   }
 
   clear(): void {
     this.at = 0
-    if (this.target.length > maxKept) this.target = Buffer.allocUnsafeSlow(this.#initialBytes)
+    if (this.target.length > maxKeptBytes) this.target = Buffer.allocUnsafeSlow(this.#initialBytes)
   }
 
-  /** Writes the text in UTF-8. Room for three bytes a unit must have been reserved. */
+  /** Writes the text in UTF-8. The caller has reserved three bytes a unit. */
   protected writeText(text: string): void {
-    this.at += text.length > shortText ? this.target.write(text, this.at) : this.#writeShort(text)
+    this.at += text.length > maxShortText ? this.target.write(text, this.at) : this.#writeShort(text)
   }
 
   #writeShort(text: string): number {

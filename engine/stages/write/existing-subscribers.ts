@@ -8,30 +8,30 @@ export interface ExistingQuery {
   db: Db
   collections: Collections
   session: ClientSession
-  /** `_id`s. */
+  /** `_id`s of subscribers. */
   keys: string[]
   projection: Record<string, 1>
 }
 
-/** The subscribers that are there, by `_id`, with the parts that the projection names. */
+/** The existing subscribers among `keys`, by `_id`, with the fields of the projection. */
 export async function findExisting(query: ExistingQuery): Promise<Map<string, ExistingSubscriber>> {
   const { db, collections, session, keys, projection } = query
   const filter = { _id: { $in: keys } }
   const batchSize = keys.length + 1
   const { collectionName } = collections.subscribers
-  // Raw: the reply's inner documents stay what was received. A cursor of the driver took 4 us a subscriber.
+  // With `raw` the reply's inner documents stay bytes. The driver's cursor took 4 us a subscriber.
   const reply = await db.command(
     { find: collectionName, filter, projection, batchSize },
     { session, raw: true },
   )
   const found = readReply(reply['cursor'] as Buffer)
   if (found !== null) return found
-  // More than one reply holds: long values of required fields, of thousands of subscribers.
+  // They don't fit into one reply: thousands of subscribers with long values in required fields.
   const documents = await collections.subscribers.find(filter, { session, projection, batchSize }).toArray()
   return new Map(documents.map((subscriber) => [subscriber._id, subscriber]))
 }
 
-/** Null when the server has more. */
+/** Null when the server has more subscribers than the reply. */
 function readReply(cursor: Buffer): Map<string, ExistingSubscriber> | null {
   const found = new Map<string, ExistingSubscriber>()
   const reader = new BsonReader(cursor)

@@ -6,7 +6,7 @@ import { bytesOf } from '../../../shared/store/value-bytes.ts'
 import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
 import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 
-/** What the rows of one import need, made once per import and worker. */
+/** What an import's rows are read, decided and written with; made once per import and worker. */
 export interface ImportContext {
   document: ImportDocument
   plan: ImportPlan
@@ -15,13 +15,13 @@ export interface ImportContext {
   writeSubscriber: ReturnType<typeof subscriberWriter>
   writeUpdate: ReturnType<typeof updateWriter>
   reactions: ReactionWriter
-  /** Of the values that rows which are added, or updated, get where the file brings none. */
+  /** Bytes of the default values that added rows, and updated ones, get where the file has no value. */
   defaultBytes: { added: number; updated: number }
-  /** Reaction ids that are set aside for a record. */
+  /** Reaction ids that the split reserved for each record; 0 in a dry run. */
   reactionsPerRecord: number
 }
 
-/** Null for an import that isn't split yet. */
+/** Null before the import is split. */
 export function importContext(document: ImportDocument): ImportContext | null {
   const { plan, partition, options, started_at: startedAt } = document
   if (plan === null || partition === null || startedAt === null) return null
@@ -35,12 +35,7 @@ export function importContext(document: ImportDocument): ImportContext | null {
     document,
     plan,
     reader,
-    decider: rowDecider({
-      plan,
-      options,
-      mappedFieldIds: reader.mappedFieldIds,
-      startedAt,
-    }),
+    decider: rowDecider({ plan, options, mappedFieldIds: reader.mappedFieldIds, startedAt }),
     writeSubscriber: subscriberWriter(ids.mailingListId, plan.fields),
     writeUpdate: updateWriter(plan.fields),
     reactions: reactionWriter(ids, plan),

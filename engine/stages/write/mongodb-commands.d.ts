@@ -1,4 +1,4 @@
-/** Internal to the driver, whose version is pinned; test/integration/imports.test.ts and all others fail without it. */
+/** An internal module of the driver, whose version is pinned. Without it every test that imports rows fails. */
 declare module 'mongodb/lib/cmap/commands.js' {
   export class DocumentSequence {
     constructor(field: string)

@@ -4,14 +4,14 @@ import type { SubscriberStatus } from '../../../shared/contract/schemas/subscrib
 import { dueTime } from '../../../shared/values/due-time.ts'
 import type { BsonWriter } from './bson-writer.ts'
 
-/** Writes the reactions that a row causes: shared/contract/schemas/autoresponder.ts, element by element. */
+/** Writes the reactions that a row causes, as documents of shared/contract/schemas/autoresponder.ts. */
 export interface ReactionWriter {
-  /** When reactions to what happens then are due, by autoresponder: worked out once a batch. */
+  /** Due times of reactions to an event at `now`, by autoresponder; computed once a batch. */
   dueTimes(now: Date): DueTimes
   write(writer: BsonWriter, row: RowWithReactions): void
-  /** `_id`s of the reactions that updating a subscriber may cause. */
+  /** `_id`s of the reactions that an update of the subscriber may queue. */
   idsOfUpdate(subscriberId: number): string[]
-  /** Whether an updated subscriber may get any. */
+  /** Updates may queue reactions. */
   queuesForUpdates: boolean
 }
 
@@ -20,21 +20,21 @@ export type DueTimes = ReadonlyMap<number, Date>
 export interface RowWithReactions {
   result: 'added' | 'updated'
   subscriberId: number
-  /** Of the subscriber after the row. */
+  /** The subscriber's status after the row. */
   status: SubscriberStatus
-  /** Of the subscriber after the row: see its document. */
+  /** The subscriber's count after the row. */
   reactivations: number
-  /** The first of the ids that are set aside for the record. */
+  /** The first of the reaction ids that the split reserved for the record. */
   firstId: number
-  /** `_id`s of reactions that are there already: the import met the subscriber before, under another identity. */
+  /** `_id`s of reactions that this import queued for the subscriber before, under another identity. */
   existing: ReadonlySet<string>
   now: Date
   dueTimes: DueTimes
-  /** Takes the autoresponders of which reactions are queued. */
+  /** Receives the ids of the autoresponders whose reactions are queued. */
   triggered: Set<number>
 }
 
-/** For one import: its plan says which autoresponders a row reaches, and when. */
+/** Made once per import: the plan says which autoresponders a row triggers, and when. */
 export function reactionWriter(
   ids: { importId: number; organizationId: number; mailingListId: number },
   { reactions: { on_subscription: onSubscription, by_api: byApi, delays }, time_zone_name: zone }: ImportPlan,
@@ -67,7 +67,6 @@ export function reactionWriter(
         if (row.reactivations > 0) writer.number('reactivations', row.reactivations)
         writer.date('created_at', row.now)
         writer.end(document)
-        writer.documents += 1
         row.triggered.add(autoresponderId)
         id += 1
       }

@@ -2,7 +2,7 @@ import { cleared, type NewSubscriber, type SubscriberUpdate } from '../../../sha
 import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
 import type { BsonWriter } from './bson-writer.ts'
 
-/** Makes the function that writes new subscribers as documents: shared/contract/schemas/subscriber.ts, element by element. */
+/** Makes the function that writes new subscribers, as documents of shared/contract/schemas/subscriber.ts. */
 export function subscriberWriter(
   mailingListId: number,
   fields: readonly FieldDefinition[],
@@ -31,28 +31,28 @@ export function subscriberWriter(
     }
     writer.end(values)
     writer.end(document)
-    writer.documents += 1
   }
 }
 
 /**
- * Makes the function that writes a subscriber's update as a statement of the `update` command, or nothing when nothing
- * changes. `isRequested`: reactions are queued for it, so that a deletion at the same moment must meet the write.
+ * Makes the function that writes a subscriber's update as a statement of the `update` command; an empty update writes
+ * none. With `isForced` there is always a statement, so that a concurrent deletion conflicts with it.
  */
 export function updateWriter(
   fields: readonly FieldDefinition[],
-): (writer: BsonWriter, key: string, update: SubscriberUpdate, isRequested: boolean) => void {
+): (writer: BsonWriter, key: string, update: SubscriberUpdate, isForced: boolean) => void {
   const paths = fields.map((field) => `custom_fields.${field.id}`)
-  return (writer, key, update, isRequested) => {
+  return (writer, key, update, isForced) => {
     const { values } = update
     const statement = writer.begin()
-    // `{_id}` alone keeps the server on its fast path; the transaction's snapshot stands in for every guard.
+    // The filter `{_id}` alone keeps the server on its fast path; the transaction's snapshot replaces every other
+    // guard.
     const filter = writer.beginObject('q')
     writer.string('_id', key)
     writer.end(filter)
     const changes = writer.beginObject('u')
     const set = writer.beginObject('$set')
-    writeOwnFields(writer, update)
+    writeBuiltInFields(writer, update)
     for (let i = 0; i < paths.length; i += 1) {
       const value = values[i]!
       if (value !== null && value !== cleared) writer.value(paths[i]!, value)
@@ -66,7 +66,7 @@ export function updateWriter(
     if (update.forgetsConfirmation) writer.string('confirm_time', '')
     for (let i = 0; i < paths.length; i += 1) if (values[i] === cleared) writer.string(paths[i]!, '')
     writer.endFilled('$unset', unset)
-    if (isRequested) {
+    if (isForced) {
       const increment = writer.beginObject('$inc')
       writer.number('reaction_requests', 1)
       writer.end(increment)
@@ -76,11 +76,10 @@ export function updateWriter(
       return
     }
     writer.end(statement)
-    writer.documents += 1
   }
 }
 
-function writeOwnFields(writer: BsonWriter, update: SubscriberUpdate): void {
+function writeBuiltInFields(writer: BsonWriter, update: SubscriberUpdate): void {
   if (update.email !== null) writer.string('email', update.email)
   if (update.emailKey !== null) writer.string('email_key', update.emailKey)
   if (update.status !== null) writer.string('status', update.status)

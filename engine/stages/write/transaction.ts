@@ -4,24 +4,33 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import { isDuplicateKey, isWriteConflict, retryReasonOfDriver } from '../../../shared/runtime/database.ts'
 
 /**
- * A transaction of who holds a chunk (a batch, or the places it is to have) or finishes an import (a deactivation).
- * Whoever writes the same rows at the same moment makes it fail; then all of it is done again on a fresh snapshot. What
- * the database forgot about a commit is asked again, never guessed: a second commit of the same transaction is answered
- * with what became of the first.
+ * Transactions under a lease: a batch of a chunk, its quota reservation, or a deactivation. A write conflict aborts all
+ * of it, and the next attempt starts on a fresh snapshot. A commit with an unknown result is sent again, never guessed:
+ * the database answers a second commit with the result of the first.
  */
 
-export interface TransactionOptions {
+export interface TransactionOptions<Value, Reason> {
   session: ClientSession
-  /** Does the reads and writes; called again for every attempt. */
-  attempt: () => Promise<void>
-  /** Asked before every further attempt: no more when it is true. */
+  /** Does the reads and writes; called again for every attempt. An error that no retry mends is thrown on. */
+  attempt: () => Promise<Attempt<Value, Reason>>
+  /** Asked before every further attempt, which doesn't begin when it is true. */
   isStopped: () => boolean
-  /** Milliseconds after which no further attempt begins; the lease must not run out under a commit. */
+  /** Milliseconds after which no further attempt begins: the lease must not run out during a commit. */
   timeoutMs: number
-  onRetry: (reason: RetryReason) => void
-  /** Attempts that may fail because others write the same rows; then it throws TooManyConflicts. */
+  onRetry?: (reason: RetryReason) => void
+  /** Attempts that may fail with write conflicts; without a limit by default. */
   maxConflictRetries?: number
 }
+
+/** What an attempt asks for: a commit, or an abort without another attempt. */
+export type Attempt<Value, Reason = never> = { commit: Value } | { abort: Reason }
+
+export type TransactionEnd<Value, Reason = never> =
+  | { end: 'committed'; value: Value }
+  | { end: 'aborted'; reason: Reason }
+  | { end: 'stopped' }
+  /** `maxConflictRetries` were not enough: a smaller transaction conflicts with fewer others. */
+  | { end: 'conflicts' }
 
 /** Why an attempt, or a commit of one, was repeated. */
 export const retryReasons = [
@@ -33,51 +42,50 @@ export const retryReasons = [
 ] as const
 export type RetryReason = (typeof retryReasons)[number]
 
-/** Thrown by an attempt to end the transaction without another try. */
-export class BatchAbandoned extends Error {}
-
-/** Thrown when attempt after attempt met somebody who writes the same rows: a smaller batch meets fewer. */
-export class TooManyConflicts extends Error {}
-
 const firstPauseMs = 4
-const longestPauseMs = 500
-/** Times that a key may have been taken by somebody since the attempt looked. */
+const maxPauseMs = 500
+/** Duplicate keys: each means that another writer inserted the key after the attempt's snapshot. */
 const maxDuplicateKeyRetries = 20
 
-/**
- * Resolves to true when it is committed, to false when it was given up by `isStopped` or a BatchAbandoned. Throws
- * TooManyConflicts, and what the database said last when `timeoutMs` is over.
- */
-export async function runTransaction(options: TransactionOptions): Promise<boolean> {
-  const { session } = options
+/** Throws what the database said last when `timeoutMs` is over, and what no retry mends. */
+export async function runTransaction<Value, Reason = never>(
+  options: TransactionOptions<Value, Reason>,
+): Promise<TransactionEnd<Value, Reason>> {
+  const { session, onRetry, maxConflictRetries = Infinity } = options
   const deadline = clock.monotonicMs() + options.timeoutMs
   let conflicts = 0
-  let keysTaken = 0
+  let duplicateKeys = 0
   for (let tries = 0; ; tries += 1) {
     try {
       session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
-      await options.attempt()
-      await commit(session, deadline, options.onRetry)
-      return true
+      const result = await options.attempt()
+      if ('abort' in result) {
+        await abort(session)
+        return { end: 'aborted', reason: result.abort }
+      }
+      await commit(session, deadline, onRetry)
+      return { end: 'committed', value: result.commit }
     } catch (error) {
-      await session.abortTransaction().catch(() => undefined)
-      if (error instanceof BatchAbandoned) return false
+      await abort(session)
       const reason = retryReason(error)
       if (reason === null || clock.monotonicMs() > deadline) throw error
-      options.onRetry(reason)
+      onRetry?.(reason)
       if (reason === 'write_conflict') conflicts += 1
-      if (reason === 'duplicate_key' && (keysTaken += 1) > maxDuplicateKeyRetries) throw error
-      if (conflicts > (options.maxConflictRetries ?? Infinity)) throw new TooManyConflicts()
+      if (reason === 'duplicate_key' && (duplicateKeys += 1) > maxDuplicateKeyRetries) throw error
+      if (conflicts > maxConflictRetries) return { end: 'conflicts' }
       await sleep(pauseMs(tries))
-      if (options.isStopped()) return false
+      if (options.isStopped()) return { end: 'stopped' }
     }
   }
 }
 
+/** An abort that fails changes nothing: the next transaction of the session ends this one. */
+const abort = (session: ClientSession): Promise<void> => session.abortTransaction().catch(() => undefined)
+
 async function commit(
   session: ClientSession,
   deadline: number,
-  onRetry: (reason: RetryReason) => void,
+  onRetry?: (reason: RetryReason) => void,
 ): Promise<void> {
   for (let tries = 0; ; tries += 1) {
     try {
@@ -86,13 +94,13 @@ async function commit(
     } catch (error) {
       const isUnknown = error instanceof MongoError && error.hasErrorLabel('UnknownTransactionCommitResult')
       if (!isUnknown || clock.monotonicMs() > deadline) throw error
-      onRetry('commit_unknown')
+      onRetry?.('commit_unknown')
       await sleep(pauseMs(tries))
     }
   }
 }
 
-/** Why another attempt may go well; null when it would not. */
+/** Why another attempt may succeed; null when none would. */
 export function retryReason(error: unknown): RetryReason | null {
   if (isWriteConflict(error)) return 'write_conflict'
   if (isDuplicateKey(error)) return 'duplicate_key'
@@ -100,5 +108,5 @@ export function retryReason(error: unknown): RetryReason | null {
 }
 
 function pauseMs(tries: number): number {
-  return Math.min(longestPauseMs, firstPauseMs * 2 ** tries) * (0.5 + Math.random())
+  return Math.min(maxPauseMs, firstPauseMs * 2 ** tries) * (0.5 + Math.random())
 }

@@ -10,9 +10,9 @@ export const apiKeyDocument = z.object({
   name: z.string(),
   role: z.enum(roles),
   active: z.boolean(),
-  /** The user whose role and permissions are in force instead of `role`. */
+  /** The user whose role and permissions apply instead of `role`. */
   user_id: id().nullable(),
-  /** HMAC-SHA-256 of the key under the installation's secret; the key itself is kept nowhere. */
+  /** HMAC-SHA-256 of the key under the installation's secret. The key itself is stored nowhere. */
   key_hash: bytes(),
   created_at: instant(),
 })

@@ -16,7 +16,7 @@ export const autoresponderTriggers = [
 
 export const delayUnits = ['minutes', 'hours', 'days', 'weeks', 'months'] as const
 
-/** A mail that answers what happens to a subscriber of its list. */
+/** A mail that is sent when something happens to a subscriber of the list. */
 export const autoresponderDocument = z.object({
   _id: id(),
   organization_id: id(),
@@ -24,7 +24,7 @@ export const autoresponderDocument = z.object({
   name: z.string(),
   /** Comparison form of the name, unique in the list. */
   name_key: z.string(),
-  /** While paused, its reactions accrue and none is handed out. */
+  /** While it is paused, reactions are queued but no message is handed out. */
   paused: z.boolean(),
   paused_at: instant().nullable(),
   delay: z.enum(['immediately', 'with_delay']),
@@ -57,11 +57,11 @@ export const autoresponderDocument = z.object({
   trigger_campaign_to_click_on_any_url: z.boolean().nullable(),
   trigger_campaign_to_click_urls: z.array(z.string()).nullable(),
   trigger_campaign_to_open_id: id().nullable(),
-  /** Of on-subscription ones: whether subscribers that an import brings count. */
+  /** For the trigger `subscription`: whether subscribers added by an import trigger it. */
   trigger_include_subscribers_from_import: z.boolean(),
-  /** Of on-subscription ones: whether subscribers that a request adds count. */
+  /** For the trigger `subscription`: whether subscribers added by a request trigger it. */
   trigger_run_on_api: z.boolean(),
-  /** When its last reaction was queued; moved at most once a day. */
+  /** When its last reaction was queued; updated at most once a day. */
   triggered_at: instant().nullable(),
   content_subject: z.string().nullable(),
   content_format: z.enum(contentFormats),
@@ -71,31 +71,31 @@ export const autoresponderDocument = z.object({
 })
 export type AutoresponderDocument = z.infer<typeof autoresponderDocument>
 
-/** Without content its reactions are dropped when they become due: there is no mail to send. */
+/** Reactions of an autoresponder without content are dropped when they become due, because there is no mail to send. */
 export const hasContent = ({
   content_html: html,
   content_text: text,
 }: Pick<AutoresponderDocument, 'content_html' | 'content_text'>): boolean =>
   [html, text].some((content) => content !== null && content.trim() !== '')
 
-/** What autoresponders that answer another one's mail have its id in. */
+/** The fields with the id of another autoresponder whose mail is the trigger. */
 export const autoresponderTargets = [
   'trigger_autoresponder_to_open_id',
   'trigger_autoresponder_to_click_id',
   'trigger_autoresponder_to_send_id',
 ] as const
 
-/** What of an autoresponder says when its reactions are due. */
-export const delayOf = autoresponderDocument.pick({
+/** The fields of an autoresponder from which the due time of its reactions is computed. */
+export const delaySettings = autoresponderDocument.pick({
   delay: true,
   delay_amount: true,
   delay_unit: true,
   delay_time: true,
 })
-export type Delay = z.infer<typeof delayOf>
+export type Delay = z.infer<typeof delaySettings>
 export const delayProjection = { delay: 1, delay_amount: 1, delay_unit: 1, delay_time: 1 } as const
 
-/** What a creation that says nothing else gets. */
+/** Default values of a creation. */
 export const autoresponderDefaults: Omit<
   AutoresponderDocument,
   '_id' | 'organization_id' | 'mailing_list_id' | 'name' | 'name_key' | 'trigger' | 'created_at'
@@ -139,29 +139,35 @@ export const autoresponderDefaults: Omit<
 }
 
 /**
- * That an autoresponder is to answer something that happened to a subscriber. Written in the transaction in which it
- * happened, so neither is there without the other.
+ * A reaction: an autoresponder's pending or past answer to something that happened to a subscriber. It is written in
+ * the transaction of its cause, so that neither exists without the other.
  */
 export const reactionDocument = z.object({
-  /** See importReactionId and requestReactionId: a subscriber's reactions lie side by side, and each cause gives one at most. */
+  /**
+   * See importReactionId, requestReactionId and messageReactionId. Reactions of a subscriber are neighbours in `_id`
+   * order, and a cause makes one at most.
+   */
   _id: z.string(),
   id: id(),
   organization_id: id(),
   mailing_list_id: id(),
   autoresponder_id: id(),
   subscriber_id: id(),
-  /** The import that caused it; null for everything else. */
+  /** The import that caused it; null for other causes. */
   import_id: id().nullable(),
   /**
-   * queued: waits for its time, or for its autoresponder to be unpaused; due: its message is in the outbox; sent:
-   * acknowledged by who mails it; dropped: it won't be sent. To the API, one of a paused autoresponder that is queued
-   * or due is held.
+   * queued: waits for its due time, or for the end of its autoresponder's pause. due: its message is in the outbox.
+   * sent: the sender has acknowledged the message. dropped: it won't be sent. In the API, a queued or due reaction of a
+   * paused autoresponder has the state `held`.
    */
   state: z.enum(['queued', 'due', 'sent', 'dropped']),
   due_at: instant(),
-  /** The subscriber's when it was queued; absent for none. When it differs from the subscriber's, it isn't sent. */
+  /**
+   * The subscriber's `reactivations` when it was queued; absent for 0. It isn't sent when the subscriber's number
+   * differs.
+   */
   reactivations: integer().optional(),
-  /** What a trigger call gave for its mail, keys as given; absent where nothing was. */
+  /** Fields for the mail from a trigger call, with keys as given; absent when the call had none. */
   fields: z.record(z.string(), z.string()).optional(),
   raw_fields: z.record(z.string(), z.string()).optional(),
   created_at: instant(),
@@ -172,18 +178,18 @@ export type ReactionDocument = z.infer<typeof reactionDocument>
 export const importReactionId = (subscriberId: number, autoresponderId: number, importId: number): string =>
   `${subscriberId}:${autoresponderId}:import ${importId}`
 
-/** `_id` of a reaction that a request causes; each request is a cause of its own. */
+/** `_id` of a reaction that a request causes. Each request is a separate cause. */
 export const requestReactionId = (
   subscriberId: number,
   autoresponderId: number,
   reactionId: number,
 ): string => `${subscriberId}:${autoresponderId}:request ${reactionId}`
 
-/** `_id` of the one reaction that an open, a click or the sending of a message causes, or that waits for its absence. */
+/** `_id` of the one reaction to an open, a click, the sending of a message, or the absence of an open or click. */
 export const messageReactionId = (subscriberId: number, autoresponderId: number, messageId: string): string =>
   `${subscriberId}:${autoresponderId}:message ${messageId}`
 
-/** The filter on `_id` for all reactions of a subscriber: ";" follows ":". */
+/** Matches the `_id` of all reactions of a subscriber, as a range: ";" is the character after ":". */
 export const reactionsOfSubscriber = (subscriberId: number) => ({
   $gte: `${subscriberId}:`,
   $lt: `${subscriberId};`,

@@ -1,46 +1,52 @@
 import { z } from 'zod'
 import { bytes, id, instant, integer } from './bson-schema.ts'
 
-/** The next free id of a kind of document. */
+/** Counter of the next free id of a kind of document. */
 export const counterDocument = z.object({ _id: z.string(), next: integer().min(1) })
 export type CounterDocument = z.infer<typeof counterDocument>
 
-/** The one document about the installation as a whole. */
+/** The single document about the installation. */
 export const installationDocument = z.object({
   _id: z.literal('installation'),
-  /** Key of the API keys' hashes. */
+  /** Key of the HMAC with which API keys are hashed. */
   key_hash_secret: bytes(),
-  /** Raised by every change of keys and users, so that two of them take turns. */
+  /** Optimistic lock: every change of API keys and users raises it, so that two of them conflict. */
   credentials_revision: integer().min(0),
-  /** The mark of its DATA_DIR (shared/storage/staging/folder-mark.ts); absent until a process with STAGING=disk has made it. */
+  /**
+   * Id of its DATA_DIR (shared/storage/staging/folder-mark.ts); absent until a process with STAGING=disk has marked the
+   * folder.
+   */
   data_folder_id: z.string().optional(),
 })
 export type InstallationDocument = z.infer<typeof installationDocument>
 
-/** Wrong credentials from one address; removed by a TTL index when its minute is over. */
+/** Counts wrong credentials from one address. A TTL index removes it after its minute. */
 export const authFailureDocument = z.object({ _id: z.string(), count: integer().min(0), until: instant() })
 export type AuthFailureDocument = z.infer<typeof authFailureDocument>
 
-/** A successful creation that is answered again the same way for a day. */
+/** A successful creation with an Idempotency-Key. A repeat gets the same reply for a day. */
 export const idempotencyDocument = z.object({
-  /** Digest of API key, list and the client's key. */
+  /** Digest of the API key, the list and the client's Idempotency-Key. */
   _id: z.string(),
   body_digest: z.string(),
   import_id: id(),
-  /** The reply's `data` as JSON text; encrypted where it has secrets. */
+  /** The reply's `data` as JSON text; `sealed_reply` has it encrypted when it contains secrets. */
   reply: z.string().optional(),
   sealed_reply: bytes().optional(),
   expires_at: instant(),
 })
 export type IdempotencyDocument = z.infer<typeof idempotencyDocument>
 
-/** A custom field whose subscribers may still hold values of it; `_id` is the field's. */
+/** A deleted custom field whose values aren't removed from all subscribers yet; `_id` is that of the field. */
 export const deletedFieldDocument = z.object({
   _id: id(),
   mailing_list_id: id(),
-  /** Subscribers of the list before this `_id` hold no value of it any more. Absent: none is done. */
+  /** Values are removed from subscribers before this `_id`; absent at the beginning. */
   removed_to: z.string().optional(),
-  /** Set when all were done once: from then on they are walked a second time, for what was written meanwhile. */
+  /**
+   * Set after the first pass over all subscribers: the time from which a second pass removes values that were written
+   * meanwhile.
+   */
   walk_again_at: instant().optional(),
 })
 export type DeletedFieldDocument = z.infer<typeof deletedFieldDocument>

@@ -1,38 +1,39 @@
 import { z } from 'zod'
 
 /**
- * MongoDB validators from zod schemas, so that a document's shape is written once. `z.toJSONSchema` does the
- * work; this file puts BSON's types in place of JSON's and leaves out what the server refuses.
+ * Converts zod schemas to MongoDB validators, so that the shape of a document is written once. `z.toJSONSchema` makes a
+ * JSON schema. This file replaces its types by BSON types and drops the keywords that the server refuses.
  */
 
 export type BsonSchema = Record<string, unknown>
 
-/** An integer. The driver stores a number beyond 32 bits as a double, so three BSON types are one of ours. */
+/** The driver stores an integer beyond 32 bits as a double, and the server may store it as a long. */
 export const integer = () =>
   z
     .number()
     .int()
     .meta({ bson: { bsonType: ['int', 'long', 'double'], multipleOf: 1 } })
 
-/** An id: a positive integer, unique per kind of document over the whole system, never reused. */
+/** A positive integer, unique among all documents of a kind in the installation and never reused. */
 export const id = () => integer().min(1)
 
 export const instant = () => z.date().meta({ bson: { bsonType: 'date' } })
 
-/** Bytes, which the driver hands over as a Binary and takes as a Buffer. */
+/** The driver accepts a Buffer and returns a Binary. */
 export const bytes = () =>
   z.custom<Uint8Array>((value) => value instanceof Uint8Array).meta({ bson: { bsonType: 'binData' } })
 
-const jsonTypeToBson: Record<string, string> = {
-  boolean: 'bool',
-  null: 'null',
-  string: 'string',
-  array: 'array',
-  object: 'object',
-  number: 'number',
-}
+/** BSON types by JSON type. */
+const bsonTypes = new Map<unknown, string>([
+  ['boolean', 'bool'],
+  ['null', 'null'],
+  ['string', 'string'],
+  ['array', 'array'],
+  ['object', 'object'],
+  ['number', 'number'],
+])
 
-/** Keywords that the server's draft 4 doesn't know or that would only cost time on every write. */
+/** Keywords that the server doesn't know, or whose check on every write would cost time without use. */
 const refusedKeywords = [
   '$schema',
   '$ref',
@@ -45,9 +46,9 @@ const refusedKeywords = [
   'propertyNames',
 ]
 
-/** The `$jsonSchema` of a collection whose documents are described by `schema`. */
+/** Makes the `$jsonSchema` of a collection whose documents have the given schema. */
 export function toBsonSchema(schema: z.ZodType): BsonSchema {
-  return convert(
+  return convertSchema(
     z.toJSONSchema(schema, {
       target: 'draft-4',
       io: 'output',
@@ -55,40 +56,46 @@ export function toBsonSchema(schema: z.ZodType): BsonSchema {
       cycles: 'throw',
       unrepresentable: 'any',
     }),
-  ) as BsonSchema
+  )
 }
 
 function convert(node: unknown): unknown {
   if (Array.isArray(node)) return node.map(convert)
-  if (typeof node !== 'object' || node === null) return node
-  const source = node as Record<string, unknown>
-  if (source['bson'] !== undefined)
-    return { ...(source['bson'] as BsonSchema), ...pick(source, ['minimum', 'maximum']) }
+  return isObject(node) ? convertSchema(node) : node
+}
+
+function convertSchema(source: Record<string, unknown>): BsonSchema {
+  const { bson } = source
+  if (isObject(bson)) return { ...bson, ...pickBounds(source) }
 
   const target: BsonSchema = {}
   for (const [key, value] of Object.entries(source)) {
     if (refusedKeywords.includes(key)) continue
-    // A newer version beside this one may write more fields than this one knows.
+    // A newer version that runs beside this one may write fields that this one doesn't know.
     if (key === 'additionalProperties' && typeof value === 'boolean') continue
-    if (key === 'type') target['bsonType'] = bsonTypeOf(value)
-    else if (key === 'properties') target[key] = mapValues(value as Record<string, unknown>, convert)
+    if (key === 'type') target['bsonType'] = toBsonType(value)
+    else if (key === 'properties') target[key] = isObject(value) ? mapValues(value, convert) : value
     else target[key] = key === 'enum' || key === 'required' ? value : convert(value)
   }
   return target
 }
 
-function bsonTypeOf(type: unknown): unknown {
-  if (Array.isArray(type)) return type.map(bsonTypeOf)
-  const bsonType = jsonTypeToBson[type as string]
+function toBsonType(type: unknown): unknown {
+  if (Array.isArray(type)) return type.map(toBsonType)
+  const bsonType = bsonTypes.get(type)
   if (bsonType === undefined)
     throw new Error(`no BSON type for the JSON type ${String(type)}: use integer(), instant() or bytes()`)
   return bsonType
 }
 
-function pick(source: Record<string, unknown>, keys: string[]): Record<string, unknown> {
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Without zod's own bounds of safe integers. */
+function pickBounds(source: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(
-    keys
-      .filter((key) => Number.isSafeInteger(source[key]) && Math.abs(source[key] as number) < 2 ** 52)
+    ['minimum', 'maximum']
+      .filter((key) => Number.isSafeInteger(source[key]) && Math.abs(Number(source[key])) < 2 ** 52)
       .map((key) => [key, source[key]]),
   )
 }

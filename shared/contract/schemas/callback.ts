@@ -2,41 +2,41 @@ import { z } from 'zod'
 import { id, instant, integer } from './bson-schema.ts'
 
 /**
- * That an import has ended, to be told to the URL that its creator gave; URL and secret stand in the import. Written
- * before the import is settled, kept for a week after its end, so that an operator can see what became of it.
+ * The callback of an ended import, to the URL that its creator gave. URL and secret are in the import. It is written
+ * before the import is finalized and kept for a week after its end, so that operators can see its result.
  */
 export const callbackDocument = z.object({
-  /** The import's. */
+  /** `_id` of the import. */
   _id: id(),
   organization_id: id(),
-  /** What it waits in line with, see callbackQueue: a receiver that is slow holds up no other. */
+  /** See callbackQueue. Queues are separate so that a slow receiver delays no other one. */
   queue: z.string(),
-  /** The same for all tries, so that a receiver knows what he has had. */
+  /** The same in all attempts, so that a receiver can detect repeats. */
   webhook_id: z.string(),
-  /** What is sent, byte for byte the same at each try. */
+  /** Request body, the same bytes in every attempt. */
   body: z.string(),
-  /** waiting: for its next try, or for the end of the one that somebody makes. */
+  /** waiting: for its next attempt, or for the end of the current one. */
   state: z.enum(['waiting', 'delivered', 'given_up']),
-  /** When it is tried next; while it is being tried, when the lease for that runs out. */
+  /** Time of the next attempt; during an attempt, the time at which its lease expires. */
   due_at: instant(),
-  /** Of whoever tries it; null while nobody does. */
+  /** Lease token of the current attempt; null between attempts. */
   token: z.string().nullable(),
-  /** When the last try began. */
+  /** When the last attempt began. */
   tried_at: instant().nullable(),
-  /** Tries that failed. One that an engine's death broke off is none: it is done again. */
+  /** Failed attempts. An attempt that an engine's death broke off doesn't count and is made again. */
   failures: integer().min(0),
-  /** What the last of them failed by. */
+  /** Error of the last failed attempt. */
   problem: z.string().nullable(),
   ended_at: instant().nullable(),
 })
 export type CallbackDocument = z.infer<typeof callbackDocument>
 
-/** Callbacks wait in line by organization and host, `7@hooks.example.com`. */
+/** The queue of an organization's callbacks to a host, for example `7@hooks.example.com`. */
 export const callbackQueue = (organizationId: number, url: string): string =>
   `${organizationId}@${new URL(url).host}`
 
 export const hostOfQueue = (queue: string): string => queue.slice(queue.indexOf('@') + 1)
 export const organizationOfQueue = (queue: string): number => Number.parseInt(queue, 10)
 
-/** Days after its end for which it is kept. */
+/** Days for which a callback is kept after its end. */
 export const callbackDays = 7

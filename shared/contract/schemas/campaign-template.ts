@@ -11,7 +11,7 @@ export const autowinnerMetrics = [
   'click_to_open_rate',
 ] as const
 
-/** One of the mails among which a split test chooses; ids are unique over all templates. */
+/** One of the mails of a split test. Ids are unique over all templates. */
 const contentPart = z.object({
   id: id(),
   name: z.string().nullable(),
@@ -22,7 +22,10 @@ const contentPart = z.object({
 })
 export type TemplateContent = z.infer<typeof contentPart>
 
-/** How campaigns that are made from the template are to be delivered. Ids and names of things outside are as given. */
+/**
+ * Delivery settings of campaigns that are made from the template. Ids and names of external objects are stored as
+ * given.
+ */
 const dispatchPart = z.object({
   virtual_mta_id: integer().nullable(),
   virtual_mta_name: z.string().nullable(),
@@ -48,7 +51,7 @@ const dispatchPart = z.object({
   sender_email: z.string().nullable(),
   begins_at: instant().nullable(),
   autowinner_enabled: z.boolean(),
-  /** As it is shown: with one or two decimals. */
+  /** As shown in replies, with one or two decimals. */
   autowinner_percentage: z.string().nullable(),
   autowinner_delay_amount: integer().nullable(),
   autowinner_delay_unit: z.enum(autowinnerDelayUnits).nullable(),
@@ -56,7 +59,7 @@ const dispatchPart = z.object({
 })
 export type TemplateDispatch = z.infer<typeof dispatchPart>
 
-/** What campaigns of a list begin as. */
+/** A template from which campaigns of a list are made. */
 export const campaignTemplateDocument = z.object({
   _id: id(),
   organization_id: id(),
@@ -65,14 +68,14 @@ export const campaignTemplateDocument = z.object({
   /** Comparison form of the name, unique among the list's templates. */
   name_key: z.string(),
   segmentation_criteria_id: integer().nullable(),
-  /** Only of Remote Lists. */
+  /** Only for remote lists. */
   segmentation_criteria_remote_sql: z.string().nullable(),
   custom_dynamic_template_id: integer().nullable(),
-  /** By id. */
+  /** Sorted by id. */
   contents: z.array(contentPart),
-  /** Null as long as nothing is said about delivery. */
+  /** Null until delivery settings are given. */
   dispatch: dispatchPart.nullable(),
-  /** Raised by each change, which is made of the document that it read and of no other. */
+  /** Optimistic lock: a change is written only when the revision is still the one that it read, and raises it. */
   revision: integer().min(0),
   created_at: instant(),
   updated_at: instant(),

@@ -1,4 +1,4 @@
-import type { Collection, CreateIndexesOptions, Db, IndexSpecification } from 'mongodb'
+import type { CreateIndexesOptions, Db } from 'mongodb'
 import type { z } from 'zod'
 import { apiKeyDocument, type ApiKeyDocument } from './api-key.ts'
 import {
@@ -84,21 +84,21 @@ import { userDocument, type UserDocument } from './user.ts'
 export interface CollectionDefinition {
   name: string
   schema: z.ZodType
-  indexes: { keys: IndexSpecification; options?: CreateIndexesOptions }[]
+  indexes: { keys: Readonly<Record<string, number>>; options?: CreateIndexesOptions }[]
 }
 
-/** Imports that still have logs, by the time of their end. */
+/** Ended imports whose logs aren't purged yet, by the time of their end. */
 export const unpurgedIndex = 'finished_at_with_logs'
 
-/** The lists that an import has for itself. */
+/** The lock of a list: at most one import has `holds_list`. */
 export const lockedListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
 
-/** Imports for which an engine still has something to do; settled ones, nearly all there are, aren't in it. */
+/** Imports that aren't finalized yet. Finalized ones, nearly all imports, aren't in the index. */
 export const notFinalizedIndex = { begins_at: 1, _id: 1 } as const
 
 /**
- * Imports that are not started, by list; dry runs, which need no list for themselves, by organization. The constants come
- * first, for the server to skip from one queue to the next.
+ * Imports that haven't started, by list. Dry runs need no lock of a list, so they are indexed by organization. The
+ * fields with constant values come first, so that the server can skip from one queue to the next.
  */
 export const waitingOfListIndex = {
   state: 1,
@@ -117,30 +117,30 @@ export const waitingDryRunsIndex = {
   _id: 1,
 } as const
 
-/** Imports that ended and are not cleared up, by organization. */
+/** Imports that ended and aren't finalized yet, by organization. */
 export const endedIndex = { settled: 1, organization_id: 1, finished_at: 1, _id: 1 } as const
 
-/** A list's imports by their end; those that haven't ended are together. */
+/** The imports of a list by their end; those that haven't ended are neighbours. */
 export const unfinishedOfListIndex = { mailing_list_id: 1, finished_at: -1, _id: -1 } as const
 
-/** Reactions that wait, by autoresponder and time. */
+/** Queued reactions, by autoresponder and due time. */
 export const queuedIndex = { state: 1, autoresponder_id: 1, due_at: 1, id: 1 } as const
 
-/** Messages that nobody has, by queue and time. */
+/** Messages that aren't handed out, by queue and due time. */
 export const readyIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 
 /** Messages that are handed out, by organization and the end of their lease. */
 export const leasedIndex = { state: 1, organization_id: 1, leased_until: 1 } as const
 
-/** Callbacks that aren't delivered yet, by queue and time. */
+/** Callbacks that are neither delivered nor given up, by queue and due time. */
 export const callbacksIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 
-/** Organizations whose limit was changed a moment ago. */
+/** Organizations with a change of the subscriber limit that isn't enforced yet. */
 export const limitChangeIndex = { limit_change: 1 } as const
 
 export const reservedQuotaIndex = 'organization_id_with_places_held'
 
-/** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
+/** All collections with the schema of their documents and their indexes besides that on `_id`. */
 export const collectionDefinitions: CollectionDefinition[] = [
   { name: 'schema', schema: schemaDocument, indexes: [] },
   { name: 'counters', schema: counterDocument, indexes: [] },
@@ -195,7 +195,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
     schema: autoresponderDocument,
     indexes: [
       { keys: { mailing_list_id: 1, name_key: 1 }, options: { unique: true } },
-      // Those that an open, a click or the sending of another one's mail triggers; most have no such target.
+      // Autoresponders that another autoresponder's mail triggers. Few have such a target, so the index is partial.
       ...autoresponderTargets.map((target) => ({
         keys: { [target]: 1 },
         options: { partialFilterExpression: { [target]: { $gt: 0 } } },
@@ -237,10 +237,11 @@ export const collectionDefinitions: CollectionDefinition[] = [
     name: 'subscribers',
     schema: subscriberDocument,
     indexes: [
-      // Reading by id and every kind of paging. Not unique: the counter is, and uniqueness would cost the server 5 us a row.
+      // For reads by id and all kinds of paging. Ids from the counter are unique anyway; a unique index would cost the
+      // server 5 us a row.
       { keys: { mailing_list_id: 1, id: 1 } },
       {
-        // Only on lists with an alternate primary key; elsewhere the email is in `_id`.
+        // Only for lists with an alternate primary key; on other lists `_id` contains the email.
         keys: { mailing_list_id: 1, email_key: 1, id: 1 },
         options: { partialFilterExpression: { email_key: { $exists: true } } },
       },
@@ -268,7 +269,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
     name: 'imports',
     schema: importDocument,
     indexes: [
-      // One import at a time has a list: the index is the lock.
+      // This unique index is the lock that lets one import at a time write to a list.
       {
         keys: lockedListsIndex,
         options: { unique: true, partialFilterExpression: { holds_list: true } },
@@ -295,7 +296,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
       { keys: { organization_id: 1, finished_at: -1, _id: -1 } },
       { keys: unfinishedOfListIndex },
       { keys: { organization_id: 1, _id: -1 } },
-      // Imports that have ended and may still hold secrets: few, and after an upgrade those of before.
+      // Finds ended imports that may still have secrets: few, and after an upgrade those of the earlier version.
       { keys: { has_secrets: 1, settled: 1 } },
     ],
   },
@@ -305,7 +306,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
     indexes: [
       { keys: { import_id: 1, state: 1, number: 1 } },
       { keys: { state: 1, engine_id: 1 } },
-      // Chunks that hold places under an organization's subscriber limit: few, and none where there is no limit.
+      // Chunks with a reservation under a subscriber limit: few, and none where there is no limit.
       {
         keys: { organization_id: 1 },
         options: { name: reservedQuotaIndex, partialFilterExpression: { places_held: { $gt: 0 } } },
@@ -338,7 +339,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
   {
     name: 'settled_uploads',
     schema: stableUploadDocument,
-    // Older files need no mark: their age says it.
+    // Files that are older than an hour count as stable without an entry.
     indexes: [{ keys: { published_at: 1 }, options: { expireAfterSeconds: 3_600 } }],
   },
   {
@@ -361,7 +362,6 @@ export const collectionDefinitions: CollectionDefinition[] = [
   pieces('uploads'),
 ]
 
-/** The bytes of a bucket's files. */
 function pieces(bucket: string): CollectionDefinition {
   return {
     name: `${bucket}.chunks`,
@@ -370,10 +370,14 @@ function pieces(bucket: string): CollectionDefinition {
   }
 }
 
-/** Capped: old rings fall out by themselves, and readers can wait at its end. */
+/** A capped collection: old wake-ups are removed by the server, and engines wait at its end with a tailable cursor. */
 export const wakeUpCollectionName = 'doorbell'
 
-/** The collections of a database by name, typed. */
+interface WakeUpDocument {
+  reason: string
+}
+
+/** Returns the collections of a database, with the types of their documents. */
 export function collectionsOf(db: Db) {
   return {
     schema: db.collection<SchemaDocument>('schema'),
@@ -414,7 +418,7 @@ export function collectionsOf(db: Db) {
     settledUploads: db.collection<StableUploadDocument>('settled_uploads'),
     staging: gridBucket(db, 'staging'),
     uploads: gridBucket(db, 'uploads'),
-    doorbell: db.collection<{ reason: string }>(wakeUpCollectionName) as Collection<{ reason: string }>,
+    doorbell: db.collection<WakeUpDocument>(wakeUpCollectionName),
   }
 }
 

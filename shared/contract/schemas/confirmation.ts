@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { id, instant } from './bson-schema.ts'
 import { subscriberDocument } from './subscriber.ts'
 
-/** What the mail looks like that asks somebody to confirm; `%%confirmation_url%%` stands for the link. */
+/** Template of the mail that asks a person to confirm; `%%confirmation_url%%` is replaced by the link. */
 export const confirmationFormDocument = z.object({
   _id: id(),
   mailing_list_id: id(),
@@ -17,21 +17,21 @@ export const confirmationFormDocument = z.object({
 export type ConfirmationFormDocument = z.infer<typeof confirmationFormDocument>
 
 /**
- * Somebody who is to be added when he follows the link in his mail. `_id` is what the subscriber's will be, so that a
- * new request for the same identity replaces the one before. Removed by a TTL index when it has expired.
+ * A subscriber to add when the link in the confirmation mail is opened. It has the `_id` of the later subscriber, so
+ * that a new request for the same identity replaces an earlier one. A TTL index removes it when it expires.
  */
 export const pendingSubscriberDocument = z.object({
   _id: z.string(),
   mailing_list_id: id(),
   confirmation_form_id: id(),
-  /** Random; the end of the link. Kept when a new request comes so soon that no second mail is sent. */
+  /** Random; the last part of the link. It stays the same when a new request comes too soon for a second mail. */
   token: z.string(),
-  /** When the mail was last asked for. */
+  /** When a mail was last requested. */
   mailed_at: instant(),
-  /** That mail's id in the outbox. A mail with another one asks for nothing any more, and isn't handed out. */
+  /** Id of the current mail in the outbox. Older mails with other ids are void and aren't handed out. */
   message_id: id(),
   expires_at: instant(),
-  /** Without what the visit decides: time, ip, confirmation and id. */
+  /** Without the fields that are known only when the link is opened: time, IP address, confirmation and id. */
   subscriber: subscriberDocument.pick({
     email: true,
     email_key: true,

@@ -14,23 +14,23 @@ export const fieldTypes = [
 ] as const
 export type FieldType = (typeof fieldTypes)[number]
 
-/** What a subscriber holds for a field: `YYYY-MM-DD` for a date, `MM-DD` for a day of year, option names for selects. */
+/** A stored value: `YYYY-MM-DD` for a date, `MM-DD` for a day of the year, names of options for selects. */
 export const fieldValue = z.union([z.string(), integer(), z.boolean(), z.array(z.string())])
 export type FieldValue = z.infer<typeof fieldValue>
 
-/** What reading a value of the field needs to know; an import's plan keeps a copy of it. */
+/** The settings of a field that the parsing of its values needs. The plan of an import has a copy. */
 export const fieldDefinition = z.object({
   id: id(),
   name: z.string(),
   field_type: z.enum(fieldTypes),
   required: z.boolean(),
-  /** Option names in display order; empty where the type has none. */
+  /** Names of options in display order; empty for types without options. */
   options: z.array(z.string()),
   default: fieldValue.nullable(),
-  /** Bounds of a text's length in code points; null where there is none. */
+  /** Bounds of a text's length in code points; null is no bound. */
   minimum_length: integer().min(0).nullable(),
   maximum_length: integer().min(0).nullable(),
-  /** Bounds of a number; null where there is none. */
+  /** Bounds of a number; null is no bound. */
   minimum_value: integer().nullable(),
   maximum_value: integer().nullable(),
 })

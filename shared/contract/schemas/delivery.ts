@@ -1,7 +1,8 @@
 import { z } from 'zod'
+import { recordFromKeys } from '../record-from-keys.ts'
 import { id, instant, integer } from './bson-schema.ts'
 
-/** What senders tell of their mails, and the figures that come of it. Written together, in one transaction a call. */
+/** Events that senders report about their mails, and the statistics of them. One transaction per call writes both. */
 
 export const mailFormats = ['text', 'html', 'multipart'] as const
 export const bounceTypes = ['hard', 'soft', 'other'] as const
@@ -20,7 +21,7 @@ export const deliveryEventTypes = [
   'skipped',
 ] as const
 
-/** An event as it was told. Kept for good: that it is there is what makes a repeated one count once. */
+/** An event as it was reported. It is never removed, so that a repeated event is recognized and counts once. */
 export const deliveryEventDocument = z.object({
   /** See toldEventKey and tokenEventKey. */
   _id: z.string(),
@@ -28,7 +29,7 @@ export const deliveryEventDocument = z.object({
   type: z.enum(deliveryEventTypes),
   occurred_at: instant(),
   message_id: z.string(),
-  /** Null, with the subscriber, for a confirmation. */
+  /** Null for a confirmation, and so is the subscriber. */
   autoresponder_id: id().nullable(),
   subscriber_id: id().nullable(),
   format: z.enum(mailFormats).optional(),
@@ -43,62 +44,67 @@ export const deliveryEventDocument = z.object({
 })
 export type DeliveryEventDocument = z.infer<typeof deliveryEventDocument>
 
-/** `_id` of an event that a sender told: its own id, unique in the organization. */
+/** `_id` of an event that a sender reported under its own id, which is unique in the organization. */
 export const toldEventKey = (organizationId: number, eventId: string): string =>
   `${organizationId}:told ${eventId}`
 
-/** `_id` of the one unsubscription that the token of a message makes. */
+/** `_id` of the one unsubscription by the link of a message. */
 export const tokenEventKey = (organizationId: number, messageKey: string): string =>
   `${organizationId}:token ${messageKey}`
 
-/** What became of one message so far, in whatever order it was told; counted from when it is known to be sent. */
+/**
+ * State of one message, independent of the order of its events. It enters the statistics once it is known to be sent.
+ */
 export const deliveryMessageDocument = z.object({
   /** See deliveryMessageKey. */
   _id: z.string(),
-  /** YYYYMMDD in the organization's zone, as it was then; null until the message is known to be sent. */
+  /** YYYYMMDD in the organization's zone at that time; null until the message is known to be sent. */
   sent_day: integer().nullable(),
   format: z.enum(mailFormats).nullable(),
   delivered: z.boolean(),
   failed: z.enum(['failed', 'too_long']).nullable(),
   bounces: integer(),
-  /** The first one that came. */
+  /** The first bounce that was reported. */
   bounce: z
     .object({ type: z.enum(bounceTypes), location: z.enum(bounceLocations), code: z.string() })
     .nullable(),
   opens: integer(),
   privacy_opens: integer(),
   clicks: integer(),
-  /** Different ones that were clicked. */
+  /** Number of different links that were clicked. */
   links: integer(),
   unsubscriptions: integer(),
   complaints: integer(),
-  /** How often its subscriber was moved by a bounce, an unsubscription, a complaint. */
+  /** How many times a bounce, an unsubscription or a complaint changed its subscriber's status. */
   bounce_moves: integer(),
   unsubscription_moves: integer(),
   complaint_moves: integer(),
-  /** Of the earliest open, the earliest click. */
+  /** Times of the earliest open and the earliest click. */
   opened_at: instant().nullable(),
   clicked_at: instant().nullable(),
 })
 export type DeliveryMessageDocument = z.infer<typeof deliveryMessageDocument>
 
-/** A message is what its sender calls so for one autoresponder and subscriber: an id used twice mixes nothing up. */
+/**
+ * `_id` of a message. Senders choose `messageId`, so autoresponder and subscriber are part of the key in case an id is
+ * used twice.
+ */
 export const deliveryMessageKey = (
   autoresponderId: number,
   subscriberId: number,
   messageId: string,
 ): string => `${autoresponderId}:${subscriberId}:${messageId}`
 
-/** That a link of a message was clicked: a document each, as nothing bounds how many different ones there are. */
+/** A link of a message that was clicked. Each link is a document, because their number is unlimited. */
 export const clickedLinkDocument = z.object({
   /** `<message>:<digest of the URL>`, see clickedLinkKey. */
   _id: z.string(),
-  /** The earliest click. */
+  /** Time of the earliest click. */
   clicked_at: instant(),
 })
 export type ClickedLinkDocument = z.infer<typeof clickedLinkDocument>
 
-/** What is summed up of an autoresponder's messages, by the day on which they were sent. */
+/** Counters of an autoresponder's messages, by the day on which they were sent. */
 export const dailyCounters = [
   'sent_text',
   'sent_html',
@@ -116,7 +122,7 @@ export const dailyCounters = [
   'clicks_unique_by_link',
   'opens_total',
   'opens_unique',
-  /** Messages with a privacy open, all their opens, and those of them that are privacy opens. */
+  /** Messages with a privacy open, all opens of these messages, and their privacy opens. */
   'privacy_messages',
   'privacy_messages_opens_total',
   'privacy_opens_total',
@@ -131,26 +137,23 @@ export const dailyCounters = [
   'total_success',
   'total_failure',
   'total_failure_toolong',
-  /** Messages that were delivered and bounced nonetheless. */
+  /** Messages that were reported as delivered and as bounced. */
   'delivered_and_bounced',
-  /** Outcomes (delivered, failed, bounced) of messages beyond their first. */
+  /** Outcomes (delivered, failed, bounced) after the first one of their message. */
   'further_outcomes',
 ] as const
 export type DailyCounter = (typeof dailyCounters)[number]
 export type DailyCounts = Record<DailyCounter, number>
 
-/** Kept as stripes, so that calls side by side don't wait for each other; a counter that isn't there is 0. */
+/** Counters of a day are split into stripes, so that concurrent calls don't conflict. A missing counter is 0. */
 export const autoresponderDayDocument = z.object({
-  /** `<autoresponder_id>:<YYYYMMDD>:<stripe>`: the days of an autoresponder are a range. */
+  /** `<autoresponder_id>:<YYYYMMDD>:<stripe>`, so that the days of an autoresponder are a range. */
   _id: z.string(),
-  ...(Object.fromEntries(dailyCounters.map((name) => [name, integer().optional()])) as Record<
-    DailyCounter,
-    z.ZodOptional<z.ZodNumber>
-  >),
+  ...recordFromKeys(dailyCounters, () => integer().optional()),
 })
 export type AutoresponderDayDocument = z.infer<typeof autoresponderDayDocument>
 
-/** Unique bounces of a code, by autoresponder and day. Codes come from outside, so none is the name of a field. */
+/** Unique bounces of a code, by autoresponder and day. Codes are user input, so they aren't used as field names. */
 export const bounceCodeDocument = z.object({
   /** `<autoresponder_id>:<YYYYMMDD>:<stripe>:<code>` */
   _id: z.string(),

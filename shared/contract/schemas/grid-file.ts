@@ -1,29 +1,28 @@
+import type { ObjectId } from 'mongodb'
 import { z } from 'zod'
 import { bytes, id, instant, integer } from './bson-schema.ts'
 
 /**
- * Files in the database, in GridFS' two collections a bucket: who they are in `<bucket>.files`, their bytes in
- * `<bucket>.chunks`. A piece is as long as what was appended at once, not of one size for the whole file, so that a
- * file can grow and be read meanwhile: `n` is the offset of its first byte. GridFS' own tools don't read that.
+ * Files in the database, in the two collections of a GridFS bucket: `<bucket>.files` describes them and
+ * `<bucket>.chunks` has their bytes. Pieces are as long as the bytes that were appended at once, so that a file can
+ * grow while it is read. `n` is the offset of the first byte. GridFS' own tools can't read such files.
  */
-const objectId = () =>
-  z
-    .custom<ObjectIdLike>((value) => (value as ObjectIdLike | null)?._bsontype === 'ObjectId')
-    .meta({ bson: { bsonType: 'objectId' } })
+const objectId = () => z.custom<ObjectId>(isObjectId).meta({ bson: { bsonType: 'objectId' } })
 
-type ObjectIdLike = import('mongodb').ObjectId
+const isObjectId = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && '_bsontype' in value && value._bsontype === 'ObjectId'
 
 export const gridFileDocument = z.object({
   _id: objectId(),
   filename: z.string(),
   uploadDate: instant(),
-  /** Null while it grows. */
+  /** Null while the file grows. */
   length: integer().min(0).nullable(),
-  /** Of staged files: the import they are for. */
+  /** Of a staged file: its import. */
   import_id: id().optional(),
-  /** Of uploads: imports for which it is kept as it is, whatever becomes of its name. */
+  /** Of an upload: imports that need its present content, even when its name is replaced or removed. */
   pinned_by: z.array(id()).optional(),
-  /** Nothing leads to it any more; it goes when nobody pins it. */
+  /** No name refers to the file any more. It is removed once no import pins it. */
   detached: z.boolean().optional(),
 })
 export type GridFileDocument = z.infer<typeof gridFileDocument>

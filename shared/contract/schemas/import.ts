@@ -1,11 +1,12 @@
 import { z } from 'zod'
+import { recordFromKeys } from '../record-from-keys.ts'
 import { importStates, pausableStates } from '../import-state.ts'
-import { delayOf } from './autoresponder.ts'
+import { delaySettings } from './autoresponder.ts'
 import { bytes, id, instant, integer } from './bson-schema.ts'
 import { fieldDefinition, fieldValue } from './custom-field.ts'
 import { emailFormats, subscriberStatuses } from './subscriber.ts'
 
-/** What becomes of a record: the names of the logs and of the counts. A record has exactly one of them. */
+/** Results of a record, which also name the logs and the counts. Each record has exactly one. */
 export const rowResults = [
   'added',
   'updated',
@@ -21,31 +22,28 @@ export const rowResults = [
 ] as const
 export type RowResult = (typeof rowResults)[number]
 
-/** `deactivated` counts subscribers that are in no record, so it is outside of every sum. */
+/** `deactivated` counts subscribers that are in no record, so it isn't part of any sum of records. */
 export const logKinds = [...rowResults, 'deactivated'] as const
 export type LogKind = (typeof logKinds)[number]
 
 const count = () => integer().min(0)
-const countsByKind = z.object(
-  Object.fromEntries(logKinds.map((kind) => [kind, count()])) as Record<LogKind, ReturnType<typeof count>>,
-)
+const countsByKind = z.object(recordFromKeys(logKinds, count))
 const importCounts = countsByKind.extend({
-  /** Dates that were read month first although `date_format` is `dmy`; absent is 0. */
+  /** Dates that were read with the month first although `date_format` is `dmy`; absent is 0. */
   month_first_dates: count().optional(),
-  /** Bytes that failed rows take in the database, at the end those of the import's defaults too; absent is 0. */
+  /** Bytes of failed rows in the database, and after the end those of the import's default values too; absent is 0. */
   kept_bytes: count().optional(),
 })
-/** Beside the counts by kind. */
+/** The counts that are no kinds of log. */
 export const furtherCounts = ['month_first_dates', 'kept_bytes'] as const
 export type ImportCounts = z.infer<typeof importCounts>
 
-export const noCounts = (): ImportCounts =>
-  Object.fromEntries(logKinds.map((kind) => [kind, 0])) as ImportCounts
+export const noCounts = (): ImportCounts => recordFromKeys(logKinds, () => 0)
 
 export const recordsIn = (counts: ImportCounts): number =>
   rowResults.reduce((sum, result) => sum + counts[result], 0)
 
-/** Columns with a meaning of their own; a custom field can't have one of these names. */
+/** Reserved column names, which custom fields can't have. */
 export const builtInColumns = [
   'email',
   'status',
@@ -73,7 +71,7 @@ export type FileFormat = z.infer<typeof fileFormat>
 
 const autoresponderReference = z.object({ id: id(), name: z.string() })
 
-/** What the creator of an import asked for, with the defaults filled in. */
+/** Options of a creation, with defaults filled in. */
 export const importOptions = z.object({
   overwrite: z.boolean(),
   deactivate_subscribers_not_in_import: z.boolean(),
@@ -97,7 +95,7 @@ export const importOptions = z.object({
     deactivated: z.boolean(),
     scomp: z.boolean(),
   }),
-  /** One entry a CSV column: a built-in column, a custom field's name, or null for a column that is ignored. */
+  /** One entry per CSV column: a built-in column, the name of a custom field, or null to ignore the column. */
   column_mapping: z.array(z.string().nullable()),
   default_custom_fields: z.record(z.string(), fieldValue),
   subscriber_defaults: z.object({
@@ -119,8 +117,8 @@ const column = z.union([
 export type PlannedColumn = z.infer<typeof column>
 
 /**
- * All that reading and writing a row depends on, fixed when the import leaves `scheduled`: what is changed on the
- * list later doesn't reach an import that runs.
+ * Everything that parsing and writing a row depends on. It is fixed when the import leaves `scheduled`, so that later
+ * changes of the list don't affect a running import.
  */
 const importPlan = z.object({
   time_zone_name: z.string(),
@@ -133,36 +131,38 @@ const importPlan = z.object({
   }),
   columns: z.array(column),
   fields: z.array(fieldDefinition),
-  /** `default_custom_fields` by field id. */
+  /** `default_custom_fields` by id of the field. */
   default_values: z.record(z.string(), fieldValue),
   /** Autoresponders that get a reaction for each subscriber that the import adds or updates. */
   reactions: z.object({
-    /** On-subscription ones, which run for active subscribers only. */
+    /** Autoresponders with the trigger `subscription`, which answer active subscribers only. */
     on_subscription: z.object({ added: z.array(id()), updated: z.array(id()) }),
     by_api: z.object({ added: z.array(id()), updated: z.array(id()) }),
-    /** When those of each of them are due. */
-    delays: z.array(delayOf.extend({ autoresponder_id: id() })),
+    /** When the reactions of each autoresponder are due. */
+    delays: z.array(delaySettings.extend({ autoresponder_id: id() })),
   }),
-  /** Active subscribers of the list at the start. */
+  /** Number of active subscribers of the list at the start. */
   active_at_start: integer(),
-  /** No subscriber was on the list at the start, so the first look for existing ones may be left out. */
+  /** The list had no subscribers at the start, so the first attempt of a batch needn't read existing ones. */
   list_was_empty: z.boolean(),
-  /** Subscriber ids from here on were handed out after the import began. */
+  /** Subscriber ids from this one on were allocated after the import began. */
   first_new_subscriber_id: id(),
 })
 export type ImportPlan = z.infer<typeof importPlan>
 
 const uploadDocument = z.object({
-  /** What keeps the file as it was (shared/storage/uploads/upload-store.ts); null when there was none of that name. */
+  /**
+   * Pins the content of the file (shared/storage/uploads/upload-store.ts); null when there was no file of that name.
+   */
   pin: z.object({ reference: z.string(), fingerprint: z.string(), is_settled: z.boolean() }).nullable(),
-  /** Something else than our FTP server was writing it: since when it is waited for, and its last fingerprint. */
+  /** Set while another program than our FTP server seems to write the file: since when, and its last fingerprint. */
   waiting: z.object({ since: instant(), fingerprint: z.string() }).nullable(),
 })
 export type UploadDocument = z.infer<typeof uploadDocument>
 
 const partitionSecondHalf = z.object({
   name: z.string(),
-  /** How many are in the source before it. */
+  /** Counts of the source's first half. */
   records: integer().min(0),
   lines: integer().min(0),
 })
@@ -178,102 +178,107 @@ export const importDocument = z.object({
   finished_at: instant().nullable(),
   state: z.enum(importStates),
   paused_from: z.enum(pausableStates).nullable(),
-  /** Since when it is paused; null unless it is. */
+  /** Time of the pause; null unless it is paused. */
   paused_at: instant().nullable(),
-  /** Raised by each pause and by the cancel: chunks are claimed by who has read the last one. Absent is 0. */
+  /**
+   * Fencing number, raised by each pause and by a cancel. A chunk can be claimed only with the latest one. Absent is 0.
+   */
   fence: integer().min(0).optional(),
-  /** True while this import has its list for itself; absent otherwise (a partial unique index stands on it). */
+  /** True while this import has the lock of its list, and absent otherwise, for a partial unique index. */
   holds_list: z.literal(true).optional(),
   options: importOptions,
-  /** Ids of the custom fields that the options name: a field may be renamed before the import begins. */
+  /** Ids of the custom fields in the options, because a field may be renamed before the import begins. */
   field_ids: z.record(z.string(), id()),
   source: z.object({
     type: z.enum(sourceTypes),
-    /** As shown: `data` for inline content. */
+    /** As shown in replies: `data` for inline content. */
     filename: z.string(),
-    /** Without its secrets where there is `sealed`, and after the end (shared/runtime/import-secrets.ts). */
+    /** Without its secrets when `sealed` is present, and after the end (shared/runtime/import-secrets.ts). */
     url: z.string().nullable(),
   }),
-  /** Subscriber ids from here on were handed out after the import began; null before. */
+  /** Subscriber ids from this one on were allocated after the import began; null before. */
   first_new_subscriber_id: id().nullable(),
   /**
-   * The list's epoch that began just before this import did. Subscribers with this one or a later one were added after
-   * that. Absent: it deactivates nobody, or hasn't begun.
+   * The list's epoch that began just before this import. Subscribers with this epoch or a later one were added after
+   * that. Absent: the import deactivates no subscribers, or hasn't begun.
    */
   import_epoch: integer().min(0).optional(),
-  /** The folder in which an engine last found a file of it missing, and when; see engine/store/missing-files.ts. */
+  /** The folder in which an engine last missed a file of the import, and when; see engine/store/missing-files.ts. */
   missing: z.object({ folder: z.string(), at: instant() }).optional(),
-  /** Times that a step broke off for a reason that nobody foresaw, or at a timeout, since the deactivation last got on. */
+  /** Number of times that a step failed with an unexpected error or a timeout since its last progress. */
   step_failures: integer().min(0),
-  /** Engines that died while they held its step since it last got on; absent is 0. */
+  /** Number of engines that died with the lease of its step since its last progress; absent is 0. */
   step_deaths: integer().min(0).optional(),
   /**
-   * Nobody takes the import's step before that: it broke off, or its upload was still being written and is looked at
-   * again. It may be past. Absent: no step has had to wait.
+   * The step isn't claimed before this time, because it failed, or its upload was still being written and is checked
+   * again. It may be in the past. Absent: no step has had to wait.
    */
   step_not_before: instant().optional(),
-  /** Of a source that is a URL. */
+  /** For sources that are URLs. */
   download: z.object({
-    /** Tries that failed. One that an engine's death or a pause broke off is none: it is done again. */
+    /** Failed attempts. An attempt that an engine's death or a pause broke off doesn't count and is made again. */
     attempts: integer().min(0),
-    /** No try begins before that: one failed. Null from the beginning of the next one on. */
+    /** Earliest time of the next attempt after a failed one; null once that attempt begins. */
     next_attempt_at: instant().nullable(),
-    /** When the time for all tries is over; a pause moves it on. Null before the first one. */
+    /** Deadline of all attempts, which a pause postpones; null before the first attempt. */
     ends_at: instant().nullable(),
     bytes_received: integer().min(0),
     bytes_expected: integer().min(0).nullable(),
   }),
-  /** Of an upload: the file as it was when the import began. */
+  /** For uploads: the file as it was when the import began. */
   upload: uploadDocument.optional(),
-  /** Name of the staged source, where it isn't that of inline content. */
+  /** Name of the staged source; absent when it has the name for inline content. */
   staged: z.string().optional(),
   plan: importPlan.nullable(),
-  /** Cells of the header as typed, for the failed log; null where the file has none. */
+  /** Cells of the header as typed, for the failed log; null when the file has no header. */
   header: z.array(z.string()).nullable(),
   number_of_records: integer().min(0).nullable(),
-  /** Name of the staged partition that the chunks' extents lie in. */
+  /** Name of the staged partition with the extents of the chunks. */
   partition: z.string().nullable(),
-  /** The same of what came of the source's tail, where another thread split that (shared/csv/partition-file.ts). */
+  /** The file of the source's second half, when a second thread split it (shared/csv/partition-file.ts). */
   partition_tail: partitionSecondHalf.optional(),
-  /** The counts once nothing can change them any more; until then they are the sum over the chunks. */
+  /** The final counts; until they are fixed, the counts are the sum over the chunks. */
   totals: importCounts.nullable(),
   error_message: z.string().nullable(),
   warnings: z.array(z.string()),
-  /** Raised in each transaction that writes rows in a step, so that it and a pause or a cancel can't both commit. */
+  /**
+   * Optimistic lock: each transaction of a step that writes rows raises it, so that it conflicts with a pause or a
+   * cancel.
+   */
   step_writes: integer().min(0).optional(),
   /**
-   * How far the search for subscribers that are absent from the file got, before any is deactivated: the chunk and the
-   * `_id`, null for all of the chunks before, and how many were found. Absent: not begun, or begun a moment ago.
+   * Progress of the search for subscribers that are absent from the file, before any is deactivated. `to` is the last
+   * `_id` in the chunk; null means only the chunks before it. Absent: no progress yet.
    */
   absent_search: z
     .object({ chunk: integer().min(0), to: z.string().nullable(), absent: integer().min(0) })
     .optional(),
-  /** The engine that obtains, splits or finishes this import just now. Chunks have owners of their own. */
+  /** Lease of the current step: obtain, split or finish. Chunks have their own leases. */
   step: z
     .object({
       engine_id: z.string(),
       token: z.string(),
-      /** When something of it was last seen to move, or its claim. Absent: an engine of 0.1.0 holds it. */
+      /** Time of the last progress, or of the claim. Absent: an engine of version 0.1.0 has the lease. */
       moved_at: instant().optional(),
     })
     .nullable(),
-  /** The same holds for its URL; its secret is here only where it isn't sealed. */
+  /** Its URL follows the rule of `source.url`. `secret` is present only when it isn't sealed. */
   callback: z.object({ url: z.string(), secret: z.string().optional() }).nullable(),
-  /** The URLs whole and the secret, encrypted. */
+  /** The complete URLs and the secret, encrypted. */
   sealed: bytes().optional(),
   /**
-   * Whether it holds secrets, sealed or in the clear. False from the beginning where it has none, else when they were
-   * dropped. Absent: an earlier version made it, and it may hold some.
+   * Whether the import has secrets, sealed or in the clear; false once they are dropped. Absent: an earlier version
+   * created it, and it may have secrets.
    */
   has_secrets: z.boolean().optional(),
-  /** When the logs were removed; null while they are there. */
+  /** When the logs were purged; null before. */
   logs_purged_at: instant().nullable(),
-  /** False while an engine still has something to do for it, be it only to clear up after its end. */
+  /** Whether it is finalized. Until then an engine has work to do for it, at least after its end. */
   settled: z.boolean(),
 })
 export type ImportDocument = z.infer<typeof importDocument>
 
-/** How the staged bytes read. Inline content is text and staged as UTF-8, whatever `character_set` its import names. */
+/** The format of the staged bytes. Inline content is staged as UTF-8, whatever `character_set` the import has. */
 export function contentFormat({ source, options }: Pick<ImportDocument, 'source' | 'options'>): FileFormat {
   return source.type === 'json' ? { ...options.file_format, character_set: 'utf-8' } : options.file_format
 }
@@ -281,9 +286,9 @@ export function contentFormat({ source, options }: Pick<ImportDocument, 'source'
 const chunkStates = ['ready', 'running', 'done'] as const
 
 /**
- * A chunk: the records of one range of identities, the unit of leasing. Whoever holds its token writes its batches
- * one after the other; each batch's transaction also moves `next_record` and `counts`, filtered by the token, so a
- * batch commits once and only for the holder.
+ * A chunk has the records of one range of identities and is the unit of leasing. The engine with its token writes its
+ * batches one after the other. Each batch's transaction also updates `next_record` and `counts`, filtered by the token,
+ * so that a batch commits once and only for the lease holder.
  */
 export const chunkDocument = z.object({
   /** `<import>:<number>`, see chunkId. */
@@ -293,35 +298,38 @@ export const chunkDocument = z.object({
   dry_run: z.boolean(),
   number: integer().min(0),
   state: z.enum(chunkStates),
-  /** How its records lie: to be sorted by identity, all of one identity in file order, or without any identity. */
+  /**
+   * sorted: engines sort its records by identity. single_identity: all have the same identity. unidentified: none has
+   * one.
+   */
   kind: z.enum(['sorted', 'single_identity', 'unidentified']),
   /** The range of identities [from, to); null is open. */
   from: z.string().nullable(),
   to: z.string().nullable(),
-  /** Where its bytes lie in the partition: offset, length, offset, length, ... */
+  /** Extents of its bytes in the partition: offset, length, offset, length, ... */
   extents: z.array(integer().min(0)),
   crc32: integer().min(0),
   record_count: integer().min(0),
-  /** Its records' subscriber ids are this one and those after it. */
+  /** Subscriber id for its first record; later records have the ids after it. */
   first_subscriber_id: id(),
-  /** Likewise, so many for each record as the plan has autoresponders. */
+  /** First reaction id; each record has as many as the plan has autoresponders. */
   first_reaction_id: id(),
-  /** Places under the organization's subscriber limit that its next batches may fill; 0 unless it is held. */
+  /** Quota under the organization's subscriber limit that is reserved for its next batches; 0 unless it is leased. */
   places_held: integer().min(0),
-  /** Of a dry run: places that its rows would have taken. */
+  /** In a dry run: the quota that its rows would have used. */
   places_used: integer().min(0),
   token: z.string().nullable(),
   engine_id: z.string().nullable(),
-  /** The import's fence when that last took chunks away; claims by who has read an older one find nothing. Absent is 0. */
+  /** The import's fencing number when it last revoked leases; claims with an older number find nothing. Absent is 0. */
   fence: integer().min(0).optional(),
-  /** Times that it was claimed since a batch of it last committed. */
+  /** Number of claims since its last committed batch. */
   attempt: integer().min(0),
-  /** Engines that died while they held it since a batch of it last committed; absent is 0. */
+  /** Number of engines that died with its lease since its last committed batch; absent is 0. */
   deaths: integer().min(0).optional(),
   lease_until: instant().nullable(),
-  /** Records of it that are done, in its order: its next batch begins there. */
+  /** Number of its records that are done; the next batch begins with this record. */
   next_record: integer().min(0),
-  /** Subscribers of its range before this `_id` were looked at for being absent from the import. */
+  /** Subscribers of its range before this `_id` were checked for absence from the import. */
   deactivated_to: z.string().nullable(),
   counts: importCounts,
 })
@@ -331,13 +339,11 @@ export type ChunkDocument = z.infer<typeof chunkDocument>
 export const chunkId = (importId: number, number: number): string =>
   `${importId}:${String(number).padStart(6, '0')}`
 
-/**
- * What one batch did, written in its transaction. In `_id` order the logs of an import are in identity order.
- */
+/** The results of one batch, written in its transaction. In `_id` order the logs of an import are in identity order. */
 export const outcomeDocument = z.object({
-  /** `<import>:<chunk number>:<its first record's position in the chunk>`, or a deactivationId */
+  /** `<import>:<chunk number>:<position of its first record in the chunk>`, or a deactivationId. */
   _id: z.string(),
-  /** By log kind, `failed` excepted: email addresses, one a line, deflated. */
+  /** By log kind, except `failed`: email addresses, one per line, deflated. */
   logs: z.record(z.string(), bytes()),
 })
 export type OutcomeDocument = z.infer<typeof outcomeDocument>
@@ -345,19 +351,19 @@ export type OutcomeDocument = z.infer<typeof outcomeDocument>
 export const outcomeId = (chunk: string, firstRecord: number): string =>
   `${chunk}:${String(firstRecord).padStart(10, '0')}`
 
-/** `_id` of what the n-th deactivation in a chunk's range did; sorts after the chunk's batches. */
+/** `_id` of the results of the n-th deactivation in a chunk's range. It sorts after the chunk's batches. */
 export const deactivationId = (chunk: string, n: number): string =>
   `${chunk}:deactivated:${String(n).padStart(8, '0')}`
 
-/** Of the next one, by the last one's; undefined where there is none. */
+/** `last` is the `_id` of the last deactivation, or undefined before the first one. */
 export const nextDeactivationId = (chunk: string, last: string | undefined): string =>
   deactivationId(chunk, last === undefined ? 0 : Number(last.slice(last.lastIndexOf(':') + 1)) + 1)
 
-/** A line of the `failed` log. In `_id` order they are in file order. */
+/** A line of the `failed` log. `_id` order is file order. */
 export const failureDocument = z.object({
   /** `<import>:<record number>` */
   _id: z.string(),
-  /** The record's cells and the message as a CSV line, without its end. */
+  /** The record's cells and the message as a CSV line, without its line end. */
   line: z.string(),
 })
 export type FailureDocument = z.infer<typeof failureDocument>
@@ -365,8 +371,8 @@ export type FailureDocument = z.infer<typeof failureDocument>
 export const failureId = (importId: number, recordNumber: number): string =>
   `${importId}:${String(recordNumber).padStart(12, '0')}`
 
-/** Days after its end for which an import's logs are kept. */
+/** Days for which logs are kept after the end of their import. */
 export const logDays = 7
 
-/** The filter on `_id` for all chunks, outcomes or failures of an import: ";" follows ":". */
+/** Matches the `_id` of all chunks, outcomes or failures of an import, as a range: ";" is the character after ":". */
 export const idsOfImport = (importId: number) => ({ $gte: `${importId}:`, $lt: `${importId};` })

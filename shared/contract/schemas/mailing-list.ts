@@ -10,16 +10,16 @@ export const mailingListDocument = z.object({
   has_format: z.boolean(),
   has_confirmed: z.boolean(),
   is_remote_list: z.boolean(),
-  /** The field whose value tells subscribers apart; null: the email does. */
+  /** The field whose value identifies subscribers; null when the email does. */
   primary_key_custom_field_id: id().nullable(),
   /**
-   * Grows with every change of what imports and subscribers of this list are checked against: fields, primary key,
-   * autoresponders. Two transactions that both raise it can't both commit.
+   * Optimistic lock: raised by each change of the fields, the primary key or the autoresponders, which imports and
+   * subscribers are checked against. Two such changes conflict.
    */
   revision: integer().min(0),
-  /** Grows with every import that is created; a creation and a change of the list can't both commit. */
+  /** Raised by each creation of an import, so that a creation conflicts with a change of the list. */
   import_creations: integer().min(0).optional(),
-  /** Grows before each start of an import that deactivates absent subscribers; absent before the first one. */
+  /** Raised before the start of each import that deactivates absent subscribers; absent before the first one. */
   import_epoch: integer().min(0).optional(),
   created_at: instant(),
 })

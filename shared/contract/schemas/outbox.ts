@@ -1,23 +1,23 @@
 import { z } from 'zod'
 import { id, instant, integer } from './bson-schema.ts'
 
-/** The queue of an autoresponder's messages, or of an organization's confirmations: a negative number. */
+/** Queues of the outbox. Those of confirmations are negative, so that they never equal the id of an autoresponder. */
 export const queueOf = {
   autoresponder: (autoresponderId: number): number => autoresponderId,
   confirmations: (organizationId: number): number => -organizationId,
 }
 
 /**
- * A message that is to be mailed. It holds who gets what, not the texts: those are read when it is handed out. Removed
+ * A message to be mailed. It refers to its recipient and its mail; texts are read when it is handed out. It is removed
  * when it is acknowledged or dropped.
  */
 export const outboxDocument = z.object({
-  /** Drawn from the reactions' ids: of a reaction it is the reaction's own. */
+  /** From the counter of reactions; the message of a reaction has the id of the reaction. */
   _id: id(),
   organization_id: id(),
   mailing_list_id: id(),
   kind: z.enum(['autoresponder', 'confirmation']),
-  /** What it waits in line with, see queueOf: messages of a paused autoresponder hold up no others. */
+  /** See queueOf. Queues are separate so that messages of a paused autoresponder delay no others. */
   queue: integer(),
   autoresponder_id: id().nullable(),
   subscriber_id: id().nullable(),
@@ -26,9 +26,9 @@ export const outboxDocument = z.object({
   /** `_id` of the pending subscriber; null for a reaction. */
   pending_subscriber: z.string().nullable(),
   due_at: instant(),
-  /** ready: nobody has it; taken: handed out, until its lease runs out. */
+  /** ready: not handed out. taken: handed out, until its lease expires. */
   state: z.enum(['ready', 'taken']),
-  /** Whose it is; null while nobody has had it. */
+  /** Token of the last lease; null before the first one. */
   lease_token: z.string().nullable(),
   leased_until: instant().nullable(),
 })

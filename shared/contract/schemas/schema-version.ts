@@ -2,9 +2,9 @@ import { z } from 'zod'
 import { integer } from './bson-schema.ts'
 
 /**
- * The version of all that is stored. `minor` goes up with every change that processes of before can live with: a new
- * collection, index or optional field. They leave validators and indexes as they find them. `major` goes up with every
- * change that they can't live with: they refuse to start on such a database.
+ * Version of the stored data. `minor` is raised by changes with which older processes still work: a new collection,
+ * index or optional field. Older processes then leave validators and indexes unchanged. `major` is raised by all other
+ * changes, and older processes refuse to start on such a database.
  */
 export const schemaVersion: SchemaVersion = { major: 2, minor: 4 }
 
@@ -13,7 +13,7 @@ export interface SchemaVersion {
   minor: number
 }
 
-/** The one document that says which version the database has: the highest that was ever started on it. */
+/** The single document with the version of the database: the highest version that was ever started on it. */
 export const schemaDocument = z.object({
   _id: z.literal('schema'),
   major: integer().min(1),

@@ -2,13 +2,13 @@ import { z } from 'zod'
 import { instant } from './bson-schema.ts'
 
 /**
- * Somebody is uploading this file. The FTP process that does renews `lease_until` by the database's clock; one that
- * died loses the lock when it runs out, and one that was suspended meanwhile finds another's token here.
+ * The lock of an upload in progress. Its FTP process renews `lease_until` by the database's clock and loses the lock
+ * when the lease expires. A process that was suspended meanwhile notices that the token is another one.
  */
 export const uploadLockDocument = z.object({
   /** `<organization id>/<file name>` */
   _id: z.string(),
-  /** Random, new for every upload. The unfinished file bears it in its name. */
+  /** Random, new for every upload. It is part of the unfinished file's name. */
   token: z.string(),
   lease_until: instant(),
 })

@@ -1,13 +1,13 @@
 import { z } from 'zod'
 import { id, instant, integer } from './bson-schema.ts'
 
-/** What upload directories need in the database: all of them with `STAGING=gridfs`, figures and marks with `disk`. */
+/** Documents of upload directories: everything with `STAGING=gridfs`, but only usage and stable files with `disk`. */
 
 const content = () => z.string().regex(/^[0-9a-f]{24}$/)
 
 /**
- * One name of an upload directory in the database. The finished file and the unfinished one are contents
- * (`uploads.files`, by `_id` in hexadecimal); each move is one write of this document.
+ * One name of an upload directory in the database. The finished and the unfinished file refer to `uploads.files` by
+ * `_id` in hexadecimal. Each change of them is one write of this document.
  */
 export const uploadNameDocument = z.object({
   /** `<organization id>/<file name>` */
@@ -15,18 +15,18 @@ export const uploadNameDocument = z.object({
   organization_id: id(),
   name: z.string(),
   finished: z.object({ content: content(), size: integer().min(0), modified_at: instant() }).nullable(),
-  /** The token is that of the upload's lock; who goes on with it writes his own. */
+  /** `token` is that of the upload's lock; an upload that resumes the file writes its own token. */
   unfinished: z.object({ content: content(), token: z.string(), touched_at: instant() }).nullable(),
 })
 export type UploadNameDocument = z.infer<typeof uploadNameDocument>
 
 /**
- * What an organization keeps with us, against its quota: the bytes and files of its upload directory, what its uploads in
- * progress have reserved, what its unfinished imports have staged, and what ended ones keep in the database. Whoever
- * changes it raises `revision`, so that a count that met a change is not written.
+ * Storage that counts against an organization's quota: its upload directory, reservations of uploads, staged files of
+ * unfinished imports, and rows of ended ones. Each change raises `revision`, so that a recount that overlaps with a
+ * change isn't written.
  */
 export const uploadUsageDocument = z.object({
-  /** The organization's id. */
+  /** Id of the organization. */
   _id: id(),
   revision: integer().min(0),
   bytes: integer(),
@@ -35,8 +35,8 @@ export const uploadUsageDocument = z.object({
     z.object({ token: z.string(), name: z.string(), bytes: integer().min(0), files: integer().min(0) }),
   ),
   /**
-   * Imports whose files are not removed yet: unfinished ones, ended ones until they are cleared up after, and for a
-   * moment those that are being created. Bytes of the source where it is staged, and of the partition.
+   * Imports whose files aren't removed yet: unfinished ones, ended ones until they are finalized, and briefly those
+   * that are being created. Values are the bytes of the staged source and of the partition.
    */
   imports: z
     .array(
@@ -48,15 +48,18 @@ export const uploadUsageDocument = z.object({
       }),
     )
     .optional(),
-  /** Bytes of uploads that imports keep although no name leads to them any more. */
+  /** Bytes of uploads that imports pin although no name refers to them any more. */
   pinned: integer().min(0).optional(),
-  /** Bytes that ended imports keep in the database until their logs are purged: failed rows, and defaults. */
+  /** Bytes of ended imports in the database, which their failed rows and default values use until logs are purged. */
   kept: integer().min(0).optional(),
   counted_at: instant(),
 })
 export type UploadUsageDocument = z.infer<typeof uploadUsageDocument>
 
-/** A file that our FTP server published and that nobody has touched since: an import need not watch it first. */
+/**
+ * A file that our FTP server published and that hasn't changed since, so that an import needn't wait until it is
+ * stable.
+ */
 export const stableUploadDocument = z.object({
   /** `<organization id>/<fingerprint>`, see shared/storage/uploads/file-fingerprint.ts. */
   _id: z.string(),

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { roles } from './api-key.ts'
 import { id, instant, integer } from './bson-schema.ts'
 
-/** Every permission there is, by its key. */
+/** All permissions, by key. */
 export const permissionValues = {
   mailing_list: ['create', 'update', 'delete'],
   subscriber: ['create', 'update', 'delete', 'read', 'import', 'export'],
@@ -21,23 +21,23 @@ export const userDocument = z.object({
   _id: id(),
   organization_id: id(),
   full_name: z.string(),
-  /** Comparison form of the name, for order and filters. */
+  /** Comparison form of the name, for sorting and filters. */
   full_name_key: z.string(),
   email: z.string(),
-  /** Comparison form of the email, unique over the system. */
+  /** Comparison form of the email, unique in the installation. */
   email_key: z.string(),
   active: z.boolean(),
   role: z.enum(roles),
-  /** What counts while the role is `standard`; admin roles hold every permission. */
+  /** Apply to the role `standard`; admin roles have all permissions. */
   permissions: z.record(z.string(), z.array(z.string())),
   show_quick_tips: z.boolean(),
   default_preview_recipients: z.array(z.string()),
   terms_and_conditions_version: integer().min(0).nullable(),
-  /** Argon2id in the PHC string format; the password itself is kept nowhere. */
+  /** Argon2id in the PHC string format. The password itself is stored nowhere. */
   password_hash: z.string(),
-  /** Wrong passwords in a row. */
+  /** Wrong passwords since the last right one. */
   password_failures: integer().min(0),
-  /** Until then every password is refused; null, or past, when not locked out. */
+  /** All passwords are refused until this time; null or a past time when the user isn't locked out. */
   locked_until: instant().nullable(),
   /** When a password was last tried. */
   password_tried_at: instant().nullable(),

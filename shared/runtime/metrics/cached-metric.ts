@@ -3,18 +3,18 @@ import { Gauge, type Registry } from 'prom-client'
 import { clock } from '../clock.ts'
 
 /**
- * A cached metric that has to be read from the database or the disk. Scrapes share one reading for `freshMs`, or for 200
- * times as long as it took: a process then keeps what it reads busy for 0.5 % of the time, however many scrapes come. The
- * limit is `maxAgeMs`, because alerts need recent values. A scrape waits for a reading for `timeoutMs` at most and gets null
- * then. A slower reading is shown by the scrapes after it, which come every 10 s, and the next one begins before it is
- * stale, so that its gauges don't come and go. A reading that failed is null for `freshMs`.
+ * A cached metric that has to be read from the database or the disk. Scrapes share one reading for `freshMs`, or for
+ * 200 times as long as it took. So readings keep the database or disk busy for 0.5 % of the time, however many scrapes
+ * come. The limit is `maxAgeMs`, because alerts need recent values. A scrape waits up to `timeoutMs` for a reading and
+ * then gets null. A slower reading is shown by the scrapes after it, which come every 10 s. The next reading begins
+ * before that one is stale, so that its gauges don't come and go. A reading that failed is null for `freshMs`.
  */
 export class CachedMetric<T> {
   readonly #read: () => Promise<T>
   readonly #freshMs: number
-  readonly #maxAgeMs: { seen: number; unseen: number }
+  readonly #maxAgeMs: { inTime: number; late: number }
   readonly #timeoutMs: number
-  #last: { value: T | null; againAt: number; staleAt: number } | null = null
+  #last: { value: T | null; nextReadAt: number; staleAt: number } | null = null
   #reading: { done: Promise<T | null>; timeoutAt: number } | null = null
 
   constructor(
@@ -23,14 +23,14 @@ export class CachedMetric<T> {
   ) {
     this.#read = read
     this.#freshMs = options.freshMs ?? 500
-    this.#maxAgeMs = { seen: options.maxAgeMs ?? 5_000, unseen: options.maxAgeMs ?? 25_000 }
+    this.#maxAgeMs = { inTime: options.maxAgeMs ?? 5_000, late: options.maxAgeMs ?? 25_000 }
     this.#timeoutMs = options.timeoutMs ?? 1_000
   }
 
   async value(): Promise<T | null> {
     if (this.#last !== null && clock.monotonicMs() < this.#last.staleAt) {
-      const { value, againAt } = this.#last
-      if (clock.monotonicMs() >= againAt) this.#begin()
+      const { value, nextReadAt } = this.#last
+      if (clock.monotonicMs() >= nextReadAt) this.#begin()
       return value
     }
     const { done, timeoutAt } = this.#begin()
@@ -54,14 +54,14 @@ export class CachedMetric<T> {
 
   async #readOnce(): Promise<T | null> {
     const startedAt = clock.monotonicMs()
-    // Missing from the scrape is how a failure shows; rollcall_database_up says why.
+    // A failed reading is missing from the scrape; rollcall_database_up shows the cause.
     const value = await this.#read().catch(() => null)
     const now = clock.monotonicMs()
     const tookMs = now - startedAt
-    const isUnseen = tookMs > this.#timeoutMs
-    const maxMs = isUnseen ? this.#maxAgeMs.unseen : this.#maxAgeMs.seen
-    const countsMs = Math.max(this.#freshMs, value === null ? 0 : Math.min(200 * tookMs, maxMs))
-    this.#last = { value, againAt: now + (isUnseen ? countsMs / 2 : countsMs), staleAt: now + countsMs }
+    const isLate = tookMs > this.#timeoutMs
+    const maxAgeMs = isLate ? this.#maxAgeMs.late : this.#maxAgeMs.inTime
+    const validMs = Math.max(this.#freshMs, value === null ? 0 : Math.min(200 * tookMs, maxAgeMs))
+    this.#last = { value, nextReadAt: now + (isLate ? validMs / 2 : validMs), staleAt: now + validMs }
     this.#reading = null
     return value
   }
@@ -70,13 +70,12 @@ export class CachedMetric<T> {
 export interface CachedMetricGauge<T> {
   name: string
   help: string
-  /** One label at most. */
   label?: string
-  /** The value, or the values by the label's. */
+  /** The value, or with a label the values by label value. */
   of: (stats: T) => number | Record<string, number>
 }
 
-/** Gauges of a figure. They are missing from a scrape when the figure is. */
+/** Registers gauges of a cached metric. They are missing from a scrape when the metric has no value. */
 export function registerGauges<T>(
   registry: Registry,
   metric: Pick<CachedMetric<T>, 'value'>,
@@ -90,13 +89,14 @@ export function registerGauges<T>(
       registers: [registry],
       async collect() {
         const stats = await metric.value()
-        // `reset` alone would leave a 0 where there is no label.
+        // `reset` would set a gauge without a label to 0.
         if (label === undefined) this.remove()
         else this.reset()
         if (stats === null) return
         const values = of(stats)
         if (typeof values === 'number') this.set(values)
-        else for (const [key, value] of Object.entries(values)) this.set({ [label!]: key }, value)
+        else if (label !== undefined)
+          for (const [key, value] of Object.entries(values)) this.set({ [label]: key }, value)
       },
     })
 }

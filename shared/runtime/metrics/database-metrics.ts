@@ -6,14 +6,14 @@ import { databaseProblem } from '../start-database.ts'
 import { CachedMetric, registerGauges } from './cached-metric.ts'
 
 /**
- * Whether MongoDB is the limit: what this process waits for (connections, and how long commands keep them), and what
- * the server says of itself (latencies by kind, cache, tickets, queues). The driver's own command events are not used:
- * with them it decodes every reply a second time.
+ * Metrics that show whether MongoDB is the bottleneck: waits for connections, durations of commands, and the server's
+ * latencies, cache, tickets and queues. The driver's command events are not used, because with them it decodes every
+ * reply a second time.
  */
 export function observeDatabase(registry: Registry, database: Database): void {
   observePool(registry, database.client)
   const admin = database.db.client.db('admin')
-  // The very question of /readyz, so that the two never contradict each other for longer than a reading counts.
+  // The same check as in /readyz, so that the two differ for no longer than a reading is cached.
   const problem = databaseProblem(database)
   const up = new CachedMetric(async () => ((await problem()) === null ? 1 : 0), { maxAgeMs: 0 })
   new Gauge({
@@ -29,7 +29,7 @@ export function observeDatabase(registry: Registry, database: Database): void {
 
 const durations = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
 
-/** Of the process's main client; worker threads have a connection for each lane, and never wait for one. */
+/** For the process's main client only: worker threads have a connection for each lane and never wait for one. */
 function observePool(registry: Registry, client: MongoClient): void {
   const registers = [registry]
   const waiting = new Gauge({
@@ -39,7 +39,7 @@ function observePool(registry: Registry, client: MongoClient): void {
   })
   const inUse = new Gauge({
     name: 'rollcall_database_connections_in_use',
-    help: 'Connections of the pool that have an operation in hand',
+    help: 'Connections of the pool with an operation in progress',
     registers,
   })
   const checkouts = new Histogram({
@@ -50,7 +50,7 @@ function observePool(registry: Registry, client: MongoClient): void {
   })
   const uses = new Histogram({
     name: 'rollcall_database_operation_duration_seconds',
-    help: 'Time that an operation kept its connection: a command there and back; the engine has one that waits for news for up to a second',
+    help: 'Time that an operation kept its connection, about one round trip; a command with which an engine waits for wake-ups takes up to a second',
     buckets: durations,
     registers,
   })
@@ -81,7 +81,7 @@ function observePool(registry: Registry, client: MongoClient): void {
   })
 }
 
-/** Without its longest parts: what is left takes the server a millisecond. */
+/** Without the longest sections, so that it takes the server a millisecond. */
 const serverStatus = {
   serverStatus: 1,
   ...Object.fromEntries(
@@ -105,7 +105,10 @@ interface ServerStats {
 
 const kinds = ['reads', 'writes', 'commands', 'transactions']
 
-/** What a server tells depends on its version, its kind (mongos has no cache) and the user's rights. */
+/**
+ * NaN stands for values that are missing: a server's version, its kind (mongos has no cache) and the user's rights
+ * decide.
+ */
 function serverStats(status: Document): ServerStats {
   const at = (...path: string[]): number => {
     let value: unknown = status
@@ -154,7 +157,7 @@ function observeServer(registry: Registry, metric: CachedMetric<ServerStats>): v
     },
     {
       name: 'rollcall_database_server_cache_ratio',
-      help: "Share of the server's cache that is used, and that is dirty: from 0.8 and 0.05 it works at that, from 0.95 and 0.2 operations have to help",
+      help: "Share of the server's cache that is used, and that is dirty: from 0.8 and 0.05 on the server evicts, from 0.95 and 0.2 on operations must help",
       label: 'kind',
       of: ({ cache }) => known(cache),
     },
@@ -165,7 +168,7 @@ function observeServer(registry: Registry, metric: CachedMetric<ServerStats>): v
     },
     {
       name: 'rollcall_database_server_tickets_available',
-      help: 'Operations that the storage engine would let in now; at 0 they wait',
+      help: 'Operations that the storage engine would admit now; at 0 they wait',
       label: 'operation',
       of: ({ tickets }) => known(tickets),
     },
@@ -182,7 +185,7 @@ function observeServer(registry: Registry, metric: CachedMetric<ServerStats>): v
   })
 }
 
-/** The server's counter is taken over as it stands. */
+/** Exports a counter of the server with its present value. */
 function serverCounter(
   registry: Registry,
   metric: CachedMetric<ServerStats>,

@@ -1,6 +1,9 @@
 import { Counter, type Registry } from 'prom-client'
 
-/** A counter whose labels' values are known: each series is there at 0 from the start, so its first increase shows. */
+/**
+ * Makes a counter with known label values. All series exist with 0 from the start, so that their first increase is
+ * visible.
+ */
 export function knownCounter<Label extends string>(
   registry: Registry,
   { name, help, labels }: { name: string; help: string; labels: Record<Label, readonly string[]> },

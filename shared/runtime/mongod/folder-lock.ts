@@ -2,19 +2,18 @@ import { readFileSync } from 'node:fs'
 import { mkdir, open, readFile, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { errorCode } from '../../contract/errors.ts'
 import { clock } from '../clock.ts'
 
 const retryMs = 50
-/** A lock file that names nobody is one whose writer died between creating and filling it. */
-const namelessAfterMs = 2_000
+/** An empty lock file is abandoned after this time: its writer died between creating and filling it. */
+const emptyLockTimeoutMs = 2_000
 
-/** Thrown when the lock wasn't free in time. */
 export class LockNotFree extends Error {}
 
 /**
- * Runs `work` while no other process of this machine runs work under the same lock file. The lock of a process
- * that died is taken over. For short work at start and stop, not for a hot path. With `timeoutMs` it throws
- * LockNotFree when others have the lock for longer.
+ * Runs `work` under an exclusive lock between the processes of this machine. The lock of a dead process is taken over.
+ * It is meant for short work at start and stop. Throws LockNotFree when the lock isn't free within `timeoutMs`.
  */
 export async function withFolderLock<T>(
   file: string,
@@ -22,10 +21,10 @@ export async function withFolderLock<T>(
   timeoutMs = Infinity,
 ): Promise<T> {
   await mkdir(path.dirname(file), { recursive: true })
-  const until = clock.monotonicMs() + timeoutMs
+  const deadline = clock.monotonicMs() + timeoutMs
   while (!(await tryLock(file))) {
     await removeIfAbandoned(file)
-    if (clock.monotonicMs() > until) throw new LockNotFree(`${file} is held by another process`)
+    if (clock.monotonicMs() > deadline) throw new LockNotFree(`${file} is locked by another process`)
     await sleep(retryMs)
   }
   try {
@@ -42,7 +41,7 @@ async function tryLock(file: string): Promise<boolean> {
     await handle.close()
     return true
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+    if (errorCode(error) === 'EEXIST') return false
     throw error
   }
 }
@@ -52,22 +51,22 @@ async function removeIfAbandoned(file: string): Promise<void> {
   if (owner === null) return
   const now = clock.now().getTime()
   const age = now - (await stat(file).catch(() => ({ mtimeMs: now }))).mtimeMs
-  const abandoned = owner === '' ? age > namelessAfterMs : !processIsAlive(owner)
+  const abandoned = owner === '' ? age > emptyLockTimeoutMs : !processIsAlive(owner)
   if (abandoned) await rm(file, { force: true })
 }
 
-/** This process, for `processIsAlive`: its id, and when it began, because ids are given out again. */
+/** This process's name for `processIsAlive`: its id and its start time, because ids are reused. */
 export const ownProcess = (): string => processName(process.pid)
 
-/** For `processIsAlive`; for a process that is gone, or where the system tells no start, its id alone. */
-export const processName = (pid: number): string => `${pid} ${startOf(pid)}`
+/** For `processIsAlive`. The start time is empty for a dead process, and on systems that don't report it. */
+export const processName = (pid: number): string => `${pid} ${readStartTime(pid)}`
 
-/** Whether the process of that name lives, and not another one that has its id now. */
+/** Whether the process with that name is alive, and its id wasn't reused by another process. */
 export function processIsAlive(name: string): boolean {
   const [id = '', start = ''] = name.split(' ')
   const pid = Number(id)
   if (!Number.isInteger(pid) || pid < 1 || !exists(pid)) return false
-  return start === '' || startOf(pid) === '' || startOf(pid) === start
+  return start === '' || readStartTime(pid) === '' || readStartTime(pid) === start
 }
 
 function exists(pid: number): boolean {
@@ -75,15 +74,15 @@ function exists(pid: number): boolean {
     process.kill(pid, 0)
     return true
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
+    return errorCode(error) === 'EPERM'
   }
 }
 
-/** Ticks from the machine's start to the process's, where the system tells (Linux), else nothing. */
-function startOf(pid: number): string {
+/** Start time in ticks since the boot of the machine, on Linux; empty on other systems. */
+function readStartTime(pid: number): string {
   try {
     const line = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    // Behind the name of the program, which may hold anything, in parentheses.
+    // The fields follow the name of the program, which is in parentheses and may contain any characters.
     return line.slice(line.lastIndexOf(')') + 2).split(' ')[19] ?? ''
   } catch {
     return ''

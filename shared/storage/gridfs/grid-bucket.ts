@@ -3,21 +3,23 @@ import type { GridFileDocument, GridPieceDocument } from '../../contract/schemas
 import { allObjectIds, keyRanges } from '../../store/key-ranges.ts'
 
 /**
- * Files in the database that grow at their end and are read from any position (shared/contract/schemas/grid-file.ts). One
- * writer at a time; two that meet all the same are told apart by the unique offsets.
+ * Files in the database that grow at their end and are read from any position (shared/contract/schemas/grid-file.ts).
+ * A file has one writer at a time. Where there are two all the same, a unique index on the offsets makes one of them
+ * fail.
  */
 export interface GridBucket {
   files: Collection<GridFileDocument>
   pieces: Collection<GridPieceDocument>
 }
 
-/** Longest piece, in bytes; docs/decisions/153-uploads-in-the-database.md has the measurement. */
-const pieceBytes = 256 * 1024
-/** Bytes that one command brings or removes at most: it must end long before its socket's time is up. */
-const commandBytes = 4 * 1024 * 1024
-const removedAtOnce = 256 * 1024 * 1024
+/** Maximum size of a piece; docs/decisions/153-uploads-in-the-database.md has the measurement. */
+const maxPieceBytes = 256 * 1024
+/** Maximum bytes of one insert command, which must end long before its socket times out. */
+const maxInsertBytes = 4 * 1024 * 1024
+/** Maximum bytes of one delete command. */
+const maxDeleteBytes = 256 * 1024 * 1024
 
-/** The file's entry goes first: pieces without an entry are nobody's. Its age is by the database's clock. */
+/** Creates the entry of a file before its pieces, because pieces without an entry are removed. */
 export async function createGridFile(
   { files }: GridBucket,
   entry: Omit<GridFileDocument, '_id' | 'uploadDate' | 'length'>,
@@ -31,7 +33,7 @@ export async function createGridFile(
   return _id
 }
 
-/** Where the file ends so far. */
+/** The present size of the file in bytes. */
 export async function gridFileSize({ pieces }: GridBucket, file: ObjectId): Promise<number> {
   const last = await pieces
     .find({ files_id: file }, { projection: { end: 1 } })
@@ -57,19 +59,22 @@ export async function appendToGridFile(
     unsentBytes = 0
   }
   for (const buffer of buffers) {
-    for (let at = 0; at < buffer.length; at += pieceBytes) {
-      const data = buffer.subarray(at, at + pieceBytes)
+    for (let at = 0; at < buffer.length; at += maxPieceBytes) {
+      const data = buffer.subarray(at, at + maxPieceBytes)
       unsent.push({ _id: new ObjectId(), files_id: file, n: end, end: end + data.length, data })
       end += data.length
       unsentBytes += data.length
-      if (unsentBytes >= commandBytes) await send()
+      if (unsentBytes >= maxInsertBytes) await send()
     }
   }
   await send()
   return end
 }
 
-/** Reads into the target from the position on; resolves to the bytes read, less than asked only at the end. */
+/**
+ * Reads into the target from the position on. Resolves to the bytes read, which are fewer only at the end of the
+ * file.
+ */
 export async function readGridFile(
   { pieces }: GridBucket,
   file: ObjectId,
@@ -80,22 +85,22 @@ export async function readGridFile(
   let read = 0
   const cursor = pieces
     .find(
-      // The index leads to at most one piece too many, which `end` rules out before it is sent.
-      { files_id: file, n: { $gt: position - pieceBytes, $lt: end }, end: { $gt: position } },
+      // The index finds at most one piece too many, which `end` excludes before it is sent.
+      { files_id: file, n: { $gt: position - maxPieceBytes, $lt: end }, end: { $gt: position } },
       { projection: { _id: 0, n: 1, end: 1, data: 1 } },
     )
     .sort({ n: 1 })
   for await (const piece of cursor) {
     const from = Math.max(piece.n, position)
     if (from !== position + read) throw new Error(`file ${file.toHexString()} has a gap before byte ${from}`)
-    const bytes = bytesOf(piece).subarray(from - piece.n, end - piece.n)
+    const bytes = toBuffer(piece).subarray(from - piece.n, end - piece.n)
     target.set(bytes, read)
     read += bytes.length
   }
   return read
 }
 
-/** The bytes from the position on, in pieces. */
+/** Yields the bytes from `start` to `end`. */
 export async function* streamGridFile(
   bucket: GridBucket,
   file: ObjectId,
@@ -112,24 +117,25 @@ export async function* streamGridFile(
   }
 }
 
-/** Removes what lies behind the offset. */
+/** Removes the bytes after the offset. */
 export async function truncateGridFile(bucket: GridBucket, file: ObjectId, length: number): Promise<void> {
   const { pieces } = bucket
   const cut = await pieces.findOne({
     files_id: file,
-    n: { $lt: length, $gt: length - pieceBytes },
+    n: { $lt: length, $gt: length - maxPieceBytes },
     end: { $gt: length },
   })
-  // From the end on: a truncation that breaks off leaves a shorter file, never one with a hole.
+  // Pieces go backwards from the end, so that a truncation that breaks off leaves no gap.
   await removePieces(bucket, file, length)
   if (cut === null) return
-  const data = bytesOf(cut).subarray(0, length - cut.n)
+  const data = toBuffer(cut).subarray(0, length - cut.n)
   await pieces.updateOne({ _id: cut._id }, { $set: { end: length, data: Buffer.from(data) } })
 }
 
 /**
- * Copies a file's bytes into another, empty one, in the server. False when the copy isn't whole, because the file was
- * made shorter or removed meanwhile; one that is being removed is detached before (shared/storage/uploads/grid-contents.ts).
+ * Copies the bytes of a file into an empty one, within the server. False when the copy is incomplete, because the
+ * file was truncated or removed meanwhile. A file is detached before it is removed
+ * (shared/storage/uploads/grid-contents.ts).
  */
 export async function copyGridFile(
   bucket: GridBucket,
@@ -139,11 +145,11 @@ export async function copyGridFile(
   const size = await gridFileSize(bucket, from)
   const count = (file: ObjectId) => pieces.countDocuments({ files_id: file, n: { $lt: size } })
   const expected = await count(from)
-  for (let at = 0; at < size; at += copiedAtOnce) {
+  for (let at = 0; at < size; at += maxCopyBytes) {
     signal?.throwIfAborted()
     await pieces
       .aggregate([
-        { $match: { files_id: from, n: { $gte: at, $lt: Math.min(size, at + copiedAtOnce) } } },
+        { $match: { files_id: from, n: { $gte: at, $lt: Math.min(size, at + maxCopyBytes) } } },
         { $project: { _id: 0, files_id: { $literal: to }, n: 1, end: 1, data: 1 } },
         { $merge: { into: pieces.collectionName, whenMatched: 'fail' } },
       ])
@@ -152,9 +158,11 @@ export async function copyGridFile(
   if ((await count(to)) !== expected || (await gridFileSize(bucket, to)) !== size) return false
   return (await files.countDocuments({ _id: from, detached: { $ne: true } })) === 1
 }
-const copiedAtOnce = 64 * 1024 * 1024
 
-/** Removes a file. Its entry goes last, so that one that broke off can be found and removed. */
+/** Maximum bytes of one copy command. */
+const maxCopyBytes = 64 * 1024 * 1024
+
+/** Removes a file. Its entry goes last, so that a removal that broke off is found and repeated. */
 export async function removeGridFile(bucket: GridBucket, file: ObjectId): Promise<void> {
   await removePieces(bucket, file, 0)
   await bucket.files.deleteOne({ _id: file })
@@ -162,16 +170,16 @@ export async function removeGridFile(bucket: GridBucket, file: ObjectId): Promis
 
 async function removePieces(bucket: GridBucket, file: ObjectId, from: number): Promise<void> {
   const size = await gridFileSize(bucket, file)
-  const last = Math.floor(Math.max(0, size - 1 - from) / removedAtOnce)
+  const last = Math.floor(Math.max(0, size - 1 - from) / maxDeleteBytes)
   for (let portion = last; portion >= 0; portion -= 1)
-    await bucket.pieces.deleteMany({ files_id: file, n: { $gte: from + portion * removedAtOnce } })
+    await bucket.pieces.deleteMany({ files_id: file, n: { $gte: from + portion * maxDeleteBytes } })
 }
 
-/** Removes pieces whose file has no entry: what somebody wrote to a file that was removed meanwhile. */
+/** Removes pieces without an entry, which a writer added to a file that was removed meanwhile. */
 export async function removeStrayPieces({ files, pieces }: GridBucket): Promise<number> {
   let removed = 0
   for await (const range of keyRanges(files, allObjectIds)) {
-    // In this order: whoever makes a file makes its entry first. One seek a file, whatever it holds.
+    // Pieces are read before entries, because a new file gets its entry first. `distinct` makes one seek a file.
     const ids = await pieces.distinct('files_id', { files_id: range })
     const entries = await files.find({ _id: { $in: ids } }, { projection: { _id: 1 } }).toArray()
     const known = new Set(entries.map(({ _id }) => _id.toHexString()))
@@ -183,5 +191,5 @@ export async function removeStrayPieces({ files, pieces }: GridBucket): Promise<
   return removed
 }
 
-const bytesOf = ({ data }: Pick<GridPieceDocument, 'data'>): Buffer =>
+const toBuffer = ({ data }: Pick<GridPieceDocument, 'data'>): Buffer =>
   Buffer.from(data.buffer, data.byteOffset, data.length)

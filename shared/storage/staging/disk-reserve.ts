@@ -2,47 +2,47 @@ import { statfs } from 'node:fs/promises'
 import { clock } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
 
-/** How long an answer of the file system is taken for true. */
+/** How long an answer of the file system is used. */
 const freshMs = 500
 
-/** A file server that hangs is not waited for any longer. */
-const answerMs = 5_000
+/** How long to wait for a file server that hangs. */
+const answerTimeoutMs = 5_000
 
-/** Nothing more is staged until there is more space on the disk. */
+/** Less space is free than the reserve, so nothing may be staged. */
 export class DiskReserveReached extends Error {
   override readonly name = 'DiskReserveReached'
 }
 
 /**
- * Space on the disk of the staging that stays free: what runs already (the database on the same disk, uploads, imports
- * that only have to be finished) needs it more than what would begin.
+ * Space that stays free on the disk of the staging. It is for what runs already: the database on the same disk,
+ * uploads, and imports that only have to be finished. New work waits for more space.
  */
 export class DiskReserve {
   readonly #folder: string
   readonly #bytes: number
-  #askedAt = -Infinity
+  #readAt = -Infinity
   #isAnswered = true
   #free: Promise<number> = Promise.resolve(Infinity)
 
-  /** `folder`: one that is there; `bytes`: 0 is without a reserve. */
+  /** `folder` must exist; 0 `bytes` mean no reserve. */
   constructor(folder: string, bytes: number) {
     this.#folder = folder
     this.#bytes = bytes
   }
 
-  /** Throws DiskReserveReached while less is free, and while the file system doesn't answer. */
+  /** Throws DiskReserveReached while less space is free, and while the file system doesn't answer. */
   async check(): Promise<void> {
     if (this.#bytes === 0) return
     const now = clock.monotonicMs()
-    if (this.#isAnswered && now - this.#askedAt > freshMs) {
-      this.#askedAt = now
+    if (this.#isAnswered && now - this.#readAt > freshMs) {
+      this.#readAt = now
       this.#isAnswered = false
       this.#free = freeBytes(this.#folder).finally(() => (this.#isAnswered = true))
     }
-    const free = await within(Math.max(0, this.#askedAt + answerMs - now), this.#free, null)
+    const free = await within(Math.max(0, this.#readAt + answerTimeoutMs - now), this.#free, null)
     if (free === null)
       throw new DiskReserveReached(
-        `the file system of ${this.#folder} hasn't said for ${Math.floor((clock.monotonicMs() - this.#askedAt) / 1000)} s how much space it has: does its file server answer?`,
+        `the file system of ${this.#folder} hasn't reported for ${Math.floor((clock.monotonicMs() - this.#readAt) / 1000)} s how much space is free: does its file server answer?`,
       )
     if (free >= this.#bytes) return
     throw new DiskReserveReached(
@@ -51,7 +51,7 @@ export class DiskReserve {
   }
 }
 
-/** A file system that doesn't tell is taken for one with enough. */
+/** An error of the file system counts as enough space. */
 async function freeBytes(folder: string): Promise<number> {
   try {
     const { bavail, bsize } = await statfs(folder)

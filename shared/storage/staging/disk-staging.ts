@@ -1,21 +1,22 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
-import { timeIn } from '../uploads/file-fingerprint.ts'
+import { errorCode } from '../../contract/errors.ts'
+import { fileSystemTime } from '../uploads/file-fingerprint.ts'
 import type { DiskReserve } from './disk-reserve.ts'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
 
-/** Space is asked for again when that much was written. */
+/** Free space is checked again after this many written bytes. */
 const checkEveryBytes = 16 * 1024 * 1024
 
-/** Staging in a folder, which all processes of one site share. */
+/** Staging in a folder that all processes of one site share. */
 export function diskStaging(folder: string, reserve?: DiskReserve): Staging {
   const locate = (name: string) => path.join(folder, name)
   return {
     async write(name, content) {
       const target = locate(name)
       await mkdir(path.dirname(target), { recursive: true, mode: 0o700 })
-      // Its own: somebody who was taken for dead may still write to his.
+      // A new name for each attempt: an engine that was taken for dead may still write to its own.
       const unfinished = `${target}.${randomBytes(6).toString('hex')}.part`
       try {
         const size = await writeWhole(unfinished, content, reserve)
@@ -37,7 +38,7 @@ export function diskStaging(folder: string, reserve?: DiskReserve): Staging {
         const handle = await open(locate(name), 'r')
         return new DiskFile(handle, (await handle.stat()).size)
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+        if (errorCode(error) === 'ENOENT') return null
         throw error
       }
     },
@@ -52,27 +53,30 @@ export function diskStaging(folder: string, reserve?: DiskReserve): Staging {
     async listImports({ olderThanMs }) {
       const ids = (await readdir(folder).catch(() => [])).map(Number).filter(Number.isSafeInteger)
       if (ids.length === 0) return []
-      // By this machine's clock, content of a creation under way would look old where the file server's is behind.
-      const before = (await timeIn(folder)) - olderThanMs
-      const changes = await Promise.all(ids.map((id) => lastChange(locate(String(id)))))
-      return ids.filter((_, i) => changes[i]! < before)
+      // The clock of this machine may be ahead of the file server's, and content of a creation in progress would seem
+      // old.
+      const before = (await fileSystemTime(folder)) - olderThanMs
+      const folders = await Promise.all(
+        ids.map(async (id) => ({ id, changedAt: await lastChange(locate(String(id))) })),
+      )
+      return folders.filter(({ changedAt }) => changedAt < before).map(({ id }) => id)
     },
     async size() {
       const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
       let bytes = 0
       for (const entry of entries)
-        // One that is gone by now takes nothing.
+        // A file that was removed meanwhile takes no space.
         if (entry.isFile())
           bytes += (await stat(path.join(entry.parentPath, entry.name)).catch(() => null))?.size ?? 0
       return bytes
     },
-    // Every file is in its import's folder.
+    // Every file is in the folder of its import.
     sweep: () => Promise.resolve(),
     checkSpace: async () => reserve?.check(),
   }
 }
 
-/** When a file was added to the folder, by the file server's clock; never when the folder is gone. */
+/** When a file was last added to the folder, by the file server's clock; Infinity when the folder is gone. */
 async function lastChange(folder: string): Promise<number> {
   return (await stat(folder).catch(() => ({ mtimeMs: Infinity }))).mtimeMs
 }
@@ -101,7 +105,7 @@ async function writeWhole(
   return size
 }
 
-/** A rename is only as lasting as the folder that holds it. */
+/** A rename is durable only after a sync of its folder. */
 async function syncFolder(folder: string): Promise<void> {
   if (process.platform === 'win32') return
   const handle = await open(folder, 'r')
@@ -168,10 +172,9 @@ class DiskWriter implements StagedWriter {
 
 function dropBytes(buffers: Uint8Array[], count: number): Uint8Array[] {
   let left = count
-  const index = buffers.findIndex((buffer) => {
-    if (left < buffer.length) return true
-    left -= buffer.length
-    return false
+  return buffers.flatMap((buffer) => {
+    const dropped = Math.min(left, buffer.length)
+    left -= dropped
+    return dropped === buffer.length ? [] : [buffer.subarray(dropped)]
   })
-  return index === -1 ? [] : [buffers[index]!.subarray(left), ...buffers.slice(index + 1)]
 }

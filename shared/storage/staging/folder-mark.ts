@@ -3,16 +3,17 @@ import { access, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { keyHashSecret } from '../../store/api-keys.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
+import { errorCode } from '../../contract/errors.ts'
 import { adoptDataFolderId, listImportsWithStagedFiles, readDataFolderId } from '../../store/installation.ts'
 import { stagingFolder, type StagingLocation } from './open-staging.ts'
 
 /**
- * The mark of the installation: an id in the database, and the same id in a file of DATA_DIR. A process whose DATA_DIR
- * isn't mounted finds no mark, and one with the folder of another installation finds another one.
+ * The mark of the installation: an id in the database, and the same id in a file of DATA_DIR. A process whose
+ * DATA_DIR isn't mounted finds no mark. A process with the folder of another installation finds a different mark.
  *
- * The mark is made once. A candidate for the id is written into the folder before the database is asked for it. The
- * first candidate that the database adopts is the id, and whichever process finds that candidate in its folder gives it
- * its name. So of several folders one gets the mark, whatever is killed in between.
+ * The mark is created once. A process writes a candidate id into its folder before it offers it to the database. The
+ * first candidate that the database adopts is the id. A process that finds that candidate in its folder renames it to
+ * the mark. So exactly one of several folders gets the mark, even where processes are killed in between.
  */
 export const markName = 'installation.id'
 
@@ -20,7 +21,7 @@ export interface MarkLocation extends StagingLocation {
   MONGODB_DATABASE: string
 }
 
-/** `isForeign`: the folder is marked as that of another installation. */
+/** `isForeign`: the folder has the mark of another installation. */
 export interface MarkProblem {
   text: string
   isForeign: boolean
@@ -30,7 +31,7 @@ export class FolderMark {
   readonly #location: MarkLocation
   readonly #collections: Collections
   readonly #file: string
-  /** Null until it is read: it never changes. */
+  /** Null until it is read. It never changes afterwards. */
   #id: string | null = null
 
   constructor(location: MarkLocation, collections: Collections) {
@@ -39,74 +40,76 @@ export class FolderMark {
     this.#file = path.join(location.DATA_DIR, markName)
   }
 
-  /** Compares the folder's mark with the database's; null where they are the same. Throws the database's errors. */
+  /**
+   * Compares the mark of the folder with the id in the database; null where they match. Throws the database's errors.
+   */
   async compare(): Promise<MarkProblem | null> {
     this.#id ??= await readDataFolderId(this.#collections)
     const found = await this.#read()
     if (typeof found !== 'string') return found
     if (found !== '') return found === this.#id ? null : this.#foreign(found)
     if (this.#id === null) {
-      const problem = await this.#strangeness()
+      const problem = await this.#unmarkedProblem()
       if (problem !== null) return problem
-      this.#id = await this.#make()
+      this.#id = await this.#create()
     }
     return this.#nameCandidate(this.#id)
   }
 
-  /** Empty where there is none. */
+  /** The mark of the folder; empty where there is none. */
   async #read(): Promise<string | MarkProblem> {
     try {
       return (await readFile(this.#file, 'utf8')).trim()
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException
+      const code = errorCode(error)
       if (code === 'ENOENT') return ''
       return problem(
-        `DATA_DIR ${this.#location.DATA_DIR} can't be read (${code ?? String(error)} at ${markName}): check its mount and the rights of this user`,
+        `DATA_DIR ${this.#location.DATA_DIR} can't be read (${code || String(error)} at ${markName}): check its mount and the rights of this user`,
       )
     }
   }
 
-  /** Why a folder without a mark can't be taken for that of a database which has none either; null where it can. */
-  async #strangeness(): Promise<MarkProblem | null> {
+  /** Why a folder without a mark must not be adopted by a database without an id; null where it may be. */
+  async #unmarkedProblem(): Promise<MarkProblem | null> {
     const ids = await listImportsWithStagedFiles(this.#collections)
     if (ids.length === 0) return null
     const folder = stagingFolder(this.#location)
-    for (const id of ids) if (await isThere(path.join(folder, String(id)))) return null
+    for (const id of ids) if (await exists(path.join(folder, String(id)))) return null
     return problem(
       `the database has unfinished imports with staged files (${ids.slice(0, 10).join(', ')}), and ${folder} has none of them, so it may be an empty mount point: mount the folder that the other processes use; if that one is lost, cancel these imports`,
     )
   }
 
-  async #make(): Promise<string> {
-    // Makes the document that the id is in.
+  async #create(): Promise<string> {
+    // Creates the document for the id.
     await keyHashSecret(this.#collections)
     const id = randomUUID()
-    await writeFile(this.#candidateOf(id), `${id}\n`, { mode: 0o600, flush: true, flag: 'wx' })
+    await writeFile(this.#candidatePath(id), `${id}\n`, { mode: 0o600, flush: true, flag: 'wx' })
     await syncFolder(this.#location.DATA_DIR)
-    // Where this throws, the id may have been adopted: the candidate stays.
+    // Where this throws, the id may have been adopted, so the candidate stays.
     const adopted = await adoptDataFolderId(this.#collections, id)
-    if (adopted !== id) await rm(this.#candidateOf(id), { force: true })
+    if (adopted !== id) await rm(this.#candidatePath(id), { force: true })
     return adopted
   }
 
   async #nameCandidate(id: string): Promise<MarkProblem | null> {
     const { DATA_DIR } = this.#location
     try {
-      await rename(this.#candidateOf(id), this.#file)
+      await rename(this.#candidatePath(id), this.#file)
       await syncFolder(DATA_DIR)
       return null
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException
-      if (code !== 'ENOENT') return problem(`DATA_DIR ${DATA_DIR} can't be marked: ${code ?? String(error)}`)
+      const code = errorCode(error)
+      if (code !== 'ENOENT') return problem(`DATA_DIR ${DATA_DIR} can't be marked: ${code || String(error)}`)
     }
-    // Another process may have named it in between.
+    // Another process may have renamed the candidate in between.
     if ((await this.#read()) === id) return null
     return problem(
       `DATA_DIR ${DATA_DIR} lacks the mark of this installation, the file ${markName}, so it may be an empty mount point: mount the folder that the other processes use; if that one is lost and this one takes its place, write ${id} into ${this.#file}`,
     )
   }
 
-  #candidateOf(id: string): string {
+  #candidatePath(id: string): string {
     return `${this.#file}.${id}.new`
   }
 
@@ -125,13 +128,13 @@ const problem = (text: string): MarkProblem => ({ text, isForeign: false })
 
 const shown = (found: string): string => JSON.stringify(found.slice(0, 40))
 
-const isThere = (file: string): Promise<boolean> =>
+const exists = (file: string): Promise<boolean> =>
   access(file).then(
     () => true,
     () => false,
   )
 
-/** A new name lasts only when its folder is synced. */
+/** A rename is durable only after a sync of its folder. */
 async function syncFolder(folder: string): Promise<void> {
   if (process.platform === 'win32') return
   const handle = await open(folder, 'r')

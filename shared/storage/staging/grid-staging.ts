@@ -10,14 +10,14 @@ import {
 } from '../gridfs/grid-bucket.ts'
 import type { GridFileDocument } from '../../contract/schemas/grid-file.ts'
 import { inBlocks } from './in-blocks.ts'
-import { importOfStaged, type StagedFile, type StagedWriter, type Staging } from './staging.ts'
+import { parseImportId, type StagedFile, type StagedWriter, type Staging } from './staging.ts'
 
-/** How much of a file is gathered before it is sent. */
+/** Bytes of a file that are buffered before they are sent. */
 const sendBytes = 1024 * 1024
 
 /** Staging in the database, for processes that share no folder. */
 export function gridStaging(bucket: GridBucket): Staging {
-  const create = (name: string) => createGridFile(bucket, { filename: name, import_id: importOfStaged(name) })
+  const create = (name: string) => createGridFile(bucket, { filename: name, import_id: parseImportId(name) })
   const removeFiles = async (filter: Filter<GridFileDocument>) => {
     const entries = await bucket.files.find(filter, { projection: { _id: 1 } }).toArray()
     for (const { _id } of entries) await removeGridFile(bucket, _id)
@@ -32,7 +32,7 @@ export function gridStaging(bucket: GridBucket): Staging {
         for (const { _id } of before) await removeGridFile(bucket, _id)
         return length
       } catch (error) {
-        // With the database away it stays, under a name that nobody opens, until its import is cleared up.
+        // Without the database it stays under its `.part` name, which is never opened, until its import is finalized.
         await removeGridFile(bucket, file).catch(() => undefined)
         throw error
       }
@@ -59,7 +59,7 @@ export function gridStaging(bucket: GridBucket): Staging {
       return old.map(({ _id }) => _id)
     },
     async size() {
-      // One that is being written has no length yet.
+      // A file that is being written has no length yet.
       const [sum] = await bucket.files
         .aggregate<{ bytes: number }>([{ $group: { _id: null, bytes: { $sum: '$length' } } }])
         .toArray()
@@ -68,7 +68,7 @@ export function gridStaging(bucket: GridBucket): Staging {
     async sweep() {
       await removeStrayPieces(bucket)
     },
-    // The database's own disk, which it watches itself.
+    // The files are on the disk of the database, which has its own monitoring.
     checkSpace: () => Promise.resolve(),
   }
 }

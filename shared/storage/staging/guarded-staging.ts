@@ -2,9 +2,8 @@ import type { MarkedFolder } from './marked-folder.ts'
 import type { Staging } from './staging.ts'
 
 /**
- * Staging whose writes and removals throw FolderUnavailable while DATA_DIR is unavailable. A file that was written is
- * only reported as written when DATA_DIR is still available afterwards. `open` is left as it is: who finds no file asks
- * the folder itself.
+ * Staging whose writes and removals throw FolderUnavailable while DATA_DIR is unavailable. A write succeeds only when
+ * DATA_DIR is still available after it. `open` has no guard: a caller that finds no file checks the folder itself.
  */
 export function guardedStaging(staging: Staging, folder: MarkedFolder): Staging {
   return {

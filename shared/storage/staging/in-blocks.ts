@@ -1,6 +1,6 @@
 /**
- * What arrives in pieces of any size, in blocks of `blockBytes` bytes, the last one shorter; none where nothing arrives.
- * The buffer of a block is used again for the next one.
+ * Regroups pieces of any size into blocks of `blockBytes` bytes; the last one may be shorter. Empty content has no
+ * block. The buffer of a block is reused for the next one.
  */
 export async function* inBlocks(
   content: AsyncIterable<Uint8Array>,

@@ -6,22 +6,22 @@ import type { Part } from '../../runtime/service.ts'
 import { within } from '../../runtime/within.ts'
 import { FolderMark, type MarkLocation, type MarkProblem } from './folder-mark.ts'
 
-/** DATA_DIR isn't seen as it is: what is missing there may be elsewhere, and what is written there is lost to others. */
+/** DATA_DIR can't be trusted: files that are missing there may exist, and files written there may be lost. */
 export class FolderUnavailable extends Error {
   override readonly name = 'FolderUnavailable'
 }
 
-/** Between two looks at a folder with a problem. */
+/** Pause between two checks of a folder with a problem. */
 const recheckDelayMs = 5_000
-/** A folder that hasn't answered for so long is unavailable. */
+/** A folder that gives no answer for this time is unavailable. */
 const answerTimeoutMs = 5_000
 const graceMs = 250
-/** How long an answer is taken for true where nothing depends on the very moment. */
+/** How long an answer is used by checks that don't need a fresh one. */
 const freshMs = 500
 
 /**
- * DATA_DIR as this process sees it. It is compared with the mark of the installation at the start, before a file is
- * believed to be gone, and around each write; see folder-mark.ts. With a problem it is looked at again every 5 s.
+ * Watches whether DATA_DIR has the mark of the installation (folder-mark.ts). It is compared at the start, before a
+ * file counts as gone, and around each write. With a problem it is checked again every 5 s.
  */
 export class MarkedFolder implements Part {
   /** False with STAGING=gridfs: no file lies in DATA_DIR, and there is nothing to compare. */
@@ -34,7 +34,9 @@ export class MarkedFolder implements Part {
   #problem: string | null = null
   #checkedAt = -Infinity
   #isStopped = false
-  /** A comparison that gave no answer in time: another one would only take one more thread. */
+  /**
+   * A comparison without an answer in time. Its result is awaited, because a second one would occupy another thread.
+   */
   #hanging: Promise<MarkProblem | null> | null = null
   #rechecking: NodeJS.Timeout | undefined
 
@@ -45,7 +47,7 @@ export class MarkedFolder implements Part {
     if (!folder.isUsed) return folder
     const problem = await folder.#compare()
     if (problem?.isForeign === true) throw new StartError(problem.text)
-    await folder.#note(problem)
+    await folder.#apply(problem)
     return folder
   }
 
@@ -56,27 +58,27 @@ export class MarkedFolder implements Part {
     this.#log = log
   }
 
-  /** What was wrong with it when it was last looked at; null where nothing was. */
+  /** The problem that the last check found, or null. */
   get problem(): string | null {
     return this.#problem
   }
 
-  /** Tells each change of `problem`. */
+  /** The listener is called at each change of `problem`. */
   onChange(listener: (problem: string | null) => void): void {
     this.#listeners.push(listener)
   }
 
-  /** Runs `prepare` before the folder counts as available: now, or when its problem is over. */
+  /** Runs `prepare` before the folder counts as available: now, or once its problem is over. */
   async whenAvailable(prepare: () => Promise<void>): Promise<void> {
     if (this.#problem === null) await prepare()
     else this.#preparations.push(prepare)
   }
 
-  /** Looks at it now. Resolves to what is wrong, or null. */
+  /** Checks the folder now. Resolves to its problem, or null. */
   async check(): Promise<string | null> {
     if (!this.isUsed) return null
     try {
-      await this.#note(await this.#compare())
+      await this.#apply(await this.#compare())
     } catch (error) {
       // Without the database an unmarked folder stays unmarked.
       this.#log.warn(`DATA_DIR can't be compared with the database, trying again: ${messageOf(error)}`)
@@ -85,7 +87,7 @@ export class MarkedFolder implements Part {
     return this.#problem
   }
 
-  /** Throws FolderUnavailable with a problem. `fresh`: what was seen a moment ago isn't enough. */
+  /** Throws FolderUnavailable with a problem. `fresh` ignores the last answer, which may be up to 500 ms old. */
   async require({ fresh = false }: { fresh?: boolean } = {}): Promise<void> {
     if (!this.isUsed) return
     if (fresh || clock.monotonicMs() - this.#checkedAt > freshMs) await this.check()
@@ -98,7 +100,7 @@ export class MarkedFolder implements Part {
     return Promise.resolve()
   }
 
-  async #note(found: MarkProblem | null): Promise<void> {
+  async #apply(found: MarkProblem | null): Promise<void> {
     let problem = found?.text ?? null
     if (problem === null && this.#problem !== null)
       problem = await this.#prepare().catch((error: unknown) => `DATA_DIR can't be used: ${messageOf(error)}`)
@@ -107,8 +109,9 @@ export class MarkedFolder implements Part {
     this.#problem = problem
     if (problem !== null) this.#recheckLater()
     if (problem === before) return
-    if (problem === null) this.#log.info('DATA_DIR has the mark of this installation: work goes on')
-    else this.#log.error(`nothing is done with files until DATA_DIR is available: ${problem}`)
+    if (problem === null)
+      this.#log.info('DATA_DIR has the mark of this installation: work with files resumes')
+    else this.#log.error(`no file is read or written until DATA_DIR is available: ${problem}`)
     for (const listener of this.#listeners) listener(problem)
   }
 
@@ -124,11 +127,11 @@ export class MarkedFolder implements Part {
     this.#rechecking = setTimeout(() => void this.check(), recheckDelayMs).unref()
   }
 
-  /** A mount whose server is away may never answer. */
+  /** Compares with a timeout, because a mount whose server is away may never answer. */
   async #compare(): Promise<MarkProblem | null> {
     const answer = this.#hanging ?? this.#mark.compare()
     let first = await within(answerTimeoutMs, answer, 'silence' as const)
-    // A process that was suspended or busy sees the end of the wait before an answer that is there.
+    // In a process that was suspended or busy the timer may fire before an answer that has come already.
     if (first === 'silence') first = await within(graceMs, answer, 'silence' as const)
     if (first !== 'silence') return first
     this.#hanging = answer

@@ -7,19 +7,19 @@ import { guardedStaging } from './guarded-staging.ts'
 import type { MarkedFolder } from './marked-folder.ts'
 import type { Staging } from './staging.ts'
 
-/** What of the settings says where files lie. Plain values: worker threads are given it. */
+/** The settings that say where files lie. Plain values, because they are passed to worker threads. */
 export interface StagingLocation {
   STAGING: 'disk' | 'gridfs'
   DATA_DIR: string
-  /** Without it there is no reserve. */
+  /** There is no reserve without it. */
   DISK_RESERVE_MB?: number
 }
 
 export const stagingFolder = ({ DATA_DIR }: StagingLocation): string => path.join(DATA_DIR, 'staging')
 
 /**
- * By `STAGING`: DATA_DIR of this machine, or the database. All processes must be given the same. Without `folder` nothing
- * says whether DATA_DIR is available.
+ * Opens the staging in DATA_DIR or in the database, as `STAGING` says. All processes must have the same setting.
+ * Without `folder` the availability of DATA_DIR is not checked.
  */
 export function openStaging(
   location: StagingLocation,

@@ -4,16 +4,16 @@ import { inBlocks } from './in-blocks.ts'
 import type { StagedFile, Staging } from './staging.ts'
 
 /**
- * Inline content lies packed in the staging: its import may be scheduled for years ahead, and a body of a few kilobytes
- * may unpack to 64 MB. It is cut into blocks, each compressed by itself, so that it can be read from any position as
- * splitting reads it, with one block in memory:
+ * Inline content is compressed in the staging, because its import may be scheduled for years ahead. A body of a
+ * few kilobytes may unpack to 64 MB. Each block is compressed by itself, so that splitting can read from any position
+ * with one block in memory:
  *
  *     block, block, ..., the blocks' packed lengths (4 bytes each), length of the content (8 bytes), mark (4 bytes)
  *
- * Each block has a checksum of zstd's own.
+ * Each block has a checksum of zstd.
  */
 
-/** Of the content; all blocks but the last one have it. */
+/** Size of an unpacked block; only the last one may be smaller. */
 const blockBytes = 256 * 1024
 const mark = Buffer.from('RCP1')
 const endBytes = 8 + mark.length
@@ -24,7 +24,7 @@ const compression = {
   params: { [constants.ZSTD_c_compressionLevel]: 1, [constants.ZSTD_c_checksumFlag]: 1 },
 }
 
-/** The content as it is stored. A block is taken from the content when the one before it is written. */
+/** Yields the content as it is stored. Each block is read from the content after the one before it was written. */
 export async function* packed(content: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
   const lengths: number[] = []
   let size = 0
@@ -41,10 +41,10 @@ export async function* packed(content: AsyncIterable<Uint8Array>): AsyncGenerato
   yield end
 }
 
-/** Name of an import's inline content, packed. */
+/** Name of the packed inline content of an import. */
 export const stagedContent = (importId: number): string => `${importId}/content`
 
-/** The staged source of that name as it is to be read, unpacked where it is packed. Null when there is none. */
+/** Opens a staged source, and unpacks it on reading where it is packed. Null when there is none. */
 export async function openSource(staging: Staging, name: string): Promise<StagedFile | null> {
   const file = await staging.open(name)
   if (file === null || !name.endsWith('/content')) return file
@@ -57,7 +57,8 @@ export async function openSource(staging: Staging, name: string): Promise<Staged
 }
 
 async function unpackedFile(file: StagedFile, name: string): Promise<StagedFile> {
-  const damaged = () => new Error(`the staged content ${name} is damaged: was it written into?`)
+  const damaged = () =>
+    new Error(`the staged content ${name} is damaged: another program may have changed it`)
   const bytesAt = async (position: number, length: number): Promise<Buffer> => {
     if (position < 0) throw damaged()
     const bytes = Buffer.allocUnsafeSlow(length)
@@ -69,13 +70,19 @@ async function unpackedFile(file: StagedFile, name: string): Promise<StagedFile>
   const size = Number(end.readBigUInt64LE(0))
   const count = Math.ceil(size / blockBytes)
   const lengths = await bytesAt(file.size - endBytes - count * 4, count * 4)
-  const starts = [0]
-  for (let i = 0; i < count; i += 1) starts.push(starts[i]! + lengths.readUInt32LE(i * 4))
+  const blocks: { start: number; length: number }[] = []
+  for (let i = 0, start = 0; i < count; i += 1) {
+    const length = lengths.readUInt32LE(i * 4)
+    blocks.push({ start, length })
+    start += length
+  }
 
   let last: { index: number; bytes: Buffer } | null = null
   const blockAt = async (index: number): Promise<Buffer> => {
     if (last?.index === index) return last.bytes
-    const stored = await bytesAt(starts[index]!, starts[index + 1]! - starts[index]!)
+    const block = blocks[index]
+    if (block === undefined) throw damaged()
+    const stored = await bytesAt(block.start, block.length)
     const bytes = await decompress(stored, { maxOutputLength: blockBytes })
     if (bytes.length !== Math.min(blockBytes, size - index * blockBytes)) throw damaged()
     last = { index, bytes }

@@ -1,58 +1,63 @@
 /**
- * Where the bytes of an import lie between its creation and its end: the source as one immutable file, and the
- * partition that splitting makes of it. The control plane writes inline content here, engines do the rest.
+ * Files of imports between their creation and their end: the source as one immutable file, and the partition that
+ * splitting makes of it. The control plane writes inline content here; engines write all other files.
  *
- * Errors are those of the medium; `isStagingFull` tells a full one.
+ * Errors are those of the file system or the database. `isStagingFull` recognizes a full one.
  */
 export interface Staging {
-  /** Stores the whole content under the name, at once visible when complete and never in part. Resolves to its length. */
+  /** Stores content atomically: the name appears only when the file is complete. Resolves to its length. */
   write(name: string, content: AsyncIterable<Uint8Array>): Promise<number>
-  /** A file that grows at its end; what was appended can be read at once. */
+  /** Creates a file that grows at its end. Appended bytes can be read at once. */
   create(name: string): Promise<StagedWriter>
   /** Null when there is no such file. */
   open(name: string): Promise<StagedFile | null>
-  /** What is gone already is no error. */
+  /** A missing file is no error. */
   remove(name: string): Promise<void>
-  /** Removes the files of the import, but for those to keep. What is gone already is no error. */
+  /** Removes the files of the import except those in `keep`. Missing files are no error. */
   removeImport(importId: number, options?: { keep?: string[] }): Promise<void>
-  /** Imports of which files are here, the youngest of them older than that. */
+  /** Ids of imports with files here, of which the newest is older than that. */
   listImports(options: { olderThanMs: number }): Promise<number[]>
-  /** Bytes of all files. */
+  /** Total bytes of all files. */
   size(): Promise<number>
-  /** Removes what no import can be told by. */
+  /** Removes data that belongs to no import. */
   sweep(): Promise<void>
-  /** Throws DiskReserveReached while nothing may be staged; `write` and appending throw it too. */
+  /** Throws DiskReserveReached while nothing may be staged. `write` and `append` throw it too. */
   checkSpace(): Promise<void>
 }
 
 export interface StagedFile {
   readonly size: number
-  /** Reads into the target from the position on; resolves to the bytes read, less than asked only at the end. */
+  /**
+   * Reads into the target from the position on. Resolves to the bytes read, which are fewer only at the end of the
+   * file.
+   */
   read(target: Uint8Array, position: number): Promise<number>
   close(): Promise<void>
 }
 
 export interface StagedWriter {
-  /** Appends the buffers in order; they may be used again when it resolves. */
+  /** Appends the buffers in order. The caller may reuse them when it resolves. */
   append(buffers: Uint8Array[]): Promise<void>
   close(): Promise<void>
 }
 
 /**
- * The source of an import. With a token it is that of one try: two engines, of which one was suspended, never write to
- * one name, and the import document says which one counts (`staged`).
+ * Name of the source of an import. With a token it is that of one attempt, so a suspended engine and its successor
+ * never write to the same file. The import document says which one is valid (`staged`).
  */
 export const stagedSource = (importId: number, token?: string): string =>
   token === undefined ? `${importId}/source` : `${importId}/source-${token}`
 
-/** A split that starts over writes another file: nobody appends to one that somebody else may still write. */
+/** Each split has a file of its own, because an engine that lost its lease may still append to the former one. */
 export const stagedPartition = (importId: number, token: string): string => `${importId}/partition-${token}`
 
-/** The import that a name belongs to. */
-export const importOfStaged = (name: string): number => Number(name.slice(0, name.indexOf('/')))
+/** The id of the import that a staged file belongs to. */
+export const parseImportId = (name: string): number => Number(name.slice(0, name.indexOf('/')))
 
-/** Also a database's: `OutOfDiskSpace`, and quotas of hosted ones. */
+/** Whether the disk is full, or the database: `OutOfDiskSpace`, and the quotas of hosted ones. */
 export function isStagingFull(error: unknown): boolean {
-  const { code, codeName } = (error ?? {}) as { code?: unknown; codeName?: unknown }
+  if (typeof error !== 'object' || error === null) return false
+  const code = 'code' in error ? error.code : undefined
+  const codeName = 'codeName' in error ? error.codeName : undefined
   return code === 'ENOSPC' || code === 'EDQUOT' || codeName === 'OutOfDiskSpace' || code === 14031
 }

@@ -4,16 +4,16 @@ import { correctUsage, listLiveUploads, readUsage } from '../../store/upload-usa
 import type { UploadStore } from './upload-store.ts'
 
 /**
- * Counts what an organization keeps with us, in the place of the figures that are kept as it changes: when there are
- * none yet, when they are old, and before anything is refused, because processes may have been killed meanwhile.
+ * Recounts the storage of an organization, and replaces the usage that each change updates. It runs when there is no
+ * usage yet, when it is old, and before a refusal. Processes may have been killed between two updates.
  */
 
-/** Counting meets changes; it is tried so often, and what is known holds otherwise. */
+/** Recounts at most this often; if uploads keep changing meanwhile, the last known usage stays. */
 const maxCounts = 3
-/** They are few, and counted fast. */
+/** Pinned files are few, and counted fast. */
 const maxPinnedCounts = 20
 
-/** For all of the process that want it now, once. */
+/** Single-flight: concurrent calls of a process for one organization share a count. */
 export function countUsage(
   collections: Collections,
   organizationId: number,
@@ -31,7 +31,7 @@ export function countUsage(
 
 const counts = new WeakMap<Collections, Map<number, Promise<void>>>()
 
-/** Leaves the figures as they are when others change them each time that they are counted. */
+/** Leaves the usage as it is when it changed during each of the counts. */
 async function countNow(collections: Collections, organizationId: number, store: UploadStore): Promise<void> {
   for (let tries = 0; tries < maxCounts; tries += 1) {
     const usage = await readUsage(collections, organizationId)
@@ -39,7 +39,7 @@ async function countNow(collections: Collections, organizationId: number, store:
     const { finished, unfinished } = await store.count()
     const pinned = await store.countPinned(await listImportsWithPins(collections, organizationId))
     const { gone, kept, missing } = await compareEntries(collections, organizationId, usage)
-    // What an upload in progress has is in its reservation.
+    // The bytes of an upload in progress are in its reservation.
     for (const { name } of uploads) unfinished.delete(name)
     const names = new Set([...finished.keys(), ...unfinished.keys()])
     for (const { name, files } of uploads) if (files === 0) names.add(name)
@@ -53,8 +53,8 @@ async function countNow(collections: Collections, organizationId: number, store:
 }
 
 /**
- * Counts anew what imports keep although no name leads to it any more: after a name went, or an import gave its file
- * back. Whoever changes figures meanwhile makes it count again, so the last one to count has seen all.
+ * Recounts the bytes of pinned files without a name, after a name or a pin was removed. A concurrent change of the
+ * usage makes it count again, so the last count includes all changes.
  */
 export async function countPinned(
   collections: Collections,
@@ -64,8 +64,8 @@ export async function countPinned(
   for (let tries = 0; tries < maxPinnedCounts; tries += 1) {
     const usage = await readUsage(collections, organizationId)
     if (usage === null) return
-    const isNone = (usage.imports ?? []).length === 0
-    const pinned = isNone
+    const hasNoImports = (usage.imports ?? []).length === 0
+    const pinned = hasNoImports
       ? 0
       : await store.countPinned(await listImportsWithPins(collections, organizationId))
     if (pinned === (usage.pinned ?? 0) || (await setPinned(collections, usage, pinned))) return

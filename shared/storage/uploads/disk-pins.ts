@@ -2,39 +2,42 @@ import type { BigIntStats } from 'node:fs'
 import { link, lstat, mkdir, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import type { Collections } from '../../contract/schemas/collections.ts'
-import { fingerprintOf, timeIn } from './file-fingerprint.ts'
+import { errorCode } from '../../contract/errors.ts'
+import { buildFingerprint, fileSystemTime } from './file-fingerprint.ts'
 import { copySteady, openRegular } from './steady-copy.ts'
 import { fileNameProblem, newUploadToken, uploadFolder } from './upload-names.ts'
 import type { PinnedUpload, UploadPin, Uploads } from './upload-store.ts'
 
-/** Larger files would hold up all imports that begin. */
-const copiedBytes = 16 * 1024 * 1024
-/** A file that was written last so long ago is not being written. */
+/** Maximum size of a copied file. A larger one would delay all imports that begin. */
+const maxCopiedBytes = 16 * 1024 * 1024
+/** A file without a write for this time counts as complete. */
 const quietMs = 10_000
-/** Where no second name is possible and the file isn't whole, it stands for itself. */
-const unpinned = 'upload:'
+/** Prefix of a reference to the upload itself, where a hard link is not possible and the file is not complete. */
+const unpinnedPrefix = 'upload:'
 
 export interface DiskPinsOptions {
   dataFolder: string
-  /** Where pins lie, in the folders of their imports. */
+  /** Has the pins, in the folders of their imports. */
   stagingFolder: string
   collections: Collections
 }
 
 /**
- * A pin on disk is a second name of the file, in the import's staging folder: what our FTP server does later, and
- * whoever renames or removes, doesn't reach it. Writes in place do, so small files that others may write into are
- * copied at once; of large ones the copy that the import takes is compared with what was noted here.
+ * A pin on disk is a hard link to the file in the staging folder of the import. Later uploads of our FTP server,
+ * renames and removals do not change it, but writes into the file by other programs do. Small files of other programs
+ * are therefore copied at once. For large ones the import compares its copy with the fingerprint that is recorded
+ * here.
  */
 export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'releasePin' | 'openPin'> {
   const { dataFolder, stagingFolder, collections } = options
   const locate = (reference: string): string => {
-    if (!reference.startsWith(unpinned)) return path.join(stagingFolder, reference)
-    const [id = '', ...name] = reference.slice(unpinned.length).split('/')
+    if (!reference.startsWith(unpinnedPrefix)) return path.join(stagingFolder, reference)
+    const [id = '', ...name] = reference.slice(unpinnedPrefix.length).split('/')
     return path.join(uploadFolder(dataFolder, Number(id)), name.join('/'))
   }
-  const isOurs = async (organizationId: number, stats: BigIntStats) =>
-    (await collections.settledUploads.findOne({ _id: `${organizationId}/${fingerprintOf(stats)}` })) !== null
+  const isFtpUpload = async (organizationId: number, stats: BigIntStats) =>
+    (await collections.settledUploads.findOne({ _id: `${organizationId}/${buildFingerprint(stats)}` })) !==
+    null
 
   return {
     async pin({ organizationId, name, importId, signal }) {
@@ -45,50 +48,49 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       const reference = `${importId}/pin-${newUploadToken()}`
       const target = locate(reference)
       await mkdir(path.dirname(target), { recursive: true, mode: 0o700 })
-      const isLinked = await linked(source, target)
+      const isLinked = await tryLink(source, target)
       const kept = isLinked ? target : source
       const found = await regularStats(kept)
       if (found === null) {
         await rm(target, { force: true })
         return null
       }
-      /** Of what can't be copied as it is now: the import watches it. */
+      /** The pin of a file that may still be written: the import waits until it is stable. */
       const watched = (stats: BigIntStats): UploadPin => ({
-        reference: isLinked ? reference : `${unpinned}${organizationId}/${name}`,
-        fingerprint: fingerprintOf(stats),
+        reference: isLinked ? reference : `${unpinnedPrefix}${organizationId}/${name}`,
+        fingerprint: buildFingerprint(stats),
         is_settled: false,
       })
-      const ours = await isOurs(organizationId, found)
-      const isQuiet = (await timeIn(folder)) - Number(found.mtimeNs / 1_000_000n) > quietMs
-      if (!ours && !isQuiet) return watched(found)
-      if (isLinked && (ours || found.size > copiedBytes))
-        return { reference, fingerprint: fingerprintOf(found), is_settled: true }
+      const isOurs = await isFtpUpload(organizationId, found)
+      const isQuiet = (await fileSystemTime(folder)) - Number(found.mtimeNs / 1_000_000n) > quietMs
+      if (!isOurs && !isQuiet) return watched(found)
+      if (isLinked && (isOurs || found.size > maxCopiedBytes))
+        return { reference, fingerprint: buildFingerprint(found), is_settled: true }
       const copy = `${target}.copy`
-      // Written into meanwhile: nobody can tell what a copy would be of.
-      if (!(await copySteady(kept, copy, { signal, fingerprint: fingerprintOf(found) })))
+      // The file was written meanwhile, so a copy could mix two versions.
+      if (!(await copySteady(kept, copy, { signal, fingerprint: buildFingerprint(found) })))
         return watched((await regularStats(kept)) ?? found)
       await rename(copy, target)
       const copied = await lstat(target, { bigint: true })
-      return { reference, fingerprint: fingerprintOf(copied), is_settled: true }
+      return { reference, fingerprint: buildFingerprint(copied), is_settled: true }
     },
     async releasePin({ reference }) {
-      if (!reference.startsWith(unpinned)) await rm(locate(reference), { force: true })
+      if (!reference.startsWith(unpinnedPrefix)) await rm(locate(reference), { force: true })
     },
     async openPin({ reference }) {
       const file = locate(reference)
       const handle = await openRegular(file)
       if (handle === null) return null
-      return pinnedFile(handle, path.dirname(file), reference.startsWith(unpinned) ? null : reference)
+      return pinnedFile(handle, path.dirname(file), reference.startsWith(unpinnedPrefix) ? null : reference)
     },
   }
 }
 
 /**
- * Bytes of pins to which no name leads any more: those whose file has no further name than the pins themselves, and
- * copies.
+ * Bytes of pinned files without a name in the upload directory: copies, and files whose only hard links are pins.
  */
 export async function countPinnedBytes(stagingFolder: string, importIds: number[]): Promise<number> {
-  /** By file: its size, and how many of its names are not known to be pins. */
+  /** By inode: the size, and the number of hard links that are no known pins. */
   const files = new Map<string, { bytes: number; others: number }>()
   for (const id of importIds) {
     const folder = path.join(stagingFolder, String(id))
@@ -104,26 +106,29 @@ export async function countPinnedBytes(stagingFolder: string, importIds: number[
   return [...files.values()].reduce((sum, { bytes, others }) => sum + (others > 0 ? 0 : bytes), 0)
 }
 
-/** False where that isn't possible: on two file systems, or where the system lets nobody link others' files. */
-async function linked(source: string, target: string): Promise<boolean> {
+/**
+ * Creates a hard link. False where that isn't possible: across file systems, or where linking others' files is
+ * forbidden.
+ */
+async function tryLink(source: string, target: string): Promise<boolean> {
   try {
     await link(source, target)
     return true
   } catch (error) {
-    const { code = '' } = error as NodeJS.ErrnoException
-    if (['EXDEV', 'EPERM', 'EACCES', 'EMLINK', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'ENOENT'].includes(code))
-      return false
+    if (noLinkCodes.includes(errorCode(error))) return false
     throw error
   }
 }
 
-/** Null for everything that isn't a regular file, and for nothing; links are none. Throws what the file system says. */
+const noLinkCodes = ['EXDEV', 'EPERM', 'EACCES', 'EMLINK', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'ENOENT']
+
+/** Null when there is no regular file; a symbolic link is none. Throws other errors of the file system. */
 async function regularStats(file: string): Promise<BigIntStats | null> {
   try {
     const stats = await lstat(file, { bigint: true })
     return stats.isFile() ? stats : null
   } catch (error) {
-    if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) return null
+    if (['ENOENT', 'ENOTDIR'].includes(errorCode(error))) return null
     throw error
   }
 }
@@ -131,21 +136,22 @@ async function regularStats(file: string): Promise<BigIntStats | null> {
 function pinnedFile(handle: FileHandle, folder: string, staged: string | null): PinnedUpload {
   return {
     staged: async () => {
-      // Nothing to wait for where our FTP server wrote it.
+      // For files of our FTP server this returns at once, as they are synced already.
       if (staged !== null && process.platform !== 'win32') await handle.datasync()
       return staged
     },
-    fingerprint: async () => fingerprintOf(await handle.stat({ bigint: true })),
-    isQuiet: async () => (await timeIn(folder)) - (await handle.stat()).mtimeMs > quietMs,
-    content: (signal) => contentOf(handle, signal),
+    fingerprint: async () => buildFingerprint(await handle.stat({ bigint: true })),
+    isQuiet: async () => (await fileSystemTime(folder)) - (await handle.stat()).mtimeMs > quietMs,
+    content: (signal) => readPinned(handle, signal),
     close: () => handle.close(),
   }
 }
 
-/** What it has now, so that reading ends however fast somebody appends. */
-async function* contentOf(handle: FileHandle, signal: AbortSignal): AsyncGenerator<Buffer> {
+/** Reads up to the present size, so that reading ends even while another program appends. */
+async function* readPinned(handle: FileHandle, signal: AbortSignal): AsyncGenerator<Buffer> {
   const { size } = await handle.stat()
   if (size === 0) return
   const options = { autoClose: false, start: 0, end: size - 1, highWaterMark: 1024 * 1024, signal }
-  yield* handle.createReadStream(options) as AsyncIterable<Buffer>
+  const pieces: AsyncIterable<Buffer> = handle.createReadStream(options)
+  yield* pieces
 }

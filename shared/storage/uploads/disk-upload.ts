@@ -1,32 +1,35 @@
 import { rename, rm, type FileHandle } from 'node:fs/promises'
-import { fingerprintOf } from './file-fingerprint.ts'
+import { errorCode } from '../../contract/errors.ts'
+import { buildFingerprint } from './file-fingerprint.ts'
 import type { UploadInProgress } from './upload-store.ts'
 
 /**
- * Large uploads go to the disk bit by bit: hundreds of megabytes at its end would hold up everybody's next sync.
+ * Large uploads are synced in portions. One sync of hundreds of megabytes would delay the syncs of all other uploads.
  */
 const syncEveryBytes = 8 * 1024 * 1024
 
 export interface DiskUploadOptions {
   /** Open for appending. */
   handle: FileHandle
-  /** Its path, which bears the token of the upload's lock. */
-  own: string
-  final: string
+  /** The hidden path; its name has the token of the upload's lock. */
+  unfinishedPath: string
+  finalPath: string
   size: number
   isCopy: boolean
-  /** Notes that the file of this fingerprint is whole. */
+  /** Records that the file with this fingerprint is complete. */
   onStable: (fingerprint: string) => Promise<void>
 }
 
-/** The hidden file of an upload on disk. Who takes it up renames it first: then there is none that this could publish. */
+/**
+ * The hidden file of an upload on disk. A session that resumes the upload renames it first, so this can't publish it.
+ */
 export class DiskUpload implements UploadInProgress {
   size: number
   isCopy: boolean
   readonly #options: DiskUploadOptions
   #isOpen = true
   #unsynced = 0
-  /** The last of the syncs on the way; its failure shows at the next one. */
+  /** The sync in progress. Its error is thrown before the next one begins. */
   #syncing: Promise<void> = Promise.resolve()
 
   constructor(options: DiskUploadOptions) {
@@ -41,7 +44,7 @@ export class DiskUpload implements UploadInProgress {
     try {
       await handle.writeFile(piece)
     } catch (error) {
-      // A full disk takes a part of it.
+      // On a full disk a part of the piece was written.
       this.size = (await handle.stat()).size
       throw error
     }
@@ -58,16 +61,16 @@ export class DiskUpload implements UploadInProgress {
     const { handle, onStable } = this.#options
     await this.#syncing
     await handle.sync()
-    // Before the move: an import that finds the file need not watch it.
-    await onStable(fingerprintOf(await handle.stat({ bigint: true })))
+    // Recorded before the rename, so that an import that finds the file need not wait for it.
+    await onStable(buildFingerprint(await handle.stat({ bigint: true })))
   }
 
   async publish(): Promise<boolean> {
-    const { own, final } = this.#options
+    const { unfinishedPath, finalPath } = this.#options
     try {
-      await rename(own, final)
+      await rename(unfinishedPath, finalPath)
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
+      if (errorCode(error) === 'ENOENT') return false
       throw error
     }
     this.isCopy = false
@@ -84,6 +87,6 @@ export class DiskUpload implements UploadInProgress {
   }
 
   async discard(): Promise<void> {
-    await rm(this.#options.own, { force: true })
+    await rm(this.#options.unfinishedPath, { force: true })
   }
 }

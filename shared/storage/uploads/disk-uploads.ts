@@ -2,9 +2,10 @@ import { constants } from 'node:fs'
 import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink } from 'node:fs/promises'
 import path from 'node:path'
 import type { Readable } from 'node:stream'
+import { errorCode } from '../../contract/errors.ts'
 import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
 import { DiskUpload } from './disk-upload.ts'
-import { timeIn } from './file-fingerprint.ts'
+import { fileSystemTime } from './file-fingerprint.ts'
 import { copySteady, openRegular, type SteadyCopyOptions } from './steady-copy.ts'
 import { fileNameProblem, parseUnfinished, unfinishedName, uploadFolder } from './upload-names.ts'
 import {
@@ -16,23 +17,23 @@ import {
 } from './upload-store.ts'
 
 const noFollow = constants.O_NOFOLLOW ?? 0
-/** For how long what is hidden and no upload may lie. */
-const straysMs = 24 * 3_600_000
+/** Maximum age of hidden files that are no uploads. */
+const maxStrayAgeMs = 24 * 3_600_000
 
 /**
- * Upload directories as folders, which processes of several machines may share, and which others than our FTP server
- * may fill. A file that isn't a regular one (a link, a folder) is as good as absent.
+ * Upload directories as folders. Processes of several machines may share them, and other programs than our FTP server
+ * may write to them. Entries that are no regular files (links, folders) count as absent.
  */
 export function diskUploads(options: DiskPinsOptions): Uploads {
   const root = path.join(options.dataFolder, 'uploads')
   return {
     ...diskPins(options),
     directory: (organizationId) => diskDirectory(options, organizationId),
-    // They lie in the staging and go with the import's folder.
+    // Pins are in the staging folder of their import, and are removed with it.
     unpin: () => Promise.resolve(),
     listPinned: () => Promise.resolve([]),
     async purge({ olderThanMs }) {
-      const ids = (await names(root)).map(Number).filter(Number.isSafeInteger)
+      const ids = (await listNames(root)).map(Number).filter(Number.isSafeInteger)
       let removed = 0
       for (const id of ids) removed += await purgeFolder(uploadFolder(options.dataFolder, id), olderThanMs)
       return removed
@@ -45,76 +46,76 @@ function diskDirectory(
   organizationId: number,
 ): UploadStore {
   const folder = uploadFolder(dataFolder, organizationId)
-  const pathOf = (name: string) => path.join(folder, name)
-  const find = async (name: string) => entryOf(pathOf(name), name)
+  const locate = (name: string) => path.join(folder, name)
+  const find = async (name: string) => readEntry(locate(name), name)
   const unfinishedEntry = async (name: string) =>
-    (await names(folder)).find((entry) => parseUnfinished(entry)?.name === name) ?? null
+    (await listNames(folder)).find((entry) => parseUnfinished(entry)?.name === name) ?? null
   return {
     async prepare() {
       await mkdir(folder, { recursive: true, mode: 0o700 })
     },
     async list() {
-      const visible = (await names(folder)).filter((name) => fileNameProblem(name) === null).sort()
-      return (await inGroups(visible, find)).filter((entry) => entry !== null)
+      const visible = (await listNames(folder)).filter((name) => fileNameProblem(name) === null).sort()
+      return (await mapInGroups(visible, find)).filter((entry) => entry !== null)
     },
     find,
     async findUnfinished(name) {
       const entry = await unfinishedEntry(name)
-      return entry === null ? null : entryOf(pathOf(entry), name)
+      return entry === null ? null : readEntry(locate(entry), name)
     },
     async read(name, start): Promise<Readable | null> {
-      const handle = await openRegular(pathOf(name))
+      const handle = await openRegular(locate(name))
       return handle === null ? null : handle.createReadStream({ start })
     },
     async remove(name) {
       if ((await find(name)) === null) return false
       try {
-        await unlink(pathOf(name))
+        await unlink(locate(name))
         return true
       } catch (error) {
-        // Of many who remove it, one does.
-        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
+        // A concurrent call has removed it.
+        if (errorCode(error) === 'ENOENT') return false
         throw error
       }
     },
     async removeUnfinished(name) {
       const entry = await unfinishedEntry(name)
-      if (entry !== null) await rm(pathOf(entry), { force: true })
+      if (entry !== null) await rm(locate(entry), { force: true })
     },
     async rename(from, to) {
       if ((await find(from)) === null) return false
-      return moved(pathOf(from), pathOf(to))
+      return tryRename(locate(from), locate(to))
     },
     async takeUp({ name, token, wasLeft, keep, signal }: TakeUp) {
-      const own = pathOf(unfinishedName(token, name))
-      const copy = pathOf(`.copy-${token}`)
+      const unfinished = locate(unfinishedName(token, name))
+      const copy = locate(`.copy-${token}`)
       const before = await unfinishedEntry(name)
-      if (before !== null && !(await moved(pathOf(before), own))) throw changed(name)
+      if (before !== null && !(await tryRename(locate(before), unfinished))) throw uploadChanged(name)
       let isCopy = false
       if (keep === 0) {
-        await rm(own, { force: true })
+        await rm(unfinished, { force: true })
       } else if (before !== null) {
-        // Who left it may wake up and append to the file that it has open.
-        if (wasLeft) await copyWhole(own, own, { name, copy, signal, mayGrow: true })
+        // A session that was taken for dead may still append to the file that it has open.
+        if (wasLeft) await copyWhole(unfinished, unfinished, { name, copy, signal, mayGrow: true })
       } else if ((await find(name)) !== null) {
-        await copyWhole(pathOf(name), own, { name, copy, signal })
+        await copyWhole(locate(name), unfinished, { name, copy, signal })
         isCopy = true
       }
       if (keep !== null && keep > 0) {
-        // The name may have led to another file when the upload was asked for.
-        const { size = 0 } = (await entryOf(own, name)) ?? {}
+        // The file may have been replaced since the upload was requested.
+        const { size = 0 } = (await readEntry(unfinished, name)) ?? {}
         if (size < keep) {
-          if (isCopy) await rm(own, { force: true })
-          throw changed(name)
+          if (isCopy) await rm(unfinished, { force: true })
+          throw uploadChanged(name)
         }
-        if (size > keep) await truncate(own, keep)
+        if (size > keep) await truncate(unfinished, keep)
       }
       const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | noFollow
-      const handle = await open(own, flags, 0o600)
+      const handle = await open(unfinished, flags, 0o600)
       return new DiskUpload({
         handle,
-        own,
-        final: pathOf(name),
+        unfinishedPath: unfinished,
+        finalPath: locate(name),
         size: (await handle.stat()).size,
         isCopy,
         onStable: async (fingerprint) => {
@@ -130,8 +131,8 @@ function diskDirectory(
     async count() {
       const finished = new Map<string, number>()
       const unfinished = new Map<string, number>()
-      await inGroups(await names(folder), async (entry) => {
-        const { size } = (await entryOf(pathOf(entry), entry)) ?? {}
+      await mapInGroups(await listNames(folder), async (entry) => {
+        const { size } = (await readEntry(locate(entry), entry)) ?? {}
         if (size === undefined) return
         const upload = parseUnfinished(entry)
         if (upload !== null) unfinished.set(upload.name, size)
@@ -143,64 +144,64 @@ function diskDirectory(
   }
 }
 
-async function names(folder: string): Promise<string[]> {
+async function listNames(folder: string): Promise<string[]> {
   try {
     return await readdir(folder)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    if (errorCode(error) === 'ENOENT') return []
     throw error
   }
 }
 
-async function entryOf(file: string, name: string): Promise<UploadEntry | null> {
+async function readEntry(file: string, name: string): Promise<UploadEntry | null> {
   const stats = await lstat(file).catch(() => null)
   return stats?.isFile() === true ? { name, size: stats.size, modifiedAt: stats.mtime } : null
 }
 
-/** Not all at once: each has a thread of the process's few. */
-async function inGroups<T, R>(items: T[], work: (item: T) => Promise<R>): Promise<R[]> {
+/** At most 64 at a time, as each call occupies one of the few threads of the process. */
+async function mapInGroups<T, R>(items: T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = []
   for (let i = 0; i < items.length; i += 64)
     results.push(...(await Promise.all(items.slice(i, i + 64).map(work))))
   return results
 }
 
-/** A copy that broke off must not be taken for the unfinished upload: it gets its name when it is whole. */
+/** Renames the copy only when it is complete, so that a partial one is never taken for the unfinished upload. */
 async function copyWhole(
   from: string,
   to: string,
   { name, copy, ...options }: SteadyCopyOptions & { name: string; copy: string },
 ): Promise<void> {
-  if (!(await copySteady(from, copy, options))) throw changed(name)
+  if (!(await copySteady(from, copy, options))) throw uploadChanged(name)
   await rename(copy, to)
 }
 
-const changed = (name: string) =>
+const uploadChanged = (name: string) =>
   new UploadChanged(`${JSON.stringify(name)} was changed or removed while the upload began`)
 
-/** False when there is none any more. */
-async function moved(from: string, to: string): Promise<boolean> {
+/** False when the file is gone. */
+async function tryRename(from: string, to: string): Promise<boolean> {
   try {
     await rename(from, to)
     return true
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
+    if (errorCode(error) === 'ENOENT') return false
     throw error
   }
 }
 
-/** Removes hidden files that were written last longer ago than they may lie; how many uploads were among them. */
-async function purgeFolder(folder: string, unfinishedMs: number): Promise<number> {
-  const hidden = (await names(folder)).filter((entry) =>
+/** Removes hidden files that exceed their maximum age; resolves to how many of them were uploads. */
+async function purgeFolder(folder: string, maxUnfinishedAgeMs: number): Promise<number> {
+  const hidden = (await listNames(folder)).filter((entry) =>
     /^\.(unfinished|copy|clock)-[0-9a-f]{16}/.test(entry),
   )
   if (hidden.length === 0) return 0
-  const now = await timeIn(folder)
+  const now = await fileSystemTime(folder)
   let removed = 0
   for (const entry of hidden) {
     const isUpload = parseUnfinished(entry) !== null
     const stats = await lstat(path.join(folder, entry)).catch(() => null)
-    if (stats === null || now - stats.mtimeMs < (isUpload ? unfinishedMs : straysMs)) continue
+    if (stats === null || now - stats.mtimeMs < (isUpload ? maxUnfinishedAgeMs : maxStrayAgeMs)) continue
     await rm(path.join(folder, entry), { force: true })
     removed += isUpload ? 1 : 0
   }

@@ -1,19 +1,20 @@
 import type { BigIntStats } from 'node:fs'
 import { open, rm } from 'node:fs/promises'
 import path from 'node:path'
+import { errorCode } from '../../contract/errors.ts'
 import { clock } from '../../runtime/clock.ts'
 import { newUploadToken } from './upload-names.ts'
 
-/** What a file is at this moment: its inode, size and time. Another one after a write to it. */
-export const fingerprintOf = ({ ino, size, mtimeNs }: BigIntStats): string => `${ino}:${size}:${mtimeNs}`
+/** Inode, size and time of a file. A write to the file changes it. */
+export const buildFingerprint = ({ ino, size, mtimeNs }: BigIntStats): string => `${ino}:${size}:${mtimeNs}`
 
-/** Whether a pin has what it had. Its inode is another one when DATA_DIR was restored from a backup, or moved. */
+/** Whether two fingerprints mean the same content. Inodes may differ after DATA_DIR was moved or restored. */
 export const isSameContent = (a: string, b: string): boolean => withoutInode(a) === withoutInode(b)
 
 const withoutInode = (fingerprint: string): string => fingerprint.replace(/^\d+:/, '')
 
-/** The time by the clock that stamps the files of a folder, in ms since 1970: another machine's, where it is mounted. */
-export async function timeIn(folder: string): Promise<number> {
+/** The time in ms since 1970 by the clock that stamps the files of a folder, which may be that of a file server. */
+export async function fileSystemTime(folder: string): Promise<number> {
   const probe = path.join(folder, `.clock-${newUploadToken()}`)
   try {
     const handle = await open(probe, 'wx')
@@ -24,9 +25,8 @@ export async function timeIn(folder: string): Promise<number> {
       await rm(probe, { force: true })
     }
   } catch (error) {
-    // A folder that may only be read.
-    if (['EACCES', 'EROFS', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? ''))
-      return clock.now().getTime()
+    // In a read-only folder the clock of this machine is used.
+    if (['EACCES', 'EROFS', 'EPERM'].includes(errorCode(error))) return clock.now().getTime()
     throw error
   }
 }

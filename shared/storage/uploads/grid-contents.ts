@@ -4,31 +4,32 @@ import type { Collections } from '../../contract/schemas/collections.ts'
 import { allObjectIds, keyRanges } from '../../store/key-ranges.ts'
 
 /**
- * The contents of uploads in the database (bucket `uploads`, by `_id` in hexadecimal), and their end. Contents of
- * finished files never change. One that no name leads to any more is detached, and removed when no import has it
- * pinned. All of it throws the database's errors; what was left half done is found by `removeForgotten` later.
+ * Removal of upload contents in the database (bucket `uploads`, by `_id` in hexadecimal). Contents of finished files
+ * never change. A content without a name is detached, and removed when no import has pinned it. All functions throw
+ * the database's errors; `removeForgotten` later completes a removal that broke off.
  */
 
-/** Takes the unfinished upload away from its name; false when it isn't that one any more. */
+/** Removes the unfinished upload of a name. False when the name has another unfinished upload, or none. */
 export async function dropUnfinished(collections: Collections, _id: string, token: string): Promise<boolean> {
   const before = await collections.uploadNames.findOneAndUpdate(
     { _id, 'unfinished.token': token },
     { $set: { unfinished: null } },
   )
-  if (before === null) return false
+  const unfinished = before?.unfinished ?? null
+  if (unfinished === null) return false
   await collections.uploadNames.deleteOne({ _id, finished: null, unfinished: null })
-  await detachAndRemove(collections, before.unfinished!.content)
+  await detachAndRemove(collections, unfinished.content)
   return true
 }
 
-/** Ends a content that no name leads to any more. */
+/** Detaches a content without a name, and removes it when it isn't pinned. */
 export async function detachAndRemove(collections: Collections, content: string): Promise<void> {
   const _id = new ObjectId(content)
   await collections.uploads.files.updateOne({ _id }, { $set: { detached: true } })
   await removeUnused(collections, _id)
 }
 
-/** Removes a content that is detached and not pinned; what is detached can't be pinned any more. */
+/** Removes a content that is detached and not pinned. A detached content can't be pinned again. */
 export async function removeUnused({ uploads }: Collections, content: ObjectId): Promise<void> {
   const unused = await uploads.files.findOne({ _id: content, detached: true, pinned_by: [] })
   if (unused !== null) await removeGridFile(uploads, content)
@@ -36,7 +37,7 @@ export async function removeUnused({ uploads }: Collections, content: ObjectId):
 
 const forgottenMs = 3_600_000
 
-/** Ends contents to which nothing leads, because whoever moved their name was killed right after. */
+/** Removes contents without a name, which processes have left that were killed between two writes. */
 export async function removeForgotten(collections: Collections): Promise<void> {
   const { uploads, uploadNames } = collections
   const before = { $subtract: ['$$NOW', forgottenMs] }
@@ -46,7 +47,7 @@ export async function removeForgotten(collections: Collections): Promise<void> {
       .toArray()
     for (const { _id } of contents) {
       const content = _id.toHexString()
-      // In a snapshot: a file that is published moves from one of the two indexes to the other.
+      // In a snapshot, because publishing moves a content from one of the two indexes to the other.
       const named = await uploadNames.countDocuments(
         { $or: [{ 'finished.content': content }, { 'unfinished.content': content }] },
         { limit: 1, readConcern: { level: 'snapshot' } },

@@ -1,17 +1,18 @@
 import type { ObjectId } from 'mongodb'
+import { toError } from '../../contract/errors.ts'
 import { appendToGridFile } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { detachAndRemove, dropUnfinished } from './grid-contents.ts'
 import type { UploadInProgress } from './upload-store.ts'
 
-/** What is gathered before it is sent: many clients send a few bytes at a time. */
+/** Bytes that are buffered before they are sent, because many clients send a few bytes at a time. */
 const sendBytes = 1024 * 1024
-/** How long bytes wait for more before they are sent all the same. */
+/** Buffered bytes are sent after this time at the latest. */
 const sendAfterMs = 250
 
 export interface GridUploadOptions {
   collections: Collections
-  /** `_id` of the name's document. */
+  /** `_id` of the document of the name. */
   nameId: string
   token: string
   content: ObjectId
@@ -19,19 +20,19 @@ export interface GridUploadOptions {
   isCopy: boolean
 }
 
-/** The content of an upload in the database. The name's document says whose it is: only with its token it is published. */
+/** The content of an upload in the database. It is published only while the document of its name has its token. */
 export class GridUpload implements UploadInProgress {
   size: number
   isCopy: boolean
   readonly #options: GridUploadOptions
-  /** Where what is in the database ends. */
+  /** End of the bytes that are in the database. */
   #end: number
-  #waiting: Buffer[] = []
-  #waitingBytes = 0
+  #buffers: Buffer[] = []
+  #bufferedBytes = 0
   #timer: NodeJS.Timeout | null = null
-  /** The last write; those of one upload follow each other. */
+  /** The last write. Writes of one upload are sequential. */
   #sending: Promise<void> = Promise.resolve()
-  #failure: unknown = null
+  #failure: Error | null = null
 
   constructor(options: GridUploadOptions) {
     this.#options = options
@@ -40,24 +41,24 @@ export class GridUpload implements UploadInProgress {
   }
 
   async write(piece: Uint8Array): Promise<void> {
-    this.#waiting.push(Buffer.from(piece))
-    this.#waitingBytes += piece.length
+    this.#buffers.push(Buffer.from(piece))
+    this.#bufferedBytes += piece.length
     this.size += piece.length
     this.isCopy = false
-    if (this.#waitingBytes >= sendBytes) {
-      // One is on its way while the next one is gathered.
+    if (this.#bufferedBytes >= sendBytes) {
+      // One write is in flight while the next one is buffered.
       await this.#sending
       this.#send()
     } else {
       this.#timer ??= setTimeout(() => this.#send(), sendAfterMs)
     }
-    this.#refuseAfterFailure()
+    this.#throwFailure()
   }
 
   async prepare(): Promise<void> {
     this.#send()
     await this.#sending
-    this.#refuseAfterFailure()
+    this.#throwFailure()
     const { collections, content } = this.#options
     await collections.uploads.files.updateOne({ _id: content }, { $set: { length: this.#end } })
   }
@@ -101,22 +102,22 @@ export class GridUpload implements UploadInProgress {
   #send(): void {
     if (this.#timer !== null) clearTimeout(this.#timer)
     this.#timer = null
-    if (this.#waitingBytes === 0) return
-    const bytes = Buffer.concat(this.#waiting)
-    this.#waiting = []
-    this.#waitingBytes = 0
+    if (this.#bufferedBytes === 0) return
+    const bytes = Buffer.concat(this.#buffers)
+    this.#buffers = []
+    this.#bufferedBytes = 0
     const { collections, content } = this.#options
     this.#sending = this.#sending.then(async () => {
       if (this.#failure !== null) return
       try {
         this.#end = await appendToGridFile(collections.uploads, content, this.#end, [bytes])
       } catch (error) {
-        this.#failure = error
+        this.#failure = toError(error)
       }
     })
   }
 
-  #refuseAfterFailure(): void {
-    if (this.#failure !== null) throw this.#failure as Error
+  #throwFailure(): void {
+    if (this.#failure !== null) throw this.#failure
   }
 }

@@ -26,8 +26,8 @@ import {
 type GridDatabase = Pick<Database, 'sessions' | 'collections'>
 
 /**
- * Upload directories in the database: a document a name (`upload_names`), which leads to the contents of the finished
- * file and of the unfinished one. An upload in progress is in grid-upload.ts, the end of contents in grid-contents.ts.
+ * Upload directories in the database. Each name has a document (`upload_names`) with the ids of its finished and its
+ * unfinished content. grid-upload.ts has the upload in progress, grid-contents.ts the removal of contents.
  */
 export function gridUploads(database: GridDatabase): Uploads {
   const { collections } = database
@@ -46,14 +46,14 @@ export function gridUploads(database: GridDatabase): Uploads {
         )
         if (matchedCount === 1)
           return { reference: finished.content, fingerprint: finished.content, is_settled: true }
-        // A file that was replaced in this moment has another content now, and is tried as often as it takes.
+        // A file that was replaced meanwhile has another content. Only attempts with the same content are counted.
         if (finished.content !== last) tries = 0
         last = finished.content
       }
-      // The name leads to a content that isn't there, as after a restore of some of the collections.
+      // The content of the name is missing, as after a restore of only some of the collections.
       return null
     },
-    // Another engine may have begun the import with the same one; it goes when the import ends.
+    // Another engine may have begun the import with the same pin, so it stays until the import ends.
     releasePin: () => Promise.resolve(),
     async openPin({ reference }) {
       const content = new ObjectId(reference)
@@ -75,8 +75,10 @@ export function gridUploads(database: GridDatabase): Uploads {
         await removeUnused(collections, _id)
       }
     },
-    listPinned: () =>
-      bucket.files.distinct('pinned_by', { 'pinned_by.0': { $exists: true } }) as Promise<number[]>,
+    async listPinned() {
+      const ids = await bucket.files.distinct('pinned_by', { 'pinned_by.0': { $exists: true } })
+      return ids.filter((id) => id !== undefined)
+    },
     async purge({ olderThanMs }) {
       const before = { $subtract: ['$$NOW', olderThanMs] }
       let removed = 0
@@ -89,9 +91,10 @@ export function gridUploads(database: GridDatabase): Uploads {
           })
           .toArray()
         for (const { _id, unfinished } of old) {
+          if (unfinished === null) continue
           if ((await uploadLocks.countDocuments({ _id, $expr: { $gte: ['$lease_until', '$$NOW'] } })) > 0)
             continue
-          if (await dropUnfinished(collections, _id, unfinished!.token)) removed += 1
+          if (await dropUnfinished(collections, _id, unfinished.token)) removed += 1
         }
       }
       await removeForgotten(collections)
@@ -101,19 +104,19 @@ export function gridUploads(database: GridDatabase): Uploads {
   }
 }
 
-/** Of one content that a name leads to. */
+/** Attempts to pin one content. */
 const maxPinTries = 3
 
 const nameId = (organizationId: number, name: string): string => `${organizationId}/${name}`
-/** They begin with a digit; ":" follows "9". */
+/** All ids begin with a digit, and ":" follows "9". */
 const allNameIds = { $gte: '0', $lt: ':' }
 
 function gridDirectory(database: GridDatabase, organizationId: number): UploadStore {
   const { collections } = database
   const { uploads: bucket, uploadNames } = collections
-  const idOf = (name: string) => nameId(organizationId, name)
-  const documentOf = (name: string) => uploadNames.findOne({ _id: idOf(name) })
-  const sizeOf = (content: string) => gridFileSize(bucket, new ObjectId(content))
+  const toNameId = (name: string) => nameId(organizationId, name)
+  const readDocument = (name: string) => uploadNames.findOne({ _id: toNameId(name) })
+  const readSize = (content: string) => gridFileSize(bucket, new ObjectId(content))
   return {
     prepare: () => Promise.resolve(),
     async list() {
@@ -121,18 +124,18 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
         .find({ organization_id: organizationId, finished: { $ne: null } })
         .sort({ name: 1 })
         .toArray()
-      return documents.map((document) => entryOf(document)!)
+      return documents.map(finishedEntry).filter((entry) => entry !== null)
     },
     async find(name) {
-      return entryOf(await documentOf(name))
+      return finishedEntry(await readDocument(name))
     },
     async findUnfinished(name) {
-      const { unfinished = null } = (await documentOf(name)) ?? {}
+      const { unfinished = null } = (await readDocument(name)) ?? {}
       if (unfinished === null) return null
-      return { name, size: await sizeOf(unfinished.content), modifiedAt: unfinished.touched_at }
+      return { name, size: await readSize(unfinished.content), modifiedAt: unfinished.touched_at }
     },
     async read(name, start) {
-      const { finished = null } = (await documentOf(name)) ?? {}
+      const { finished = null } = (await readDocument(name)) ?? {}
       if (finished === null) return null
       const content = new ObjectId(finished.content)
       return Readable.from(streamGridFile(bucket, content, { start, end: finished.size }), {
@@ -141,30 +144,31 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
     },
     async remove(name) {
       const before = await uploadNames.findOneAndUpdate(
-        { _id: idOf(name), finished: { $ne: null } },
+        { _id: toNameId(name), finished: { $ne: null } },
         { $set: { finished: null } },
       )
-      if (before === null) return false
-      await uploadNames.deleteOne({ _id: before._id, finished: null, unfinished: null })
-      await detachAndRemove(collections, before.finished!.content)
+      const finished = before?.finished ?? null
+      if (finished === null) return false
+      await uploadNames.deleteOne({ _id: toNameId(name), finished: null, unfinished: null })
+      await detachAndRemove(collections, finished.content)
       return true
     },
     async removeUnfinished(name) {
-      const { unfinished = null } = (await documentOf(name)) ?? {}
-      if (unfinished !== null) await dropUnfinished(collections, idOf(name), unfinished.token)
+      const { unfinished = null } = (await readDocument(name)) ?? {}
+      if (unfinished !== null) await dropUnfinished(collections, toNameId(name), unfinished.token)
     },
     async rename(from, to) {
-      if (from === to) return entryOf(await documentOf(from)) !== null
+      if (from === to) return finishedEntry(await readDocument(from)) !== null
       const replaced = await inTransaction(database, async (session) => {
         const source = await uploadNames.findOneAndUpdate(
-          { _id: idOf(from), finished: { $ne: null } },
+          { _id: toNameId(from), finished: { $ne: null } },
           { $set: { finished: null } },
           { session },
         )
         if (source === null) return undefined
         await uploadNames.deleteOne({ _id: source._id, finished: null, unfinished: null }, { session })
         const target = await uploadNames.findOneAndUpdate(
-          { _id: idOf(to) },
+          { _id: toNameId(to) },
           {
             $set: { finished: source.finished },
             $setOnInsert: { organization_id: organizationId, name: to, unfinished: null },
@@ -177,7 +181,7 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       return replaced !== undefined
     },
     async takeUp(options) {
-      return takeUp(collections, organizationId, idOf(options.name), options)
+      return takeUp(collections, organizationId, toNameId(options.name), options)
     },
     async count() {
       const finished = new Map<string, number>()
@@ -185,7 +189,7 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       for await (const document of uploadNames.find({ organization_id: organizationId })) {
         if (document.finished !== null) finished.set(document.name, document.finished.size)
         if (document.unfinished !== null)
-          unfinished.set(document.name, await sizeOf(document.unfinished.content))
+          unfinished.set(document.name, await readSize(document.unfinished.content))
       }
       return { finished, unfinished }
     },
@@ -201,7 +205,7 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
   }
 }
 
-/** What the content of an upload in progress is, and whether the finished file has all of it. */
+/** Begins or resumes an upload: gives the unfinished content the token, or creates a new content. */
 async function takeUp(
   collections: Collections,
   organizationId: number,
@@ -209,34 +213,34 @@ async function takeUp(
   { name, token, wasLeft, keep, signal }: TakeUp,
 ): Promise<GridUpload> {
   const { uploads: bucket, uploadNames } = collections
-  if (fileNameProblem(name) !== null) throw new Error(`no name for an upload: ${name}`)
-  // From here on, whoever had it can't publish it any more.
+  if (fileNameProblem(name) !== null) throw new Error(`not a valid name of an upload: ${name}`)
+  // From here on the former session of the upload can't publish it.
   const before = await uploadNames.findOneAndUpdate(
     { _id, unfinished: { $ne: null } },
     { $set: { 'unfinished.token': token } },
   )
   const { unfinished = null } = before ?? {}
   const base = keep === 0 ? null : (unfinished ?? (await uploadNames.findOne({ _id }))?.finished ?? null)
-  // Who left it may wake up and write to it, and a finished file is never written into.
-  const goesOn = base !== null && base === unfinished && !wasLeft
-  const content = goesOn
+  // A former session may still write to an abandoned content, and a finished content never changes: both are copied.
+  const isResumed = base !== null && base === unfinished && !wasLeft
+  const content = isResumed
     ? new ObjectId(base.content)
     : await createGridFile(bucket, { filename: _id, pinned_by: [], detached: false })
   try {
     const isWhole =
       base === null ||
-      goesOn ||
+      isResumed ||
       (await copyGridFile(bucket, { from: new ObjectId(base.content), to: content, signal }))
-    // The name may have led to another file when the upload was asked for.
+    // The file may have been replaced since the upload was requested.
     if (!isWhole || (await gridFileSize(bucket, content)) < (keep ?? 0))
       throw new UploadChanged(`${JSON.stringify(name)} was changed or removed while the upload began`)
     if (keep !== null && keep > 0) await truncateGridFile(bucket, content, keep)
   } catch (error) {
-    // With the database away it is found later, as nothing leads to it.
-    if (!goesOn) await detachAndRemove(collections, content.toHexString()).catch(() => undefined)
+    // Without the database `removeForgotten` removes it later, as it has no name.
+    if (!isResumed) await detachAndRemove(collections, content.toHexString()).catch(() => undefined)
     throw error
   }
-  // Where another one stands by now, the first finds its key taken and the second nothing.
+  // Where another session was faster, an insert fails on the duplicate key, and an update matches nothing.
   const filter = unfinished === null ? { _id, unfinished: null } : { _id, 'unfinished.token': token }
   const { matchedCount, upsertedCount } = await uploadNames.updateOne(
     filter,
@@ -253,10 +257,10 @@ async function takeUp(
     { upsert: unfinished === null },
   )
   if (matchedCount + upsertedCount === 0) {
-    if (!goesOn) await detachAndRemove(collections, content.toHexString())
+    if (!isResumed) await detachAndRemove(collections, content.toHexString())
     throw new UploadChanged(`the upload of ${JSON.stringify(name)} was taken over while it began`)
   }
-  if (unfinished !== null && !goesOn) await detachAndRemove(collections, unfinished.content)
+  if (unfinished !== null && !isResumed) await detachAndRemove(collections, unfinished.content)
   const size = await gridFileSize(bucket, content)
   return new GridUpload({
     collections,
@@ -268,7 +272,7 @@ async function takeUp(
   })
 }
 
-function entryOf(document: UploadNameDocument | null): UploadEntry | null {
+function finishedEntry(document: UploadNameDocument | null): UploadEntry | null {
   if (document === null || document.finished === null) return null
   const { size, modified_at: modifiedAt } = document.finished
   return { name: document.name, size, modifiedAt }

@@ -2,8 +2,8 @@ import type { MarkedFolder } from '../staging/marked-folder.ts'
 import type { Uploads, UploadStore } from './upload-store.ts'
 
 /**
- * Uploads that throw FolderUnavailable while DATA_DIR is unavailable: an unmounted folder would look like one without
- * uploads. A pin's file that isn't found is only believed to be gone when DATA_DIR is available afterwards.
+ * Uploads that throw FolderUnavailable while DATA_DIR is unavailable, because an unmounted folder would seem to have
+ * no uploads. A missing file of a pin counts as gone only when DATA_DIR is available afterwards.
  */
 export function guardedUploads(uploads: Uploads, folder: MarkedFolder): Uploads {
   return {

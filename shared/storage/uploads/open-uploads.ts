@@ -7,8 +7,8 @@ import { guardedUploads } from './guarded-uploads.ts'
 import type { Uploads } from './upload-store.ts'
 
 /**
- * By `STAGING`: DATA_DIR of this machine, or the database. All processes must be given the same. Without `folder` nothing
- * says whether DATA_DIR is available.
+ * Opens the uploads in DATA_DIR or in the database, as `STAGING` says. All processes must have the same setting.
+ * Without `folder` the availability of DATA_DIR is not checked.
  */
 export function openUploads(
   location: StagingLocation,

@@ -14,13 +14,14 @@ import { readUsage, uploadLimits } from '../../store/upload-usage.ts'
 import { countPinned, countUsage } from './count-usage.ts'
 import type { Uploads } from './upload-store.ts'
 
-/** Reserved ahead of what is written, so that few pieces ask the database. */
-const portionBytes = 4 * 1024 * 1024
-const oldMs = 3_600_000
-/** Figures that were counted a moment ago are not counted again for the next refusal. */
+/** Bytes that are reserved at once, so that few pieces need a write to the database. */
+const minReservedBytes = 4 * 1024 * 1024
+/** Maximum age of a usage that is used without a new count. */
+const maxAgeMs = 3_600_000
+/** A usage that was counted within this time is not counted again before a refusal. */
 const freshMs = 2_000
 
-type OfImport = Pick<ImportDocument, '_id' | 'organization_id'>
+type ImportRef = Pick<ImportDocument, '_id' | 'organization_id'>
 
 export interface StagedQuotaOptions {
   collections: Collections
@@ -29,8 +30,9 @@ export interface StagedQuotaOptions {
 }
 
 /**
- * The quota of organizations as their imports meet it: an import is entered before it is created, reserves what it
- * stages before that is written, and leaves when its files are gone. All of it throws the database's errors.
+ * The storage quota of organizations, for imports. An import gets an entry before it is created, and loses it when
+ * its files are removed. It reserves the bytes of its files before they are written. All methods throw the database's
+ * errors.
  */
 export class StagedQuota {
   readonly #options: StagedQuotaOptions
@@ -39,28 +41,28 @@ export class StagedQuota {
     this.#options = options
   }
 
-  /** Enters an import that is about to be created, with the bytes that are staged for it already. */
+  /** Adds the entry of an import that is about to be created, with the bytes that are staged for it already. */
   async enter(
     organizationId: number,
     importId: number,
     bytes: number,
   ): Promise<'entered' | 'over quota' | 'too many imports'> {
     const { collections, limits } = this.#options
-    const tryIt = (maxAgeMs: number) =>
-      enterImport(collections, organizationId, { importId, bytes, maxAgeMs }, limits)
-    if (await tryIt(oldMs)) return 'entered'
+    const tryEnter = (maxUsageAgeMs: number) =>
+      enterImport(collections, organizationId, { importId, bytes, maxAgeMs: maxUsageAgeMs }, limits)
+    if (await tryEnter(maxAgeMs)) return 'entered'
     const usage = await readUsage(collections, organizationId)
     if (usage === null && limits.bytes === Infinity) await makeUsage(collections, organizationId)
     else if (usage === null || usage.counted_at.getTime() < usage.now.getTime() - freshMs)
       await this.#count(organizationId)
-    // Where much is going on no count may be possible: old figures are no reason to refuse.
-    if (await tryIt(Infinity)) return 'entered'
+    // Under many concurrent changes no count may succeed. An old usage is no reason to refuse.
+    if (await tryEnter(Infinity)) return 'entered'
     const { imports = [] } = (await readUsage(collections, organizationId)) ?? {}
     return imports.length >= limits.imports ? 'too many imports' : 'over quota'
   }
 
-  /** The import was not created, or its files are gone. */
-  async leave({ _id, organization_id }: OfImport): Promise<void> {
+  /** Removes the entry of an import that was not created, or whose files are removed. */
+  async leave({ _id, organization_id }: ImportRef): Promise<void> {
     const { collections } = this.#options
     const usage =
       (await leaveImport(collections, _id, organization_id)) ??
@@ -69,11 +71,11 @@ export class StagedQuota {
   }
 
   /**
-   * The content as it is staged as the import's source, each piece reserved before it passes. With `within` `staged`
-   * what counts is what imports have staged, without the upload directory. Throws ImportError `quota_exceeded`.
+   * Passes the content of the import's source on, and reserves each piece before. With `within: 'staged'` only the
+   * staged bytes of imports count, without the upload directory. Throws ImportError `quota_exceeded`.
    */
   async *reserved(
-    document: OfImport,
+    document: ImportRef,
     content: AsyncIterable<Uint8Array>,
     within: 'all' | 'staged',
   ): AsyncGenerator<Uint8Array> {
@@ -95,8 +97,10 @@ export class StagedQuota {
         size += piece.length
         if (size > granted) {
           const minBytes = size - granted
-          const wanted = Math.max(minBytes, portionBytes)
-          const more = (await grow(wanted)) ? wanted : await this.#growAtLeast(organizationId, minBytes, grow)
+          const wanted = Math.max(minBytes, minReservedBytes)
+          const more = (await grow(wanted))
+            ? wanted
+            : await this.#growAfterCount(organizationId, minBytes, grow)
           if (more === 0) throw this.#overQuota(within)
           granted += more
         }
@@ -104,13 +108,13 @@ export class StagedQuota {
       }
       isWhole = true
     } finally {
-      // Of one that broke off nothing stays in the staging.
+      // Nothing of an incomplete source stays in the staging.
       await set(isWhole ? size : 0).catch(() => undefined)
     }
   }
 
-  /** Reserves an import's partition; false while other imports of the organization take too much. */
-  async reservePartition({ _id, organization_id }: OfImport, bytes: number): Promise<boolean> {
+  /** Reserves the partition of an import; false while other imports of the organization leave too little. */
+  async reservePartition({ _id, organization_id }: ImportRef, bytes: number): Promise<boolean> {
     const { collections, limits } = this.#options
     if (limits.bytes === Infinity) return true
     const reserve = () =>
@@ -120,15 +124,15 @@ export class StagedQuota {
     return reserve()
   }
 
-  /** The source is split and gone, and the partition has that many bytes. */
-  async hasPartition({ _id, organization_id }: OfImport, partition: number): Promise<void> {
+  /** Records that the source was split and removed, and the size of the partition. */
+  async hasPartition({ _id, organization_id }: ImportRef, partition: number): Promise<void> {
     const { collections, limits } = this.#options
     if (limits.bytes === Infinity) return
     await setStaged(collections, organization_id, _id, { source: 0, partition })
     await this.#countPinned(organization_id)
   }
 
-  async #growAtLeast(
+  async #growAfterCount(
     organizationId: number,
     bytes: number,
     grow: (bytes: number) => Promise<boolean>,

@@ -1,10 +1,11 @@
 import { constants } from 'node:fs'
 import { open, rm, type FileHandle } from 'node:fs/promises'
-import { fingerprintOf } from './file-fingerprint.ts'
+import { errorCode } from '../../contract/errors.ts'
+import { buildFingerprint } from './file-fingerprint.ts'
 
 /**
- * Copies of files that others may write into meanwhile. Our own loop: the system's `copyFile` never ends when its source
- * becomes shorter under it, and can't be stopped.
+ * Copies files that other programs may write meanwhile. It has a loop of its own, because the system's `copyFile`
+ * never ends when its source is truncated meanwhile, and can't be aborted.
  */
 
 const bufferBytes = 1024 * 1024
@@ -12,15 +13,15 @@ const noFollow = constants.O_NOFOLLOW ?? 0
 
 export interface SteadyCopyOptions {
   signal?: AbortSignal | undefined
-  /** What the source must be when the copy begins; see fingerprintOf. */
+  /** The expected fingerprint of the source when the copy begins. */
   fingerprint?: string
-  /** Somebody may still append to it; what it has when the copy begins is enough. */
+  /** Other programs may append to the source; the copy has its bytes at the beginning. */
   mayGrow?: boolean
 }
 
 /**
- * Copies what the file has when the copy begins. False, and no copy, when there is no regular file, or when it isn't the
- * same any more at the end.
+ * Copies the bytes that the file has when the copy begins. False, without a copy, when there is no regular file, or
+ * when it has changed by the end.
  */
 export async function copySteady(
   from: string,
@@ -31,10 +32,10 @@ export async function copySteady(
   if (source === null) return false
   try {
     const before = await source.stat({ bigint: true })
-    if (fingerprint !== undefined && fingerprintOf(before) !== fingerprint) return false
+    if (fingerprint !== undefined && buildFingerprint(before) !== fingerprint) return false
     const isWhole = await copyBytes(source, to, Number(before.size), signal)
     const after = await source.stat({ bigint: true })
-    const isSame = mayGrow ? after.size >= before.size : fingerprintOf(after) === fingerprintOf(before)
+    const isSame = mayGrow ? after.size >= before.size : buildFingerprint(after) === buildFingerprint(before)
     if (!isWhole || !isSame) await rm(to, { force: true })
     return isWhole && isSame
   } catch (error) {
@@ -45,7 +46,7 @@ export async function copySteady(
   }
 }
 
-/** False when the source ends before that. */
+/** False when the source ends before `size`. */
 async function copyBytes(
   source: FileHandle,
   to: string,
@@ -70,14 +71,13 @@ async function copyBytes(
   }
 }
 
-/** Null for everything that isn't a regular file. */
+/** Opens a file for reading; null when there is no regular file. */
 export async function openRegular(file: string): Promise<FileHandle | null> {
   let handle: FileHandle
   try {
     handle = await open(file, constants.O_RDONLY | noFollow | (constants.O_NONBLOCK ?? 0))
   } catch (error) {
-    const { code = '' } = error as NodeJS.ErrnoException
-    if (['ENOENT', 'ENOTDIR', 'ELOOP', 'EMLINK', 'ENXIO'].includes(code)) return null
+    if (['ENOENT', 'ENOTDIR', 'ELOOP', 'EMLINK', 'ENXIO'].includes(errorCode(error))) return null
     throw error
   }
   if ((await handle.stat()).isFile()) return handle

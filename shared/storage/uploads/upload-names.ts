@@ -2,16 +2,16 @@ import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 
 /**
- * Names in the upload directories: one directory per organization, flat; on disk
- * `<data folder>/uploads/<organization id>`. An upload in progress lies beside under a hidden name and takes its final
- * name when it is whole.
+ * Names in the upload directories. Each organization has one flat directory; on disk it is the folder
+ * `uploads/<organization id>` in DATA_DIR. An upload in progress has a hidden name there, and gets its final name when
+ * it is complete.
  */
 
 export function uploadFolder(dataFolder: string, organizationId: number): string {
   return path.join(dataFolder, 'uploads', String(organizationId))
 }
 
-/** Why a name can't be that of an upload; null when it can. */
+/** Why a name is not valid for an upload; null when it is valid. */
 export function fileNameProblem(name: string): string | null {
   if (name === '') return 'must not be blank'
   if (name.includes('/') || name.includes('\\') || name === '.' || name === '..')
@@ -28,14 +28,14 @@ const unfinishedPrefix = '.unfinished-'
 export const newUploadToken = (): string => randomBytes(8).toString('hex')
 
 /**
- * Under which an upload lies until it is whole; no name that a client may give leads to it. The token is that of the
- * upload's lock (shared/contract/schemas/upload-lock.ts): whoever goes on with the file renames it first, so that the one
- * before has no file any more that it could give the final name.
+ * The hidden name of an upload until it is complete. No valid name of a client matches it. `token` is a fencing
+ * token, that of the upload's lock (shared/contract/schemas/upload-lock.ts). A session that resumes the upload
+ * renames the file first, so that the former session can't publish it.
  */
 export const unfinishedName = (token: string, name: string): string => `${unfinishedPrefix}${token}-${name}`
 
-/** The upload that an entry of the directory is what there is of; null when it is something else. */
+/** Token and name of an unfinished upload by its hidden name; null for other entries of the directory. */
 export function parseUnfinished(entry: string): { token: string; name: string } | null {
-  const match = /^\.unfinished-([0-9a-f]{16})-(.+)$/s.exec(entry)
-  return match === null ? null : { token: match[1]!, name: match[2]! }
+  const [, token, name] = /^\.unfinished-([0-9a-f]{16})-(.+)$/s.exec(entry) ?? []
+  return token === undefined || name === undefined ? null : { token, name }
 }

@@ -2,40 +2,40 @@ import type { Readable } from 'node:stream'
 import type { UploadDocument } from '../../contract/schemas/import.ts'
 
 /**
- * The upload directories, wherever they lie (disk-uploads.ts, grid-uploads.ts). Names are those that `fileNameProblem`
- * finds nothing wrong with. An upload is published by one guarded move, so a name never leads to part of a file; a
- * finished file is never written into.
+ * The upload directories, on disk (disk-uploads.ts) or in the database (grid-uploads.ts). All names must be valid by
+ * `fileNameProblem`. An upload is published by one atomic rename, so a name never leads to part of a file. A finished
+ * file is never written again.
  */
 export interface Uploads {
   directory(organizationId: number): UploadStore
-  /** Keeps the file as it is now for an import that is about to begin; null when there is none of that name. */
+  /** Keeps the present version of a file for an import that is about to begin; null when there is no such file. */
   pin(upload: {
     organizationId: number
     name: string
     importId: number
-    /** Ends a copy that it may take. */
+    /** Aborts a copy of the file. */
     signal?: AbortSignal
   }): Promise<UploadPin | null>
-  /** Gives back a pin that no import uses. Those that are gone already are no error. */
+  /** Removes a pin that no import uses. A missing pin is no error. */
   releasePin(pin: UploadPin): Promise<void>
-  /** Null when it is gone. */
+  /** Null when the pinned file is gone. */
   openPin(pin: UploadPin): Promise<PinnedUpload | null>
-  /** Ends the pins of an import that has ended. */
+  /** Removes the pins of an ended import. */
   unpin(importId: number): Promise<void>
-  /** Imports that have pins. */
+  /** Ids of imports that have pins. */
   listPinned(): Promise<number[]>
-  /** Removes uploads that broke off longer ago than that, and what else nobody can come back to; how many. */
+  /** Removes unfinished uploads that are older than that, and other leftovers; resolves to the number of uploads. */
   purge(options: { olderThanMs: number }): Promise<number>
 }
 
 export type UploadPin = NonNullable<UploadDocument['pin']>
 
 export interface PinnedUpload {
-  /** Its name in the staging, its bytes on the disk by then; null where it has none there. */
+  /** Its name in the staging, after its bytes were synced; null where it has none there. */
   staged(): Promise<string | null>
-  /** Another one after a write to the file, by whoever it was. */
+  /** Any write to the file changes it. */
   fingerprint(): Promise<string>
-  /** Whether it was written last long ago, by the clock of where it lies. */
+  /** Whether its last write was long ago, by the clock of its file system. */
   isQuiet(): Promise<boolean>
   content(signal: AbortSignal): AsyncIterable<Uint8Array>
   close(): Promise<void>
@@ -50,60 +50,65 @@ export interface UploadEntry {
 
 /** The directory of one organization. */
 export interface UploadStore {
-  /** Makes the directory. */
+  /** Creates the directory. */
   prepare(): Promise<void>
-  /** Finished files, by name. */
+  /** Finished files, sorted by name. */
   list(): Promise<UploadEntry[]>
   find(name: string): Promise<UploadEntry | null>
-  /** What there is of an upload of that name which is in progress or broke off. */
+  /** The unfinished upload of that name, in progress or broken off. */
   findUnfinished(name: string): Promise<UploadEntry | null>
-  /** The finished file from `start` on, which is not behind its end; null when there is none. */
+  /** The finished file from `start` on, which must not be after its end; null when there is none. */
   read(name: string, start: number): Promise<Readable | null>
   /** False when there was no finished file. */
   remove(name: string): Promise<boolean>
-  /** The caller has the upload's lock. */
+  /** The caller must have the lock of the upload. */
   removeUnfinished(name: string): Promise<void>
-  /** Replaces what has the other name. False when there was no such file. */
+  /** Replaces a file with the new name. False when there is no file with the old one. */
   rename(from: string, to: string): Promise<boolean>
-  /** Throws UploadChanged when there isn't as much as it is to keep, or when that changes meanwhile. */
+  /**
+   * Begins or resumes an upload. Throws UploadChanged when there are fewer bytes than `keep`, or they change
+   * meanwhile.
+   */
   takeUp(options: TakeUp): Promise<UploadInProgress>
-  /** Counts what is there: bytes by name. */
+  /** Counts the bytes of all files, by name. */
   count(): Promise<{ finished: Map<string, number>; unfinished: Map<string, number> }>
-  /** Bytes of the files that those imports have pinned and to which no name leads any more, each counted once. */
+  /** Bytes of the files without a name that those imports have pinned; each file counts once. */
   countPinned(importIds: number[]): Promise<number>
 }
 
 export interface TakeUp {
   name: string
-  /** Of the upload's lock, which the caller has. */
+  /** The token of the upload's lock, which the caller must have. */
   token: string
-  /** Who had the lock before may still write. */
+  /** A former session of the upload was abandoned and may still write. */
   wasLeft: boolean
-  /** Bytes of what there is (the unfinished upload, else the finished file) that it goes on with; null: all of it. */
+  /** Bytes of the unfinished upload, or else of the finished file, with which it begins; null for all of them. */
   keep: number | null
-  /** Ends the copy that it may take. */
+  /** Aborts a copy of these bytes. */
   signal?: AbortSignal
 }
 
-/** What an upload was to go on with is another file by now, or gone. Nothing was published, and it may be tried again. */
+/**
+ * The file that an upload was to continue was replaced or removed. Nothing was published; the client may try again.
+ */
 export class UploadChanged extends Error {
   override readonly name = 'UploadChanged'
 }
 
-/** The hidden file of an upload. Whoever takes it up later takes it away from this one. */
+/** The hidden file of an upload. A later session that resumes the upload takes the file over. */
 export interface UploadInProgress {
-  /** Bytes that it has. */
+  /** Its size in bytes. */
   readonly size: number
-  /** There is nothing in it that the finished file doesn't have. */
+  /** It has no bytes but those of the finished file. */
   readonly isCopy: boolean
-  /** Appends; one call at a time. Throws the medium's errors. */
+  /** Appends; one call at a time. Throws errors of the file system or the database. */
   write(piece: Uint8Array): Promise<void>
-  /** Before it is published: what was written lasts from here on, whatever is killed. */
+  /** Makes the written bytes durable, before `publish`. */
   prepare(): Promise<void>
-  /** Gives it its final name, after `prepare`. False when it was taken up by somebody else. */
+  /** Gives it its final name, after `prepare`. False when another session has taken it over. */
   publish(): Promise<boolean>
-  /** Ends writing. What isn't published stays. True when nothing of this one can arrive any more. */
+  /** Ends writing. An unpublished file stays. True when no further write of this session can arrive. */
   close(): Promise<boolean>
-  /** Removes it, unless it was taken up by somebody else or published. */
+  /** Removes it, unless it was published or taken over by another session. */
   discard(): Promise<void>
 }

@@ -7,7 +7,7 @@ import { sweepStaging } from '../../../engine/jobs/maintenance/sweep-staging.ts'
 import { takeOverFromEngines } from '../../../engine/scheduler/take-over.ts'
 import { enforceLimits } from '../../../engine/jobs/maintenance/enforce-limits.ts'
 import { removeDeletedFieldValues } from '../../../engine/jobs/maintenance/remove-deleted-field-values.ts'
-import { moveReactions } from '../../../engine/jobs/reactions/move-reactions.ts'
+import { moveReactions } from '../../../engine/store/due-reactions.ts'
 import { finalizeImport } from '../../../engine/stages/finish/finalize-import.ts'
 import { processChunk } from '../../../engine/process-chunk.ts'
 import { importContext } from '../../../engine/stages/write/import-context.ts'
@@ -19,7 +19,6 @@ import {
   listWorkingImports,
 } from '../../../engine/store/import-queues.ts'
 import { failImport, failImportOfChunk } from '../../../shared/store/imports.ts'
-import { subscriberLimitOf } from '../../../shared/store/subscriber-quota.ts'
 import { removeForgotten } from '../../../shared/storage/uploads/grid-contents.ts'
 import type { Side } from './side.ts'
 
@@ -96,7 +95,6 @@ async function writeChunk(side: Side, claimed: LeasedChunk, maxBatches: number):
       const document = await collections.imports.findOne({ _id: id })
       return document === null ? null : importContext(document)
     },
-    limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
     isStopped: () => committed >= maxBatches,
     onBatch: () => (committed += 1),
   })

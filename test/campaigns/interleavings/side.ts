@@ -3,10 +3,12 @@ import { createServer } from 'node:http'
 import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
 import { createApp } from '../../../control-plane/app.ts'
-import { bootstrap } from '../../../control-plane/bootstrap.ts'
+import { bootstrap } from '../../../control-plane/store/bootstrap.ts'
 import type { ControlPlane } from '../../../control-plane/control-plane.ts'
-import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/events.ts'
-import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
+import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/follow/service.ts'
+import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
+import { createOutboxSlots } from '../../../control-plane/resources/outbox/service.ts'
+import { createHashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
 import type { StepContext } from '../../../engine/scheduler/step.ts'
@@ -98,6 +100,8 @@ export async function openSide(options: {
       stopping: stopping.signal,
       maySee: mayReadImports,
     }),
+    hashingSlots: createHashingSlots(),
+    outboxSlots: createOutboxSlots(),
     keyHashSecret: secret,
     publicUrl: () => 'http://127.0.0.1',
     log,

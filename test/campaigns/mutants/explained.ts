@@ -31,9 +31,9 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: rowDecision,
-    text: "decision.result === 'updated' && decision.to",
-    replacements: ['true && decision.to'],
-    why: 'no decision but an update has a status that it leads to',
+    text: "decision.result === 'updated' && subscriberTransition",
+    replacements: ['true && subscriberTransition'],
+    why: 'a decision that is no update has no status that it leads to, and none that is active',
   },
   {
     file: rowReader,
@@ -79,8 +79,8 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: authorization,
-    text: 'return rankOf(subject.role) > rankOf(caller.role)',
-    replacements: ['return rankOf(subject.role) >= rankOf(caller.role)'],
+    text: 'return rank(subject.role) > rank(caller.role)',
+    replacements: ['return rank(subject.role) >= rank(caller.role)'],
     why: 'equal ranks were told apart in the line before',
   },
   {
@@ -151,13 +151,13 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: 'shared/values/time-zone.ts',
-    text: 'if (zone.offsets.size >= rememberedHours) zone.offsets.clear()',
+    text: 'if (zone.offsets.size >= maxCachedHours) zone.offsets.clear()',
     replacements: [
-      'if (zone.offsets.size >= rememberedHours) ;',
+      'if (zone.offsets.size >= maxCachedHours) ;',
       'if (true) zone.offsets.clear()',
       'if (false) zone.offsets.clear()',
-      'if (zone.offsets.size > rememberedHours) zone.offsets.clear()',
-      'if (zone.offsets.size < rememberedHours) zone.offsets.clear()',
+      'if (zone.offsets.size > maxCachedHours) zone.offsets.clear()',
+      'if (zone.offsets.size < maxCachedHours) zone.offsets.clear()',
     ],
     why: 'offsets that are remembered save asking Intl, which says the same again',
   },
@@ -196,7 +196,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: 'shared/values/time-zone.ts',
-    text: ') {\n    if (zone.offsets.size >= rememberedHours) zone.offsets.clear()\n    zone.offsets.set(hour, offset)\n  }',
+    text: ') {\n    if (zone.offsets.size >= maxCachedHours) zone.offsets.clear()\n    zone.offsets.set(hour, offset)\n  }',
     replacements: [') {}'],
     why: 'offsets that are remembered save asking Intl, which says the same again',
   },
@@ -232,7 +232,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: 'shared/values/date-time.ts',
-    text: 'function readPlain(text: string): WrittenDateTime | null {\n  const hasSeconds = text.length === 19\n  const hasTime = hasSeconds || text.length === 16\n  if (!hasTime && text.length !== 10) return null\n  if (text.charCodeAt(4) !== 0x2d || text.charCodeAt(7) !== 0x2d) return null\n  const year = twoDigitsAt(text, 0) * 100 + twoDigitsAt(text, 2)\n  const month = twoDigitsAt(text, 5)\n  const day = twoDigitsAt(text, 8)\n  if (!hasTime) return Number.isNaN(year + month + day) ? null : written(year, month, day, 0, null)\n  const between = text.charCodeAt(10)\n  if (between !== 0x20 && between !== 0x54) return null\n  if (text.charCodeAt(13) !== 0x3a || (hasSeconds && text.charCodeAt(16) !== 0x3a)) return null\n  const hour = twoDigitsAt(text, 11)\n  const minute = twoDigitsAt(text, 14)\n  const second = hasSeconds ? twoDigitsAt(text, 17) : 0\n  if (Number.isNaN(year + month + day + hour + minute + second)) return null\n  const exists = hour <= 23 && minute <= 59 && second <= 59\n  return written(year, month, day, exists ? (hour * 60 + minute) * 60 + second : -1, null)\n}',
+    text: 'function readPlain(text: string): WrittenDateTime | null {\n  const hasSeconds = text.length === 19\n  const hasTime = hasSeconds || text.length === 16\n  if (!hasTime && text.length !== 10) return null\n  if (text.charCodeAt(4) !== 0x2d || text.charCodeAt(7) !== 0x2d) return null\n  const year = twoDigitsAt(text, 0) * 100 + twoDigitsAt(text, 2)\n  const month = twoDigitsAt(text, 5)\n  const day = twoDigitsAt(text, 8)\n  if (!hasTime) return Number.isNaN(year + month + day) ? null : dateTimeIfValid(year, month, day, 0, null)\n  const between = text.charCodeAt(10)\n  if (between !== 0x20 && between !== 0x54) return null\n  if (text.charCodeAt(13) !== 0x3a || (hasSeconds && text.charCodeAt(16) !== 0x3a)) return null\n  const hour = twoDigitsAt(text, 11)\n  const minute = twoDigitsAt(text, 14)\n  const second = hasSeconds ? twoDigitsAt(text, 17) : 0\n  if (Number.isNaN(year + month + day + hour + minute + second)) return null\n  const exists = hour <= 23 && minute <= 59 && second <= 59\n  return dateTimeIfValid(year, month, day, exists ? (hour * 60 + minute) * 60 + second : -1, null)\n}',
     replacements: ['function readPlain(text: string): WrittenDateTime | null {}'],
     why: 'null here sends the text to the pattern, which reads the same',
   },
@@ -276,11 +276,11 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: 'shared/values/date-time.ts',
-    text: 'if (!hasTime) return Number.isNaN(year + month + day) ? null : written(year, month, day, 0, null)',
+    text: 'if (!hasTime) return Number.isNaN(year + month + day) ? null : dateTimeIfValid(year, month, day, 0, null)',
     replacements: [
-      'if (false) return Number.isNaN(year + month + day) ? null : written(year, month, day, 0, null)',
-      'if (!hasTime) return Number.isNaN(year + month - day) ? null : written(year, month, day, 0, null)',
-      'if (!hasTime) return Number.isNaN(year - month + day) ? null : written(year, month, day, 0, null)',
+      'if (false) return Number.isNaN(year + month + day) ? null : dateTimeIfValid(year, month, day, 0, null)',
+      'if (!hasTime) return Number.isNaN(year + month - day) ? null : dateTimeIfValid(year, month, day, 0, null)',
+      'if (!hasTime) return Number.isNaN(year - month + day) ? null : dateTimeIfValid(year, month, day, 0, null)',
     ],
     why: 'null here sends the text to the pattern, which reads the same',
   },
@@ -381,7 +381,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: 'shared/values/date-time.ts',
-    text: 'function readPlainYearLast(text: string, order: DateOrder): WrittenDateTime | null {\n  const firstEnd = isDigit(text.charCodeAt(1)) ? 2 : 1\n  const separator = text.charCodeAt(firstEnd)\n  const secondEnd = firstEnd + (isDigit(text.charCodeAt(firstEnd + 2)) ? 3 : 2)\n  if (separator !== 0x2f && separator !== 0x2d) return null\n  if (text.length !== secondEnd + 5 || text.charCodeAt(secondEnd) !== separator) return null\n  const first = firstEnd === 2 ? twoDigitsAt(text, 0) : digitAt(text, 0)\n  const second = secondEnd - firstEnd === 3 ? twoDigitsAt(text, firstEnd + 1) : digitAt(text, firstEnd + 1)\n  const year = twoDigitsAt(text, secondEnd + 1) * 100 + twoDigitsAt(text, secondEnd + 3)\n  if (Number.isNaN(first + second + year)) return null\n  const [month, day] = isMonthFirst(second, order) ? [first, second] : [second, first]\n  return written(year, month, day, 0, null)\n}',
+    text: 'function readPlainYearLast(text: string, order: DateOrder): WrittenDateTime | null {\n  const firstEnd = isDigit(text.charCodeAt(1)) ? 2 : 1\n  const separator = text.charCodeAt(firstEnd)\n  const secondEnd = firstEnd + (isDigit(text.charCodeAt(firstEnd + 2)) ? 3 : 2)\n  if (separator !== 0x2f && separator !== 0x2d) return null\n  if (text.length !== secondEnd + 5 || text.charCodeAt(secondEnd) !== separator) return null\n  const first = firstEnd === 2 ? twoDigitsAt(text, 0) : digitAt(text, 0)\n  const second = secondEnd - firstEnd === 3 ? twoDigitsAt(text, firstEnd + 1) : digitAt(text, firstEnd + 1)\n  const year = twoDigitsAt(text, secondEnd + 1) * 100 + twoDigitsAt(text, secondEnd + 3)\n  if (Number.isNaN(first + second + year)) return null\n  const [month, day] = isMonthFirst(second, order) ? [first, second] : [second, first]\n  return dateTimeIfValid(year, month, day, 0, null)\n}',
     replacements: ['function readPlainYearLast(text: string, order: DateOrder): WrittenDateTime | null {}'],
     why: 'null here sends the text to the pattern, which reads the same',
   },
@@ -451,10 +451,10 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: 'shared/values/date-time.ts',
-    text: 'const [month, day] = isMonthFirst(second, order) ? [first, second] : [second, first]\n  return written(year, month, day, 0, null)',
+    text: 'const [month, day] = isMonthFirst(second, order) ? [first, second] : [second, first]\n  return dateTimeIfValid(year, month, day, 0, null)',
     replacements: [
-      'const [month, day] = isMonthFirst(second, order) ? [] : [second, first]\n  return written(year, month, day, 0, null)',
-      'const [month, day] = isMonthFirst(second, order) ? [first, second] : []\n  return written(year, month, day, 0, null)',
+      'const [month, day] = isMonthFirst(second, order) ? [] : [second, first]\n  return dateTimeIfValid(year, month, day, 0, null)',
+      'const [month, day] = isMonthFirst(second, order) ? [first, second] : []\n  return dateTimeIfValid(year, month, day, 0, null)',
     ],
     why: 'null here sends the text to the pattern, which reads the same',
   },

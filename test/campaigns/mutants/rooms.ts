@@ -14,6 +14,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       'email-and-identity',
       'field-value',
       'normalized-text',
+      'subscriber-transition',
       'time-zone',
     ].map((name) => `test/unit/values/${name}.test.ts`),
   },

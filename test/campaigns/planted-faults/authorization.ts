@@ -67,8 +67,8 @@ const faults: readonly Fault[] = [
   {
     name: 'the users of all organizations are listed to their admins',
     file: `${resources}/users/routes.ts`,
-    text: "isOfAll && call.caller.role === 'system_admin'",
-    replacement: "isOfAll && call.caller.role !== 'standard'",
+    text: "isOfAllOrganizations && call.caller.role === 'system_admin'",
+    replacement: "isOfAllOrganizations && call.caller.role !== 'standard'",
   },
   {
     name: 'all organizations are listed to their admins',
@@ -85,8 +85,8 @@ const faults: readonly Fault[] = [
   {
     name: 'subscribers are searched on the lists of all organizations',
     file: `${resources}/subscribers/routes.ts`,
-    text: "params['email']!, { organization_id: caller.organizationId }",
-    replacement: "params['email']!, {}",
+    text: 'deps, email, { organization_id: caller.organizationId }',
+    replacement: 'deps, email, {}',
   },
   {
     name: 'an import is found by its id in any organization',
@@ -138,7 +138,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'an autoresponder of another list is triggered',
-    file: `${resources}/subscribers/trigger-choice.ts`,
+    file: `${resources}/subscribers/trigger-autoresponders/choice.ts`,
     text: '{ mailing_list_id: listId, ...(ids.length > 0 ? { _id: { $in: ids } } : {}) },',
     replacement: 'ids.length > 0 ? { _id: { $in: ids } } : { mailing_list_id: listId },',
   },
@@ -156,7 +156,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: "an admin's outbox is that of all organizations",
-    file: `${resources}/outbox/take.ts`,
+    file: `${resources}/outbox/service.ts`,
     text: "caller.role === 'system_admin' ? 'all'",
     replacement: "caller.role !== 'standard' ? 'all'",
   },
@@ -222,7 +222,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'who may only update creates a subscriber by a trigger',
-    file: `${resources}/subscribers/trigger.ts`,
+    file: `${resources}/subscribers/trigger-autoresponders/service.ts`,
     text: 'refuseUnless(caller, needOfCreation)',
     replacement: "refuseUnless(caller, 'any_key')",
   },
@@ -260,50 +260,50 @@ const faults: readonly Fault[] = [
   {
     name: 'an organization admin makes system admins',
     file: 'control-plane/api/authorization.ts',
-    text: '  if (asked !== undefined) requireNotAbove(',
+    text: '  if (requestedRole !== undefined) requireNotAbove(',
     replacement: '  if (asked === caller.role) requireNotAbove(',
   },
   {
     name: 'an organization admin changes users who are more than he is',
     file: `${resources}/users/routes.ts`,
-    text: "      // Before any other rule about it, the body's shape included.\n      requireNotAbove(user, caller, 'a user')\n",
+    text: "      // This 403 precedes all other refusals, those of the body included.\n      requireNotAbove(user, caller, 'a user')\n",
     replacement: '',
   },
   {
     name: 'a list of subscribers is found by its id in any organization',
-    file: `${resources}/subscribers/list-context.ts`,
+    file: `${resources}/subscribers/service.ts`,
     text: '!reaches(caller, found.list.organization_id)',
     replacement: '!reaches(caller, caller.organizationId)',
   },
   {
     name: 'a confirmation form of another list asks to confirm',
-    file: `${resources}/subscribers/confirmation.ts`,
+    file: `${resources}/subscribers/create/service.ts`,
     text: '{ _id: formId, mailing_list_id: list._id }',
     replacement: '{ _id: formId }',
   },
   {
     name: 'an import triggers an autoresponder of another list',
-    file: `${resources}/subscriber-imports/creation-check.ts`,
+    file: `${resources}/subscriber-imports/create/check.ts`,
     text: '      mailing_list_id: listId,\n      ...(id === undefined',
     replacement: '      ...(id === undefined',
   },
   {
     name: 'an import maps the fields of all lists',
-    file: `${resources}/subscriber-imports/creation-check.ts`,
+    file: `${resources}/subscriber-imports/create/check.ts`,
     text: 'customFields.find({ mailing_list_id: known._id })',
     replacement: 'customFields.find({})',
   },
   {
     name: "uploads are looked for in the first organization's directory",
-    file: `${resources}/subscriber-imports/creation-check.ts`,
+    file: `${resources}/subscriber-imports/create/check.ts`,
     text: 'deps.uploads.directory(organizationId)',
     replacement: 'deps.uploads.directory(1)',
   },
   {
     name: 'an Idempotency-Key is that of all keys and lists',
-    file: `${resources}/subscriber-imports/service.ts`,
-    text: 'digestOf(`${request.caller.keyId}\\n${request.list._id}\\n${request.idempotencyKey}`)',
-    replacement: 'digestOf(request.idempotencyKey)',
+    file: `${resources}/subscriber-imports/create/idempotency.ts`,
+    text: 'digest(`${request.caller.keyId}\\n${request.list._id}\\n${request.idempotencyKey}`)',
+    replacement: 'digest(request.idempotencyKey)',
   },
   {
     name: 'the subscribers of all lists are counted under an organization',
@@ -313,7 +313,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'reactions of another list are shown by the id of their autoresponder',
-    file: `${resources}/reactions/find.ts`,
+    file: `${resources}/reactions/service.ts`,
     text: '.find({ mailing_list_id: filter.listId }, { projection: { paused: 1 } })',
     replacement: '.find({}, { projection: { paused: 1 } })',
   },
@@ -325,7 +325,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'an event counts for a subscriber of another list',
-    file: `${resources}/delivery-events/people.ts`,
+    file: `${resources}/delivery-events/recipients.ts`,
     text: 'return this.#known.get(id)?.mailing_list_id === listId',
     replacement: 'return this.#known.get(id) !== undefined || listId > 0',
   },
@@ -396,19 +396,19 @@ const ofRaces: readonly Fault[] = [
   {
     name: 'a key is made for a user who was promoted meanwhile',
     file: `${resources}/api-keys/service.ts`,
-    text: 'await refuseMoreThanCaller(deps, caller, document, session)\n',
+    text: 'await requireCallerNotBelow(deps, caller, document, session)\n',
     replacement: '\n',
   },
   {
     name: 'a key is taken from a user who was promoted meanwhile',
     file: `${resources}/api-keys/service.ts`,
-    text: 'await refuseMoreThanCaller(deps, caller, current, session)\n',
+    text: 'await requireCallerNotBelow(deps, caller, current, session)\n',
     replacement: '\n',
   },
   {
     name: 'the key of a user who was promoted meanwhile is deleted',
     file: `${resources}/api-keys/service.ts`,
-    text: 'await refuseMoreThanCaller(deps, caller, key, session)\n',
+    text: 'await requireCallerNotBelow(deps, caller, key, session)\n',
     replacement: '\n',
   },
 ]

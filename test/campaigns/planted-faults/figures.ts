@@ -19,13 +19,13 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong('logs are purged by the hour', 'shared/store/imports.ts', "unit: 'day'", "unit: 'hour'"),
   wrong(
     'recent is 15 days',
-    `${resources}/subscriber-imports/service.ts`,
+    `${resources}/subscriber-imports/list/service.ts`,
     'recentDays = 14',
     'recentDays = 15',
   ),
   wrong(
     'an idempotency key holds for 23 hours',
-    `${resources}/subscriber-imports/service.ts`,
+    'control-plane/store/idempotency-keys.ts',
     "['$$NOW', 24 * 3_600_000]",
     "['$$NOW', 23 * 3_600_000]",
   ),
@@ -69,7 +69,7 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'a comment of the events comes every 20 s',
-    `${resources}/subscriber-imports/import-watch.ts`,
+    `${resources}/subscriber-imports/follow/import-watch.ts`,
     'commentMs: 15_000',
     'commentMs: 20_000',
   ),
@@ -147,15 +147,15 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'a deletion by email removes 11',
-    `${resources}/subscribers/removal.ts`,
-    'maxConcurrent = 10',
-    'maxConcurrent = 11',
+    `${resources}/subscribers/delete/service.ts`,
+    'maxRemoved = 10',
+    'maxRemoved = 11',
   ),
   wrong(
     'a key of a replacement may have 51 characters',
-    `${resources}/subscribers/replacements.ts`,
-    'longestKey = 50',
-    'longestKey = 51',
+    `${resources}/subscribers/trigger-autoresponders/check-body.ts`,
+    'maxKeyLength = 50',
+    'maxKeyLength = 51',
   ),
   wrong('a lease of messages is 600 s', `${resources}/outbox/schemas.ts`, '.default(300)', '.default(600)'),
   wrong(
@@ -184,9 +184,9 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'a megabyte of a body has 1,000,000 bytes',
-    'control-plane/api/body/request-body.ts',
-    'megabyte = 1024 * 1024',
-    'megabyte = 1000 * 1000',
+    'control-plane/byte-sizes.ts',
+    'binaryMegabyte = 1024 * 1024',
+    'binaryMegabyte = 1000 * 1000',
   ),
   wrong('a lockout takes six failures', 'shared/runtime/config.ts', 'default: 5 }', 'default: 6 }'),
   wrong(
@@ -210,14 +210,14 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'a record may have 2 MiB',
     'shared/csv/record-scanner.ts',
-    'longestRecord = 1024 * 1024',
-    'longestRecord = 2 * 1024 * 1024',
+    'maxRecordBytes = 1024 * 1024',
+    'maxRecordBytes = 2 * 1024 * 1024',
   ),
   wrong(
     'an enclosure may have 128 KiB',
     'shared/csv/record-scanner.ts',
-    'longestEnclosure = 256 * 1024',
-    'longestEnclosure = 128 * 1024',
+    'maxEnclosureBytes = 256 * 1024',
+    'maxEnclosureBytes = 128 * 1024',
   ),
   wrong(
     'an enclosure may have 10,000 lines',

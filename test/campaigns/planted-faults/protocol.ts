@@ -23,15 +23,14 @@ const imports = 'shared/store/imports.ts'
 const fence = 'shared/store/fence.ts'
 const messages = 'shared/store/outbox.ts'
 const places = 'shared/store/subscriber-quota.ts'
-const creation = 'control-plane/resources/subscriber-imports/service.ts'
 const leases = 'shared/store/leases.ts'
 
 export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a finalization does not wait for leased chunks',
     file: chunks,
-    text: "{ import_id: importId, state: { $in: ['ready', 'running'] } },\n    ofOneMoment",
-    replacement: "{ import_id: importId, state: 'ready' },\n    ofOneMoment",
+    text: "{ import_id: importId, state: { $in: ['ready', 'running'] } },\n    snapshotRead",
+    replacement: "{ import_id: importId, state: 'ready' },\n    snapshotRead",
     tests: [interleaved('importing: last batch stopped before .* then fail and finalize$')],
   },
   {
@@ -57,9 +56,9 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a batch that lost its chunk is written all the same',
-    file: 'engine/stages/write/batch-writer.ts',
-    text: "if (!isOurs) throw new BatchAbandoned('the chunk has another holder')",
-    replacement: 'void isOurs',
+    file: 'engine/process-chunk.ts',
+    text: "if (!isLeased) return { abort: { end: 'given_up' } }",
+    replacement: 'void isLeased',
     tests: [interleaved('importing: last batch stopped before .* then limit')],
   },
   {
@@ -107,8 +106,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a step that was paused or taken over keeps deactivating',
     file: 'engine/stages/finish/deactivation.ts',
-    text: '  if (!isLeased || !isOurs) throw stepLost(run)',
-    replacement: '  if (!isOurs) throw stepLost(run)',
+    text: '  if (!isLeased || !isCurrent) throw stepLost(run)',
+    replacement: '  if (!isCurrent) throw stepLost(run)',
     tests: [interleaved('written: step stopped before .* then pause')],
   },
   {
@@ -198,7 +197,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an import is failed by who lost the chunk',
     file: imports,
-    text: 'if (!(await releaseFailedChunk(collections, session, held))) return false',
+    text: 'if (!(await releaseFailedChunk(collections, session, lease))) return false',
     replacement: 'await releaseFailedChunk(collections, session, held)',
     tests: [stores],
   },
@@ -275,16 +274,16 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a limit whose request died is never enforced',
     file: places,
-    text: '  for (const { _id, limit_change: change } of pending)\n    await enforceLimit(context, { organizationId: _id, change: change! })',
+    text: '  for (const { _id, limit_change: change } of pending)\n    await enforceLimit(context, { organizationId: _id, change })',
     replacement: '',
     tests: [stores],
   },
   {
     name: 'a limit whose request died loses its mark and is not enforced',
     file: places,
-    text: '    await enforceLimit(context, { organizationId: _id, change: change! })',
+    text: '    await enforceLimit(context, { organizationId: _id, change })',
     replacement:
-      "    await organizations.updateOne({ _id, limit_change: change! }, { $unset: { limit_change: '' } })",
+      "    await organizations.updateOne({ _id, limit_change: change }, { $unset: { limit_change: '' } })",
     tests: [stores],
   },
   {
@@ -298,14 +297,14 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'two chunks reserve the last of the quota',
     file: places,
-    text: '  if (reserved > own) await bumpQuotaRevision(collections, session, chunk.organization_id)\n',
+    text: '  if (reserved > reservedByChunk) await bumpQuotaRevision(collections, session, chunk.organization_id)\n',
     replacement: '',
     tests: [interleaved('nearly full: last batch stopped before .* then last batch')],
   },
   {
     name: 'a request takes quota that chunks have reserved',
     file: places,
-    text: "if (active + (reserved[0]?.places ?? 0) + amount > limit) return 'busy'",
+    text: "if (active + (reserved[0]?.total ?? 0) + amount > limit) return 'busy'",
     replacement: 'void held',
     tests: [interleaved('nearly full: last batch stopped before .* then create another subscriber')],
   },
@@ -347,19 +346,19 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'counts of an import are summed over what moves',
     file: chunks,
-    text: "const ofOneMoment = { readConcern: { level: 'snapshot' } } as const",
-    replacement: "const ofOneMoment = { readConcern: { level: 'majority' } } as const",
+    text: "const snapshotRead = { readConcern: { level: 'snapshot' } } as const",
+    replacement: "const snapshotRead = { readConcern: { level: 'majority' } } as const",
     tests: [concerns],
   },
   {
     name: 'totals are read before the sum over the chunks',
     file: chunks,
     text: `  for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
-  const settled = await collections.imports
+  const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
     .toArray()
 `,
-    replacement: `  const settled = await collections.imports
+    replacement: `  const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
     .toArray()
   for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
@@ -368,17 +367,16 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'the reply to an earlier creation is read before a majority has it',
-    file: creation,
-    text: "          $expr: { $gt: ['$expires_at', '$$NOW'] },\n        })",
-    replacement:
-      "          $expr: { $gt: ['$expires_at', '$$NOW'] },\n        }, { readConcern: { level: 'local' } })",
+    file: 'control-plane/store/idempotency-keys.ts',
+    text: "$expr: { $gt: ['$expires_at', '$$NOW'] } })",
+    replacement: "$expr: { $gt: ['$expires_at', '$$NOW'] } }, { readConcern: { level: 'local' } })",
     tests: [concerns],
   },
   {
     name: 'an import is created by what the list was before',
-    file: creation,
-    text: '{ _id: document.mailing_list_id, revision },',
-    replacement: '{ _id: document.mailing_list_id },',
+    file: 'control-plane/store/revisions.ts',
+    text: '{ _id: listId, revision },',
+    replacement: '{ _id: listId },',
     tests: [interleaved('settled: create import stopped before .* then delete field')],
   },
   {
@@ -404,14 +402,14 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'reactions that are not queued any more are moved',
-    file: 'engine/jobs/reactions/move-reactions.ts',
-    text: "{ _id: { $in: still.map(({ _id }) => _id) }, state: 'queued' },\n        { $set: { state: 'due' } }",
-    replacement: "{ _id: { $in: still.map(({ _id }) => _id) } },\n        { $set: { state: 'due' } }",
+    file: 'engine/store/due-reactions.ts',
+    text: "{ _id: { $in: queued.map(({ _id }) => _id) }, state: 'queued' },\n        { $set: { state: 'due' } }",
+    replacement: "{ _id: { $in: queued.map(({ _id }) => _id) } },\n        { $set: { state: 'due' } }",
     tests: [stores],
   },
   {
     name: 'reactions that were sent are dropped',
-    file: 'engine/jobs/reactions/move-reactions.ts',
+    file: 'engine/store/due-reactions.ts',
     text: "{ _id: { $in: due.map(({ _id }) => _id) }, state: 'queued' },\n    { $set: { state: 'dropped' } }",
     replacement: "{ _id: { $in: due.map(({ _id }) => _id) } },\n    { $set: { state: 'dropped' } }",
     tests: [stores],
@@ -490,16 +488,16 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'the counts of a list are moved outside of the transaction',
     file: 'shared/store/subscriber-counts.ts',
-    text: '  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n    session,\n',
+    text: '  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, buildMove(moved), {\n    session,\n',
     replacement:
-      '  void session\n  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n',
+      '  void session\n  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, buildMove(moved), {\n',
     tests: [stores],
   },
   {
     name: 'reactions of a subscriber who leaves by an import stay',
     file: 'engine/stages/write/batch-writer.ts',
-    text: '    await dropReactionsInList(collections, session, listId, leaving)\n',
-    replacement: '    void dropReactionsInList\n    void leaving\n',
+    text: '  await dropReactionsInList(collections, session, listId, leaving)\n',
+    replacement: '  void dropReactionsInList\n  void leaving\n',
     tests: [effects],
   },
   {
@@ -547,8 +545,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an update in place is made however old its fields are',
     file: 'control-plane/store/subscribers.ts',
-    text: '{ ...asSeen, $expr }',
-    replacement: 'asSeen',
+    text: '{ ...asRead, $expr }',
+    replacement: 'asRead',
     tests: [stores],
   },
   {
@@ -573,27 +571,27 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   ...[
-    ['who it is', 'const asSeen = { _id, status, confirmed: confirmed ?? { $exists: false } }'],
-    ['for the status', 'const asSeen = { _id, id, confirmed: confirmed ?? { $exists: false } }'],
-    ['for the confirmation', 'const asSeen = { _id, id, status }'],
+    ['who it is', 'const asRead = { _id, status, confirmed: confirmed ?? { $exists: false } }'],
+    ['for the status', 'const asRead = { _id, id, confirmed: confirmed ?? { $exists: false } }'],
+    ['for the confirmation', 'const asRead = { _id, id, status }'],
   ].map(([what, replacement]) => ({
     name: `an update in place does not ask ${what}`,
     file: 'control-plane/store/subscribers.ts',
-    text: 'const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }',
+    text: 'const asRead = { _id, id, status, confirmed: confirmed ?? { $exists: false } }',
     replacement: replacement!,
     tests: [races],
   })),
   {
     name: 'a change reads its subscriber outside of its transaction',
     file: 'control-plane/store/subscribers.ts',
-    text: 'find(filterOf(address), { session }).limit(2)',
-    replacement: 'find(filterOf(address)).limit(2)',
+    text: 'find(addressFilter(address), { session }).limit(2)',
+    replacement: 'find(addressFilter(address)).limit(2)',
     tests: [races],
   },
   {
     name: 'a reaction is queued past a deletion at the same moment',
     file: 'control-plane/store/subscribers.ts',
-    text: '...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),',
+    text: '...(reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),',
     replacement: '',
     tests: [races],
   },

@@ -20,6 +20,7 @@ const takeOver = 'engine/scheduler/take-over.ts'
 const sweep = 'engine/jobs/maintenance/sweep-staging.ts'
 const purgeOfLogs = 'engine/jobs/maintenance/purge-logs.ts'
 const fieldValues = 'engine/jobs/maintenance/remove-deleted-field-values.ts'
+const deletedFields = 'engine/store/deleted-fields.ts'
 const dispatcher = 'engine/jobs/callbacks/callback-dispatcher.ts'
 const client = 'control-plane/cli/api-client.ts'
 
@@ -55,22 +56,22 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a walk by key ends after its first piece',
     file: 'shared/store/key-ranges.ts',
-    text: 'if (border === null) return\n',
+    text: 'if (boundary === null) return\n',
     replacement: 'return\n',
     tests: [imports],
   },
   {
     name: 'the values of a deleted field are walked from where another walk ended',
-    file: fieldValues,
+    file: deletedFields,
     text: "{ $unset: 'removed_to' },",
     replacement: '',
     tests: [imports],
   },
   {
     name: 'a walk for a deleted field notes its end before its first piece',
-    file: fieldValues,
-    text: '{ $max: { removed_to: _id.$lt } }',
-    replacement: '{ $max: { removed_to: list.$lt } }',
+    file: deletedFields,
+    text: '{ $max: { removed_to: range.$lt } }',
+    replacement: '{ $max: { removed_to: `${field.mailing_list_id};` } }',
     tests: [imports],
   },
   {
@@ -175,8 +176,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'the copy that an FTP server makes is removed under its hands',
     file: 'shared/storage/uploads/disk-uploads.ts',
-    text: '(isUpload ? unfinishedMs : straysMs)',
-    replacement: '(isUpload ? unfinishedMs : 0)',
+    text: '(isUpload ? maxUnfinishedAgeMs : maxStrayAgeMs)',
+    replacement: '(isUpload ? maxUnfinishedAgeMs : 0)',
     tests: [uploadsOfImports],
   },
   {
@@ -216,7 +217,7 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'callback URLs with private addresses are taken',
-    file: 'control-plane/resources/subscriber-imports/given-url.ts',
+    file: 'control-plane/resources/subscriber-imports/create/client-url.ts',
     text: 'return problem === null ? null : `can',
     replacement: 'return problem === null || schemes.length === 2 ? null : `can',
     tests: [callbacks],
@@ -224,7 +225,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'callback slots go to the organization that waits longest',
     file: dispatcher,
-    text: 'best === undefined || triesOf(each) < triesOf(best) ? each : best',
+    text: 'best === undefined || attempts(each) < attempts(best) ? each : best',
     replacement: 'best ?? each',
     tests: [callbacks],
   },
@@ -266,36 +267,36 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'who watches a failed import is told that it went well',
     file: 'control-plane/cli/commands/imports.ts',
-    text: "if (state !== 'finished') return 1",
-    replacement: "if (state === 'cancelled') return 1",
+    text: "if (state !== 'finished') return exitCodes.failed",
+    replacement: "if (state === 'cancelled') return exitCodes.failed",
     tests: [commandLine],
   },
   {
     name: 'an import of which every row failed ends like one that went well',
     file: 'control-plane/cli/commands/imports.ts',
-    text: '? 3 : 0',
-    replacement: '? 0 : 0',
+    text: '? exitCodes.everyRowFailed : exitCodes.done',
+    replacement: '? exitCodes.done : exitCodes.done',
     tests: [commandLine],
   },
   {
     name: 'a refusal by the service ends like wrong usage',
     file: 'control-plane/cli/main.ts',
-    text: 'error instanceof CommandFailure ? error.exitCode : 1',
-    replacement: 'error instanceof CommandFailure ? error.exitCode : 2',
+    text: 'error instanceof CommandFailure ? error.exitCode : exitCodes.failed',
+    replacement: 'error instanceof CommandFailure ? error.exitCode : exitCodes.wrongUsage',
     tests: [commandLine],
   },
   {
     name: 'wrong usage ends like a refusal',
     file: 'control-plane/cli/failures.ts',
-    text: '{ exitCode: 2 }',
-    replacement: '{ exitCode: 1 }',
+    text: '{ exitCode: exitCodes.wrongUsage }',
+    replacement: '{ exitCode: exitCodes.failed }',
     tests: [commandLine],
   },
   {
     name: 'Ctrl-C ends like a success',
     file: 'control-plane/cli/commands/imports.ts',
-    text: 'return 130',
-    replacement: 'return 0',
+    text: 'return exitCodes.interrupted',
+    replacement: 'return exitCodes.done',
     tests: [commandLine],
   },
   {
@@ -308,15 +309,15 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'half a file of a killed client is published',
     file: 'ftp/transfers.ts',
-    text: 'await Promise.all([watch(signal), upload.prepare()])\n      signal.throwIfAborted()',
+    text: 'await Promise.all([outliveData(signal), upload.prepare()])\n      signal.throwIfAborted()',
     replacement: 'await upload.prepare()',
     tests: [ftpUploads],
   },
   {
     name: 'half a file of a connection that breaks is published',
     file: 'ftp/transfers.ts',
-    text: "    throw brokenOff(error)\n  } finally {\n    signal.removeEventListener('abort', breakOff)",
-    replacement: "    void error\n  } finally {\n    signal.removeEventListener('abort', breakOff)",
+    text: "    throw transferAborted(error)\n  } finally {\n    signal.removeEventListener('abort', abortSocket)",
+    replacement: "    void error\n  } finally {\n    signal.removeEventListener('abort', abortSocket)",
     tests: [ftpUploads],
   },
   {

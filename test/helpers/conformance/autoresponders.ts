@@ -195,7 +195,7 @@ export const autoresponderRows: Rows = {
             },
           },
           code: 'validation_failed',
-          message: /^trigger_autoresponder_to_send_id: .* ring/,
+          message: /^trigger_autoresponder_to_send_id: .* in a cycle/,
         }
       },
     },

@@ -31,7 +31,7 @@ const faulty: Record<string, [fields: Record<string, unknown>, message: RegExp]>
   ],
   'a rule by its id and its name': [
     { dispatch_attributes: { special_sending_rule_id: 1, special_sending_rule_name: 'x' } },
-    /name one rule/,
+    /^only one of dispatch_attributes\.special_sending_rule_id/,
   ],
   'a sender who is none': [
     { dispatch_attributes: { from_email: 'nobody' } },
@@ -71,7 +71,7 @@ const faults = (requestWith: RequestWith): NonNullable<Row['failures']> => ({
       { is_remote_list: true },
     ),
     code: 'validation_failed',
-    message: /say the same/,
+    message: /^only one of segmentation_criteria_id and segmentation_criteria_remote_sql/,
   }),
 })
 

@@ -136,7 +136,7 @@ export const userRows: Rows = {
         message: /^role/,
       }),
       'terms that are switched off': refusedCreation({ terms_and_conditions_version: 1 }, /^terms_and/),
-      'one who may do more': refusedCreation({ role: 'system_admin' }, /^nobody makes/, {
+      'one who may do more': refusedCreation({ role: 'system_admin' }, /^you can't create/, {
         code: 'not_authorized',
         status: 403,
       }),
@@ -220,7 +220,7 @@ export const userRows: Rows = {
         return {
           sent: { params: { id }, key },
           code: 'validation_failed',
-          message: /^nobody deletes himself/,
+          message: /^you cannot delete your own user/,
         }
       },
       'the last system admin': refusedAsLastAdmin(),

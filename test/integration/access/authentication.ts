@@ -149,7 +149,17 @@ t.test(
       })
       t.equal(noCredential.status, 401, 'missing ones do not count')
     }
-    for (let i = 0; i < 3; i += 1) t.equal((await from('192.0.2.1', wrong)).status, 401)
+    const endOfMinute = async () =>
+      (await service.collections.authFailures.findOne({ _id: '192.0.2.1' }))?.until.getTime()
+    t.equal((await from('192.0.2.1', wrong)).status, 401)
+    const end = await endOfMinute()
+    t.type(end, 'number')
+    for (let i = 0; i < 2; i += 1) t.equal((await from('192.0.2.1', wrong)).status, 401)
+    t.equal(
+      await endOfMinute(),
+      end,
+      'the minute begins with the first wrong key, and later ones do not prolong it',
+    )
     t.equal((await from('192.0.2.1', right)).status, 200, 'three are allowed')
     for (let i = 0; i < 5; i += 1) {
       const bearer = await from('192.0.2.1', `Bearer ${bootstrapKey}`)

@@ -358,7 +358,7 @@ t.test('a refused autoresponder says what its schema and its handler find in one
       { autoresponder: { name: 'A', trigger: 'autoresponder_open', paused: 'x', content_text: 'x' } },
       'paused must be a boolean',
       'trigger_autoresponder_to_open_id is required by trigger autoresponder_open',
-      'content_subject is required where there is content_html or content_text',
+      'content_subject is required with content_html or content_text',
     ],
     [
       'PUT',

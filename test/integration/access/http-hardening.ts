@@ -344,8 +344,8 @@ t.test('400 silent connections keep out no client, with 256 open files', async (
   const metrics = await (await fetch(`${url}/metrics`)).text()
   t.match(metrics, /^rollcall_http_connections \d{1,2}$/m, 'few of them are kept')
   t.match(metrics, /^rollcall_http_connections_closed_total\{reason="room"\} 3\d\d$/m)
-  t.match(few.log(), /HTTP_MAX_CONNECTIONS is \d\d, .* limit of open files/)
-  t.equal(few.log().match(/as many HTTP connections as there may be/g)?.length, 1, 'logged once')
+  t.match(few.log(), /only \d\d HTTP connections are allowed, .* limit of open files/)
+  t.equal(few.log().match(/a limit of HTTP connections is reached/g)?.length, 1, 'logged once')
   for (const socket of silent) socket.destroy()
 })
 

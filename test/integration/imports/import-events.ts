@@ -8,7 +8,7 @@ import {
   ImportWatch,
   watchBounds,
   type WatchBounds,
-} from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
+} from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { collectionsOf } from '../../../shared/contract/schemas/collections.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
 import { missing } from '../../helpers/missing-programs.ts'
@@ -254,7 +254,7 @@ async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
   })
   const caller = { keyId: 1, organizationId: 1, role: 'system_admin' as const, permissions: {}, userId: null }
   const open = async (id: number) => {
-    const events = watch.events((await watch.see(id))!, caller, () => undefined)
+    const events = watch.events((await watch.snapshot(id))!, caller, () => undefined)
     t.teardown(() => {
       stop.abort()
       return events.return()

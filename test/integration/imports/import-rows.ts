@@ -88,7 +88,7 @@ t.test('an import counts added, failed and duplicate rows, and logs them', async
       "bad address,X,1,Free,email: 'bad address' is not an email address",
       'carl@example.com,"two\nlines",x,Free,Points: \'x\' is not an integer',
       'dora@example.com,Dora,1,,"Plan: a new subscriber needs a value, and neither the file nor a default has one"',
-      'fay@example.com,Fay,1,Free,surplus,"the record has 5 cells, the mapping 4 columns: the first one too many is \'surplus\'"',
+      'fay@example.com,Fay,1,Free,surplus,"the record has 5 cells, but the mapping has 4 columns; the first extra cell is \'surplus\'"',
       'gus@example.com,,,,"Plan: a new subscriber needs a value, and neither the file nor a default has one"',
       '',
     ].join('\n'),
@@ -251,8 +251,15 @@ t.test('dates that can only have the month first are read under dmy, and counted
   t.same(countsOf(monthFirst), { skipped_overwrite: 2, failed: 2 })
   t.same(monthFirst.warnings, [])
   const failed = await log(monthFirst, 'failed')
-  t.match(failed, /'31\/12\/2014' is not a date in a documented form \(mdy\): should date_format be dmy/)
-  t.match(failed, /'13-13-2014' is not a date in a documented form \(mdy\)"?\n/, 'no order makes it one')
+  t.match(
+    failed,
+    /'31\/12\/2014' is not a date such as 2014-12-31 or 12\/31\/2014; if the day comes first, set date_format to dmy/,
+  )
+  t.match(
+    failed,
+    /'13-13-2014' is not a date such as 2014-12-31 or 12\/31\/2014"?\n/,
+    'no order makes it one',
+  )
 })
 
 t.test(

@@ -352,7 +352,7 @@ t.test('values that are wrong, or only for replies', async (t) => {
     t,
     template,
     { dispatch_attributes: { special_sending_rule_id: 1, special_sending_rule_name: 'x' } },
-    /only one of them/,
+    /^only one of dispatch_attributes.special_sending_rule_id/,
   )
   const readOnly = [
     'id',
@@ -403,7 +403,12 @@ t.test('a segment is one of the system or SQL of a Remote List', async (t) => {
   await refused(t, here, sql, /possible only on Remote Lists/)
   const remote = await create(await createList(service, [], { is_remote_list: true }), sql)
   t.match(remote, { ...sql, segmentation_criteria_id: null })
-  await refused(t, remote, { ...sql, segmentation_criteria_id: 3 }, /only one of them/)
+  await refused(
+    t,
+    remote,
+    { ...sql, segmentation_criteria_id: 3 },
+    /^only one of segmentation_criteria_id and/,
+  )
   const other = { segmentation_criteria_id: 3, segmentation_criteria_remote_sql: null }
   t.match((await update(remote, { segmentation_criteria_id: 3 })).data, other)
   t.match((await update(remote, { ...sql, segmentation_criteria_id: null })).data, { ...sql })

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ClientSession, Collection, Document } from 'mongodb'
 import t from 'tap'
-import { dropReactions, moveReactions } from '../../../engine/jobs/reactions/move-reactions.ts'
+import { dropReactions, moveReactions } from '../../../engine/store/due-reactions.ts'
 import { ensureSchema, inTransaction } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import type { ReactionDocument } from '../../../shared/contract/schemas/autoresponder.ts'
@@ -749,7 +749,7 @@ t.test('values are changed in place only while the fields were read a moment ago
   await collections.subscribers.insertOne(document)
   const { time } = await readPrimaryClock(database.db)
   const changeAfter = async (ms: number, value: string) => {
-    const change = { set: { 'custom_fields.5': value }, unset: [] }
+    const change = { set: {}, unset: [], values: new Map([[5, value]]) }
     const written = await changeInPlace(database, document, change, new Date(time.getTime() - ms))
     return written?.custom_fields['5']
   }

@@ -272,13 +272,13 @@ t.test('the organization of a call is the one that its path begins with, else th
     })
 })
 
-t.test('no caller makes a key or a user that may do more than the caller', (t) => {
+t.test('a caller can not create a key or a user with more permissions than its own', (t) => {
   const reader = caller('standard', { subscriber: ['read', 'export'] })
   const admin = caller('organization_admin')
   const refused = (what: string) => ({
     code: 'not_authorized',
     status: 403,
-    message: `nobody makes, changes or deletes ${what} that may do more than he himself`,
+    message: `you can't create, change or delete ${what} with more permissions than your own`,
   })
   t.throws(() => {
     requireNotAbove({ role: 'standard', permissions: { subscriber: ['import'] } }, reader, 'an API key')

@@ -2,7 +2,7 @@ import t from 'tap'
 import { readBody } from '../../../control-plane/api/validation.ts'
 import { openApiDocument } from '../../../control-plane/openapi/openapi.ts'
 import { endpoints } from '../../../control-plane/endpoints.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../../control-plane/api/request-error.ts'
 import { changedAt } from '../../helpers/conformance/wrong-values.ts'
 import type { Json } from '../../helpers/service.ts'
 

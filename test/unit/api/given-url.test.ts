@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import t from 'tap'
 import {
-  fileNameOf,
+  fileNameInUrl,
   storedUrl,
   urlProblem,
-} from '../../../control-plane/resources/subscriber-imports/given-url.ts'
+} from '../../../control-plane/resources/subscriber-imports/create/client-url.ts'
 import { withoutSecrets } from '../../../shared/runtime/import-secrets.ts'
 import { maskPassword } from '../../../shared/runtime/logger.ts'
 
@@ -64,7 +64,7 @@ t.test('any text that a parser accepts as a URL is shown without its password, o
       if (made === null) return
       taken += 1
       const { url, stored, shown } = made
-      fileNameOf(url)
+      fileNameInUrl(url)
       const [again, masked] = [URL.parse(stored)!, URL.parse(shown)!]
       if (again.href !== url.href) throw new Error(`stored as ${stored}`)
       if (url.password !== '' && masked.password !== '***') throw new Error(`shown as ${shown}`)

@@ -1,18 +1,18 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { statisticsOf } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
+import { computeStatistics } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
 import { DayCounts } from '../../../control-plane/resources/delivery-events/counts.ts'
 import {
+  applyEvent,
   earlier,
   noDailyCounts,
-  noteEvent,
   unknownMessage,
 } from '../../../control-plane/resources/delivery-events/message-state.ts'
 import { localDay } from '../../../control-plane/resources/delivery-events/record.ts'
+import type { RecordedEvent } from '../../../control-plane/resources/delivery-events/schemas.ts'
 import {
   dailyCounters,
   deliveryMessageKey,
-  type DeliveryEventDocument,
   type DeliveryMessageDocument,
 } from '../../../shared/contract/schemas/delivery.ts'
 import { madeEvents, type MadeEvent } from '../../campaigns/made-events.ts'
@@ -31,17 +31,17 @@ function sumsOf(calls: MadeEvent[][], moved: ReadonlySet<unknown>, zone: string)
     const dayCounts = new DayCounts()
     const before = new Map(stored)
     for (const told of events) {
-      const event = { ...told, occurred_at: new Date(told.occurred_at) } as unknown as DeliveryEventDocument
+      const event = { ...told, occurred_at: new Date(told.occurred_at) } as unknown as RecordedEvent
       const day = localDay(event.occurred_at, zone)
       if (event.type === 'skipped') {
-        dayCounts.count(told.autoresponder_id, day, `skips_${event.reason!}`)
+        dayCounts.count(told.autoresponder_id, day, `skips_${event.reason}`)
         continue
       }
       const key = deliveryMessageKey(told.autoresponder_id, told.subscriber_id, told.message_id)
       const message = { ...(stored.get(key) ?? unknownMessage(key)) }
       const isNewLink = told.url !== undefined && !links.has(`${key} ${told.url}`)
       links.add(`${key} ${told.url}`)
-      noteEvent(message, event, { day, isNewLink, moves: moved.has(told) })
+      applyEvent(message, event, { day, isNewLink, moves: moved.has(told) })
       stored.set(key, message)
     }
     for (const [key, after] of stored)
@@ -86,7 +86,7 @@ t.test(`${cases} streams of events come to what a plain recount of them comes to
           if (isAsked(key)) for (const [code, n] of byCode) codes[code] = (codes[code] ?? 0) + n
       }
       const expected = recount(stream, moved, { zone, ...period })
-      const found = statisticsOf(counts, codes)
+      const found = computeStatistics(counts, codes)
       if (!isDeepStrictEqual(found, expected)) faults.push({ case: i, seed, period, found, expected })
       if (faults.length > 2) break
     }
@@ -98,8 +98,8 @@ t.test(`${cases} streams of events come to what a plain recount of them comes to
 
 t.test('of a message the first failure and the earliest open and click are kept', (t) => {
   const message = unknownMessage('1')
-  const note = (event: Partial<DeliveryEventDocument>, occurredAt: string) => {
-    noteEvent(message, { ...event, occurred_at: new Date(occurredAt) } as DeliveryEventDocument, {
+  const note = (event: { type: RecordedEvent['type']; too_long?: boolean }, occurredAt: string) => {
+    applyEvent(message, { ...event, occurred_at: new Date(occurredAt) } as unknown as RecordedEvent, {
       ...{ day: 20_260_101, isNewLink: false, moves: false },
     })
   }

@@ -155,7 +155,7 @@ t.test('a file with many NUL bytes at its beginning is no text', async (t) => {
   ] as const)
     t.throws(() => contentStartIn(withNuls(nuls, length)), {
       code: 'content_refused',
-      message: `${nuls} of the first ${length} bytes are NUL, so the file is no CSV text: is it UTF-16, or a spreadsheet or archive? Save it as CSV in UTF-8`,
+      message: `${nuls} of the first ${length} bytes are NUL, so the file isn't CSV text; it may be UTF-16, a spreadsheet or an archive: save it as CSV in UTF-8`,
     })
   t.equal(contentStartIn(withNuls(1_000, 65_536 + 1_000)), 0, 'what comes behind 64 KiB is not looked at')
 })

@@ -69,7 +69,7 @@ function decide(
 
 /** The changes of the statement; empty when there is none. */
 function changesOf(writer: BsonWriter): { set: Record<string, unknown>; unset: string[] } {
-  if (writer.documents === 0) return { set: {}, unset: [] }
+  if (writer.length === 0) return { set: {}, unset: [] }
   const { q, u } = BSON.deserialize(writer.bytes) as {
     q: unknown
     u: { $set?: Record<string, unknown>; $unset?: object }

@@ -57,7 +57,7 @@ t.test('reasons name the column, show the value and say what was expected, all o
   t.equal(
     reader.read(['a@b.co', 'gone', '32/12/2014', '1.2.3', '', '11', 'maybe', 'rtf']),
     "status: 'gone' is not one of active, bounced, unsubscribed, scomp, deactivated; " +
-      "subscribe_time: '32/12/2014' is not a date or time in a documented form (dmy), in the years 1000 to 9999; " +
+      "subscribe_time: '32/12/2014' is not a date or time such as 2014-12-31 or 31/12/2014, in the years 1000 to 9999; " +
       "subscribe_ip: '1.2.3' is not an IPv4 or IPv6 address; " +
       "Points: '11' is not an integer from 0 to 10; " +
       "confirmed: 'maybe' is not yes or no; " +
@@ -72,7 +72,7 @@ t.test('a record may be longer than the mapping only by blanks', async (t) => {
   t.equal(typeof reader.read(['a@b.co', '', '', '', '', '', '', '', ' ', '']), 'object')
   t.equal(
     reader.read(['a@b.co', '', '', '', '', '', '', '', '', 'x']),
-    "the record has 10 cells, the mapping 8 columns: the first one too many is 'x'",
+    "the record has 10 cells, but the mapping has 8 columns; the first extra cell is 'x'",
   )
 })
 
@@ -113,8 +113,8 @@ t.test('each built-in column is read into its own field', async (t) => {
   })
   t.equal(
     reader.read(['x', '31/12/2014', '', 'y', '', 'a@b.co']),
-    "remove_time: 'x' is not a date or time in a documented form (mdy), in the years 1000 to 9999; " +
-      "confirm_time: '31/12/2014' is not a date or time in a documented form (mdy), in the years 1000 to 9999: should date_format be dmy, day first?; " +
+    "remove_time: 'x' is not a date or time such as 2014-12-31 or 12/31/2014, in the years 1000 to 9999; " +
+      "confirm_time: '31/12/2014' is not a date or time such as 2014-12-31 or 12/31/2014, in the years 1000 to 9999; if the day comes first, set date_format to dmy; " +
       "remove_ip: 'y' is not an IPv4 or IPv6 address",
   )
 })
@@ -147,16 +147,16 @@ t.test('the email column is found among others, and nothing chosen is no value',
 
 t.test('dates in the other order are asked about, or counted', async (t) => {
   const mdy = rowReader(makePlan(columnsOfFields), makeOptions())
-  const hint = ': should date_format be dmy, day first?'
+  const hint = '; if the day comes first, set date_format to dmy'
   t.equal(
     mdy.read(['', '', '31/12/2014', '31-12', '', 'a@b.co']),
-    `Born: '31/12/2014' is not a date in a documented form (mdy)${hint}; ` +
-      `Day: '31-12' is not a day of the year such as MM-DD, or a date in a documented form${hint}`,
+    `Born: '31/12/2014' is not a date such as 2014-12-31 or 12/31/2014${hint}; ` +
+      `Day: '31-12' is not a day of the year such as MM-DD, or a date${hint}`,
   )
   t.equal(
     mdy.read(['', '', '32/12/2014', '32-12', '', 'a@b.co']),
-    "Born: '32/12/2014' is not a date in a documented form (mdy); " +
-      "Day: '32-12' is not a day of the year such as MM-DD, or a date in a documented form",
+    "Born: '32/12/2014' is not a date such as 2014-12-31 or 12/31/2014; " +
+      "Day: '32-12' is not a day of the year such as MM-DD, or a date",
   )
   t.match(mdy.read(['', '', '12/31/2014', '', '', 'a@b.co']), { monthFirstDates: 0 })
 
@@ -168,7 +168,7 @@ t.test('dates in the other order are asked about, or counted', async (t) => {
   t.match(dmy.read(['', '', '31/12/2014', '1/2/2014', '', 'a@b.co']), { monthFirstDates: 0 })
   t.equal(
     dmy.read(['', '', '2014-13-01', '', '', 'a@b.co']),
-    "Born: '2014-13-01' is not a date in a documented form (dmy)",
+    "Born: '2014-13-01' is not a date such as 2014-12-31 or 31/12/2014",
   )
 })
 
@@ -187,7 +187,7 @@ t.test('a value in a reason is on one line and at most 60 characters long', asyn
   for (const [text, shown] of cases) t.equal(status(text), `status: ${shown} ${expectation}`)
   t.equal(
     reader.read(['a@b.co', '', '', '', '', '', '', '', ' x ']),
-    "the record has 9 cells, the mapping 8 columns: the first one too many is 'x'",
+    "the record has 9 cells, but the mapping has 8 columns; the first extra cell is 'x'",
   )
 })
 

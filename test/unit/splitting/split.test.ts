@@ -484,9 +484,9 @@ t.test('damage that is alike in both files of a range shows in its checksum', as
 t.test('a partition of which a file is gone is damaged, and says which file', async (t) => {
   await staging.write('torn/partition', Readable.from([Buffer.from('x')]))
   const torn = { partition: 'torn/partition', partition_tail: { name: 'torn/tail', records: 0, lines: 0 } }
-  await t.rejects(openPartition(staging, torn), { code: 'chunk_damaged', message: /torn\/tail is gone/ })
+  await t.rejects(openPartition(staging, torn), { code: 'chunk_damaged', message: /torn\/tail is missing/ })
   const gone = openPartition(staging, { partition: 'torn/none' })
-  await t.rejects(gone, { code: 'chunk_damaged', message: /torn\/none is gone/ })
+  await t.rejects(gone, { code: 'chunk_damaged', message: /torn\/none is missing/ })
 })
 
 t.test('both threads together may find no more records than one alone', async (t) => {

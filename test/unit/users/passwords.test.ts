@@ -1,13 +1,18 @@
 import { argon2Sync } from 'node:crypto'
 import t from 'tap'
-import { hashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
+import { createHashingSlots, type RunInSlot } from '../../../control-plane/resources/users/hashing-slots.ts'
 import * as passwords from '../../../control-plane/resources/users/passwords.ts'
 
-const { nobodysHash } = passwords
+const { unmatchableHash } = passwords
 const stopping = new AbortController().signal
-const hashPassword = (password: string) => passwords.hashPassword(password, { organizationId: 1, stopping })
+const slots = createHashingSlots()
+const slotOf =
+  (organizationId: number): RunInSlot =>
+  (compute) =>
+    slots.run({ organizationId, stopping }, compute)
+const hashPassword = (password: string) => passwords.hashPassword(password, slotOf(1))
 const isPassword = (password: string, hash: string, organizationId = 1) =>
-  passwords.isPassword(password, hash, { organizationId, stopping })
+  passwords.isPassword(password, hash, slotOf(organizationId))
 
 t.test('a password is right only as it is, in any Unicode form of its accents', async (t) => {
   const hash = await hashPassword('pässword 😀')
@@ -37,8 +42,8 @@ t.test('a hash is read with the parameters that it names', async (t) => {
 
 t.test('the hash of an unknown user costs as much as any other', async (t) => {
   const parametersOf = (hash: string) => hash.split('$').slice(0, 4).join('$')
-  t.equal(parametersOf(nobodysHash), parametersOf(await hashPassword('password')))
-  t.equal(await isPassword('password', nobodysHash), false)
+  t.equal(parametersOf(unmatchableHash), parametersOf(await hashPassword('password')))
+  t.equal(await isPassword('password', unmatchableHash), false)
 })
 
 t.test('hashes wait in line, up to a bound for each organization', async (t) => {
@@ -52,7 +57,7 @@ t.test('hashes wait in line, up to a bound for each organization', async (t) => 
 })
 
 t.test('organizations are served in turn, however many hashes each of them brings', async (t) => {
-  const slots = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const slots = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const served: number[] = []
   const take = (organizationId: number) =>
     slots.run({ organizationId, stopping }, async () => void served.push(organizationId))
@@ -61,7 +66,7 @@ t.test('organizations are served in turn, however many hashes each of them bring
 })
 
 t.test('a stop refuses those that wait, and lets a hash in progress end', async (t) => {
-  const slots = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const slots = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const stop = new AbortController()
   const gate = Promise.withResolvers<string>()
   const take = (work: () => Promise<string>) => slots.run({ organizationId: 1, stopping: stop.signal }, work)
@@ -75,7 +80,7 @@ t.test('a stop refuses those that wait, and lets a hash in progress end', async 
 })
 
 t.test('work whose client has gone leaves the line', async (t) => {
-  const slots = hashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
+  const slots = createHashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
   const gate = Promise.withResolvers<string>()
   const ran: string[] = []
   const run = (name: string, clientGone?: AbortSignal) =>

@@ -129,8 +129,8 @@ t.test('a few words say which values a field expects', async (t) => {
     [{ field_type: 'number', maximum_value: 1 }, 'an integer from -9007199254740991 to 1'],
     [{ field_type: 'number', minimum_value: 0, maximum_value: 10 }, 'an integer from 0 to 10'],
     [{ field_type: 'boolean' }, 'yes or no'],
-    [{ field_type: 'date' }, 'a date in a documented form (mdy)'],
-    [{ field_type: 'day_of_year' }, 'a day of the year such as MM-DD, or a date in a documented form'],
+    [{ field_type: 'date' }, 'a date such as 2014-12-31 or 12/31/2014'],
+    [{ field_type: 'day_of_year' }, 'a day of the year such as MM-DD, or a date'],
     [{ field_type: 'select_single_dropdown', options: ['a', 'b'] }, 'one of "a", "b"'],
     [{ field_type: 'select_single_radio', options: ten }, `one of ${shown}`],
     [
@@ -144,9 +144,12 @@ t.test('a few words say which values a field expects', async (t) => {
   )
   t.equal(
     fieldReader(field({ field_type: 'day_of_year' }), 'dmy').expectation,
-    'a day of the year such as DD-MM, or a date in a documented form',
+    'a day of the year such as DD-MM, or a date',
   )
-  t.equal(fieldReader(field({ field_type: 'date' }), 'dmy').expectation, 'a date in a documented form (dmy)')
+  t.equal(
+    fieldReader(field({ field_type: 'date' }), 'dmy').expectation,
+    'a date such as 2014-12-31 or 31/12/2014',
+  )
 })
 
 t.test('in JSON a text is read as a cell is, and nothing else becomes a value', async (t) => {

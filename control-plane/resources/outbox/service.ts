@@ -1,0 +1,144 @@
+import { randomBytes } from 'node:crypto'
+import type { z } from 'zod'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
+import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
+import {
+  acknowledgeMessages,
+  claimMessages,
+  dropMessages,
+  giveBack,
+  openQueues,
+  returnExpired,
+  type Lease,
+  type OutboxScope,
+} from '../../../shared/store/outbox.ts'
+import { JsonRecords, maxPageBytes, type PageCall } from '../../api/json-page.ts'
+import { FairSemaphore, refusalDelayMs } from '../../api/fair-semaphore.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { composeMessages } from './compose.ts'
+import type { acknowledgedView, acknowledging, Taking } from './schemas.ts'
+
+const outboxScope = (caller: Caller): OutboxScope =>
+  caller.role === 'system_admin' ? 'all' : { organizationId: caller.organizationId }
+
+/**
+ * Calls of one organization run one at a time, because concurrent ones would compete for the same first messages. Calls
+ * of several organizations run in parallel.
+ */
+export const createOutboxSlots = (): FairSemaphore =>
+  new FairSemaphore({
+    maxRunning: 4,
+    maxRunningPerOrganization: 1,
+    maxWaitingPerOrganization: 50,
+    tooMany: {
+      message: 'too many requests of this organization take messages, try again in 5 s',
+      retryAfterSeconds: 5,
+      delayMs: refusalDelayMs,
+    },
+    stoppingMessage: 'the service is stopping and took no message: try again',
+  })
+
+/** Time budget of one call. It may return fewer messages than asked for when many had to be dropped on the way. */
+const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
+
+/** Leases due messages to a mail sender, in order of `due_at`. No other call gets them until the lease ends. */
+export function takeMessages(call: PageCall, request: Taking): Promise<JsonRecords> {
+  const { deps, caller, clientGone } = call
+  const { organizationId } = caller
+  return deps.outboxSlots.run({ organizationId, stopping: deps.stopping, clientGone }, async () => {
+    // Acquired before messages are leased: without a reply they would be blocked until their lease ends.
+    await call.acquireLargeReply(maxPageBytes)
+    return takeWithSlot(deps, outboxScope(caller), request, clientGone)
+  })
+}
+
+async function takeWithSlot(
+  deps: ControlPlane,
+  scope: OutboxScope,
+  { limit, lease_seconds: seconds }: Taking,
+  clientGone: AbortSignal,
+): Promise<JsonRecords> {
+  const { database } = deps
+  const { collections } = database
+  const lease: Lease = { token: randomBytes(16).toString('base64url'), seconds }
+  const startedAt = clock.monotonicMs()
+  const taken: Message[] = []
+  let bytes = 0
+  let batchSize = firstBatchSize
+  await returnExpired(collections, scope)
+  while (taken.length < limit && !clientGone.aborted) {
+    const budgetMs = taken.length === 0 ? timeBudgetMs.withNone : timeBudgetMs.withSome
+    if (clock.monotonicMs() - startedAt > budgetMs) break
+    const beginnings = await openQueues(collections, scope)
+    const claimed = await claimMessages(collections, beginnings, {
+      limit: Math.min(limit - taken.length, batchSize),
+      lease,
+    })
+    if (claimed === null) break
+    const { toHandOut, toGiveBack, toDrop } = await giveBackOnError(collections, claimed, lease, () =>
+      composeMessages(deps, claimed, lease.token),
+    )
+    const fitting = toHandOut
+      .map((view) => ({ id: view.id, text: JSON.stringify(view) }))
+      .filter(({ text }, i) => {
+        bytes += Buffer.byteLength(text)
+        return bytes <= maxPageBytes || (i === 0 && taken.length === 0)
+      })
+    taken.push(...fitting)
+    const fit = new Set(fitting.map(({ id }) => id))
+    const overLimit = new Set(toHandOut.map(({ id }) => id).filter((id) => !fit.has(id)))
+    await giveBack(collections, [...toGiveBack, ...claimed.filter(({ _id }) => overLimit.has(_id))], lease)
+    await dropMessages(collections, toDrop, lease)
+    if (overLimit.size > 0 || bytes >= maxPageBytes) break
+    batchSize =
+      taken.length === 0
+        ? Math.min(4 * batchSize, maxBatchSizeWithoutAny)
+        : Math.max(1, Math.floor((maxPageBytes - bytes) / (bytes / taken.length)))
+  }
+  // The client never got them, so the next call needn't wait until their lease ends.
+  if (clientGone.aborted)
+    await giveBack(
+      collections,
+      taken.map(({ id }) => ({ _id: id })),
+      lease,
+    )
+  return new JsonRecords(taken.map(({ text }) => text))
+}
+
+interface Message {
+  id: number
+  text: string
+}
+
+/** Small, because each message may have a megabyte of content. Later batches use the average size of the first. */
+const firstBatchSize = 32
+/** While all messages so far had to be dropped or given back. */
+const maxBatchSizeWithoutAny = 128
+
+/** Ends the lease of messages that can't be composed, so that the next call gets them. */
+async function giveBackOnError<T>(
+  collections: Collections,
+  claimed: readonly OutboxDocument[],
+  lease: Lease,
+  compose: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await compose()
+  } catch (error) {
+    await giveBack(collections, claimed, lease)
+    throw error
+  }
+}
+
+export async function acknowledge(
+  { database }: ControlPlane,
+  caller: Caller,
+  messages: z.infer<typeof acknowledging>['messages'],
+): Promise<z.infer<typeof acknowledgedView>> {
+  const leased = messages.map(({ id, lease_token }) => ({ id, leaseToken: lease_token }))
+  const acknowledged = await acknowledgeMessages(database.collections, outboxScope(caller), leased)
+  const stale = new Set(messages.map(({ id }) => id).filter((id) => !acknowledged.has(id)))
+  return { acknowledged: acknowledged.size, stale: [...stale] }
+}

@@ -1,0 +1,78 @@
+import { createHash } from 'node:crypto'
+import { RequestError } from '../../../api/request-error.ts'
+import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
+import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
+import { NotOpened } from '../../../../shared/runtime/secret-box.ts'
+import type { ControlPlane } from '../../../control-plane.ts'
+import { findReply } from '../../../store/idempotency-keys.ts'
+import type { CreationRequest, CreatedView } from './service.ts'
+
+/** A second request with the Idempotency-Key of an earlier one gets the reply to that, and creates no import. */
+
+/** The key's id: one of the same API key and list. Null where the request has no key. */
+export const idempotencyId = (request: CreationRequest): string | null =>
+  request.idempotencyKey === null
+    ? null
+    : digest(`${request.caller.keyId}\n${request.list._id}\n${request.idempotencyKey}`)
+
+const digest = (content: string): string => createHash('sha256').update(content).digest('base64url')
+
+/** Throws `validation_failed` for a key that was used with another body. */
+export async function earlierReply(
+  deps: ControlPlane,
+  id: string | null,
+  bodyDigest: string,
+): Promise<CreatedView | null> {
+  const earlier = id === null ? null : await findReply(deps.database.collections, id)
+  if (earlier === null) return null
+  if (earlier.body_digest !== bodyDigest) {
+    throw new RequestError(
+      'validation_failed',
+      `Idempotency-Key was used with another body for import ${earlier.import_id}: give each import a key of its own`,
+    )
+  }
+  return JSON.parse(earlier.reply ?? (await openReply(deps, earlier))) as CreatedView
+}
+
+/** The reply as it is stored with the import. Where the import is encrypted, so is the reply: it has the same secrets. */
+export function storedReply(
+  { secrets }: ControlPlane,
+  id: string,
+  { bodyDigest }: CreationRequest,
+  document: ImportDocument,
+  view: CreatedView,
+): Omit<IdempotencyDocument, 'expires_at'> {
+  const reply = JSON.stringify(view)
+  return {
+    _id: id,
+    body_digest: bodyDigest,
+    import_id: document._id,
+    ...(document.sealed === undefined ? { reply } : { sealed_reply: secrets.seal(reply, replyOwner(id)) }),
+  }
+}
+
+async function openReply(
+  { secrets }: ControlPlane,
+  { _id, import_id: importId, sealed_reply: sealedReply = new Uint8Array() }: IdempotencyDocument,
+): Promise<string> {
+  try {
+    return await secrets.open(sealedReply, replyOwner(_id))
+  } catch (error) {
+    if (!(error instanceof NotOpened)) throw error
+    throw new RequestError(
+      'internal_error',
+      `import ${importId} was created with this Idempotency-Key, and the reply to that can't be decrypted: ${error.message}`,
+      { status: 500, cause: error },
+    )
+  }
+}
+
+const replyOwner = (id: string): string => `idempotency key ${id}`
+
+/** The database has the first request's import without a majority yet: a failover may still undo it. */
+export const unconfirmed = (): RequestError =>
+  new RequestError(
+    'internal_error',
+    'another request with this Idempotency-Key has just been written and is not yet confirmed by the database: send the same request again in a moment, it makes no second import',
+    { status: 503, headers: { 'Retry-After': '5' } },
+  )

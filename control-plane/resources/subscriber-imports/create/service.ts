@@ -1,0 +1,196 @@
+import type { ClientSession } from 'mongodb'
+import type { Caller } from '../../../../shared/store/api-keys.ts'
+import { clock } from '../../../../shared/runtime/clock.ts'
+import { inTransaction, isDuplicateKey, nextIds } from '../../../../shared/runtime/database.ts'
+import { sealed } from '../../../../shared/runtime/import-secrets.ts'
+import { KeyedMutex } from '../../../../shared/runtime/keyed-mutex.ts'
+import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
+import type { ImportDocument, ImportOptions } from '../../../../shared/contract/schemas/import.ts'
+import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
+import { insertImport } from '../../../../shared/store/imports.ts'
+import { notifyEngines } from '../../../../shared/store/wake-up.ts'
+import type { InlineContent } from '../../../api/body/staged-content.ts'
+import type { ControlPlane } from '../../../control-plane.ts'
+import { insertReply } from '../../../store/idempotency-keys.ts'
+import { lockListAtRevision } from '../../../store/revisions.ts'
+import type { ImportCreation } from '../schemas.ts'
+import { fullView } from '../view.ts'
+import { admitImport, leaveQuota } from './admission.ts'
+import { checkCreation, creationContext } from './check.ts'
+import { earlierReply, idempotencyId, storedReply, unconfirmed } from './idempotency.ts'
+
+export interface CreationRequest {
+  caller: Caller
+  list: MailingListDocument
+  body: ImportCreation
+  /** The text of the file source, staged. It is the source where the body's source type is `json`. */
+  content: InlineContent | null
+  /** Digest of the body as sent. */
+  bodyDigest: string
+  /** As the client sent it; null for none. */
+  idempotencyKey: string | null
+}
+
+export type CreatedView = Awaited<ReturnType<typeof fullView>> & { callback_secret?: string }
+
+/** Creations on one list write the list's document: without a mutex they would only conflict with each other. */
+const creationMutex = new KeyedMutex<number>()
+
+/** After this time the client is told to try again. Clients and proxies wait longer for a reply. */
+const timeoutMs = 20_000
+
+/**
+ * Creates an import, or replies as to the first request with the same Idempotency-Key. Throws `validation_failed`, also for
+ * a key that was used with another body; 503 where the first request isn't confirmed yet.
+ */
+export async function createImport(deps: ControlPlane, request: CreationRequest): Promise<CreatedView> {
+  const { collections } = deps.database
+  const keyId = idempotencyId(request)
+  const earlier = await earlierReply(deps, keyId, request.bodyDigest)
+  if (earlier !== null) return earlier
+
+  // Where DATA_DIR is missing, the key that encrypts the import's secrets may be missing too.
+  await deps.folder.require()
+  const deadline = clock.monotonicMs() + timeoutMs
+  let { document, revision } = await checkedDocument(deps, request, null)
+  await admitImport(deps, request, document)
+  for (;;) {
+    const view = await viewOfNew(deps, document)
+    const stored = sealed(document, deps.secrets)
+    const reply = keyId === null ? null : storedReply(deps, keyId, request, stored, view)
+    const insertion = { document: stored, revision, reply, deadline }
+    const outcome = await insertUnlessListChanged(deps, request, insertion)
+    if (outcome === 'done') {
+      await notifyEngines(collections, 'created')
+      return view
+    }
+    if (outcome === 'key_taken') {
+      const first = await earlierReply(deps, keyId, request.bodyDigest)
+      if (first === null) throw unconfirmed()
+      return first
+    }
+    try {
+      ;({ document, revision } = await checkedDocument(deps, request, document._id))
+    } catch (error) {
+      await leaveQuota(deps, document)
+      throw error
+    }
+  }
+}
+
+interface CheckedDocument {
+  document: ImportDocument
+  /** The revision of the list that the import was checked against. */
+  revision: number
+}
+
+/** The import, checked against its list. `knownId` is the id that an earlier check gave it. */
+async function checkedDocument(
+  deps: ControlPlane,
+  { list: known, body, content }: CreationRequest,
+  knownId: number | null,
+): Promise<CheckedDocument> {
+  const context = await creationContext(deps, known, body)
+  const { options, fieldIds, source, beginsAt, callback } = await checkCreation(deps, context, {
+    given: body,
+    content,
+  })
+  const stagedId = source.type === 'json' ? content?.importId : undefined
+  const document: ImportDocument = {
+    _id: stagedId ?? knownId ?? (await nextIds(deps.database.collections, 'subscriber_import')),
+    organization_id: known.organization_id,
+    mailing_list_id: known._id,
+    created_at: context.now,
+    begins_at: beginsAt,
+    started_at: null,
+    finished_at: null,
+    state: 'scheduled',
+    paused_from: null,
+    paused_at: null,
+    options,
+    field_ids: fieldIds,
+    source,
+    first_new_subscriber_id: null,
+    step_failures: 0,
+    download: { attempts: 0, next_attempt_at: null, ends_at: null, bytes_received: 0, bytes_expected: null },
+    plan: null,
+    header: null,
+    number_of_records: null,
+    partition: null,
+    totals: null,
+    error_message: null,
+    warnings: optionWarnings(options),
+    step: null,
+    callback,
+    logs_purged_at: null,
+    settled: false,
+  }
+  return { document, revision: context.list.revision }
+}
+
+/** Likely mistakes in the options alone; warnings about the file are added when it is split. */
+function optionWarnings({ overwrite, overwrite_what, column_mapping }: ImportOptions): string[] {
+  const ignoresStatus = column_mapping.includes('status') && overwrite && !overwrite_what.status
+  return ignoresStatus
+    ? [
+        'column_mapping has status, and overwrite_what.status is off: only new subscribers get the status of their row, existing ones keep theirs',
+      ]
+    : []
+}
+
+async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedView> {
+  const view = await fullView(deps, document)
+  const secret = document.callback?.secret
+  return secret === undefined ? view : { ...view, callback_secret: secret }
+}
+
+interface ImportInsertion extends CheckedDocument {
+  reply: Omit<IdempotencyDocument, 'expires_at'> | null
+  deadline: number
+}
+
+/** `key_taken`: another request with the same Idempotency-Key has created its import. */
+async function insertUnlessListChanged(
+  deps: ControlPlane,
+  request: CreationRequest,
+  insertion: ImportInsertion,
+): Promise<'done' | 'list_changed' | 'key_taken'> {
+  const { document, reply, deadline } = insertion
+  try {
+    const isInserted = await creationMutex.runExclusive(document.mailing_list_id, () =>
+      inTransaction(deps.database, (session) => insertInTransaction(deps, session, insertion), deadline),
+    )
+    if (!isInserted) return 'list_changed'
+    keepContent(request)
+    return 'done'
+  } catch (error) {
+    if (isDuplicateKey(error)) {
+      await leaveQuota(deps, document)
+      if (reply !== null) return 'key_taken'
+    } else {
+      // Whether it was committed isn't known. If it wasn't, the engines' sweep removes the content.
+      keepContent(request)
+    }
+    throw error
+  }
+}
+
+/** False when the list's fields or primary key changed since the import was checked against them. */
+async function insertInTransaction(
+  { database: { collections } }: ControlPlane,
+  session: ClientSession,
+  { document, revision, reply }: ImportInsertion,
+): Promise<boolean> {
+  const isUnchanged = await lockListAtRevision(collections, session, {
+    listId: document.mailing_list_id,
+    revision,
+  })
+  if (!isUnchanged) return false
+  if (reply !== null) await insertReply(collections, session, reply)
+  await insertImport(collections, document, session)
+  return true
+}
+
+function keepContent({ content, body }: CreationRequest): void {
+  if (body.file_source.type === 'json') content?.keep()
+}

@@ -1,0 +1,268 @@
+import { createHash } from 'node:crypto'
+import { Gauge, type Registry } from 'prom-client'
+import { callersByKey, type Caller } from '../../../../shared/store/api-keys.ts'
+import { clock } from '../../../../shared/runtime/clock.ts'
+import { hasEnded } from '../../../../shared/contract/import-state.ts'
+import { fullViews } from '../../../../shared/store/import-views.ts'
+import type { Logger } from '../../../../shared/runtime/logger.ts'
+import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
+import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
+import type { SecretBox } from '../../../../shared/runtime/secret-box.ts'
+import { singleFlight } from '../../../api/single-flight.ts'
+
+export interface ImportWatchOptions {
+  collections: Collections
+  secrets: SecretBox
+  log: Logger
+  registry: Registry
+  /** Every stream ends when it is aborted. */
+  stopping: AbortSignal
+  /** Whether a caller still has access to an organization's imports. */
+  maySee: (caller: Caller, organizationId: number) => boolean
+  bounds?: WatchBounds
+}
+
+export interface WatchBounds {
+  /** Pause between two polls, and shortest time between two events of one stream. */
+  everyMs: number
+  /** After this time without an event a stream has a comment, so that proxies don't close it as idle. */
+  commentMs: number
+  /** Longest wait, after an import's end, for an engine to fix its counts. Then its stream ends without them. */
+  countsTimeoutMs: number
+  /** A client whose stream ended waits this long before it connects again. */
+  retryMs: number
+}
+
+export const watchBounds: WatchBounds = {
+  everyMs: 1_000,
+  commentMs: 15_000,
+  countsTimeoutMs: 3_000,
+  retryMs: 3_000,
+}
+
+/** An import as it was at one moment. */
+export interface ImportSnapshot {
+  importId: number
+  organizationId: number
+  /** Rises with each read that this process starts. */
+  order: number
+  /** Digest of the view. */
+  id: string
+  /** The view as an event. All streams send these bytes. */
+  event: Buffer
+  hasEnded: boolean
+  /** Nothing changes any more. */
+  isLast: boolean
+}
+
+interface Watched {
+  snapshot: ImportSnapshot
+  watchers: Set<Watcher>
+  /** When a snapshot first had an end state. */
+  endedMs: number | null
+}
+
+/** One client's stream. */
+class Watcher {
+  readonly keyId: number
+  hasEnded = false
+  #wake: () => void = () => undefined
+
+  constructor(keyId: number) {
+    this.keyId = keyId
+  }
+
+  readonly wake = (): void => this.#wake()
+
+  readonly end = (): void => {
+    this.hasEnded = true
+    this.#wake()
+  }
+
+  /** Until `wake`, for at most `ms`. */
+  wait(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms)
+      this.#wake = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  }
+}
+
+/**
+ * Polls imports for the clients that follow them. One poll a second reads all followed imports and all API keys of their
+ * clients: a handful of queries, whatever the number of clients. Nothing is queued for a slow client. When it has taken one
+ * view it gets the latest.
+ */
+export class ImportWatch {
+  readonly #options: ImportWatchOptions
+  readonly #bounds: WatchBounds
+  readonly #watched = new Map<number, Watched>()
+  #order = 0
+  #isPolling = false
+  readonly #pause = new Watcher(0)
+
+  constructor(options: ImportWatchOptions) {
+    this.#options = options
+    this.#bounds = options.bounds ?? watchBounds
+    options.stopping.addEventListener('abort', () => {
+      for (const watcher of this.#watchers()) watcher.end()
+      this.#pause.wake()
+    })
+    const count = () => [...this.#watchers()].length
+    new Gauge({
+      name: 'rollcall_event_streams',
+      help: 'Streams of import events that clients have open',
+      registers: [options.registry],
+      collect() {
+        this.set(count())
+      },
+    })
+  }
+
+  /** The import as it is now; null when it doesn't exist. Concurrent calls share one read. */
+  snapshot(importId: number): Promise<ImportSnapshot | null> {
+    return sharedSnapshot(this, importId)
+  }
+
+  /**
+   * An import's events for one client, beginning with a first snapshot. They end with the import's last state, when the
+   * caller loses access, when the client leaves, and when the process stops. `onClose` takes a listener for the client's
+   * leaving.
+   */
+  async *events(
+    first: ImportSnapshot,
+    { keyId }: Caller,
+    onClose: (end: () => void) => void,
+  ): AsyncGenerator<Buffer, void> {
+    const { everyMs, commentMs, retryMs } = this.#bounds
+    const watcher = new Watcher(keyId)
+    const watched = this.#join(first, watcher)
+    onClose(watcher.end)
+    try {
+      yield Buffer.concat([Buffer.from(`retry: ${retryMs}\n`), first.event])
+      let sentId = first.id
+      let sentMs = clock.monotonicMs()
+      let lastBytesMs = sentMs
+      while (!watcher.hasEnded && !this.#options.stopping.aborted) {
+        const { snapshot } = watched
+        const now = clock.monotonicMs()
+        const isNews = snapshot.id !== sentId
+        if (isNews && now - sentMs >= everyMs) {
+          yield snapshot.event
+          sentId = snapshot.id
+          lastBytesMs = sentMs = clock.monotonicMs()
+        } else if (!isNews && snapshot.isLast) {
+          return
+        } else if (now - lastBytesMs >= commentMs) {
+          yield Buffer.from(': nothing new\n\n')
+          lastBytesMs = clock.monotonicMs()
+        } else {
+          await watcher.wait(isNews ? everyMs - (now - sentMs) : commentMs - (now - lastBytesMs))
+        }
+      }
+    } finally {
+      this.#leave(watched, watcher)
+    }
+  }
+
+  #join(first: ImportSnapshot, watcher: Watcher): Watched {
+    const { importId } = first
+    const watched = this.#watched.get(importId) ?? { snapshot: first, watchers: new Set(), endedMs: null }
+    this.#watched.set(importId, watched)
+    this.#update(first)
+    watched.watchers.add(watcher)
+    if (!this.#isPolling) void this.#poll()
+    return watched
+  }
+
+  #leave(watched: Watched, watcher: Watcher): void {
+    watched.watchers.delete(watcher)
+    if (watched.watchers.size === 0) this.#watched.delete(watched.snapshot.importId)
+  }
+
+  *#watchers(): Iterable<Watcher> {
+    for (const { watchers } of this.#watched.values()) yield* watchers
+  }
+
+  /** Runs while any client follows an import. A failure is logged once, not once for each poll. */
+  async #poll(): Promise<void> {
+    this.#isPolling = true
+    let hasFailed = false
+    while (this.#watched.size > 0 && !this.#options.stopping.aborted) {
+      await this.#pause.wait(this.#bounds.everyMs)
+      try {
+        await Promise.all([this.#pollImports(), this.#pollKeys()])
+        hasFailed = false
+      } catch (error) {
+        // The streams stay open: a client that connected again would not be served either.
+        if (!hasFailed && !this.#options.stopping.aborted)
+          this.#options.log.warn({ err: error }, 'the imports that clients follow could not be read')
+        hasFailed = true
+      }
+    }
+    this.#isPolling = false
+  }
+
+  async #pollImports(): Promise<void> {
+    for (const snapshot of await this.read([...this.#watched.keys()])) this.#update(snapshot)
+  }
+
+  /** Ends the streams of keys that were revoked or have lost access. */
+  async #pollKeys(): Promise<void> {
+    const { collections, stopping, maySee } = this.#options
+    const streams = [...this.#watched.values()].flatMap(({ snapshot, watchers }) =>
+      [...watchers].map((watcher) => ({ watcher, organizationId: snapshot.organizationId })),
+    )
+    const keyIds = [...new Set(streams.map(({ watcher }) => watcher.keyId))]
+    if (keyIds.length === 0) return
+    const callers = await callersByKey(collections, keyIds, stopping)
+    for (const { watcher, organizationId } of streams) {
+      const caller = callers.get(watcher.keyId)
+      if (caller === undefined || !maySee(caller, organizationId)) watcher.end()
+    }
+  }
+
+  /** The imports as they are now, without those that don't exist. */
+  async read(importIds: number[]): Promise<ImportSnapshot[]> {
+    const { collections, secrets } = this.#options
+    const order = (this.#order += 1)
+    // Without the parts that views don't show: they can be large.
+    const documents: ImportDocument[] = await collections.imports
+      .find({ _id: { $in: importIds } }, { projection: { plan: 0, field_ids: 0 } })
+      .toArray()
+    const views = await fullViews(collections, documents, secrets)
+    return documents.map((document, i) => {
+      const data = JSON.stringify(views[i])
+      const id = createHash('sha256').update(data).digest('base64url').slice(0, 16)
+      return {
+        importId: document._id,
+        organizationId: document.organization_id,
+        order,
+        id,
+        event: Buffer.from(`id: ${id}\nevent: import\ndata: ${data}\n\n`),
+        hasEnded: hasEnded(document.state),
+        isLast: hasEnded(document.state) && document.totals !== null,
+      }
+    })
+  }
+
+  /** Ignores a snapshot whose read started before that of the current one: it may be older. */
+  #update(snapshot: ImportSnapshot): void {
+    const watched = this.#watched.get(snapshot.importId)
+    if (watched === undefined || snapshot.order < watched.snapshot.order) return
+    const now = clock.monotonicMs()
+    if (snapshot.hasEnded) watched.endedMs ??= now
+    const endedForMs = watched.endedMs === null ? 0 : now - watched.endedMs
+    const isLast = snapshot.isLast || (snapshot.hasEnded && endedForMs >= this.#bounds.countsTimeoutMs)
+    const isNews = snapshot.id !== watched.snapshot.id || isLast !== watched.snapshot.isLast
+    watched.snapshot = { ...snapshot, isLast }
+    if (isNews) for (const watcher of watched.watchers) watcher.wake()
+  }
+}
+
+const sharedSnapshot = singleFlight(
+  async (watch: ImportWatch, importId: number) => (await watch.read([importId]))[0] ?? null,
+)

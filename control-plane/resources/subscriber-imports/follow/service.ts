@@ -1,0 +1,33 @@
+import type { Caller } from '../../../../shared/store/api-keys.ts'
+import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
+import { meets } from '../../../api/authorization.ts'
+import { either, permission, type Call, type Reply } from '../../../api/endpoint.ts'
+import { missing, reaches } from '../../../api/scope.ts'
+import type { ControlPlane } from '../../../control-plane.ts'
+
+/** A key that creates imports can read them, but not their logs, which contain addresses. */
+export const readsImports = either(permission('subscriber', 'read'), permission('subscriber', 'import'))
+
+/** Also checked while a caller follows an import: its key may lose the permission. */
+export const mayReadImports = (caller: Caller, organizationId: number): boolean =>
+  meets(caller, readsImports) && reaches(caller, organizationId)
+
+/**
+ * An import's server-sent events. When a stream has ended, browsers and libraries connect again, with the id of their last
+ * event. If that is the import's last one the reply is a 204, after which they stop.
+ */
+export async function importEvents(
+  { importWatch }: ControlPlane,
+  { _id }: ImportDocument,
+  options: { caller: Caller; lastEventId: string | undefined; onClose: Call<unknown, unknown>['onClose'] },
+): Promise<Reply> {
+  const first = await importWatch.snapshot(_id)
+  if (first === null) throw missing('subscriber import', _id)
+  if (first.isLast && options.lastEventId === first.id) return { nothing: true }
+  return {
+    stream: importWatch.events(first, options.caller, options.onClose),
+    contentType: 'text/event-stream',
+    // Without this nginx buffers events until its buffer is full.
+    headers: { 'X-Accel-Buffering': 'no' },
+  }
+}

@@ -1,0 +1,101 @@
+import type { Filter } from 'mongodb'
+import { databaseTime } from '../../../../shared/runtime/database.ts'
+import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
+import { summaryFields, type ImportSummary } from '../../../../shared/store/import-views.ts'
+import { PageReader, type PageCall } from '../../../api/json-page.ts'
+import { countedPaging, type Page } from '../../../api/paging.ts'
+import { pageStart } from '../../../api/token-paging.ts'
+import type { ImportListQuery } from '../schemas.ts'
+import { listViews } from '../view.ts'
+
+const recentDays = 14
+
+/** A page: imports that haven't ended, soonest first, then the ended ones, newest first. */
+export async function listImports(
+  call: PageCall,
+  where: Filter<ImportDocument>,
+  query: ImportListQuery,
+): Promise<Page> {
+  const { db, collections } = call.deps.database
+  const { imports } = collections
+  const scope = `imports ${JSON.stringify([where, query.scope])}`
+  const { skip, after } = pageStart(call.deps, query, scope)
+  const since = new Date((await databaseTime(db)).getTime() - recentDays * 24 * 3_600_000)
+  const active = { ...where, finished_at: null }
+  const ended = { ...where, finished_at: query.scope === 'recent' ? { $gte: since } : { $ne: null } }
+  const [activeTotal, endedTotal] = await Promise.all([
+    query.scope === 'finished' ? 0 : imports.countDocuments(active),
+    query.scope === 'active' ? 0 : imports.countDocuments(ended),
+  ])
+  const shownIds: number[] = []
+  const reader = new PageReader<ImportSummary>({
+    call,
+    max: query.per_page,
+    views: (documents) => {
+      shownIds.push(...documents.map(({ _id }) => _id))
+      return listViews(call.deps, documents)
+    },
+  })
+  const options = { projection: summaryFields }
+  const position = after === null ? null : readPosition(after)
+  if (activeTotal > 0 && skip < activeTotal && position?.isEnded !== true)
+    await reader.read(
+      imports
+        .find<ImportSummary>({ $and: [active, behind('begins_at', '$gt', position)] }, options)
+        .sort({ begins_at: 1, _id: 1 })
+        .skip(skip)
+        .limit(reader.limit),
+    )
+  if (endedTotal > 0 && !reader.hasMore)
+    await reader.read(
+      imports
+        .find<ImportSummary>(
+          {
+            $and: [
+              ended,
+              behind('finished_at', '$lt', position?.isEnded === true ? position : null),
+              // An import that has ended since the active ones were read is on the page already.
+              { _id: { $nin: shownIds } },
+            ],
+          },
+          options,
+        )
+        .sort({ finished_at: -1, _id: -1 })
+        .skip(Math.max(0, skip - activeTotal))
+        .limit(reader.limit),
+    )
+  const last = reader.last
+  return {
+    data: reader.data,
+    paging: countedPaging(call, query, {
+      scope,
+      last: last === null ? null : writePosition(last),
+      total: activeTotal + endedTotal,
+    }),
+  }
+}
+
+/** Of the last import of a page: the keys that its half of the list is sorted by. */
+interface Position {
+  isEnded: boolean
+  at: Date
+  id: number
+}
+
+const writePosition = ({ _id, begins_at, finished_at }: ImportSummary): string =>
+  `${finished_at === null ? 'active' : 'ended'}:${(finished_at ?? begins_at).getTime()}:${_id}`
+
+function readPosition(text: string): Position {
+  const [half, time, id] = text.split(':')
+  return { isEnded: half === 'ended', at: new Date(Number(time)), id: Number(id) }
+}
+
+function behind(
+  key: 'begins_at' | 'finished_at',
+  operator: '$gt' | '$lt',
+  position: Position | null,
+): Filter<ImportDocument> {
+  if (position === null) return {}
+  const { at, id } = position
+  return { $or: [{ [key]: { [operator]: at } }, { [key]: at, _id: { [operator]: id } }] }
+}

@@ -1,0 +1,140 @@
+import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
+import { parseApiTime } from '../../../../shared/values/date-time.ts'
+import { emailExpectation, emailIdentity } from '../../../../shared/values/email.ts'
+import type { FieldReader } from '../../../../shared/values/field-value.ts'
+import { comparisonForm } from '../../../../shared/values/identity.ts'
+import { canonicalIp, ipExpectation } from '../../../../shared/values/ip.ts'
+import { isHash } from '../../../api/validation.ts'
+import type { SubscriberCreation, SubscriberUpdate } from '../schemas.ts'
+import type { SubscriberList } from '../service.ts'
+
+/**
+ * A body's values against the list: what a schema alone can't check. Pure. All problems are collected, so that a client
+ * fixes them in one go; a value with a problem has no meaning. Undefined is a value that the body doesn't have, null one
+ * that it unsets.
+ */
+export interface SubscriberValues {
+  subscribeTime: Date | undefined
+  subscribeIp: string | null | undefined
+  removeTime: Date | null | undefined
+  removeIp: string | null | undefined
+  confirmTime: Date | null | undefined
+  /** By the field's id. */
+  fields: ReadonlyMap<number, FieldValue | null>
+  /** Ids of the fields whose values have a problem. */
+  faultyFields: ReadonlySet<number>
+}
+
+export interface Email {
+  /** As typed, trimmed. */
+  text: string
+  /** Its comparison form. */
+  key: string
+}
+
+export interface ValueCheck {
+  context: SubscriberList
+  /** Each problem that is found is added. */
+  problems: string[]
+  /** The key path of the custom fields in the body, for messages. */
+  fieldsAt?: string
+}
+
+export function readEmail(email: string, problems: string[]): Email {
+  const text = email.trim()
+  const key = emailIdentity(text)
+  if (key === null) problems.push(`email must be ${emailExpectation}`)
+  return { text, key: key ?? '' }
+}
+
+/** All values but the email. */
+export function readValues(
+  body: Partial<SubscriberCreation> | Partial<SubscriberUpdate>,
+  { context, problems, fieldsAt = 'custom_fields' }: ValueCheck,
+): SubscriberValues {
+  return {
+    subscribeTime: readTime('subscribe_time', body.subscribe_time, context.zone, problems) ?? undefined,
+    subscribeIp: readIp('subscribe_ip', body.subscribe_ip, problems),
+    removeTime: readTime('remove_time', body.remove_time, context.zone, problems),
+    removeIp: readIp('remove_ip', body.remove_ip, problems),
+    confirmTime: readTime('confirm_time', body.confirm_time, context.zone, problems),
+    ...readFields(body.custom_fields ?? {}, { context, problems, fieldsAt }),
+  }
+}
+
+function readTime(
+  name: string,
+  text: string | null | undefined,
+  zone: string,
+  problems: string[],
+): Date | null | undefined {
+  if (typeof text !== 'string') return text
+  const time = parseApiTime(text, zone)
+  if (time === null)
+    problems.push(
+      `${name} must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z, in the years 1000 to 9999`,
+    )
+  return time ?? new Date(0)
+}
+
+/** In its canonical form. */
+export function readIp(
+  name: string,
+  text: string | null | undefined,
+  problems: string[],
+): string | null | undefined {
+  if (typeof text !== 'string') return text
+  const address = canonicalIp(text.trim())
+  if (address === null) problems.push(`${name} must be ${ipExpectation}`)
+  return address ?? ''
+}
+
+function readFields(
+  valuesByName: Record<string, unknown>,
+  { context, problems, fieldsAt }: Required<ValueCheck>,
+): Pick<SubscriberValues, 'fields' | 'faultyFields'> {
+  const values = new Map<number, FieldValue | null>()
+  const faultyFields = new Set<number>()
+  for (const [name, json] of Object.entries(valuesByName)) {
+    const reader = context.fieldNamed(name.trim())
+    if (reader === undefined) {
+      problems.push(`${fieldsAt}.${name} is no custom field of the list`)
+      continue
+    }
+    const { id } = reader.field
+    if (values.has(id)) problems.push(`${fieldsAt}.${name} is given twice`)
+    const value = isHash(json) ? readWrappedValue(json, reader) : readValue(json, reader)
+    if (value === undefined) {
+      problems.push(`${fieldsAt}.${name} must be ${reader.expectation}`)
+      faultyFields.add(id)
+    } else values.set(id, value)
+  }
+  return { fields: values, faultyFields }
+}
+
+/** Reads `{value: x}`. A hash without that key is no value of any field, which undefined says. */
+function readWrappedValue(hash: Record<string, unknown>, reader: FieldReader): FieldValue | null | undefined {
+  return Object.hasOwn(hash, 'value') ? readValue(hash['value'], reader) : undefined
+}
+
+/** Null unsets, as a blank text and an empty array do; undefined is no value of the field. */
+function readValue(json: unknown, reader: FieldReader): FieldValue | null | undefined {
+  if (json === null) return null
+  if (typeof json === 'string' && json.trim() === '') return null
+  // Refused as in an import's cell: many programs end a text at a NUL.
+  if (typeof json === 'string' && json.includes('\0')) return undefined
+  const value = reader.fromJson(json)
+  if (value === null) return undefined
+  return Array.isArray(value) && value.length === 0 ? null : value
+}
+
+/** The second half of a subscriber's `_id`; undefined where neither email nor primary key is given. */
+export function readIdentity(
+  emailKey: string | undefined,
+  fields: SubscriberValues['fields'],
+  { primaryKey }: SubscriberList,
+): string | undefined {
+  if (primaryKey === null) return emailKey
+  const value = fields.get(primaryKey.field.id)
+  return value === undefined || value === null ? undefined : comparisonForm(String(value))
+}

@@ -1,0 +1,144 @@
+import type { Caller } from '../../../../shared/store/api-keys.ts'
+import { clock } from '../../../../shared/runtime/clock.ts'
+import { nextIds } from '../../../../shared/runtime/database.ts'
+import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
+import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
+import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../../shared/store/value-bytes.ts'
+import { subscriberKey } from '../../../../shared/values/identity.ts'
+import { missing } from '../../../api/scope.ts'
+import { refuseProblems } from '../../../api/validation.ts'
+import type { ControlPlane } from '../../../control-plane.ts'
+import { putPendingSubscriber } from '../../../store/pending-subscribers.ts'
+import { insertTogether } from '../../../store/subscribers-together.ts'
+import { readEmail, readIdentity, readValues, type SubscriberValues } from '../check-values/service.ts'
+import type { SubscriberCreation, SubscriberView } from '../schemas.ts'
+import { findSubscriberList, refuseUnstableList, writeRefusal, type SubscriberList } from '../service.ts'
+import { planReactions } from '../trigger-autoresponders/choice.ts'
+import { toView } from '../view.ts'
+import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
+
+/**
+ * Adds a subscriber, or asks it to confirm first. Resolves to its view, or to null when it was asked. Throws `not_found`
+ * (list, confirmation form), `validation_failed` (values, an identity that is taken, a subscriber limit), and 503 where the
+ * list keeps changing.
+ */
+export async function createSubscriber(
+  deps: ControlPlane,
+  caller: Caller,
+  listText: string | undefined,
+  parseBody: () => SubscriberCreation,
+): Promise<SubscriberView | null> {
+  const { database } = deps
+  for (let attempt = 1; ; attempt += 1) {
+    refuseUnstableList(attempt)
+    const context = await findSubscriberList(deps, caller, listText)
+    const body = parseBody()
+    if (body.confirmation_form_id !== undefined) {
+      await requestConfirmation(deps, context, body, body.confirmation_form_id)
+      return null
+    }
+    const { list } = context
+    const subscriber = newSubscriber(body, context)
+    const [id, reactions] = await Promise.all([
+      nextIds(database.collections, 'subscriber'),
+      subscriber.status === 'active' ? planReactions(deps, context, body) : undefined,
+    ])
+    const document: SubscriberDocument = { ...subscriber, id }
+    const outcome = await insertTogether(database, list.organization_id, document, {
+      listRevision: list.revision,
+      ...(reactions === undefined ? {} : { reactions }),
+    })
+    if (outcome === 'list_changed') continue
+    if (outcome !== 'done') throw writeRefusal(outcome, document.email)
+    return toView(document, context)
+  }
+}
+
+/** The document of a new subscriber, without its id. Throws `validation_failed` with all problems of the body. */
+export function newSubscriber(
+  body: SubscriberCreation,
+  context: SubscriberList,
+): Omit<SubscriberDocument, 'id'> {
+  const { list, primaryKey } = context
+  const problems: string[] = []
+  const email = readEmail(body.email, problems)
+  const values = readValues(body, { context, problems })
+  const fields = newFields(body, values, context, problems)
+  const customFields = Object.fromEntries(fields)
+  if (isGrownTooLarge(0, valuesBytes(customFields))) problems.push(valuesTooLarge)
+  refuseProblems(problems)
+  const identity = readIdentity(email.key, fields, context)
+  if (identity === undefined) throw new Error(`the primary key of list ${list._id} is not required`)
+  const now = clock.now()
+  const hasLeft = subscriberTransition(null, body.status).removal === 'begins'
+  const confirmTime = body.confirmed ? (values.confirmTime ?? now) : undefined
+  return {
+    _id: subscriberKey(list._id, identity),
+    mailing_list_id: list._id,
+    email: email.text,
+    ...(primaryKey === null ? {} : { email_key: email.key }),
+    status: body.status,
+    created_at: now,
+    subscribe_time: values.subscribeTime ?? now,
+    ...(typeof values.subscribeIp === 'string' ? { subscribe_ip: values.subscribeIp } : {}),
+    ...(hasLeft ? { remove_time: values.removeTime ?? now } : {}),
+    ...(hasLeft && typeof values.removeIp === 'string' ? { remove_ip: values.removeIp } : {}),
+    ...(list.has_format ? { format: body.email_format ?? 'both' } : {}),
+    ...(list.has_confirmed ? { confirmed: body.confirmed } : {}),
+    ...(list.has_confirmed && confirmTime !== undefined ? { confirm_time: confirmTime } : {}),
+    custom_fields: customFields,
+  }
+}
+
+/** By the field's id: values of the body, or defaults where it wants them. */
+function newFields(
+  { apply_custom_field_defaults: appliesDefaults }: SubscriberCreation,
+  { fields, faultyFields }: SubscriberValues,
+  context: SubscriberList,
+  problems: string[],
+): Map<number, FieldValue> {
+  const customFields = new Map<number, FieldValue>()
+  for (const { field } of context.fields) {
+    const value = fields.get(field.id) ?? (appliesDefaults ? field.default : null)
+    if (value !== null) customFields.set(field.id, value)
+    else if (field.required && !faultyFields.has(field.id))
+      problems.push(`custom_fields.${field.name} is required`)
+  }
+  return customFields
+}
+
+/**
+ * Asks a subscriber to follow the link in a mail before it is added. It is checked now as if it were added now. Throws
+ * `not_found` for the form, `validation_failed` for values and for an identity that is taken.
+ */
+async function requestConfirmation(
+  { database }: ControlPlane,
+  context: SubscriberList,
+  body: SubscriberCreation,
+  formId: number,
+): Promise<void> {
+  const { collections } = database
+  const { list } = context
+  const form = await collections.confirmationForms.findOne({ _id: formId, mailing_list_id: list._id })
+  if (form === null) throw missing('confirmation form', formId)
+  const { _id, email, email_key, status, format, custom_fields } = newSubscriber(body, context)
+  if ((await collections.subscribers.findOne({ _id }, { projection: { _id: 1 } })) !== null)
+    throw writeRefusal('taken', email)
+  await putPendingSubscriber(database, list.organization_id, {
+    _id,
+    mailing_list_id: list._id,
+    confirmation_form_id: form._id,
+    subscriber: {
+      email,
+      ...(email_key === undefined ? {} : { email_key }),
+      status,
+      ...(format === undefined ? {} : { format }),
+      custom_fields,
+    },
+    autoresponders: {
+      skip_autoresponders: body.skip_autoresponders,
+      autoresponder_filter: body.autoresponder_filter ?? null,
+      autoresponder_exclude_reacted: body.autoresponder_exclude_reacted,
+    },
+  })
+}

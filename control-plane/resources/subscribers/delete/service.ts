@@ -1,0 +1,34 @@
+import { RequestError } from '../../../api/request-error.ts'
+import { missing } from '../../../api/scope.ts'
+import type { ControlPlane } from '../../../control-plane.ts'
+import { addressFilter, removeSubscribers } from '../../../store/subscribers.ts'
+import { requireAddress, type SubscriberList } from '../service.ts'
+
+const maxRemoved = 10
+
+/**
+ * Removes the subscriber with an id, or up to ten subscribers with an email, lowest id first. Throws `not_found`, and
+ * `validation_failed` where deletion is switched off.
+ */
+export async function deleteSubscribers(
+  { database, settings }: ControlPlane,
+  { list }: SubscriberList,
+  text: string,
+): Promise<{ subscriber_ids_removed: number[]; more_remaining: boolean }> {
+  const address = requireAddress(list, text)
+  if (settings.DISABLE_SUBSCRIBER_DELETION) {
+    const kept = await database.collections.subscribers
+      .find(addressFilter(address), { projection: { id: 1 } })
+      .limit(maxRemoved)
+      .toArray()
+    if (kept.length === 0) throw missing('subscriber', text)
+    const ids = kept.map(({ id }) => id).sort((a, b) => a - b)
+    throw new RequestError(
+      'validation_failed',
+      `subscriber ${ids.join(', ')} can't be deleted: the directive disable_subscriber_deletion is enabled`,
+    )
+  }
+  const { ids, moreRemaining } = await removeSubscribers(database, list.organization_id, address, maxRemoved)
+  if (ids.length === 0) throw missing('subscriber', text)
+  return { subscriber_ids_removed: ids, more_remaining: moreRemaining }
+}

@@ -1,0 +1,237 @@
+import type { Database } from '../../../../shared/runtime/database.ts'
+import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
+import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
+import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
+import { emailIdentity } from '../../../../shared/values/email.ts'
+import { subscriberKey } from '../../../../shared/values/identity.ts'
+import { batchedRead } from '../../../api/batched-read.ts'
+import type { TokenPaging } from '../../../api/endpoint.ts'
+import { singleFlight } from '../../../api/single-flight.ts'
+import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
+import type { ControlPlane } from '../../../control-plane.ts'
+
+/**
+ * Finds an email on many lists, sorted by list and then by id. Where the email is the identity that is a point read a list,
+ * which needs no index beside that of `_id`. On lists with another primary key it is a range of the index on emails.
+ */
+
+/** The lists to search: one, those of an organization, or all. */
+export type ListsToSearch = { _id: number } | { organization_id: number } | Record<string, never>
+
+type SearchedList = Pick<
+  MailingListDocument,
+  '_id' | 'organization_id' | 'name' | 'primary_key_custom_field_id'
+>
+type Match = Pick<SubscriberDocument, '_id' | 'id' | 'mailing_list_id' | 'status' | 'email'>
+
+export interface FoundInList {
+  subscriber: Match
+  list: SearchedList
+}
+
+interface Search {
+  emailKey: string
+  lists: SearchedList[]
+}
+
+const maxListsPerQuery = 500
+
+/**
+ * A page of the subscribers with an email, each with its list. It is empty where the text isn't an email. Matches are
+ * counted only for pages without a token. Throws `invalid_request` for a token of another search.
+ */
+export async function findByEmail(
+  deps: ControlPlane,
+  { email, lists: listFilter }: { email: string; lists: ListsToSearch },
+  query: TokenPageQuery,
+): Promise<{ found: FoundInList[]; paging: TokenPaging }> {
+  const { collections } = deps.database
+  const emailKey = emailIdentity(email.trim())
+  const listFilterJson = JSON.stringify(listFilter)
+  const scope = `${emailKey} in ${listFilterJson}`
+  const start = pageStart(deps, query, scope)
+  const lists = emailKey === null ? [] : await listsToSearch(deps.database, listFilterJson)
+  const search = { emailKey: emailKey ?? '', lists }
+  const counts = start.skip === 0 ? null : await countMatches(collections, search)
+  const from = { ...skipLists(search, counts ?? [], start.skip), after: readPosition(start.after) }
+  const matches = await firstMatches(collections, from, query.per_page + 1)
+  const page = matches.slice(0, query.per_page)
+  const lastOfPage = page.at(-1)
+  const last =
+    lastOfPage !== undefined && matches.length > query.per_page
+      ? `${lastOfPage.mailing_list_id}:${lastOfPage.id}`
+      : null
+  const isWholeCounted = counts === null && last === null
+  const total = isWholeCounted
+    ? matches.length
+    : (counts ?? (await countMatches(collections, search))).reduce((sum, count) => sum + count, 0)
+  const byId = new Map(lists.map((list) => [list._id, list]))
+  return {
+    found: page.flatMap((subscriber) => {
+      const list = byId.get(subscriber.mailing_list_id)
+      return list === undefined ? [] : [{ subscriber, list }]
+    }),
+    paging: tokenPaging(deps, query, { scope, last, total }),
+  }
+}
+
+/** The names of the organizations that the lists belong to, by id. */
+export async function organizationNames(
+  { database }: ControlPlane,
+  found: readonly FoundInList[],
+): Promise<Map<number, string>> {
+  const ids = [...new Set(found.map(({ list }) => list.organization_id))]
+  const organizations = await database.collections.organizations
+    .find({ _id: { $in: ids } }, { projection: { name: 1 } })
+    .toArray()
+  return new Map(organizations.map(({ _id, name }) => [_id, name]))
+}
+
+/** Sorted by id. The filter is JSON, since equal objects would be different keys of a single flight. */
+const listsToSearch = singleFlight(
+  async ({ collections }: Database, listFilterJson: string): Promise<SearchedList[]> => {
+    const lists = await collections.mailingLists
+      .find(
+        { ...(JSON.parse(listFilterJson) as ListsToSearch), is_remote_list: false },
+        { projection: { organization_id: 1, name: 1, primary_key_custom_field_id: 1 }, batchSize: 5_000 },
+      )
+      .toArray()
+    return lists.sort((a, b) => a._id - b._id)
+  },
+)
+
+type Position = { listId: number; id: number } | null
+
+function readPosition(text: string | null): Position {
+  if (text === null) return null
+  const [listId = NaN, id = NaN] = text.split(':').map(Number)
+  return { listId, id }
+}
+
+const fields = { id: 1, mailing_list_id: 1, status: 1, email: 1 } as const
+
+interface SearchFrom {
+  search: Search
+  after: Position
+  /** Matches to skip; they are all in the lists of the first query. */
+  skip: number
+}
+
+/** Leaves out the lists of whole queries whose matches are all skipped: to read them would take time by their number. */
+function skipLists(
+  { emailKey, lists }: Search,
+  counts: readonly number[],
+  skip: number,
+): { search: Search; skip: number } {
+  let queries = 0
+  for (const count of counts) {
+    if (skip < count) break
+    skip -= count
+    queries += 1
+  }
+  return { search: { emailKey, lists: lists.slice(queries * maxListsPerQuery) }, skip }
+}
+
+/** The first matches from a position, `max` at most. Memory is bounded by these and one match for each list of a query. */
+async function firstMatches(
+  { subscribers }: Collections,
+  { search: { emailKey, lists }, after, skip }: SearchFrom,
+  max: number,
+): Promise<Match[]> {
+  let matches: Match[] = []
+  const started = lists.find((list) => list._id === after?.listId)
+  if (after !== null && started !== undefined && !isByEmail(started)) {
+    matches = await subscribers
+      .find(
+        { mailing_list_id: started._id, email_key: emailKey, id: { $gt: after.id } },
+        { projection: fields },
+      )
+      .sort({ id: 1 })
+      .limit(max)
+      .toArray()
+  }
+  const ahead = lists.filter((list) => list._id > (after?.listId ?? 0))
+  for (let first = 0; first < ahead.length && matches.length < max; first += maxListsPerQuery) {
+    const { keys, others } = splitLists(ahead.slice(first, first + maxListsPerQuery), emailKey)
+    const toSkip = first === 0 ? skip : 0
+    // However point reads and ranges interleave, at least this many matches of the ranges come before the page.
+    const skippedOfRanges = Math.max(0, toSkip - keys.length)
+    const found = await Promise.all([
+      keys.length === 0 ? [] : subscribersByKeys(subscribers, { emailKey, keys }),
+      others.length === 0
+        ? []
+        : subscribers
+            .find({ mailing_list_id: { $in: others }, email_key: emailKey }, { projection: fields })
+            .sort({ mailing_list_id: 1, id: 1 })
+            .skip(skippedOfRanges)
+            .limit(max + toSkip - skippedOfRanges)
+            .toArray(),
+    ])
+    const merged = found.flat().sort((a, b) => a.mailing_list_id - b.mailing_list_id || a.id - b.id)
+    matches = matches.concat(merged.slice(toSkip - skippedOfRanges))
+  }
+  return matches.slice(0, max)
+}
+
+interface PointReads {
+  emailKey: string
+  /** `_id`s, all with that email. */
+  keys: string[]
+}
+
+async function subscribersByKeys(
+  subscribers: Collections['subscribers'],
+  reads: PointReads,
+): Promise<readonly Match[]> {
+  return (await batchedPointReads(subscribers, reads)) ?? []
+}
+
+/** Searches of the same moment are one query: the round trip is the larger part of a small one's cost. */
+const batchedPointReads = batchedRead(
+  async (
+    subscribers: Collections['subscribers'],
+    searches: PointReads[],
+  ): Promise<Map<PointReads, Match[]>> => {
+    const [only] = searches
+    const isAlone = only !== undefined && searches.length === 1
+    const keys = isAlone ? only.keys : [...new Set(searches.flatMap((search) => search.keys))]
+    const found = await subscribers
+      .find({ _id: { $in: keys } }, { projection: fields, batchSize: 5_000 })
+      .toArray()
+    if (isAlone) return new Map([[only, found]])
+    const byEmail = Map.groupBy(found, ({ _id }) => _id.slice(_id.indexOf(':') + 1))
+    return new Map(searches.map((search) => [search, withKeys(byEmail.get(search.emailKey) ?? [], search)]))
+  },
+  ({ keys }) => keys.length,
+)
+
+/** Two searches for one email may be for different lists. */
+function withKeys(found: Match[], { keys }: PointReads): Match[] {
+  const wanted = new Set(keys)
+  return found.filter(({ _id }) => wanted.has(_id))
+}
+
+/** The number of matches of each query's lists. */
+async function countMatches({ subscribers }: Collections, { emailKey, lists }: Search): Promise<number[]> {
+  const totals: number[] = []
+  for (let first = 0; first < lists.length; first += maxListsPerQuery) {
+    const { keys, others } = splitLists(lists.slice(first, first + maxListsPerQuery), emailKey)
+    const counts = await Promise.all([
+      keys.length === 0 ? 0 : subscribers.countDocuments({ _id: { $in: keys } }),
+      others.length === 0
+        ? 0
+        : subscribers.countDocuments({ mailing_list_id: { $in: others }, email_key: emailKey }),
+    ])
+    totals.push(counts[0] + counts[1])
+  }
+  return totals
+}
+
+const isByEmail = (list: SearchedList): boolean => list.primary_key_custom_field_id === null
+
+function splitLists(lists: SearchedList[], emailKey: string): { keys: string[]; others: number[] } {
+  return {
+    keys: lists.filter(isByEmail).map((list) => subscriberKey(list._id, emailKey)),
+    others: lists.filter((list) => !isByEmail(list)).map((list) => list._id),
+  }
+}

@@ -1,0 +1,140 @@
+import type { Filter } from 'mongodb'
+import { RequestError } from '../../../api/request-error.ts'
+import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
+import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
+import { countSubscribers } from '../../../../shared/store/subscriber-counts.ts'
+import type { TokenPaging } from '../../../api/endpoint.ts'
+import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from '../../../api/json-page.ts'
+import { nextPiece, pieceBytes } from '../../../api/pieces.ts'
+import { singleFlight } from '../../../api/single-flight.ts'
+import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
+import type { SubscriberAddress } from '../../../store/subscribers.ts'
+import { findSubscriber, isPoint, parseAddress, type SubscriberList } from '../service.ts'
+import { toView } from '../view.ts'
+
+/** Subscribers of one list: pages by a range of its index on ids, named ones by point reads. */
+
+export async function listSubscribers(
+  call: PageCall,
+  context: SubscriberList,
+  query: TokenPageQuery,
+): Promise<{ data: JsonRecords; paging: TokenPaging }> {
+  const { deps } = call
+  const { list } = context
+  const scope = `subscribers of list ${list._id}`
+  const { skip, after } = pageStart(deps, query, scope)
+  const reader = new PageReader<SubscriberDocument>({
+    call,
+    max: query.per_page,
+    views: (documents) => documents.map((document) => toView(document, context)),
+  })
+  const cursor = deps.database.collections.subscribers
+    .find({ mailing_list_id: list._id, ...(after === null ? {} : { id: { $gt: Number(after) } }) })
+    .sort({ id: 1 })
+    .skip(skip)
+    .limit(reader.limit)
+  const [total] = await Promise.all([sharedCount(deps.database, list._id), reader.read(cursor)])
+  const last = reader.last === null ? null : String(reader.last.id)
+  return { data: reader.data, paging: tokenPaging(deps, query, { scope, last, total }) }
+}
+
+const sharedCount = singleFlight(countSubscribers)
+
+const maxNames = 100
+/** On a list with another primary key, any number of subscribers may have one email. */
+const maxMatches = 500
+
+/**
+ * The subscribers that a comma-separated path segment names, in its order, each once, without names that no subscriber has.
+ * Throws `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
+ */
+export async function namedSubscribers(
+  { deps: { database }, acquireLargeReply }: PageCall,
+  context: SubscriberList,
+  segment: string,
+): Promise<JsonRecords> {
+  const { list } = context
+  // Decoded before the split: many clients encode the comma, and no address contains one.
+  const names = decodeURIComponent(segment)
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '')
+  if (names.length > maxNames)
+    throw new RequestError(
+      'requested_too_many',
+      `${names.length} subscribers are asked for, and ${maxNames} are possible at once`,
+    )
+  const addresses = names.map((name) => parseAddress(list, name)).filter((address) => address !== null)
+  const [only] = addresses
+  if (addresses.length === 1 && only !== undefined && isPoint(only)) {
+    const subscriber = await findSubscriber(database, only)
+    return new JsonRecords(subscriber === null ? [] : [JSON.stringify(toView(subscriber, context))])
+  }
+  const { subscribers } = database.collections
+  const found: FoundJson[] = []
+  let bytes = 0
+  let pausedAt = 0
+  for (const filter of filtersByIndex(list, addresses)) {
+    const cursor = subscribers.find(filter).limit(maxMatches + 1)
+    while (await cursor.hasNext())
+      for (const subscriber of cursor.readBufferedDocuments()) {
+        const { _id, id, email_key } = subscriber
+        const text = JSON.stringify(toView(subscriber, context))
+        bytes += Buffer.byteLength(text)
+        if (bytes > maxPageBytes && found.length > 0)
+          throw new RequestError(
+            'requested_too_many',
+            `what is asked for has more than ${maxPageBytes} bytes in all: ask for fewer subscribers at once`,
+          )
+        found.push({ _id, id, email_key, text })
+        if (bytes > largeBytes) await acquireLargeReply(maxPageBytes)
+        if (bytes - pausedAt < pieceBytes) continue
+        pausedAt = bytes
+        await nextPiece()
+      }
+  }
+  if (new Set(found.map(({ id }) => id)).size > maxMatches)
+    throw new RequestError(
+      'requested_too_many',
+      `more than ${maxMatches} subscribers have what is asked for, and ${maxMatches} are possible at once: go through them by pages of /mailing_lists/${list._id}/subscribers_by_email/:email`,
+    )
+  return new JsonRecords(inOrderOfNames(found, addresses))
+}
+
+/** A subscriber's parts that addresses name, and its view as JSON. */
+type FoundJson = Pick<SubscriberDocument, '_id' | 'id' | 'email_key'> & { text: string }
+
+function inOrderOfNames(found: FoundJson[], addresses: SubscriberAddress[]): string[] {
+  found.sort((a, b) => a.id - b.id)
+  const texts = new Map<number, string>()
+  for (const address of addresses) {
+    for (const subscriber of found)
+      if (hasAddress(subscriber, address)) texts.set(subscriber.id, subscriber.text)
+  }
+  return [...texts.values()]
+}
+
+function hasAddress(subscriber: FoundJson, address: SubscriberAddress): boolean {
+  if (typeof address === 'string') return subscriber._id === address
+  return 'id' in address ? subscriber.id === address.id : subscriber.email_key === address.emailKey
+}
+
+/** A filter for each index that the addresses need. */
+function filtersByIndex(
+  { _id: listId }: MailingListDocument,
+  addresses: SubscriberAddress[],
+): Filter<SubscriberDocument>[] {
+  const keys: string[] = []
+  const ids: number[] = []
+  const emailKeys: string[] = []
+  for (const address of addresses) {
+    if (typeof address === 'string') keys.push(address)
+    else if ('id' in address) ids.push(address.id)
+    else emailKeys.push(address.emailKey)
+  }
+  return [
+    ...(keys.length === 0 ? [] : [{ _id: { $in: keys } }]),
+    ...(ids.length === 0 ? [] : [{ mailing_list_id: listId, id: { $in: ids } }]),
+    ...(emailKeys.length === 0 ? [] : [{ mailing_list_id: listId, email_key: { $in: emailKeys } }]),
+  ]
+}

@@ -1,0 +1,224 @@
+import { BSON } from 'mongodb'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import type { Database } from '../../../shared/runtime/database.ts'
+import { RequestError } from '../../api/request-error.ts'
+import { toFieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
+import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
+import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
+import { emailIdentity } from '../../../shared/values/email.ts'
+import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
+import { subscriberKey } from '../../../shared/values/identity.ts'
+import { batchedRead } from '../../api/batched-read.ts'
+import { missing, pathId, reaches, refuseRemoteList } from '../../api/scope.ts'
+import { singleFlight } from '../../api/single-flight.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { addressFilter, type FailedWrite, type SubscriberAddress } from '../../store/subscribers.ts'
+import { fieldFinder } from '../custom-fields/field-finder.ts'
+
+/** What the use cases of subscribers share: the list that a path names, the subscriber, and what a failed write means. */
+
+// ---- the list ----
+
+/** What reading, showing and writing a list's subscribers depends on. */
+export interface SubscriberList {
+  list: MailingListDocument
+  /** Sorted by id. */
+  fields: readonly FieldReader[]
+  fieldNamed: (name: string) => FieldReader | undefined
+  /** The field that identifies subscribers; null where the email does. */
+  primaryKey: FieldReader | null
+  /** IANA name of the organization's zone. */
+  zone: string
+}
+
+/** The list that a path names. Throws `not_found`, and `invalid_request` for a Remote List. */
+export async function findSubscriberList(
+  deps: ControlPlane,
+  caller: Caller,
+  text: string | undefined,
+): Promise<SubscriberList> {
+  const found = await listWithContext(deps.database, pathId(text, 'mailing list'))
+  if (found === null || !reaches(caller, found.list.organization_id)) throw missing('mailing list', text)
+  refuseRemoteList(found.list)
+  return found
+}
+
+/** A list by its id, without a check of the caller. */
+export async function listWithContext(database: Database, id: number): Promise<SubscriberList | null> {
+  const list = await listById(database, id)
+  if (list === null) return null
+  const [{ fields, fieldNamed }, zone] = await Promise.all([
+    knownFields(database, list),
+    zoneOfOrganization(database, list.organization_id),
+  ])
+  const primaryKey = fields.find(({ field }) => field.id === list.primary_key_custom_field_id) ?? null
+  return { list, fields, fieldNamed, primaryKey, zone: zone ?? 'UTC' }
+}
+
+const listById = batchedRead(async ({ collections }: Database, ids: number[]) => {
+  const lists = await collections.mailingLists.find({ _id: { $in: ids } }).toArray()
+  return new Map(lists.map((list) => [list._id, list]))
+})
+
+const zoneOfOrganization = batchedRead(async ({ collections }: Database, ids: number[]) => {
+  const organizations = await collections.organizations
+    .find({ _id: { $in: ids } }, { projection: { time_zone_name: 1 } })
+    .toArray()
+  return new Map(organizations.map(({ _id, time_zone_name: zone }) => [_id, zone]))
+})
+
+/** Every change of a list's fields raises the list's revision, so the fields of one revision are read once. */
+async function knownFields(database: Database, list: MailingListDocument): Promise<KnownFields> {
+  const cache = fieldCaches.get(database) ?? new FieldCache()
+  fieldCaches.set(database, cache)
+  const entry = cache.get(list._id)
+  if (entry?.revision === list.revision) return entry
+  const documents = await readFields(database, list._id)
+  const fields = documents.map((document) => fieldReader(toFieldDefinition(document), 'mdy'))
+  const read = {
+    revision: list.revision,
+    fields,
+    fieldNamed: fieldFinder(fields, ({ field }) => field.name),
+  }
+  const bytes = documents.reduce((sum, document) => sum + BSON.calculateObjectSize(document), entryBytes)
+  cache.set(list._id, read, bytes)
+  return read
+}
+
+const readFields = singleFlight(({ collections }: Database, listId: number) =>
+  collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
+)
+type KnownFields = Pick<SubscriberList, 'fields' | 'fieldNamed'> & { revision: number }
+
+/** Bounded by bytes, not by lists: with their options, the fields of one list can have 4 MB. A full cache is emptied. */
+class FieldCache {
+  static readonly maxBytes = 16 * 1024 * 1024
+  readonly #lists = new Map<number, KnownFields>()
+  #bytes = 0
+
+  get(listId: number): KnownFields | undefined {
+    return this.#lists.get(listId)
+  }
+
+  set(listId: number, fields: KnownFields, bytes: number): void {
+    if (this.#bytes + bytes > FieldCache.maxBytes) {
+      this.#lists.clear()
+      this.#bytes = 0
+    }
+    this.#bytes += bytes
+    this.#lists.set(listId, fields)
+  }
+}
+const fieldCaches = new WeakMap<Database, FieldCache>()
+/** An entry takes this much even for a list without fields. */
+const entryBytes = 1_024
+
+// ---- the subscriber ----
+
+const idText = /^[1-9]\d{0,15}$/
+
+/** What an id or email in a path names; null when the text is neither. */
+export function parseAddress(list: MailingListDocument, text: string): SubscriberAddress | null {
+  if (idText.test(text))
+    return Number.isSafeInteger(Number(text)) ? { listId: list._id, id: Number(text) } : null
+  const emailKey = emailIdentity(text.trim())
+  if (emailKey === null) return null
+  return list.primary_key_custom_field_id === null
+    ? subscriberKey(list._id, emailKey)
+    : { listId: list._id, emailKey }
+}
+
+/** The same; throws `not_found` when the text is neither. */
+export function requireAddress(list: MailingListDocument, text: string): SubscriberAddress {
+  const address = parseAddress(list, text)
+  if (address === null) throw missing('subscriber', text)
+  return address
+}
+
+/** An address that at most one subscriber has. */
+type PointAddress = string | { listId: number; id: number }
+
+export const isPoint = (address: SubscriberAddress): address is PointAddress =>
+  typeof address === 'string' || 'id' in address
+
+export const findSubscriber = (
+  database: Database,
+  address: PointAddress,
+): Promise<SubscriberDocument | null> =>
+  typeof address === 'string'
+    ? subscriberByKey(database, address)
+    : subscriberById(database, `${address.listId}:${address.id}`)
+
+const subscriberByKey = batchedRead(async ({ collections }: Database, keys: string[]) => {
+  const found = await collections.subscribers.find({ _id: { $in: keys } }).toArray()
+  return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
+})
+
+/** The key is `<list id>:<id>`: a text, since equal objects would be different keys of a batch. */
+const subscriberById = batchedRead(async ({ collections }: Database, keys: string[]) => {
+  const idsByList = new Map<number, number[]>()
+  for (const key of keys) {
+    const [listId = NaN, id = NaN] = key.split(':').map(Number)
+    const ids = idsByList.get(listId)
+    if (ids === undefined) idsByList.set(listId, [id])
+    else ids.push(id)
+  }
+  const ranges = [...idsByList].map(([listId, ids]) => ({ mailing_list_id: listId, id: { $in: ids } }))
+  const [only] = ranges
+  const filter = only !== undefined && ranges.length === 1 ? only : { $or: ranges }
+  const found = await collections.subscribers.find(filter).toArray()
+  return new Map(found.map((subscriber) => [`${subscriber.mailing_list_id}:${subscriber.id}`, subscriber]))
+})
+
+/** Throws `not_found` or `multiple_records_found`, which name the subscriber as the path does. */
+export async function refuseUnlessOne(
+  { database }: ControlPlane,
+  address: SubscriberAddress,
+  text: string,
+): Promise<void> {
+  const found = await database.collections.subscribers
+    .find(addressFilter(address), { projection: { _id: 1 } })
+    .limit(2)
+    .toArray()
+  if (found.length !== 1) throw writeRefusal(found.length === 0 ? 'missing' : 'several', text)
+}
+
+// ---- the write ----
+
+export const takenIdentity = 'the list already has a subscriber with this identity'
+export const quotaRefusals = {
+  over_limit: "status can't be active: the organization's subscriber limit is reached",
+  busy: "status can't be active just now: imports hold what is left under the organization's subscriber limit, try again when they have ended",
+}
+export const severalSubscribers = (text: string): string =>
+  `several subscribers have the email ${text}: name one of them by its id`
+
+/** A failed write as the API reports it; `text` is how the request names the subscriber. */
+export function writeRefusal(outcome: Exclude<FailedWrite, 'list_changed'>, text: string): RequestError {
+  switch (outcome) {
+    case 'missing':
+      return missing('subscriber', text)
+    case 'several':
+      return new RequestError('multiple_records_found', severalSubscribers(text))
+    case 'taken':
+      return new RequestError('validation_failed', takenIdentity)
+    case 'over_limit':
+    case 'busy':
+      return new RequestError('validation_failed', quotaRefusals[outcome])
+  }
+}
+
+const maxAttempts = 20
+
+/**
+ * Optimistic lock on the list: a write whose list has changed since the request was checked starts again with the list as it
+ * is now. Called at the start of each attempt, with its number from 1; throws 503 when there were too many.
+ */
+export function refuseUnstableList(attempt: number): void {
+  if (attempt <= maxAttempts) return
+  throw new RequestError(
+    'internal_error',
+    'the mailing list is being changed all the time: try again in a moment',
+    { status: 503, headers: { 'Retry-After': '1' } },
+  )
+}

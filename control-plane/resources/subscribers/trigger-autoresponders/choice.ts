@@ -1,0 +1,101 @@
+import { nextIds, type Database } from '../../../../shared/runtime/database.ts'
+import { RequestError } from '../../../api/request-error.ts'
+import {
+  delayProjection,
+  type AutoresponderDocument,
+} from '../../../../shared/contract/schemas/autoresponder.ts'
+import type { Answering } from '../../../../shared/store/reactions.ts'
+import { singleFlight } from '../../../api/single-flight.ts'
+import type { ControlPlane } from '../../../control-plane.ts'
+import type { RequestedReactions } from '../../../store/requested-reactions.ts'
+import { globMatcher } from '../../autoresponders/glob.ts'
+import type { SubscriberCreation } from '../schemas.ts'
+import type { SubscriberList } from '../service.ts'
+import type { Triggering } from './schemas.ts'
+
+/** The list's autoresponders that react to a request. Paused ones too: their mails are sent after the pause. */
+
+export type Triggered = Answering & Pick<AutoresponderDocument, 'name'>
+
+const projection = { name: 1, ...delayProjection } as const
+const maxEntries = 100
+
+/** Those that the entries name or have the id of, sorted by id. Throws `not_found` when an entry matches none. */
+export async function findNamed(
+  { collections }: Database,
+  listId: number,
+  { autoresponder_names: names = [], autoresponder_ids: ids = [] }: Triggering,
+): Promise<Triggered[]> {
+  const entries = Math.max(names.length, ids.length)
+  if (entries > maxEntries)
+    throw new RequestError(
+      'requested_too_many',
+      `${entries} autoresponders are asked for, and ${maxEntries} entries are possible at once`,
+    )
+  const candidates = await collections.autoresponders
+    .find<Triggered>(
+      { mailing_list_id: listId, ...(ids.length > 0 ? { _id: { $in: ids } } : {}) },
+      { projection },
+    )
+    .sort({ _id: 1 })
+    .toArray()
+  const matchers = [
+    ...names.map((pattern) => ({ shown: JSON.stringify(pattern), matches: nameMatcher(pattern) })),
+    ...ids.map((id) => ({ shown: String(id), matches: ({ _id }: Triggered) => _id === id })),
+  ]
+  const unmatched = matchers.filter(({ matches }) => !candidates.some(matches)).map(({ shown }) => shown)
+  if (unmatched.length > 0)
+    throw new RequestError('not_found', `mailing list ${listId} has no autoresponder ${unmatched.join(', ')}`)
+  return candidates.filter((autoresponder) => matchers.some(({ matches }) => matches(autoresponder)))
+}
+
+function nameMatcher(pattern: string): (autoresponder: Pick<Triggered, 'name'>) => boolean {
+  const matches = globMatcher(pattern.trim())
+  return ({ name }) => matches(name)
+}
+
+/** Those that every subscription by a request triggers. */
+export function findOnSubscription({ collections }: Database, listId: number): Promise<Triggered[]> {
+  return collections.autoresponders
+    .find<Triggered>(
+      { mailing_list_id: listId, trigger: 'subscription', trigger_run_on_api: true },
+      { projection },
+    )
+    .toArray()
+}
+
+type Filter = Pick<
+  SubscriberCreation,
+  'skip_autoresponders' | 'autoresponder_filter' | 'autoresponder_exclude_reacted'
+>
+
+/** What a creation, or an update that acts as one, queues; undefined for nothing. */
+export async function planReactions(
+  { database }: ControlPlane,
+  { list: { _id: listId }, zone }: SubscriberList,
+  filter: Filter,
+): Promise<RequestedReactions | undefined> {
+  if (filter.skip_autoresponders) return undefined
+  const matches =
+    filter.autoresponder_filter === undefined ? () => true : globMatcher(filter.autoresponder_filter)
+  const onSubscription = await readOnSubscription(database, listId)
+  const autoresponders = onSubscription
+    .filter(({ name, trigger_run_on_api: runs }) => runs && matches(name))
+    .sort((a, b) => a._id - b._id)
+  if (autoresponders.length === 0) return undefined
+  return {
+    autoresponders,
+    zone,
+    firstId: await nextIds(database.collections, 'reaction', autoresponders.length),
+    excludeReacted: filter.autoresponder_exclude_reacted,
+  }
+}
+
+const readOnSubscription = singleFlight(({ collections }: Database, listId: number) =>
+  collections.autoresponders
+    .find(
+      { mailing_list_id: listId, trigger: 'subscription' },
+      { projection: { name: 1, trigger_run_on_api: 1, ...delayProjection } },
+    )
+    .toArray(),
+)

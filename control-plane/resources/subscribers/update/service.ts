@@ -1,0 +1,190 @@
+import type { Caller } from '../../../../shared/store/api-keys.ts'
+import { clock } from '../../../../shared/runtime/clock.ts'
+import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
+import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
+import { lastKnownTime } from '../../../../shared/store/leases.ts'
+import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../../shared/store/value-bytes.ts'
+import { subscriberKey } from '../../../../shared/values/identity.ts'
+import { refuseProblems } from '../../../api/validation.ts'
+import type { ControlPlane } from '../../../control-plane.ts'
+import {
+  applyValues,
+  changeInPlace,
+  changeSubscriber,
+  type SubscriberChange,
+} from '../../../store/subscribers.ts'
+import {
+  readEmail,
+  readIdentity,
+  readValues,
+  type Email,
+  type SubscriberValues,
+} from '../check-values/service.ts'
+import type { SubscriberUpdate, SubscriberView } from '../schemas.ts'
+import {
+  findSubscriber,
+  findSubscriberList,
+  isPoint,
+  refuseUnlessOne,
+  refuseUnstableList,
+  requireAddress,
+  writeRefusal,
+  type SubscriberList,
+} from '../service.ts'
+import { planReactions } from '../trigger-autoresponders/choice.ts'
+import { toView } from '../view.ts'
+import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
+
+/**
+ * Changes the values of a subscriber that the body has. Resolves to its view. Throws `not_found` (list, subscriber),
+ * `multiple_records_found`, `validation_failed` (values, an identity that is taken, a subscriber limit), and 503 where the
+ * list keeps changing.
+ */
+export async function updateSubscriber(
+  deps: ControlPlane,
+  caller: Caller,
+  path: { listText: string | undefined; subscriberText: string },
+  parseBody: () => SubscriberUpdate,
+): Promise<SubscriberView> {
+  const { database } = deps
+  for (let attempt = 1; ; attempt += 1) {
+    refuseUnstableList(attempt)
+    const fieldsReadAt = lastKnownTime()
+    const context = await findSubscriberList(deps, caller, path.listText)
+    const { list } = context
+    const address = requireAddress(list, path.subscriberText)
+    let body: SubscriberUpdate
+    try {
+      body = parseBody()
+    } catch (error) {
+      // A missing subscriber is reported before a faulty body. The order costs a read only where the body is faulty.
+      await refuseUnlessOne(deps, address, path.subscriberText)
+      throw error
+    }
+    const update = readUpdate(body, context)
+    const reactions = body.run_autoresponders ? await planReactions(deps, context, body) : undefined
+
+    if (reactions === undefined && isPoint(address) && !unsetsRequiredField(update)) {
+      const existing = await findSubscriber(database, address)
+      const written =
+        existing && (await changeInPlace(database, existing, planChange(existing, update), fieldsReadAt))
+      if (written !== null) return toView(written, context)
+    }
+    const result = await changeSubscriber(database, {
+      organizationId: list.organization_id,
+      address,
+      decide: (existing) => planChange(existing, update),
+      listRevision: list.revision,
+      ...(reactions === undefined ? {} : { reactions }),
+    })
+    if (result.outcome === 'list_changed') continue
+    if (result.outcome !== 'done') throw writeRefusal(result.outcome, path.subscriberText)
+    return toView(result.after, context)
+  }
+}
+
+/** An update, read against its list. */
+export interface ReadUpdate {
+  body: Pick<SubscriberUpdate, 'status' | 'email_format' | 'confirmed'>
+  email: Email | undefined
+  values: SubscriberValues
+  problems: readonly string[]
+  context: SubscriberList
+}
+
+export function readUpdate(body: Partial<SubscriberUpdate>, context: SubscriberList): ReadUpdate {
+  const problems: string[] = []
+  const email = body.email === undefined ? undefined : readEmail(body.email, problems)
+  return { body, email, values: readValues(body, { context, problems }), problems, context }
+}
+
+/** Unsetting is allowed only where no value is stored. The write in place can't check that, the transaction can. */
+const unsetsRequiredField = ({ values, context }: ReadUpdate): boolean =>
+  context.fields.some(({ field }) => field.required && values.fields.get(field.id) === null)
+
+/** What an update changes of a subscriber. Throws `validation_failed` with all problems. */
+export function planChange(existing: SubscriberDocument, update: ReadUpdate): SubscriberChange {
+  const { body, email, values, context } = update
+  const { list, primaryKey } = context
+  const problems = [...update.problems]
+  const change: SubscriberChange = { set: {}, unset: [], values: planFields(existing, update, problems) }
+  refuseProblems(problems)
+  if (email !== undefined) change.set.email = email.text
+  if (email !== undefined && primaryKey !== null) change.set.email_key = email.key
+  const identity = readIdentity(email?.key, values.fields, context)
+  const key = identity === undefined ? existing._id : subscriberKey(list._id, identity)
+  if (key !== existing._id) change.set._id = key
+  if (list.has_format && body.email_format !== undefined) change.set.format = body.email_format
+  const now = clock.now()
+  if (list.has_confirmed) planConfirmation(change, existing, update, now)
+  planStatus(change, existing, update, now)
+  return change
+}
+
+function planFields(
+  existing: SubscriberDocument,
+  { values, context }: ReadUpdate,
+  problems: string[],
+): SubscriberChange['values'] {
+  const changes = new Map<number, FieldValue | null>()
+  if (values.fields.size === 0) return changes
+  for (const { field } of context.fields) {
+    const value = values.fields.get(field.id)
+    if (value === undefined) continue
+    if (value !== null || !field.required) changes.set(field.id, value)
+    else if (existing.custom_fields[field.id] !== undefined)
+      problems.push(`custom_fields.${field.name} is required and can't be unset`)
+  }
+  const before = existing.custom_fields
+  if (isGrownTooLarge(valuesBytes(before), valuesBytes(applyValues(before, changes))))
+    problems.push(valuesTooLarge)
+  return changes
+}
+
+function planConfirmation(
+  { set, unset }: SubscriberChange,
+  existing: SubscriberDocument,
+  { body, values }: ReadUpdate,
+  now: Date,
+): void {
+  if (body.confirmed !== undefined) set.confirmed = body.confirmed
+  const wasConfirmed = existing.confirmed === true
+  if (body.confirmed ?? wasConfirmed) {
+    const time = timeOfEvent(values.confirmTime, wasConfirmed ? existing.confirm_time : null, now)
+    if (time !== undefined) set.confirm_time = time
+  } else if (body.confirmed === false) unset.push('confirm_time')
+}
+
+/** A removed subscriber has the time and address of its removal; one that returns loses them. */
+function planStatus(
+  { set, unset }: SubscriberChange,
+  existing: SubscriberDocument,
+  { body, values }: ReadUpdate,
+  now: Date,
+): void {
+  if (body.status !== undefined) set.status = body.status
+  if (values.subscribeTime !== undefined) set.subscribe_time = values.subscribeTime
+  if (values.subscribeIp === null) unset.push('subscribe_ip')
+  else if (values.subscribeIp !== undefined) set.subscribe_ip = values.subscribeIp
+
+  const { removal } = subscriberTransition(existing.status, body.status ?? existing.status)
+  if (removal === 'ends') unset.push('remove_time', 'remove_ip')
+  if (removal === 'ends' || removal === 'none') return
+  const time = timeOfEvent(values.removeTime, removal === 'begins' ? null : existing.remove_time, now)
+  if (time !== undefined) set.remove_time = time
+  if (values.removeIp === null) unset.push('remove_ip')
+  else if (values.removeIp !== undefined) set.remove_ip = values.removeIp
+}
+
+/**
+ * The time to store of a removal or confirmation; undefined leaves the stored one. `stored` is null when the event happens by
+ * this update. A null in the body can't unset the time, and sets it only where none is stored.
+ */
+function timeOfEvent(
+  time: Date | null | undefined,
+  stored: Date | null | undefined,
+  now: Date,
+): Date | undefined {
+  const isMissing = stored === null || (time === null && stored === undefined)
+  return time ?? (isMissing ? now : undefined)
+}

@@ -1,0 +1,148 @@
+import { randomUUID } from 'node:crypto'
+import { hostname } from 'node:os'
+import path from 'node:path'
+import { AddressGuard } from '../shared/net/address-guard.ts'
+import { downloadBounds, type DownloadBounds } from '../shared/net/download-bounds.ts'
+import type { Settings } from '../shared/runtime/config.ts'
+import type { Database } from '../shared/runtime/database.ts'
+import { messageOf } from '../shared/contract/errors.ts'
+import type { Logger } from '../shared/runtime/logger.ts'
+import type { SecretBox } from '../shared/runtime/secret-box.ts'
+import { idOf } from '../shared/runtime/session-pool.ts'
+import type { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
+import type { Staging } from '../shared/storage/staging/staging.ts'
+import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
+import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
+import { listenForWakeUps } from '../shared/store/wake-up.ts'
+import { callbackBounds, type CallbackBounds } from './jobs/callbacks/callback-bounds.ts'
+import { CallbackDispatcher } from './jobs/callbacks/callback-dispatcher.ts'
+import { ReactionDispatcher, reactionLanes } from './jobs/reactions/reaction-dispatcher.ts'
+import type { EngineMetrics } from './metrics.ts'
+import { Dispatcher, maxStepSessions } from './scheduler/dispatcher.ts'
+import { stepBounds, type StepBounds } from './scheduler/step-progress.ts'
+import { registerEngine } from './store/engines.ts'
+import { lanesPerWorker } from './workers/messages.ts'
+import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
+
+export interface EngineOptions {
+  settings: Settings
+  database: Database & { uri: string }
+  folder: MarkedFolder
+  staging: Staging
+  uploads: Uploads
+  secrets: SecretBox
+  metrics: EngineMetrics
+  log: Logger
+  /** By default one that allows what the settings allow. */
+  guard?: AddressGuard
+  bounds?: DownloadBounds
+  callbackBounds?: CallbackBounds
+  stepBounds?: StepBounds
+  twoThreadsFrom?: number
+}
+
+/** An engine's entry in the register, and the parts that work under its id. */
+export interface EngineRegistration {
+  id: string
+  dispatcher: Dispatcher
+  pool: WorkerPool
+  /** Stops all parts but the pool. `isDead`: other engines took this one for dead, and its leases are lost. */
+  stop: (options: { isDead: boolean }) => Promise<void>
+}
+
+/** Counter stripes of one engine number, for the lanes of its workers and of workers that replaced dead ones. */
+const stripesPerEngine = 1_024
+
+/** Registers an engine under a new id and starts its parts. */
+export async function beginRegistration(options: EngineOptions): Promise<EngineRegistration> {
+  const { settings, database, folder, uploads, secrets, metrics } = options
+  const engineId = randomUUID()
+  const log = options.log.child({ engine: engineId.slice(0, 8) })
+  const startSessions = (length: number) => Array.from({ length }, () => database.client.startSession())
+  const stepSessions = startSessions(maxStepSessions)
+  const chunkSessions = startSessions(settings.ENGINE_WORKERS * lanesPerWorker + 1)
+  const reactionSessions = startSessions(reactionLanes)
+  const number = await registerEngine(database, {
+    _id: engineId,
+    host: hostname(),
+    process_id: process.pid,
+    session_ids: [...stepSessions, ...chunkSessions, ...reactionSessions].map(idOf),
+    folder: `${hostname()}:${path.resolve(settings.DATA_DIR)}`,
+    sees_files: folder.problem === null,
+  })
+  const firstStripe = number * stripesPerEngine
+
+  const pool = startWorkerPool({
+    workers: settings.ENGINE_WORKERS,
+    start: {
+      mongodbUri: database.uri,
+      mongodbDatabase: settings.MONGODB_DATABASE,
+      stagingLocation: {
+        STAGING: settings.STAGING,
+        DATA_DIR: settings.DATA_DIR,
+        DISK_RESERVE_MB: settings.DISK_RESERVE_MB,
+      },
+      engineId,
+      firstStripe: firstStripe + 1,
+      laneCounter: new SharedArrayBuffer(4),
+    },
+    onBatch: (report) => {
+      metrics.batch(report)
+    },
+    onSecondHalfEnd: () => {
+      dispatcher.wake()
+    },
+    onError: (error) => {
+      log.error({ err: error }, `a worker thread broke off: ${messageOf(error)}`)
+    },
+  })
+  const quota = new StagedQuota({
+    collections: database.collections,
+    uploads,
+    limits: stagedLimits(settings),
+  })
+  const guard = options.guard ?? new AddressGuard(settings.URL_IMPORT_ALLOW)
+  const dispatcher = new Dispatcher({
+    ...options,
+    engineId,
+    stepSessions,
+    chunkSessions,
+    quota,
+    guard,
+    bounds: options.bounds ?? downloadBounds,
+    stepBounds: options.stepBounds ?? stepBounds,
+    stripe: `e${firstStripe}`,
+    pool,
+    log,
+  })
+  const reactions = new ReactionDispatcher({ engineId, database, sessions: reactionSessions, metrics, log })
+  const callbacks = new CallbackDispatcher({
+    engineId,
+    database,
+    folder,
+    secrets,
+    guard,
+    bounds: options.callbackBounds ?? callbackBounds,
+    metrics,
+    log,
+  })
+
+  const loops = [dispatcher, reactions, callbacks]
+  for (const loop of loops) loop.start()
+  const stopping = new AbortController()
+  const wakeAll = () => {
+    for (const loop of loops) loop.wake()
+  }
+  void listenForWakeUps(database.collections, wakeAll, stopping.signal)
+  log.info({ number, workers: settings.ENGINE_WORKERS, lanes: pool.lanes }, 'engine is at work')
+  return {
+    id: engineId,
+    dispatcher,
+    pool,
+    stop: async ({ isDead }) => {
+      stopping.abort()
+      const dispatcherStopped = isDead ? dispatcher.stopDead() : dispatcher.stop()
+      await Promise.all([dispatcherStopped, reactions.stop(), callbacks.stop()])
+    },
+  }
+}

@@ -1,0 +1,55 @@
+import { ImportError } from '../../../shared/contract/errors.ts'
+import { downloadFailureOf, schemeOf } from '../../../shared/net/download-failure.ts'
+import { beginTry, writeInStep } from '../../../shared/store/import-steps.ts'
+import { downloadTimeLeft, type StepRun } from '../../scheduler/step.ts'
+import { bringSource } from './bring-source.ts'
+
+export const progressEveryMs = 1_000
+
+/** Fields of the import's document. */
+interface Progress {
+  'download.bytes_received': number
+  'download.bytes_expected': number | null
+}
+
+/**
+ * One try of a download, with its progress stored once a second. Resolves to the staged name and the final progress,
+ * null when the step is lost; throws what Source does.
+ */
+export async function download(
+  run: StepRun,
+  target: string,
+): Promise<(Progress & { staged: string }) | null> {
+  const { document, step, bounds, metrics, signal } = run
+  const { collections } = run.database
+  const endsAt = await beginTry(collections, step, bounds.totalMs)
+  if (endsAt === null) return null
+  document.download.ends_at = endsAt
+  const progress: Progress = { 'download.bytes_received': 0, 'download.bytes_expected': null }
+  let hasMoved = false
+  const onProgress = (bytes: number, expected: number | null) => {
+    metrics.bytes('download', bytes - progress['download.bytes_received'])
+    progress['download.bytes_received'] = bytes
+    progress['download.bytes_expected'] = expected
+    hasMoved = true
+  }
+  const leftMs = await downloadTimeLeft(run)
+  const timer = setInterval(() => {
+    if (!hasMoved) return
+    hasMoved = false
+    writeInStep(collections, { ...step, state: 'downloading' }, { $set: progress }).catch(() => undefined)
+  }, progressEveryMs)
+  try {
+    const staged = await bringSource(run, target, { leftMs, onProgress })
+    metrics.downloadAttempt('ok')
+    return { ...progress, staged }
+  } catch (error) {
+    if (error instanceof ImportError && !signal.aborted) {
+      metrics.downloadAttempt(error.retryable ? 'failed' : 'refused')
+      metrics.downloadFailed(schemeOf(document.source.url ?? ''), downloadFailureOf(error))
+    }
+    throw error
+  } finally {
+    clearInterval(timer)
+  }
+}

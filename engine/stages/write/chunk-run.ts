@@ -1,0 +1,129 @@
+import type { Db } from 'mongodb'
+import { clock } from '../../../shared/runtime/clock.ts'
+import { batchRecords } from '../../../shared/csv/chunk-records.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
+import {
+  furtherCounts,
+  logKinds,
+  type ChunkDocument,
+  type ImportCounts,
+} from '../../../shared/contract/schemas/import.ts'
+import type { Lane, ProcessChunkOptions } from '../../process-chunk.ts'
+import { longRowBytes, recordsWithin, type BatchDraft } from './batch-draft.ts'
+import type { BatchReport } from './batch-writer.ts'
+import { ChunkQuota } from './chunk-quota.ts'
+import type { ImportContext } from './import-context.ts'
+import type { RetryReason } from './transaction.ts'
+
+/** A leased chunk while it is written: what its batches share, and how far they got. */
+export class ChunkRun {
+  readonly db: Db
+  readonly collections: Collections
+  readonly lane: Lane
+  readonly chunk: ChunkDocument & { token: string }
+  readonly context: ImportContext
+  readonly quota: ChunkQuota
+  readonly size: BatchSize
+  readonly isStopped: () => boolean
+  readonly #onBatch: (report: BatchReport) => void
+  /** Records of the chunk that are committed; their subscriber ids are used up. */
+  position: number
+  /** Identity of the last of them. */
+  lastIdentity: string | null = null
+  #counts: ImportCounts
+  /** Batches read the existing subscribers. False when the list had none at the import's start. */
+  readsExisting: boolean
+  /** Batches read the reactions that this import has queued already. */
+  readsReactions = false
+  /** Aborted attempts since the last commit, by reason. */
+  #retries: BatchReport['retries'] = {}
+  /**
+   * When the last commit was sent, on the monotonic clock; a suspended process reads its reply much later. It starts in
+   * the far past, because the process may have been suspended since it claimed the chunk.
+   */
+  lastCommitAt = -Infinity
+  /** When everything of the current attempt but the commit was written. */
+  readyAt = 0
+
+  constructor(
+    options: ProcessChunkOptions,
+    chunk: ChunkDocument & { token: string },
+    context: ImportContext,
+  ) {
+    const { db, collections, lane, isStopped, onBatch } = options
+    this.db = db
+    this.collections = collections
+    this.lane = lane
+    this.chunk = chunk
+    this.context = context
+    this.quota = new ChunkQuota({ collections, session: lane.session, chunk, isStopped })
+    const { updated } = context.defaultBytes
+    this.size = new BatchSize(updated > longRowBytes ? recordsWithin(updated) : batchRecords)
+    this.isStopped = isStopped
+    this.#onBatch = onBatch
+    this.position = chunk.next_record
+    this.#counts = chunk.counts
+    this.readsExisting = !context.plan.list_was_empty
+  }
+
+  countRetry(reason: RetryReason): void {
+    this.#retries[reason] = (this.#retries[reason] ?? 0) + 1
+    // Another writer has added a subscriber to this list since the import began. Or a subscriber that the import has
+    // written before goes by another identity now, and has its reactions already.
+    if (reason === 'duplicate_key') this.readsExisting = this.readsReactions = true
+  }
+
+  /** The chunk's counts once a batch with these is committed. */
+  countsWith(counts: ImportCounts): ImportCounts {
+    const sum = { ...this.#counts }
+    for (const kind of logKinds) sum[kind] += counts[kind]
+    for (const kind of furtherCounts)
+      if (counts[kind] !== undefined) sum[kind] = (this.#counts[kind] ?? 0) + counts[kind]
+    return sum
+  }
+
+  /** Moves on by the committed batch of `records`, which was begun at `startedAt`, and reports it. */
+  reportCommit(
+    { counts, lastIdentity, quotaUsed, bytesRead }: BatchDraft,
+    records: number,
+    startedAt: number,
+  ): void {
+    this.lastCommitAt = this.readyAt
+    this.lastIdentity = lastIdentity
+    this.position += records
+    this.#counts = this.countsWith(counts)
+    this.quota.use(quotaUsed)
+    const writeMs = clock.monotonicMs() - startedAt
+    this.#onBatch({ counts, bytes: bytesRead, writeMs, retries: this.#retries })
+    this.#retries = {}
+  }
+}
+
+/** Records of a chunk's next batch. */
+class BatchSize {
+  #next: number
+  #max: number
+
+  constructor(max: number) {
+    this.#next = this.#max = max
+  }
+
+  get next(): number {
+    return this.#next
+  }
+
+  /** After a commit. */
+  grow(): void {
+    this.#next = Math.min(this.#max, Math.ceil(this.#next * 1.25))
+  }
+
+  /** After a batch of `records` failed with write conflicts or for a subscriber that is too large. */
+  shrink(records: number): void {
+    this.#next = Math.max(1, Math.floor(records / 4))
+  }
+
+  /** For the rest of the chunk. */
+  limitTo(records: number): void {
+    this.#next = this.#max = records
+  }
+}

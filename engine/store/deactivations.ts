@@ -1,0 +1,34 @@
+import type { ClientSession } from 'mongodb'
+import { clock } from '../../shared/runtime/clock.ts'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import { deactivationId, nextDeactivationId } from '../../shared/contract/schemas/import.ts'
+
+/** Appends a piece of the log of deactivated subscribers, an address a line, packed. */
+export async function appendDeactivationLog(
+  { outcomes }: Collections,
+  session: ClientSession,
+  chunkId: string,
+  lines: Buffer,
+): Promise<void> {
+  const last = await outcomes.findOne(
+    { _id: { $gte: deactivationId(chunkId, 0), $lt: `${chunkId};` } },
+    { session, projection: { _id: 1 }, sort: { _id: -1 } },
+  )
+  await outcomes.insertOne(
+    { _id: nextDeactivationId(chunkId, last?._id), logs: { deactivated: lines } },
+    { session },
+  )
+}
+
+/** Deactivates active subscribers, by their keys. */
+export async function deactivateSubscribers(
+  { subscribers }: Collections,
+  session: ClientSession,
+  keys: string[],
+): Promise<void> {
+  await subscribers.updateMany(
+    { _id: { $in: keys } },
+    { $set: { status: 'deactivated', remove_time: clock.now() } },
+    { session },
+  )
+}

@@ -1,0 +1,42 @@
+import type { Filter } from 'mongodb'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import type { DeletedFieldDocument } from '../../shared/contract/schemas/bookkeeping.ts'
+
+/** A request that read the field before it was deleted has ended by then. */
+const secondPassDelayMs = 5 * 60_000
+
+/** Matches the field while its pass is the one that was read, so that an engine that lags behind changes nothing. */
+const samePass = ({ _id, walk_again_at }: DeletedFieldDocument): Filter<DeletedFieldDocument> => ({
+  _id,
+  walk_again_at: walk_again_at ?? { $exists: false },
+})
+
+/** Fields whose values have to be removed now: in a first pass, or in a second one that is due. */
+export const dueDeletedFields = ({ deletedFields }: Collections): Promise<DeletedFieldDocument[]> =>
+  deletedFields.find({ $expr: { $lte: [{ $ifNull: ['$walk_again_at', '$$NOW'] }, '$$NOW'] } }).toArray()
+
+/** Removes the field's values of one range of subscribers. Resolves to the number of subscribers that had one. */
+export async function removeValues(
+  { subscribers, deletedFields }: Collections,
+  field: DeletedFieldDocument,
+  range: { $gte: string; $lt: string },
+): Promise<number> {
+  const path = `custom_fields.${field._id}`
+  const { modifiedCount } = await subscribers.updateMany(
+    { _id: range, [path]: { $exists: true } },
+    { $unset: { [path]: '' } },
+  )
+  // Several engines may run the pass at the same time; $max keeps the furthest position.
+  await deletedFields.updateOne(samePass(field), { $max: { removed_to: range.$lt } })
+  return modifiedCount
+}
+
+/** Ends a pass: after the first one a second follows 5 minutes later, and after that the field is forgotten. */
+export async function endPass({ deletedFields }: Collections, field: DeletedFieldDocument): Promise<void> {
+  if (field.walk_again_at !== undefined) await deletedFields.deleteOne({ _id: field._id })
+  else
+    await deletedFields.updateOne(samePass(field), [
+      { $set: { walk_again_at: { $add: ['$$NOW', secondPassDelayMs] } } },
+      { $unset: 'removed_to' },
+    ])
+}

@@ -1,0 +1,52 @@
+import { glob, readdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const resources = path.join(root, 'control-plane/resources')
+
+/** Files of a resource that have a part of the four names' work, each named for its use case. */
+const fileNames = ['routes.ts', 'schemas.ts', 'service.ts', 'view.ts']
+/** Resources that are cut by folders have no other files beside the four names. */
+const cutByUseCase = ['subscribers', 'subscriber-imports']
+
+t.test(
+  'a resource has routes, schemas and a service, and a large one a folder for each use case',
+  async (t) => {
+    const problems: string[] = []
+    for (const resource of await readdir(resources, { withFileTypes: true })) {
+      if (resource.isFile()) continue
+      const entries = await readdir(path.join(resources, resource.name), { withFileTypes: true })
+      const files = entries.filter((entry) => entry.isFile()).map(({ name }) => name)
+      for (const name of ['routes.ts', 'schemas.ts', 'service.ts'])
+        if (!files.includes(name)) problems.push(`${resource.name} has no ${name}`)
+      if (cutByUseCase.includes(resource.name))
+        for (const name of files) if (!fileNames.includes(name)) problems.push(`${resource.name} has ${name}`)
+      for (const folder of entries.filter((entry) => entry.isDirectory())) {
+        const inside = await readdir(path.join(resources, resource.name, folder.name))
+        if (!inside.includes('service.ts')) problems.push(`${resource.name}/${folder.name} has no service.ts`)
+      }
+    }
+    t.same(problems, [])
+  },
+)
+
+/** Stores, and what is one: GridFS, the batch's writes, and the counters of ids. */
+const placesOfWrites = [
+  /\/store\//,
+  /^shared\/storage\//,
+  /^shared\/runtime\/(?:database|id-allocator)\.ts$/,
+  /^engine\/stages\/write\/batch-writer\.ts$/,
+  /^ftp\/uploads\/upload-locks\.ts$/,
+]
+
+t.test('only stores write to collections', async (t) => {
+  const write = /\.\s*(?:(?:insert|update|delete|replace)(?:One|Many)|findOneAnd\w+|bulkWrite)\s*\(/
+  const files = await Array.fromAsync(glob('{control-plane,engine,ftp,shared}/**/*.ts', { cwd: root }))
+  t.ok(files.length > 300, 'all sources are read')
+  const others = files.filter((file) => !placesOfWrites.some((place) => place.test(file)))
+  const writing: string[] = []
+  for (const file of others) if (write.test(await readFile(path.join(root, file), 'utf8'))) writing.push(file)
+  t.same(writing, [])
+})
