@@ -17,6 +17,7 @@ import { promisify } from 'node:util'
 import { ObjectId } from 'mongodb'
 import t from 'tap'
 import { sweepStaging } from '../../engine/jobs/maintenance/sweep-staging.ts'
+import { messageOf } from '../../shared/contract/errors.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { appendToGridFile, createGridFile } from '../../shared/storage/gridfs/grid-bucket.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
@@ -196,6 +197,17 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       )
   })
 
+/** Uploads the content in all sessions at the same time. Resolves to their replies. */
+const uploadTogether = (sessions: FtpSession[], content: string): Promise<string[]> =>
+  Promise.all(
+    sessions.map((session, i) =>
+      session
+        .upload(`STOR parallel${i}.csv`, content)
+        // Refused before the data, when the others have reserved it all.
+        .catch(messageOf),
+    ),
+  )
+
 for (const STAGING of ['disk', 'gridfs'] as const)
   t.test(`an upload directory stays within its limits: ${STAGING}`, async (t) => {
     const service = services[STAGING]
@@ -219,14 +231,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
 
     // Four sessions of two processes, 3 MB each, where 9 MB are free.
     const sessions = await Promise.all([one, two, one, two].map(open))
-    const answers = await Promise.all(
-      sessions.map((session, i) =>
-        session
-          .upload(`STOR parallel${i}.csv`, megabyte.repeat(3))
-          // Refused before the data, when the others have reserved it all.
-          .catch((error: unknown) => (error as Error).message),
-      ),
-    )
+    const answers = await uploadTogether(sessions, megabyte.repeat(3))
     const taken = answers.filter((answer) => answer.startsWith('226')).length
     t.equal(answers.filter((answer) => answer.startsWith('552')).length, 4 - taken)
     const sizes = await Promise.all((await stored.entries()).map((entry) => stored.size(entry)))
@@ -235,8 +240,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       sizes.reduce((sum, size) => sum + size, 0),
       1_000_000 + taken * 3_000_000,
     )
-    // A count that overlaps an upload's end leaves too high totals; they are recounted before any upload is
-    // refused.
+    // A count that overlaps an upload's end leaves too high totals. They are recounted before a refusal.
     const expectUsage = async (bytes: number) => {
       const totals = (await usage())!
       t.ok(totals.bytes >= bytes, `${totals.bytes} are counted of ${bytes}`)
@@ -266,8 +270,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     t.match(await a.command('DELE 4.csv'), /^250 /)
     t.match(await a.upload('STOR 5.csv', 'x'), /^226 /)
 
-    // What a killed process had reserved, and files removed by other programs, are found before any request is
-    // refused.
+    // What a killed process had reserved, and files that others removed, are found before a request is refused.
     await service.collections.uploadUsage.updateOne(
       { _id: 1 },
       {
