@@ -2,8 +2,9 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 
 /**
- * The campaigns at full size, one after the other: the commands in the table of docs/campaigns.md, which says what each
- * is. Arguments choose those whose test files have one of them in their names. Ends with 1 when one of them failed.
+ * Runs the campaigns at full size, one after the other: the commands in the table of docs/campaigns.md, which
+ * describes each. Arguments choose those whose test files have one of them in their names. Exits with 1 when one of
+ * them failed.
  */
 const page = readFileSync(new URL('../docs/campaigns.md', import.meta.url), 'utf8')
 const commands = [...page.matchAll(/^\| .* \| `(.* npm run tap -- .*)` \|$/gm)].map(([, command]) => command!)

@@ -13,14 +13,15 @@ import { findMongod } from '../shared/runtime/mongod/find-mongod.ts'
 import { readProtocol, type SkippedTest } from './helpers/tap-protocol.ts'
 
 /**
- * Runs the tests that are named, files or folders (all, without a name), against one MongoDB server of their own, in a
- * temporary folder. Each test file works in databases of its own names. The last line counts the tests of the real run.
+ * Runs the named tests, files or folders (all, without a name), against one MongoDB server in a temporary folder.
+ * Each test file works in databases of its own names. The last line counts the tests that really ran.
  *
  * With ROLLCALL_TEST_MONGODB_URI in the environment they use that server instead. It must be a replica set with
- * `enableTestCommands=1`, as tests set fail points. Tests that start servers of their own are skipped then, and listed.
+ * `enableTestCommands=1`, as tests set fail points. Tests that start servers of their own are skipped then, and
+ * listed.
  *
- * The server's files lie in memory where there is much of it: each file makes all collections and indexes anew, some
- * 120 files that a disk would sync one by one.
+ * The server's files are in memory where there is enough of it. Each test file makes all collections and indexes
+ * anew, some 120 files that a disk would sync one by one.
  */
 const root = fileURLToPath(new URL('..', import.meta.url))
 const named = process.argv.slice(2)
@@ -30,12 +31,12 @@ if (missing.length > 0) {
   process.exit(2)
 }
 const folder = await mkdtemp(path.join(await roomyMemory(), 'rollcall-test-'))
-/** What the tests put into temporary folders: gone with this one, whatever ended them. */
+/** The tests' temporary folders, removed with this one, however the tests end. */
 const temporary = await mkdtemp(path.join(tmpdir(), 'rollcall-test-'))
 const log = createLogger({ process: 'test', level: process.env['ROLLCALL_TEST_LOG'] ?? 'info' })
 /**
- * tap keeps a record of the files that each process loads, those that a test starts included. Nobody reads it here, and
- * it takes a third of each start; nothing of it comes about where every file is left out.
+ * tap records the files that each process loads, in processes that a test starts too. No report uses the record here,
+ * and it takes a third of each start. Excluding every file switches it off.
  */
 const withoutRecord = 'data:text/javascript,process.env._TAPJS_PROCESSINFO_EXCLUDE_=%22/./%22'
 
@@ -61,7 +62,7 @@ let summary = 'interrupted'
 const givenUri = process.env['ROLLCALL_TEST_MONGODB_URI']
 const server = givenUri === undefined ? await startServer() : { uri: givenUri, stop: async () => {} }
 try {
-  // After an installation tap has its default plugins, and would use them for the run in which it builds ours.
+  // A fresh installation of tap has its default plugins, and would use them in the run that builds ours.
   if (await hasForeignPlugins()) await tap(['build'])
   console.log(`MongoDB ${await serverVersion()}`)
   exitCode = await runTap(givenUri === undefined ? named.map(filesOf) : await filesForGivenServer())
@@ -72,7 +73,7 @@ try {
 console.log(summary)
 process.exit(exitCode)
 
-/** The files to run on a server that was given: those that start servers of their own would not test it. */
+/** The files to run on a given server, without those that start servers of their own, which would not test it. */
 async function filesForGivenServer(): Promise<string[]> {
   const options = named.filter((arg) => arg.startsWith('-'))
   const chosen = named.filter((arg) => !arg.startsWith('-')).map(filesOf)
@@ -122,13 +123,13 @@ function isTestPath(arg: string): boolean {
   return /^[^-][^*?{[]*$/.test(arg) && (arg.includes('/') || arg.endsWith('.ts'))
 }
 
-/** A folder stands for the tests in it, which tap wouldn't look for. */
+/** A folder stands for the tests in it, which tap doesn't expand. */
 function filesOf(arg: string): string {
   const isFolder = statSync(arg, { throwIfNoEntry: false })?.isDirectory() === true
   return isFolder ? path.join(arg, '**/*.test.ts') : arg
 }
 
-/** Where the server's files go: some 2 GB with the oplog and the journal, and those of the longest tests. */
+/** The folder of the server's files: some 2 GB with the oplog and the journal, and those of the longest tests. */
 async function roomyMemory(): Promise<string> {
   const least = 8 * 1024 ** 3
   const { bavail, bsize } = await statfs('/dev/shm').catch(() => ({ bavail: 0, bsize: 0 }))
@@ -136,13 +137,13 @@ async function roomyMemory(): Promise<string> {
 }
 
 /**
- * Runs tap; resolves to its exit code. It and all that its tests start are a group: a signal reaches everybody in it
- * (tap passes none on), and nobody outlives it, such as what a test started that ran out of time.
+ * Runs tap and resolves to its exit code. tap and all that its tests start are one process group. A signal reaches
+ * the whole group, as tap passes none on, and what a test left running is killed with it.
  */
 async function tap(args: string[]): Promise<number> {
   const child = spawn(process.execPath, [path.join(root, 'node_modules/tap/dist/esm/run.mjs'), ...args], {
     cwd: root,
-    // tap looks its node up on the PATH; it must be this one, which reads TypeScript.
+    // tap finds its node on the PATH; it must be this one, which reads TypeScript.
     env: {
       ...process.env,
       PATH: `${path.dirname(process.execPath)}${path.delimiter}${programSearchPath()}`,
@@ -151,7 +152,7 @@ async function tap(args: string[]): Promise<number> {
       ROLLCALL_TEST_MONGODB_URI: server.uri,
       // Kept by the first test that asks for it.
       ROLLCALL_TEST_DESCRIPTION: path.join(folder, 'openapi.json'),
-      // Hundreds of processes are started; with what they compiled kept, each takes half of the time to its beginning.
+      // Hundreds of processes are started; a compile cache halves the time of each start.
       NODE_COMPILE_CACHE: path.join(root, 'node_modules/.cache/rollcall'),
     },
     stdio: 'inherit',
@@ -167,8 +168,8 @@ async function tap(args: string[]): Promise<number> {
   }
   stopping.signal.addEventListener('abort', () => signalAll('SIGTERM'))
   const status = await new Promise<number | null>((resolve) => child.once('exit', resolve))
-  // Who was told to end has a moment for it: `npm start` ends its MongoDB, which is in no group of ours.
-  for (let looks = 0; looks < 50 && signalAll(0); looks += 1) await sleep(100)
+  // Processes get a moment to end: `npm start` ends its MongoDB, which is not in the group.
+  for (let i = 0; i < 50 && signalAll(0); i += 1) await sleep(100)
   signalAll('SIGKILL')
   return status ?? 1
 }

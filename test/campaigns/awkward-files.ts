@@ -3,7 +3,9 @@ import { makeOptions, plainSettings } from '../helpers/make-plan.ts'
 import type { MadeImport } from './made-import.ts'
 import type { MadeField } from './made-list.ts'
 
-/** Files at the limits of the specification, which chance doesn't meet: each is one import on a list of its own. */
+/**
+ * Files at the limits of the specification, which random files rarely reach. Each is one import on a list of its own.
+ */
 export interface AwkwardFile {
   name: string
   fields: MadeField[]
@@ -78,16 +80,16 @@ export function awkwardFiles(): AwkwardFile[] {
     awkward('3 of 5 records are no UTF-8', 'a@x.co,\xff\nb@x.co,\xfe\nc@x.co,\xfd\nd@x.co,1\ne@x.co,2\n'),
     awkward('2 of 4 records are no UTF-8', 'a@x.co,\xff\nb\xff@x.co,\xfe\nd@x.co,1\nA@x.co,2\n'),
     ...[
-      [99, 300],
-      [100, 9_999],
-      [100, 10_000],
-      [700, 80_000],
-      [655, 80_000],
-      [656, 80_000],
-    ].map(([nulls, bytes]) =>
+      { nulls: 99, bytes: 300 },
+      { nulls: 100, bytes: 9_999 },
+      { nulls: 100, bytes: 10_000 },
+      { nulls: 700, bytes: 80_000 },
+      { nulls: 655, bytes: 80_000 },
+      { nulls: 656, bytes: 80_000 },
+    ].map(({ nulls, bytes }) =>
       awkward(
         `${nulls} NUL of ${bytes} bytes`,
-        `a@x.co,1\nb@x.co,2${'\0'.repeat(nulls!)}\n`.padEnd(bytes! - 1, 'z@x.co,x\n').slice(0, bytes! - 1) +
+        `a@x.co,1\nb@x.co,2${'\0'.repeat(nulls)}\n`.padEnd(bytes - 1, 'z@x.co,x\n').slice(0, bytes - 1) +
           '\n',
       ),
     ),
@@ -128,7 +130,7 @@ function pieces(shift: number): string {
   return ' '.repeat(shift) + records.join('')
 }
 
-/** Enough for several chunks: each identity in some of four spellings. */
+/** A file of several chunks, in which each identity stands in some of four spellings. */
 function manyRepeated(): string {
   const spellings = ['Row', 'row', 'ROW', 'rOw']
   const records = Array.from({ length: 15_000 }, (_, i) => {

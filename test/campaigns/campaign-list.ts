@@ -35,7 +35,7 @@ async function createOrganization(service: Service, name: string, timeZone: stri
 
 export interface ListContext {
   service: Service
-  /** By time zone. */
+  /** Organization ids by time zone. */
   organizations: Map<string, number>
 }
 
@@ -77,7 +77,7 @@ export async function createList(
   return { made, model, id, organizationId }
 }
 
-/** Who is on the list, by the identity as a cell, in the same order in each run. */
+/** The subscribers of the list, by the identity as a cell, in the same order in each run. */
 export async function identitiesIn({ id, model }: CampaignList, service: Service): Promise<string[]> {
   const { primaryKey } = model
   const documents = await service.collections.subscribers
@@ -89,7 +89,7 @@ export async function identitiesIn({ id, model }: CampaignList, service: Service
   )
 }
 
-/** Subscribers that no import brought: a third of them are created by requests, as far as the API takes them. */
+/** Subscribers that no import brought. Requests create a third of them, where the API accepts their values. */
 export async function insertSubscribers(list: CampaignList, service: Service, random: Random): Promise<void> {
   const { subscribers } = service.collections
   const there = new Set(
@@ -132,7 +132,7 @@ function asRequested(document: SubscriberDocument, { model }: CampaignList): Jso
   }
 }
 
-/** Past the API, which gives everybody whole records, with what matches them in the counters. */
+/** Inserts directly, as the API gives every subscriber a whole record, and adds them to the counters. */
 async function storeSubscribers(
   all: SubscriberDocument[],
   list: CampaignList,
@@ -196,7 +196,7 @@ function storedSubscriber(
   }
 }
 
-/** A limit near what the organization has; how many places that leaves. */
+/** A limit near the organization's number of active subscribers, and the quota that it leaves. */
 export async function setLimit(list: CampaignList, service: Service, random: Random): Promise<number> {
   const active = await service.collections.subscribers.countDocuments({
     mailing_list_id: list.id,

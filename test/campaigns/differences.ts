@@ -3,17 +3,17 @@ import { logKinds, type LogKind } from '../../shared/contract/schemas/import.ts'
 import type { ExpectedEnd, Moment, Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
 import type { ObservedEnd } from './observed-end.ts'
 
-/** Of the import: who was there before, and when it ran. */
+/** When the import ran, and which subscribers the list had before. */
 export interface Context {
   existing: SubscriberTable
   from: Date
   to: Date
 }
 
-/** Between these a subscriber limit decides: "how many, not which rows" (2.7). */
+/** The subscriber limit decides between these logs: "how many, not which rows" (2.7). */
 const underLimit: readonly LogKind[] = ['added', 'updated', 'skipped_over_limit']
 
-/** Where an import's end differs from the model's; empty when nowhere. */
+/** Names the differences between an import's end and the model's. */
 export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, around: Context): string[] {
   const { view } = observed
   const differences = [...observed.flaws]
@@ -66,10 +66,10 @@ const countsShown = (counts: Record<string, number>, together: readonly string[]
 const sumOf = (counts: Record<string, number>): number =>
   Object.entries(counts).reduce((sum, [kind, count]) => sum + (kind === 'deactivated' ? 0 : count), 0)
 
-/** Each ends with a line end, the last one too. */
+/** The lines of a log; each of them ends with a line end, the last one too. */
 const linesOf = (log: string | undefined): string[] => (log === undefined ? [] : log.split('\n').slice(0, -1))
 
-/** Without the message. */
+/** The failed log without its messages. */
 const failedCells = ({ failedLog }: ObservedEnd): string[][] => failedLog.map((cells) => cells.slice(0, -1))
 
 /** The log keeps the beginning of a record that is too long; how much of it is nowhere said. */
@@ -78,7 +78,7 @@ const withoutLongOnes = (lines: string[][], expected: string[][]): string[][] =>
     (expected[line]?.join().length ?? 0) > 500_000 ? [cells[0]!.slice(0, 4)] : cells,
   )
 
-/** Where the limit cuts rows off, those that needed a place may have written nothing: as many as were counted. */
+/** Rows that the limit cut off may have written nothing, so their number is compared with the counted one. */
 function tableDifferences(
   { table, overLimit }: ExpectedEnd,
   { table: observed, view }: ObservedEnd,
@@ -98,7 +98,7 @@ function tableDifferences(
     return []
   })
   const skipped = view.stats.subscribers.skipped_over_limit
-  // A dry run leaves everybody as they were.
+  // A dry run changes no subscriber.
   if (table !== existing && cutOff.size !== skipped)
     differences.push(`the table lacks ${cutOff.size} rows, ${skipped} were over the limit`)
   return differences
@@ -134,7 +134,7 @@ function isSameMoment(expected: Moment | null, observed: Date | null, now: Conte
   return expected?.getTime() === observed?.getTime()
 }
 
-/** What an import changed of the subscribers that were there, by kind of change. */
+/** Counts what an import changed of existing subscribers, by kind of change. */
 export function changesOf(before: SubscriberTable, after: SubscriberTable): Record<string, number> {
   const changes: Record<string, number> = {}
   const note = (what: string, isSo: boolean) => {
@@ -150,7 +150,7 @@ export function changesOf(before: SubscriberTable, after: SubscriberTable): Reco
     note('confirmed no more', was.confirmed && !is.confirmed)
     note('other times of confirmation', was.confirmed && !isDeepStrictEqual(was.confirmTime, is.confirmTime))
     note('other formats', was.format !== is.format)
-    // Of an address that is no identity.
+    // The change of an address that is no identity.
     note('other emails', was.email !== is.email)
     const values = Object.keys(was.values).map((id) => [was.values[Number(id)], is.values[Number(id)]])
     note(

@@ -35,18 +35,18 @@ export interface Campaign {
   /** Lists at once. */
   lanes: number
   limitShare: number
-  /** Alone this list of imports of chance. */
+  /** Runs only this list of random imports. */
   onlyList?: number
   report: (mismatch: string) => void
 }
 
 export interface CampaignResult {
-  /** In all. */
+  /** All imports. */
   imports: number
-  /** Of chance. */
+  /** Random imports. */
   cases: number
   mismatches: number
-  /** Of the imports of chance: records by what became of them, imports by their end, and what changed of subscribers. */
+  /** Counts over the random imports: records by outcome, imports by their end, and changes of subscribers. */
   results: Record<string, number>
 }
 
@@ -93,7 +93,7 @@ const awkwardOnes = (around: Context) =>
     await compare(file.name, file.made, list, around, random)
   })
 
-/** More than will be needed: each has one import or more. */
+/** More lists than needed, as each has one import at least. */
 const listsOf = (around: Context) =>
   Array.from({ length: around.cases }, (_, number) => async () => {
     if (around.result.cases < around.cases) await runList(number, around)
@@ -125,18 +125,22 @@ async function runList(number: number, around: Context): Promise<void> {
   const made = madeList(around.seed + number, around.limitShare, random)
   const list = await createList(made, `list ${number}`, around)
   const imports = random.between(1, maxImportsOfList)
-  for (let turn = 0; turn < imports && around.result.cases < around.cases; turn += 1) {
-    if (turn === 0 || random.chance(0.2)) await insertSubscribers(list, around.service, random)
+  for (
+    let importNumber = 0;
+    importNumber < imports && around.result.cases < around.cases;
+    importNumber += 1
+  ) {
+    if (importNumber === 0 || random.chance(0.2)) await insertSubscribers(list, around.service, random)
     const own = await identitiesIn(list, around.service)
     around.result.cases += 1
     const isSame = await compare(
-      `list ${number}, import ${turn}`,
+      `list ${number}, import ${importNumber}`,
       madeImport({ ...made, own }, random),
       list,
       around,
       random,
     )
-    // What follows would only differ because of this.
+    // All further imports would differ only because of this one.
     if (!isSame) return
   }
 }
@@ -165,10 +169,10 @@ async function compareEnds(
   const { service, ends, result } = around
   const documents = await service.collections.subscribers.find({ mailing_list_id: list.id }).toArray()
   const existing = tableOf(documents, list.model.fields)
-  const places = list.made.hasLimit ? await setLimit(list, service, random) : null
-  // The model takes its time: the other lanes' connections are looked after in between.
+  const quota = list.made.hasLimit ? await setLimit(list, service, random) : null
+  // The model computes for long; this pause lets the other lanes' connections be served.
   await setImmediate()
-  const expected = expectedEnd({ ...made, list: list.model, existing, places })
+  const expected = expectedEnd({ ...made, list: list.model, existing, quota })
   const from = new Date()
   const created = await createImport(made, list, service)
   if (created.success !== true) return [`the creation was refused: ${created.error_message}`]

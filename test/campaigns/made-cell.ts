@@ -27,7 +27,7 @@ function aroundIt(text: string, random: Random): string {
   )
 }
 
-/** Few identities, in several spellings, so that files, tables and repeated rows meet. */
+/** Few identities in several spellings, so that files, tables and repeated rows share them. */
 const emails = [
   ['ann@example.com', 'Ann@Example.com', 'ANN@EXAMPLE.COM'],
   ['bob@example.com', 'bob@Example.COM'],
@@ -209,7 +209,7 @@ function cased(text: string, random: Random): string {
     ? text
     : random.chance(0.5)
       ? text.toUpperCase()
-      : text[0]!.toUpperCase() + text.slice(1)
+      : text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 function booleanCell(random: Random): string {
@@ -287,7 +287,7 @@ function textCell(field: MadeField, random: Random): string {
   return toLength(random.oneOf(texts), field, random)
 }
 
-/** Within the field's bounds, but for slips. */
+/** Cuts or pads the text to the field's bounds, except for slips. */
 function toLength(text: string, field: MadeField, random: Random): string {
   if (random.slip(0.1)) return text
   const characters = Array.from(text.padEnd(field.minimum_length ?? 0, 'z'))

@@ -1,7 +1,7 @@
 import type { DateOrder } from '../model/dates.ts'
 import type { Random } from './random.ts'
 
-/** Dates and times in every documented form, most of them sound. */
+/** Dates and times in every documented form; few of them are invalid. */
 
 const monthNames = [
   'January',

@@ -2,6 +2,7 @@ import type { ModelEvent } from '../model/delivery-statistics.ts'
 import type { Random } from './random.ts'
 
 export type MadeEvent = ModelEvent & { id: string }
+type NewEvent = Partial<ModelEvent> & Pick<ModelEvent, 'type'>
 
 /** Days around which something happens to the clocks, and plain ones. */
 const moments = [
@@ -20,8 +21,8 @@ const urls = ['https://a.example/1', 'https://a.example/2', 'https://a.example/?
 const codes = ['5.1.1', '$inc', '__proto__x', 'a.b.c', '550 "no" — such user', '']
 
 /**
- * What a careless world tells of some messages to these subscribers: everything in any order, much of it twice, some
- * of it never. Events that are told twice are in it once; who sends them repeats them.
+ * The events of some messages to these subscribers, from a careless sender: in any order, with gaps, and with
+ * subscribers who leave twice. An event that the test sends again is listed once.
  */
 export function madeEvents(
   random: Random,
@@ -32,7 +33,10 @@ export function madeEvents(
   }: { autoresponderId: number; subscriberIds: number[]; prefix: string },
 ): MadeEvent[] {
   const events: MadeEvent[] = []
-  const add = (message: Pick<ModelEvent, 'message_id' | 'subscriber_id'>, rest: Partial<ModelEvent>) => {
+  const add = (
+    message: Pick<ModelEvent, 'message_id' | 'subscriber_id'>,
+    rest: Partial<ModelEvent> & { type: string },
+  ) => {
     const moment = Date.parse(random.oneOf(moments)) + random.between(-90, 90) * 60_000
     events.push({
       id: `${prefix}-${events.length}`,
@@ -40,18 +44,18 @@ export function madeEvents(
       autoresponder_id: autoresponderId,
       ...message,
       ...rest,
-    } as MadeEvent)
+    })
   }
-  const times = (probability: number, most: number) =>
-    random.chance(probability) ? random.between(1, most) : 0
+  const times = (probability: number, max: number) =>
+    random.chance(probability) ? random.between(1, max) : 0
   for (let i = random.between(1, 6); i > 0; i -= 1) {
-    // Some ids are used for two subscribers: those are two messages.
+    // An id that is used for two subscribers stands for two messages.
     const message = {
       message_id: random.chance(0.1) ? 'same' : `${prefix}:${i}`,
       subscriber_id: random.oneOf(subscriberIds),
     }
-    const repeat = (probability: number, most: number, make: () => Partial<ModelEvent>) => {
-      for (let n = times(probability, most); n > 0; n -= 1) add(message, make())
+    const repeat = (probability: number, max: number, make: () => NewEvent) => {
+      for (let n = times(probability, max); n > 0; n -= 1) add(message, make())
     }
     repeat(0.85, 2, () => ({ type: 'sent', format: random.oneOf(['text', 'html', 'multipart']) }))
     repeat(0.7, 2, () => ({ type: 'delivered' }))

@@ -63,7 +63,7 @@ const alphabet = Array.from(
   '0123456789:-/., |TZampmPM+_@"\'\t\n%;&\u00a0\u3000\ufeff\u200b\u00df\u0130\u212a\u0301\u00e9\u{1f600}\u0661\uff11\u2212\u3002xyn',
 )
 
-/** Half of the cells with a character more, less or another. */
+/** Adds, removes or replaces a character in half of the cells. */
 function mutated(cell: string, random: Random): string {
   if (random.chance(0.5)) return cell
   const characters = Array.from(cell)

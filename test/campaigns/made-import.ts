@@ -101,7 +101,7 @@ function madeMapping(list: MadeList, random: Random): (string | null)[] {
   return random.chance(0.5) ? columns : random.shuffled(columns)
 }
 
-/** As JSON: typed mostly, now and then as a cell's text. */
+/** A default value as JSON, in some cases as a cell's text. */
 function madeDefault(field: MadeField, random: Random): FieldValue {
   const value = canonicalValue(field, random)
   if (typeof value === 'boolean') return random.chance(0.7) ? value : value ? 'Yes' : 'OFF'

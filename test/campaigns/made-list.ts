@@ -25,7 +25,7 @@ export interface MadeList {
   fields: MadeField[]
   /** Name of the alternate primary key. */
   primaryKey: string | null
-  /** Identities of the subscribers that are on it, as cells: most rows of a file are about one of them. */
+  /** Identities of the list's subscribers, as cells: the rows of a file are mostly about these. */
   own?: readonly string[]
 }
 
@@ -59,7 +59,7 @@ const fieldNames = [
   "it's",
 ]
 
-/** Among numbers that follow each other so many have it as the share says: by chance a short run would have too few. */
+/** Gives the share to consecutive numbers evenly: a random choice would give a short run too few. */
 const isAmong = (number: number, share: number): boolean =>
   Math.floor((number + 1) * share) > Math.floor(number * share)
 
@@ -130,7 +130,7 @@ export function canonicalValue(field: MadeField, random: Random): FieldValue {
       return random.oneOf(field.options)
     case 'select_multiple_checkboxes': {
       const chosen = random.some(field.options, 0.5)
-      return chosen.length > 0 ? chosen : [field.options[0]!]
+      return chosen.length > 0 ? chosen : field.options.slice(0, 1)
     }
     case 'boolean':
       return random.chance(0.5)

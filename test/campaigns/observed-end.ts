@@ -2,20 +2,22 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
 import { logKinds, type FileFormat, type LogKind } from '../../shared/contract/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { basic, bootstrapKey, type Json, type Service } from '../helpers/service.ts'
+import { controlPlaneOrigin, basic, bootstrapKey, type Json, type Service } from '../helpers/service.ts'
 import { decode } from '../model/character-set.ts'
 import { emailKey } from '../model/email-address.ts'
 import { splitFile } from '../model/records.ts'
 import type { Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
 
-/** How an import ended in the service: read through the API, the table from the database. */
+/**
+ * How an import ended in the service. The API is asked for everything but the table, which is read from the database.
+ */
 export interface ObservedEnd {
   view: Json
   logs: Partial<Record<LogKind, string>>
-  /** With the message as last cell. */
+  /** Cells of each failed record; the last one is the message. */
   failedLog: string[][]
   table: SubscriberTable
-  /** What the documents say about themselves that isn't so. */
+  /** Contradictions within the documents. */
   flaws: string[]
 }
 
@@ -47,7 +49,7 @@ export async function observe(
 }
 
 async function logBytes(service: Service, importId: number, kind: LogKind): Promise<Buffer> {
-  const base = service.processes['control-plane']!.ready.http!
+  const base = controlPlaneOrigin(service)
   const reply = await fetch(`${base}/svc/api/v2/subscriber_imports/${importId}/logs/${kind}`, {
     headers: { authorization: basic(`api:${bootstrapKey}`) },
   })
@@ -100,7 +102,7 @@ export async function wrongCounters(
   return subscriberStatuses.flatMap((status) => {
     const counted = stripes.reduce((sum, stripe) => sum + stripe[status], 0)
     const there = documents.filter((document) => document.status === status).length
-    return counted === there ? [] : [`the counters say ${counted} ${status}, the table holds ${there}`]
+    return counted === there ? [] : [`the counters say ${counted} ${status}, the table has ${there}`]
   })
 }
 

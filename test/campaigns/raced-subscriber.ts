@@ -2,11 +2,11 @@ import type { SubscriberStatus } from '../../shared/contract/schemas/subscriber.
 import type { Json } from '../helpers/service.ts'
 
 /**
- * What requests, rows and deactivations make of one subscriber, by the contract's words (decisions 2.7, 2.8 and 7), and
- * which answers they give. On the list an import writes the number A, requests write B.
+ * The effect of requests, rows and deactivations on one subscriber, and their answers, as the contract describes them
+ * (decisions 2.7, 2.8 and 7). On the list an import writes the number A, requests write B.
  */
 export interface RacedSubscriber {
-  /** Null as long as no answer has told the id that an import gave. */
+  /** Null until an answer has told the id that an import gave. */
   id: number | null
   status: SubscriberStatus
   a: number | null
@@ -15,11 +15,11 @@ export interface RacedSubscriber {
   removeIp: string | null
   /** Reactions that triggers queued for it, and that wait. */
   waiting: number
-  /** When its creation was answered. */
+  /** The time of the answer to its creation. */
   since: number
 }
 
-/** Null: nobody is there. */
+/** Null where there is no subscriber. */
 export type Raced = RacedSubscriber | null
 type Effect = (state: Raced) => Raced[]
 
@@ -32,7 +32,7 @@ export interface GivenValues {
 
 export type RacingRequest =
   | { kind: 'create'; given: GivenValues }
-  /** By id, or by email where that is null. */
+  /** The subscriber is named by id, or by email where that is null. */
   | { kind: 'change'; given: GivenValues; id: number | null }
   | { kind: 'trigger'; b: number | null; creates: boolean; reactivates: boolean }
   | { kind: 'delete' }
@@ -60,7 +60,7 @@ export function effectOfRequest(request: RacingRequest, body: Json, at: number):
     case 'delete':
       return (state) => {
         if (state === null) return code === 'not_found' ? [null] : []
-        const [id, more] = (data?.subscriber_ids_removed ?? []) as number[]
+        const [id, more]: number[] = data?.subscriber_ids_removed ?? []
         return id !== undefined && more === undefined && (state.id ?? id) === id ? [null] : []
       }
     case 'read':
@@ -97,7 +97,7 @@ export interface RacingRow {
   confirmed: boolean | null
 }
 
-/** Of an import with all of `overwrite_what`; `kind` is the log that the row is in. */
+/** The effect of a row of an import with all of `overwrite_what`; `kind` is the log that the row is in. */
 export function effectOfRow(
   row: RacingRow,
   kind: string | undefined,
@@ -117,17 +117,17 @@ export function effectOfRow(
   }
 }
 
-/** Of a subscriber that is in no record of an import; `asked`: when that was created. */
+/** The effect of an import on a subscriber that is in no record of it; `asked` is the time of the creation. */
 export function effectOfDeactivation(isDeactivated: boolean, asked: number): Effect {
   return (state) => {
     const isActive = state?.status === 'active'
     if (isDeactivated) return isActive ? [changed(state, { status: 'deactivated' })] : []
-    // Who was added after the import began isn't.
+    // A subscriber that was added after the import began isn't deactivated.
     return isActive && state.since < asked ? [] : [state]
   }
 }
 
-/** What is stored in the end, as a record of the API, and the reactions that wait. */
+/** Compares the final record of the API, and the number of reactions that wait. */
 export function effectOfEnd(view: Json, waiting: number): Effect {
   return (state) => {
     if (state === null) return view === undefined ? [null] : []
@@ -153,7 +153,7 @@ function changed(state: RacedSubscriber, given: Partial<GivenValues>): RacedSubs
     confirmed: given.confirmed ?? state.confirmed,
     // "Who is or becomes active has no `remove_time` and `remove_ip`, also where a body gives them."
     removeIp: isActive ? null : (given.removeIp ?? state.removeIp),
-    // Those of a subscriber who leaves are dropped, and don't come back with it.
+    // The reactions of a subscriber that leaves are dropped, and don't come back with it.
     waiting: isActive ? state.waiting : 0,
   }
 }
@@ -168,7 +168,7 @@ function shownAs(subscriber: RacedSubscriber, view: Json): RacedSubscriber[] {
     view.custom_fields.B.value === b &&
     view.confirmed === confirmed &&
     view.remove_ip === removeIp &&
-    // Who is not active, and who is confirmed, has the time of it; nobody else.
+    // Only a non-active subscriber has a remove_time, and only a confirmed one a confirm_time.
     (view.remove_time === null) === (status === 'active') &&
     (view.confirm_time === null) === !confirmed
   return isShown ? [{ ...subscriber, id: view.id }] : []

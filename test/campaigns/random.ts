@@ -5,10 +5,10 @@ export const seedOfToday = Math.floor(Date.now() / 86_400_000)
 
 /** Seeded chance: the same seed makes the same lists, files and options on every machine. */
 export class Random {
-  /** From 0 to below 1. */
+  /** At least 0, and below 1. */
   readonly fraction: () => number
 
-  /** How likely slips are, from 0 to 1: most writers of files are careful. */
+  /** How likely slips are, from 0 to 1. A file of a careful writer has few. */
   carelessness = 1
 
   constructor(seed: number) {
@@ -20,14 +20,14 @@ export class Random {
     return this.fraction() < probability
   }
 
-  /** A chance that only a careless writer takes whole. */
+  /** A chance that shrinks with the writer's care. */
   slip(probability: number): boolean {
     return this.chance(probability * this.carelessness)
   }
 
-  /** Both ends included. */
-  between(least: number, most: number): number {
-    return least + Math.floor(this.fraction() * (most - least + 1))
+  /** An integer from `min` to `max`, both included. */
+  between(min: number, max: number): number {
+    return min + Math.floor(this.fraction() * (max - min + 1))
   }
 
   oneOf<T>(things: readonly T[]): T {

@@ -1,4 +1,4 @@
-/** What was done at some moment between its request and its answer. */
+/** A request whose effect came at some moment between its start and its answer. */
 export interface Operation<State> {
   what: string
   from: number
@@ -8,22 +8,23 @@ export interface Operation<State> {
 }
 
 interface Point<State> {
-  /** All operations before this one are done, and these behind it. */
+  /** All operations before this one are done, and of later ones those in `done`. */
   first: number
   done: readonly number[]
   state: State
 }
 
 /**
- * Whether operations that overlapped can have been done one after the other (linearizability, by the search of Wing and
- * Gong): in some order each has the answer that it had, and none comes before one that was answered when it was asked.
- * Null if so; else the operations around the one with which the longest such order ends.
+ * Tests linearizability with the search of Wing and Gong: operations that overlapped must have some serial order. In
+ * it each has the answer that it had, and none comes before one that had been answered when it began. Returns null if
+ * there is such an order, else the operations around the end of the longest partial one.
  */
 export function whyNotSerial<State>(start: State, operations: readonly Operation<State>[]): string | null {
   const sorted = operations.toSorted((a, b) => a.from - b.from)
-  const stack: Point<State>[] = [{ first: 0, done: [], state: start }]
+  const beginning: Point<State> = { first: 0, done: [], state: start }
+  const stack = [beginning]
   const seen = new Set<string>()
-  let farthest = stack[0]!
+  let farthest = beginning
   for (let point = stack.pop(); point !== undefined; point = stack.pop()) {
     if (point.first === sorted.length) return null
     const key = `${point.first} ${point.done.join()} ${JSON.stringify(point.state)}`
@@ -36,7 +37,7 @@ export function whyNotSerial<State>(start: State, operations: readonly Operation
   return explained(sorted, farthest)
 }
 
-/** Those that were asked before any other that is left was answered. */
+/** The operations that began before any other open operation was answered. */
 function possibleNext<State>(sorted: readonly Operation<State>[], { first, done }: Point<State>): number[] {
   const next: number[] = []
   let firstAnswer = Infinity

@@ -4,16 +4,18 @@ import type { Json, Service } from '../helpers/service.ts'
 import { anyOf, type SoakClient } from './soak-load.ts'
 
 /**
- * The lists of a soak, with a plain account of what each must hold. Imports write rows `row.N`, field A; requests
- * write field B of the same, and create, change and delete others.
+ * The lists of a soak, with a record of their expected content. Imports write rows `row.N`, field A; requests write
+ * field B of the same rows, and create, change and delete others.
  */
 export interface SoakList {
   id: number
-  /** By row: the import that wrote it last, by the number in field A. Rows of an unfinished import aren't in it. */
+  /**
+   * For each row the last import that wrote it, by the number in field A. Rows of an unfinished import are left out.
+   */
   writtenBy: number[]
-  /** By row: what a request wrote last into field B. */
+  /** For each row the last value of field B that a request wrote. */
   changed: Map<number, number>
-  /** By address: what a request wrote last into field B; null where it was deleted. */
+  /** For each address the last value of field B that a request wrote; null where it was deleted. */
   created: Map<string, number | null>
 }
 
@@ -26,7 +28,7 @@ export interface DoneImport {
 const rowAddress = (row: number): string => `row.${row}@example.com`
 const note = 'as long as what people write into such fields'
 
-/** One import after the other of one kind of source, resting three times as long as each took. */
+/** Runs imports of one kind of source, one after the other, with pauses three times as long as each took. */
 export class ImportLane {
   list: SoakList | null = null
   readonly lists: SoakList[] = []
@@ -63,7 +65,7 @@ export class ImportLane {
 
   async #newList(): Promise<void> {
     const name = `Soak ${this.#source} ${randomBytes(4).toString('hex')}`
-    // A name is taken once, so a creation that got no answer isn't done twice.
+    // List names are unique, so a creation that got no answer isn't repeated.
     const answer = await this.#client.ask('POST', '/mailing_lists', { mailing_list: { name } })
     const id =
       answer.body.data?.id ??
@@ -134,7 +136,10 @@ export class ImportLane {
   }
 }
 
-/** Requests that read and change what imports write at the same time. `own` of `all` such: each has rows of its own. */
+/**
+ * Requests that read and change the rows that imports write at the same time. Requester `own` of `all` has its own
+ * share of the rows.
+ */
 export async function sendRequests(
   client: SoakClient,
   lanes: ImportLane[],
@@ -167,11 +172,11 @@ export async function sendRequests(
       if (list.created.has(email)) list.created.set(email, number)
       else list.changed.set(row, number)
     } else if (kind < 0.84) {
-      const mine = [...list.created].filter(
+      const candidates = [...list.created].filter(
         ([email, value]) => value !== null && email.startsWith(`made.${own}.`),
       )
-      if (mine.length === 0) continue
-      const [email] = anyOf(mine)
+      if (candidates.length === 0) continue
+      const [email] = anyOf(candidates)
       const { body: reply, tries, text } = await client.ask('DELETE', `${base}/${email}`)
       if (reply.success !== true && !(tries > 1 && reply.error_code === 'not_found')) throw new Error(text)
       list.created.set(email, null)
@@ -189,14 +194,15 @@ async function rest(ms: number, stopping: AbortSignal): Promise<void> {
   await sleep(ms, undefined, { signal: stopping }).catch(() => undefined)
 }
 
-/** What is wrong with a list, in words: table, counters and account must say the same. */
+/** Names what is wrong with a list: table, counters and record must agree. */
 export async function problemsOf(service: Service, list: SoakList): Promise<string[]> {
   const problems: string[] = []
   const note = (text: string) => {
     if (problems.length < 10) problems.push(`list ${list.id}: ${text}`)
   }
   const fields: Json[] = await service.get(`/mailing_lists/${list.id}/custom_fields`)
-  const [a, b] = ['A', 'B'].map((name) => fields.find((field) => field.name === name).id as number)
+  const fieldId = (name: string): number => fields.find((field) => field.name === name).id
+  const [a, b] = [fieldId('A'), fieldId('B')]
   let rows = 0
   let made = 0
   const ids = new Set<number>()
@@ -214,14 +220,14 @@ export async function problemsOf(service: Service, list: SoakList): Promise<stri
       made += 1
       const value = list.created.get(email)
       if (value === undefined || value === null) note(`${email} is there`)
-      else if (custom_fields[b!] !== value) note(`${email} has B ${custom_fields[b!]}, not ${value}`)
+      else if (custom_fields[b] !== value) note(`${email} has B ${custom_fields[b]}, not ${value}`)
       continue
     }
     rows += 1
-    if (custom_fields[a!] !== list.writtenBy[Number(row)])
-      note(`${email} has A ${custom_fields[a!]}, not ${list.writtenBy[Number(row)]}`)
-    if (custom_fields[b!] !== list.changed.get(Number(row)))
-      note(`${email} has B ${custom_fields[b!]}, not ${list.changed.get(Number(row))}`)
+    if (custom_fields[a] !== list.writtenBy[Number(row)])
+      note(`${email} has A ${custom_fields[a]}, not ${list.writtenBy[Number(row)]}`)
+    if (custom_fields[b] !== list.changed.get(Number(row)))
+      note(`${email} has B ${custom_fields[b]}, not ${list.changed.get(Number(row))}`)
   }
   const alive = [...list.created.values()].filter((value) => value !== null).length
   if (rows !== list.writtenBy.length) note(`${rows} rows, not ${list.writtenBy.length}`)

@@ -1,18 +1,19 @@
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Client } from 'basic-ftp'
 import type { Test } from 'tap'
 import { basic, bootstrapKey, callerOf, type Answer, type Call, type Json } from '../helpers/service.ts'
 import type { Supervised } from './soak-processes.ts'
+import { listeningPort } from '../helpers/listening-port.ts'
+import { present } from '../helpers/present.ts'
 
 /**
- * How a soak's clients reach the service: as clients do that have two addresses. Each request goes to either of them,
- * and again, where it broke off, until it is answered.
+ * Reaches the service as clients with two addresses do. Each request goes to either of them, and is repeated where it
+ * broke off, until it is answered.
  */
 export class SoakClient {
-  /** Replies had from the control plane that lives through it all, and bytes taken by that FTP server. */
+  /** Replies of the control plane that is never killed, and the bytes that its FTP server received. */
   readonly steady = { replies: 0, broken: 0, bytes: 0, brokenUploads: 0 }
   readonly happened = new Map<string, number>()
   readonly latencies: number[] = []
@@ -21,10 +22,13 @@ export class SoakClient {
 
   constructor(planes: Supervised[], ftp: Supervised[]) {
     this.#planes = planes.map(({ running }, i) => {
-      const origin = running.ready.http!
+      const origin = present(running.ready.http, 'the URL of the API')
       return { origin, call: callerOf(() => origin), isSteady: i === 0 }
     })
-    this.#ftp = ftp.map(({ running }, i) => ({ url: running.ready.ftp!, isSteady: i === 0 }))
+    this.#ftp = ftp.map(({ running }, i) => ({
+      url: present(running.ready.ftp, 'the URL of the FTP server'),
+      isSteady: i === 0,
+    }))
   }
 
   note(what: string): void {
@@ -137,7 +141,9 @@ export class SoakClient {
   }
 }
 
-/** For two minutes; a process is back after a few seconds, a killed upload's name after 15. */
+/**
+ * The attempts last two minutes. A process is back after a few seconds, and a killed upload's name is free after 15.
+ */
 const maxAttempts = 240
 
 const isConnectionError = (error: unknown): boolean => error instanceof TypeError
@@ -153,5 +159,5 @@ export async function serveFiles(t: Test): Promise<{ files: Map<string, Buffer>;
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.close())
-  return { files, origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+  return { files, origin: `http://127.0.0.1:${listeningPort(server)}` }
 }

@@ -1,40 +1,32 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { programs } from '../../control-plane/cli/processes.ts'
 import type { ProcessName, RunningProcess, Service } from '../helpers/service.ts'
-import { Life } from './soak-figures.ts'
+import { ProcessRun } from './soak-metrics.ts'
 
-/** A process that a supervisor would hold up: when it dies it is started again, with the ports that it had. */
+/** A process that is started again on its old ports when it was killed, as a supervisor would do. */
 export class Supervised {
-  readonly lives: Life[] = []
+  readonly runs: ProcessRun[] = []
   readonly name: ProcessName
+  running: RunningProcess
+  lastRun: ProcessRun
   readonly #service: Service
-  #running: RunningProcess | null = null
 
   static async start(service: Service, name: ProcessName): Promise<Supervised> {
-    const supervised = new Supervised(service, name)
-    await supervised.#start({})
-    return supervised
+    return new Supervised(service, name, await startOn(service, name, {}))
   }
 
-  private constructor(service: Service, name: ProcessName) {
+  private constructor(service: Service, name: ProcessName, running: RunningProcess) {
     this.#service = service
     this.name = name
+    this.running = running
+    this.lastRun = this.#recordRun()
   }
 
-  async #start(ports: Record<string, string>): Promise<void> {
-    this.#running = await this.#service.start(this.name, {
-      ...programs[this.name].environment,
-      ...ports,
-    })
-    this.lives.push(new Life(Object.values(this.running.ready.metrics)[0]!))
-  }
-
-  get running(): RunningProcess {
-    return this.#running!
-  }
-
-  get life(): Life {
-    return this.lives.at(-1)!
+  #recordRun(): ProcessRun {
+    const [url = ''] = Object.values(this.running.ready.metrics)
+    const run = new ProcessRun(url)
+    this.runs.push(run)
+    return run
   }
 
   async killAndRestart(): Promise<void> {
@@ -45,18 +37,22 @@ export class Supervised {
       engine: { ENGINE_METRICS_PORT: port(ready.metrics['engine']) },
       ftp: { FTP_PORT: port(ready.ftp), FTP_METRICS_PORT: port(ready.metrics['ftp']) },
     }[this.name]
-    await this.life.scrape()
+    await this.lastRun.scrape()
     await this.running.stop('SIGKILL')
     const deadline = Date.now() + 60_000
     for (;;) {
       await sleep(1_000)
       try {
-        await this.#start(ports)
+        this.running = await startOn(this.#service, this.name, ports)
+        this.lastRun = this.#recordRun()
         return
       } catch (error) {
-        // An outgoing connection of somebody may have that port for a moment.
+        // An outgoing connection of another process may occupy the port for a moment.
         if (Date.now() > deadline) throw error
       }
     }
   }
 }
+
+const startOn = (service: Service, name: ProcessName, ports: Record<string, string>) =>
+  service.start(name, { ...programs[name].environment, ...ports })

@@ -215,7 +215,7 @@ function configuration({ ids, byPath, paths }: Awaited<ReturnType<typeof makeRec
 
 const nameOf = (template: string): string => template.replaceAll(/\W+/g, '_')
 
-/** What the control plane measured of its calls. */
+/** The numbers of calls in the control plane's metrics. */
 async function callCounts(service: Service) {
   const text = await (await fetch(service.processes['control-plane']!.ready.metrics['control_plane']!)).text()
   const counts = { calls: 0, done: 0, serverErrors: 0 }

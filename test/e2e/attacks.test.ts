@@ -12,18 +12,18 @@ import { basic, callerOf, startService, until, type Json } from '../helpers/serv
 import { standardUser } from '../helpers/standard-user.ts'
 
 /**
- * What one organization sends to stop or to starve the others, each for a while, and how long the requests of another
- * organization take meanwhile: at most three times as long as in quiet (99 of 100).
+ * One organization sends what could stop or starve the others, each attack for a while. The requests of another
+ * organization may take at most three times as long as without it, at the 99th percentile.
  */
 
 t.setTimeout(1_800_000)
-/** Of each attack, and of the quiet before it. */
+/** The duration of each attack, and of the measurement before it. */
 const phaseMs = Number(process.env['ROLLCALL_SECONDS'] ?? 2) * 1_000
 /** Below this a ratio says nothing: test files run side by side, and three times 10 ms is soon there. */
 const floorMs = Number(process.env['ROLLCALL_FLOOR_MS'] ?? 10_000)
 const dryRuns = Number(process.env['ROLLCALL_DRY_RUNS'] ?? 200)
 
-/** A word of an attack's name: the others are skipped. */
+/** Part of an attack's name; the other attacks are skipped. */
 const wanted = process.env['ROLLCALL_ATTACK']
 
 const service = await startService(t, ['control-plane', 'engine'], {
@@ -61,7 +61,10 @@ async function createOrganization(name: string): Promise<Organization> {
   return { id, key, listId: list.id }
 }
 
-/** A request on a connection of its own, or of the agent. Resolves to the status, null when it was cut. */
+/**
+ * Sends a request on a connection of its own, or on the agent's. Resolves to the status, or null when the connection
+ * was cut.
+ */
 function send(
   method: string,
   path: string,
@@ -89,7 +92,7 @@ function send(
   })
 }
 
-/** Has so many clients repeat something until told to stop. Resolves to how often each status came. */
+/** Lets `clients` repeat a request until the signal. Resolves to how often each status came. */
 async function repeat(
   clients: number,
   stop: AbortSignal,
@@ -264,7 +267,7 @@ const inspected = JSON.stringify({
 const eventBodies: string[] = []
 let sentEvents = 0
 
-/** What costs the control plane or the database much, by requests that are small or usual. */
+/** Small or usual requests that cost the control plane or the database much. */
 const costly: Record<string, () => Promise<number | null>> = {
   'delivery events by the thousand': () =>
     send('POST', '/delivery_events', eventBodies[(sentEvents += 1) % eventBodies.length], {
@@ -289,7 +292,7 @@ const costly: Record<string, () => Promise<number | null>> = {
 }
 
 let firstSubscriberId = 0
-await t.test('with users, and days with figures', async () => {
+await t.test('an organization creates users, and autoresponders with days of statistics', async () => {
   firstSubscriberId = (await collections.subscribers
     .find({ mailing_list_id: attacker.listId })
     .sort({ id: 1 })
@@ -313,7 +316,7 @@ await t.test('with users, and days with figures', async () => {
   )
 })
 
-// Together, as each takes seconds; each alone where it is measured for longer.
+// The attacks run together, as each takes seconds; a long run measures each alone.
 if (process.env['ROLLCALL_SECONDS'] === undefined)
   await attack('40 clients with requests that cost much', (stop) =>
     repeat(40, stop, (client) => Object.values(costly)[client % 5]!()),

@@ -30,10 +30,10 @@ const create = (service: Service, listId: number, source: object, options: objec
     subscriber_import: { column_mapping: ['email'], ...noHeader, ...options, file_source: source },
   })
 
-t.test('awkward moments', { timeout: 300_000 }, async (t) => {
+t.test('imports survive awkward moments', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane'])
   const { collections, get, post, call } = service
-  // The engine is suspended in the first import, and nowhere else as long as its worker thread lives.
+  // The engine is suspended in the first import only, as its worker thread keeps counting over the later ones.
   await service.start('engine', {
     NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
     [crashSetting]: 'insert subscribers before 2 SIGSTOP',
@@ -49,7 +49,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
       (text) => text.includes('SIGSTOP at'),
     )
     await post(`/subscriber_imports/${id}/pause`)
-    // Longer than a batch may take without asking whether it may go on.
+    // Longer than a batch may run between two checks of its lease.
     await sleep(1_500)
     const before = (await get(`/subscriber_imports/${id}`)).stats.records_imported
     t.ok(before < 6_000, `${before} rows before`)
@@ -98,7 +98,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     t.equal(log.text.split('\n').length - 1, there)
   })
 
-  t.test('who comes or leaves while an import runs is not deactivated by it', async (t) => {
+  t.test('a subscriber who comes or leaves while an import runs is not deactivated by it', async (t) => {
     const list = await createList(service)
     const subscribers = `/mailing_lists/${list.id}/subscribers`
     await importText(service, list.id, rowsOf('x', 3), noHeader)
@@ -117,7 +117,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     )
     await post(subscribers, { subscriber: { email: 'new@example.com' } })
     await letWrite()
-    // All of them have been found by then.
+    // By then the import has read all absent subscribers.
     await until(
       'the deactivation of the first one',
       () => get(`/subscriber_imports/${id}`),
@@ -142,7 +142,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     )
   })
 
-  t.test('slow servers of one organization hold up nobody else', async (t) => {
+  t.test('slow servers of one organization delay no other organization', async (t) => {
     const web = createServer((request, response) => {
       response.writeHead(200).write('a@example.com\n')
       if (request.url === '/fast.csv') response.end()
@@ -197,50 +197,56 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     t.same(countsOf(view), { added: 500 })
   })
 
-  t.test('taken for dead with a chunk in hand, it counts the chunk as lost, not as failed', async (t) => {
-    const list = await createList(service)
-    const letGo = await lockRow(service, `${list.id}:g1@example.com`)
-    const { id } = await create(service, list.id, { type: 'json', content: rowsOf('g', 500) })
-    const running = () => collections.chunks.countDocuments({ import_id: id, state: 'running' })
-    await until('a chunk in hand', running, (count) => count > 0)
-    // As another engine would have done; it clears up after itself here.
-    await collections.engines.updateMany({}, { $set: { dead: true } })
-    const { log, ready } = service.processes.engine!
-    await until(
-      'its new life',
-      async () => log(),
-      (text) => text.includes('it registers again'),
-    )
-    await letGo()
-    t.same(countsOf(await importEnd(service, id)), { added: 500 })
-    t.notMatch(log(), 'the worker thread broke off')
-    const metrics = await (await fetch(ready.metrics['engine']!)).text()
-    t.match(metrics, /^rollcall_engine_leases_lost_total [1-9]/m)
-    t.comment(metrics.match(/^rollcall_import_chunks_total.*/gm)!.join(' '))
-  })
-
-  t.test('told to stop while it begins a new life, it leaves nothing of that one', async (t) => {
-    const engines = new Engines(t, service)
-    const engine = await engines.start('update engines started_at after 2 SIGSTOP')
-    await collections.engines.updateMany({ process_id: engine.pid }, { $set: { dead: true } })
-    await engines.untilSuspended(engine)
-    engine.signal('SIGTERM')
-    await engines.resume(engine)
-    t.equal(await engine.ended, 0)
-    t.equal(await engines.documentOf(engine), null)
-  })
+  t.test(
+    'an engine that is judged dead while it has a chunk counts the chunk as lost, not as failed',
+    async (t) => {
+      const list = await createList(service)
+      const letGo = await lockRow(service, `${list.id}:g1@example.com`)
+      const { id } = await create(service, list.id, { type: 'json', content: rowsOf('g', 500) })
+      const running = () => collections.chunks.countDocuments({ import_id: id, state: 'running' })
+      await until('a chunk in hand', running, (count) => count > 0)
+      // Another engine would mark it as dead; here it does its own clean-up.
+      await collections.engines.updateMany({}, { $set: { dead: true } })
+      const { log, ready } = service.processes.engine!
+      await until(
+        'its new registration',
+        async () => log(),
+        (text) => text.includes('it registers again'),
+      )
+      await letGo()
+      t.same(countsOf(await importEnd(service, id)), { added: 500 })
+      t.notMatch(log(), 'the worker thread broke off')
+      const metrics = await (await fetch(ready.metrics['engine']!)).text()
+      t.match(metrics, /^rollcall_engine_leases_lost_total [1-9]/m)
+      t.comment(metrics.match(/^rollcall_import_chunks_total.*/gm)!.join(' '))
+    },
+  )
 
   t.test(
-    'a chunk that is not written for longer than its lease is taken from an engine that lives',
+    'an engine that is stopped while it registers anew leaves nothing of that registration',
+    async (t) => {
+      const engines = new Engines(t, service)
+      const engine = await engines.start('update engines started_at after 2 SIGSTOP')
+      await collections.engines.updateMany({ process_id: engine.pid }, { $set: { dead: true } })
+      await engines.untilSuspended(engine)
+      engine.signal('SIGTERM')
+      await engines.resume(engine)
+      t.equal(await engine.ended, 0)
+      t.equal(await engines.documentOf(engine), null)
+    },
+  )
+
+  t.test(
+    'a chunk that is not written for longer than its lease is taken from a running engine',
     async (t) => {
       const list = await createList(service)
       const letGo = await lockRow(service, `${list.id}:h1@example.com`)
       const { id } = await create(service, list.id, { type: 'json', content: rowsOf('h', 500) })
-      // Nobody works under that token: the chunk would stay where it is for ever.
+      // No engine works under that token, so only the lease can release the chunk.
       const lose = () =>
         collections.chunks.updateOne(
           { import_id: id, state: 'running' },
-          { $set: { token: 'nobody', lease_until: new Date(0) } },
+          { $set: { token: 'no engine', lease_until: new Date(0) } },
         )
       await until('a chunk in hand', lose, ({ modifiedCount }) => modifiedCount > 0)
       await letGo()
@@ -249,14 +255,14 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
   )
 
   t.test(
-    'a staging that cannot be used fails the import after a few tries, and the others go on',
+    'a staging that cannot be used fails the import after a few tries, and other imports finish',
     async (t) => {
       const staging = path.join(service.dataFolder, 'staging')
       const first = await createList(service)
       const begins_at = new Date(Date.now() + 86_400_000).toISOString()
       const source = { type: 'json', content: rowsOf('e', 10) }
       const { id } = await create(service, first.id, source, { begins_at })
-      // Its folder can't be read or written any more, whoever asks: it is a file now.
+      // The folder is a file now, so that no process can read or write in it, root included.
       await rm(path.join(staging, String(id)), { recursive: true, force: true })
       await writeFile(path.join(staging, String(id)), 'not a folder')
       await collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date() } })

@@ -11,9 +11,8 @@ import { startReplicaSet } from '../helpers/replica-set.ts'
 import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
 
 /**
- * The database's bad days: a primary that steps down or dies, a database that is away and comes back, transactions
- * that fail in the middle, a full disk. The import goes on, or fails with a message that says what to do; the
- * processes live.
+ * The database fails: a primary steps down or dies, a database is away for a while, transactions fail in the middle,
+ * a disk is full. The import resumes, or fails with a message that says what to do. The processes keep running.
  */
 
 /** Seconds for which the database is away, after everybody has said that it is; 60 by hand, with larger files. */
@@ -21,7 +20,7 @@ const awaySeconds = Number(process.env['ROLLCALL_AWAY_SECONDS'] ?? 2)
 const rows = awaySeconds < 60 ? 12_000 : 40_000
 const file = new SubscriberFile({ rows, seed: 5 })
 
-/** What an undisturbed import would have left. */
+/** Compares the import with what an undisturbed one would have left. */
 async function checkBalance(t: Test, service: Service, view: Json): Promise<void> {
   t.match(view, {
     state: 'finished',
@@ -61,13 +60,16 @@ async function checkMetricsOfAway(t: Test, urls: Record<string, string>): Promis
   t.match(text, /^process_resident_memory_bytes \d/m)
 }
 
-/** What every process says is true again; before its bound, each reading was kept for 200 times as long as it took. */
+/**
+ * Waits until the metrics of every process are right again. Earlier versions cached each reading for 200 times its
+ * duration.
+ */
 async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
   const backAt = Date.now()
   const finished = await service.collections.imports.countDocuments({ state: 'finished' })
   for (const [name, { ready }] of Object.entries(service.processes))
     await until(
-      `the figures of ${name}`,
+      `the metrics of ${name}`,
       async () => (await fetch(Object.values(ready.metrics)[0]!)).text(),
       (text) =>
         /^rollcall_database_up 1$/m.test(text) &&
@@ -78,14 +80,14 @@ async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
       60_000,
       200,
     )
-  t.comment(`the figures were right ${Date.now() - backAt} ms later`)
+  t.comment(`the metrics were right ${Date.now() - backAt} ms later`)
 }
 
-t.test('bad days', { timeout: 550_000 }, async (t) => {
+t.test('imports resume after bad days of the database', { timeout: 550_000 }, async (t) => {
   const set = await startReplicaSet(t, 3)
   const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
 
-  t.test('the primary steps down, and later dies, in mid-import', async (t) => {
+  t.test('an import resumes when the primary steps down, and later dies', async (t) => {
     const { id } = await beginLargeImport(service, file)
     await someRowsIn(service, id, 1)
     await set.command({ replSetStepDown: 20, force: true }).catch(() => undefined)
@@ -178,7 +180,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
     const backAt = Date.now()
     await set.primary()
     if (awaySeconds < 60) {
-      // What it couldn't hand back is free now, not when its lease runs out.
+      // What it couldn't hand back is free at once, and not when its lease ends.
       await service.collections.engines.updateOne({}, { $set: { dead: true } })
       await service.start('engine')
     }
@@ -194,7 +196,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
     checkAlive(t, service)
   })
 
-  t.test('a full disk', async (t) => {
+  t.test('a full disk fails an import with a message, and the processes keep running', async (t) => {
     const staging = path.join(service.dataFolder, 'staging')
     const run = promisify(execFile)
     await mkdir(staging, { recursive: true })
@@ -225,7 +227,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
     const large = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {
         column_mapping: ['email'],
-        // It lies packed, so it must be what hardly packs.
+        // The database stores it compressed, so it must be content that compresses badly.
         file_source: { type: 'json', content: randomBytes(1_500_000).toString('base64') },
       },
     })

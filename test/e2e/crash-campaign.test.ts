@@ -19,17 +19,18 @@ import { Engines, type RunningEngine } from '../helpers/engines.ts'
 import { startService, until, type Service } from '../helpers/service.ts'
 
 /**
- * Engines are killed and suspended wherever it may hurt, and the import has to leave what an undisturbed one leaves.
+ * Engines are killed and suspended at the points where it may do harm. The import must leave what an undisturbed one
+ * leaves.
  *
- * In `npm test` points of each kind have their turn: an engine is killed there, the next one takes over, is killed at its
- * own point, and so on, each finding what several deaths before it left; then two are suspended. Leases are ended by hand
- * there, to spare the wait.
+ * In `npm test` one import passes through points of each kind. An engine is killed at a point, and the next one takes
+ * over and is killed at its own point; in the end two are suspended. The test ends the leases itself, to save the
+ * wait.
  *
- * With ROLLCALL_ROUNDS (docs/campaigns.md) it goes through so many rounds instead, one import and one or several deaths
- * each, with the leases as they are and the time measured from the last death to the end of the import.
+ * With ROLLCALL_ROUNDS (docs/campaigns.md) it runs that number of rounds, each with one import and one or several
+ * deaths. Leases run out by themselves, and the time from the last death to the end of the import is measured.
  */
 
-/** Where an engine dies: see test/helpers/crash-at.ts. */
+/** Where engines die; test/helpers/crash-at.ts says how. */
 const points = {
   'start of an import sent, unanswered': 'findAndModify imports started_at after 1',
   'claim of the first step sent, unanswered': 'findAndModify imports "state":"splitting" after 1',
@@ -38,7 +39,7 @@ const points = {
   'claim of a chunk sent, unanswered': 'findAndModify import_chunks after 2',
   'in a batch, subscribers inserted': 'insert subscribers after 2',
   'in a batch, subscribers updated': 'update import_chunks $literal > update subscribers after 2',
-  // Of the chunk of one identity, which has three: whoever takes over goes on within it.
+  // This is the chunk of one identity. It has three batches, so the next engine resumes inside it.
   'before the commit of a batch, one of its chunk committed':
     'update import_chunks },"places_held" > commitTransaction before 2',
   'batch committed, unanswered, others of its chunk left':
@@ -48,7 +49,7 @@ const points = {
   'last batch of a chunk committed, unanswered':
     'update import_chunks "state":"done"} > commitTransaction after 2',
   'claim of the finishing step sent, unanswered': 'findAndModify imports "state":"importing" after 1',
-  'counted, nobody deactivated': 'aggregate import_chunks $counts.added after 1',
+  'counted, no subscriber deactivated': 'aggregate import_chunks $counts.added after 1',
   'before the commit of a deactivation': 'update import_chunks deactivated_to > commitTransaction before 2',
   'deactivation committed, unanswered': 'update import_chunks deactivated_to > commitTransaction after 2',
   'before an import is finished': 'findAndModify imports "state":"finished" before 1',
@@ -56,11 +57,11 @@ const points = {
   'ended, chunks closed': 'update imports $unset before 1',
   'totals fixed, working data there': 'update imports $unset after 1',
   'files removed, chunks there': 'delete import_chunks "ordered":true,"writeConcern" before 1',
-  'chunks removed, not settled': 'delete import_chunks "ordered":true,"writeConcern" after 1',
-  'settled, unanswered': 'update imports "settled":true after 1',
+  'chunks removed, not finalized': 'delete import_chunks "ordered":true,"writeConcern" after 1',
+  'finalized, unanswered': 'update imports "settled":true after 1',
 } as const
 
-/** Between those, for the long form. */
+/** Further points, for the long form. */
 const morePoints = {
   'plan written': 'update imports "$set":{"plan" after 1',
   'subscriber ids taken, no chunk yet': 'findAndModify counters after 1',
@@ -75,7 +76,7 @@ const morePoints = {
     'update import_chunks deactivated_to > update subscribers after 1',
 } as const
 
-/** In the take-over from another dead engine, and at the start. */
+/** Deaths during the take-over from another dead engine, and at the start. */
 const takeOverPoints = {
   'before its sessions are killed': 'killSessions before 1',
   'its sessions killed': 'killSessions after 1',
@@ -92,7 +93,7 @@ const downloadPoints = {
   'download noted, unanswered': 'update imports "$set":{"state":"splitting" after 1',
 } as const
 
-/** Where an engine is suspended for longer than its lease; woken, it goes on with the very command that comes next. */
+/** Where an engine is suspended for longer than its lease. When it is resumed, it sends the very next command. */
 const suspensionPoints = {
   'before it starts an import': 'findAndModify imports started_at before 1 SIGSTOP',
   'before it claims a step': 'findAndModify imports "state":"splitting" before 1 SIGSTOP',
@@ -107,7 +108,7 @@ const suspensionPoints = {
   'before it settles': 'update imports $unset before 1 SIGSTOP',
 } as const
 
-/** In the long form alone: next to each of them an engine dies in the short one, too. */
+/** Points of the long form alone: in the short one, an engine dies next to each of them. */
 const longAlone = new Set<string>([
   'start of an import sent, unanswered',
   'claim of the first step sent, unanswered',
@@ -115,12 +116,12 @@ const longAlone = new Set<string>([
   'in a batch, subscribers updated',
   "before the commit of a chunk's last batch",
   'claim of the finishing step sent, unanswered',
-  'counted, nobody deactivated',
+  'counted, no subscriber deactivated',
   'before an import is finished',
   'ended, chunks closed',
   'totals fixed, working data there',
   'files removed, chunks there',
-  'settled, unanswered',
+  'finalized, unanswered',
   'its sessions killed',
   'its chunks given back',
   'its steps given back',
@@ -146,7 +147,7 @@ if (rounds === 0) {
       await dieOneAfterTheOther(field, all)
       const importId = await beginImport(field.service, field.lists.pop()!)
       const names = ['before the commit of a batch', 'before the commit of a deactivation'] as const
-      await suspend(field, importId, { names, wakeAt: 'settled', endsLease: true })
+      await suspend(field, importId, { names, wakeAt: 'finalized', endsLease: true })
       await check(field, importId, 'suspended one after the other')
     },
   )
@@ -154,7 +155,7 @@ if (rounds === 0) {
   t.setTimeout(rounds * 60_000)
   t.test(`${rounds} rounds, seed ${seed}`, { timeout: rounds * 60_000 }, campaign)
   t.test(
-    'what an engine claims after the others took it for dead, and dies of, is not lost',
+    'an engine that is judged dead, claims once more and dies of it, loses no row',
     { timeout: 300_000 },
     dieOfAClaimUnderADeadName,
   )
@@ -166,9 +167,9 @@ interface Field {
   t: Test
   service: Service
   engines: Engines
-  /** With the same subscribers each; a round takes one. */
+  /** Lists with the same subscribers; each round uses one. */
   lists: number[]
-  /** Where the file can be downloaded. */
+  /** The file's URL. */
   url: string
   undisturbed: Left
   undisturbedMs: number
@@ -259,13 +260,15 @@ async function dieOneAfterTheOther(field: Field, deaths: Point[]): Promise<void>
   await engines.endLeaseOf(last)
 }
 
-/** Engines are suspended, each at its point, until another one took over, or has done everything; then they go on. */
+/**
+ * Suspends engines, each at its point, until another one has taken over or has done everything; then resumes them.
+ */
 async function suspend(
   { t, service, engines }: Field,
   importId: number,
   how: {
     names: readonly (keyof typeof suspensionPoints)[]
-    wakeAt: 'taken over' | 'settled'
+    wakeAt: 'taken over' | 'finalized'
     endsLease: boolean
   },
 ): Promise<void> {
@@ -278,7 +281,7 @@ async function suspend(
   }
   await engines.start()
   for (const [, engine] of suspended) await engines.untilTakenOver(engine)
-  if (how.wakeAt === 'settled') await untilFinalized(service, importId, 60_000)
+  if (how.wakeAt === 'finalized') await untilFinalized(service, importId, 60_000)
   await Promise.all(suspended.map(([, engine]) => engines.resume(engine)))
   await untilFinalized(service, importId, 120_000)
   for (const [name, engine] of suspended) {
@@ -312,10 +315,9 @@ async function campaign(t: Test): Promise<void> {
 }
 
 /**
- * An import recovers when the lease of 12 s has run out and one of the others has looked, which it does every 2.4 to
- * 3.6 s; the rest is work, and that of four rounds at once on a machine that others may use too. So the bound is not
- * 25 s: it is one that work alone doesn't reach, but a wait for the server to drop a dead engine's transaction (60 s
- * and up to 30 more) does.
+ * An import recovers when the lease of 12 s has expired and another engine has polled, which it does every 2.4 to 3.6
+ * s. The rest is work, of four rounds at once on a busy machine. So the bound is not 25 s. Work alone doesn't reach
+ * it; a wait until the server drops a dead engine's transaction (60 s and up to 30 more) does.
  */
 const longestRecoveryMs = 45_000
 
@@ -330,7 +332,7 @@ async function runRound(field: Field, round: number): Promise<number> {
   let recoveryMs = 0
   engines.lastLossAt = Date.now()
   try {
-    what = `${kind}: ${await disturb({ field, begin, random, turn: Math.floor(round / kinds.length) })}`
+    what = `${kind}: ${await disturb({ field, begin, random, number: Math.floor(round / kinds.length) })}`
     await untilFinalized(service, importId, 180_000)
     const { finished_at } = (await service.collections.imports.findOne({ _id: importId }))!
     recoveryMs = Math.max(0, finished_at!.getTime() - engines.lastLossAt)
@@ -348,14 +350,14 @@ async function runRound(field: Field, round: number): Promise<number> {
   return recoveryMs
 }
 
-/** Nobody has taken it over before, and nobody knows the name any more under which it is held. */
+/** A dead engine from which no other has taken over, under a name that no process knows any more. */
 async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
   const field = await openField(t, { rows: 3_400, imports: 1 })
   const { service, engines } = field
   const engine = await engines.start(suspensionPoints['before it claims a step'])
   const importId = await beginImport(service, field.lists.pop()!)
   await engines.untilSuspended(engine)
-  // Paused, it is left alone by the one that takes over.
+  // A paused import is left alone by the engine that takes over.
   await service.post(`/subscriber_imports/${importId}/pause`)
   const { _id: deadName } = (await engines.documentOf(engine))!
   await engines.endLeaseOf(engine)
@@ -367,7 +369,7 @@ async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
   const resumed = engines.resume(engine)
   const { imports } = service.collections
   while ((await imports.countDocuments({ _id: importId, 'step.engine_id': deadName })) === 0) {
-    // It gives the step back within milliseconds: no pause here.
+    // The engine gives the step back within milliseconds, so this loop has no pause.
     if ((await imports.countDocuments({ _id: importId, state: 'splitting' })) === 0) break
   }
   await engines.kill([engine])
@@ -382,7 +384,7 @@ interface Round {
   begin: (url?: string) => Promise<number>
   random: () => number
   /** Rounds of this kind before. */
-  turn: number
+  number: number
 }
 
 type Disturb = (round: Round) => Promise<string>
@@ -402,13 +404,13 @@ const kinds: [string, Disturb][] = [
 
 /** Four times in ten rounds; between them they go through all points. */
 function killedAtPoint(place: number): Disturb {
-  return async ({ field, begin, turn }) => {
+  return async ({ field, begin, number }) => {
     const all = Object.entries({ ...points, ...morePoints, ...downloadPoints })
-    const [name, crashAt] = all[(turn * 4 + place) % all.length]!
+    const [name, crashAt] = all[(number * 4 + place) % all.length]!
     const engine = await field.engines.start(crashAt)
     await begin(name in downloadPoints ? field.url : undefined)
     await untilDeadOrFinalized(field, [engine])
-    // The last points are seen in the documents before the signal has done its work.
+    // The documents show the last points before the signal has ended the process.
     for (let i = 0; i < 100 && engine.isAlive(); i += 1) await sleep(50)
     field.t.notOk(engine.isAlive(), `an engine died: ${name}`)
     await field.engines.start()
@@ -416,9 +418,9 @@ function killedAtPoint(place: number): Disturb {
   }
 }
 
-async function twoKilledAtPoint({ field, begin, random, turn }: Round): Promise<string> {
+async function twoKilledAtPoint({ field, begin, random, number }: Round): Promise<string> {
   const all = Object.entries({ ...points, ...morePoints })
-  const [name, crashAt] = all[(turn * 3 + Math.floor(random() * 3)) % all.length]!
+  const [name, crashAt] = all[(number * 3 + Math.floor(random() * 3)) % all.length]!
   const armed = await Promise.all([field.engines.start(crashAt), field.engines.start(crashAt)])
   await field.engines.start()
   await begin()
@@ -439,7 +441,7 @@ function killedAtSomeMoment(count: number): Disturb {
   }
 }
 
-/** Also while the one that was started for a killed one waits for its lease, or works on what it left. */
+/** Kills engines again, also while the next one waits for a lease or works on what the killed one left. */
 async function killedAgainAndAgain({ field, begin, random }: Round): Promise<string> {
   const others = random() < 0.5 ? 0 : 2
   await Promise.all(Array.from({ length: others }, () => field.engines.start()))
@@ -454,9 +456,9 @@ async function killedAgainAndAgain({ field, begin, random }: Round): Promise<str
   return `${pauses.map((ms) => Math.round(ms)).join(', ')} ms apart, ${others} others`
 }
 
-async function killedInTakeOver({ field, begin, random, turn }: Round): Promise<string> {
+async function killedInTakeOver({ field, begin, random, number }: Round): Promise<string> {
   const all = Object.entries(takeOverPoints)
-  const [name, crashAt] = all[turn % all.length]!
+  const [name, crashAt] = all[number % all.length]!
   const first = await field.engines.start()
   await begin()
   await sleep(random() * field.undisturbedMs)
@@ -466,10 +468,10 @@ async function killedInTakeOver({ field, begin, random, turn }: Round): Promise<
   return name
 }
 
-async function suspendedPastItsLease({ field, begin, turn }: Round): Promise<string> {
+async function suspendedPastItsLease({ field, begin, number }: Round): Promise<string> {
   const names = Object.keys(suspensionPoints) as (keyof typeof suspensionPoints)[]
-  const name = names[turn % names.length]!
-  const wakeAt = Math.floor(turn / names.length + turn) % 2 === 0 ? 'taken over' : 'settled'
+  const name = names[number % names.length]!
+  const wakeAt = Math.floor(number / names.length + number) % 2 === 0 ? 'taken over' : 'finalized'
   await suspend(field, await begin(), { names: [name], wakeAt, endsLease: false })
   return `${name}, woken when ${wakeAt}`
 }

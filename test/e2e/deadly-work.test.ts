@@ -3,7 +3,7 @@ import { Engines, type RunningEngine } from '../helpers/engines.ts'
 import { lockRow } from '../helpers/held-row.ts'
 import { countsOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
 
-/** What kills each engine that works on it is not handed on for ever. */
+/** Work that kills each of its engines is given up after some deaths. */
 
 t.setTimeout(240_000)
 const service = await startService(t, ['control-plane'])
@@ -41,8 +41,8 @@ t.test(
   'of two chunks that engines died with, each runs alone: one is given up, the other ends',
   async (t) => {
     const [deadly, innocent] = [await createList(service), await createList(service)]
-    const hold = (list: Json) => lockRow(service, `${list.id}:a@example.com`)
-    let [letDeadlyGo, letInnocentGo] = [await hold(deadly), await hold(innocent)]
+    const lock = (list: Json) => lockRow(service, `${list.id}:a@example.com`)
+    let [letDeadlyGo, letInnocentGo] = [await lock(deadly), await lock(innocent)]
     const deadlyId = (await create(deadly.id, 'a@example.com')).id as number
     const innocentId = (await create(innocent.id, 'a@example.com')).id as number
     const leasedBy = async (engine: RunningEngine) => {
@@ -59,7 +59,7 @@ t.test(
       await engines.endLeaseOf(engine)
       // The server ends a transaction after a minute.
       await letDeadlyGo()
-      letDeadlyGo = await hold(deadly)
+      letDeadlyGo = await lock(deadly)
       if (deaths === 2) await letInnocentGo()
     }
     letInnocentGo = letDeadlyGo

@@ -6,8 +6,8 @@ import { startReplicaSet } from '../helpers/replica-set.ts'
 import { importEnd, startService, until, type Json, type RunningProcess } from '../helpers/service.ts'
 
 /**
- * A primary that dies in a replica set with MongoDB's default election timeout: the others elect a new one after 10 to
- * 14 s, longer than the lease of 12 s in which nobody could renew it.
+ * A primary dies in a replica set with MongoDB's default election timeout. The others elect a new one after 10 to 14
+ * s, which is longer than the lease of 12 s that no engine could renew meanwhile.
  */
 
 const rows = 60_000
@@ -22,7 +22,7 @@ const lostEngines = (engines: RunningProcess[]) =>
       .filter((line) => /registers again|took over from an engine/.test(line)),
   )
 
-t.test('a dead primary', { timeout: 400_000 }, async (t) => {
+t.test("an election after a primary's death costs no import", { timeout: 400_000 }, async (t) => {
   const set = await startReplicaSet(t, 3, electionTimeoutMillis)
   const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
   const { collections, processes } = service
@@ -41,7 +41,7 @@ t.test('a dead primary', { timeout: 400_000 }, async (t) => {
     t.equal(await collections.subscribers.countDocuments(there), file.expectedCounts().added)
   }
 
-  await t.test('takes no living process with it, and the import ends exactly', async (t) => {
+  await t.test('an election ends the lease of no running process, and the import ends exactly', async (t) => {
     const before = [await engineIds(), await controlPlaneIds()]
     const { id } = await beginLargeImport(service, file)
     await someRowsIn(service, id, 1)
@@ -58,7 +58,7 @@ t.test('a dead primary', { timeout: 400_000 }, async (t) => {
     await set.restart(dead)
   })
 
-  await t.test('members that lag for longer than a lease make nobody dead', async (t) => {
+  await t.test('members that lag for longer than a lease make no process count as dead', async (t) => {
     const before = [await engineIds(), await controlPlaneIds()]
     const primary = await set.primary()
     const others = [0, 1, 2].filter((member) => member !== primary)
@@ -67,20 +67,20 @@ t.test('a dead primary', { timeout: 400_000 }, async (t) => {
     }
     t.teardown(() => lag('off'))
     await lag('alwaysOn')
-    // One that starts meanwhile has seen nothing of the stall.
+    // An engine that starts now knows nothing of the stall.
     await sleep(14_000)
     const starting = service.start('engine')
     await sleep(2_000)
     await lag('off')
     const third = await starting
-    // Whoever would judge by leases that nobody could renew does so in its next look, three seconds later.
+    // A process that judged by leases that could not be renewed would do so in its next poll, three seconds later.
     await sleep(10_000)
     t.same(lostEngines([first, second, third]), [])
     await third.stop()
     t.same([await engineIds(), await controlPlaneIds()], before)
   })
 
-  await t.test('and an engine that dies with it is taken over from one lease later', async (t) => {
+  await t.test('an engine that dies with the primary is taken over from one lease later', async (t) => {
     await until(
       'all members',
       () => set.command({ replSetGetStatus: 1 }),
@@ -104,7 +104,7 @@ t.test('a dead primary', { timeout: 400_000 }, async (t) => {
     )
     const tookMs = Date.now() - killedAt
     t.comment(`a new primary after ${electedMs} ms, the take-over ${tookMs - electedMs} ms later`)
-    t.ok(tookMs - electedMs < 20_000, 'a lease, and a look')
+    t.ok(tookMs - electedMs < 20_000, 'a lease, and a poll')
     await checkBalance(t, await importEnd(service, id, 120_000))
     t.notMatch(first.log(), /registers again/)
   })

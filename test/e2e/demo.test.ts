@@ -7,9 +7,9 @@ import { programSearchPath } from '../../shared/runtime/config.ts'
 
 const main = fileURLToPath(new URL('../../bench/demo/main.ts', import.meta.url))
 
-/** Runs the demo; `onOutput` sees all that it has printed so far. */
+/** Runs the demo; `onOutput` gets all that it has printed so far. */
 async function demo(args: string[], onOutput: (text: string, kill: () => void) => void = () => undefined) {
-  // Group of its own, as a shell gives it: a terminal's Ctrl-C goes to all of the group.
+  // The demo has a process group of its own, as in a shell: Ctrl-C in a terminal signals the whole group.
   const child = spawn(process.execPath, [main, ...args], {
     env: {
       PATH: programSearchPath(),

@@ -12,7 +12,7 @@ const grids = { rows: number('ROLLCALL_GRID_ROWS', 40), rounds: number('ROLLCALL
 const limitShare = number('ROLLCALL_LIMIT_SHARE', 0.25)
 const onlyList = process.env['ROLLCALL_LIST']
 
-/** What imports of chance have to meet in a run of this size; any seed meets several times as much. */
+/** Conditions that random imports must reach in a run of this size; any seed reaches them several times as often. */
 const minResults: Readonly<Record<string, number>> = {
   added: 50,
   updated: 50,

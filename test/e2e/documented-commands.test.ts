@@ -35,7 +35,7 @@ const rows = (count: number) => Array.from({ length: count }, (_, i) => `row.${i
 
 interface Installation {
   DATA_DIR: string
-  /** For commands. */
+  /** The environment of the commands. */
   environment: Record<string, string>
   get: (path: string) => Promise<Json>
   post: (path: string, body: unknown) => Promise<Json>
@@ -85,9 +85,9 @@ const ended = (installation: Installation, id: number): Promise<Json> =>
 t.test('a service is backed up while it runs and while it is stopped, and restored', async (t) => {
   const first = await start(t, 'first')
   const BACKUP = path.join(folder, 'backup')
-  await t.test("the README's first import", { skip: missing('curl') }, async (t) => {
+  await t.test("the README's first import works", { skip: missing('curl') }, async (t) => {
     const commands = readme.under('A first import').find((block) => block.startsWith('KEY='))!
-    // Its first two lines say by which key, and where the service is.
+    // The first two lines name the key and the service's address, which the test has already.
     const requests = commands.split('\n').slice(2).join('\n')
     const replies = runCommands(requests, first.environment)
     t.equal(replies.match(/"success":true/g)?.length, 3, replies)
@@ -136,7 +136,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     t.equal((await restored.get('/subscriber_imports?scope=active')).length, 3, 'and what was to come')
     const client = await MongoClient.connect(restored.environment['MONGODB_URI']!)
     await rm(path.join(restored.DATA_DIR, 'staging', String(waiting[2])), { recursive: true })
-    // In their order: one list has one import at a time.
+    // The imports end in order, as a list has one at a time.
     for (const id of waiting) {
       await collectionsOf(client.db('rollcall')).imports.updateOne(
         { _id: id },
@@ -154,7 +154,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     t.equal(await activeIn(restored), 400)
   }
 
-  await t.test('what was copied while it was stopped', async (t) => {
+  await t.test('a copy of the stopped service is restored', async (t) => {
     for (const commands of backup.under('Of a folder that was copied whole'))
       runCommands(commands, { DATA_DIR: path.join(folder, 'second'), BACKUP })
     const restored = await start(t, 'second')
@@ -174,7 +174,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
       t.match(said.join(''), /rollcall_build_info\{version="[\d.]+"[^]*"success":true,"data":\[\]/)
     })
 
-    await t.test('more of each process', async (t) => {
+    await t.test('further processes start by the documented commands', async (t) => {
       const more = scaling.under('More engines')
       const others = scaling.under('More control planes and FTP servers')
       const names = [...more, ...others].filter((commands) => commands.startsWith('npm run '))
@@ -194,8 +194,11 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
         }),
       )
       if (missing('curl') === false) {
-        const figures = more.filter((commands) => !commands.startsWith('npm run '))
-        t.match(runCommands(figures.join(''), restored.environment), /^rollcall_worker_utilization_ratio /m)
+        const readingCommands = more.filter((commands) => !commands.startsWith('npm run '))
+        t.match(
+          runCommands(readingCommands.join(''), restored.environment),
+          /^rollcall_worker_utilization_ratio /m,
+        )
       }
     })
 
@@ -207,7 +210,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     })
   })
 
-  await t.test('what was copied while it ran', async (t) => {
+  await t.test('a copy of the running service is restored', async (t) => {
     for (const commands of backup.under('Of a folder that was copied whole'))
       runCommands(commands, { DATA_DIR: path.join(folder, 'fourth'), BACKUP: LOCKED })
     const restored = await start(t, 'fourth')
@@ -218,7 +221,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   const restoring = backup.under('Of files and a dump')
   const running = backup.under("Running, with MongoDB's tools")
   t.ok(restoring.length > 0 && running.length > 0)
-  await t.test('what was dumped while it ran', { skip: withoutTools }, async (t) => {
+  await t.test('a dump of the running service is restored', { skip: withoutTools }, async (t) => {
     const { uri: MONGODB_URI } = await startReplicaSet(t, 1)
     for (const commands of restoring)
       runCommands(commands, { DATA_DIR: path.join(folder, 'third'), MONGODB_URI, BACKUP })
@@ -228,7 +231,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   })
 })
 
-/** What isn't run as it stands there, and why. */
+/** Commands that the test doesn't run as they stand, and why. */
 const notRun = {
   'README.md':
     'but for the first import it starts, installs or tests this very checkout; the demo and the command line have tests',

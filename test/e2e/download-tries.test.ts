@@ -24,7 +24,7 @@ async function viewOf(id: number, what: string, isIt: (view: Json) => boolean): 
   return until(what, () => service.get(`/subscriber_imports/${id}`), isIt, 60_000)
 }
 
-/** As if its lease had run out. */
+/** Kills the engine and ends its lease. */
 async function killEngine(): Promise<void> {
   await engine.stop('SIGKILL')
   await service.collections.engines.updateMany({ process_id: engine.child.pid! }, { $set: { dead: true } })
@@ -34,51 +34,55 @@ async function stagedFiles(): Promise<string[]> {
   return readdir(path.join(service.dataFolder, 'staging')).catch(() => [])
 }
 
-t.test('an engine killed between two tries, and in the middle of one', { timeout: 300_000 }, async (t) => {
-  const web = await startRawWebServer(t, {
-    '/dead': answer(503, {}),
-    '/half': (socket, request) =>
-      request.nth === 1 ? halfOf(socket, request) : answer(200, {}, rows)(socket, request),
-  })
-  const within = await createUrlImport(service, `http://127.0.0.1:${web.port}/half`)
-  await viewOf(within.id, 'a half', (view) => view.download?.bytes_received === 14)
-  const between = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
-  const waiting = await viewOf(
-    between.id,
-    'the second try',
-    (view) => typeof view.download?.next_attempt_at === 'string',
-  )
-  t.match(waiting, { state: 'downloading', download: { attempt: 2, bytes_received: 0 } })
-  const dueAt = (await service.collections.imports.findOne({ _id: between.id }))!.download.next_attempt_at!
-  await killEngine()
-  t.equal(web.requests.get('/dead')!.length, 1)
-  engine = await startEngine(waits)
+t.test(
+  'an engine that is killed between two tries, or in the middle of one, leaves their number right',
+  { timeout: 300_000 },
+  async (t) => {
+    const web = await startRawWebServer(t, {
+      '/dead': answer(503, {}),
+      '/half': (socket, request) =>
+        request.nth === 1 ? halfOf(socket, request) : answer(200, {}, rows)(socket, request),
+    })
+    const within = await createUrlImport(service, `http://127.0.0.1:${web.port}/half`)
+    await viewOf(within.id, 'a half', (view) => view.download?.bytes_received === 14)
+    const between = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
+    const waiting = await viewOf(
+      between.id,
+      'the second try',
+      (view) => typeof view.download?.next_attempt_at === 'string',
+    )
+    t.match(waiting, { state: 'downloading', download: { attempt: 2, bytes_received: 0 } })
+    const dueAt = (await service.collections.imports.findOne({ _id: between.id }))!.download.next_attempt_at!
+    await killEngine()
+    t.equal(web.requests.get('/dead')!.length, 1)
+    engine = await startEngine(waits)
 
-  const whole = await importEnd(service, within.id, 60_000)
-  t.same(countsOf(whole), { added: 2 })
-  t.match(whole.download, { attempt: 1, bytes_received: 28 }, 'a try that a death broke off is none')
-  t.equal(web.requests.get('/half')!.length, 2)
-  await until(
-    'the second try',
-    async () => web.requests.get('/dead')!.length,
-    (count) => count > 1,
-  )
-  t.ok(Date.now() >= dueAt.getTime(), 'not before its stored time')
-  t.match(await importEnd(service, between.id, 60_000), {
-    state: 'failed',
-    error_message: /answered with status 503, expected 200 \(the last of 3 tries\)$/,
-    download: { attempt: 3 },
-  })
-  t.equal(web.requests.get('/dead')!.length, 3)
-  t.same(
+    const whole = await importEnd(service, within.id, 60_000)
+    t.same(countsOf(whole), { added: 2 })
+    t.match(whole.download, { attempt: 1, bytes_received: 28 }, 'a try that a death broke off is none')
+    t.equal(web.requests.get('/half')!.length, 2)
     await until(
-      'an empty staging',
-      () => stagedFiles(),
-      (names) => names.length === 0,
-    ),
-    [],
-  )
-})
+      'the second try',
+      async () => web.requests.get('/dead')!.length,
+      (count) => count > 1,
+    )
+    t.ok(Date.now() >= dueAt.getTime(), 'not before its stored time')
+    t.match(await importEnd(service, between.id, 60_000), {
+      state: 'failed',
+      error_message: /answered with status 503, expected 200 \(the last of 3 tries\)$/,
+      download: { attempt: 3 },
+    })
+    t.equal(web.requests.get('/dead')!.length, 3)
+    t.same(
+      await until(
+        'an empty staging',
+        () => stagedFiles(),
+        (names) => names.length === 0,
+      ),
+      [],
+    )
+  },
+)
 
 t.test('the time of the next try is shown while it is waited for', { timeout: 300_000 }, async (t) => {
   const { imports } = service.collections
@@ -92,7 +96,7 @@ t.test('the time of the next try is shown while it is waited for', { timeout: 30
   const cancelled = await service.get(`/subscriber_imports/${dead.id}`)
   t.match(cancelled, { state: 'cancelled', download: { next_attempt_at: null } })
 
-  // Its folder can't be used: it is a file. So the step breaks off, which is no try that failed.
+  // The folder is a file, so that it can't be used. The step breaks off, which doesn't count as a failed try.
   const folder = path.join(service.dataFolder, 'staging', String(id))
   await mkdir(path.dirname(folder), { recursive: true })
   await writeFile(folder, 'not a folder')
@@ -119,7 +123,7 @@ t.test('the time of the next try is shown while it is waited for', { timeout: 30
   t.equal(web.requests.get('/whole')!.length, 1)
 })
 
-t.test('pause, unpause and cancel in the middle of a download', { timeout: 300_000 }, async (t) => {
+t.test('a download can be paused, unpaused and cancelled in its middle', { timeout: 300_000 }, async (t) => {
   const closed: Promise<unknown>[] = []
   let isWell = false
   const web = await startRawWebServer(t, {
@@ -162,7 +166,7 @@ t.test('pause, unpause and cancel in the middle of a download', { timeout: 300_0
   t.equal(after.paused_at, null)
 })
 
-t.test('no try begins that the time for all of them leaves no room for', { timeout: 300_000 }, async (t) => {
+t.test('no try begins for which the total time leaves too little', { timeout: 300_000 }, async (t) => {
   await engine.stop()
   await startEngine({ bounds: { totalMs: 6_000, retryAfterMs: [10_000] } })
   const web = await startRawWebServer(t, { '/dead': answer(503, {}) })

@@ -11,16 +11,16 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * Requests whose answer must be final although an engine or a control plane is suspended, or killed, at the worst
- * moment: a batch of rows is about to commit when a pause, a cancel or a new limit is answered, or an import ends while
- * a page of imports is read.
+ * The answers of these requests are final, although an engine or a control plane is suspended or killed at the worst
+ * moment. A batch is about to commit when a pause, a cancel or a new limit is answered, or an import ends while a
+ * page of imports is read.
  */
 
 const preload = { NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}` }
 const rowsOf = (count: number): string =>
   Array.from({ length: count }, (_, i) => `row${i}@example.com\n`).join('')
 
-t.test('fences', { timeout: 300_000 }, async (t) => {
+t.test('fences make answers final', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane'])
   const { collections, get, post, call } = service
   const there = (listId: number) =>
@@ -54,7 +54,7 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
       async () => engine.log(),
       (text) => text.includes('SIGSTOP at'),
     )
-    const goOn = async () => {
+    const resume = async () => {
       engine.child.kill('SIGCONT')
       await until(
         'the engine to go on',
@@ -62,14 +62,14 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
         (text) => text.includes(wentOn),
       )
     }
-    return { id, list, organization, engine, goOn }
+    return { id, list, organization, engine, resume }
   }
 
   t.test('a paused import writes no row after the answer', async (t) => {
-    const { id, list, engine, goOn } = await suspendedImport({ rows: 60_000, before: 3 })
+    const { id, list, engine, resume } = await suspendedImport({ rows: 60_000, before: 3 })
     const view = await post(`/subscriber_imports/${id}/pause`)
     t.equal(await there(list.id), view.stats.subscribers.added, 'the answer counts what is there')
-    await goOn()
+    await resume()
     await untilIdle(engine)
     t.equal(await there(list.id), view.stats.subscribers.added, 'and that stays so')
     t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, view.stats.records_imported)
@@ -98,29 +98,32 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
     t.match(await post(`/subscriber_imports/${id}/pause`), { state: 'paused' })
   })
 
-  t.test('a cancelled import writes no row after the answer, and a limit set then holds', async (t) => {
-    const { id, list, organization, engine, goOn } = await suspendedImport({ rows: 60_000, before: 3 })
-    const view = await post(`/subscriber_imports/${id}/cancel`)
-    const { status } = await call('PUT', `/organizations/${organization.id}`, {
-      organization: { subscriber_limit: 100 },
-    })
-    t.equal(status, 200)
-    const active = await there(list.id)
-    t.equal(active, view.stats.subscribers.added)
-    await goOn()
-    const end = await until(
-      'the end of all work',
-      () => collections.imports.findOne({ _id: id }),
-      (document) => document!.settled,
-    )
-    t.equal(await there(list.id), active)
-    t.equal(end!.totals!.added, active, 'the totals are those of the answer')
-    await engine.stop()
-  })
+  t.test(
+    'a cancelled import writes no row after the answer, and a new limit binds from its answer on',
+    async (t) => {
+      const { id, list, organization, engine, resume } = await suspendedImport({ rows: 60_000, before: 3 })
+      const view = await post(`/subscriber_imports/${id}/cancel`)
+      const { status } = await call('PUT', `/organizations/${organization.id}`, {
+        organization: { subscriber_limit: 100 },
+      })
+      t.equal(status, 200)
+      const active = await there(list.id)
+      t.equal(active, view.stats.subscribers.added)
+      await resume()
+      const end = await until(
+        'the end of all work',
+        () => collections.imports.findOne({ _id: id }),
+        (document) => document!.settled,
+      )
+      t.equal(await there(list.id), active)
+      t.equal(end!.totals!.added, active, 'the totals are those of the answer')
+      await engine.stop()
+    },
+  )
 
   t.test('the primary key is not changed under an import that failed or was cancelled', async (t) => {
     for (const end of ['cancelled', 'failed'] as const) {
-      const { id, list, engine, goOn } = await suspendedImport({
+      const { id, list, engine, resume } = await suspendedImport({
         ...{ rows: 500, before: 1 },
         fields: [{ name: 'No', field_type: 'text', required: true }],
       })
@@ -128,7 +131,7 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
       const change = () =>
         call('PUT', `/mailing_lists/${list.id}`, { mailing_list: { primary_key_custom_field_id: field.id } })
       if (end === 'cancelled') await post(`/subscriber_imports/${id}/cancel`)
-      // As an engine fails one by a chunk of it while another engine has its other chunks.
+      // An engine fails the import because of one chunk while another engine has its other chunks.
       else
         await collections.imports.updateOne(
           { _id: id },
@@ -136,7 +139,7 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
         )
       const early = await change()
       t.match(early.body.error_message, `import ${id} of the list is cleared up (it is ${end})`)
-      await goOn()
+      await resume()
       const late = await until(
         'the change',
         change,
@@ -215,7 +218,7 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
     )
     const active = await there(list.id)
     const end = await importEnd(service, id)
-    t.equal(await there(list.id), active, 'nobody became active after it')
+    t.equal(await there(list.id), active, 'no subscriber became active after it')
     t.equal(end.stats.subscribers.skipped_over_limit, 400_000 - active)
     await engine.stop()
   })

@@ -92,7 +92,7 @@ const curlModes: Record<string, { url: string; args: string[] }> = {
   'implicit TLS': { url: ready.ftps, args: ['--insecure'] },
 }
 for (const [mode, { url, args }] of Object.entries(curlModes))
-  t.test(`curl, ${mode}`, { skip: missing('curl') }, async (t) => {
+  t.test(`curl uploads, resumes and lists: ${mode}`, { skip: missing('curl') }, async (t) => {
     const user = ['-sS', '--user', `api:${bootstrapKey}`, ...args]
     const name = `curl ${mode}.csv`
     const target = `${url}/${encodeURIComponent(name)}`
@@ -102,7 +102,7 @@ for (const [mode, { url, args }] of Object.entries(curlModes))
     t.equal(hashOf(await readFile(path.join(work, 'back.csv'))), bigHash)
     t.match(await run('curl', [...user, '--list-only', `${url}/`]), { code: 0, output: new RegExp(name) })
     t.match(await run('curl', [...user, '--head', target]), { code: 0, output: /Content-Length: 1500000/ })
-    // In TLS this curl sends data in the clear in active mode; lftp shows that.
+    // This curl sends data in the clear in active mode under TLS, so lftp tests that.
     if (mode === 'plain') {
       const active = [...user, '--ftp-port', '-', '-T', big, `${url}/active.csv`]
       t.match(await run('curl', active), { code: 0 }, 'in active mode')
@@ -128,7 +128,7 @@ const lftpModes: Record<string, { url: string; set: string }> = {
   'implicit TLS': { url: ready.ftps, set: '' },
 }
 for (const [mode, { url, set }] of Object.entries(lftpModes))
-  t.test(`lftp, ${mode}`, { skip: missing('lftp') }, async (t) => {
+  t.test(`lftp uploads and lists: ${mode}`, { skip: missing('lftp') }, async (t) => {
     const lftp = (commands: string, killed?: Promise<unknown>) =>
       run(
         'lftp',
@@ -169,7 +169,7 @@ for (const [mode, { url, set }] of Object.entries(lftpModes))
     })
   })
 
-t.test('ncftpput and ncftpget', { skip: missing('ncftpput') }, async (t) => {
+t.test('ncftpput and ncftpget move files', { skip: missing('ncftpput') }, async (t) => {
   const asUser = ['-u', 'api', '-p', bootstrapKey, '-P', port]
   t.match(await run('ncftpput', [...asUser, '-C', hostname, big, 'ncftp.csv']), { code: 0 })
   t.equal(await hashAtServer('ncftp.csv'), bigHash)
@@ -179,7 +179,7 @@ t.test('ncftpput and ncftpget', { skip: missing('ncftpput') }, async (t) => {
   t.equal(hashOf(await readFile(path.join(work, 'ncftp-back.csv'))), bigHash)
 })
 
-t.test('tnftp', { skip: missing('tnftp') }, async (t) => {
+t.test('tnftp moves files', { skip: missing('tnftp') }, async (t) => {
   const input = [
     `open ${hostname} ${port}`,
     `user api ${bootstrapKey}`,
@@ -203,7 +203,7 @@ t.test('tnftp', { skip: missing('tnftp') }, async (t) => {
 })
 
 for (const secure of [false, true, 'implicit'] as const)
-  t.test(`basic-ftp, secure: ${secure}`, async (t) => {
+  t.test(`basic-ftp moves files, secure: ${secure}`, async (t) => {
     const client = new Client()
     const ports = { host: hostname, port: Number(secure === 'implicit' ? new URL(ready.ftps).port : port) }
     const secureOptions = { rejectUnauthorized: false }
@@ -223,7 +223,7 @@ for (const secure of [false, true, 'implicit'] as const)
     client.close()
   })
 
-t.test('a hundred sessions at once', async (t) => {
+t.test('a hundred concurrent sessions are served', async (t) => {
   const upload = async (index: number): Promise<boolean> => {
     const content = randomBytes(20_000 + index)
     // Patient: a hundred of them share a slow machine.
@@ -238,7 +238,7 @@ t.test('a hundred sessions at once', async (t) => {
   t.equal(results.filter(Boolean).length, 100)
 })
 
-t.test('an upload goes on after the server was killed', { skip: missing('curl') }, async (t) => {
+t.test('an upload resumes after the server was killed', { skip: missing('curl') }, async (t) => {
   const tls = ['-sS', '--user', `api:${bootstrapKey}`, '--ssl-reqd', '--insecure', '-T', big]
   const target = `${ready.ftp}/survivor.csv`
   const slow = run('curl', [...tls, '--limit-rate', '200k', target])
@@ -247,7 +247,7 @@ t.test('an upload goes on after the server was killed', { skip: missing('curl') 
   t.not((await slow).code, 0)
   await service.start('ftp', { ...settings, FTP_PORT: port })
   t.equal(await isThere('survivor.csv'), false)
-  // As if the lease of the killed process had run out.
+  // The lease of the killed process ends now.
   await service.collections.uploadLocks.updateMany({}, { $set: { lease_until: new Date(0) } })
   t.match(await run('curl', [...tls, '-C', '-', target]), { code: 0 })
   t.equal(await hashAtServer('survivor.csv'), bigHash)

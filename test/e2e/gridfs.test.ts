@@ -10,7 +10,7 @@ import { createList, importEnd, startService, until, type Json } from '../helper
 
 /** A control plane, an FTP server and an engine that share nothing but the database, as on three machines. */
 
-/** More than is sent to the database at once. */
+/** A file that is larger than one write to the database. */
 const file = new SubscriberFile({ rows: 12_000, seed: 31 })
 const text = [...file.text()].join('')
 
@@ -65,14 +65,14 @@ t.test('an upload is imported although engines die that split it and that import
   t.match(await importEnd(service, id, 60_000), isDone)
 })
 
-t.test('the other two doors', async (t) => {
+t.test('URLs and inline content are staged in the database too', async (t) => {
   const url = `http://127.0.0.1:${(web.address() as { port: number }).port}/rows.csv`
   const created = [await begin({ type: 'json', content: text }), await begin({ type: 'url', url })]
   for (const { id, file_source } of created)
     t.match(await importEnd(service, id, 60_000), isDone, file_source.type)
 })
 
-t.test('nothing is left but the upload, and no folder holds anything', async (t) => {
+t.test('only the upload is left, and no folder has any file', async (t) => {
   await until(
     'clearing up',
     async () => [

@@ -15,13 +15,13 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * Reads that never return, as on a file server that hangs: a FIFO lies in place of the file, and opening it waits for a
- * writer. Every part of a step that hangs so is taken over, and lets the list go when its import is cancelled.
+ * Reads that never return, as on a file server that hangs. A FIFO replaces the file, and opening it waits for a
+ * writer. A step that hangs in any of its parts is taken over, and a cancelled import frees its list.
  */
 
 t.setTimeout(500_000)
 
-/** An import whose file hangs, due as soon as that is so. */
+/** Creates an import whose file hangs, and makes it due then. */
 async function beginHungImport(
   t: Test,
   service: Service,
@@ -53,13 +53,13 @@ async function untilReadsHang({ pid }: { pid?: number | undefined }, reads: numb
   await until('the reads that hang', waiting, (found) => found >= reads, 20_000).catch(() => undefined)
 }
 
-t.test('a step that hangs is taken over by another engine, and ends when its read does', async (t) => {
+t.test('a step that hangs is taken over by another engine, and ends when its read returns', async (t) => {
   const service = await startService(t, ['control-plane'], threads)
   const first = await startHastyEngine(t, service, hasty)
   const { id, comeBack, letGo } = await beginHungImport(t, service, (await createList(service)).id)
   await untilReadsHang(first.child, 1)
-  const held = await stepOf(service, id)
-  const begunAt = held!.moved_at!.getTime()
+  const hungStep = await stepOf(service, id)
+  const begunAt = hungStep!.moved_at!.getTime()
   const second = await startHastyEngine(t, service, hasty)
   await comeBack()
   t.match(await importEnd(service, id, 60_000), { state: 'finished', stats: { subscribers: { added: 1 } } })
@@ -68,7 +68,7 @@ t.test('a step that hangs is taken over by another engine, and ends when its rea
   t.ok(Date.now() - begunAt < 15_000)
   t.match(await service.collections.imports.findOne({ _id: id }), { step_failures: 0 })
   const said = new RegExp(
-    `took over a step \\(splitting\\) of import ${id} of which nothing has moved for \\d+ s: engine ${held!.engine_id.slice(0, 8)}`,
+    `took over a step \\(splitting\\) of import ${id} of which nothing has moved for \\d+ s: engine ${hungStep!.engine_id.slice(0, 8)}`,
   )
   t.match(first.log() + second.log(), said)
   await until(
@@ -111,7 +111,7 @@ t.test('a cancel frees the list of an import that hangs, and eight that hang are
   const lists = await Promise.all(Array.from({ length: 8 }, () => createList(service)))
   const engine = service.processes.engine!
   const [metrics] = Object.values(engine.ready.metrics)
-  const figure = async (name: string) => {
+  const readGauge = async (name: string) => {
     const text = await (await fetch(metrics!)).text()
     return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1])
   }
@@ -128,7 +128,7 @@ t.test('a cancel frees the list of an import that hangs, and eight that hang are
   const freeAfterMs = Date.now() - cancelledAt
   t.comment(`the next import of the list finished ${freeAfterMs} ms after the cancel`)
   t.ok(freeAfterMs < 15_000)
-  t.equal(await figure('rollcall_engine_hung{kind="step"}'), 1)
+  t.equal(await readGauge('rollcall_engine_hung{kind="step"}'), 1)
   t.equal((await readyz()).status, 200)
 
   for (const list of lists.slice(1)) hung.push(await beginHungImport(t, service, list.id))
@@ -153,7 +153,7 @@ t.test('a cancel frees the list of an import that hangs, and eight that hang are
   for (const { letGo } of hung) letGo()
   await until('that it works again', readyz, ({ status }) => status === 200, 30_000)
   t.match(await importEnd(service, id), { state: 'finished' })
-  t.equal(await figure('rollcall_engine_hung{kind="step"}'), 0)
+  t.equal(await readGauge('rollcall_engine_hung{kind="step"}'), 0)
   t.equal(await engine.stop(), 0)
 })
 
@@ -173,7 +173,7 @@ async function splitHungImport(t: Test, service: Service, engines: Engines) {
 }
 
 t.test(
-  'a chunk whose file hangs goes to another engine, its lane is said, a cancel frees the list',
+  'a chunk whose file hangs moves to another engine, its lane is reported, and a cancel frees the list',
   async (t) => {
     const service = await startService(t, ['control-plane'], threads)
     const { collections } = service

@@ -19,13 +19,14 @@ import { startReplicaSet } from '../helpers/replica-set.ts'
 import { testMongodbUri } from '../helpers/service.ts'
 
 /**
- * Each process does its commands one after the other, and between any two of them another process may do all of its own.
- * For pairs of things that control planes, engines and FTP servers do, and for every command of the first: it is stopped
- * before that command (or loses the reply to it), the second runs to its end or until it waits, the first goes on, and
- * what must hold is looked at then and when all work is done. ROLLCALL_CASES of them are drawn by ROLLCALL_SEED, by
- * default 30 of three fixtures; ROLLCALL_INTERLEAVINGS=all runs every one, a regular expression in it those whose titles
- * it matches, or ROLLCALL_CASES of them. The seed is 1, and with `CI=true` that of the day, so that a
- * run can be had again; it stands in the titles.
+ * A process sends its commands one after the other, and between any two of them another process may send all of its
+ * own. This runs pairs of things that control planes, engines and FTP servers do, and tries every command of the
+ * first. The first is stopped before that command, or loses the reply to it. The second runs to its end or until it
+ * waits, and the first resumes. The invariants are checked then, and when all work is done.
+ *
+ * ROLLCALL_SEED draws ROLLCALL_CASES interleavings, by default 30 of three fixtures. ROLLCALL_INTERLEAVINGS=all runs
+ * every one; a regular expression in it selects those whose titles it matches, or ROLLCALL_CASES of them. The seed is
+ * 1, or with `CI=true` that of the day; it stands in the titles, so that a run can be repeated.
  */
 const wanted = process.env['ROLLCALL_INTERLEAVINGS'] ?? ''
 const expression = new RegExp(wanted === 'all' ? '' : wanted)
@@ -43,21 +44,29 @@ const skipUnless = (hows: readonly How[]): string | false =>
   pairsMatching(expression, hows).length > 0 ? false : `none of them is called ${wanted}`
 t.ok(skipUnless([...onOneServer, ...withStepDowns]) === false, `some interleavings are called ${wanted}`)
 
-t.test(`interleavings, seed ${seed}`, { skip: skipUnless(onOneServer), timeout: 36_000_000 }, async (t) => {
-  await sweep(t, (staging) => openSides(t, testMongodbUri(), staging), onOneServer, cases)
-})
+t.test(
+  `invariants survive interleavings, seed ${seed}`,
+  { skip: skipUnless(onOneServer), timeout: 36_000_000 },
+  async (t) => {
+    await sweep(t, (staging) => openSides(t, testMongodbUri(), staging), onOneServer, cases)
+  },
+)
 
-/** On a server of its own: others would lose their primary too. Each takes some seconds. */
+/** This needs a server of its own, as the primary steps down for all its clients. Each case takes some seconds. */
 const stepDownOptions = { skip: skipUnless(withStepDowns), timeout: 36_000_000 }
-t.test(`interleavings with the primary stepping down, seed ${seed}`, stepDownOptions, async (t) => {
-  const set = await startReplicaSet(t, 1)
-  const stepDown = async (): Promise<void> => {
-    await set.command({ replSetStepDown: 1, secondaryCatchUpPeriodSecs: 0, force: true })
-    await set.primary()
-  }
-  const open = async (staging: Staging) => ({ ...(await openSides(t, set.uri, staging)), stepDown })
-  await sweep(t, open, withStepDowns, isShort ? stepDownsOfShortForm : cases)
-})
+t.test(
+  `invariants survive interleavings with the primary stepping down, seed ${seed}`,
+  stepDownOptions,
+  async (t) => {
+    const set = await startReplicaSet(t, 1)
+    const stepDown = async (): Promise<void> => {
+      await set.command({ replSetStepDown: 1, secondaryCatchUpPeriodSecs: 0, force: true })
+      await set.primary()
+    }
+    const open = async (staging: Staging) => ({ ...(await openSides(t, set.uri, staging)), stepDown })
+    await sweep(t, open, withStepDowns, isShort ? stepDownsOfShortForm : cases)
+  },
+)
 
 type Staging = ReturnType<typeof stagingOf>
 
@@ -86,7 +95,7 @@ async function sweep(
   hows: readonly How[],
   amount: number,
 ): Promise<void> {
-  /** Those of a staging are opened when a fixture needs them. */
+  /** The sides of a staging are opened when a fixture needs them. */
   const opened = new Map<Staging, { sides: Sides; base: Kept }>()
   const random = new Random(seed)
   const all: (Interleaving & { sides: Sides })[] = []

@@ -14,7 +14,7 @@ import { storedChunk, storedImport } from '../helpers/stored-import.ts'
 t.setTimeout(300_000)
 const set = await startReplicaSet(t, 3)
 
-t.test('pauses and cancels while the other members lag', { timeout: 180_000 }, async (t) => {
+t.test('pauses and cancels take effect while the other members lag', { timeout: 180_000 }, async (t) => {
   const { database } = await databaseAndFolder(t, set.uri)
   const { collections } = database
   const log = createLogger({ process: 'test', level: 'silent' })
@@ -24,7 +24,7 @@ t.test('pauses and cancels while the other members lag', { timeout: 180_000 }, a
   await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
   const primary = await set.primary()
   const others = [0, 1, 2].filter((member) => member !== primary)
-  /** They answer, and apply nothing: a suspended one would cost the primary its place. */
+  /** Makes members answer without applying anything; a suspended one would make the primary step down. */
   const lag = async (mode: 'alwaysOn' | 'off'): Promise<void> => {
     for (const member of others) await set.command({ configureFailPoint: 'rsSyncApplyStop', mode }, member)
   }
@@ -45,7 +45,7 @@ t.test('pauses and cancels while the other members lag', { timeout: 180_000 }, a
     await new Promise((resolve) => setTimeout(resolve, 4_000))
     await lag('off')
     t.match(await moved, { state, fence: 1 }, 'it is answered as done')
-    t.match(await collections.chunks.findOne({}), fenced, 'and nobody holds a chunk')
+    t.match(await collections.chunks.findOne({}), fenced, 'and no engine has a chunk')
     t.same(warnings, [], 'no engine is blamed')
   }
 
@@ -62,7 +62,7 @@ t.test('pauses and cancels while the other members lag', { timeout: 180_000 }, a
   t.equal(await enforcePendingFences(context), 0)
 })
 
-t.test('what was answered is there after a failover that no other member had heard of', async (t) => {
+t.test('an answered write survives a failover, although no other member had it at the answer', async (t) => {
   const service = await startService(t, ['control-plane'], { MONGODB_URI: set.uri })
   const { call, collections, client } = service
   const { id: listId } = await createList(service)

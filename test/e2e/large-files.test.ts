@@ -12,8 +12,9 @@ import { finalizeUpload } from '../helpers/settled-upload.ts'
 import { watchMemory } from '../helpers/watch-memory.ts'
 
 /**
- * Files that are large, or of a shape that is hard to partition: chunks stay small, counts are right, and memory stays
- * flat, which only the long form shows: ROLLCALL_LARGE_ROWS=10000000, and ROLLCALL_ODD_ROWS=1000000 for the odd shapes.
+ * Files that are large, or of a shape that is hard to partition. Chunks stay small, counts are right, and memory
+ * stays flat. Only the long form shows the memory: ROLLCALL_LARGE_ROWS=10000000, and ROLLCALL_ODD_ROWS=1000000 for
+ * the odd shapes.
  */
 const largeRows = Number(process.env['ROLLCALL_LARGE_ROWS'] ?? 20_000)
 const oddRows = Number(process.env['ROLLCALL_ODD_ROWS'] ?? 8_000)
@@ -23,12 +24,12 @@ const timeout = 60_000 + largeRows + oddRows * 5
 const maxChunkBytes = (fileBytes: number): number =>
   4 * Math.min(1_500_000, Math.max(128_000, Math.ceil(fileBytes / 24)))
 
-t.test('large and odd files', { timeout }, async (t) => {
+t.test('large and odd files are imported with flat memory', { timeout }, async (t) => {
   const service = await startService(t, ['control-plane'])
-  // As `npm run engine` and `npm start` have it: its memory is what is measured.
+  // It starts like `npm run engine` and `npm start`, as its memory is measured.
   await service.start('engine', { ...programs.engine.environment, ENGINE_WORKERS: '2' })
 
-  t.test(`${largeRows} rows`, { timeout }, async (t) => {
+  t.test(`an import of ${largeRows} rows has right counts`, { timeout }, async (t) => {
     const file = new SubscriberFile({ rows: largeRows, seed: 31 })
     const { view, peakMemoryMB, seconds } = await importFile(t, service, {
       bytes: file.bytes(),
@@ -40,7 +41,7 @@ t.test('large and odd files', { timeout }, async (t) => {
     t.ok(peakMemoryMB < 480, `at most ${Math.round(peakMemoryMB)} MB`)
   })
 
-  t.test('records of 100 kB and more', { timeout }, async (t) => {
+  t.test('records of 100 kB and more are imported', { timeout }, async (t) => {
     const long = 'x'.repeat(60_000)
     const count = Math.max(80, Math.floor(oddRows / 100))
     const { view, peakMemoryMB } = await importFile(t, service, {
@@ -80,7 +81,7 @@ t.test('large and odd files', { timeout }, async (t) => {
     },
   }
   for (const [name, { line, counts }] of Object.entries(shapes)) {
-    t.test(`${oddRows} rows: ${name}`, { timeout }, async (t) => {
+    t.test(`an import of ${oddRows} odd rows has right counts: ${name}`, { timeout }, async (t) => {
       const { view, peakMemoryMB, seconds } = await importFile(t, service, {
         bytes: lines(line),
         columns: ['email'],

@@ -8,10 +8,10 @@ const service = await startService(t, ['control-plane'])
 const { collections } = service
 const engines = new Engines(t, service)
 
-t.test('a chunk that fails each time, whatever is tried, fails its import after five times', async (t) => {
+t.test('a chunk whose every try fails makes its import fail after five tries', async (t) => {
   const list = await createList(service, [{ name: 'Place', field_type: 'text' }])
   const [field] = await service.get(`/mailing_lists/${list.id}/custom_fields`)
-  // The server takes no such value: no error that passes, and none that the engine knows.
+  // The server accepts no such value: the error doesn't pass, and the engine doesn't know it.
   const index = await collections.subscribers.createIndex(
     { [`custom_fields.${field.id}`]: '2dsphere' },
     { partialFilterExpression: { mailing_list_id: list.id } },
@@ -76,7 +76,7 @@ t.test('an engine that has lost a chunk fails no import because of it', async (t
   const splitter = await engines.start('findAndModify import_chunks before 1')
   await splitter.ended
   const { crc32 } = (await collections.chunks.findOne({ _id: first }))!
-  // To the engine the chunk is damaged; it is suspended when it is about to say so.
+  // The engine finds a damaged chunk, and is suspended before it reports that.
   await collections.chunks.updateOne({ _id: first }, { $set: { crc32: crc32 ^ 1 } })
   const suspended = await engines.start(`update import_chunks "_id":"${first}" before 1 SIGSTOP`)
   await engines.untilSuspended(suspended)

@@ -17,8 +17,8 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * Processes that are killed in an open transaction. What they had written stays locked until another process ends the
- * transaction: a lease of 12 s, a look every 3 s. The server itself would take 54 to 80 s.
+ * Processes are killed in an open transaction. Its rows stay locked until another process ends the transaction, after
+ * a lease of 12 s and a poll every 3 s. The server itself would take 54 to 80 s.
  */
 
 const maxMs = 30_000
@@ -30,7 +30,7 @@ const crashing = (crashAt: string) => ({
 const inCredentials = 'update installation credentials_revision > commitTransaction before 1'
 const inPlaces = 'update organizations places_revision > commitTransaction before 1'
 
-/** Has a process die of a request, and resolves to the time of its death. */
+/** Lets a process die of a request. Resolves to the time of its death. */
 async function dies(process: RunningProcess, request: () => Promise<unknown>): Promise<number> {
   await request().catch(() => undefined)
   await process.stop('SIGKILL')
@@ -88,31 +88,34 @@ t.test('control planes that are killed in transactions', { timeout: 400_000 }, a
   }
   const registered = async () => (await collections.processes.find().toArray()).map((each) => each.process_id)
 
-  t.test('a key is revoked, and an import of the organization goes on, after its lease', async (t) => {
-    const leaked = await post('/api_keys', { api_key: { name: 'leaked' } })
-    const engine = await engines.start()
-    const [first, second] = [await startDoomed(inCredentials), await startDoomed(inPlaces)]
-    const killed = await Promise.all([
-      dies(first.process, () => first.call('POST', '/api_keys', { api_key: { name: 'k' } })),
-      dies(second.process, () => add(second.call, 'a')),
-    ])
-    const killedAt = Math.max(...killed)
-    const { id } = await beginImport(2_000)
-    const [revoked, added, imported] = await Promise.all([
-      untilTaken(() => service.call('DELETE', `/api_keys/${leaked.id}`), killedAt),
-      untilTaken(() => add(service.call, 'b'), killedAt),
-      importEnd(service, id).then((view) => {
-        t.match(view, { state: 'finished', stats: { subscribers: { added: 2_000 } } })
-        return Date.now() - killedAt
-      }),
-    ])
-    t.comment(`revoked after ${revoked} ms, added after ${added} ms, imported after ${imported} ms`)
-    for (const time of [revoked, added, imported]) t.ok(time < maxMs, `${time} ms`)
-    t.same(await registered(), [survivor.child.pid])
-    t.match(engine.log(), /the lease of a control plane ran out: process \d+ on /)
-    await engines.kill([engine])
-    await engines.endLeaseOf(engine)
-  })
+  t.test(
+    'a key can be revoked, and an import of the organization resumes, after the lease of a killed process',
+    async (t) => {
+      const leaked = await post('/api_keys', { api_key: { name: 'leaked' } })
+      const engine = await engines.start()
+      const [first, second] = [await startDoomed(inCredentials), await startDoomed(inPlaces)]
+      const killed = await Promise.all([
+        dies(first.process, () => first.call('POST', '/api_keys', { api_key: { name: 'k' } })),
+        dies(second.process, () => add(second.call, 'a')),
+      ])
+      const killedAt = Math.max(...killed)
+      const { id } = await beginImport(2_000)
+      const [revoked, added, imported] = await Promise.all([
+        untilTaken(() => service.call('DELETE', `/api_keys/${leaked.id}`), killedAt),
+        untilTaken(() => add(service.call, 'b'), killedAt),
+        importEnd(service, id).then((view) => {
+          t.match(view, { state: 'finished', stats: { subscribers: { added: 2_000 } } })
+          return Date.now() - killedAt
+        }),
+      ])
+      t.comment(`revoked after ${revoked} ms, added after ${added} ms, imported after ${imported} ms`)
+      for (const time of [revoked, added, imported]) t.ok(time < maxMs, `${time} ms`)
+      t.same(await registered(), [survivor.child.pid])
+      t.match(engine.log(), /the lease of a control plane ran out: process \d+ on /)
+      await engines.kill([engine])
+      await engines.endLeaseOf(engine)
+    },
+  )
 
   t.test('without any engine a control plane ends the transactions of others', async (t) => {
     const leaked = await post('/api_keys', { api_key: { name: 'leaked' } })
@@ -196,7 +199,7 @@ t.test('an engine that dies right after its registration is registered with its 
   t.ok(sessionIds.length > 0, `${sessionIds.length} sessions`)
 })
 
-t.test('an engine that is taken for dead while it works locks no rows', { timeout: 300_000 }, async (t) => {
+t.test('an engine that is judged dead while it works locks no rows', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   const { collections, client } = service
   const second = await service.start('engine')
@@ -205,7 +208,7 @@ t.test('an engine that is taken for dead while it works locks no rows', { timeou
   await someRowsIn(service, id, 5_000)
   const registered = async () => (await collections.engines.findOne({ process_id: second.child.pid! }))!
   const before = await registered()
-  // Just after a renewal it takes it the longest to learn of it.
+  // Just after a renewal it takes longest until the engine notices.
   await until('a renewal', registered, ({ lease_until: until }) => until > before.lease_until, 20_000, 10)
   const { session_ids: sessionIds } = await registered()
   await collections.engines.updateOne({ _id: before._id }, { $set: { dead: true } })

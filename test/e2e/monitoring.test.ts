@@ -26,7 +26,7 @@ import {
   type Service,
 } from '../helpers/service.ts'
 
-/** Metrics, dashboards, rules and the runbook, held against each other and against a real Prometheus. */
+/** Metrics, dashboards, rules and the runbook are compared with each other and with a real Prometheus. */
 const rules = await readRules()
 const alerts = rules.filter(({ alert }) => alert !== undefined)
 const runbook = await readFile(new URL('../../docs/runbook.md', import.meta.url), 'utf8')
@@ -84,7 +84,7 @@ t.test('every alert fires on its bad day, and not on its good one', { skip }, as
   }
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-rules-'))
   t.teardown(() => rm(folder, { recursive: true }))
-  // With all the others beside it, each rule would be evaluated on the days of all.
+  // Each rule is tested alone: with all others it would be evaluated on every day.
   const alone = async (alert: string): Promise<string> => {
     const { expr } = alerts.find((other) => other.alert === alert)!
     const own = rules.filter((rule) =>
@@ -218,11 +218,11 @@ t.test('every panel and every rule has data while there is work', { skip }, asyn
   t.same(await prometheus.firing(), [])
 })
 
-/** It waits for the rules' own times, so it takes two minutes: by hand, with ROLLCALL_BAD_DAY=1. */
+/** The rules wait for minutes, so this takes two minutes. It runs by hand, with ROLLCALL_BAD_DAY=1. */
 const noBadDay = process.env['ROLLCALL_BAD_DAY'] === undefined ? 'ROLLCALL_BAD_DAY is not set' : skip
 
 t.test(
-  'a real bad day: a list that is held, a storm of logins, an engine that is killed',
+  'the rules fire on a real bad day: a list that stays leased, a storm of logins, an engine that is killed',
   { skip: noBadDay },
   async (t) => {
     const prometheus = await startPrometheus(t, service)
@@ -235,7 +235,7 @@ t.test(
       service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
         subscriber_import: { ...imported, ...options },
       })
-    // As if it had been paused in the middle: it has the list and gives it to nobody.
+    // As if it had been paused in the middle: the import keeps its list.
     const holder = await create({ begins_at: '2100-01-01T00:00:00Z' })
     await service.collections.imports.updateOne(
       { _id: holder.id },

@@ -9,9 +9,9 @@ import { rooms, type Room } from '../campaigns/mutants/rooms.ts'
 import { missing, searchPath } from '../helpers/missing-programs.ts'
 
 /**
- * Whether unit tests see each change of pure code: StrykerJS makes every one it knows, room by room, and runs the tests
- * that reach it. What survives is listed, save for what test/campaigns/mutants/explained.ts explains. StrykerJS is
- * installed for the run, so this is a campaign, run by hand: ROLLCALL_MUTANTS=all, or the name of a room.
+ * StrykerJS makes every mutation of pure code that it knows, folder by folder, and runs the unit tests that reach it.
+ * The test lists mutants that survive, without those that test/campaigns/mutants/explained.ts explains. StrykerJS is
+ * installed for the run, so this campaign runs by hand: ROLLCALL_MUTANTS=all, or the name of a folder.
  */
 const wanted = process.env['ROLLCALL_MUTANTS']
 const version = '10.0.0'
@@ -39,7 +39,7 @@ const chosenAreas = Object.entries(rooms).filter(([name]) => wanted === 'all' ||
 t.ok(wanted === undefined || chosenAreas.length > 0, `a room is called ${wanted}`)
 
 const skip = wanted === undefined ? 'ROLLCALL_MUTANTS is not set' : missing('npm')
-t.test('mutants are seen or explained', { skip, timeout: 36_000_000 }, async (t) => {
+t.test('each mutant fails a test or is explained', { skip, timeout: 36_000_000 }, async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-mutants-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   const packages = ['core', 'tap-runner'].map((name) => `@stryker-mutator/${name}@${version}`)
@@ -79,7 +79,7 @@ interface Mutant {
   isSeen: boolean
 }
 
-/** What StrykerJS writes, as far as it is read here. */
+/** The part of StrykerJS's report that this test reads. */
 interface Report {
   files: Record<
     string,
@@ -89,7 +89,7 @@ interface Report {
     }
   >
 }
-/** Both from 1. */
+/** Line and column, counted from 1. */
 interface Place {
   line: number
   column: number
@@ -145,10 +145,10 @@ function isExplained({ file, source, start, end, after }: Mutant): boolean {
   })
 }
 
-/** What this process was given for its own run, such as tap's settings, is not for the tests of a mutant. */
+/** Settings of this process for its own run, such as tap's, are kept from the tests of a mutant. */
 const ownSettings = /^(?:TAP|_TAPJS|NODE_OPTIONS|ROLLCALL_)/
 
-/** Runs a program to its end, with the node of this process. Beside other work it takes what is left. */
+/** Runs a program to its end, with this process's node and a low priority. */
 function run(program: string, args: readonly string[]): void {
   const given = Object.entries(process.env).filter(([name]) => !ownSettings.test(name))
   const { status, stdout, stderr } = spawnSync('nice', ['-n', '10', program, ...args], {

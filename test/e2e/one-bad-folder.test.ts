@@ -28,7 +28,7 @@ import {
   type Service,
 } from '../helpers/service.ts'
 
-/** Engines of which one doesn't see the files of the others, and files that are really gone. */
+/** One of several engines doesn't share the others' folder, and files are really missing. */
 
 t.setTimeout(500_000)
 
@@ -75,7 +75,7 @@ const untilReady = (running: RunningProcess, isReady: boolean) =>
     20_000,
   )
 
-/** As umount does: the folder is empty, and its content is where it will be mounted again. */
+/** Does what umount does: the folder is empty, and its content comes back with the next mount. */
 async function unmount(folder: string): Promise<() => Promise<void>> {
   const away = `${folder} away`
   await rename(folder, away)
@@ -108,7 +108,7 @@ t.test('an engine with an empty folder is red, and the others do its work', asyn
   t.same((await readdir(folder)).sort(), [], 'nothing is written into a folder that may be another one')
   t.match(sick.log(), /"level":"error".*nothing is done with files until DATA_DIR is available/)
 
-  // The folder takes the place of a lost one, as the message says.
+  // The new folder replaces a lost one, as the message says.
   await writeFile(path.join(folder, 'installation.id'), await readFile(mark))
   await untilReady(sick, true)
   await untilMetric(sick, /^rollcall_data_folder_available 1$/m)
@@ -164,7 +164,7 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
     (engine) => engine !== null && engine.lease_until > before!.lease_until,
   )
   t.equal(renewed?.sees_files, true, 'what one engine misses, another one that misses it too still confirms')
-  // It misses the files again, under another id.
+  // The restarted engine misses the files again, under another id.
   await sick.stop()
   await service.start('engine', { DATA_DIR: folder })
   for (const id of ids) {
@@ -185,7 +185,7 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   t.equal(await service.collections.imports.countDocuments({ error_message: { $ne: null } }), 0)
 })
 
-t.test('all processes with an unmounted folder', async (t) => {
+t.test('all processes wait while the folder is unmounted', async (t) => {
   const service = await startService(t, ['control-plane', 'engine', 'ftp'])
   const scheduled = await createImport(service, 1_000, {
     begins_at: new Date(Date.now() + 86_400_000).toISOString(),

@@ -5,11 +5,11 @@ import { endedStates } from '../../shared/contract/import-state.ts'
 import { answer, head, startRawWebServer } from '../helpers/raw-web-server.ts'
 import { startService, until, type Json, type Service } from '../helpers/service.ts'
 
-/** What one organization has the engine do, however much or slow it is, doesn't hold up what another one asks for. */
+/** The work of one organization, however much or slow it is, delays no other organization. */
 
 t.setTimeout(600_000)
 
-/** A key and a mailing list of an organization of its own. */
+/** A key and a mailing list of a new organization. */
 interface Organization {
   key: string
   listId: number
@@ -42,7 +42,7 @@ const createImport = (service: Service, { key, listId }: Organization, more: Jso
 
 const row = { file_source: { type: 'json', content: 'email\nann@example.com\n' } }
 
-/** Imports a row and resolves to how many dry runs of others ended between the creation of that import and its end. */
+/** Imports a row. Resolves to how many dry runs of others ended between the creation of that import and its end. */
 async function dryRunsMeanwhile(service: Service, organization: Organization): Promise<number> {
   const { imports } = service.collections
   const before = await countDryRuns(service, 'ended')
@@ -65,7 +65,7 @@ const countDryRuns = (service: Service, which: 'ended' | 'begun'): Promise<numbe
 
 const median = (values: number[]): number => values.sort((a, b) => a - b)[Math.floor(values.length / 2)]!
 
-t.test('hundreds of dry runs that are due at one moment', async (t) => {
+t.test('an import of one row passes hundreds of dry runs that are due at one moment', async (t) => {
   const dryRuns = Number(process.env['ROLLCALL_TEST_DRY_RUNS'] ?? 400)
   const service = await startService(t, ['control-plane', 'engine'])
   const [many, small] = [await createOrganization(service), await createOrganization(service)]
@@ -83,7 +83,7 @@ t.test('hundreds of dry runs that are due at one moment', async (t) => {
   t.ok(begun < dryRuns / 2, `${begun} of ${dryRuns} dry runs began before it ended`)
   while (meanwhile.length < 9 && (await countDryRuns(service, 'ended')) < dryRuns - 64)
     meanwhile.push(await dryRunsMeanwhile(service, small))
-  // An organization has at most 32 imports started. Counted in imports, the bound holds on a busy machine too;
+  // An organization has at most 32 imports started. Counted in imports, the bound is also right on a busy machine;
   // test/e2e/attacks.test.ts measures the time.
   t.ok(
     median(meanwhile) <= 32,
@@ -94,7 +94,7 @@ t.test('hundreds of dry runs that are due at one moment', async (t) => {
 t.test('servers of other organizations that answer slowly', async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   const web = await startRawWebServer(t, {
-    // The head, and then nothing for as long as the test lasts.
+    // The server sends the head, and then nothing until the test ends.
     '/slow': (socket) => socket.write(head(200, { 'content-length': 1_000 })),
     '/fast': answer(200, {}, 'ann@example.com\n'),
   })

@@ -12,13 +12,13 @@ import { boundFaults } from '../campaigns/planted-faults/figures.ts'
 import { protocolFaults } from '../campaigns/planted-faults/protocol.ts'
 
 /**
- * Whether the tests see anything: realistic faults, planted one at a time in a copy of the tree, each with the tests that
- * belong to its place. A fault with which they pass has survived. The same tests run without it first: where they fail
- * then, a failure says nothing of the fault, which isn't judged. ROLLCALL_FAULTS=all plants all of them, a word those that
- * have it in their names or rooms; without it the faults are only looked up, so that the lists stay true.
+ * Realistic faults are planted one at a time in a copy of the tree, and the tests that belong to the code must
+ * notice. A fault with which they pass has survived. The same tests run without the fault first: where they fail
+ * then, the fault isn't judged. ROLLCALL_FAULTS=all plants all faults; other text plants those that have it in their
+ * names or groups. Without the setting the faults are only looked up, so that their texts stay true.
  */
 const wanted = process.env['ROLLCALL_FAULTS']
-/** Of the faults of a room, at least so many have to be seen. */
+/** At least this share of a group's faults must be noticed. */
 const minSeenShare = 0.9
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -58,7 +58,7 @@ function matchesInterleavings(titles: string): boolean {
   return pairsMatching(new RegExp(titles), hows).length > 0
 }
 
-/** A word may be about some rooms only. */
+/** A text of ROLLCALL_FAULTS may concern some groups only. */
 function skipUnless(chosen: readonly PlantedFault[]): string | false {
   if (wanted === undefined) return 'ROLLCALL_FAULTS is not set'
   return chosen.length > 0 ? false : `none of them is called ${wanted}`
@@ -72,30 +72,34 @@ const chosenByArea = Object.entries(rooms).map(
 t.ok(wanted === undefined || chosenByArea.some(([, { length }]) => length > 0), `a fault is called ${wanted}`)
 
 for (const [room, chosen] of chosenByArea)
-  t.test(`faults of the ${room} are seen`, { skip: skipUnless(chosen), timeout: 36_000_000 }, async (t) => {
-    const copy = await copyOfTree()
-    t.teardown(() => rm(copy, { recursive: true, force: true }))
-    const failing = new Set(
-      [...new Set(chosen.flatMap(({ tests }) => tests))].filter((run) => !passes(copy, run)),
-    )
-    for (const { files, settings } of failing)
-      t.fail(`${files.join(' ')} ${JSON.stringify(settings ?? {})} fails without a fault`)
-    const judged = chosen.filter(({ tests }) => !tests.some((run) => failing.has(run)))
-    const survivors: string[] = []
-    for (const fault of judged) {
-      const seenBy = await seeingTests(copy, fault)
-      if (seenBy === null) survivors.push(fault.name)
-      t.comment(seenBy === null ? `SURVIVED: ${fault.name}` : `seen by ${seenBy}: ${fault.name}`)
-    }
-    for (const fault of chosen) if (!judged.includes(fault)) t.comment(`NOT JUDGED: ${fault.name}`)
-    const seen = judged.length - survivors.length
-    t.ok(
-      seen >= minSeenShare * judged.length,
-      `${seen} of ${judged.length} faults of the ${room} were seen, ${chosen.length - judged.length} weren't judged; these survived: ${survivors.join('; ')}`,
-    )
-  })
+  t.test(
+    `the tests notice faults of the ${room}`,
+    { skip: skipUnless(chosen), timeout: 36_000_000 },
+    async (t) => {
+      const copy = await copyOfTree()
+      t.teardown(() => rm(copy, { recursive: true, force: true }))
+      const failing = new Set(
+        [...new Set(chosen.flatMap(({ tests }) => tests))].filter((run) => !passes(copy, run)),
+      )
+      for (const { files, settings } of failing)
+        t.fail(`${files.join(' ')} ${JSON.stringify(settings ?? {})} fails without a fault`)
+      const judged = chosen.filter(({ tests }) => !tests.some((run) => failing.has(run)))
+      const survivors: string[] = []
+      for (const fault of judged) {
+        const seenBy = await seeingTests(copy, fault)
+        if (seenBy === null) survivors.push(fault.name)
+        t.comment(seenBy === null ? `SURVIVED: ${fault.name}` : `seen by ${seenBy}: ${fault.name}`)
+      }
+      for (const fault of chosen) if (!judged.includes(fault)) t.comment(`NOT JUDGED: ${fault.name}`)
+      const seen = judged.length - survivors.length
+      t.ok(
+        seen >= minSeenShare * judged.length,
+        `${seen} of ${judged.length} faults of the ${room} were seen, ${chosen.length - judged.length} weren't judged; these survived: ${survivors.join('; ')}`,
+      )
+    },
+  )
 
-/** What is made by running is not copied. */
+/** Generated files are not copied. */
 async function copyOfTree(): Promise<string> {
   const copy = await mkdtemp(path.join(tmpdir(), 'rollcall-faults-'))
   const left = ['node_modules', '.git', '.tap', 'data']
@@ -124,7 +128,7 @@ async function seeingTests(
 
 function passes(copy: string, { files, settings }: TestRun): boolean {
   const { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR } = process.env
-  // Without what this process was given for its own run.
+  // Without the settings of this process's own run.
   const env = { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR, ...settings }
   const args = ['test/run.ts', '--jobs=1', '--bail', ...files]
   return spawnSync(process.execPath, args, { cwd: copy, env, stdio: 'ignore' }).status === 0

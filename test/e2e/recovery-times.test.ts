@@ -5,8 +5,8 @@ import { Engines } from '../helpers/engines.ts'
 import { createList, importEnd, startService, until } from '../helpers/service.ts'
 
 /**
- * How long an import stays unfinished when the only engine is killed in each of its states, and another one is started
- * at once: that one watches for a lease of 12 s, and looks every 3 s (docs/recovery-times.md).
+ * How long an import stays unfinished when the only engine is killed in each of its states. Another one is started at
+ * once; it waits for a lease of 12 s, and polls every 3 s (docs/recovery-times.md).
  */
 
 const maxMs = 30_000

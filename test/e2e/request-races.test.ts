@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { Random } from '../campaigns/random.ts'
 import {
   effectOfDeactivation,
@@ -23,22 +23,23 @@ import {
   type Answer,
   type Call,
   type Json,
+  type RunningProcess,
   type Service,
 } from '../helpers/service.ts'
 import { openSlowLink } from '../helpers/slow-link.ts'
 
 /**
- * Requests to two control planes that create, read, change, trigger and delete the very subscribers that imports write.
- * Each address must have a serial order: one in which every request has the answer that it had, every row is in the log
- * that it is in, and the last state is the stored one. That leaves no room for a lost update.
+ * Requests to two control planes create, read, change, trigger and delete the subscribers that imports write. The
+ * operations on each address must have a serial order. In it every request has the answer that it had, every row is in
+ * the log that it is in, and the last state is the stored one. A lost update leaves no such order.
  */
 
-/** Long by hand: docs/campaigns.md. */
-const number = (name: string, fallback: number) => Number(process.env[name] ?? fallback)
-const rows = number('ROLLCALL_RACE_ROWS', 600)
-const imports = number('ROLLCALL_RACE_IMPORTS', 4)
-const seed = number('ROLLCALL_SEED', 1)
-/** Every tenth row is raced for, half of the time the first few. The others make batches that hold these for a while. */
+/** docs/campaigns.md has the settings of a long race. */
+const setting = (name: string, fallback: number) => Number(process.env[name] ?? fallback)
+const rows = setting('ROLLCALL_RACE_ROWS', 600)
+const imports = setting('ROLLCALL_RACE_IMPORTS', 4)
+const seed = setting('ROLLCALL_SEED', 1)
+/** Requests go to every tenth row, half of them to the first few. The other rows make batches last longer. */
 const addresses = Array.from({ length: rows }, (_, i) => `s${i}@example.com`)
 const raced = addresses.filter((_, i) => i % Math.ceil(rows / 60) === 0)
 const requesters = 8
@@ -66,7 +67,77 @@ t.test('the search for a serial order finds one, and says where there is none', 
   t.match(whyNotSerial(0, [add(1, 1, 0, 10), add(2, 2, 5, 15)]), /none of what is left/, 'a lost update')
 })
 
-t.test(`requests race imports of the same subscribers, seed ${seed}`, { timeout: 3_600_000 }, async (t) => {
+/** The operations of a race on each address, and what they need: who calls, what was answered, whether it is over. */
+class Race {
+  readonly operations = new Map<string, Operation<Raced>[]>(
+    [...addresses, ...overtaken.keys()].map((email) => [email, []]),
+  )
+  /** What the last answer about an address showed: an update that gives that changes values alone, in place. */
+  readonly lastViews = new Map<string, Json>()
+  readonly answers: Record<string, number> = {}
+  isOver = false
+  readonly #path: string
+  readonly #autoresponderId: number
+  #values = 0
+
+  constructor(path: string, autoresponderId: number) {
+    this.#path = path
+    this.#autoresponderId = autoresponderId
+  }
+
+  nextValue(): number {
+    this.#values += 1
+    return this.#values
+  }
+
+  /** Sends random requests until the race is over. */
+  async request(call: Call, random: Random): Promise<void> {
+    while (!this.isOver) {
+      const email = random.oneOf(random.chance(0.5) ? raced.slice(0, 4) : raced)
+      const request = makeRequest(random, this.nextValue(), this.lastViews.get(email))
+      await this.perform(call, request, email)
+    }
+  }
+
+  async perform(call: Call, request: RacingRequest, email: string): Promise<void> {
+    const from = performance.now()
+    const { body } = await this.#send(call, request, email)
+    const to = performance.now()
+    const { success, data, error_code: code } = body
+    const view = request.kind === 'read' ? data?.[0] : (data?.subscriber ?? data)
+    if (view?.email !== undefined) this.lastViews.set(email, view)
+    const kind = `${request.kind} ${success ? (data?.subscription_result ?? 'done') : code}`
+    this.answers[kind] = (this.answers[kind] ?? 0) + 1
+    const what = `${JSON.stringify(request)}: ${code ?? shown(view)}`
+    this.operations.get(email)!.push({ what, from, to, after: effectOfRequest(request, body, to) })
+  }
+
+  #send(call: Call, request: RacingRequest, email: string): Promise<Answer> {
+    const at = `${this.#path}/subscribers/${encodeURIComponent(email)}`
+    switch (request.kind) {
+      case 'create':
+        return call('POST', `${this.#path}/subscribers`, { subscriber: { email, ...bodyOf(request.given) } })
+      case 'change':
+        return call('PUT', request.id === null ? at : `${this.#path}/subscribers/${request.id}`, {
+          subscriber: bodyOf(request.given),
+        })
+      case 'trigger':
+        return call('POST', `${at}/trigger_autoresponders`, {
+          autoresponder_ids: [this.#autoresponderId],
+          create_missing_subscriber: request.creates,
+          reactivate_subscriber: request.reactivates,
+          ...(request.b === null ? {} : { custom_fields: { for_all: { B: request.b } } }),
+        })
+      case 'delete':
+        return call('DELETE', at)
+      case 'read':
+        return call('GET', at)
+    }
+  }
+}
+
+/** An engine and two control planes over a slow link to the database; commands of the first plane pass a gate. */
+async function startRacers(t: Test) {
   const slowness = new Random(seed)
   const delayMs = () => (slowness.chance(0.7) ? 0 : slowness.between(5, 25))
   const link = await openSlowLink(t, testMongodbUri(), delayMs)
@@ -76,12 +147,14 @@ t.test(`requests race imports of the same subscribers, seed ${seed}`, { timeout:
   t.teardown(() => gate.close())
   const gated = new URL(link)
   gated.port = String(gate.port)
-  const origins = [
-    await service.start('control-plane', { MONGODB_URI: gated.href }),
-    await service.start('control-plane', slow),
-  ]
+  const gatedPlane = await service.start('control-plane', { MONGODB_URI: gated.href })
+  const otherPlane = await service.start('control-plane', slow)
   await service.start('engine', slow)
-  const [gatedCall, otherCall] = origins.map(({ ready }) => callerOf(() => ready.http!)) as [Call, Call]
+  const callPlane = ({ ready }: RunningProcess) => callerOf(() => ready.http ?? '')
+  return { service, gate, gatedCall: callPlane(gatedPlane), otherCall: callPlane(otherPlane) }
+}
+
+async function createRace(service: Service) {
   const fields = ['A', 'B'].map((name) => ({ name, field_type: 'number' }))
   const list = await createList(service, fields, { has_confirmed: true })
   const path = `/mailing_lists/${list.id}`
@@ -96,118 +169,91 @@ t.test(`requests race imports of the same subscribers, seed ${seed}`, { timeout:
       content_text: 'Good to have you.',
     },
   })
+  return { listId: list.id as number, path, race: new Race(path, autoresponderId) }
+}
 
-  const operations = new Map(
-    [...addresses, ...overtaken.keys()].map((email) => [email, [] as Operation<Raced>[]]),
-  )
-  /** What the last answer about an address showed: an update that gives that changes values alone, in place. */
-  const lastViews = new Map<string, Json>()
-  const answers: Record<string, number> = {}
-  let ended = false
-  let values = 0
-  const requester = async (which: number): Promise<void> => {
-    const random = new Random(seed * 1_000 + which)
-    while (!ended) {
-      const email = random.oneOf(random.chance(0.5) ? raced.slice(0, 4) : raced)
-      const request = madeRequest(random, (values += 1), lastViews.get(email))
-      await perform(which % 2 === 0 ? gatedCall : otherCall, request, email)
-    }
-  }
-
-  async function perform(call: Call, request: RacingRequest, email: string): Promise<void> {
-    const from = performance.now()
-    const { body } = await sent(call, request, email)
-    const to = performance.now()
-    const { success, data, error_code: code } = body
-    const view = request.kind === 'read' ? data?.[0] : (data?.subscriber ?? data)
-    if (view?.email !== undefined) lastViews.set(email, view)
-    const kind = `${request.kind} ${success ? (data?.subscription_result ?? 'done') : code}`
-    answers[kind] = (answers[kind] ?? 0) + 1
-    const what = `${JSON.stringify(request)}: ${code ?? shown(view)}`
-    operations.get(email)!.push({ what, from, to, after: effectOfRequest(request, body, to) })
-  }
-
-  function sent(call: Call, request: RacingRequest, email: string): Promise<Answer> {
-    const at = `${path}/subscribers/${encodeURIComponent(email)}`
-    switch (request.kind) {
-      case 'create':
-        return call('POST', `${path}/subscribers`, { subscriber: { email, ...bodyOf(request.given) } })
-      case 'change':
-        return call('PUT', request.id === null ? at : `${path}/subscribers/${request.id}`, {
-          subscriber: bodyOf(request.given),
-        })
-      case 'trigger':
-        return call('POST', `${at}/trigger_autoresponders`, {
-          autoresponder_ids: [autoresponderId],
-          create_missing_subscriber: request.creates,
-          reactivate_subscriber: request.reactivates,
-          ...(request.b === null ? {} : { custom_fields: { for_all: { B: request.b } } }),
-        })
-      case 'delete':
-        return call('DELETE', at)
-      case 'read':
-        return call('GET', at)
-    }
-  }
-
-  const requests = Array.from({ length: requesters }, (_, which) => requester(which))
-  const random = new Random(seed)
-  let retries = 0
-  // More where hardly any batch met a request.
-  for (let turn = 1; turn <= imports || (retries < 5 && turn <= imports * 10); turn += 1) {
-    const problems = await runImport(service, path, turn, random, operations)
-    t.same(problems, [], `import ${turn} counts every row`)
-    retries = await retriedBatches(service)
-  }
-  ended = true
-  await Promise.all(requests)
+/** Lets an update wait between its read and its write while other requests change the same subscriber. */
+async function overtakeUpdates(
+  race: Race,
+  gate: CommandGate,
+  gatedCall: Call,
+  otherCall: Call,
+): Promise<void> {
   for (const [email, meanwhile] of overtaken) {
-    await perform(otherCall, { kind: 'create', given: sameGiven }, email)
+    await race.perform(otherCall, { kind: 'create', given: sameGiven }, email)
     const isWritten = gate.watch(({ findAndModify }) => findAndModify === 'subscribers')
-    const { id } = lastViews.get(email)
-    const update = perform(
-      gatedCall,
-      { kind: 'change', given: { ...sameGiven, b: (values += 1) }, id },
-      email,
-    )
+    const { id } = race.lastViews.get(email)
+    const given = { ...sameGiven, b: race.nextValue() }
+    const update = race.perform(gatedCall, { kind: 'change', given, id }, email)
     await isWritten
-    for (const request of meanwhile) await perform(otherCall, request, email)
+    for (const request of meanwhile) await race.perform(otherCall, request, email)
     gate.release()
     await update
   }
-  t.comment(`${retries} batches were tried again; ${JSON.stringify(answers)}`)
+}
+
+/** Each address whose operations have no serial order that ends in the stored subscriber, and why. */
+function findUnexplained(
+  { operations }: Race,
+  documents: SubscriberDocument[],
+  fieldIds: number[],
+  waitingIds: number[],
+): string[] {
+  const byEmail = new Map(documents.map((document) => [document.email, document]))
+  const unexplained: string[] = []
+  for (const [email, performed] of operations) {
+    const document = byEmail.get(email)
+    const view = document === undefined ? undefined : viewOf(document, fieldIds)
+    const count = waitingIds.filter((id) => id === document?.id).length
+    const what = `the end: ${shown(view)}, ${count} waiting`
+    const end = { what, from: performance.now(), to: Infinity, after: effectOfEnd(view, count) }
+    const reason = whyNotSerial(null, [...performed, end])
+    if (reason !== null) unexplained.push(`${email}: ${reason}`)
+  }
+  return unexplained
+}
+
+t.test(`requests race imports of the same subscribers, seed ${seed}`, { timeout: 3_600_000 }, async (t) => {
+  const { service, gate, gatedCall, otherCall } = await startRacers(t)
+  const { listId, path, race } = await createRace(service)
+  const requests = Array.from({ length: requesters }, (_, i) =>
+    race.request(i % 2 === 0 ? gatedCall : otherCall, new Random(seed * 1_000 + i)),
+  )
+  const random = new Random(seed)
+  let retries = 0
+  // More imports run where hardly any batch conflicted with a request.
+  for (let number = 1; number <= imports || (retries < 5 && number <= imports * 10); number += 1) {
+    const problems = await runImport(service, path, number, random, race.operations)
+    t.same(problems, [], `import ${number} counts every row`)
+    retries = await countRetriedBatches(service)
+  }
+  race.isOver = true
+  await Promise.all(requests)
+  await overtakeUpdates(race, gate, gatedCall, otherCall)
+  t.comment(`${retries} batches were tried again; ${JSON.stringify(race.answers)}`)
 
   const { subscribers, reactions } = service.collections
-  const documents = await subscribers.find({ mailing_list_id: list.id }).toArray()
-  t.same(await wrongCounters(service, list.id, documents), [], 'the counts are those of a recount')
-  const found = await reactions.find({ mailing_list_id: list.id }).toArray()
-  const waiting = found.filter(({ state }) => state !== 'dropped').map((reaction) => reaction.subscriber_id)
+  const documents = await subscribers.find({ mailing_list_id: listId }).toArray()
+  t.same(await wrongCounters(service, listId, documents), [], 'the counts are those of a recount')
+  const found = await reactions.find({ mailing_list_id: listId }).toArray()
   const ids = new Set(documents.map(({ id }) => id))
   const orphans = found.filter((reaction) => !ids.has(reaction.subscriber_id))
   t.same(orphans, [], 'reactions of deleted subscribers are gone')
-  const byEmail = new Map(documents.map((document) => [document.email, document]))
-  t.equal(byEmail.size, documents.length, 'nobody is there twice')
+  t.equal(new Set(documents.map(({ email }) => email)).size, documents.length, 'no address is there twice')
   const fieldIds = (await service.get<Json[]>(`${path}/custom_fields`)).map((field): number => field.id)
-  const unexplained: string[] = []
-  for (const [email, all] of operations) {
-    const document = byEmail.get(email)
-    const view = document === undefined ? undefined : viewOf(document, fieldIds)
-    const count = waiting.filter((id) => id === document?.id).length
-    const [from, to] = [performance.now(), Infinity]
-    all.push({ what: `the end: ${shown(view)}, ${count} waiting`, from, to, after: effectOfEnd(view, count) })
-    const reason = whyNotSerial(null, all)
-    if (reason !== null) unexplained.push(`${email}: ${reason}`)
-  }
+  const waiting = found.filter(({ state }) => state !== 'dropped')
+  const waitingIds = waiting.map((reaction) => reaction.subscriber_id)
+  const unexplained = findUnexplained(race, documents, fieldIds, waitingIds)
   for (const reason of unexplained.slice(0, 3)) console.error(`${reason}\n`)
-  t.equal(unexplained.length, 0, 'what became of each subscriber has a serial order')
+  t.equal(unexplained.length, 0, 'the operations on each subscriber have a serial order')
 })
 
 const shown = (view: Json): string =>
   view === undefined || view === null
-    ? 'nobody'
+    ? 'no subscriber'
     : `${view.id} ${view.status} A ${view.custom_fields?.A.value} B ${view.custom_fields?.B.value} confirmed ${view.confirmed} ${view.remove_ip}`
 
-function madeRequest(random: Random, b: number, last: Json): RacingRequest {
+function makeRequest(random: Random, b: number, last: Json): RacingRequest {
   const kind = random.oneOf([
     ...(['change', 'change', 'change', 'change', 'change', 'change'] as const),
     ...(['trigger', 'trigger', 'create', 'create', 'delete', 'read'] as const),
@@ -238,15 +284,15 @@ const bodyOf = ({ b, removeIp, ...rest }: Extract<RacingRequest, { kind: 'create
   custom_fields: { B: b },
 })
 
-/** Resolves, when it has ended, to what its figures say that isn't so. Each of its rows is an operation from then on. */
+/** Runs an import and records each of its rows as an operation. Resolves to the mistakes in its counts and logs. */
 async function runImport(
   service: Service,
   path: string,
-  turn: number,
+  number: number,
   random: Random,
   operations: Map<string, Operation<Raced>[]>,
 ): Promise<string[]> {
-  const deactivates = turn % 2 === 0
+  const deactivates = number % 2 === 0
   const absent = new Set(random.some(raced, deactivates ? 0.6 : 0.1))
   const made = addresses
     .filter((email) => !absent.has(email))
@@ -256,11 +302,11 @@ async function runImport(
         ? random.oneOf([null, null, 'active', 'unsubscribed', 'deactivated'] as const)
         : null
       const confirmed = isRaced ? random.oneOf([null, true, false]) : null
-      return [email, { a: turn, status, confirmed }]
+      return [email, { a: number, status, confirmed }]
     })
   const statuses = subscriberStatuses.map((status) => [status, random.chance(0.75)])
   const options = {
-    overwrite: turn % 4 !== 3,
+    overwrite: number % 4 !== 3,
     overwrites: Object.fromEntries(statuses) as Record<(typeof subscriberStatuses)[number], boolean>,
   }
   const lines = made.map(
@@ -295,27 +341,27 @@ async function runImport(
   }
   for (const [email, row] of made) {
     const kind = kinds.get(email)
-    const what = `import ${turn} ${JSON.stringify(row)}: ${kind}`
+    const what = `import ${number} ${JSON.stringify(row)}: ${kind}`
     operations.get(email)!.push({ what, from, to, after: effectOfRow(row, kind, options, to) })
   }
   for (const email of absent) {
     const isDeactivated = kinds.get(email) === 'deactivated'
     if (!isDeactivated && kinds.has(email)) problems.push(`${email} is in no record and ${kinds.get(email)}`)
     if (!deactivates && isDeactivated) problems.push(`${email} was deactivated`)
-    const what = `import ${turn} without it: ${isDeactivated ? 'deactivated' : 'left alone'}`
+    const what = `import ${number} without it: ${isDeactivated ? 'deactivated' : 'left alone'}`
     const after = effectOfDeactivation(isDeactivated, from)
     if (deactivates) operations.get(email)!.push({ what, from, to, after })
   }
   return problems
 }
 
-async function retriedBatches({ processes }: Service): Promise<number> {
-  const text = await (await fetch(processes.engine!.ready.metrics['engine']!)).text()
+async function countRetriedBatches({ processes }: Service): Promise<number> {
+  const text = await (await fetch(processes.engine?.ready.metrics['engine'] ?? '')).text()
   const samples = text.matchAll(/^rollcall_import_batch_retries_total\{[^}]*\} (\d+)$/gm)
   return [...samples].reduce((sum, [, count]) => sum + Number(count), 0)
 }
 
-/** As the API shows it, as far as the race looks at it. */
+/** The subscriber as the API shows it, with the keys that a race compares. */
 function viewOf(document: SubscriberDocument, [a, b]: number[]): Json {
   const value = (id: number | undefined) => ({ value: document.custom_fields[String(id)] ?? null })
   return {

@@ -3,7 +3,7 @@ import { autoresponder } from '../helpers/autoresponder.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { createList, importText, startService, until } from '../helpers/service.ts'
 
-/** Machines whose clocks are off: what processes compare goes by the database's clock, which is this machine's. */
+/** Machines have wrong clocks. What processes compare uses the database's clock, which is this machine's. */
 
 const hour = 3_600_000
 const preload = new URL('../helpers/shifted-clock.ts', import.meta.url).href
@@ -70,7 +70,7 @@ t.test('reactions are due by the clock by which they are sent', async (t) => {
   )
 })
 
-t.test('figures of uploads are old by the clock by which they were counted', async (t) => {
+t.test('statistics of uploads become old by the clock by which they were counted', async (t) => {
   const entered = (await collections.uploadUsage.findOne({ _id: 1 }))!
   t.ok(isNow(entered.counted_at), 'counted by a process whose clock is ahead')
   const list = await createList(service)
@@ -91,6 +91,6 @@ t.test('figures of uploads are old by the clock by which they were counted', asy
   t.match(await ftp.upload('STOR rows.csv', 'x'.repeat(1_000)), /^226 /)
   ftp.close()
   const counted = (await collections.uploadUsage.findOne({ _id: 1 }))!
-  t.equal(counted.bytes, 1_000, 'a process whose clock is behind counts old figures anew')
+  t.equal(counted.bytes, 1_000, 'a process whose clock is behind recounts old totals')
   t.ok(isNow(counted.counted_at))
 })

@@ -20,8 +20,8 @@ import {
 import { subscriberDocument } from '../helpers/subscriber-document.ts'
 
 /**
- * A database that takes long for what it examines. The engines give their sockets up after some seconds in place of a
- * minute, and the server rests each time that a query over subscribers has examined a thousand documents.
+ * A database that is slow in proportion to what it examines. The server pauses whenever a query over subscribers has
+ * examined a thousand documents, and engines close their sockets after some seconds instead of a minute.
  */
 
 t.setTimeout(300_000)
@@ -37,7 +37,7 @@ const startEngine = (socketTimeoutMs: number): Promise<RunningProcess> =>
     ROLLCALL_TEST_SOCKET_TIMEOUT_MS: String(socketTimeoutMs),
   })
 
-/** Until the test's end. */
+/** Sets a fail point until the test's end. */
 async function failPoint(t: Test, name: string, mode: unknown, data: Document): Promise<void> {
   t.teardown(() => set.command({ configureFailPoint: name, mode: 'off' }))
   await set.command({ configureFailPoint: name, mode, data })
@@ -46,7 +46,7 @@ async function failPoint(t: Test, name: string, mode: unknown, data: Document): 
 const rest = (t: Test, ms: number) =>
   failPoint(t, 'setYieldAllLocksWait', 'alwaysOn', { namespace, waitForMillis: ms })
 
-/** A list of as many who are unsubscribed, and one who is active and sorts before them. */
+/** A list of that many unsubscribed subscribers, and one active one that sorts before them. */
 async function listOf(unsubscribed: number): Promise<Json> {
   const list = await createList(service)
   const { next: firstId = 1 } = (await collections.counters.findOne({ _id: 'subscriber' })) ?? {}
@@ -64,7 +64,7 @@ async function listOf(unsubscribed: number): Promise<Json> {
   ])
   await collections.subscriberCounts.insertOne({
     ...{ _id: `${list.id}:a0`, organization_id: list.organization_id, mailing_list_id: list.id },
-    // More than there are: the search goes on when half of them could be absent.
+    // More than the list has: the search resumes while half of them could be absent.
     ...{ active: 10, bounced: 0, unsubscribed, scomp: 0, deactivated: 0 },
   })
   return list
@@ -84,13 +84,13 @@ const create = async (listId: number, content: string): Promise<number> =>
 const documentOf = async (id: number) => (await collections.imports.findOne({ _id: id }))!
 const chunkOf = async (id: number) => (await collections.chunks.findOne({ import_id: id }))!
 
-/** Kills an engine; the next one takes over at once. */
+/** Kills an engine, and another one takes over at once. */
 async function kill(engine: RunningProcess): Promise<void> {
   await engine.stop('SIGKILL')
   await collections.engines.updateMany({ process_id: engine.child.pid! }, { $set: { dead: true } })
 }
 
-/** From which keys on the queries or updates over subscribers went that were begun meanwhile. */
+/** The keys at which queries or updates over subscribers began during the work. */
 async function startsOf(op: 'query' | 'update', work: () => Promise<unknown>): Promise<string[]> {
   await db.command({ profile: 2 })
   await work()
@@ -102,7 +102,7 @@ async function startsOf(op: 'query' | 'update', work: () => Promise<unknown>): P
   return keys.filter((key) => key !== undefined)
 }
 
-t.test('a list that takes longer to search than a query may is searched in pieces', async (t) => {
+t.test('a list whose search takes longer than a query may is searched in pieces', async (t) => {
   const list = await listOf(10_000)
   await rest(t, 400)
   const startedAt = performance.now()
@@ -159,12 +159,12 @@ t.test('the values of a deleted field are removed in pieces', async (t) => {
     engine = await startEngine(3_000)
     await until('its end', entry, (document) => document?.walk_again_at !== undefined, 60_000)
   })
-  t.equal(starts[0], to, 'the next engine goes on behind the last note')
+  t.equal(starts[0], to, 'the next engine resumes after the last stored point')
   t.equal(await collections.subscribers.countDocuments({ [path]: { $exists: true } }), 0)
   await kill(engine)
 })
 
-t.test('what is swept and purged is walked in pieces', async (t) => {
+t.test('sweeps and purges walk collections in pieces', async (t) => {
   const { uploads, uploadNames, failures, imports } = collections
   const many = Array.from({ length: 6_000 }, () => new ObjectId())
   const [stray] = many
@@ -236,7 +236,7 @@ t.test('a file that is published while the sweep asks for its name stays', async
   t.equal(await uploads.files.countDocuments({ _id: content }), 1)
 })
 
-t.test('an import whose query takes too long each time fails, in a bounded time', async (t) => {
+t.test('an import whose query takes too long each time fails after a bounded time', async (t) => {
   const list = await listOf(10)
   const data = { failCommands: ['find'], namespace, appName: 'rollcall', blockConnection: true }
   await failPoint(t, 'failCommand', 'alwaysOn', { ...data, blockTimeMS: 1_500 })
@@ -248,7 +248,7 @@ t.test('an import whose query takes too long each time fails, in a bounded time'
     view.error_message,
     /timed out \(the last of 5 tries\): the database took too long for a command each time/,
   )
-  // Each of the five is tried again by the driver; between them are 2, 4, 8 and 16 s.
+  // The driver repeats each of the five attempts; between them are 2, 4, 8 and 16 s.
   t.ok(performance.now() - startedAt > 30_000, 'it was not tried again at once')
   await kill(engine)
 })

@@ -27,7 +27,7 @@ const npmStart = (settings: Record<string, string>) =>
 const node = (file: string, settings: Record<string, string>) =>
   startProgram([path.join(root, file)], { ...free, ...settings })
 
-/** Of the first two tests. */
+/** The data folder of the first two tests. */
 const DATA_DIR = path.join(folder, 'data 1')
 let key = ''
 
@@ -35,7 +35,7 @@ t.test(
   'npm start brings up the whole service on an embedded database, and SIGTERM to npm ends all of it',
   { timeout: 300_000 },
   async (t) => {
-    // As an earlier version left it.
+    // The state that an earlier version left.
     await mkdir(DATA_DIR)
     await chmod(DATA_DIR, 0o755)
     const first = await npmStart({ DATA_DIR })
@@ -66,7 +66,7 @@ t.test(
 )
 
 t.test(
-  'each process alone prints what is its own, and they share one embedded database, with what was there',
+  'each process prints its own endpoints, and all share one embedded database with its earlier content',
   { timeout: 300_000 },
   async (t) => {
     const started = await Promise.all([
@@ -110,7 +110,7 @@ t.test(
     const taken = createServer()
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
     const port = String((taken.address() as { port: number }).port)
-    const nobody = String(await freePort())
+    const freePortNumber = String(await freePort())
     const cases: [file: string, settings: Record<string, string>, said: RegExp][] = [
       [
         'control-plane/cli/start.ts',
@@ -124,7 +124,7 @@ t.test(
       ],
       [
         'engine/main.ts',
-        { MONGODB_URI: `mongodb://me:s3cret@127.0.0.1:${nobody}/` },
+        { MONGODB_URI: `mongodb://me:s3cret@127.0.0.1:${freePortNumber}/` },
         /MongoDB at mongodb:\/\/me:\*\*\*@127\.0\.0\.1:\d+\/ can't be reached .*check MONGODB_URI/,
       ],
       [
@@ -272,7 +272,7 @@ t.test('a standalone server is refused, with what to do about it', { timeout: 30
 })
 
 t.test('a second signal ends a process at once', { timeout: 300_000 }, async (t) => {
-  // After the first signal it would still wait for this server, which never answers.
+  // This server never answers, so after the first signal the process would still wait for it.
   const silent = createServer()
   await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
   t.teardown(() => silent.close())

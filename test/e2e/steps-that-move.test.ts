@@ -11,7 +11,7 @@ import { countsOf, createList, importEnd, importText, startService, until } from
 
 t.setTimeout(300_000)
 
-t.test('a pin that hangs holds no list: the import begins without it', async (t) => {
+t.test("a pin that hangs doesn't keep its list: the import begins without it", async (t) => {
   const service = await startService(t, ['control-plane'], threads)
   const preload = new URL('../helpers/hung-link.ts', import.meta.url).href
   const engine = await startHastyEngine(
@@ -49,7 +49,7 @@ t.test('a pin that hangs holds no list: the import begins without it', async (t)
 
   for (const i of [1, 2, 3, 4, 5, 6, 7]) ids.push(await create(lists[i]!.id, `${i}.hung`))
   await untilSaid(8)
-  // With eight pins that hang this engine begins no further upload; another engine does, and takes over the steps.
+  // With eight pins that hang this engine begins no further upload. Another engine does, and takes over the steps.
   const ninth = await create(lists[8]!.id, 'sound.csv')
   await service.start('engine')
   for (const id of [...ids.slice(1), ninth])
@@ -68,7 +68,7 @@ t.test('a pin that hangs holds no list: the import begins without it', async (t)
   t.same(staged, [])
 })
 
-t.test('what is slow and moves is not taken over', async (t) => {
+t.test('a step that is slow but advances is not taken over', async (t) => {
   const service = await startService(t, ['control-plane'], threads)
   const engines = [await startHastyEngine(t, service, hasty), await startHastyEngine(t, service, hasty)]
   const rows = Array.from({ length: 40 }, (_, i) => `row${i}@example.com\n`)
@@ -100,7 +100,7 @@ t.test('deactivations are stamped as they get on', async (t) => {
     `/mailing_lists/${list.id}/subscriber_imports`,
     importOf('row0@example.com\n', { deactivate_subscribers_not_in_import: true }),
   )
-  /** By how far the deactivations had come. */
+  /** The stored points of the deactivations. */
   const stamps = new Map<number, number>()
   await until(
     'its end',

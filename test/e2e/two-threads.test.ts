@@ -14,7 +14,7 @@ import { importEnd, startService } from '../helpers/service.ts'
 
 const maxAttempts = 5
 
-t.test('an import whose file two threads split leaves what one leaves whose file one split', async (t) => {
+t.test('an import that two threads split leaves the same as one that a single thread split', async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   await writeFiles(service, 20_000)
   const left: Left[] = []
@@ -26,7 +26,7 @@ t.test('an import whose file two threads split leaves what one leaves whose file
     let wasInTwo: boolean
     let tries = 0
     do {
-      // Its imports also warm the worker up. On a busy machine it may come late all the same, and find the file scanned.
+      // Its imports also warm the worker up. On a busy machine it may still start late and find the file scanned.
       const [list] = await prepareLists(service, 1)
       const id = await beginImport(service, list!)
       await importEnd(service, id, 60_000)

@@ -1,13 +1,13 @@
 /**
- * For each alert rule a bad day on which it fires and a good one, as like it as can be, on which it doesn't. Series are
- * in promtool's notation, a sample each 30 s.
+ * For each alert rule a bad day on which it fires, and a similar good one on which it doesn't. Series are in
+ * promtool's notation, with a sample each 30 s.
  */
 export interface AlertDays {
   bad: Record<string, string>
   good: Record<string, string>
-  /** Those of the alert that fires, without its severity. */
+  /** The labels of the firing alert, without its severity. */
   labels?: Record<string, string>
-  /** When it is looked at. */
+  /** When the rule is evaluated. */
   at?: string
 }
 
@@ -22,7 +22,7 @@ const refusals = 'rollcall_http_connections_refused_total{reason="in_all"}'
 const uploads = (result: string) => `rollcall_ftp_transfers_total{kind="in",result="${result}"}`
 const callbacks = (result: string) => `rollcall_callback_attempts_total{result="${result}"}`
 const up = (job: string, number: number) => `up{job="${job}",instance="172.30.77.${number}:80"}`
-/** All of its targets vanish, or one of two. */
+/** All targets of a job vanish, or one of two. */
 const gone = (job: string): AlertDays => ({
   bad: { [up(job, 1)]: '1x20 stale', [up(job, 2)]: '1x10 stale' },
   good: { [up(job, 1)]: '1x60', [up(job, 2)]: '1x10 stale' },

@@ -1,16 +1,17 @@
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { BSON, type Document } from 'mongodb'
+import { listeningPort } from './listening-port.ts'
 
 /**
- * A proxy between a client of MongoDB and its server that knows where a command begins, so that whoever works through it
- * can be stopped before its n-th command, or cut off after the server did it. Heartbeats and goodbyes are no commands.
+ * A proxy between a MongoDB client and its server that recognizes where a command begins. It can stop a client before
+ * its n-th command, or cut the connection after the server has run it. Heartbeats and endSessions don't count.
  */
 export class CommandGate {
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   #names: string[] = []
   #stop: Stop | null = null
-  /** What was to be sent since the stop, in order. */
+  /** Sends the commands that have been waiting since the stop, in order. */
   #waiting: (() => void)[] = []
   /** The request of which the server's reply is not passed on. */
   #cutRequest: { connection: object; id: number } | null = null
@@ -35,7 +36,7 @@ export class CommandGate {
   }
 
   get port(): number {
-    return (this.#server.address() as { port: number }).port
+    return listeningPort(this.#server)
   }
 
   /** The names of the commands since `watch`. */
@@ -44,9 +45,9 @@ export class CommandGate {
   }
 
   /**
-   * Counts from here on. At the n-th command, or the first one of which `at` is true, `hold` keeps that command and all
-   * that follow from the server until `release`; `cut` lets the server run it and ends the connection in place of the
-   * reply. Resolves when that happens.
+   * Counts commands from here on. At the n-th one, or the first that `at` accepts, it resolves. `hold` then keeps
+   * that command and all later ones from the server until `release`; `cut` lets the server run it and closes the
+   * connection instead of replying.
    */
   watch(at: number | ((command: Document) => boolean) | null, how: 'hold' | 'cut' = 'hold'): Promise<void> {
     this.#names = []
@@ -85,7 +86,7 @@ export class CommandGate {
     }
     const toServer = inMessages((message) => {
       const send = () => void (server.destroyed || server.write(message))
-      if (this.#holds(connection, message)) this.#waiting.push(send)
+      if (this.#mustWait(connection, message)) this.#waiting.push(send)
       else send()
     })
     const toClient = inMessages((message) => {
@@ -99,7 +100,7 @@ export class CommandGate {
     server.on('data', toClient)
   }
 
-  #holds(connection: object, message: Buffer): boolean {
+  #mustWait(connection: object, message: Buffer): boolean {
     const name = commandName(message)
     if (name === null || silent.has(name)) return false
     this.#names.push(name)
@@ -131,20 +132,20 @@ const silent = new Set(['hello', 'ismaster', 'isMaster', 'ping', 'endSessions', 
 
 const opMsg = 2013
 
-/** Of an OP_MSG: the first key of its body, which is the first section. Null for any other message. */
+/** The first key of an OP_MSG's body, which is its first section. Null for any other message. */
 function commandName(message: Buffer): string | null {
   if (message.readInt32LE(12) !== opMsg) return null
   const firstKey = 16 + 4 + 1 + 4 + 1
   return message.toString('utf8', firstKey, message.indexOf(0, firstKey))
 }
 
-/** After the header, the flags and the kind of the section. */
+/** The body begins after the header, the flags and the kind of the section. */
 function bodyOf(message: Buffer): Document {
   const start = 16 + 4 + 1
   return BSON.deserialize(message.subarray(start, start + message.readInt32LE(start)))
 }
 
-/** Takes what a socket brings and gives it on message by message; each begins with its length. */
+/** Passes on what a socket sends, message by message; each message begins with its length. */
 function inMessages(onMessage: (message: Buffer) => void): (bytes: Buffer) => void {
   let rest: Buffer = Buffer.alloc(0)
   return (bytes) => {

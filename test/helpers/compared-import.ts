@@ -7,14 +7,15 @@ import { subscriberStatuses, type SubscriberDocument } from '../../shared/contra
 import { autoresponder } from './autoresponder.ts'
 import { createList, importEnd, until, type Json, type Service } from './service.ts'
 import { finalizeUpload } from './settled-upload.ts'
+import { present } from './present.ts'
 
 /**
- * One import, done again and again into lists that are the same, to be compared: whatever happened to the engines on
- * the way, it has to leave the same table, counts and logs, and nothing else.
+ * One import runs again and again on lists with the same content. Whatever happened to the engines, it must leave the
+ * same table, counts and logs, and nothing else.
  *
- * It does all that an import can: adds, overwrites, skips by status, skips duplicates (one address often enough for
- * three batches), fails rows, queues reactions, deactivates who isn't in it (in one
- * range of identities in several transactions); and it takes its places under a subscriber limit.
+ * It does all that an import can: it adds, overwrites, skips by status, skips duplicates, fails rows, queues
+ * reactions and deactivates, and it reserves quota under a subscriber limit. One address is repeated in three
+ * batches, and absent subscribers of one range are deactivated in several transactions.
  */
 
 const dates = '2020-02-20 20:20:20'
@@ -103,7 +104,7 @@ export async function untilFinalized(service: Service, importId: number, timeout
   )
 }
 
-/** All that an import left which doesn't depend on when and by whom it was done. */
+/** What an import left, without what depends on the time or on the engine. */
 export interface Left {
   view: Json
   table: string[]
@@ -111,7 +112,7 @@ export interface Left {
   counted: Record<string, number>
   present: Record<string, number>
   ids: number
-  /** Who has one, as often as he has. */
+  /** Autoresponders of each subscriber's reactions, with repetitions. */
   reactions: string[]
   logs: Record<string, string>
 }
@@ -139,12 +140,12 @@ export async function whatIsLeftBy(service: Service, importId: number): Promise<
     counted: byStatus((status) => stripes.reduce((sum, stripe) => sum + stripe[status], 0)),
     present: byStatus((status) => subscribers.filter((subscriber) => subscriber.status === status).length),
     ids: new Set(subscribers.map(({ id }) => id)).size,
-    reactions: reactions.map(({ subscriber_id }) => keys.get(subscriber_id) ?? 'nobody').sort(),
+    reactions: reactions.map(({ subscriber_id }) => keys.get(subscriber_id) ?? 'no subscriber').sort(),
     logs: Object.fromEntries(await Promise.all(logs)),
   }
 }
 
-/** Without what is another one in each list, and times that are "now". */
+/** A row without values that differ in each list, and with times of now left out. */
 function tableRow(subscriber: SubscriberDocument): string {
   const { _id, id: _1, mailing_list_id: _2, created_at: _3, remove_time, custom_fields, ...rest } = subscriber
   const fields = Object.entries(custom_fields).sort(([a], [b]) => Number(a) - Number(b))
@@ -156,7 +157,7 @@ function tableRow(subscriber: SubscriberDocument): string {
   ])
 }
 
-/** What is wrong with an import that should have left the same as the undisturbed one, in words; nothing if all is well. */
+/** Names the differences from the import that ran undisturbed. */
 export function differences(undisturbed: Left, found: Left): string[] {
   const wrong: string[] = []
   const compare = (what: string, expected: unknown, is: unknown) => {
@@ -173,27 +174,23 @@ export function differences(undisturbed: Left, found: Left): string[] {
   if (reaction !== -1) compare('a reaction', undisturbed.reactions[reaction], found.reactions[reaction])
   compare('reactions', undisturbed.reactions.length, found.reactions.length)
   for (const [kind, log] of Object.entries(found.logs)) {
-    const expected = undisturbed.logs[kind]!
+    const expected = present(undisturbed.logs[kind], `log ${kind}`)
     if (log === expected) continue
-    const lines = [expected, log].map((text) => text.split('\n'))
-    const line = lines[1]!.findIndex((text, i) => text !== lines[0]![i])
-    compare(
-      `log ${kind}, ${lines[1]!.length} lines, not ${lines[0]!.length}, line ${line}`,
-      lines[0]![line],
-      lines[1]![line],
-    )
+    const [wanted, came] = [expected.split('\n'), log.split('\n')]
+    const line = came.findIndex((text, i) => text !== wanted[i])
+    compare(`log ${kind}, ${came.length} lines, not ${wanted.length}, line ${line}`, wanted[line], came[line])
   }
   return wrong
 }
 
-/** What a settled import should have cleared up and hasn't, in words. */
+/** Names what a finalized import should have removed and hasn't. */
 export async function leftovers(service: Service, importId: number): Promise<string[]> {
   const { imports, chunks, outcomes, failures, subscribers } = service.collections
   const left: string[] = []
   const note = (what: string, is: boolean) => {
     if (is) left.push(what)
   }
-  const document = (await imports.findOne({ _id: importId }))!
+  const document = present(await imports.findOne({ _id: importId }), `import ${importId}`)
   note('it holds its list', document.holds_list === true)
   note('it has a step', document.step !== null)
   note('it has chunks', (await chunks.countDocuments({ _id: idsOfImport(importId) })) > 0)
@@ -209,7 +206,7 @@ export async function leftovers(service: Service, importId: number): Promise<str
       owners.some(({ _id }) => !known.has(_id)),
     )
   }
-  // Whoever has a transaction open on one of these keeps it locked.
+  // An open transaction on one of these keeps it locked.
   const session = service.db.client.startSession()
   try {
     session.startTransaction()

@@ -3,13 +3,13 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import type { Json } from './service.ts'
 
 /**
- * The service's description, held against its own replies: every status, media type and field of a reply must be
- * documented. A path that is no endpoint answers 404, and another method 405, which no description can list.
+ * Compares replies with the service's description: every status, media type and field of a reply must be documented.
+ * A path that is no endpoint answers 404, and another method 405, which no description can list.
  */
 
 export interface ContractReply {
   method: string
-  /** As sent, with its query. */
+  /** The path as it was sent, with its query. */
   path: string
   status: number
   contentType: string | null
@@ -18,23 +18,23 @@ export interface ContractReply {
 
 export interface Contract {
   document: Json
-  /** What the description doesn't allow in a reply; none as a rule. */
+  /** Names what the description doesn't allow in a reply. */
   problems: (reply: ContractReply) => string[]
 }
 
-/** What `format` means, told to a validator: the package's types don't say that it is a function. */
+/** Tells a validator what `format` means. The package's types don't say that it is a function. */
 export const addFormats = formats as unknown as (ajv: Ajv2020) => void
 
-/** The description's schemas are made strict in place. */
+/** Makes the description's schemas strict, in place. */
 export function contractOf(description: Json): Contract {
   const document = strict(description)
-  // That it is a good description is what openapi.test.ts says.
+  // openapi.test.ts checks the description itself.
   const ajv = new Ajv2020({
     strict: false,
     allErrors: false,
     validateFormats: true,
     validateSchema: false,
-    // Half of the time to make the validators, of which a test uses each a few times.
+    // This halves the time that the validators take; a test uses each a few times only.
     inlineRefs: false,
     code: { optimize: false },
   })
@@ -59,7 +59,7 @@ export function contractOf(description: Json): Contract {
     const mediaType = contentType?.split(';')[0]?.trim() ?? ''
     if (operation === undefined) {
       const expected = template === null ? [404] : method === 'HEAD' ? [200] : [405]
-      // What is said before anybody looks for the endpoint, and what Node itself refuses.
+      // Replies that come before the endpoint is known, and what Node itself refuses.
       if (![...expected, 400, 401, 414, 429, 431, 503].includes(status))
         return [`${status} where ${expected.join()} is due: it is no endpoint`]
       if (method === 'HEAD') return []
@@ -75,7 +75,7 @@ export function contractOf(description: Json): Contract {
     if (mediaType === 'text/event-stream')
       return eventsOf(text).flatMap((event) => [
         ...problemsOf(validatorAt(pointer), event),
-        ...describe(validatorAt(`${pointer}/properties/data/contentSchema`), event['data'] as string),
+        ...describe(validatorAt(`${pointer}/properties/data/contentSchema`), String(event['data'])),
       ])
     return mediaType === 'application/json' ? describe(validatorAt(pointer), text) : []
   }
@@ -97,7 +97,7 @@ function patternOf(template: string): RegExp {
   return new RegExp(`^${parts.join('[^/]+')}/?$`)
 }
 
-/** A fixed segment goes before a parameter in its place. */
+/** A fixed segment outranks a parameter at the same position. */
 function templateFor(templates: { template: string; pattern: RegExp }[], pathname: string): string | null {
   if (pathname.split('/').some((segment) => !isDecodable(segment))) return null
   const fitting = templates.filter(({ pattern }) => pattern.test(pathname)).map(({ template }) => template)
@@ -134,7 +134,7 @@ function eventsOf(text: string): Record<string, unknown>[] {
       .split('\n')
       .map((line) => /^(\w+): (.*)$/.exec(line))
       .filter((field) => field !== null)
-      .map(([, name, value]) => [name!, name === 'retry' ? Number(value) : value!] as const),
+      .map(([, name = '', value = '']) => [name, name === 'retry' ? Number(value) : value] as const),
   )
   return events.filter((fields) => fields.length > 0).map((fields) => Object.fromEntries(fields))
 }

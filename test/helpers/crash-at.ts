@@ -3,23 +3,23 @@ import type { ClientSession } from 'mongodb'
 import { Connection } from 'mongodb/lib/cmap/connection.js'
 
 /**
- * Loaded into an engine before anything else (`node --import`), worker threads included: kills the process with
- * SIGKILL at the point that ROLLCALL_TEST_CRASH_AT names, a database command that it is about to send or that was
- * just answered. Nobody in the process learns of that answer.
+ * Loaded into an engine before anything else (`node --import`), worker threads included. It kills the process with
+ * SIGKILL at the point that ROLLCALL_TEST_CRASH_AT names: before a database command is sent, or after its reply has
+ * come. No code of the process gets that reply.
  *
  *     insert subscribers after 3
  *         after the third insert into subscribers
  *     update imports "settled":true before 1
- *         before the first update of imports that has this text in it
+ *         before the first update of imports that contains this text
  *     update import_chunks deactivated_to > commitTransaction before 2
- *         before the second commit of a transaction in which such an update went before
+ *         before the second commit of a transaction with such an update
  *
- * With a further word, SIGSTOP, the process is suspended there and goes on from there when it gets a SIGCONT. Each
- * thread counts for itself. The log tells the session, whose transaction else keeps its rows locked for a minute and more.
+ * With SIGSTOP at the end, the process is suspended there instead, and a SIGCONT resumes it. Each thread counts for
+ * itself. The log names the session, whose transaction would otherwise lock its rows for more than a minute.
  */
 
 export const crashSetting = 'ROLLCALL_TEST_CRASH_AT'
-/** What a process that was suspended logs first. */
+/** The first text that a suspended process logs when it is resumed. */
 export const wentOn = 'going on after SIGSTOP'
 
 interface Command {
@@ -29,10 +29,10 @@ interface Command {
 }
 
 interface CrashPoint {
-  /** In one transaction, one after the other. */
+  /** The commands come one after the other, in one transaction. */
   path: Command[]
   moment: 'before' | 'after'
-  /** Of how many such commands this is the one. */
+  /** The point is at this number of such commands, counted from 1. */
   count: number
   signal: 'SIGKILL' | 'SIGSTOP'
 }
@@ -47,7 +47,8 @@ if (setting !== undefined) {
 
 function parseCrashPoint(written: string): CrashPoint {
   const words = written.trim().split(/\s+/)
-  const signal = words.at(-1) === 'SIGSTOP' ? (words.pop() as 'SIGSTOP') : 'SIGKILL'
+  const signal = words.at(-1) === 'SIGSTOP' ? 'SIGSTOP' : 'SIGKILL'
+  if (signal === 'SIGSTOP') words.pop()
   const count = Number(words.pop())
   const moment = words.pop()
   const path = words
@@ -65,13 +66,13 @@ function parseCrashPoint(written: string): CrashPoint {
 }
 
 function crashingAt({ path, moment, count, signal }: CrashPoint, run: RunCommand): RunCommand {
-  /** By session: how much of the path its transaction has gone. */
+  /** For each session, how many commands of the path its transaction has sent. */
   const gone = new Map<string, number>()
   let seen = 0
 
   /** Whether this command is the end of the path. */
   function arrives(command: Record<string, unknown>, session: ClientSession | undefined): boolean {
-    const id = session?.inTransaction() === true ? session.id!.id.toString('hex') : ''
+    const id = (session?.inTransaction() === true ? session.id?.id.toString('hex') : undefined) ?? ''
     const at = gone.get(id) ?? 0
     const isNext = matches(command, path[at]!)
     const isLast = at === path.length - 1
@@ -98,7 +99,7 @@ function matches(command: Record<string, unknown>, { name, collection, text }: C
 function halt(signal: 'SIGKILL' | 'SIGSTOP', session: ClientSession | undefined): void {
   writeSync(2, `${signal} at ${setting} in session ${session?.id?.id.toString('hex') ?? 'none'}\n`)
   process.kill(process.pid, signal)
-  // The signal may take a moment; nothing more is done in it.
+  // The signal may arrive late, so this thread does nothing more.
   if (signal === 'SIGKILL') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
   writeSync(2, `${wentOn}\n`)
 }

@@ -6,7 +6,7 @@ import type { Test } from 'tap'
 import { openDatabase, type Database } from '../../shared/runtime/database.ts'
 import { testMongodbUri } from './service.ts'
 
-/** A database and a folder of the test's own, gone when it ends; no process runs on them. */
+/** A database and a folder for one test, removed when it ends. No process runs on them. */
 export async function databaseAndFolder(
   t: Test,
   uri: string = testMongodbUri(),

@@ -7,13 +7,16 @@ import { missing } from './missing-programs.ts'
 import { until } from './service.ts'
 
 /**
- * A Docker engine for a machine that has none and reaches no image registry: Debian's packages in a folder, started in
- * namespaces of its own. Root is needed. Nothing of it is seen outside of its folder and its namespaces.
+ * A Docker engine for a machine that has none and reaches no image registry. It consists of Debian's packages in a
+ * folder, and runs in namespaces of its own, as root. Nothing outside of its folder and namespaces changes.
  */
 export interface DockerEngine {
   /** The folder that the engine sees as /work. */
   folder: string
-  /** Runs a shell command beside the engine, in a folder of its own; returns what it prints. Throws when it fails. */
+  /**
+   * Runs a shell command next to the engine, in a folder of its own. Resolves to what it prints, and rejects when it
+   * fails.
+   */
   run: (command: string, options?: { timeoutMs?: number; in?: string }) => Promise<string>
   /** Runs a program of this machine in the engine's network; resolves to what it prints, and throws when it fails. */
   runInNetwork: (program: string, args: string[]) => Promise<string>
@@ -34,7 +37,7 @@ export function noDockerEngine(): string | false {
   return status === 0 ? false : 'this machine allows no namespaces'
 }
 
-/** What the stand-ins of the base images need beside Debian's smallest root. */
+/** Packages that the stand-ins of the base images need in addition to Debian's smallest root. */
 const basePackages = ['ca-certificates', 'gosu', 'libatomic1', 'libcurl4t64', 'libzstd1', 'passwd']
 const enginePackages = [
   ...[
@@ -70,7 +73,7 @@ async function makeDebian(cache: string): Promise<string> {
   return debian
 }
 
-/** Where this machine has its own packages from. */
+/** The package sources that this machine has configured. */
 async function debianMirror(): Promise<string> {
   for (const file of ['/etc/apt/sources.list.d/debian.sources', '/etc/apt/sources.list']) {
     const text = await readFile(file, 'utf8').catch(() => '')
@@ -180,7 +183,7 @@ ip link set lo up; hostname dockerhost; echo ready; exec sleep 7200`
   }
 }
 
-/** Of all processes in the UTS namespace of the process, and their descendants: containers have namespaces of their own. */
+/** Sums up all processes of its UTS namespace, and their descendants, as containers have namespaces of their own. */
 async function processorSecondsOf(holder: number): Promise<number> {
   const processes = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
   const namespace = (pid: string | number) => readlink(`/proc/${pid}/ns/uts`).catch(() => '')
@@ -191,7 +194,8 @@ async function processorSecondsOf(holder: number): Promise<number> {
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     // User and system time, each of the process and of its children that ended.
     const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0)
-    if (text !== '') stats.set(pid, { parent: fields[1]!, ticks, isOwn: (await namespace(pid)) === own })
+    const [, parent = ''] = fields
+    if (text !== '') stats.set(pid, { parent, ticks, isOwn: (await namespace(pid)) === own })
   }
   const belongs = (pid: string): boolean => {
     const process = stats.get(pid)

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { searchPath } from './missing-programs.ts'
 
-/** The shell commands of a page of docs, each of which has its place in a test. */
+/** The shell commands of a page of docs. Each of them must be run by a test. */
 export class DocumentedCommands {
   readonly #blocks: { heading: string; commands: string }[]
   readonly #used = new Set<string>()
@@ -19,7 +19,7 @@ export class DocumentedCommands {
     )
   }
 
-  /** All under a heading, in their order. */
+  /** All commands under a heading, in order. */
   under(heading: string): string[] {
     this.#used.add(heading)
     const found = this.#blocks.filter((block) => block.heading === heading)
@@ -27,7 +27,7 @@ export class DocumentedCommands {
     return found.map(({ commands }) => commands)
   }
 
-  /** Headings whose commands nobody asked for. */
+  /** Headings whose commands no test has asked for. */
   get unused(): string[] {
     return this.#blocks.map(({ heading }) => heading).filter((heading) => !this.#used.has(heading))
   }
@@ -35,7 +35,10 @@ export class DocumentedCommands {
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Runs commands as somebody would who stands in the project's folder; returns what they print. Throws when one fails. */
+/**
+ * Runs commands in the project's folder, as a reader of the page would. Resolves to what they print, and rejects when
+ * one fails.
+ */
 export function runCommands(commands: string, environment: Record<string, string>): string {
   const { status, stdout, stderr } = spawnSync('sh', ['-eu', '-c', commands], {
     cwd: root,

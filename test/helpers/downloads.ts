@@ -27,7 +27,7 @@ export async function startHastyEngine(
 
 export const emailsOnly = { column_mapping: ['email'], file_format: { csv_has_headers: false } }
 
-/** Creates an import of a URL into a list of its own, and resolves to its first view. */
+/** Creates an import of a URL on a new list. Resolves to its first view. */
 export async function createUrlImport(service: Service, url: string, more: Json = {}): Promise<Json> {
   const list = await createList(service)
   return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {

@@ -5,7 +5,7 @@ import type { EngineDocument } from '../../shared/contract/schemas/registration.
 import { crashSetting, wentOn } from './crash-at.ts'
 import { startProgram, until, type Service } from './service.ts'
 
-/** Engines of one service, as many as a test likes, that may be killed, suspended, or told where to crash. */
+/** Any number of engines of one service, which a test kills, suspends, or lets crash at a point. */
 
 const main = fileURLToPath(new URL('../../engine/main.ts', import.meta.url))
 const preload = new URL('crash-at.ts', import.meta.url).href
@@ -22,7 +22,7 @@ export interface RunningEngine {
 export class Engines {
   readonly #service: Service
   readonly #all: RunningEngine[] = []
-  /** When the last of them was killed or suspended, by the clock of this machine. */
+  /** The time of the last kill or suspension, by the clock of this machine. */
   lastLossAt = 0
 
   constructor(t: Test, service: Service) {
@@ -34,12 +34,12 @@ export class Engines {
     return this.#all.filter((engine) => engine.isAlive())
   }
 
-  /** What the engines logged, for a failed test. */
+  /** The log of all engines, for a failed test. */
   get log(): string {
     return this.#all.map((engine) => engine.log()).join('')
   }
 
-  /** Starts an engine; resolves when it is at work or has crashed before that. See crash-at.ts for crash points. */
+  /** Starts an engine. Resolves when it is ready or has crashed before that; crash-at.ts describes crash points. */
   async start(crashAt?: string): Promise<RunningEngine> {
     const { child, ready, log, ended } = await startProgram([main], {
       ...this.#service.settings,
@@ -71,13 +71,13 @@ export class Engines {
     this.lastLossAt = Date.now()
   }
 
-  /** Lets a suspended engine go on. */
+  /** Resumes a suspended engine. */
   async resume(engine: RunningEngine): Promise<void> {
     const signalled = async () => {
       engine.signal('SIGCONT')
       return engine.log()
     }
-    // It logs its suspension a moment before it is suspended: a signal that comes in between is of no use.
+    // It logs its suspension a moment before it is suspended, and a signal that comes in between is lost.
     await until('its going on', signalled, (log) => log.includes(wentOn), 60_000)
   }
 
@@ -86,7 +86,7 @@ export class Engines {
     await Promise.all(engines.map((engine) => engine.ended))
   }
 
-  /** The engine as the others see it; null when they took over from it, or it never came so far. */
+  /** The engine's registration; null after a take-over, or when it never registered. */
   async documentOf(engine: RunningEngine): Promise<EngineDocument | null> {
     return this.#service.collections.engines.findOne({
       process_id: engine.pid,
@@ -94,7 +94,7 @@ export class Engines {
     })
   }
 
-  /** As if its lease had run out before the eyes of another engine: spares a test those seconds. */
+  /** Ends the lease as another engine would after its time, which spares a test those seconds. */
   async endLeaseOf(engine: RunningEngine): Promise<void> {
     await this.#service.collections.engines.updateMany({ process_id: engine.pid }, { $set: { dead: true } })
   }
@@ -104,7 +104,7 @@ export class Engines {
     await until('the take-over', () => this.documentOf(engine), isGone, 60_000)
   }
 
-  /** Waits until nobody is entered but those that are alive. */
+  /** Waits until only running engines are registered. */
   async untilDeadOnesAreGone(timeoutMs: number): Promise<void> {
     const alive = this.alive.map((engine) => engine.pid)
     await until(

@@ -2,18 +2,19 @@ import type { Json } from './service.ts'
 
 /**
  * The tables of fields in the API's document, as data: what a reply must have, whatever the schemas in the code say.
- * Types are those of JSON, `time` for ISO 8601 in whole seconds with an offset, and `date` for YYYY-MM-DD; `?` allows null.
+ * Types are those of JSON, `time` for ISO 8601 in whole seconds with an offset, and `date` for YYYY-MM-DD; `?` allows
+ * null.
  */
 export interface FieldTable {
   /** The component of the description that has these fields. */
   schema: string
-  /** By dotted path; `[]` is an entry of an array, `*` any key. */
+  /** Types by dotted path; `[]` is an entry of an array, `*` any key. */
   fields: Record<string, string>
   /** The only values that a field may have. */
   values?: Record<string, readonly string[]>
-  /** Nothing but these fields, where the document says so. */
+  /** There are no other fields, as the document says. */
   isWhole?: boolean
-  /** Endpoints that reply with it, or with an array of it; at least one of their replies has an entry. */
+  /** Endpoints that reply with the entity or an array of it; at least one of their replies has an entry. */
   shownBy: string[]
 }
 
@@ -377,7 +378,7 @@ function countsAt(path: string): Record<string, string> {
   return Object.fromEntries(statuses.map((status) => [`${path}.${status}`, 'integer']))
 }
 
-/** What creations do where a field is left out. */
+/** The values that creations use where a field is left out. */
 export const creationDefaults: Record<string, Record<string, unknown>> = {
   createSubscriberImport: {
     overwrite: false,
@@ -403,7 +404,7 @@ export const creationDefaults: Record<string, Record<string, unknown>> = {
 const date = /^\d{4}-\d\d-\d\d$/
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)$/
 
-/** Where a reply's record isn't what the table says; `isWhole` concerns its top level. */
+/** Names where a reply's record differs from the table; `isWhole` concerns its top level. */
 export function faultsOf(table: FieldTable, record: Json): string[] {
   const others = Object.keys(record).filter(
     (key) => !Object.keys(table.fields).some((path) => path.split('.')[0] === key),

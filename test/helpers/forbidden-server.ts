@@ -1,9 +1,10 @@
-import { createServer, type AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import type { Test } from 'tap'
+import { listeningPort } from './listening-port.ts'
 
 /**
- * A server at 127.0.0.2, an address that is private and not allowed; `knocks` says who came. Where only 127.0.0.1 is
- * loopback nobody can be reached there anyway, and the port is any.
+ * A server at 127.0.0.2, a private address that is not allowed; `knocks` lists its clients. Where only 127.0.0.1 is
+ * loopback no client can reach it, and the port is any.
  */
 export async function forbiddenServer(t: Test): Promise<{ port: number; knocks: string[] }> {
   const knocks: string[] = []
@@ -17,7 +18,7 @@ export async function forbiddenServer(t: Test): Promise<{ port: number; knocks: 
       resolve(9)
     })
     server.listen(0, '127.0.0.2', () => {
-      resolve((server.address() as AddressInfo).port)
+      resolve(listeningPort(server))
     })
   })
   return { port, knocks }

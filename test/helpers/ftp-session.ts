@@ -43,7 +43,7 @@ export class FtpSession {
     return session
   }
 
-  /** Doesn't wait for a greeting, which a test may want to see. */
+  /** Doesn't wait for the greeting, which a test may read itself. */
   constructor(url: string, from?: string) {
     const { hostname, port } = new URL(url)
     const host = hostname.replace(/[[\]]/g, '')
@@ -87,7 +87,7 @@ export class FtpSession {
       async () => whole.test(this.#text),
       (isThere) => isThere,
     )
-    const [text] = whole.exec(this.#text)!
+    const [text = ''] = whole.exec(this.#text) ?? []
     this.#text = this.#text.slice(text.length)
     return text.trimEnd()
   }
@@ -103,7 +103,8 @@ export class FtpSession {
 
   async data(): Promise<Socket> {
     const answer = await this.command('EPSV')
-    const socket = connect(Number(/\|(\d+)\|/.exec(answer)![1]), this.control.remoteAddress)
+    const [, port] = /\|(\d+)\|/.exec(answer) ?? []
+    const socket = connect(Number(port), this.control.remoteAddress)
     socket.on('error', () => undefined)
     await once(socket, 'connect')
     return socket
@@ -121,9 +122,9 @@ export class FtpSession {
     return secure
   }
 
-  /** Of the control connection, to be resumed by a data connection. */
+  /** The session of the control connection, which a data connection resumes. */
   tlsSession(): Buffer | undefined {
-    return this.isPrivate ? (this.control as tls.TLSSocket).getSession() : undefined
+    return this.control instanceof tls.TLSSocket ? this.control.getSession() : undefined
   }
 
   /** Begins an upload, after REST if that is given, and resolves when the server waits for its data. */
@@ -147,7 +148,7 @@ export class FtpSession {
 
   async download(line: string): Promise<{ text: string; last: string }> {
     const plain = await this.data()
-    // What ends before the handshake ends with the plain connection.
+    // A connection that ends before the handshake is still the plain one.
     const first = await this.command(line)
     if (!first.startsWith('150')) {
       plain.destroy()

@@ -15,20 +15,18 @@ import { startDatabase } from '../../shared/runtime/start-database.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { downloadsSetting, type Downloads } from './hasty-engine-setting.ts'
 
-/** An engine process with bounds for downloads and answers to look-ups that a test chose: hasty-engine-setting.ts. */
+/**
+ * An engine process whose bounds of downloads and answers to look-ups come from the test; see
+ * hasty-engine-setting.ts.
+ */
 
-const {
-  bounds = {},
-  steps = {},
-  callbacks = {},
-  answers = {},
-  twoThreadsFrom,
-} = JSON.parse(process.env[downloadsSetting] ?? '{}') as Downloads
+const downloads: Downloads = JSON.parse(process.env[downloadsSetting] ?? '{}')
+const { bounds = {}, steps = {}, callbacks = {}, answers = {}, twoThreadsFrom } = downloads
 
 async function lookup(hostname: string) {
   const left = answers[hostname]
   if (left === undefined) throw new Error(`getaddrinfo ENOTFOUND ${hostname}`)
-  const addresses = left.length > 1 ? left.shift()! : left[0]!
+  const addresses = (left.length > 1 ? left.shift() : left[0]) ?? []
   return addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))
 }
 

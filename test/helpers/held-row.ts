@@ -1,8 +1,8 @@
 import type { Service } from './service.ts'
 
 /**
- * Holds a subscriber's row (`LIST:EMAIL`, there or not): whoever writes it tries again and again, so that an import
- * with it can't end. Resolves to what lets it go; the server does so by itself after a minute.
+ * Locks a subscriber's row (`LIST:EMAIL`, which may not exist) in an open transaction. Its writers retry, so that an
+ * import with this row can't end. Resolves to what ends the transaction; the server does so by itself after a minute.
  */
 export async function lockRow(
   { client, collections }: Pick<Service, 'client' | 'collections'>,

@@ -8,19 +8,19 @@ import type { Downloads } from './hasty-engine-setting.ts'
 
 /** Files that hang when they are opened, as on a file server that gives no answer, and engines that soon notice. */
 
-/** Steps are looked at as often as usual, by a clock that runs 60 times as fast. */
+/** Steps are checked at the usual interval, by a clock that runs 60 times as fast. */
 export const hasty: Downloads = { steps: { stampEveryMs: 250, stalledMs: 5_000, endMs: 500 } }
 /** Threads of the process for files, as `npm run engine` has them. */
 export const threads = { UV_THREADPOOL_SIZE: '32' }
 
 export interface HungFile {
-  /** The file is back, for whoever opens it from now on. */
+  /** Puts the file back; opens from now on succeed. */
   comeBack: () => Promise<void>
-  /** What hangs in it ends. */
+  /** Ends the reads that hang in it. */
   letGo: () => void
 }
 
-/** Puts a FIFO in place of the file: whoever opens it waits for a writer. */
+/** Puts a FIFO in place of the file: an open waits for a writer. */
 export async function hang(t: Test, file: string): Promise<HungFile> {
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-hung-'))
   const [kept, fifo] = [path.join(folder, 'kept'), path.join(folder, 'fifo')]
@@ -31,7 +31,7 @@ export async function hang(t: Test, file: string): Promise<HungFile> {
     try {
       closeSync(openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK))
     } catch (error) {
-      // Nothing waits in it.
+      // No read waits in it.
       if ((error as NodeJS.ErrnoException).code !== 'ENXIO') throw error
     }
   }

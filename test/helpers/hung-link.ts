@@ -4,8 +4,8 @@ import { syncBuiltinESMExports } from 'node:module'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
- * Loaded into an engine before anything else (`node --import`): a second name of a file that ends with `.hung` is not
- * made before `<file>.go` is there, as on a file server that gives no answer for one file.
+ * Loaded into an engine before anything else (`node --import`). A second name of a file that ends with `.hung` is not
+ * made before `<file>.go` exists, as on a file server that doesn't answer for one file.
  */
 const { link } = fs
 fs.link = async (from, to) => {

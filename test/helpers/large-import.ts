@@ -19,7 +19,7 @@ export async function beginLargeImport(service: Service, file: SubscriberFile): 
   })
 }
 
-/** Once so many of its rows are imported; the import's view. */
+/** Waits until this number of rows is imported. Resolves to the import's view. */
 export const someRowsIn = (service: Service, id: number, least: number): Promise<Json> =>
   until(
     `${least} rows`,

@@ -58,7 +58,7 @@ export function makePlan(changes: Partial<ImportPlan> = {}): ImportPlan {
   }
 }
 
-/** What a field has of which nothing but name and type is said. */
+/** The settings of a field that has only a name and a type. */
 export const plainSettings: Omit<FieldDefinition, 'id' | 'name' | 'field_type'> = {
   required: false,
   options: [],

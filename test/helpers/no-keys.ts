@@ -1,4 +1,4 @@
 import { SecretBox } from '../../shared/runtime/secret-box.ts'
 
-/** For parts that are given nothing that is encrypted. */
+/** For parts that get no encrypted values. */
 export const noKeys = new SecretBox([], () => Promise.resolve([]))

@@ -28,9 +28,10 @@ export interface Rule {
 
 export async function readRules(): Promise<Rule[]> {
   const files = await Promise.all(ruleFiles.map((file) => readFile(file, 'utf8')))
-  return files.flatMap((text) =>
-    (parse(text) as { groups: { rules: Rule[] }[] }).groups.flatMap(({ rules }) => rules),
-  )
+  return files.flatMap((text) => {
+    const { groups }: { groups: { rules: Rule[] }[] } = parse(text)
+    return groups.flatMap(({ rules }) => rules)
+  })
 }
 
 export function promtool(args: string[], input = ''): { status: number | null; output: string } {
@@ -77,8 +78,10 @@ export async function startPrometheus(t: Test, service: Service): Promise<Promet
     await ended
     await rm(folder, { recursive: true, force: true })
   })
-  const get = async (path: string): Promise<Json> =>
-    ((await (await fetch(`http://127.0.0.1:${port}${path}`)).json()) as Json).data
+  const get = async (path: string): Promise<Json> => {
+    const reply: Json = await (await fetch(`http://127.0.0.1:${port}${path}`)).json()
+    return reply.data
+  }
   await until(
     'Prometheus',
     () =>

@@ -1,6 +1,7 @@
-import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createTlsServer, type SecureContextOptions } from 'node:tls'
 import type { Test } from 'tap'
+import { listeningPort } from './listening-port.ts'
 
 /** A web server that writes what a test says, byte for byte: no library would send some of it. */
 export interface RawWebServer {
@@ -27,10 +28,11 @@ export async function startRawWebServer(
       head += piece.toString('latin1')
       if (!head.includes('\r\n\r\n')) return
       socket.off('data', onData).resume()
-      const path = head.split(' ')[1]!
+      const [, path = ''] = head.split(' ')
+      const [pathname = ''] = path.split('?')
       const seen = requests.get(path) ?? []
       requests.set(path, [...seen, head])
-      const answer = answers[path.split('?')[0]!]
+      const answer = answers[pathname]
       if (answer === undefined) socket.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n')
       else answer(socket, { path, nth: seen.length + 1, head })
     }
@@ -45,7 +47,7 @@ export async function startRawWebServer(
     server.close()
     for (const socket of open) socket.destroy()
   })
-  return { port: (server.address() as AddressInfo).port, requests }
+  return { port: listeningPort(server), requests }
 }
 
 /** A whole answer. */
@@ -74,7 +76,7 @@ export function flood(socket: Socket, piece: Buffer | string): void {
   write()
 }
 
-/** Writes a piece every so often until the other side goes away. */
+/** Writes a piece at each interval until the other side closes. */
 export function drip(socket: Socket, piece: string, everyMs: number): void {
   const timer = setInterval(() => socket.write(piece), everyMs)
   socket.once('close', () => {

@@ -1,6 +1,6 @@
 /**
- * The rules about records and cells once more, as plainly as they can be said and without a thought for speed.
- * It shares no code with the engine: the tests hold the two against each other. Characters stand for bytes.
+ * A second implementation of the rules about records and cells, as plain as possible, without a thought for speed. It
+ * shares no code with the engine, and the tests compare the two. Characters stand for bytes.
  */
 export interface ReferenceRecord {
   line: number
@@ -43,8 +43,8 @@ function readRecord(
       const close = closingOf(text, at, enclosure)
       if (close === -1) return { end: endOfLine(text, at), cells: null }
       end = close + 1
-      while (end < text.length && isBlank(text[end]!, separator)) end += 1
-      if (end === text.length || text[end] === separator || isLineEnd(text[end]!)) {
+      while (end < text.length && isBlank(text.charAt(end), separator)) end += 1
+      if (end === text.length || text[end] === separator || isLineEnd(text.charAt(end))) {
         cells.push(text.slice(at + 1, close).replaceAll(enclosure + enclosure, enclosure))
       } else {
         end = endOfCell(text, close + 1, separator)
@@ -70,13 +70,13 @@ function closingOf(text: string, open: number, enclosure: string): number {
 
 function endOfCell(text: string, from: number, separator: string): number {
   let at = from
-  while (at < text.length && text[at] !== separator && !isLineEnd(text[at]!)) at += 1
+  while (at < text.length && text[at] !== separator && !isLineEnd(text.charAt(at))) at += 1
   return at
 }
 
 function endOfLine(text: string, from: number): number {
   let at = from
-  while (at < text.length && !isLineEnd(text[at]!)) at += 1
+  while (at < text.length && !isLineEnd(text.charAt(at))) at += 1
   return at
 }
 

@@ -8,11 +8,12 @@ import { createLogger } from '../../shared/runtime/logger.ts'
 import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { findMongod } from '../../shared/runtime/mongod/find-mongod.ts'
 import { until } from './service.ts'
+import { present } from './present.ts'
 
 /** A replica set of real servers on loopback, to be killed, stepped down and told to fail; gone at teardown. */
 export interface ReplicaSet {
   uri: string
-  /** On the member of that number, or on the primary. */
+  /** Runs a command on the member of that number, or on the primary. */
   command: (command: Document, member?: number) => Promise<Document>
   /** Number of the primary, once there is one. */
   primary: () => Promise<number>
@@ -53,8 +54,9 @@ export async function startReplicaSet(
     folder: path.join(folder, String(port)),
     child: null,
   }))
+  const member = (number: number) => present(members[number], `member ${number}`)
   const kill = async (number: number): Promise<void> => {
-    const { child } = members[number]!
+    const { child } = member(number)
     if (child === null || child.exitCode !== null || child.signalCode !== null) return
     const ended = new Promise((resolve) => child.once('exit', resolve))
     child.kill('SIGKILL')
@@ -66,7 +68,7 @@ export async function startReplicaSet(
   })
 
   await Promise.all(members.map((member) => startMember(binary, member)))
-  await on(members[0]!, (client) =>
+  await on(member(0), (client) =>
     client.db('admin').command({
       replSetInitiate: {
         _id: setName,
@@ -88,7 +90,7 @@ export async function startReplicaSet(
       },
       (number) => number !== -1,
       60_000,
-      // Each look opens a connection to every member.
+      // Each call opens a connection to every member.
       250,
     )
   await primary()
@@ -96,12 +98,12 @@ export async function startReplicaSet(
     uri: `mongodb://${members.map(({ port }) => `127.0.0.1:${port}`).join(',')}/?replicaSet=${setName}`,
     primary,
     kill,
-    suspend: (number) => members[number]!.child?.kill('SIGSTOP'),
-    resume: (number) => members[number]!.child?.kill('SIGCONT'),
-    restart: (number) => startMember(binary, members[number]!),
+    suspend: (number) => member(number).child?.kill('SIGSTOP'),
+    resume: (number) => member(number).child?.kill('SIGCONT'),
+    restart: (number) => startMember(binary, member(number)),
     command: async (command, number) => {
-      const member = members[number ?? (await primary())]!
-      return on(member, (client) => client.db('admin').command(command))
+      const chosen = member(number ?? (await primary()))
+      return on(chosen, (client) => client.db('admin').command(command))
     },
   }
 }

@@ -1,17 +1,18 @@
-import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createTlsServer, TLSSocket, type SecureContextOptions } from 'node:tls'
 import type { Test } from 'tap'
+import { listeningPort } from './listening-port.ts'
 
 /** An FTP server of one file that a test tells how to misbehave. */
 export interface FtpScript {
   content: Buffer
-  /** What it answers to commands instead of the usual; null: nothing at all. */
+  /** Replies in place of the usual ones; null sends none. */
   replies?: Record<string, string | null>
   /** Bytes of the file that it sends, all by default. */
   sends?: number
-  /** After the data; null: nothing. */
+  /** The reply after the data; null sends none. */
   end?: string | null
-  /** How the data connection ends. */
+  /** The data connection ends with a reset. */
   breaksOff?: boolean
   /** The control connection goes together with the data. */
   closes?: boolean
@@ -41,7 +42,7 @@ export async function startFtpServer(t: Test, script: FtpScript): Promise<Script
     server.close()
     for (const socket of open) socket.destroy()
   })
-  return { port: (server.address() as AddressInfo).port, commands }
+  return { port: listeningPort(server), commands }
 }
 
 class Session {
@@ -66,7 +67,7 @@ class Session {
     let rest = ''
     this.#control.on('data', (piece) => {
       const lines = (rest + piece.toString()).split('\r\n')
-      rest = lines.pop()!
+      rest = lines.pop() ?? ''
       for (const line of lines) void this.#obey(line).catch(() => undefined)
     })
   }
@@ -77,7 +78,7 @@ class Session {
 
   async #obey(line: string): Promise<void> {
     this.#commands.push(line)
-    const verb = line.split(' ')[0]!.toUpperCase()
+    const [verb = ''] = line.toUpperCase().split(' ')
     const scripted = this.#script.replies?.[verb]
     if (scripted !== undefined) {
       this.#say(scripted)
@@ -147,14 +148,14 @@ class Session {
           resolve(socket)
           return
         }
-        const secured = new TLSSocket(socket, { isServer: true, ...this.#script.tls!.context })
+        const secured = new TLSSocket(socket, { isServer: true, ...this.#script.tls?.context })
         secured.on('error', () => undefined)
         resolve(secured)
       })
     })
     this.#control.once('close', () => server.close())
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    return (server.address() as AddressInfo).port
+    return listeningPort(server)
   }
 
   async #send(): Promise<void> {

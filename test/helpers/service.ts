@@ -11,8 +11,12 @@ import type { Test } from 'tap'
 import { hasEnded } from '../../shared/contract/import-state.ts'
 import { collectionsOf, type Collections } from '../../shared/contract/schemas/collections.ts'
 import { contractOf, type Contract } from './contract.ts'
+import { present } from './present.ts'
 
-/** Rollcall's processes as children, on free ports, with a database and a folder of their own; all gone at teardown. */
+/**
+ * Starts Rollcall's processes as children, on free ports, with a database and a folder for the test; teardown removes
+ * all.
+ */
 
 export type ProcessName = 'control-plane' | 'engine' | 'ftp'
 
@@ -58,7 +62,7 @@ export interface Service {
   post: <T = Json>(path: string, body?: unknown) => Promise<T>
 }
 
-// Replies are looked at with assertions, which say best what they hold.
+// Tests assert on replies, and an assertion says best what a reply must contain.
 // oxlint-disable-next-line typescript/no-explicit-any
 export type Json = any
 
@@ -133,6 +137,10 @@ export async function startService(
   }
 }
 
+/** The URL of the API of the control plane that was started last. */
+export const controlPlaneOrigin = ({ processes }: Pick<Service, 'processes'>): string =>
+  present(processes['control-plane']?.ready.http, 'the URL of the API')
+
 const mains: Record<ProcessName, string> = {
   'control-plane': 'control-plane/main.ts',
   engine: 'engine/main.ts',
@@ -158,7 +166,7 @@ export async function wholeMongodbUri({ ready }: Pick<RunningProcess, 'ready'>):
   return file === null ? mongodb : mongodb.replace(':***@', `:${await readFile(file, 'utf8')}@`)
 }
 
-/** Settings with which a process takes ports that nobody has. */
+/** With these settings a process listens on free ports. */
 export const freePorts = {
   HTTP_PORT: '0',
   FTP_PORT: '0',
@@ -173,7 +181,7 @@ process.on('exit', () => {
   for (const child of alive) child.kill('SIGKILL')
 })
 
-/** What a program needs of ours; with what was compiled before it starts in half of the time. */
+/** The environment that a program needs. The compile cache halves the time of its start. */
 const ownEnvironment = {
   PATH: `${path.dirname(process.execPath)}${path.delimiter}${process.env['PATH']}`,
   HOME: process.env['HOME'],
@@ -199,7 +207,7 @@ export async function startProgram(
   void ended.then(() => alive.delete(child))
   const ready = await new Promise<RunningProcess['ready'] | null>((resolve) => {
     lines.on('line', (line) => {
-      if (line.startsWith('{"ready":true')) resolve(JSON.parse(line) as RunningProcess['ready'])
+      if (line.startsWith('{"ready":true')) resolve(JSON.parse(line))
     })
     void ended.then(() => resolve(null))
   })
@@ -210,7 +218,7 @@ export async function startProgram(
   return { child, ready, log: () => log, stop, ended }
 }
 
-/** Calls the API, and holds each reply against the service's description of itself. */
+/** Calls the API, and compares each reply with the service's description. */
 export function callerOf(base: () => string): Call {
   return async (method, requestPath, body, options = {}) => {
     const isText = typeof body === 'string' || body instanceof Uint8Array
@@ -257,11 +265,11 @@ export function callerOf(base: () => string): Call {
 let contract: Promise<Contract> | undefined
 
 /**
- * The service's description of itself. All control planes of a run have the same one, as check-endpoints.ts says, and
- * each takes a third of a second to make it: it is asked of the first alone.
+ * The service's description of itself. All control planes of a run have the same one, as check-endpoints.ts asserts.
+ * Making it takes a third of a second, so only the first one is asked.
  */
 export async function descriptionOf(origin: string): Promise<Json> {
-  const file = process.env['ROLLCALL_TEST_DESCRIPTION']!
+  const file = present(process.env['ROLLCALL_TEST_DESCRIPTION'], 'ROLLCALL_TEST_DESCRIPTION')
   const kept = await readFile(file, 'utf8').catch(() => null)
   if (kept !== null) return JSON.parse(kept)
   const text = await (await fetch(`${origin}/openapi.json`)).text()
@@ -292,18 +300,18 @@ export async function until<T>(
   }
 }
 
-/** Until no lane of the engine works: what it had in hand has ended, also what was taken from it. */
+/** Waits until no lane of the engine works, neither on its own chunks nor on those that were taken from it. */
 export const untilIdle = ({ ready }: RunningProcess): Promise<string> =>
   until(
     'free lanes',
-    async () => (await fetch(ready.metrics['engine']!)).text(),
+    async () => (await fetch(present(ready.metrics['engine'], 'the URL of the metrics'))).text(),
     (metrics) => /^rollcall_worker_utilization_ratio 0$/m.test(metrics),
   )
 
-/** Between two looks for an end, which is there to stay. */
+/** An end is final, so that tests may poll for it at a longer interval. */
 const endPauseMs = 100
 
-/** Looks into the database: a view, which counts anew, would take CPU from the import that is waited for. */
+/** Polls the database: a view counts anew, and would take processor time from the import. */
 export async function importEnd(service: Service, id: number, timeoutMs?: number): Promise<Json> {
   await until(
     `the end of import ${id}`,
@@ -315,7 +323,9 @@ export async function importEnd(service: Service, id: number, timeoutMs?: number
   return service.get(`/subscriber_imports/${id}`)
 }
 
-/** The end of an import of which a file is missing: who noted that looks again at once, in place of a minute later. */
+/**
+ * The end of an import whose file is missing. The engine waits a minute between its two checks; this ends the wait.
+ */
 export async function endWithoutFile(service: Service, id: number): Promise<Json> {
   const { imports } = service.collections
   const aMinuteAgo = () => new Date(Date.now() - 61_000)
@@ -360,9 +370,8 @@ export async function importText(
   return importEnd(service, created.id)
 }
 
-/** What an import counted, without the zeroes. */
+/** The counts of an import that are not zero. */
 export function countsOf(view: Json): Record<string, number> {
-  return Object.fromEntries(
-    Object.entries(view.stats.subscribers as Record<string, number>).filter(([, count]) => count > 0),
-  )
+  const counts: Record<string, number> = view.stats.subscribers
+  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0))
 }

@@ -1,10 +1,11 @@
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
+import { listeningPort } from './listening-port.ts'
 
 /**
- * The URI of the server behind a proxy that delays what clients send by `delayMs()`, each connection for itself: what a
- * request has read is older by that when it writes, so that others come in between more often.
+ * The URI of the server behind a proxy that delays each connection's commands by `delayMs()`. A request writes that
+ * much later than it has read, so that others come in between more often.
  */
 export async function openSlowLink(t: Test, uri: string, delayMs: () => number): Promise<URL> {
   const { hostname, port } = new URL(uri)
@@ -36,7 +37,7 @@ export async function openSlowLink(t: Test, uri: string, delayMs: () => number):
     await new Promise((resolve) => server.close(resolve))
   })
   const link = new URL(uri)
-  link.host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  link.host = `127.0.0.1:${listeningPort(server)}`
   link.search = '?directConnection=true'
   return link
 }

@@ -5,11 +5,11 @@ import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
 import { command, type DockerEngine } from './docker-engine.ts'
 import { missing } from './missing-programs.ts'
+import { present } from './present.ts'
 
 /**
- * Images under the names of those that Dockerfile and docker-compose.yml begin with, made of Debian's packages, npm's
- * Node.js, a Caddy that Go builds and the test's mongod, for a machine that reaches no registry. Grafana can't be had:
- * its stand-in only reads what the image has for it, and answers.
+ * Stand-ins for the base images of Dockerfile and docker-compose.yml, under their names, for a machine that reaches
+ * no registry. They are made of Debian's packages, npm's Node.js, a Caddy that Go builds, and the test's mongod.
  */
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -28,7 +28,7 @@ export interface StandInOptions {
 }
 
 /** Puts into the folder what the images are made of. It needs no engine, so that one can be made meanwhile. */
-export async function gatherStandIns(options: StandInOptions): Promise<void> {
+export async function downloadStandIns(options: StandInOptions): Promise<void> {
   const { folder, mongod, databaseTools } = options
   for (const [name, dockerfile] of Object.entries(await dockerfiles())) {
     await mkdir(path.join(folder, 'images', name), { recursive: true })
@@ -56,7 +56,7 @@ export async function gatherStandIns(options: StandInOptions): Promise<void> {
   await buildCaddy(options)
 }
 
-/** The images, built by the engine from what was gathered. Resolves to the versions that stand for the pinned ones. */
+/** The engine builds the images from what was downloaded. Resolves to the versions that replace the pinned ones. */
 export async function makeStandInImages(
   engine: DockerEngine,
   { folder, cache }: StandInOptions,
@@ -84,19 +84,16 @@ export async function makeStandInImages(
   )
 }
 
-/** What Dockerfile and compose file begin with, by the kind of stand-in. */
+/** The base images of the Dockerfile and the compose file, by the kind of stand-in. */
 async function imageNames(): Promise<Record<'node' | 'mongo' | 'caddy' | 'prometheus' | 'grafana', string>> {
   const dockerfile = await readFile(path.join(root, 'Dockerfile'), 'utf8')
-  const { services } = parse(await readFile(path.join(root, 'docker-compose.yml'), 'utf8'), {
-    merge: true,
-  }) as {
-    services: Record<string, { image: string; build?: { dockerfile_inline?: string } }>
-  }
-  const firstOf = (text: string) => /^FROM (\S+)/m.exec(text)![1]!
-  const builtFrom = (service: string) => firstOf(services[service]!.build!.dockerfile_inline!)
+  const compose: { services: Record<string, { image: string; build?: { dockerfile_inline?: string } }> } =
+    parse(await readFile(path.join(root, 'docker-compose.yml'), 'utf8'), { merge: true })
+  const firstOf = (text: string) => present(/^FROM (\S+)/m.exec(text)?.[1], 'FROM')
+  const builtFrom = (service: string) => firstOf(compose.services[service]?.build?.dockerfile_inline ?? '')
   return {
     node: firstOf(dockerfile),
-    mongo: services['mongodb']!.image,
+    mongo: present(compose.services['mongodb'], 'mongodb').image,
     caddy: builtFrom('proxy'),
     prometheus: builtFrom('prometheus'),
     grafana: builtFrom('grafana'),
@@ -121,13 +118,13 @@ async function fillPackageCache(cache: string, { folder, checkout, commits }: St
 }
 
 /**
- * The pinned Caddy, where the machine has Go; otherwise it is Debian's. The build takes almost three minutes of
- * processor time, so it is done only where the next run will find it.
+ * Builds the pinned Caddy where the machine has Go; otherwise Debian's is used. The build takes almost three minutes
+ * of processor time, so it is done only where the next run will find it.
  */
 async function buildCaddy({ folder, cache, isKept }: StandInOptions): Promise<void> {
-  const version = /^caddy:([\d.]+)/.exec((await imageNames()).caddy)![1]!
+  const version = present(/^caddy:([\d.]+)/.exec((await imageNames()).caddy)?.[1], 'the version of Caddy')
   const kept = path.join(cache, `caddy-${version}`)
-  // By a program of its own, as Caddy's page has it: otherwise it doesn't know its version.
+  // Caddy knows its version only in a module that requires it, as Caddy's page says.
   const build = `mkdir -p "$1" && cd "$1"
     printf 'module proxy\\n\\ngo 1.25\\n\\nrequire github.com/caddyserver/caddy/v2 v%s\\n' "$2" > go.mod
     printf 'package main\\nimport "github.com/caddyserver/caddy/v2/cmd"\\nimport _ "github.com/caddyserver/caddy/v2/modules/standard"\\nfunc main() { caddycmd.Main() }\\n' > main.go

@@ -1,4 +1,4 @@
-/** The body of a user's creation, for tests to which it doesn't matter who that is. */
+/** The body of a user's creation, for tests that need any user. */
 export const standardUser = {
   email: 'user@example.com',
   full_name: 'User',

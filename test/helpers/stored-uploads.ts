@@ -9,7 +9,7 @@ import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { newUploadToken, unfinishedName } from '../../shared/storage/uploads/upload-names.ts'
 import type { Service } from './service.ts'
 
-/** What lies in the first organization's upload directory, looked at from behind: hidden entries begin with a dot. */
+/** The stored content of the first organization's upload directory; names of hidden entries begin with a dot. */
 export interface StoredUploads {
   entries: () => Promise<string[]>
   content: (name: string) => Promise<string>

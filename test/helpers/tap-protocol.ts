@@ -1,8 +1,8 @@
-/** What a run of the tests came to, read from the protocol that tap writes (TAP version 14). */
+/** The result of a test run, read from the protocol that tap writes (TAP version 14). */
 export interface RunResult {
   /** Tests that contain no other tests: a file without any counts as one. */
   passed: number
-  /** Tests of which an assertion of their own failed, or that ended before they should. */
+  /** Tests with a failed assertion of their own, or that ended too early. */
   failed: number
   skipped: SkippedTest[]
   failedFiles: string[]
@@ -22,15 +22,18 @@ const skippedTest = /^ *ok \d+ - (.+?) # SKIP(?: (.+))?$/
 /** A test's end is written after those of the tests in it, which are indented deeper. */
 export function readProtocol(text: string): RunResult {
   const result: RunResult = { passed: 0, failed: 0, skipped: [], failedFiles: [], slowestFiles: [] }
-  /** By depth, since the last test of that depth ended: whether deeper tests ended, and whether one failed. */
+  /** For each depth: whether deeper tests ended since the last test of this depth, and whether one failed. */
   const inner: { hasTests: boolean; hasFailed: boolean }[] = []
   for (const line of text.split('\n')) {
     const skipped = skippedTest.exec(line)
-    if (skipped !== null) addSkipped(result, { name: skipped[1]!, reason: skipped[2] ?? 'no reason given' })
+    if (skipped !== null) {
+      const [, name = '', reason = 'no reason given'] = skipped
+      addSkipped(result, { name, reason })
+    }
     const end = endOfTest.exec(line)
     if (end === null) continue
-    const [, indent, not, name, time, unit] = end
-    const depth = indent!.length / 4
+    const [, indent = '', not, name = '', time, unit] = end
+    const depth = indent.length / 4
     const { hasTests = false, hasFailed = false } = inner[depth] ?? {}
     const isFailed = not !== undefined
     if (isFailed && !hasFailed) result.failed += 1
@@ -42,9 +45,9 @@ export function readProtocol(text: string): RunResult {
         hasFailed: isFailed || (inner[depth - 1]?.hasFailed ?? false),
       }
     else {
-      if (isFailed) result.failedFiles.push(name!)
+      if (isFailed) result.failedFiles.push(name)
       const seconds = Math.round(Number(time) / (unit === 'ms' ? 1_000 : 1))
-      result.slowestFiles.push({ file: name!, seconds })
+      result.slowestFiles.push({ file: name, seconds })
     }
   }
   result.slowestFiles.sort((a, b) => b.seconds - a.seconds).splice(maxSlowestFiles)

@@ -15,7 +15,7 @@ import {
   type Json,
 } from '../helpers/service.ts'
 
-/** What a receiver was sent, by path. */
+/** The requests that a receiver got, by path. */
 interface Received {
   at: number
   headers: IncomingHttpHeaders
@@ -48,7 +48,7 @@ const service = await startService(t, ['control-plane'])
 const list = await createList(service)
 const hasty = fileURLToPath(new URL('../helpers/hasty-engine.ts', import.meta.url))
 
-/** An engine that waits less; `answers` are those of look-ups. */
+/** An engine that retries sooner; `answers` are those of look-ups. */
 async function startEngine(callbacks: Partial<CallbackBounds>, answers: Downloads['answers'] = {}) {
   const engine = await startProgram([hasty], {
     ...service.settings,
@@ -207,12 +207,12 @@ t.test(
   },
 )
 
-t.test('a receiver that hangs holds up nobody else’s callbacks', async (t) => {
+t.test('a receiver that hangs delays no other callbacks', async (t) => {
   let open = 0
   let most = 0
-  const held: ServerResponse[] = []
+  const unanswered: ServerResponse[] = []
   responses.set('/hangs', (response) => {
-    held.push(response)
+    unanswered.push(response)
     most = Math.max(most, (open += 1))
     response.once('close', () => (open -= 1))
   })
@@ -231,14 +231,14 @@ t.test('a receiver that hangs holds up nobody else’s callbacks', async (t) => 
   t.equal((await callbackEnd(quick))!.state, 'delivered')
   t.equal(most, 2, 'so many at once to one host')
   responses.set('/hangs', (response) => response.end())
-  for (const response of held) response.end()
+  for (const response of unanswered) response.end()
   for (const id of hanging) t.equal((await callbackEnd(id))!.state, 'delivered')
   t.equal(received.get('/hangs')!.length, 8, 'each was sent once')
 })
 
 t.test('two organizations whose receivers hang leave a slot to a third one', async (t) => {
-  const held: ServerResponse[] = []
-  responses.set('/waits', (response) => held.push(response))
+  const unanswered: ServerResponse[] = []
+  responses.set('/waits', (response) => unanswered.push(response))
   const cancelledOn = async (listId: number, url: string): Promise<number> => {
     const { id } = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
       subscriber_import: {
@@ -261,21 +261,21 @@ t.test('two organizations whose receivers hang leave a slot to a third one', asy
     for (const url of [...hosts, ...hosts]) waiting.push(await cancelledOn(listId, url))
   await until(
     'three of one organization, two of the other',
-    async () => held.length,
+    async () => unanswered.length,
     (count) => count >= 5,
   )
   const quick = await cancelledOn(await listOfAnother('Beside'), `http://receiver.test:${port}/beside`)
   t.equal((await callbackEnd(quick))!.state, 'delivered')
-  t.equal(held.length, 5, 'one of six slots was left')
+  t.equal(unanswered.length, 5, 'one of six slots was left')
   responses.set('/waits', (response) => response.end())
-  for (const response of held) response.end()
+  for (const response of unanswered) response.end()
   for (const id of waiting) t.equal((await callbackEnd(id))!.state, 'delivered')
 })
 
 t.test('a slot goes to the organization that has the fewest, though others wait longer', async (t) => {
   await engine.stop()
   engine = await startEngine({ ...hastyBounds, retryAfterMs: [600_000] }, resolved)
-  const held: ServerResponse[] = []
+  const unanswered: ServerResponse[] = []
   for (const path of ['/first', '/second']) responses.set(path, (response) => response.writeHead(500).end())
   const { id: organization_id } = await service.post('/organizations', { organization: { name: 'Second' } })
   const lists = [list.id, (await createList(service, [], { organization_id })).id as number]
@@ -300,7 +300,7 @@ t.test('a slot goes to the organization that has the fewest, though others wait 
   await engine.stop()
   for (const [i, id] of waiting.entries())
     await callbacks.updateOne({ _id: id }, { $set: { due_at: new Date(Date.now() - 60_000 + i) } })
-  for (const path of ['/first', '/second']) responses.set(path, (response) => held.push(response))
+  for (const path of ['/first', '/second']) responses.set(path, (response) => unanswered.push(response))
   engine = await startEngine(hastyBounds, resolved)
   const claimed = (organizationId: number) =>
     callbacks.countDocuments({ _id: { $in: waiting }, organization_id: organizationId, token: { $ne: null } })
@@ -311,11 +311,11 @@ t.test('a slot goes to the organization that has the fewest, though others wait 
   )
   t.equal(await claimed(1), 2, 'six slots: with two more another organization would have none')
   for (const path of ['/first', '/second']) responses.set(path, (response) => response.end())
-  for (const response of held) response.end()
+  for (const response of unanswered) response.end()
   for (const id of waiting) t.equal((await callbackEnd(id))!.state, 'delivered')
 })
 
-/** From here on. */
+/** The waits of engines in the tests below. */
 const longerWait = { ...patient, retryAfterMs: [1_500] }
 
 t.test('an engine that stops gives back what it was sending', async (t) => {

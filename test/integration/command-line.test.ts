@@ -34,8 +34,8 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * The command line as it is called, against a running service: as a process where exit codes, pipes, signals, settings or
- * a terminal matter, and in this process, which is ten times as fast, for what the commands do.
+ * The command line against a running service. Where exit codes, pipes, signals, settings or a terminal matter, it
+ * runs as a process. Elsewhere it runs in this process, which is ten times as fast.
  */
 const service = await startService(t, ['control-plane', 'engine', 'ftp'])
 const program = fileURLToPath(new URL('../../control-plane/cli/rollcall.js', import.meta.url))
@@ -90,7 +90,7 @@ function run(
   return ended(child)
 }
 
-/** In this process, with its own streams; main.ts does the same with those of a process. */
+/** Runs the command in this process, with streams of the test; main.ts passes those of a process. */
 async function call(args: string[], more?: Record<string, string>): Promise<Ended> {
   const settings = loadClientSettings(environment(more))
   const said = { out: '', err: '' }
@@ -139,7 +139,10 @@ async function file(name: string, content: string | Uint8Array): Promise<string>
   return written
 }
 
-/** A program that gives another one a terminal of 80 columns, types what it is told when it sees a text, and says what it saw. */
+/**
+ * Runs a program in a terminal of 80 columns, types an answer when a text appears, and prints what the terminal
+ * showed.
+ */
 const terminal = `
 import fcntl, os, pty, select, struct, sys, termios
 pid, fd = pty.fork()
@@ -309,7 +312,7 @@ t.test('a log that breaks off, or an import that failed, is no success', async (
   t.match(watched, { code: 1, err: /the disk is full/ })
 })
 
-t.test('imports a file, finding out by itself how it reads', async (t) => {
+t.test('imports a file, and detects its format by itself', async (t) => {
   const args = ['import', await file('people.csv', people), '--list', String(listId), '--watch']
   const ended = await run([...args, '--json'])
   t.equal(ended.code, 0)
@@ -339,7 +342,7 @@ t.test('an import of which every row failed has an exit code of its own', async 
   t.equal((await call(['imports', id, '--watch'])).code, 3)
 })
 
-t.test('uploads by FTP what is packed, large or no text, in whatever character set it is', async (t) => {
+t.test('compressed, large and binary files are uploaded by FTP in any character set', async (t) => {
   const windows = Buffer.from('email\tFirst name\nwin@example.com\tx\n')
   windows[windows.lastIndexOf('x')] = 0x80
   const broken = Buffer.from(
@@ -396,7 +399,7 @@ t.test('uploads over TLS to a server that is addressed by IP', { skip: missing('
   t.teardown(() => (service.processes.ftp = before))
   const { ftp, ftps } = ready as Json
   t.match([ftp, ftps], [/^ftp:\/\/127\.0\.0\.1:/, /^ftps:\/\/127\.0\.0\.1:/])
-  // With AUTH TLS, from the first byte, and by AUTH TLS where a server named as ftps answers in the clear.
+  // TLS begins with AUTH TLS or at the first byte; a server named as ftps may answer in the clear and want AUTH TLS.
   for (const url of [ftp, ftps, ftp.replace('ftp:', 'ftps:')]) {
     const args = ['import', name, '--list', String(listId), '--via', 'ftp', '--watch', '--json']
     const { code, err } = await run(args, { settings: { ROLLCALL_FTP: url, NODE_EXTRA_CA_CERTS: cert } })
@@ -442,8 +445,8 @@ t.test('says which upload stays, and why', async (t) => {
   t.match(said, /stays\S* stays in the upload directory: it couldn't be removed \(.*127\.0\.0\.1:1/)
 })
 
-t.test('says what is wrong, and by its exit code whose fault it is', async (t) => {
-  const nobody = { ROLLCALL_URL: 'http://127.0.0.1:1' }
+t.test('an error says what is wrong, and its exit code says on which side', async (t) => {
+  const unreachable = { ROLLCALL_URL: 'http://127.0.0.1:1' }
   const [typo, none, noFile, noEmail, map, wrongKey, away, bad, help] = await Promise.all([
     run(['imprt']),
     run([]),
@@ -451,7 +454,7 @@ t.test('says what is wrong, and by its exit code whose fault it is', async (t) =
     call(['import', await file('odd.csv', 'a,b\n1,2\n'), '--list', String(listId)]),
     call(['import', path.join(folder, 'people.csv'), '--list', String(listId), '--map', 'email,Nothing']),
     call(['imports'], { ROLLCALL_API_KEY: 'x'.repeat(20) }),
-    run(['imports'], { settings: nobody }),
+    run(['imports'], { settings: unreachable }),
     run(['imports'], { settings: { ROLLCALL_URL: 'nonsense' } }),
     run(['import', '--help']),
   ])
@@ -492,7 +495,7 @@ t.test('says what to do where the quota is full, and uploads nothing then', asyn
   t.notMatch(refused.err, /--via ftp/)
 })
 
-t.test('goes on watching when the service was restarted', async (t) => {
+t.test('a watch resumes after the service was restarted', async (t) => {
   const created: Json = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: {
       begins_at: '2030-01-01T00:00:00Z',
@@ -513,7 +516,7 @@ t.test('goes on watching when the service was restarted', async (t) => {
   await running.stop('SIGKILL')
   await service.start('control-plane', {
     HTTP_PORT: new URL(running.ready.http!).port,
-    // From here on, so that it is seen how files go that are over it.
+    // From here on, files above this limit must be uploaded by FTP.
     HTTP_INLINE_LIMIT_MB: '1',
   })
   t.match(await call(['cancel', String(created.id)]), { code: 0, out: /cancelled/ })
@@ -530,7 +533,7 @@ t.test('waits for a service that went away after a long silence, and says it onc
     response.setHeader('content-type', 'text/event-stream')
     if (calls === 1) {
       response.write(view('importing'))
-      // Longer than the watcher's patience.
+      // Longer than the watcher's timeout.
       setTimeout(() => response.destroy(), 300)
     } else if (calls === 3 || calls === 4) {
       response.writeHead(503, { 'content-type': 'text/html' }).end('away')
@@ -561,7 +564,7 @@ t.test('waits for a service that went away after a long silence, and says it onc
   t.match(said, [/can't be reached/], 'also beside JSON')
 })
 
-t.test('ends quietly when nobody reads on', async (t) => {
+t.test('a command ends quietly when its output is no longer read', async (t) => {
   const content = Array.from({ length: 20_000 }, (_, i) => `${i}${'x'.repeat(60)}@example.com`).join('\n')
   const ended = await run(['import', '-', '--list', String(listId), '--dry-run', '--watch', '--json'], {
     input: content,
@@ -578,7 +581,7 @@ t.test('ends quietly when nobody reads on', async (t) => {
   t.equal(err, '')
 })
 
-t.test('does its work, and says by its exit code how it went, when nobody hears it', async (t) => {
+t.test('a command does its work and ends with the right exit code when its output is closed', async (t) => {
   const list = String((await service.post('/mailing_lists', { mailing_list: { name: 'Unheard' } })).id)
   const unheard = async (...args: string[]) => {
     const child = start(args)
@@ -599,7 +602,7 @@ t.test('does its work, and says by its exit code how it went, when nobody hears 
   watched.stdout!.destroy()
   const [{ id }] = await service.get(`/mailing_lists/${list}/subscriber_imports?scope=active`)
   await service.post(`/subscriber_imports/${id}/cancel`)
-  t.same(await code, [141, null], 'of an end that nobody waited for nothing is claimed')
+  t.same(await code, [141, null], 'without a wait the end is not reported')
 })
 
 t.test(
@@ -677,7 +680,7 @@ t.test(
   },
 )
 
-t.test('makes no key where no service is', async (t) => {
+t.test('makes no key where there is no service', async (t) => {
   const MONGODB_DATABASE = `${service.db.databaseName}_none`
   t.teardown(() => service.client.db(MONGODB_DATABASE).dropDatabase())
   const { MONGODB_URI: _, ...withoutUri } = service.settings
@@ -746,11 +749,11 @@ t.test('makes a key where all are lost, starts processes, and completes commands
 
   const shell = (name: string, args: string[]) =>
     spawnSync(name, args, { cwd: folder, env: { ...process.env, XDG_CONFIG_HOME: folder, HOME: folder } })
-  await t.test('in fish', { skip: missing('fish') }, async (t) => {
+  await t.test('words are completed in fish', { skip: missing('fish') }, async (t) => {
     const offered = shell('fish', ['-c', `${fish.out}\ncomplete -C 'rollcall list '`]).stdout.toString()
     t.match(offered, /^create\t[^]*^list\t/m, 'of a group that is called as one of its commands')
   })
-  await t.test('in zsh', { skip: missing('zsh') }, async (t) => {
+  await t.test('words are completed in zsh', { skip: missing('zsh') }, async (t) => {
     await file('_rollcall', zsh.out)
     const begin =
       'fpath=($PWD $fpath); autoload -U compinit bashcompinit && compinit -u -D && bashcompinit; bashcompinit() { : }'

@@ -4,8 +4,8 @@ import { CommandGate } from '../helpers/command-gate.ts'
 import { createList, importText, startService, testMongodbUri, until } from '../helpers/service.ts'
 
 /**
- * What the first paragraph of docs/protocol.md says of every command, seen on the wire of a whole service: an import that
- * adds, updates and deactivates, requests, a reaction that becomes a message, a take and its acknowledgement.
+ * Checks the first paragraph of docs/protocol.md on the commands that a whole service sends. An import adds, updates
+ * and deactivates; requests come, a reaction becomes a message, and a sender takes and acknowledges it.
  */
 
 const writes = new Set(['insert', 'update', 'delete', 'findAndModify'])
@@ -79,7 +79,7 @@ t.test('each write and commit waits for a majority, each read asks one', { timeo
     if (isInTransaction(command))
       return command['startTransaction'] === true && command['readConcern']?.level !== 'snapshot'
     if (writes.has(name)) return command['writeConcern']?.w !== 'majority'
-    // A hint to look, whatever comes of the write.
+    // A wake-up is only a hint, whatever becomes of the write that it announces.
     if (command['find'] === 'doorbell') return false
     // Chunks move within the index by which they are found, so what is summed up of them is of one moment.
     if (command['aggregate'] === 'import_chunks') return command['readConcern']?.level !== 'snapshot'

@@ -1,6 +1,6 @@
 import { EventEmitter, once } from 'node:events'
 import type { ClientSession } from 'mongodb'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { CommandGate } from '../helpers/command-gate.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import {
@@ -10,11 +10,15 @@ import {
   startService,
   testMongodbUri,
   until,
+  type Answer,
   type Call,
   type Json,
 } from '../helpers/service.ts'
 
-/** Who may make and change keys and users, whose keys are accepted, and that somebody is always left to do it. */
+/**
+ * Which callers may make and change keys and users, whose keys are accepted, and that one system admin always
+ * remains.
+ */
 
 const service = await startService(t, ['control-plane', 'ftp'])
 const { call, get, post } = service
@@ -57,7 +61,7 @@ const ftpLogin = async (key: string): Promise<boolean> => {
   return session !== null
 }
 
-t.test('a key of a user carries his role and his permissions', async (t) => {
+t.test('a key of a user has the role and the permissions of the user', async (t) => {
   const user = await newUser({ organization_id: organization.id, permissions: { subscriber: ['read'] } })
   const { id, key, role } = await keyOf(user)
   const roleOf = async () =>
@@ -148,7 +152,8 @@ t.test('a record with more permissions than the caller is refused before any oth
   t.match((await call('POST', '/users/authenticate', signIn, asMate)).body, { success: true })
 })
 
-t.test('a change that meets a revocation or a promotion is made by what holds afterwards', async (t) => {
+/** A second control plane whose requests can be overtaken between their reads and the commit of their transaction. */
+async function startOvertakenPlane(t: Test) {
   const server = new URL(testMongodbUri())
   const begins = new EventEmitter()
   const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) }, (command) => {
@@ -162,17 +167,17 @@ t.test('a change that meets a revocation or a promotion is made by what holds af
     await other.stop()
     await gate.close()
   })
-  const callOther = callerOf(() => other.ready.http!)
-  const { users, apiKeys, installation } = service.collections
-  /** Makes the request when it has read everything, and before its transaction comes through, what happens has happened. */
-  const meeting = async (
-    happens: (session: ClientSession) => Promise<unknown>,
+  const callOther = callerOf(() => other.ready.http ?? '')
+  const { installation } = service.collections
+  /** Makes the request; once it has read everything, and before its transaction commits, the change is committed. */
+  return async (
+    change: (session: ClientSession) => Promise<unknown>,
     ...request: Parameters<Call>
-  ) => {
+  ): Promise<Answer> => {
     const session = service.client.startSession()
     session.startTransaction()
     await installation.updateOne({ _id: 'installation' }, { $inc: { credentials_revision: 1 } }, { session })
-    await happens(session)
+    await change(session)
     const begun = once(begins, 'transaction')
     const answer = callOther(...request)
     await Promise.race([begun, answer])
@@ -180,10 +185,15 @@ t.test('a change that meets a revocation or a promotion is made by what holds af
     await session.endSession()
     return answer
   }
-  const revoked = { status: 401, body: { error_message: /was revoked or changed meanwhile/ } }
-  const refused = { status: 403, body: { error_message: /^you can't create, change or delete/ } }
+}
 
-  for (const [what, happens] of [
+type Revocation = (key: Json, userId: number, session: ClientSession) => Promise<unknown>
+
+t.test('a request whose key is revoked before it commits is refused and changes nothing', async (t) => {
+  const overtake = await startOvertakenPlane(t)
+  const { users, apiKeys } = service.collections
+  const revoked = { status: 401, body: { error_message: /was revoked or changed meanwhile/ } }
+  const revocations: [what: string, revoke: Revocation][] = [
     ['deleted', ({ id }, _, session) => apiKeys.deleteOne({ _id: id }, { session })],
     [
       'switched off',
@@ -198,13 +208,14 @@ t.test('a change that meets a revocation or a promotion is made by what holds af
       'of a user who is less now',
       (_, user, session) => users.updateOne({ _id: user }, { $set: { role: 'standard' } }, { session }),
     ],
-  ] as [string, (key: Json, userId: number, session: ClientSession) => Promise<unknown>][]) {
+  ]
+  for (const [what, revoke] of revocations) {
     const user = await newUser({ role: 'organization_admin' })
     const key = await keyOf(user)
     const before = await apiKeys.countDocuments({ name: 'successor' })
     const successor = { api_key: { name: 'successor' } }
-    const answer = await meeting(
-      (session) => happens(key, user.id, session),
+    const answer = await overtake(
+      (session) => revoke(key, user.id, session),
       'POST',
       '/api_keys',
       successor,
@@ -213,20 +224,26 @@ t.test('a change that meets a revocation or a promotion is made by what holds af
     t.match(answer, revoked, what)
     t.equal(await apiKeys.countDocuments({ name: 'successor' }), before, what)
   }
+})
 
-  for (const [method, path, body] of [
+t.test('a request on a user who is promoted before it commits is refused and changes nothing', async (t) => {
+  const overtake = await startOvertakenPlane(t)
+  const { users, apiKeys } = service.collections
+  const refused = { status: 403, body: { error_message: /^you can't create, change or delete/ } }
+  const requests: [method: string, path: (ids: { user: number; key: number }) => string, body?: Json][] = [
     ['PUT', ({ user }) => `/users/${user}`, { user: { full_name: 'Mallory' } }],
     ['DELETE', ({ user }) => `/users/${user}`],
     ['POST', () => '/api_keys', { api_key: { name: 'Mallory' } }],
     ['PUT', ({ key }) => `/api_keys/${key}`, { api_key: { name: 'Mallory', user_id: null } }],
     ['DELETE', ({ key }) => `/api_keys/${key}`],
-  ] as [string, (ids: { user: number; key: number }) => string, Json?][]) {
+  ]
+  for (const [method, path, body] of requests) {
     const user = await newUser()
     const key = await keyOf(user)
     const promoted = (session: ClientSession) =>
       users.updateOne({ _id: user.id }, { $set: { role: 'system_admin' } }, { session })
     const given = method === 'POST' ? { api_key: { ...body.api_key, user_id: user.id } } : body
-    const answer = await meeting(promoted, method, path({ user: user.id, key: key.id }), given, asMate)
+    const answer = await overtake(promoted, method, path({ user: user.id, key: key.id }), given, asMate)
     t.match(answer, refused, `${method} ${path({ user: user.id, key: key.id })}`)
     t.match(await users.findOne({ _id: user.id }), { full_name: 'Jane Roe' })
     t.match(await apiKeys.find({ user_id: user.id }).toArray(), [{ name: 'a key' }])

@@ -10,9 +10,9 @@ import { Random } from '../campaigns/random.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
 import { crashSetting } from '../helpers/crash-at.ts'
 import { callerOf, createList, startService, until, type Json } from '../helpers/service.ts'
-import { eventsThatMoved, recount } from '../model/delivery-statistics.ts'
+import { eventsThatMoved, recount, type ModelEvent } from '../model/delivery-statistics.ts'
 
-/** By hand, for long: ROLLCALL_CASES=1000 */
+/** A long run by hand: ROLLCALL_CASES=1000 */
 const cases = Number(process.env['ROLLCALL_CASES'] ?? 40)
 const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
 
@@ -97,14 +97,15 @@ async function everythingTold(): Promise<unknown> {
   return JSON.stringify(all)
 }
 
-/**
- * Lanes send their calls one after the other, side by side with the other lanes, which tell of the same autoresponders
- * but of other subscribers. Each call may come twice, at once or later.
- */
-t.test(`random events of ${cases} autoresponders, in four lanes`, { timeout: 600_000 }, async (t) => {
-  const random = new Random(seed)
+interface ToldMailing extends Mailing {
+  zone: string
+  subscribers: Json[]
+}
+
+/** Four lists, each in a time zone of its own, with 28 subscribers. */
+function createZonedLists(): Promise<Omit<ToldMailing, 'autoresponderId'>[]> {
   const zones = ['UTC', 'Europe/Berlin', 'Australia/Lord_Howe', 'Asia/Kathmandu']
-  const lists = await Promise.all(
+  return Promise.all(
     zones.map(async (zone) => {
       const organization = await service.post('/organizations', {
         organization: { name: zone, time_zone_name: zone },
@@ -113,22 +114,24 @@ t.test(`random events of ${cases} autoresponders, in four lanes`, { timeout: 600
       return { list, zone, subscribers: await addSubscribers(list, 28) }
     }),
   )
-  const mailings: (Mailing & { zone: string; subscribers: Json[] })[] = []
-  for (let i = 0; i < cases; i += 1) {
-    const { list, ...rest } = lists[i % lists.length]!
-    mailings.push({ list, ...rest, autoresponderId: (await addAutoresponder(list))._id })
-  }
+}
+
+/** Deletes two subscribers of each list. Resolves to the statuses of all others, by id. */
+async function deleteTwoOfEach(lists: Pick<ToldMailing, 'list' | 'subscribers'>[]) {
   const statuses = new Map<number, string>(
     lists.flatMap(({ subscribers }) => subscribers.map(({ id, status }) => [id, status] as const)),
   )
-  // Two of each list are gone, and what is told of them counts.
   for (const { list, subscribers } of lists)
     for (const { id } of subscribers.slice(0, 2)) {
       await service.call('DELETE', `/mailing_lists/${list.id}/subscribers/${id}`)
       statuses.delete(id)
     }
+  return statuses
+}
 
-  const lanes = Array.from({ length: 4 }, (_, lane) => {
+/** The calls of four lanes: lanes tell of the same autoresponders, but no two of the same subscriber. */
+function makeLanes(random: Random, mailings: ToldMailing[]): MadeEvent[][][] {
+  return Array.from({ length: 4 }, (_, lane) => {
     const streams = mailings.map(({ autoresponderId, subscribers }) =>
       madeEvents(random, {
         autoresponderId,
@@ -141,69 +144,112 @@ t.test(`random events of ${cases} autoresponders, in four lanes`, { timeout: 600
     while (events.length > 0) calls.push(events.splice(0, random.between(1, random.oneOf([20, 1_000]))))
     return calls
   })
-  const totals = { accepted: 0, duplicates: 0, ignored: 0 }
-  const add = (reply: typeof totals) => {
-    for (const key of ['accepted', 'duplicates', 'ignored'] as const) totals[key] += reply[key]
-  }
-  let sent = 0
-  const send = async (events: MadeEvent[]) => {
-    sent += events.length
-    add((await tell(events)) as typeof totals)
-  }
-  await Promise.all(
-    lanes.map(async (calls, lane) => {
-      const own = new Random(seed * 100 + lane)
-      for (const [i, call] of calls.entries()) {
-        // One event twice in a call, a whole call twice at once, and an earlier one again.
-        const twice = own.chance(0.3) && call.length < 1_000 ? [...call, call[0]!] : call
-        await Promise.all([send(twice), ...(own.chance(0.2) ? [send(call)] : [])])
-        if (own.chance(0.1)) await send(calls[own.between(0, i)]!)
-      }
-    }),
-  )
-  const told = lanes.flat(2)
-  t.same(totals, { accepted: told.length, duplicates: sent - told.length, ignored: 0 })
+}
 
-  const moved = eventsThatMoved(told, statuses)
+/** Sends events, and adds up what the replies count. */
+class EventSender {
+  readonly totals = { accepted: 0, duplicates: 0, ignored: 0 }
+  sent = 0
+
+  async send(events: MadeEvent[]): Promise<void> {
+    this.sent += events.length
+    const reply: EventSender['totals'] = await tell(events)
+    this.totals.accepted += reply.accepted
+    this.totals.duplicates += reply.duplicates
+    this.totals.ignored += reply.ignored
+  }
+
+  /** Sends the calls of a lane one after the other; events and calls may come twice, at the same moment or later. */
+  async sendLane(random: Random, calls: MadeEvent[][]): Promise<void> {
+    for (const [i, call] of calls.entries()) {
+      const isRepeated = random.chance(0.3) && call.length < 1_000
+      const withRepetition = isRepeated ? [...call, ...call.slice(0, 1)] : call
+      await Promise.all([this.send(withRepetition), ...(random.chance(0.2) ? [this.send(call)] : [])])
+      const earlier = random.chance(0.1) ? calls[random.between(0, i)] : undefined
+      if (earlier !== undefined) await this.send(earlier)
+    }
+  }
+}
+
+/** Compares the statistics with a recount of the events, and returns up to two differences. */
+async function findWrongStatistics(
+  random: Random,
+  mailings: ToldMailing[],
+  told: MadeEvent[],
+  moved: Set<ModelEvent>,
+): Promise<unknown[]> {
   const faults: unknown[] = []
-  let isStopped = false
   for (const mailing of mailings) {
-    const own = told.filter((event) => event.autoresponder_id === mailing.autoresponderId)
-    const periods = [{}, { first: '20260329', last: random.oneOf(['20260329', '20261024', '20261231']) }]
-    for (const period of periods as { first?: string; last?: string }[]) {
-      const query = period.first === undefined ? '' : `?start_date=${period.first}&end_date=${period.last}`
+    const events = told.filter((event) => event.autoresponder_id === mailing.autoresponderId)
+    const last = random.oneOf(['20260329', '20261024', '20261231'])
+    for (const period of [{}, { first: '20260329', last }]) {
+      const query = 'first' in period ? `?start_date=${period.first}&end_date=${period.last}` : ''
       const found = await statistics(mailing, query)
-      const expected = recount(own, moved, { zone: mailing.zone, ...period })
+      const expected = recount(events, moved, { zone: mailing.zone, ...period })
       if (!isDeepStrictEqual(found, expected)) faults.push({ seed, period, mailing, found, expected })
-      isStopped ||= faults.length > 1
+      if (faults.length > 1) return faults
     }
-    if (isStopped) break
   }
-  t.same(faults, [], `${told.length} events in ${lanes.flat().length} calls`)
+  return faults
+}
 
-  for (const { list, subscribers } of lists) {
-    const { mailing_lists: rows } = await service.get(
-      `/organizations/${list.organization_id}/subscriber_counts`,
-    )
-    const counts = { active: 0, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 } as Record<
-      string,
-      number
-    >
-    for (const { id } of subscribers) {
-      const status = statuses.get(id)
-      if (status !== undefined) counts[status] = counts[status]! + 1
+t.test(`random events of ${cases} autoresponders, in four lanes`, { timeout: 600_000 }, async (t) => {
+  const random = new Random(seed)
+  const lists = await createZonedLists()
+  const mailings: ToldMailing[] = []
+  for (let i = 0; i < cases; i += 1) {
+    const zoned = lists[i % lists.length]!
+    mailings.push({ ...zoned, autoresponderId: (await addAutoresponder(zoned.list))._id })
+  }
+  // Events of a deleted subscriber count.
+  const statuses = await deleteTwoOfEach(lists)
+  const lanes = makeLanes(random, mailings)
+  const sender = new EventSender()
+  await Promise.all(lanes.map((calls, lane) => sender.sendLane(new Random(seed * 100 + lane), calls)))
+  const told = lanes.flat(2)
+  const moved = eventsThatMoved(told, statuses)
+
+  await t.test('each event is accepted once, and its repetitions are duplicates', async (t) => {
+    const duplicates = sender.sent - told.length
+    t.same(sender.totals, { accepted: told.length, duplicates, ignored: 0 })
+  })
+
+  await t.test('the statistics are those of a recount of all events', async (t) => {
+    const faults = await findWrongStatistics(random, mailings, told, moved)
+    t.same(faults, [], `${told.length} events in ${lanes.flat().length} calls`)
+  })
+
+  await t.test('subscribers whose status the events changed are counted by their new status', async (t) => {
+    for (const { list, subscribers } of lists) {
+      const { mailing_lists: rows } = await service.get(
+        `/organizations/${list.organization_id}/subscriber_counts`,
+      )
+      const counts: Record<string, number> = {
+        active: 0,
+        bounced: 0,
+        unsubscribed: 0,
+        scomp: 0,
+        deactivated: 0,
+      }
+      for (const { id } of subscribers) {
+        const status = statuses.get(id)
+        if (status !== undefined) counts[status] = (counts[status] ?? 0) + 1
+      }
+      t.same(rows[0].counts, counts)
     }
-    t.same(rows[0].counts, counts, 'and the subscribers are counted')
-  }
+  })
 
-  const before = await everythingTold()
-  totals.duplicates = 0
-  for (const call of lanes[0]!.slice(0, 20)) await send(call)
-  t.equal(totals.duplicates, lanes[0]!.slice(0, 20).flat().length)
-  t.equal(await everythingTold(), before, 'the same calls again change nothing')
+  await t.test('the same calls again change nothing', async (t) => {
+    const before = await everythingTold()
+    const again = new EventSender()
+    const calls = lanes[0]?.slice(0, 20) ?? []
+    for (const call of calls) await again.send(call)
+    t.same(again.totals, { accepted: 0, duplicates: calls.flat().length, ignored: 0 })
+    t.equal(await everythingTold(), before)
+  })
 })
 
-t.test('what is of nobody is ignored, what is of somebody deleted counts', async (t) => {
+t.test('events of an unknown subscriber are ignored, and those of a deleted one count', async (t) => {
   const { list, autoresponderId, subscriber, sent, event } = await oneSubscriber()
   const other = await oneSubscriber()
   const organization = await service.post('/organizations', { organization: { name: 'Strangers' } })
@@ -232,7 +278,7 @@ t.test('what is of nobody is ignored, what is of somebody deleted counts', async
   t.match(await statistics(other), { messages_sent: 0 })
 })
 
-t.test('whoever leaves does so at once, with what waits for him', async (t) => {
+t.test('a subscriber who leaves does so at once, with all waiting mails', async (t) => {
   const { list, autoresponderId, subscriber, sent, event, statusOf } = await oneSubscriber()
   const { _id: answering } = await addAutoresponder(list, {
     trigger: 'autoresponder_open',
@@ -253,7 +299,7 @@ t.test('whoever leaves does so at once, with what waits for him', async (t) => {
     event('opened', { privacy: false, message_id: 'm2' }),
   ])
   t.equal(await statusOf(), 'bounced')
-  t.match(await reactions(), [{ state: 'dropped' }], 'and nobody who left is answered')
+  t.match(await reactions(), [{ state: 'dropped' }], 'and no subscriber who left is answered')
   t.match(await statistics({ list, autoresponderId }), { bounces_total: 0, scomps_total: 0 })
   await tell([sent()])
   t.match(await statistics({ list, autoresponderId }), {
@@ -282,7 +328,7 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
     clickListed: { trigger: 'autoresponder_click', ...click(listed) },
     nonclick: { trigger: 'autoresponder_nonclick', ...click(any), ...later },
     nonclickListed: { trigger: 'autoresponder_nonclick', ...click(listed), ...later },
-    // What it stores beside its own trigger's target has no effect.
+    // What it stores for triggers other than its own has no effect.
     other: { trigger: 'api', ...open },
   } as const
   const ids = new Map<number, string>()
@@ -320,7 +366,7 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
   t.same(
     await statesOf('b'),
     { send: 'queued', open: 'queued', click: 'queued', clickListed: 'queued' },
-    'nobody waits for what came before the mail was known to be sent',
+    'no mail waits for what came before the mail was known to be sent',
   )
   await tell([sent({ message_id: 'c' }), opened('c', '12:10:00'), sent({ message_id: 'c' })])
   t.same(await statesOf('c'), {
@@ -332,7 +378,7 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
   t.equal(await collections.reactions.countDocuments({ autoresponder_id: { $gt: lastId - 1 } }), 0)
 })
 
-t.test('nothing is left of who is deleted or leaves while he opens his mail', async (t) => {
+t.test('nothing is left of a subscriber who is deleted or leaves while an opening is stored', async (t) => {
   const list = await createList(service)
   const { _id: opened } = await addAutoresponder(list)
   await addAutoresponder(list, {
@@ -364,7 +410,7 @@ t.test('nothing is left of who is deleted or leaves while he opens his mail', as
   t.same(left, [])
 })
 
-t.test('who is triggered is found without going through all autoresponders', async (t) => {
+t.test('triggered autoresponders are found without reading all autoresponders', async (t) => {
   const plan = JSON.stringify(
     await collections.autoresponders.find(filterByTargets([1, 2, 3])).explain('queryPlanner'),
   )
@@ -412,7 +458,7 @@ t.test('an unsubscribe token counts as an event of its message, once', async (t)
   t.match(await statistics({ list, autoresponderId: answered }), { unsubs_total: 0 })
 })
 
-t.test('sending days, and their bounds', async (t) => {
+t.test('statistics are limited to days of sending, both included', async (t) => {
   const { list, autoresponderId, sent, event } = await oneSubscriber()
   await service.call('PUT', `/organizations/${list.organization_id}`, {
     organization: { time_zone_name: 'America/New_York' },
@@ -424,16 +470,16 @@ t.test('sending days, and their bounds', async (t) => {
     sent({ message_id: 'm2', occurred_at: '2026-06-15T23:59:59' }),
     event('skipped', { message_id: 'm3', occurred_at: '2026-06-16T00:00:00', reason: 'error' }),
   ])
-  const figures = async (query: string) => {
+  const shownCounts = async (query: string) => {
     const { messages_sent, opens_total, skips_error } = await statistics({ list, autoresponderId }, query)
     return [messages_sent, opens_total, skips_error]
   }
-  t.same(await figures(''), [2, 1, 1])
-  t.same(await figures('?start_date=&end_date='), [2, 1, 1])
-  t.same(await figures('?end_date=20260614'), [1, 1, 0], 'an open counts on the day of its mail')
-  t.same(await figures('?start_date=20260615&end_date=20260615'), [1, 0, 0])
-  t.same(await figures('?start_date=20260616'), [0, 0, 1])
-  t.same(await figures('?start_date=20260616&end_date=20260614'), [0, 0, 0])
+  t.same(await shownCounts(''), [2, 1, 1])
+  t.same(await shownCounts('?start_date=&end_date='), [2, 1, 1])
+  t.same(await shownCounts('?end_date=20260614'), [1, 1, 0], 'an open counts on the day of its mail')
+  t.same(await shownCounts('?start_date=20260615&end_date=20260615'), [1, 0, 0])
+  t.same(await shownCounts('?start_date=20260616'), [0, 0, 1])
+  t.same(await shownCounts('?start_date=20260616&end_date=20260614'), [0, 0, 0])
   for (const date of [
     '2026-06-15',
     '20260631',

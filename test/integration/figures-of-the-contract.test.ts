@@ -47,9 +47,9 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * Every bound that the contract names with a number: pages, lengths, days, seconds, megabytes. The numbers here are
- * copied by hand from the place that stands beside them, and never from the code, so that a changed one is seen. What
- * takes effect over time is moved in the database. API is shared/spec/api-v2.md, D decisions.md with its section, O
+ * Every bound that the contract names with a number: pages, lengths, days, seconds, megabytes. The numbers are copied
+ * by hand from the document that each line names, never from the code, so that a changed number is noticed. For
+ * effects over time the stored times are moved. API is shared/spec/api-v2.md, D decisions.md with its section, O
  * operations.md, P docs/protocol.md and docs/recovery-times.md; "own" is what they leave open, and the description
  * says.
  */
@@ -61,7 +61,7 @@ const day = 24 * hour
 
 const service = await startService(t, ['control-plane', 'engine'], {
   TRUSTED_PROXIES: '127.0.0.1/32',
-  // Blank: the default holds.
+  // Blank: the default applies.
   AUTH_FAILURES_PER_MINUTE: '',
 })
 const { call, post, get, collections } = service
@@ -78,8 +78,8 @@ const emailOnly = await createList(service)
 const inList = `/mailing_lists/${list.id}`
 const url = (path: string): string => `/mailing_lists/${emailOnly.id}${path}`
 
-t.test('constants that tests shorten by injection, or nothing shows', async (t) => {
-  const figures: [string, unknown, unknown][] = [
+t.test("constants that tests shorten, or that no reply shows, have the contract's values", async (t) => {
+  const bounds: [string, unknown, unknown][] = [
     ['API imports rule 4: waits between downloads', downloadBounds.retryAfterMs, [10_000, 50_000]],
     ['API imports rule 4: minutes of a download', downloadBounds.totalMs, 15 * minute],
     ['API limits: megabytes of a downloaded file', downloadBounds.bytes, 200_000_000],
@@ -96,7 +96,7 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
     ['P: lease of a process', leaseMs, 12_000],
     ['P: renewals in a lease', heartbeatMs * 4, leaseMs],
     ['P: lease of a chunk', chunkLeaseMs, 60_000],
-    ['P: look of an engine', pollIntervalMs, 1_000],
+    ['P: poll of an engine', pollIntervalMs, 1_000],
     ['P: stamps of a step', stepBounds.stampEveryMs, 15_000],
     ['P: minutes of a step that stands still', stepBounds.stalledMs, 5 * minute],
     ['P: seconds for the end of a step', stepBounds.endMs, 5_000],
@@ -105,7 +105,7 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
     ['P: a file that one engine alone misses', recheckDelayMs, 60_000],
     ['P: a file that two engines miss', countsMs, 180_000],
     ['P: a batch that hangs in front of a pause; D 2.3', fenceMs, 2_000],
-    ['P: a new limit that nobody enforced', enforceLimits(database, log).everyMs, 3_000],
+    ['P: a new limit that no request enforced', enforceLimits(database, log).everyMs, 3_000],
     ['P: the removal of files that hangs', removalMs, 10_000],
     ['D 2.9: counts grow at least once a second', progressEveryMs, 1_000],
     ['D 2.2: FTP, the control connection stands 100 ms later', closeGraceMs, 100],
@@ -118,10 +118,10 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
       0.333333,
     ],
   ]
-  for (const [what, is, expected] of figures) t.same(is, expected, what)
+  for (const [what, is, expected] of bounds) t.same(is, expected, what)
 })
 
-t.test('settings without a value', async (t) => {
+t.test('settings without a value have the documented defaults', async (t) => {
   const own = { UPLOAD_MAX_FILES: 10_000, UPLOAD_MAX_MB: 10_240, IMPORTS_MAX_UNFINISHED: 2_000 }
   t.match(
     loadSettings({}),
@@ -166,7 +166,7 @@ t.test('settings without a value', async (t) => {
   }
 })
 
-t.test('page sizes: what is given without per_page, what at most', async (t) => {
+t.test('page sizes: the default without per_page, and the maximum', async (t) => {
   const email = 'pages@example.com'
   const pages: [string, number, number, string][] = [
     ['/subscriber_imports', 100, 500, 'API imports rule 2'],
@@ -197,7 +197,7 @@ t.test('page sizes: what is given without per_page, what at most', async (t) => 
   }
 })
 
-t.test('a page has as many records as it says', async (t) => {
+t.test('a page has the number of records that it names', async (t) => {
   const { id } = await createList(service)
   const rows = Array.from({ length: 501 }, (_, i) => `p${i}@example.com\n`).join('')
   t.equal((await importText(service, id, `email\n${rows}`)).state, 'finished')
@@ -209,11 +209,11 @@ t.test('a page has as many records as it says', async (t) => {
 })
 
 interface Bound {
-  /** What has the bound, and where the contract says so. */
+  /** The thing with the bound, and where the contract names it. */
   what: string
   taken: readonly unknown[]
   refused: readonly unknown[]
-  /** How the first word of a refusal reads; `validation_failed` where it isn't said. */
+  /** The beginning of a refusal; `validation_failed` where none is named. */
   code?: string
   ask: (value: Json) => Promise<Json>
 }
@@ -466,7 +466,7 @@ const scheduled = (): Json => ({
   },
 })
 
-t.test('lengths, ranges and counts: the last that is taken, the first that is refused', async (t) => {
+t.test('lengths, ranges and counts: the last accepted value, and the first refused one', async (t) => {
   for (const { what, taken, refused, code = 'validation_failed', ask } of bounds) {
     for (const [i, value] of taken.entries())
       t.match(await ask(value), { success: true }, `${what}: taken ${i + 1}`)
@@ -514,7 +514,7 @@ t.test('D 4: five failures in a row lock a user out for 30 minutes', async (t) =
   nearly(t, Date.parse(expiresAt) - Date.now(), 30 * minute)
 })
 
-/** What was stored lately: a stored time is as far from now as it should be. */
+/** Asserts that a stored time is as far from now as it should be. */
 function nearly(t: Test, isMs: number, expectedMs: number, what = 'the time'): void {
   t.ok(isMs > expectedMs - 20_000 && isMs <= expectedMs + 2_000, `${what}: ${isMs} ms of ${expectedMs}`)
 }
@@ -529,7 +529,7 @@ async function ended(content = 'email\nann@example.com\nbad\n'): Promise<number>
   )
   return id
 }
-/** As if it had ended so long ago. */
+/** Moves the stored end of an import into the past. */
 const endedBefore = (id: number, ageMs: number) =>
   collections.imports.updateOne({ _id: id }, [{ $set: { finished_at: { $subtract: ['$$NOW', ageMs] } } }])
 
@@ -559,7 +559,7 @@ t.test('D 2.3: recent imports are those that ended within 14 x 24 h', async (t) 
   t.equal(await isRecent('?scope=finished'), true)
 })
 
-t.test('D 8: an idempotency key holds for 24 hours', async (t) => {
+t.test('D 8: an idempotency key is valid for 24 hours', async (t) => {
   const options = { headers: { 'Idempotency-Key': 'a-day' } }
   const body = JSON.stringify(scheduled())
   const create = async () => (await posted(url('/subscriber_imports'), body, options)).data.id
@@ -769,7 +769,7 @@ const files: [string, Buffer | string, Json][] = [
   ['D 2.1: a record of 21 lines', `a@example.com,"${'\n'.repeat(20)}"\n`, { warnings: 1 }],
 ]
 
-t.test('bounds of files and records', async (t) => {
+t.test("files and records have the contract's bounds", async (t) => {
   await Promise.all(
     files.map(async ([what, content, { state = 'finished', counts, warnings }]) => {
       const view = await fileImport(content)
@@ -905,7 +905,7 @@ t.test('D 1: a change of a key takes effect within 5 s, in every process', async
   const { id, key } = await post('/api_keys', { api_key: { name: 'to be deleted' } })
   const statusOf = async () => (await call('GET', '/organizations', undefined, { key })).status
   t.equal(await statusOf(), 200)
-  // As another process would.
+  // Another process deletes the key.
   await collections.apiKeys.deleteOne({ _id: id })
   await until('the refusal', statusOf, (status) => status === 401, 5_000, 200)
   t.pass()

@@ -42,11 +42,11 @@ const lockGone = (name: string) =>
     (count) => count === 0,
   )
 
-/** What a suspension of more than the lease does, in less time. */
+/** Ends the lease, as a long suspension would. */
 const endLease = (name: string) =>
   uploadLocks.updateOne({ _id: `1/${name}` }, { $set: { lease_until: new Date(0) } })
 
-t.test('a name that one process takes in is refused by another one', async (t) => {
+t.test('a name that one process receives is refused by another one', async (t) => {
   const [first, second] = [await open(one), await open(two)]
   const data = await first.beginUpload('STOR shared.csv')
   data.write('email\n')
@@ -67,7 +67,7 @@ t.test('a name that one process takes in is refused by another one', async (t) =
   second.close()
 })
 
-t.test('an upload is renewed as long as it lasts', async (t) => {
+t.test('the lease of an upload is renewed until the upload ends', async (t) => {
   const session = await open()
   const data = await session.beginUpload('STOR slow.csv')
   const before = await uploadLocks.findOne({ _id: '1/slow.csv' })
@@ -124,7 +124,7 @@ t.test('nor when the other upload has ended meanwhile', async (t) => {
   awake.close()
 })
 
-t.test('the upload of a killed process can be gone on with when its lock has run out', async (t) => {
+t.test('the upload of a killed process can be resumed when its lease has expired', async (t) => {
   const doomed = await service.start('ftp')
   const data = await (await open(doomed)).beginUpload('STOR orphan.csv')
   data.write('half, ')
@@ -133,7 +133,7 @@ t.test('the upload of a killed process can be gone on with when its lock has run
   const session = await open(two)
   await session.data()
   t.match(await session.command('APPE orphan.csv'), /^450 /, 'not at once')
-  // The lease's own end is waited for once.
+  // The test waits for the lease's own end once.
   if (STAGING === 'gridfs') await endLease('orphan.csv')
   const answer = await until(
     'the end of the lease',
@@ -292,7 +292,7 @@ t.test('renaming a file onto the name of an unfinished one leaves both as they a
   session.close()
 })
 
-t.test('an upload from the beginning takes the place of an unfinished one', async (t) => {
+t.test('an upload from the beginning replaces an unfinished one', async (t) => {
   const session = await open()
   await leaveUnfinished('fresh.csv', 'something long from before')
   t.match(await session.upload('STOR fresh.csv', 'short'), /^226 /)
@@ -328,7 +328,7 @@ const someOf = (name: string) =>
 const big = path.join(service.dataFolder, 'big.csv')
 await writeFile(big, Array.from({ length: 200_000 }, (_, row) => `${row}@example.com\n`).join(''))
 
-t.test('curl goes on at once with what a killed curl began', { skip: missing('curl') }, async (t) => {
+t.test('curl resumes at once what a killed curl began', { skip: missing('curl') }, async (t) => {
   const url = (running: typeof one) => `${running.ready.ftp!}/curl.csv`
   const user = ['-sS', '--user', `api:${bootstrapKey}`]
   for (const second of [one, two]) {
@@ -341,7 +341,7 @@ t.test('curl goes on at once with what a killed curl began', { skip: missing('cu
   }
 })
 
-t.test('so does lftp', { skip: missing('lftp') }, async (t) => {
+t.test('lftp resumes at once what a killed lftp began', { skip: missing('lftp') }, async (t) => {
   const { host } = new URL(one.ready.ftp!)
   const put = (bytesPerSecond: number, option: string) => [
     '--norc',
@@ -369,7 +369,7 @@ t.test('an upload ends with its control connection, though its data connection s
 
 t.test('half a file of a client that dies is none, however its connections end', async (t) => {
   const ends: Record<string, (data: Socket, control: Socket) => unknown> = {
-    // As the kernel ends them when the client is killed: in any order, and each in its regular way.
+    // The kernel closes a killed client's connections in any order, and each in its regular way.
     'data first': (data, control) => void (data.end(), control.end()),
     'control connection first': (data, control) => void (control.end(), data.end()),
     'control connection a moment later': async (data, control) => {
@@ -391,7 +391,7 @@ t.test('half a file of a client that dies is none, however its connections end',
     await bytesOnDisk(name, 4)
     const endedAt = performance.now()
     await end(data, session.control)
-    // What comes 100 ms later is the end of a client that lives, as it is where this machine was busy.
+    // What comes after 100 ms is the end of a running client, which a busy machine may delay.
     if (performance.now() - endedAt > 90) continue
     await lockGone(name)
     const [left, ...others] = await namesLike(name)
@@ -432,7 +432,7 @@ t.test('FEAT says what there is', async (t) => {
   session.close()
 })
 
-t.test('names are taken as they are, or refused', async (t) => {
+t.test('file names are accepted unchanged, or refused', async (t) => {
   const session = await open()
   for (const name of ['"q".csv', 'a -x b.csv', '-a', 'two  blanks.csv', 'naïve 😀.csv'])
     t.match(await session.upload(`STOR ${name}`, name), /^226 /, name)

@@ -35,27 +35,36 @@ t.test('a name that changes its meaning leads nowhere else', async (t) => {
   })
 })
 
-t.test('credentials stay with the origin that they were given for, and out of sight', async (t) => {
-  answers['/own'] = redirect('/own-2')
-  answers['/own-2'] = redirect(`http://other.test:${web.port}/theirs`)
-  answers['/theirs'] = redirect(`${base}/back`)
-  answers['/back'] = redirect(`http://eve:sesame@127.0.0.1:${web.port}/lent?token=t0ken`)
-  answers['/lent'] = answer(403, {})
-  const created = await createUrlImport(service, `http://ann:s%3Acret@127.0.0.1:${web.port}/own`)
-  t.equal(created.file_source.url, `http://ann:***@127.0.0.1:${web.port}/own`)
-  const view = await end(created.id)
-  t.match(view, {
-    state: 'failed',
-    error_message: /\/lent\?… answered with status 403, expected 200 \(the last/,
-  })
-  const sent = (path: string) => /authorization: (.*)\r/.exec(web.requests.get(path)![0]!)?.[1] ?? null
-  const own = `Basic ${Buffer.from('ann:s:cret').toString('base64')}`
-  t.same(['/own', '/own-2', '/theirs', '/back', '/lent?token=t0ken'].map(sent), [own, own, null, null, null])
-  const shown = JSON.stringify(view) + engine.log()
-  for (const secret of ['s%3Acret', 's:cret', 'sesame', 't0ken']) t.notMatch(shown, secret)
-})
+t.test(
+  'credentials are sent only to the origin for which they were given, and are never shown',
+  async (t) => {
+    answers['/own'] = redirect('/own-2')
+    answers['/own-2'] = redirect(`http://other.test:${web.port}/theirs`)
+    answers['/theirs'] = redirect(`${base}/back`)
+    answers['/back'] = redirect(`http://eve:sesame@127.0.0.1:${web.port}/lent?token=t0ken`)
+    answers['/lent'] = answer(403, {})
+    const created = await createUrlImport(service, `http://ann:s%3Acret@127.0.0.1:${web.port}/own`)
+    t.equal(created.file_source.url, `http://ann:***@127.0.0.1:${web.port}/own`)
+    const view = await end(created.id)
+    t.match(view, {
+      state: 'failed',
+      error_message: /\/lent\?… answered with status 403, expected 200 \(the last/,
+    })
+    const sent = (path: string) => /authorization: (.*)\r/.exec(web.requests.get(path)![0]!)?.[1] ?? null
+    const own = `Basic ${Buffer.from('ann:s:cret').toString('base64')}`
+    t.same(['/own', '/own-2', '/theirs', '/back', '/lent?token=t0ken'].map(sent), [
+      own,
+      own,
+      null,
+      null,
+      null,
+    ])
+    const shown = JSON.stringify(view) + engine.log()
+    for (const secret of ['s%3Acret', 's:cret', 'sesame', 't0ken']) t.notMatch(shown, secret)
+  },
+)
 
-t.test('a certificate that nobody vouches for', { skip: missing('openssl') }, async (t) => {
+t.test('a certificate of an unknown authority is refused', { skip: missing('openssl') }, async (t) => {
   const files = await makeCertificate(service.dataFolder, 'unvouched', 'DNS:other.test')
   const pair = { cert: await readFile(files.cert, 'utf8'), key: await readFile(files.key, 'utf8') }
   const secure = await startRawWebServer(t, { '/a.csv': answer(200, {}, rows) }, { tls: pair })

@@ -125,7 +125,7 @@ t.test(
       t.match(await end(wrong.id), { state: 'failed', error_message: /Hostname\/IP does not match/ })
       t.notOk(
         ftp.commands.some((line) => line.startsWith('USER')),
-        'nobody logs in without a certificate',
+        'no client logs in without a certificate',
       )
     }
     const plain = await startFtpServer(t, { content })
@@ -138,7 +138,7 @@ t.test(
   },
 )
 
-t.test('nobody was at the forbidden address', async (t) => {
+t.test('no connection reached the forbidden address', async (t) => {
   t.same(forbidden.knocks, [])
   t.equal(engine.child.exitCode, null)
 })

@@ -8,8 +8,8 @@ import { changedAt } from '../helpers/conformance/wrong-values.ts'
 import { descriptionOf, startService, type Answer, type Json } from '../helpers/service.ts'
 
 /**
- * What no client would send: whatever it is, the answer is in the envelope and documented (the client checks that),
- * never a 500, never a stack or a word of the driver's, and a refused request changes nothing.
+ * No client would send these requests. Each answer is in the envelope and documented (the client checks that), and is
+ * never a 500, a stack trace or a message of the driver. A refused request changes nothing.
  */
 
 const service = await startService(t, ['control-plane'])
@@ -17,13 +17,15 @@ const world = await makeWorld(service)
 const seed = 20_261_121
 const runsPerEndpoint = 6
 
-/** Collections that a refused request may write, ids set aside and wrong credentials, and leases, which go on. */
+/**
+ * Collections that a refused request may write: counters of ids and wrong credentials, and leases, which are renewed.
+ */
 const bookkeeping = ['counters', 'auth_failures', 'processes']
 
 /** What a wrong password rightly changes about the user whom it was tried for. */
 const noteOfTry = { password_failures: 0, locked_until: 0, password_tried_at: 0 } as const
 
-/** The database's own hash of all that it holds; of users without what a sign-in notes, where one is tried. */
+/** The database's own hash of its content, without the fields of users that a sign-in changes where one is tried. */
 async function digest(operationId = ''): Promise<string> {
   const isSignIn = operationId === 'authenticateUser'
   const left = isSignIn ? [...bookkeeping, 'users'] : bookkeeping
@@ -152,7 +154,7 @@ for (const described of endpoints) {
   const { body, method, path, operationId, needs } = described
   const row = conformanceRows[operationId]
   if (body === undefined || row === undefined) continue
-  t.test(`${method.toUpperCase()} ${path} takes any body without harm`, async (t) => {
+  t.test(`${method.toUpperCase()} ${path} reads any body without harm`, async (t) => {
     const good = await row.good(world)
     const key = needs === 'system_admin' ? world.system : world.admin
     const target = path.replaceAll(/:(\w+)/g, (_, name: string) =>
@@ -176,7 +178,7 @@ for (const described of endpoints) {
         throw new Error(`refused, and changed: ${answer.text}`)
       before = after
     }
-    /** Some at a time; where all of them are refused, all together may change nothing. */
+    /** Sends some bodies at a time; where all of them are refused, they may change nothing together. */
     const judgeAll = async (bodies: unknown[]): Promise<void> => {
       for (let i = 0; i < bodies.length; i += 8) {
         const some = bodies.slice(i, i + 8)
@@ -264,7 +266,7 @@ t.test('paths and queries may be anything', async (t) => {
   t.equal(await digest(), before)
 })
 
-/** Half characters can't be sent; what is percent-encoded already is sent as it is. */
+/** Half characters can't be sent; text that is percent-encoded already is sent unchanged. */
 function encodable(text: string): string {
   return /^%[\da-f]{0,2}|^\.\.?$/i.test(text) ? text : encodeURIComponent(text.toWellFormed())
 }

@@ -25,7 +25,7 @@ import { importEnd, startService, until, type Json } from '../helpers/service.ts
 const forbidden = await forbiddenServer(t)
 
 const rows = 'a@example.com\nb@example.com\n'
-/** Half of the real bound, which shows as much. */
+/** Half of the real bound, which is as conclusive. */
 const maxBytes = 100_000_000
 const bomb = gzipSync(Buffer.alloc(maxBytes + 5_000_000, 'a'))
 const blankLines = gzipSync(Buffer.alloc(75_000_000, `${' '.repeat(999)}\n`))
@@ -44,7 +44,7 @@ interface Case {
   path: string
   answer: RawAnswer
   message: RegExp
-  /** Requests that the server sees: one where another try could change nothing. */
+  /** Requests that reach the server: one where a retry could change nothing. */
   tries: 1 | 3
 }
 
@@ -313,14 +313,14 @@ const base = `http://127.0.0.1:${web.port}`
 
 const end = (id: number): Promise<Json> => importEnd(service, id, 90_000)
 
-/** Resident memory of the engine in MB; null where it can't be seen. */
+/** Resident memory of the engine in MB; null where the system doesn't show it. */
 async function memory(): Promise<number | null> {
   const status = await readFile(`/proc/${engine.child.pid}/status`, 'utf8').catch(() => '')
   const kilobytes = /VmRSS:\s+(\d+) kB/.exec(status)?.[1]
   return kilobytes === undefined ? null : Number(kilobytes) / 1024
 }
 
-/** The highest that it is while the work goes on, above what it was before. */
+/** The maximum while the work runs, above the value before it. */
 async function growthDuring(work: () => Promise<unknown>): Promise<number> {
   const before = await memory()
   if (before === null) return work().then(() => 0)
@@ -345,8 +345,8 @@ async function check(t: Test, { path, message, tries }: Case, id: number): Promi
   if (tries === 3) t.match(view.error_message, /\(the last of 3 tries\)$/)
 }
 
-// What an engine needs for good ones doesn't count, nor what it leaves for the garbage collector after a large one.
-t.test('good ones, small and large', async (t) => {
+// Memory for valid files doesn't count, nor garbage of a large one that isn't collected yet.
+t.test('valid files are imported, small and large', async (t) => {
   for (const path of ['/good', '/large'])
     t.match(await end((await createUrlImport(service, base + path)).id), { state: 'finished' })
 })
@@ -360,9 +360,9 @@ t.test('hostile servers end their imports in the right state, with the right sen
   t.ok(growth < 64, `memory grew by ${growth.toFixed(0)} MB`)
 })
 
-t.test('files without end, and bombs', async (t) => {
+t.test('endless files and bombs are refused with bounded memory', async (t) => {
   for (const known of large) {
-    // What garbage collection leaves lying is another amount each time; what a file takes is there every time.
+    // Uncollected garbage differs each time; what a file costs is there every time.
     let growth = Infinity
     for (let tries = 0; tries < 3 && growth >= 64; tries += 1) {
       web.requests.delete(known.path)
@@ -375,7 +375,7 @@ t.test('files without end, and bombs', async (t) => {
   }
 })
 
-t.test('nobody was at the forbidden address, and nothing is left', async (t) => {
+t.test('no connection reached the forbidden address, and nothing is left', async (t) => {
   t.same(forbidden.knocks, [])
   const folder = path.join(service.dataFolder, 'staging')
   const left = await until(

@@ -50,7 +50,7 @@ for (const id of ids) {
     ...{ step: null, callback: null, logs_purged_at: null, holds_list: true },
   })
 }
-const settle = async (id: number) =>
+const finalize = async (id: number) =>
   finalizeImport((await collections.imports.findOne({ _id: id }))!, context)
 const staged = () => readdir(path.join(folder, 'staging'))
 
@@ -58,22 +58,22 @@ const fifo = path.join(folder, 'fifo')
 execFileSync('mkfifo', [fifo])
 const letGo = () => closeSync(openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK))
 
-t.test('with a file server that hangs', { timeout: 300_000 }, async (t) => {
+t.test('other work goes through while a file server hangs', { timeout: 300_000 }, async (t) => {
   const reserve = new DiskReserve(folder, 1)
   await reserve.check()
   const threads = Number(process.env['UV_THREADPOOL_SIZE'] ?? 4)
   const reads = Array.from({ length: threads }, () => open(fifo, 'r'))
 
-  t.test('ended imports are settled all the same, and their files wait', async (t) => {
+  t.test('ended imports are finalized all the same, and their files wait', async (t) => {
     const startedAt = Date.now()
     // One after the other to the database: a further connection would need a thread to log in.
-    const settling = ids.map(async (id, i) => {
+    const finalizing = ids.map(async (id, i) => {
       await sleep(i * 300)
-      return settle(id)
+      return finalize(id)
     })
-    t.same(await Promise.all(settling), [true, true, true, true, true, true])
+    t.same(await Promise.all(finalizing), [true, true, true, true, true, true])
     const tookMs = Date.now() - startedAt
-    t.comment(`settled in ${tookMs} ms`)
+    t.comment(`finalized in ${tookMs} ms`)
     t.ok(tookMs < 20_000)
     t.equal(await collections.imports.countDocuments({ settled: true, holds_list: { $exists: false } }), 6)
     t.equal(context.removals.size, 4, 'no more than four removals are begun')
@@ -89,7 +89,7 @@ t.test('with a file server that hangs', { timeout: 300_000 }, async (t) => {
     t.ok(Date.now() - againAt < 1_000, 'who asks then is told at once')
   })
 
-  t.test('when it is back, what was begun ends', async (t) => {
+  t.test('work that hung ends when the file server is back', async (t) => {
     letGo()
     for (const handle of await Promise.all(reads)) await handle.close()
     await until(

@@ -31,7 +31,7 @@ const json = { type: 'json', content: 'a@b.co' }
 const create = (subscriber_import: unknown, listId = list.id) =>
   call('POST', `/mailing_lists/${listId}/subscriber_imports`, { subscriber_import })
 
-t.test('the full view, with every default', async (t) => {
+t.test('a creation returns the full view, with every default', async (t) => {
   const { body } = await create({ column_mapping: ['email'], file_source: json })
   const { id, created_at, begins_at, ...rest } = body.data
   t.type(id, 'number')
@@ -183,7 +183,7 @@ t.test('faults that a schema finds and faults that only the list knows come in o
 
 const longUrl = (length: number): string => 'http://8.8.8.8/'.padEnd(length, 'x')
 
-t.test('what an import keeps is bounded: a URL of 8,192 characters is taken', async (t) => {
+t.test('the stored values of an import are bounded: a URL of 8,192 characters is accepted', async (t) => {
   const { body } = await create({
     ...{ column_mapping: ['email'], begins_at: '2100-01-01T00:00:00Z', callback_url: longUrl(8_192) },
     file_source: { type: 'url', url: longUrl(8_192) },
@@ -415,49 +415,52 @@ t.test('two control planes make one import for one Idempotency-Key', async (t) =
   t.match(await twice.answer, { error_code: 'invalid_request', error_message: /once$/ })
 })
 
-t.test('a repeat is asked to come again where the import that it met is undone by a failover', async (t) => {
-  const server = new URL(testMongodbUri())
-  const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) })
-  const gated = new URL(server)
-  gated.host = `127.0.0.1:${gate.port}`
-  gated.search = '?directConnection=true'
-  const beside = await startProcess('control-plane', { ...service.settings, MONGODB_URI: gated.href })
-  t.teardown(async () => {
-    await beside.stop()
-    await gate.close()
-  })
-  const { idempotencyKeys, imports } = service.collections
-  const headers = { 'idempotency-key': 'undone' }
-  const send = (origin: string) =>
-    callerOf(() => origin)(
-      'POST',
-      `/mailing_lists/${list.id}/subscriber_imports`,
-      JSON.parse(keyed('a@b.co')),
-      {
-        headers,
-      },
+t.test(
+  'a repeated creation is answered with "try again" where a failover undoes the first one',
+  async (t) => {
+    const server = new URL(testMongodbUri())
+    const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) })
+    const gated = new URL(server)
+    gated.host = `127.0.0.1:${gate.port}`
+    gated.search = '?directConnection=true'
+    const beside = await startProcess('control-plane', { ...service.settings, MONGODB_URI: gated.href })
+    t.teardown(async () => {
+      await beside.stop()
+      await gate.close()
+    })
+    const { idempotencyKeys, imports } = service.collections
+    const headers = { 'idempotency-key': 'undone' }
+    const send = (origin: string) =>
+      callerOf(() => origin)(
+        'POST',
+        `/mailing_lists/${list.id}/subscriber_imports`,
+        JSON.parse(keyed('a@b.co')),
+        {
+          headers,
+        },
+      )
+    const writes = (collection: string) => (command: Document) =>
+      command['update'] === collection || command['findAndModify'] === collection
+    const inTransaction = gate.watch(writes('mailing_lists'))
+    const repeat = send(beside.ready.http!)
+    await inTransaction
+    const first = await send(service.processes['control-plane']!.ready.http!)
+    gate.release()
+    await gate.watch(writes('upload_usage'))
+    await Promise.all([
+      idempotencyKeys.deleteMany({ import_id: first.body.data.id }),
+      imports.deleteOne({ _id: first.body.data.id }),
+    ])
+    gate.release()
+    const { status, headers: got, body } = await repeat
+    t.match(
+      [status, got.get('retry-after'), body],
+      [503, '5', { error_message: /send the same request again/ }],
     )
-  const writes = (collection: string) => (command: Document) =>
-    command['update'] === collection || command['findAndModify'] === collection
-  const inTransaction = gate.watch(writes('mailing_lists'))
-  const repeat = send(beside.ready.http!)
-  await inTransaction
-  const first = await send(service.processes['control-plane']!.ready.http!)
-  gate.release()
-  await gate.watch(writes('upload_usage'))
-  await Promise.all([
-    idempotencyKeys.deleteMany({ import_id: first.body.data.id }),
-    imports.deleteOne({ _id: first.body.data.id }),
-  ])
-  gate.release()
-  const { status, headers: got, body } = await repeat
-  t.match(
-    [status, got.get('retry-after'), body],
-    [503, '5', { error_message: /send the same request again/ }],
-  )
-  const again = await send(beside.ready.http!)
-  t.equal(again.body.success, true)
-})
+    const again = await send(beside.ready.http!)
+    t.equal(again.body.success, true)
+  },
+)
 
 t.test(
   'a control plane that is killed while it creates leaves one import for one key, or none',
@@ -514,9 +517,9 @@ t.test('imports that are created side by side on one list leave it as they found
 })
 
 t.test('imports are listed by scope, those that have not ended first', async (t) => {
-  const mine = await createList(service)
+  const ownList = await createList(service)
   const at = async (begins_at: string) =>
-    (await create({ begins_at, column_mapping: ['email'], file_source: json }, mine.id)).body.data
+    (await create({ begins_at, column_mapping: ['email'], file_source: json }, ownList.id)).body.data
       .id as number
   const [late, early, ended, endedLater] = [
     await at('2101-01-01T00:00'),
@@ -527,7 +530,7 @@ t.test('imports are listed by scope, those that have not ended first', async (t)
   await post(`/subscriber_imports/${ended}/cancel`)
   await post(`/subscriber_imports/${endedLater}/cancel`)
   const ids = async (query: string) =>
-    (await get(`/mailing_lists/${mine.id}/subscriber_imports${query}`)).map((view: Json) => view.id)
+    (await get(`/mailing_lists/${ownList.id}/subscriber_imports${query}`)).map((view: Json) => view.id)
   t.same(await ids(''), [early, late, endedLater, ended])
   t.same(await ids('?scope=active'), [early, late])
   t.same(await ids('?scope=finished'), [endedLater, ended])
@@ -539,7 +542,7 @@ t.test('imports are listed by scope, those that have not ended first', async (t)
   t.same(await ids('?scope=all'), [early, late, endedLater, ended])
   t.same(await ids('?scope=all&per_page=3&page=1'), [ended])
   t.same(await ids('?scope=all&per_page=3&page=0'), [early, late, endedLater])
-  const [view] = await get(`/mailing_lists/${mine.id}/subscriber_imports`)
+  const [view] = await get(`/mailing_lists/${ownList.id}/subscriber_imports`)
   t.same(Object.keys(view), [
     'id',
     'mailing_list_id',

@@ -7,11 +7,12 @@ import path from 'node:path'
 import { Webhook } from 'standardwebhooks'
 import t, { type Test } from 'tap'
 import { messageOf } from '../../shared/contract/errors.ts'
+import { noCounts } from '../../shared/contract/schemas/import.ts'
 import { startHastyEngine } from '../helpers/downloads.ts'
 import { Engines } from '../helpers/engines.ts'
 import { createList, importEnd, startProcess, startService, until, type Json } from '../helpers/service.ts'
 
-/** What imports hold of passwords, tokens and secrets: encrypted while they need it, gone when they don't. */
+/** Passwords, tokens and secrets of imports are encrypted while they are needed, and gone when they aren't. */
 
 const planted = {
   sourcePassword: 'planted-source-password',
@@ -28,7 +29,7 @@ interface Request {
   response: ServerResponse
 }
 
-/** Serves the file to whoever has password and token; callbacks wait until they are answered. */
+/** Serves the file for the right password and token; callbacks wait until the test answers them. */
 const callbacks: Request[] = []
 const web = createServer((request, response) => {
   let body = ''
@@ -64,7 +65,7 @@ const basic = (user: string, password: string): string =>
 
 const sourceUrl = `http://ann:${planted.sourcePassword}@${host}/rows.csv?token=${planted.sourceToken}&list=5`
 const callbackUrl = `http://bob:${planted.callbackPassword}@${host}/hook?key=${planted.callbackToken}`
-/** As the views had them before anything was encrypted. */
+/** The URLs in views before the end, as before there was encryption. */
 const shown = {
   url: sourceUrl.replace(planted.sourcePassword, '***'),
   callbackUrl: callbackUrl.replace(planted.callbackPassword, '***'),
@@ -76,7 +77,7 @@ const shownAtEnd = {
 
 type Service = Awaited<ReturnType<typeof startService>>
 
-/** Each collection in which one of the secrets stands, as it is or encoded, with the secret's name. */
+/** Names the collections that contain one of the secrets, plain or encoded. */
 async function leaks({ db }: Service, secrets: Record<string, string>): Promise<string[]> {
   const found: string[] = []
   for (const { name } of await db.listCollections().toArray()) {
@@ -228,73 +229,76 @@ t.test('processes that start at once on a new folder share one key, and keep it'
   t.equal((await stat(file)).mode & 0o777, 0o600, 'a copy that lost its mode gets it back')
 })
 
-t.test('an import whose key the engine lacks fails with what to do, and the engine works on', async (t) => {
-  const [ours, others] = [newKey(), newKey()]
-  const [file, enginesFile] = [await keyFile(t, ours), await keyFile(t, others)]
-  const service = await startService(t, ['control-plane'], { SECRETS_KEY_FILE: file })
-  const engine = await startHastyEngine(
-    t,
-    service,
-    { callbacks: { retryAfterMs: Array.from({ length: 1_000 }, () => 100) } },
-    { SECRETS_KEY_FILE: enginesFile },
-  )
-  const lost = await create(service)
-  t.match(await importEnd(service, lost.id), {
-    state: 'failed',
-    error_message:
-      /^file_source\.url can't be decrypted: it was encrypted with the key [0-9a-f]{16}, which this process does not have: give all processes the same SECRETS_KEY_FILE, .*; after that, create the import again$/,
-    file_source: { url: shownAtEnd.url },
-  })
-  const problem = await until(
-    'a failed callback',
-    () => service.collections.callbacks.findOne({ _id: lost.id }),
-    (callback) => (callback?.failures ?? 0) > 1,
-  )
-  t.match(problem, { state: 'waiting', problem: /which this process does not have/ })
-  await writeFile(enginesFile, `${others}\n${ours}\n`)
-  const callback = await nextCallback()
-  t.equal(new Webhook(lost.callback_secret).verify(callback.body, callback.headers) !== null, true)
-  callback.response.writeHead(204).end()
-  await untilDropped(service, lost.id)
+t.test(
+  'an import whose key the engine lacks fails with what to do, and the engine keeps working',
+  async (t) => {
+    const [ours, others] = [newKey(), newKey()]
+    const [file, enginesFile] = [await keyFile(t, ours), await keyFile(t, others)]
+    const service = await startService(t, ['control-plane'], { SECRETS_KEY_FILE: file })
+    const engine = await startHastyEngine(
+      t,
+      service,
+      { callbacks: { retryAfterMs: Array.from({ length: 1_000 }, () => 100) } },
+      { SECRETS_KEY_FILE: enginesFile },
+    )
+    const lost = await create(service)
+    t.match(await importEnd(service, lost.id), {
+      state: 'failed',
+      error_message:
+        /^file_source\.url can't be decrypted: it was encrypted with the key [0-9a-f]{16}, which this process does not have: give all processes the same SECRETS_KEY_FILE, .*; after that, create the import again$/,
+      file_source: { url: shownAtEnd.url },
+    })
+    const problem = await until(
+      'a failed callback',
+      () => service.collections.callbacks.findOne({ _id: lost.id }),
+      (callback) => (callback?.failures ?? 0) > 1,
+    )
+    t.match(problem, { state: 'waiting', problem: /which this process does not have/ })
+    await writeFile(enginesFile, `${others}\n${ours}\n`)
+    const callback = await nextCallback()
+    t.equal(new Webhook(lost.callback_secret).verify(callback.body, callback.headers) !== null, true)
+    callback.response.writeHead(204).end()
+    await untilDropped(service, lost.id)
 
-  const next = await create(service)
-  ;(await nextCallback()).response.writeHead(204).end()
-  t.match(await importEnd(service, next.id), { state: 'finished' }, 'the key is found without a restart')
-  t.equal(engine.child.exitCode, null)
+    const next = await create(service)
+    ;(await nextCallback()).response.writeHead(204).end()
+    t.match(await importEnd(service, next.id), { state: 'finished' }, 'the key is found without a restart')
+    t.equal(engine.child.exitCode, null)
 
-  const scheduled = await create(service, { begins_at: '2100-01-01T00:00' }, { 'idempotency-key': 'kept' })
-  const elsewhere = await service.start('control-plane', { SECRETS_KEY_FILE: await keyFile(t, newKey()) })
-  t.match(
-    await service.get(`/subscriber_imports/${scheduled.id}`),
-    { state: 'scheduled', file_source: { url: shownAtEnd.url }, callback_url: shownAtEnd.callbackUrl },
-    'a control plane without the key shows the rest',
-  )
-  t.match(
-    (
-      await service.call(
-        'POST',
-        `/mailing_lists/${scheduled.listId}/subscriber_imports`,
-        {
-          subscriber_import: {
-            column_mapping: ['email'],
-            file_source: { type: 'url', url: sourceUrl },
-            callback_url: callbackUrl,
-            begins_at: '2100-01-01T00:00',
+    const scheduled = await create(service, { begins_at: '2100-01-01T00:00' }, { 'idempotency-key': 'kept' })
+    const elsewhere = await service.start('control-plane', { SECRETS_KEY_FILE: await keyFile(t, newKey()) })
+    t.match(
+      await service.get(`/subscriber_imports/${scheduled.id}`),
+      { state: 'scheduled', file_source: { url: shownAtEnd.url }, callback_url: shownAtEnd.callbackUrl },
+      'a control plane without the key shows the rest',
+    )
+    t.match(
+      (
+        await service.call(
+          'POST',
+          `/mailing_lists/${scheduled.listId}/subscriber_imports`,
+          {
+            subscriber_import: {
+              column_mapping: ['email'],
+              file_source: { type: 'url', url: sourceUrl },
+              callback_url: callbackUrl,
+              begins_at: '2100-01-01T00:00',
+            },
           },
-        },
-        { headers: { 'idempotency-key': 'kept' } },
-      )
-    ).body,
-    {
-      error_code: 'internal_error',
-      error_message: new RegExp(
-        `^import ${scheduled.id} was created with this Idempotency-Key, .*SECRETS_KEY_FILE`,
-      ),
-    },
-  )
-  for (const log of [engine.log(), elsewhere.log()])
-    for (const secret of [...Object.values(planted), ours, others]) t.notOk(log.includes(secret))
-})
+          { headers: { 'idempotency-key': 'kept' } },
+        )
+      ).body,
+      {
+        error_code: 'internal_error',
+        error_message: new RegExp(
+          `^import ${scheduled.id} was created with this Idempotency-Key, .*SECRETS_KEY_FILE`,
+        ),
+      },
+    )
+    for (const log of [engine.log(), elsewhere.log()])
+      for (const secret of [...Object.values(planted), ours, others]) t.notOk(log.includes(secret))
+  },
+)
 
 t.test('a new first key seals from then on, and what the old one sealed is still read', async (t) => {
   const [old, recent] = [newKey(), newKey()]
@@ -320,102 +324,114 @@ t.test('a new first key seals from then on, and what the old one sealed is still
   }
 })
 
-t.test('imports of an earlier version work on, are encrypted or dropped', async (t) => {
+/** Stores the URL, the callback and its secret in the clear, as the earlier version did; `set` are other fields. */
+async function storeInTheClear(service: Service, id: number, secret: string, set: Json = {}): Promise<void> {
+  await service.collections.imports.updateOne(
+    { _id: id },
+    {
+      $set: { 'source.url': sourceUrl, callback: { url: callbackUrl, secret }, ...set },
+      $unset: { sealed: '', has_secrets: '' },
+    },
+  )
+}
+
+/** The fields of an import that an engine of the earlier version has finalized. */
+const finalized = { state: 'failed', finished_at: new Date(), totals: noCounts(), settled: true }
+
+/** Answers the next callback, and says whether its signature is right. */
+async function verifyNextCallback(secret: string): Promise<boolean> {
+  const { body, headers, response } = await nextCallback()
+  const isRight = Boolean(new Webhook(secret).verify(body, headers))
+  response.writeHead(204).end()
+  return isRight
+}
+
+const newCallbackSecret = (): string => `whsec_${newKey()}`
+
+t.test('an import of an earlier version is shown as it was, runs, and loses its secrets', async (t) => {
   const service = await startService(t, ['control-plane'])
-  const { imports } = service.collections
-  const secrets = { ...planted, callbackSecret: `whsec_${newKey()}` }
-  /** As the version before stored them. */
-  const inTheClear = async (id: number, set: Json = {}): Promise<void> => {
-    const callback = { url: callbackUrl, secret: secrets.callbackSecret }
-    await imports.updateOne(
-      { _id: id },
-      { $set: { 'source.url': sourceUrl, callback, ...set }, $unset: { sealed: '', has_secrets: '' } },
-    )
-  }
-  const run = await create(service)
-  await inTheClear(run.id)
+  const callbackSecret = newCallbackSecret()
+  const { id } = await create(service)
+  await storeInTheClear(service, id, callbackSecret)
   t.match(
-    await service.get(`/subscriber_imports/${run.id}`),
+    await service.get(`/subscriber_imports/${id}`),
     { file_source: { url: shown.url }, callback_url: shown.callbackUrl },
     'shown as it was',
   )
-  const ended = await create(service)
-  const counts = Object.fromEntries(
-    [
-      'added',
-      'updated',
-      'failed',
-      'skipped_overwrite',
-      'skipped_active',
-      'skipped_unsubscribed',
-      'skipped_scomp',
-    ]
-      .concat([
-        'skipped_bounced',
-        'skipped_deactivated',
-        'skipped_duplicate',
-        'skipped_over_limit',
-        'deactivated',
-      ])
-      .map((kind) => [kind, 0]),
-  )
-  await inTheClear(ended.id, { state: 'failed', finished_at: new Date(), totals: counts, settled: true })
-  /** An engine of that version will have ended it, too; its callback isn't delivered yet. */
-  const untold = await create(service)
-  await inTheClear(untold.id, { state: 'failed', finished_at: new Date(), totals: counts, settled: true })
-  const inAnHour = new Date(Date.now() + 3_600_000)
-  await service.collections.callbacks.insertOne({
-    ...{ _id: untold.id, organization_id: 1, queue: `1@${host}`, webhook_id: 'msg_untold', body: '{}' },
-    ...{ state: 'waiting', due_at: inAnHour, token: null, tried_at: null, failures: 1, problem: 'it slept' },
-    ended_at: null,
-  })
+  const engine = await service.start('engine')
+  t.ok(await verifyNextCallback(callbackSecret))
+  t.match(await importEnd(service, id), { state: 'finished' })
+  await untilDropped(service, id)
+  await engine.stop()
+  t.same(await leaks(service, { ...planted, callbackSecret }), [])
+})
+
+t.test(
+  'an ended import of an earlier version loses its secrets, once its callback is delivered',
+  async (t) => {
+    const service = await startService(t, ['control-plane'])
+    const { callbacks: waiting } = service.collections
+    const callbackSecret = newCallbackSecret()
+    const ended = await create(service)
+    await storeInTheClear(service, ended.id, callbackSecret, finalized)
+    const untold = await create(service)
+    await storeInTheClear(service, untold.id, callbackSecret, finalized)
+    const inAnHour = new Date(Date.now() + 3_600_000)
+    await waiting.insertOne({
+      ...{ _id: untold.id, organization_id: 1, queue: `1@${host}`, webhook_id: 'msg_untold', body: '{}' },
+      ...{
+        state: 'waiting',
+        due_at: inAnHour,
+        token: null,
+        tried_at: null,
+        failures: 1,
+        problem: 'it slept',
+      },
+      ended_at: null,
+    })
+
+    const engine = await service.start('engine')
+    await untilDropped(service, ended.id)
+    t.match(await stored(service, untold.id), { callback: { secret: callbackSecret } }, 'it is needed')
+    await waiting.updateOne({ _id: untold.id }, { $set: { due_at: new Date() } })
+    t.ok(await verifyNextCallback(callbackSecret))
+    await untilDropped(service, untold.id)
+    await waiting.updateOne({ _id: untold.id }, { $set: { state: 'waiting', ended_at: null } })
+    const again = await until(
+      'a failure',
+      () => waiting.findOne({ _id: untold.id, failures: 2 }),
+      (callback) => callback !== null,
+    )
+    t.match(again, { state: 'waiting', problem: /were dropped/ }, 'it cannot be sent once more')
+    await engine.stop()
+    t.same(await leaks(service, { ...planted, callbackSecret }), [])
+    t.match(await service.get(`/subscriber_imports/${ended.id}`), { file_source: { url: shownAtEnd.url } })
+  },
+)
+
+t.test('a control plane encrypts the secrets of an earlier version when it starts', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const { imports } = service.collections
+  const callbackSecret = newCallbackSecret()
+  const secrets = { ...planted, callbackSecret }
   const plain = await create(service, {
     file_source: { type: 'json', content: 'email\n' },
     begins_at: '2100-01-01T00:00',
     callback_url: undefined,
   })
   await imports.updateOne({ _id: plain.id }, { $unset: { has_secrets: '' } })
-
-  const engine = await service.start('engine')
-  const callback = await nextCallback()
-  t.ok(new Webhook(secrets.callbackSecret).verify(callback.body, callback.headers))
-  callback.response.writeHead(204).end()
-  t.match(await importEnd(service, run.id), { state: 'finished' })
-  await untilDropped(service, run.id)
-  await untilDropped(service, ended.id)
-  t.match(await stored(service, untold.id), { callback: { secret: secrets.callbackSecret } }, 'it is needed')
-  await service.collections.callbacks.updateOne({ _id: untold.id }, { $set: { due_at: new Date() } })
-  const late = await nextCallback()
-  t.ok(new Webhook(secrets.callbackSecret).verify(late.body, late.headers))
-  late.response.writeHead(204).end()
-  await untilDropped(service, untold.id)
-  await service.collections.callbacks.updateOne(
-    { _id: untold.id },
-    { $set: { state: 'waiting', ended_at: null } },
-  )
-  const again = await until(
-    'a failure',
-    () => service.collections.callbacks.findOne({ _id: untold.id, failures: 2 }),
-    (callback) => callback !== null,
-  )
-  t.match(again, { state: 'waiting', problem: /were dropped/ }, 'it cannot be sent once more')
-  await engine.stop()
-  t.same(await leaks(service, secrets), [])
-  t.match(await service.get(`/subscriber_imports/${ended.id}`), { file_source: { url: shownAtEnd.url } })
-
   const waiting = await create(service, { begins_at: '2100-01-01T00:00' })
-  await inTheClear(waiting.id)
+  await storeInTheClear(service, waiting.id, callbackSecret)
   t.not((await leaks(service, secrets)).length, 0)
-  await service.processes['control-plane']!.stop()
+
+  await service.processes['control-plane']?.stop()
   await service.start('control-plane')
-  t.same(await leaks(service, secrets), [], 'a control plane encrypts them when it starts')
+  t.same(await leaks(service, secrets), [])
   t.match(await stored(service, waiting.id), { has_secrets: true, source: { url: shownAtEnd.url } })
   t.match(await stored(service, plain.id), { has_secrets: false, sealed: undefined })
   await imports.updateOne({ _id: waiting.id }, { $set: { begins_at: new Date() } })
   await service.start('engine')
-  const last = await nextCallback()
-  t.ok(new Webhook(secrets.callbackSecret).verify(last.body, last.headers))
-  last.response.writeHead(204).end()
+  t.ok(await verifyNextCallback(callbackSecret))
   t.match(await importEnd(service, waiting.id), { state: 'finished' })
   await untilDropped(service, waiting.id)
 })
@@ -429,7 +445,7 @@ t.test('an engine that dies before it drops secrets leaves them to the next one'
     if (callback !== undefined) {
       const told = await nextCallback()
       const isFinalized = (document: Json) => document.settled === true
-      await until('its settling', () => stored(service, id), isFinalized)
+      await until('its finalization', () => stored(service, id), isFinalized)
       told.response.writeHead(204).end()
     }
     await engines.untilEnded(mortal)

@@ -17,6 +17,7 @@ import { promisify } from 'node:util'
 import { ObjectId } from 'mongodb'
 import t from 'tap'
 import { sweepStaging } from '../../engine/jobs/maintenance/sweep-staging.ts'
+import { messageOf } from '../../shared/contract/errors.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { appendToGridFile, createGridFile } from '../../shared/storage/gridfs/grid-bucket.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
@@ -58,7 +59,7 @@ async function create(service: Service, filename: string, more: object = {}): Pr
 
 const longAgo = new Date(Date.now() - 3_600_000)
 
-/** As if it had been put there by something else than our FTP server, some time ago. */
+/** Puts a file there as a program other than our FTP server would have done some time ago. */
 async function putOld(file: string, content: string): Promise<void> {
   await mkdir(path.dirname(file), { recursive: true })
   await writeFile(file, content)
@@ -77,7 +78,7 @@ const engineAtWork = async (engines: Engines) => engines.alive[0] ?? (await engi
 
 const later = { begins_at: '2100-01-01T00:00:00Z' }
 
-/** Has an engine begin imports that were created for later, and puts off what comes then, as a step that failed is put off. */
+/** Lets an engine begin imports that were created for later, and delays their next step like a failed one. */
 async function begin({ collections: { imports } }: Service, ids: number[]) {
   const these = { _id: { $in: ids } }
   await imports.updateMany(these, {
@@ -88,18 +89,18 @@ async function begin({ collections: { imports } }: Service, ids: number[]) {
     () => imports.countDocuments({ ...these, state: 'splitting' }),
     (count) => count === ids.length,
   )
-  return { goOn: () => imports.updateMany(these, { $set: { step_not_before: new Date(0) } }) }
+  return { resume: () => imports.updateMany(these, { $set: { step_not_before: new Date(0) } }) }
 }
 
-/** Two tries of one step, of which the first was taken for dead, on the same staging. */
-t.test('what a step that was taken for dead writes late is not what the other one reads', async (t) => {
+/** Two tries of one step on the same staging; the engine of the first was judged dead. */
+t.test('what an engine that was judged dead writes late is not what its successor reads', async (t) => {
   const service = onDisk
   const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
   t.teardown(() => database.close())
   for (const STAGING of ['disk', 'gridfs'] as const) {
     const staging = openStaging({ STAGING, DATA_DIR: service.dataFolder }, database.collections)
-    let goOn: () => void = () => undefined
-    const paused = new Promise<void>((resolve) => (goOn = resolve))
+    let resume: () => void = () => undefined
+    const paused = new Promise<void>((resolve) => (resume = resolve))
     const late = staging.write(
       stagedSource(7, 'late'),
       (async function* () {
@@ -115,7 +116,7 @@ t.test('what a step that was taken for dead writes late is not what the other on
       })(),
     )
     t.equal(await staging.open(stagedSource(7, 'late')), null, 'nothing is seen before it is whole')
-    goOn()
+    resume()
     await late
     const file = (await staging.open(stagedSource(7, 'next')))!
     const target = Buffer.alloc(100)
@@ -170,7 +171,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
         { _id: '2/old.csv' },
         { $set: { 'unfinished.touched_at': eightDaysAgo } },
       )
-    // What an FTP server that was killed in a copy leaves, and what one is copying just now.
+    // One copy of an FTP server that was killed, and one that is still in progress.
     const folder = path.join(dataFolder, 'uploads', '2')
     const [left, young] = [newUploadToken(), newUploadToken()].map((token) => `.copy-${token}`) as [
       string,
@@ -196,6 +197,17 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       )
   })
 
+/** Uploads the content in all sessions at the same time. Resolves to their replies. */
+const uploadTogether = (sessions: FtpSession[], content: string): Promise<string[]> =>
+  Promise.all(
+    sessions.map((session, i) =>
+      session
+        .upload(`STOR parallel${i}.csv`, content)
+        // Refused before the data, when the others have reserved it all.
+        .catch(messageOf),
+    ),
+  )
+
 for (const STAGING of ['disk', 'gridfs'] as const)
   t.test(`an upload directory stays within its limits: ${STAGING}`, async (t) => {
     const service = services[STAGING]
@@ -219,14 +231,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
 
     // Four sessions of two processes, 3 MB each, where 9 MB are free.
     const sessions = await Promise.all([one, two, one, two].map(open))
-    const answers = await Promise.all(
-      sessions.map((session, i) =>
-        session
-          .upload(`STOR parallel${i}.csv`, megabyte.repeat(3))
-          // Refused before the data, when the others have reserved it all.
-          .catch((error: unknown) => (error as Error).message),
-      ),
-    )
+    const answers = await uploadTogether(sessions, megabyte.repeat(3))
     const taken = answers.filter((answer) => answer.startsWith('226')).length
     t.equal(answers.filter((answer) => answer.startsWith('552')).length, 4 - taken)
     const sizes = await Promise.all((await stored.entries()).map((entry) => stored.size(entry)))
@@ -235,11 +240,11 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       sizes.reduce((sum, size) => sum + size, 0),
       1_000_000 + taken * 3_000_000,
     )
-    // A count that met an upload's end leaves figures too high, and they are counted anew before they refuse anybody.
+    // A count that overlaps an upload's end leaves too high totals. They are recounted before a refusal.
     const expectUsage = async (bytes: number) => {
-      const figures = (await usage())!
-      t.ok(figures.bytes >= bytes, `${figures.bytes} are counted of ${bytes}`)
-      t.same(figures.uploads, [])
+      const totals = (await usage())!
+      t.ok(totals.bytes >= bytes, `${totals.bytes} are counted of ${bytes}`)
+      t.same(totals.uploads, [])
     }
     await expectUsage(1_000_000 + taken * 3_000_000)
     for (const [i, answer] of answers.entries())
@@ -265,7 +270,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     t.match(await a.command('DELE 4.csv'), /^250 /)
     t.match(await a.upload('STOR 5.csv', 'x'), /^226 /)
 
-    // What a killed process had reserved, and what was removed behind its back, is found before anybody is refused.
+    // What a killed process had reserved, and files that others removed, are found before a request is refused.
     await service.collections.uploadUsage.updateOne(
       { _id: 1 },
       {
@@ -299,7 +304,7 @@ t.test(
     const beforeItIsSplit = 'update imports "state":"importing" before 1'
     const restoredId = await createOld('restored.csv', rows(10), later)
     const engine = await engines.disk.start(beforeItIsSplit)
-    const { goOn } = await begin(service, [...ids, largeId, restoredId])
+    const { resume } = await begin(service, [...ids, largeId, restoredId])
     const otherId = await createOld('other.csv', `${rows(10)}${' '.repeat(tooLarge)}\n`)
     await engine.ended
     await engines.disk.endLeaseOf(engine)
@@ -313,11 +318,11 @@ t.test(
       (await readdir(staging)).find((name) => name.startsWith('pin-'))!,
     )
     const { ino } = await stat(pin)
-    // As from a backup: another inode, and the same time.
+    // A restored backup has another inode, and the same time.
     await run('cp', ['-p', pin, `${pin}.restored`])
     await rename(`${pin}.restored`, pin)
     t.not((await stat(pin)).ino, ino)
-    await goOn()
+    await resume()
     await engines.disk.start()
     for (const [i, what] of Object.keys(changes).entries())
       t.same(countsOf(await importEnd(service, ids[i]!)), { added: 10 }, what)
@@ -330,10 +335,10 @@ t.test(
     t.match(
       other,
       { state: 'failed', error_message: /"other\.csv" was written into after the import began/ },
-      'so is one that is split already, but whose chunks nobody has claimed yet',
+      'so is one that is split already, but has no claimed chunk yet',
     )
     t.same(countsOf(other), {})
-    t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored goes on')
+    t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored resumes')
   },
 )
 
@@ -357,10 +362,10 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       ids.push((await create(service, `${what}.csv`, later)).id)
     }
     await engineAtWork(engines[STAGING])
-    const { goOn } = await begin(service, ids)
+    const { resume } = await begin(service, ids)
     for (const [what, change] of Object.entries(changes))
       t.match((await change(`${what}.csv`)) ?? '250', /^2/, what)
-    await goOn()
+    await resume()
     for (const [i, what] of Object.keys(changes).entries()) {
       const view = await importEnd(service, ids[i]!)
       t.match(view, { state: 'finished' })
@@ -379,72 +384,78 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     )
   })
 
-t.test('nobody is deactivated for what a staged file has lost since its rows were written', async (t) => {
-  const service = onDisk
-  const { imports, subscribers } = service.collections
-  const damages: Record<string, (file: string) => Promise<unknown>> = {
-    truncated: (file) => truncate(file, 0),
-    removed: (file) => rm(file),
-  }
-  const createOn = async (list: Json, content: string, options = {}): Promise<number> => {
-    const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: { column_mapping: ['email'], ...options, file_source: { type: 'json', content } },
-    })
-    return created.id
-  }
-  const lists = await Promise.all(Object.keys(damages).map(() => createList(service)))
-  await engineAtWork(engines.disk)
-  for (const list of lists) await createOn(list, rows(20))
-  await until(
-    'the end of all imports',
-    () => imports.countDocuments({ settled: false }),
-    (count) => count === 0,
-  )
-  await engines.disk.kill(engines.disk.alive)
+t.test(
+  'no subscriber is deactivated for rows that a staged file has lost since they were written',
+  async (t) => {
+    const service = onDisk
+    const { imports, subscribers } = service.collections
+    const damages: Record<string, (file: string) => Promise<unknown>> = {
+      truncated: (file) => truncate(file, 0),
+      removed: (file) => rm(file),
+    }
+    const createOn = async (list: Json, content: string, options = {}): Promise<number> => {
+      const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: { column_mapping: ['email'], ...options, file_source: { type: 'json', content } },
+      })
+      return created.id
+    }
+    const lists = await Promise.all(Object.keys(damages).map(() => createList(service)))
+    await engineAtWork(engines.disk)
+    for (const list of lists) await createOn(list, rows(20))
+    await until(
+      'the end of all imports',
+      () => imports.countDocuments({ settled: false }),
+      (count) => count === 0,
+    )
+    await engines.disk.kill(engines.disk.alive)
 
-  const ids: number[] = []
-  for (const [i, damage] of Object.values(damages).entries()) {
-    const engine = await engines.disk.start('aggregate import_chunks $counts.added after 1')
-    const id = await createOn(lists[i], rows(15), { deactivate_subscribers_not_in_import: true })
-    ids.push(id)
-    await engine.ended
-    await engines.disk.endLeaseOf(engine)
-    // Until the last of them is damaged, too.
-    await imports.updateOne({ _id: id }, { $set: { step_not_before: new Date('2100-01-01') } })
+    const ids: number[] = []
+    for (const [i, damage] of Object.values(damages).entries()) {
+      const engine = await engines.disk.start('aggregate import_chunks $counts.added after 1')
+      const id = await createOn(lists[i], rows(15), { deactivate_subscribers_not_in_import: true })
+      ids.push(id)
+      await engine.ended
+      await engines.disk.endLeaseOf(engine)
+      // The next step waits until the last file is damaged, too.
+      await imports.updateOne({ _id: id }, { $set: { step_not_before: new Date('2100-01-01') } })
+      const staging = path.join(service.dataFolder, 'staging', String(id))
+      for (const name of await readdir(staging)) await damage(path.join(staging, name))
+    }
+    await imports.updateMany({ _id: { $in: ids } }, { $set: { step_not_before: new Date(0) } })
+    await engines.disk.start()
+    for (const [i, what] of Object.keys(damages).entries()) {
+      const view = await importEnd(service, ids[i]!)
+      t.match(view, { state: 'failed', error_message: /DATA_DIR\/staging/ }, what)
+      t.equal(view.stats.subscribers.deactivated, 0)
+      t.equal(await subscribers.countDocuments({ mailing_list_id: lists[i]!.id, status: 'active' }), 20)
+    }
+  },
+)
+
+t.test(
+  'a chunk whose staged bytes are damaged fails its import, and the metrics count it as damaged',
+  async (t) => {
+    const service = onDisk
+    // An engine of an earlier test would take the import over.
+    await engines.disk.kill(engines.disk.alive)
+    await putOld(path.join(service.dataFolder, 'uploads', '1', 'sound.csv'), rows(15))
+    const before = await engines.disk.start('findAndModify import_chunks before 1')
+    const { id } = await create(service, 'sound.csv')
+    await before.ended
+    await engines.disk.endLeaseOf(before)
     const staging = path.join(service.dataFolder, 'staging', String(id))
-    for (const name of await readdir(staging)) await damage(path.join(staging, name))
-  }
-  await imports.updateMany({ _id: { $in: ids } }, { $set: { step_not_before: new Date(0) } })
-  await engines.disk.start()
-  for (const [i, what] of Object.keys(damages).entries()) {
-    const view = await importEnd(service, ids[i]!)
-    t.match(view, { state: 'failed', error_message: /DATA_DIR\/staging/ }, what)
-    t.equal(view.stats.subscribers.deactivated, 0)
-    t.equal(await subscribers.countDocuments({ mailing_list_id: lists[i]!.id, status: 'active' }), 20)
-  }
-})
-
-t.test('a chunk whose staged bytes are damaged fails its import, and is counted as that', async (t) => {
-  const service = onDisk
-  // One that a test before left would take over.
-  await engines.disk.kill(engines.disk.alive)
-  await putOld(path.join(service.dataFolder, 'uploads', '1', 'sound.csv'), rows(15))
-  const before = await engines.disk.start('findAndModify import_chunks before 1')
-  const { id } = await create(service, 'sound.csv')
-  await before.ended
-  await engines.disk.endLeaseOf(before)
-  const staging = path.join(service.dataFolder, 'staging', String(id))
-  for (const name of await readdir(staging)) await truncate(path.join(staging, name), 1)
-  const { ready, stop } = await service.start('engine')
-  t.match(await importEnd(service, id), { state: 'failed', error_message: /its checksum differs/ })
-  const metrics = await (await fetch(ready.metrics['engine']!)).text()
-  const failures = /^rollcall_import_failures_total\{reason="(\w+)"\} [1-9]/gm
-  t.same(
-    [...metrics.matchAll(failures)].map(([, reason]) => reason),
-    ['chunk_damaged'],
-  )
-  await stop()
-})
+    for (const name of await readdir(staging)) await truncate(path.join(staging, name), 1)
+    const { ready, stop } = await service.start('engine')
+    t.match(await importEnd(service, id), { state: 'failed', error_message: /its checksum differs/ })
+    const metrics = await (await fetch(ready.metrics['engine']!)).text()
+    const failures = /^rollcall_import_failures_total\{reason="(\w+)"\} [1-9]/gm
+    t.same(
+      [...metrics.matchAll(failures)].map(([, reason]) => reason),
+      ['chunk_damaged'],
+    )
+    await stop()
+  },
+)
 
 t.test('a file that something else still writes is waited for', async (t) => {
   const service = onDisk
@@ -457,7 +468,7 @@ t.test('a file that something else still writes is waited for', async (t) => {
   await writer.write(rows(5))
   const { id } = await create(service, 'growing.csv')
   const waiting = await until(
-    'the first look',
+    'the first check',
     () => service.get(`/subscriber_imports/${id}`),
     (view) => view.warnings.length > 0,
   )
@@ -465,7 +476,7 @@ t.test('a file that something else still writes is waited for', async (t) => {
   const first = await service.collections.imports.findOne({ _id: id })
   await writer.write('later@example.com\n')
   await until(
-    'a look that saw the change',
+    'a check after the change',
     () => service.collections.imports.findOne({ _id: id }),
     (document) => document!.upload!.waiting!.fingerprint !== first!.upload!.waiting!.fingerprint,
   )
@@ -498,7 +509,7 @@ t.test('a file that something else still writes is waited for', async (t) => {
   t.match(failed, { state: 'failed', error_message: /was still being written 15 minutes after/ })
 })
 
-t.test('files that were uploaded by FTP, or long ago, are taken at once', async (t) => {
+t.test('old files, and files that were uploaded by FTP, are imported at once', async (t) => {
   const service = onDisk
   await engineAtWork(engines.disk)
   const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
@@ -531,7 +542,7 @@ t.test('pins and pieces in the database that no import needs are removed', async
     { 'pinned_by.0': { $exists: false } },
     { $set: { pinned_by: [waiting, ended, gone] } },
   )
-  // What an engine wrote to a file that was removed meanwhile, and a file of a creation that may come yet.
+  // A file that an engine wrote after its removal, and one of a creation that may still be committed.
   const { staging } = collections
   const young = await createGridFile(staging, { filename: `${notYet}/source`, import_id: notYet })
   const stray = new ObjectId(young.toHexString().slice(0, 8).padEnd(24, '0'))

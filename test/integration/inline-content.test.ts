@@ -63,7 +63,7 @@ const stagedOf = (id: number) => readStagedContent(service.dataFolder, id)
 const stagedFiles = () =>
   readdir(path.join(service.dataFolder, 'staging'), { recursive: true }).catch((): string[] => [])
 
-/** Runs the requests, and looks at the staging before and after: nothing of them may stay. */
+/** Runs the requests and compares the staging before and after: nothing of them may stay. */
 async function leavesNothing(t: Test, run: () => Promise<void>): Promise<void> {
   const before = (await stagedFiles()).sort()
   const imports = await collections.imports.countDocuments()
@@ -237,7 +237,7 @@ t.test('a chunked body is refused as soon as it is over the limit', async (t) =>
   )
 })
 
-t.test('who goes on sending to no end after a refusal is cut off', async (t) => {
+t.test('a client that keeps sending after a refusal is cut off', async (t) => {
   const { request, answer } = open({ 'content-length': 10_000 * megabyte })
   t.equal((await answer).status, 413)
   const closed = new Promise((resolve) => request.on('error', () => undefined).once('close', resolve))
@@ -290,7 +290,7 @@ t.test('an Idempotency-Key compares the bytes of the whole body', async (t) => {
   t.equal((await stagedOf(first.data.id)).toString(), long)
 })
 
-t.test('what a killed control plane leaves is no import; one that is created is complete', async (t) => {
+t.test('a creation of a killed control plane is no import, or a complete one', async (t) => {
   const { request, answer } = open()
   answer.catch(() => undefined)
   const imports = await collections.imports.countDocuments()

@@ -4,13 +4,13 @@ import t, { type Test } from 'tap'
 import { basic, bootstrapKey, createList, importText, startService, type Json } from '../helpers/service.ts'
 import { standardUser } from '../helpers/standard-user.ts'
 
-/** What an organization may have of large things, and that no reply, request or import grows with all of it. */
+/** An organization may have large records, but no reply, request or import grows with all of them. */
 
 const service = await startService(t, ['control-plane', 'engine'])
 const { call, collections, db, post } = service
 const base = service.processes['control-plane']!.ready.http!
 const maxPageBytes = 8_000_000
-/** Of the envelope around the records. */
+/** The size of the envelope around the records. */
 const envelopeBytes = 1_000
 
 interface Walked {
@@ -18,7 +18,7 @@ interface Walked {
   pages: Json[]
 }
 
-/** All records of a list, by its tokens from the first page on; each reply has its bounds. */
+/** Reads all records of a list, by its tokens from the first page on; each reply must stay within its bounds. */
 async function walk(t: Test, path: string): Promise<Walked> {
   const records: Json[] = []
   const pages: Json[] = []
@@ -111,7 +111,7 @@ t.test(
   },
 )
 
-t.test('a list gets no more than 500 fields, whoever adds them at the same moment', async (t) => {
+t.test('a list gets no more than 500 fields from concurrent requests', async (t) => {
   const list = await createList(service)
   await fillFields(list.id, 498)
   const path = `/mailing_lists/${list.id}/custom_fields`
@@ -150,7 +150,7 @@ async function addAutoresponders(listId: number, amount: number): Promise<void> 
   )
 }
 
-t.test('autoresponders of a megabyte each', async (t) => {
+t.test('replies with autoresponders of a megabyte each are bounded', async (t) => {
   const list = await createList(service)
   await addAutoresponders(list.id, 30)
   const path = `/mailing_lists/${list.id}/autoresponders`
@@ -187,7 +187,7 @@ t.test('autoresponders of a megabyte each', async (t) => {
   t.ok(bytes < 100_000, `creating an import with one of them reads ${bytes} bytes of 29 MB`)
 })
 
-t.test('a reply that nobody reads holds up no other request', async (t) => {
+t.test('a reply that its client doesn’t read delays no other request', async (t) => {
   const list = await createList(service)
   await addAutoresponders(list.id, 12)
   const { hostname, port } = new URL(base)
@@ -210,7 +210,7 @@ t.test('a reply that nobody reads holds up no other request', async (t) => {
   t.equal((await call('GET', `/mailing_lists/${list.id}/autoresponders`)).body.data.length, 8)
 })
 
-t.test('confirmation forms, and users with many recipients', async (t) => {
+t.test('replies with confirmation forms, and with users of many recipients, are bounded', async (t) => {
   const list = await createList(service)
   const path = `/mailing_lists/${list.id}/confirmation_forms`
   const large = `%%confirmation_url%%${'x'.repeat(490_000)}`
@@ -310,10 +310,10 @@ t.test('900 kB of faults are answered shortly, also on a list with 500 fields', 
   await collections.customFields.updateMany({ mailing_list_id: many.id }, { $set: { required: true } })
   await collections.mailingLists.updateOne({ _id: many.id }, { $inc: { revision: 1 } })
 
-  // A body has at most 50,000 values.
+  // A body may have 50,000 values.
   const unknown = Object.fromEntries(Array.from({ length: 49_000 }, (_, i) => [`field ${i}`, 1]))
   const wrong = Object.fromEntries([...spellings('boxes')].slice(0, 24_000).map((name) => [name, ['x']]))
-  /** Of default_custom_fields 256 KiB are possible. */
+  /** default_custom_fields may have 256 KiB. */
   const fewer = (given: Json) => Object.fromEntries(Object.entries(given).slice(0, 9_000))
   const longNamed = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [String(i).repeat(100_000), 1]))
   const columns = Array.from({ length: 2_000 }, (_, i) => `f${i}`)

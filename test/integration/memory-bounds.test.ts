@@ -11,7 +11,9 @@ import { writePieces } from '../../control-plane/api/pieces.ts'
 import { acquireLargeReply } from '../../control-plane/api/request-slots.ts'
 import { basic, createList, startService, until, type Json } from '../helpers/service.ts'
 
-/** A control plane with little memory lives on, and answers others soon, whatever one organization sends or doesn't read. */
+/**
+ * A control plane with little memory survives what one organization sends or doesn't read, and answers others soon.
+ */
 
 const service = await startService(t, ['control-plane'], { NODE_OPTIONS: '--max-old-space-size=192' })
 const { call, post, processes } = service
@@ -24,7 +26,7 @@ const { key } = await post(`/organizations/${attacker.id}/api_keys`, {
 })
 const authorization = basic(`api:${key}`)
 
-/** Of small requests of another organization, and of a probe, as long as `attack` goes on. */
+/** Sends small requests of another organization, and a probe, until the attack has ended. */
 async function othersBeside(t: Test, attack: Promise<unknown>): Promise<void> {
   let isOver = false
   void attack.finally(() => (isOver = true))
@@ -56,8 +58,8 @@ async function send(path: string, body: Uint8Array, headers: Record<string, stri
 
 const arrays = (bytes: number): string => `[${'[],'.repeat(bytes / 3 - 2)}[]]`
 
-t.test('60 requests of 1 kB that unpack to a megabyte of arrays', async (t) => {
-  // 40 bytes for each array when it is parsed, and as many values as a body may hold.
+t.test('60 requests of 1 kB that unpack to a megabyte of arrays leave the service alive', async (t) => {
+  // Each parsed array costs 40 bytes, and the body has as many values as allowed.
   const bodies = [
     gzipSync(arrays(1_048_000)),
     gzipSync(`{"event_ids":${arrays(70_000)},"a":"${'x'.repeat(970_000)}"}`),
@@ -99,14 +101,14 @@ t.test('150 replies of 8 MB whose clients read nothing', async (t) => {
   for (const socket of sockets) socket.write(`GET /svc/api/v2/templates/${id} HTTP/1.1\r\n${head}`)
   await othersBeside(t, sleep(1_000))
   for (const socket of sockets) socket.destroy()
-  // The control plane may meet the next request before it meets the ends of those connections, and refuse it.
+  // The control plane may receive the next request before it notices that those connections ended, and refuse it.
   const { status, text } = await until(
-    'a turn after theirs',
+    'a reply after theirs',
     () => call('GET', `/templates/${id}`, undefined, { key }),
     ({ status }) => status !== 429,
     15_000,
   )
-  t.equal(status, 200, 'their turns have ended with them')
+  t.equal(status, 200, 'their reservations have ended with them')
   t.ok(text.length > 7_900_000)
 })
 
@@ -140,7 +142,7 @@ t.test('an organization with one costly request waits for a few of the thirty of
   t.same(await Promise.all(all), Array<number>(30).fill(1_000))
 })
 
-t.test('a large reply that is not taken in time is cut, and the next one has its turn', async (t) => {
+t.test('a large reply that is not read in time is cut, and the next one is sent', async (t) => {
   const slots = new FairSemaphore({
     maxRunning: 2,
     maxWaitingPerOrganization: 10,

@@ -118,7 +118,7 @@ t.test('MONGOD_BINARY comes first, then the PATH; what fails says so in one line
   t.match(lines[0], /version 5\.0\.9, 6\.0 or newer is needed/)
 })
 
-t.test('a download is kept, and the next start takes no step at all', { timeout: 300_000 }, async (t) => {
+t.test('a download is kept, and the next start downloads nothing', { timeout: 300_000 }, async (t) => {
   const cache = path.join(folder, 'cache 2')
   mirror = 'good'
   const found = await search(cache)
@@ -175,7 +175,7 @@ t.test('a download is kept, and the next start takes no step at all', { timeout:
 })
 
 t.test(
-  'a site that is silent, breaks off or lies is given up, and the wheel is taken',
+  'a site that is silent, breaks off or lies is given up, and the wheel is used',
   { timeout: 300_000, skip: process.platform !== 'linux' || process.arch !== 'x64' },
   async (t) => {
     const cache = path.join(folder, 'cache 3')
@@ -253,7 +253,7 @@ t.test('one server a data folder, however many processes ask for it; the last on
   t.same(await readdir(path.join(dataFolder, 'mongodb', 'users')), [])
 })
 
-/** What a client gets that knows the server's port, and perhaps a password. */
+/** Connects as a client that knows the server's port, and perhaps a password. */
 const attempt = async (uri: string, work: (client: MongoClient) => Promise<unknown>): Promise<unknown> => {
   const client = new MongoClient(uri, { serverSelectionTimeoutMS: 5_000 })
   try {
@@ -271,7 +271,7 @@ const writeDocument = (client: MongoClient) =>
   client.db('x').collection<{ _id: number }>('y').insertOne({ _id: 1 })
 const modeOf = async (file: string) => ((await stat(file)).mode & 0o777).toString(8)
 
-t.test('the server takes nothing without its password, which only its own user can read', async (t) => {
+t.test('the server accepts nothing without its password, which only its own user can read', async (t) => {
   const dataFolder = path.join(folder, 'data with a password')
   const files = ['mongodb.password', 'mongodb/keyfile', 'mongodb/server.json'].map((name) =>
     path.join(dataFolder, name),
@@ -309,7 +309,7 @@ t.test('a data folder whose server had no password gets one, and keeps its data'
   const dataFolder = path.join(folder, 'data without a password')
   const root = path.join(dataFolder, 'mongodb')
   for (const name of ['db', 'users']) await mkdir(path.join(root, name), { recursive: true })
-  // As the version before started it; it outlives the processes that used it.
+  // An earlier version started this server, which outlives the processes that used it.
   const port = await freePort()
   const args = ['--dbpath', path.join(root, 'db'), '--port', String(port), '--bind_ip', '127.0.0.1']
   const more = ['--replSet', 'rollcall', '--nounixsocket', '--wiredTigerCacheSizeGB', '0.25']
@@ -349,7 +349,7 @@ t.test('a data folder whose server had no password gets one, and keeps its data'
   await server.stop()
 })
 
-t.test('a process id that was given out again stands for nobody', async (t) => {
+t.test('a reused process id counts as no running server', async (t) => {
   t.ok(processIsAlive(ownProcess()))
   t.notOk(processIsAlive(`${process.pid} 12345`))
   t.notOk(processIsAlive('999999999 1'))

@@ -10,7 +10,7 @@ const organization = await post('/organizations', {
 const keyOf = async (api_key: unknown): Promise<Json> =>
   post(`/organizations/${organization.id}/api_keys`, { api_key })
 const admin = await keyOf({ name: 'admin' })
-const nobody = await keyOf({ name: 'nobody', role: 'standard' })
+const withoutPermissions = await keyOf({ name: 'nobody', role: 'standard' })
 
 t.test('an organization has a name, a zone and a limit', async (t) => {
   t.same(organization, { id: 2, name: 'Example Ltd', time_zone_name: 'Europe/Berlin', subscriber_limit: 10 })
@@ -34,11 +34,11 @@ t.test('an organization has a name, a zone and a limit', async (t) => {
   }
 })
 
-t.test('others than system admins see and change only their own', async (t) => {
+t.test('callers other than system admins see and change only their own organization', async (t) => {
   const own = await call('GET', '/organizations', undefined, { key: admin.key })
   t.match(own.body, { data: [{ id: 2 }], num_records: 1 })
   t.equal(
-    (await call('GET', '/organizations/2', undefined, { key: nobody.key })).body.success,
+    (await call('GET', '/organizations/2', undefined, { key: withoutPermissions.key })).body.success,
     true,
     'reading one’s own is for everybody',
   )
@@ -94,13 +94,14 @@ t.test('another organization’s records are not there', async (t) => {
 })
 
 t.test('a standard key without a user may do nothing that needs a permission', async (t) => {
-  t.equal((await call('GET', '/mailing_lists', undefined, { key: nobody.key })).status, 200)
-  t.equal((await call('GET', '/subscriber_imports', undefined, { key: nobody.key })).status, 403)
+  t.equal((await call('GET', '/mailing_lists', undefined, { key: withoutPermissions.key })).status, 200)
+  t.equal((await call('GET', '/subscriber_imports', undefined, { key: withoutPermissions.key })).status, 403)
   t.equal(
-    (await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key: nobody.key })).status,
+    (await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key: withoutPermissions.key }))
+      .status,
     403,
   )
-  t.equal((await call('GET', '/api_keys', undefined, { key: nobody.key })).status, 403)
+  t.equal((await call('GET', '/api_keys', undefined, { key: withoutPermissions.key })).status, 403)
 })
 
 t.test('a caller can not create, change or delete a key with more permissions than its own', async (t) => {
@@ -124,7 +125,7 @@ t.test('a caller can not create, change or delete a key with more permissions th
   })
 })
 
-t.test('a usable system-admin key is always left, also when two are taken at once', async (t) => {
+t.test('a usable system-admin key always remains, also when two are removed at once', async (t) => {
   t.match((await call('DELETE', '/api_keys/1')).body, {
     error_code: 'validation_failed',
     error_message: /no usable system-admin key/,

@@ -13,7 +13,7 @@ import {
   type Json,
 } from '../helpers/service.ts'
 
-/** From a reaction that is queued to a mail that somebody sends: the dispatcher, the outbox, and what takes back. */
+/** From a queued reaction to a mail that a sender takes: the dispatcher, the outbox, and what takes mails back. */
 
 t.setTimeout(300_000)
 const service = await startService(t, ['control-plane', 'engine'])
@@ -85,7 +85,7 @@ t.test('an autoresponder without content puts nothing out, and its reactions are
   t.equal(await collections.outbox.countDocuments({ mailing_list_id: list.id }), 0)
 })
 
-t.test('a reaction becomes a message at its time, which is taken, acknowledged and gone', async (t) => {
+t.test('a reaction becomes a message at its time, and is taken, acknowledged and gone', async (t) => {
   const list = await createList(service, [{ name: 'First name', field_type: 'text' }])
   const atOnce = await addAutoresponder(list.id, {
     from_email: 'news@example.com',
@@ -126,7 +126,7 @@ t.test('a reaction becomes a message at its time, which is taken, acknowledged a
     confirmation_url: null,
     due_at: first.due_at,
   })
-  t.same(await take(), [], 'nobody else gets it')
+  t.same(await take(), [], 'no other sender gets it')
   t.same(await acknowledge([{ id: message.id, lease_token: 'wrong' }]), {
     acknowledged: 0,
     stale: [message.id],
@@ -147,7 +147,7 @@ t.test('a reaction becomes a message at its time, which is taken, acknowledged a
 })
 
 t.test(
-  'while its autoresponder is paused it is held, in the outbox too, and comes when that ends',
+  'a paused autoresponder delays its mails, in the outbox too, and they come when it is unpaused',
   async (t) => {
     const list = await createList(service)
     const { _id: id } = await addAutoresponder(list.id)
@@ -169,7 +169,7 @@ t.test(
   },
 )
 
-t.test('nobody gets mail who left, not even when he comes back', async (t) => {
+t.test('a subscriber who left gets no mail, not even after coming back', async (t) => {
   const list = await createList(service)
   const paused = await addAutoresponder(list.id, { paused: true })
   const subscribers = [
@@ -189,7 +189,7 @@ t.test('nobody gets mail who left, not even when he comes back', async (t) => {
     'only the new one counts',
   )
 
-  // As if it had been queued by a transaction that didn't see him leave.
+  // As if its transaction had not seen that the subscriber left.
   await collections.reactions.updateOne(
     { id: (await reactionsOf(list.id))[0].id },
     { $set: { state: 'queued' } },
@@ -240,7 +240,7 @@ t.test('a lease that runs out is the next taker’s, and its token counts until 
   t.equal(again.id, second.id)
   t.not(again.lease_token, second.lease_token)
   t.same(await acknowledge([second]), { acknowledged: 0, stale: [second.id] })
-  // As if the process that wrote down the acknowledgement had been killed before it was done.
+  // The process that stored the acknowledgement was killed before the last write.
   await collections.reactions.updateOne({ id: again.id }, { $set: { state: 'sent' } })
   await endLeases()
   t.same(await take(), [], 'what is acknowledged by half isn’t handed out again')
@@ -248,7 +248,7 @@ t.test('a lease that runs out is the next taker’s, and its token counts until 
   t.same(await statesOf(list.id), ['sent', 'sent'])
 })
 
-t.test('an organization takes its own, by due time; a system admin takes all', async (t) => {
+t.test('an organization takes its own mails, by due time; a system admin takes all', async (t) => {
   const { id: organizationId } = await service.post('/organizations', {
     organization: { name: 'Other', time_zone_name: 'Asia/Kathmandu' },
   })
@@ -299,11 +299,11 @@ t.test('an organization takes its own, by due time; a system admin takes all', a
     times,
     times.toSorted((a, b) => a - b),
   )
-  const [mine] = all.filter((message) => message.organization_id === 1)
+  const [first] = all.filter((message) => message.organization_id === 1)
   t.same(
-    (await asOther('/outbox/acknowledge', { messages: [{ id: mine.id, lease_token: mine.lease_token }] }))
+    (await asOther('/outbox/acknowledge', { messages: [{ id: first.id, lease_token: first.lease_token }] }))
       .body.data,
-    { acknowledged: 0, stale: [mine.id] },
+    { acknowledged: 0, stale: [first.id] },
   )
   t.match(await acknowledge(all), { acknowledged: 9 })
 })
@@ -332,7 +332,7 @@ async function queue(
   await collections.reactions.insertMany(documents)
 }
 
-/** An organization with an admin's key and messages that are ready to be taken. */
+/** An organization with an admin's key and messages that are ready. */
 async function organizationWithMessages(name: string, amount: number): Promise<{ id: number; key: string }> {
   const { id } = await service.post('/organizations', { organization: { name } })
   const { key } = await service.post(`/organizations/${id}/api_keys`, {
@@ -371,10 +371,10 @@ function takeAlone(key: string, limit: number) {
   return { answered, drop: () => sent.destroy() }
 }
 
-t.test('five hundred takes of one organization hold up no other, and are bounded', async (t) => {
+t.test('five hundred takes of one organization delay no other, and are bounded', async (t) => {
   const greedy = await organizationWithMessages('Greedy', 60)
   const other = await organizationWithMessages('Patient', 30)
-  // While these messages are written by a transaction, a take of them waits.
+  // A transaction writes these messages, so a take of them waits.
   const session = service.client.startSession()
   session.startTransaction()
   await collections.outbox.updateMany(
@@ -431,7 +431,7 @@ t.test('a confirmation has its form’s texts and the link', async (t) => {
   const { token } = (await collections.pendingSubscribers.findOne({ _id: `${list.id}:asks@example.com` }))!
   await collections.pendingSubscribers.deleteOne({ _id: `${list.id}:is-confirmed@example.com` })
   const [message, ...others] = await take()
-  t.same(others, [], 'nobody waits for the other one')
+  t.same(others, [], 'no take waits for the other one')
   t.match(message, {
     kind: 'confirmation',
     autoresponder_id: null,
@@ -446,7 +446,7 @@ t.test('a confirmation has its form’s texts and the link', async (t) => {
   t.match(await acknowledge([message]), { acknowledged: 1 })
 })
 
-t.test('a list that became a Remote List holds up nobody', async (t) => {
+t.test('a list that became a Remote List delays no other list', async (t) => {
   const [remote, other] = [await createList(service), await createList(service)]
   for (const list of [remote, other]) {
     await addAutoresponder(list.id)
@@ -464,7 +464,7 @@ t.test('a list that became a Remote List holds up nobody', async (t) => {
 
 t.test('a reply ends at 8 MB, and the rest is there for the next', async (t) => {
   const list = await createList(service)
-  // In JSON each of them is six.
+  // In JSON each of these characters has six.
   await addAutoresponder(list.id, { content_html: '\u0001'.repeat(400_000) })
   for (let i = 0; i < 5; i += 1) await subscribe(list.id, `large-${i}@example.com`)
   await untilStates(list.id, Array<string>(5).fill('due'))
@@ -520,7 +520,7 @@ t.test('takers in two processes share out what there is, also when one of them i
     ends.slice(0, 3).filter(({ status }) => status === 'rejected'),
     [],
   )
-  t.equal(new Set(taken.map(({ id }) => id)).size, taken.length, 'nobody got what another one got')
+  t.equal(new Set(taken.map(({ id }) => id)).size, taken.length, 'no two takes got the same mail')
   await endLeases()
   await takeAll(own.ready.http!)
   const states = await collections.reactions
@@ -530,50 +530,54 @@ t.test('takers in two processes share out what there is, also when one of them i
   t.equal(await collections.outbox.countDocuments(), 0)
 })
 
-t.test('what waits costs nothing: a paused autoresponder’s, and what is due in a year', async (t) => {
-  const list = await createList(service)
-  const many = 10_000
-  const paused = await addAutoresponder(list.id, { paused: true })
-  const inAYear = await addAutoresponder(list.id)
-  const running = await addAutoresponder(list.id)
-  await queue(many, { autoresponderId: paused._id, listId: list.id, dueAt: new Date(0) })
-  await queue(many, {
-    autoresponderId: inAYear._id,
-    listId: list.id,
-    dueAt: new Date(Date.now() + 365 * 86_400_000),
-  })
-  await service.db.command({ profile: 2 })
-  await queue(10, { autoresponderId: running._id, listId: list.id, dueAt: new Date() })
-  await until(
-    'ten messages',
-    () => collections.outbox.countDocuments(),
-    (count) => count === 10,
-  )
-  await service.db.command({ profile: 0 })
-  const looks = await service.db
-    .collection('system.profile')
-    .find({ ns: `${service.db.databaseName}.reactions`, op: { $ne: 'insert' } })
-    .toArray()
-  t.ok(looks.length > 0)
-  const metrics = await (await fetch(service.processes.engine!.ready.metrics['engine']!)).text()
-  t.match(metrics, /^rollcall_reactions_dispatched_total [1-9]/m)
-  t.match(metrics, /^rollcall_reaction_lag_seconds \d/m)
-  t.match(metrics, /^rollcall_outbox_messages 10$/m)
-  t.same(
-    looks.filter((look) => look['keysExamined'] > 200 || look['docsExamined'] > 50),
-    [],
-    'no look goes over what waits',
-  )
-  const page = await service.call('GET', `/mailing_lists/${list.id}/reactions?state=due&per_page=4`)
-  t.equal(page.body.data.length, 4)
-  t.match(page.body, { num_records: 10, num_pages: 3 })
-  const next = await service.call(
-    'GET',
-    `/mailing_lists/${list.id}/reactions?state=due&per_page=4&page_token=${encodeURIComponent(page.body.next_page_token)}`,
-  )
-  t.ok(next.body.data[0].id > page.body.data[3].id)
-  t.equal(
-    (await service.call('GET', `/mailing_lists/${list.id}/reactions?page=2&per_page=9000`)).body.data.length,
-    500,
-  )
-})
+t.test(
+  'mails that wait cost nothing, whether their autoresponder is paused or they are due in a year',
+  async (t) => {
+    const list = await createList(service)
+    const many = 10_000
+    const paused = await addAutoresponder(list.id, { paused: true })
+    const inAYear = await addAutoresponder(list.id)
+    const running = await addAutoresponder(list.id)
+    await queue(many, { autoresponderId: paused._id, listId: list.id, dueAt: new Date(0) })
+    await queue(many, {
+      autoresponderId: inAYear._id,
+      listId: list.id,
+      dueAt: new Date(Date.now() + 365 * 86_400_000),
+    })
+    await service.db.command({ profile: 2 })
+    await queue(10, { autoresponderId: running._id, listId: list.id, dueAt: new Date() })
+    await until(
+      'ten messages',
+      () => collections.outbox.countDocuments(),
+      (count) => count === 10,
+    )
+    await service.db.command({ profile: 0 })
+    const queries = await service.db
+      .collection('system.profile')
+      .find({ ns: `${service.db.databaseName}.reactions`, op: { $ne: 'insert' } })
+      .toArray()
+    t.ok(queries.length > 0)
+    const metrics = await (await fetch(service.processes.engine!.ready.metrics['engine']!)).text()
+    t.match(metrics, /^rollcall_reactions_dispatched_total [1-9]/m)
+    t.match(metrics, /^rollcall_reaction_lag_seconds \d/m)
+    t.match(metrics, /^rollcall_outbox_messages 10$/m)
+    t.same(
+      queries.filter((query) => query['keysExamined'] > 200 || query['docsExamined'] > 50),
+      [],
+      'no query goes over what waits',
+    )
+    const page = await service.call('GET', `/mailing_lists/${list.id}/reactions?state=due&per_page=4`)
+    t.equal(page.body.data.length, 4)
+    t.match(page.body, { num_records: 10, num_pages: 3 })
+    const next = await service.call(
+      'GET',
+      `/mailing_lists/${list.id}/reactions?state=due&per_page=4&page_token=${encodeURIComponent(page.body.next_page_token)}`,
+    )
+    t.ok(next.body.data[0].id > page.body.data[3].id)
+    t.equal(
+      (await service.call('GET', `/mailing_lists/${list.id}/reactions?page=2&per_page=9000`)).body.data
+        .length,
+      500,
+    )
+  },
+)

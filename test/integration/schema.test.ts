@@ -108,7 +108,7 @@ t.test('a validator refuses what a schema doesn’t know', async (t) => {
   await organizations.insertOne({ ...good, _id: 3, subscriber_limit: 5_000_000_000 })
 })
 
-t.test('ids are handed out once, whoever asks at the same time', async (t) => {
+t.test('concurrent requests never get the same id', async (t) => {
   const collections = collectionsOf(db)
   const firsts = await Promise.all(
     Array.from({ length: 50 }, (_, i) => nextIds(collections, 'thing', (i % 3) + 1)),
@@ -132,7 +132,7 @@ t.test('three processes start at once on an empty database: one organization, on
   t.equal(await service.collections.apiKeys.countDocuments(), 1)
 })
 
-t.test('what an engine looks at all the time grows with its work, not with what has ended', async (t) => {
+t.test('what an engine polls grows with its work, not with what has ended', async (t) => {
   const { db, collections } = service
   const list = await createList(service)
   await importText(service, list.id, 'a@example.com\n', { file_format: { csv_has_headers: false } })
@@ -146,8 +146,8 @@ t.test('what an engine looks at all the time grows with its work, not with what 
     Array.from({ length: 500 }, (_, i) => ({ ...ended!, _id: 1_000 + i, settled: true })),
   )
   await db.command({ profile: 2 })
-  const looks = await until(
-    'many looks',
+  const queries = await until(
+    'many queries',
     () =>
       db
         .collection('system.profile')
@@ -156,9 +156,11 @@ t.test('what an engine looks at all the time grows with its work, not with what 
     (found) => found.length > 20,
   )
   await db.command({ profile: 0 })
-  // The metrics count imports by state when they are asked for, which nobody does here.
+  // A scrape of the metrics would count imports by state; there is none here.
   t.same(
-    looks.filter((look) => look['docsExamined'] > 0).map((look) => [look['command'], look['planSummary']]),
+    queries
+      .filter((query) => query['docsExamined'] > 0)
+      .map((query) => [query['command'], query['planSummary']]),
     [],
   )
 })

@@ -40,13 +40,16 @@ const lockout = async (id: number) =>
   (await call('GET', `/users/${id}`, undefined, asAdmin)).body.data.password_failure_lockout
 const refusal = (await signIn('nobody@example.com')).body
 
-t.test('the right password brings the user, for admins of his organization and system admins', async (t) => {
-  const user = await newUser({ terms_and_conditions_version: 2 })
-  t.same((await signIn(user.email)).body.data, user)
-  t.same((await signIn(` ${user.email.toUpperCase()} `)).body.data, user, 'the email without case')
-  t.same((await signIn(user.email, password.normalize('NFD'))).body.data, user, 'however it was typed')
-  t.same((await signIn(user.email, password, {})).body.data, user, 'a system admin')
-})
+t.test(
+  'the right password returns the user, to admins of its organization and to system admins',
+  async (t) => {
+    const user = await newUser({ terms_and_conditions_version: 2 })
+    t.same((await signIn(user.email)).body.data, user)
+    t.same((await signIn(` ${user.email.toUpperCase()} `)).body.data, user, 'the email without case')
+    t.same((await signIn(user.email, password.normalize('NFD'))).body.data, user, 'however it was typed')
+    t.same((await signIn(user.email, password, {})).body.data, user, 'a system admin')
+  },
+)
 
 t.test('every refusal is the same', async (t) => {
   t.match(refusal, { success: false, data: null, error_code: 'not_authorized' })
@@ -75,41 +78,38 @@ t.test('every refusal is the same', async (t) => {
     t.equal(answer.status, 200, what)
     t.same(answer.body, refusal, what)
   }
-  t.same(await stored(foreign.id), before, 'nobody locks out users of other organizations')
+  t.same(await stored(foreign.id), before, 'no admin locks out users of other organizations')
   for (const body of [{}, { user: {} }, { user: { email: user.email } }, { user: { email: 5, password } }])
     t.equal((await call('POST', '/users/authenticate', body, asAdmin)).body.success, false)
 })
 
-t.test(
-  'so many wrong passwords in a row lock out, and a success or a reset begins the count anew',
-  async (t) => {
-    const { id, email } = await newUser()
-    const reset = () => call('PUT', `/users/${id}/reset_password_failure_lockout`, {}, asAdmin)
-    const wrong = async (times: number) => {
-      for (let i = 0; i < times; i += 1) t.same((await signIn(email, 'wrong password')).body, refusal)
-    }
-    await wrong(2)
-    t.same(await lockout(id), { is_locked_out: false, expires_at: null })
-    t.equal((await signIn(email)).body.success, true)
-    await wrong(2)
-    t.same((await reset()).body.data, { result: 'not_locked_out' })
-    await wrong(2)
-    t.equal((await signIn(email)).body.success, true, 'the reset has cleared the count')
-    await wrong(3)
-    const { is_locked_out, expires_at } = await lockout(id)
-    t.equal(is_locked_out, true)
-    t.match(expires_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+05:30$/, 'in the zone of the organization')
-    const minutes = (Date.parse(expires_at) - Date.now()) / 60_000
-    t.ok(minutes > 25 && minutes <= 30.1, `it lasts ${minutes} minutes`)
-    const until = (await stored(id)).locked_until
-    await wrong(1)
-    t.same((await signIn(email)).body, refusal, 'also with the right password')
-    t.same((await stored(id)).locked_until, until, 'tries while locked out do not prolong it')
-    t.same((await reset()).body.data, { result: 'lockout_cleared' })
-    t.same((await reset()).body.data, { result: 'not_locked_out' })
-    t.equal((await signIn(email)).body.success, true)
-  },
-)
+t.test('consecutive wrong passwords lock out, and a success or a reset begins the count anew', async (t) => {
+  const { id, email } = await newUser()
+  const reset = () => call('PUT', `/users/${id}/reset_password_failure_lockout`, {}, asAdmin)
+  const wrong = async (times: number) => {
+    for (let i = 0; i < times; i += 1) t.same((await signIn(email, 'wrong password')).body, refusal)
+  }
+  await wrong(2)
+  t.same(await lockout(id), { is_locked_out: false, expires_at: null })
+  t.equal((await signIn(email)).body.success, true)
+  await wrong(2)
+  t.same((await reset()).body.data, { result: 'not_locked_out' })
+  await wrong(2)
+  t.equal((await signIn(email)).body.success, true, 'the reset has cleared the count')
+  await wrong(3)
+  const { is_locked_out, expires_at } = await lockout(id)
+  t.equal(is_locked_out, true)
+  t.match(expires_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+05:30$/, 'in the zone of the organization')
+  const minutes = (Date.parse(expires_at) - Date.now()) / 60_000
+  t.ok(minutes > 25 && minutes <= 30.1, `it lasts ${minutes} minutes`)
+  const until = (await stored(id)).locked_until
+  await wrong(1)
+  t.same((await signIn(email)).body, refusal, 'also with the right password')
+  t.same((await stored(id)).locked_until, until, 'tries while locked out do not prolong it')
+  t.same((await reset()).body.data, { result: 'lockout_cleared' })
+  t.same((await reset()).body.data, { result: 'not_locked_out' })
+  t.equal((await signIn(email)).body.success, true)
+})
 
 t.test('a lockout ends by itself, and the count begins anew', async (t) => {
   const { id, email } = await newUser()
@@ -142,14 +142,15 @@ t.test('a new password counts at once, the old one is wrong', async (t) => {
   t.equal((await signIn(email, 'another password')).body.success, true)
 })
 
-t.test('every try costs a hash and a write, whoever is asked for', async (t) => {
+t.test('every try costs a hash and a write, also for an unknown user', async (t) => {
   const known = await newUser()
   const foreign = await newUser({}, {} as typeof asAdmin)
-  const nobodys = async () => (await collections.counters.findOne({ _id: 'sign_in_for_nobody' }))?.next ?? 0
-  const before = await nobodys()
+  const countUnknownSignIns = async () =>
+    (await collections.counters.findOne({ _id: 'sign_in_for_nobody' }))?.next ?? 0
+  const before = await countUnknownSignIns()
   await signIn('unknown@example.com')
   await signIn(foreign.email)
-  t.equal(await nobodys(), before + 2)
+  t.equal(await countUnknownSignIns(), before + 2)
   await signIn(known.email, 'wrong password')
   t.ok((await stored(known.id)).password_tried_at)
   const metrics = service.processes['control-plane']!.ready.metrics['control_plane']!
@@ -168,7 +169,7 @@ t.test('every try costs a hash and a write, whoever is asked for', async (t) => 
   }
 })
 
-t.test('many sign-ins at once wait for their turn, and the service answers others meanwhile', async (t) => {
+t.test('many concurrent sign-ins wait, and the service answers others meanwhile', async (t) => {
   const { email } = await newUser()
   const many = Promise.all(Array.from({ length: 12 }, () => signIn(email)))
   let isOver = false
@@ -187,7 +188,7 @@ t.test('many sign-ins at once wait for their turn, and the service answers other
   t.ok(others > 0)
 })
 
-t.test('a stop refuses the sign-ins that wait for their turn', async (t) => {
+t.test('a stop refuses the sign-ins that wait', async (t) => {
   const { email } = await newUser()
   const controlPlane = service.processes['control-plane']!
   const many = Array.from({ length: 150 }, () => signIn(email))

@@ -63,9 +63,9 @@ const sending =
       while (left > 0) {
         left -= 1
         if (chunked) socket.write('f4240\r\n')
-        const goesOn = socket.write(piece)
+        const hasSpace = socket.write(piece)
         if (chunked) socket.write('\r\n')
-        if (!goesOn) return void socket.once('drain', write)
+        if (!hasSpace) return void socket.once('drain', write)
       }
       socket.end(chunked ? '0\r\n\r\n' : '')
     }
@@ -82,7 +82,7 @@ const server = await startRawWebServer(t, {
   '/neither': sending({ connection: 'close' }, false),
 })
 
-/** The highest resident memory while the work goes on, above what it was before, in MB. */
+/** The maximum of the resident memory while the work runs, above the value before it, in MB. */
 async function growthDuring(work: () => Promise<unknown>): Promise<number> {
   const before = process.memoryUsage.rss()
   let highest = before
@@ -99,7 +99,7 @@ async function growthDuring(work: () => Promise<unknown>): Promise<number> {
 await downloadSlowly(`http://127.0.0.1:${server.port}/length`)
 
 for (const name of ['length', 'length-unsaid', 'chunked', 'chunked-unsaid', 'neither'])
-  t.test(`${megabytes} MB over http: ${name}`, async (t) => {
+  t.test(`${megabytes} MB over http are staged with bounded memory: ${name}`, async (t) => {
     let size = 0
     const growth = await growthDuring(async () => {
       size = await downloadSlowly(`http://127.0.0.1:${server.port}/${name}`)
@@ -113,7 +113,7 @@ t.test('a server that closes at once, without saying so, while the staging is be
     t.equal(await downloadSlowly(`http://127.0.0.1:${server.port}/small-unsaid`, 1), 300_000)
 })
 
-t.test(`${megabytes} MB over ftp`, async (t) => {
+t.test(`${megabytes} MB over ftp are staged with bounded memory`, async (t) => {
   const ftp = await startFtpServer(t, { content: Buffer.alloc(megabytes * piece.length, 'a') })
   let size = 0
   const growth = await growthDuring(async () => {

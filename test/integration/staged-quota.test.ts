@@ -26,7 +26,10 @@ import {
   type Service,
 } from '../helpers/service.ts'
 
-/** What imports have staged counts to their organization's quota until it is gone, and imports are bounded in number. */
+/**
+ * What imports have staged counts against their organization's quota until it is removed, and the number of imports
+ * is bounded.
+ */
 
 const later = '2099-01-01T00:00:00Z'
 const settings = { UPLOAD_MAX_MB: '4', IMPORTS_MAX_UNFINISHED: '12' }
@@ -50,7 +53,7 @@ async function stagedBytes({ dataFolder, collections, settings }: Service): Prom
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 
-/** Of the organization, by its figures. */
+/** The organization's staged bytes, as stored. */
 async function countedBytes(service: Service): Promise<number> {
   const { imports = [], pinned = 0 } = (await usageOf(service)) ?? {}
   return imports.reduce((sum, { source, partition }) => sum + source + partition, pinned)
@@ -82,7 +85,7 @@ async function clear(t: Test, service: Service): Promise<void> {
 }
 
 for (const STAGING of ['disk', 'gridfs'])
-  t.test(`the quota holds for what is staged: ${STAGING}`, async (t) => {
+  t.test(`the quota covers what is staged: ${STAGING}`, async (t) => {
     const service = await startService(t, ['control-plane', 'ftp'], { ...settings, STAGING })
     const { collections, call } = service
 
@@ -105,7 +108,7 @@ for (const STAGING of ['disk', 'gridfs'])
     })
 
     await t.test(
-      'creations that meet stay within the quota together, and nothing of others stays',
+      'concurrent creations stay within the quota together, and leave nothing behind',
       async (t) => {
         const other = await startProcess('control-plane', service.settings)
         const calls = [call, callerOf(() => other.ready.http!)]
@@ -139,7 +142,7 @@ for (const STAGING of ['disk', 'gridfs'])
     })
 
     await t.test(
-      'what a killed process left in the figures is found before anything is refused',
+      'what a killed process left in the totals is found before anything is refused',
       async (t) => {
         await clear(t, service)
         const long = new Date(Date.now() - 2 * 3_600_000)
@@ -149,12 +152,12 @@ for (const STAGING of ['disk', 'gridfs'])
           partition: 0,
           entered_at,
         })
-        const settledOne = (await collections.imports.findOne({ settled: true }))!._id
+        const finalizedId = (await collections.imports.findOne({ settled: true }))!._id
         await collections.uploadUsage.updateOne(
           { _id: 1 },
           {
             $set: { counted_at: new Date(Date.now() - 10_000), pinned: 9_000_000 },
-            $push: { imports: { $each: [entry(900_001, long), entry(settledOne, new Date())] } },
+            $push: { imports: { $each: [entry(900_001, long), entry(finalizedId, new Date())] } },
           },
         )
         t.equal((await createInline(service, random(1_500_000))).status, 200)
@@ -241,9 +244,9 @@ for (const STAGING of ['disk', 'gridfs'])
       await clear(t, service)
     })
 
-    await t.test('what a killed engine had reserved and staged goes with its import', async (t) => {
+    await t.test('the reservations and files of a killed engine are removed with its import', async (t) => {
       const server = createServer((_request, response) => {
-        // It never ends.
+        // The reply never ends.
         response.write(`email\n${'a@example.com\n'.repeat(220_000)}`)
       }).listen(0, '127.0.0.1')
       t.teardown(() => {
@@ -274,7 +277,7 @@ for (const STAGING of ['disk', 'gridfs'])
     await t.test('an import whose organization has too much staged waits for the others', async (t) => {
       const first = (await createInline(service, 'email\n')).body.data.id
       const second = (await createInline(service, 'email\nsecond@example.com\n'.repeat(9_000))).body.data.id
-      // As if it were split, and a large one.
+      // It counts as if it were large and split.
       await collections.uploadUsage.updateOne(
         { _id: 1, 'imports.import_id': first },
         { $set: { 'imports.$.partition': 3_900_000 } },
@@ -306,7 +309,7 @@ t.test('without a limit of bytes imports are bounded in number all the same', as
   t.equal(await service.collections.imports.countDocuments(), 3)
 })
 
-t.test('a disk with less than the reserve takes nothing, and imports wait', async (t) => {
+t.test('a disk with less than the reserve accepts nothing, and imports wait', async (t) => {
   const service = await startService(t, ['control-plane'])
   const reserve = { DISK_RESERVE_MB: '1000000000' }
   const { id } = (
@@ -333,7 +336,7 @@ t.test('a disk with less than the reserve takes nothing, and imports wait', asyn
   t.match(await service.get(`/subscriber_imports/${id}`), { state: 'splitting' })
   await engine.stop()
   await service.start('engine')
-  t.match(await importEnd(service, id), { state: 'finished' }, 'it goes on when there is space')
+  t.match(await importEnd(service, id), { state: 'finished' }, 'it resumes when there is space')
 })
 
 t.test('failed rows of ended imports count until their logs are purged', async (t) => {
@@ -354,7 +357,7 @@ t.test('failed rows of ended imports count until their logs are purged', async (
     .toArray()) as [{ bytes: number }]
   t.ok(bytes > 4_000_000)
   t.match(await usageOf(service), { imports: [], kept: bytes })
-  // Where the removal of its files is late, the sweep of the staging or a count takes the entry away first.
+  // Where the removal of its files is late, the sweep of the staging or a recount removes the entry first.
   const uploads = openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database)
   const quota = new StagedQuota({ collections, uploads, limits: { bytes: 4_000_000, imports: 12 } })
   const entry = { import_id: body.data.id, source: 1, partition: 0, entered_at: new Date() }

@@ -65,21 +65,21 @@ await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve))
 t.teardown(() => web.close())
 const webUrl = `http://127.0.0.1:${(web.address() as { port: number }).port}`
 
-// What is waited for goes on beside the other tests.
+// These waits run beside the other tests.
 const flaky = importThrough({ type: 'url', url: `${webUrl}/flaky.csv` })
 
-t.test('inline content', async () => {
+t.test('inline content is imported', async () => {
   checkEnd(await importThrough({ type: 'json', content: text }))
 })
 
-t.test('a file uploaded by FTP', async () => {
+t.test('a file uploaded by FTP is imported', async () => {
   const client = await ftpClient()
   await client.uploadFrom(Readable.from([Buffer.from(text)]), 'subscribers.csv')
   client.close()
   checkEnd(await importThrough({ type: 'upload_directory', filename: 'subscribers.csv' }))
 })
 
-t.test('a file of a URL, also packed', async () => {
+t.test('a file of a URL is imported, also a compressed one', async () => {
   behave = () => ({ body: text })
   const view = await importThrough({ type: 'url', url: `${webUrl}/files/subscribers.csv?x=1` })
   checkEnd(view)
@@ -90,7 +90,7 @@ t.test('a file of a URL, also packed', async () => {
   checkEnd(await importThrough({ type: 'url', url: `${webUrl}/packed.csv.gz` }))
 })
 
-t.test('redirects are followed, each hop looked at anew', async (t) => {
+t.test('redirects are followed, and each hop is checked anew', async (t) => {
   behave = (target) => (target === '/a' ? { status: 302, headers: { location: '/b' } } : { body: text })
   checkEnd(await importThrough({ type: 'url', url: `${webUrl}/a` }))
   behave = () => ({ status: 302, headers: { location: 'http://169.254.169.254/latest/meta-data' } })

@@ -97,7 +97,7 @@ function readCheckboxes(text: string, field: FieldDefinition): string[] | null {
   return field.options.filter((option) => chosen.has(option))
 }
 
-/** Where a part that begins at `from` may end: before any separator that follows, or with the text. */
+/** The ends of a part that begins at `from`: any separator that follows, or the end of the text. */
 function* partEnds(text: string, from: number): Generator<number> {
   for (let at = from; at < text.length; at += 1) if (text[at] === '|' || text[at] === ',') yield at
   yield text.length

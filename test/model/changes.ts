@@ -4,7 +4,7 @@ import { readJsonValue } from './cells.ts'
 import type { RowContent } from './rows.ts'
 import type { ModelledList, Moment, Subscriber } from './subscriber-table.ts'
 
-/** What a row writes (decisions 2.8). */
+/** The values that a row writes (decisions 2.8). */
 
 type Values = Subscriber['values']
 
@@ -77,7 +77,7 @@ function overwrittenValues(
     const brought = row.values[field.id] ?? importDefaults(list, options)[field.id]
     if (brought !== undefined) values[field.id] = brought
     else if (options.blank_cells === 'clear' && row.blankFields.includes(field.id)) {
-      // What isn't there can't be cleared.
+      // A required field without a value can't be cleared.
       if (field.required && values[field.id] !== null) return null
       values[field.id] = null
     }

@@ -3,7 +3,7 @@ export const comparisonForm = (text: string): string => text.normalize('NFC').to
 
 export const sameWithoutCase = (a: string, b: string): boolean => comparisonForm(a) === comparisonForm(b)
 
-/** By code points, which is by UTF-8 bytes. */
+/** The order of code points, which is that of UTF-8 bytes. */
 export const compareByBytes = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b))
 
 /** "Length (in code points)" (decisions 2.5). */

@@ -6,7 +6,7 @@ export type DateOrder = 'mdy' | 'dmy'
 
 interface ReadDate {
   local: LocalTime
-  /** In minutes; null where none is written. */
+  /** In minutes; null where no offset is written. */
   offset: number | null
 }
 

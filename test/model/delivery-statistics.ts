@@ -1,6 +1,6 @@
 /**
- * An autoresponder's statistics, recounted from its events one question at a time: slow, plain, and without a line of
- * the service's own. Events are in order of arrival, repeated ones left out.
+ * An autoresponder's statistics, recounted from its events one question at a time. It is slow and plain, and shares
+ * no line with the service. Events are in order of arrival, without repeated ones.
  */
 export interface ModelEvent {
   type: string

@@ -18,7 +18,7 @@ export function emailKey(text: string): string | null {
 
 /** "An internationalized domain is accepted if it has an ASCII form (as the URL standard makes it), and compared in that." */
 function asciiDomain(domain: string): string | null {
-  // What is ASCII in it is under the rules as it stands: the URL standard's parser would read some of it as a port or path.
+  // ASCII characters must follow the rules before the URL standard's parser, which would read some as a port or path.
   if (!/^[A-Za-z0-9\-_.\u{80}-\u{10ffff}]+$/u.test(domain)) return null
   if (/^[\x00-\x7f]+$/.test(domain)) return domain.toLowerCase()
   const ascii = domainToASCII(domain)

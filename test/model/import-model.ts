@@ -11,7 +11,7 @@ import { splitFile, type SplitFile } from './records.ts'
 import { readRow, type Row } from './rows.ts'
 import type { ExpectedEnd, ModelledImport, Subscriber, SubscriberTable } from './subscriber-table.ts'
 
-/** How an import ends, by the words of decisions 2.4 to 2.9. */
+/** The end of an import, as decisions 2.4 to 2.9 describe it. */
 export function expectedEnd(given: ModelledImport): ExpectedEnd {
   const raw = rawOf(given.bytes)
   if (isNoText(raw)) return failedEarly(given)
@@ -54,7 +54,7 @@ interface Decided {
   row: Row
   result: RowResult
   before: Subscriber | null
-  /** For `added` and `updated`. */
+  /** The subscriber after an `added` or `updated` row. */
   after: Subscriber | null
 }
 
@@ -115,7 +115,7 @@ function logsOf(decided: Decided[], deactivated: Subscriber[]): ExpectedEnd['log
             .map(({ row }) => ({ identity: row.identity!, email: row.typedEmail }))
     // Stable, so ties stay in file order.
     entries.sort((a, b) => compareByBytes(a.identity, b.identity))
-    // A cell that isn't checked (a repeated key's email) may hold line breaks; a line of the log can't.
+    // A cell that isn't checked (a repeated key's email) may have line breaks; a line of the log can't.
     if (entries.length > 0) logs[kind] = entries.map(({ email }) => email.replace(/[\r\n]+/g, ' '))
   }
   return logs
@@ -156,14 +156,14 @@ function tableAfter(
  * The subscriber limit (2.8): rows that add an active subscriber or make one active need a place. "Places that an
  * import's own updates free may or may not serve its later rows."
  */
-function overLimit({ places }: ModelledImport, decided: Decided[]): ExpectedEnd['overLimit'] {
-  if (places === null) return null
+function overLimit({ quota }: ModelledImport, decided: Decided[]): ExpectedEnd['overLimit'] {
+  if (quota === null) return null
   const wasActive = ({ before }: Decided) => before?.status === 'active'
   const isActive = ({ after }: Decided) => after?.status === 'active'
   const changing = decided.filter(({ after }) => after !== null)
   const taken = changing.filter((row) => isActive(row) && !wasActive(row)).length
   const freed = changing.filter((row) => !isActive(row) && wasActive(row)).length
-  const free = Math.max(0, places)
+  const free = Math.max(0, quota)
   const most = Math.max(0, taken - free)
   return most === 0 ? null : { least: Math.max(0, taken - free - freed), most }
 }

@@ -10,7 +10,7 @@ function canonicalV4(text: string): string | null {
 }
 
 /**
- * The URL standard reads v6 addresses as RFC 4291 has them and writes them as RFC 5952 has them; but for v4 ones in v6
+ * The URL standard reads v6 addresses by RFC 4291 and writes them by RFC 5952. It differs for v4 addresses in v6
  * (`::ffff:1.2.3.4`), whose last part RFC 5952 writes as v4.
  */
 function canonicalV6(text: string): string | null {

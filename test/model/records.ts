@@ -1,15 +1,15 @@
 import type { FileFormat } from '../../shared/contract/schemas/import.ts'
 
 /**
- * From bytes to records (decisions 2.4). Bytes are looked at as characters of ISO-8859-1, one each: everything that
- * splits a file is ASCII, and no byte of a longer UTF-8 sequence is.
+ * From bytes to records (decisions 2.4). Bytes are read as characters of ISO-8859-1, one each. Everything that splits
+ * a file is ASCII, and no byte of a longer UTF-8 sequence is.
  */
 export interface RawRecord {
-  /** Bytes of each cell, enclosures taken off, not trimmed. An unterminated record is one cell. */
+  /** The bytes of each cell, without enclosures, not trimmed. An unterminated record is one cell. */
   cells: string[]
   isUnterminated: boolean
   isTooLong: boolean
-  /** All of its bytes, without the line end. */
+  /** All bytes of the record, without the line end. */
   bytes: string
 }
 
@@ -69,7 +69,7 @@ const isBlank = (character: string, format: Format): boolean =>
 
 const isLineEnd = (character: string | undefined): boolean => character === '\n' || character === '\r'
 
-/** Where the line that `from` is in ends. */
+/** The end of the line that has `from` in it. */
 function lineEnd(text: string, from: number): number {
   let at = from
   while (at < text.length && !isLineEnd(text[at])) at += 1

@@ -11,23 +11,23 @@ import { canonicalIp } from './ip-address.ts'
 import type { RawRecord } from './records.ts'
 import type { ModelledList } from './subscriber-table.ts'
 
-/** From a record to what its cells say (decisions 2.4 to 2.7). */
+/** Reads the cells of a record (decisions 2.4 to 2.7). */
 
 export interface Row {
-  /** From 0. */
+  /** The number of the record, from 0. */
   number: number
-  /** As typed, bytes that are no text as U+FFFD. */
+  /** The cells as typed; bytes that are no text are U+FFFD. */
   cells: string[]
   /** The email cell, trimmed. */
   typedEmail: string
-  /** Null where it isn't valid: the row fails, and counts as nobody's. */
+  /** Null where it isn't valid: the row fails, and counts for no identity. */
   identity: string | null
   hasInvalidBytes: boolean
-  /** What the cells bring; null where one of them, or the record as a whole, isn't valid. */
+  /** The values of the cells; null where one of them, or the whole record, isn't valid. */
   content: RowContent | null
 }
 
-/** What a row brings; what is blank or not mapped isn't there. */
+/** The values of a row; blank and unmapped cells are left out. */
 export interface RowContent {
   email: string
   status?: SubscriberStatus
@@ -38,7 +38,7 @@ export interface RowContent {
   removeIp?: string
   confirmed?: boolean
   confirmTime?: Date
-  /** By field id. */
+  /** Values by field id. */
   values: Record<number, FieldValue>
   /** Ids of mapped custom fields whose cell is blank. */
   blankFields: number[]

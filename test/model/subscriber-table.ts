@@ -3,15 +3,15 @@ import type { ImportOptions, LogKind } from '../../shared/contract/schemas/impor
 import type { EmailFormat, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 
 /**
- * What the model works on. It is written from the specification's words alone and shares no code with the product
- * but the shapes of the stored documents; it is slow and plain on purpose.
+ * The input of the model. It follows the specification's text alone and shares only the shapes of stored documents
+ * with the product. It is slow and plain on purpose.
  */
 
 /** A moment that the file or the table names, or `now`: some moment between an import's start and its end. */
 export type Moment = Date | 'now'
 
 export interface Subscriber {
-  /** In comparison form. */
+  /** The identity in comparison form. */
   identity: string
   email: string
   status: SubscriberStatus
@@ -22,11 +22,11 @@ export interface Subscriber {
   format: EmailFormat
   confirmed: boolean
   confirmTime: Moment | null
-  /** By field id; null where there is no value. */
+  /** Values by field id; null where there is none. */
   values: Record<number, FieldValue | null>
 }
 
-/** By identity. */
+/** Subscribers by identity. */
 export type SubscriberTable = Map<string, Subscriber>
 
 export interface ModelledList {
@@ -41,19 +41,19 @@ export interface ModelledList {
 
 export interface ModelledImport {
   bytes: Uint8Array
-  /** Given as JSON text: UTF-8, whatever character set was named. */
+  /** Sent as JSON text: UTF-8, whatever character set was named. */
   isInline: boolean
-  /** With the API's defaults filled in; `default_custom_fields` as given. */
+  /** The options with the API's defaults; `default_custom_fields` as given. */
   options: ImportOptions
   list: ModelledList
   existing: SubscriberTable
-  /** Active subscribers that the organization may still take; null is unlimited. */
-  places: number | null
+  /** Active subscribers that the organization may still add; null is unlimited. */
+  quota: number | null
 }
 
 export interface ExpectedEnd {
   state: 'finished' | 'failed'
-  /** Null where nothing is said about it: the import failed before its records were looked at. */
+  /** Null where the import failed before its records were read. */
   numberOfRecords: number | null
   counts: Record<LogKind, number>
   /** Lines by kind, in order; a kind without any has no log. */

@@ -19,7 +19,7 @@ export function momentOf(local: LocalTime, timeZone: string): Date {
   const existing = [wall - before, wall - after].filter(
     (moment) => moment + offsetAt(moment, timeZone) === wall,
   )
-  // In a gap the clock that was right before it goes on: what it shows then is later by the gap.
+  // In a gap the offset from before it continues to apply, so the time read is later by the gap.
   return new Date(existing.length > 0 ? Math.min(...existing) : wall - before)
 }
 

@@ -41,7 +41,7 @@ t.test('addresses that are not public are refused in every spelling', async (t) 
     t.equal(guard().literalProblem(literal), null, literal)
 })
 
-t.test('the host of a URL, in one spelling for all schemes', async (t) => {
+t.test('the host of a URL has one spelling for all schemes', async (t) => {
   for (const scheme of ['http', 'https', 'ftp', 'ftps'])
     for (const host of ['2130706433', '0x7f.1', '%31%32%37.0.0.1'])
       t.equal(AddressGuard.hostOf(new URL(`${scheme}://${host}:7/x`)), '127.0.0.1', `${scheme} ${host}`)
@@ -54,7 +54,7 @@ t.test('one refused address among the answers refuses the name', async (t) => {
   t.same(await guard([], ['1.1.1.1']).resolve('a.test'), [{ address: '1.1.1.1', family: 4 }])
 })
 
-t.test('what the operator allowed: networks, addresses, names', async (t) => {
+t.test('the operator allows networks, addresses and names', async (t) => {
   t.equal(guard(['10.0.0.0/8']).literalProblem('10.2.3.4'), null)
   t.equal(guard(['10.0.0.1']).literalProblem('[::ffff:10.0.0.1]'), null)
   t.match(guard(['10.0.0.0/8']).literalProblem('11.0.0.1') ?? 'public', /public/)

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { bytes, instant, integer, toBsonSchema } from '../../shared/contract/schemas/bson-schema.ts'
 import { collectionDefinitions } from '../../shared/contract/schemas/collections.ts'
 
-/** What MongoDB's draft 4 refuses or ignores, and what would make a validator wrong rather than strict. */
+/** Keywords that MongoDB's draft 4 refuses or ignores, and those that would make a validator wrong. */
 const refused = [
   '$ref',
   '$schema',
@@ -35,7 +35,7 @@ function lint(node: unknown, path: string, problems: string[]): void {
   }
 }
 
-t.test('no validator holds a keyword that the server refuses', async (t) => {
+t.test('no validator has a keyword that the server refuses', async (t) => {
   for (const { name, schema } of collectionDefinitions) {
     const problems: string[] = []
     const converted = toBsonSchema(schema)

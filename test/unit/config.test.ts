@@ -13,7 +13,7 @@ import {
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const read = (file: string) => readFile(path.join(root, file), 'utf8')
 
-t.test('without any setting the defaults hold', async (t) => {
+t.test('without any setting the defaults apply', async (t) => {
   t.match(loadSettings({}), {
     HTTP_HOST: '127.0.0.1',
     HTTP_PORT: 8080,
@@ -50,7 +50,7 @@ t.test('all wrong settings are named at once, with their values but for secrets'
   }
 })
 
-t.test('TLS of the FTP server takes a certificate and its key', async (t) => {
+t.test('TLS of the FTP server needs a certificate and its key', async (t) => {
   const pair = { FTP_TLS_CERT: 'x.crt', FTP_TLS_KEY: 'x.key' }
   t.match(loadSettings({ ...pair, FTPS_PORT: '990', FTP_TLS_REQUIRED: 'true' }), {
     FTPS_PORT: 990,
@@ -70,7 +70,7 @@ t.test('TLS of the FTP server takes a certificate and its key', async (t) => {
   t.throws(() => loadSettings({ FTP_TLS_REQUIRED: 'maybe' }), /FTP_TLS_REQUIRED must be true or false/)
 })
 
-t.test('port ranges', async (t) => {
+t.test('port ranges are read, and bad ones refused', async (t) => {
   t.same(parsePortRange('2122-2222'), { first: 2122, last: 2222 })
   t.same(parsePortRange('0'), { first: 0, last: 0 })
   for (const text of ['2122', '0-5', '5-4', '1-70000', 'a-b', '']) t.equal(parsePortRange(text), null, text)
@@ -81,7 +81,7 @@ t.test("the README's table is made from the settings", async (t) => {
   t.ok(readme.includes(settingsTable()), 'run `npm run readme` after a change of the settings')
 })
 
-t.test('a program is started alike by `npm start`, by its own script and by the image', async (t) => {
+t.test("`npm start`, a program's own script and the image start it with the same flags", async (t) => {
   const { scripts } = JSON.parse(await read('package.json')) as { scripts: Record<string, string> }
   const [dockerfile, compose] = [await read('Dockerfile'), await read('docker-compose.yml')]
   for (const [name, { file, environment }] of Object.entries(programs)) {

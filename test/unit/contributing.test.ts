@@ -19,15 +19,15 @@ t.test('the commits that contributors are shown can be made, and are all shown',
   }
 })
 
-t.test('each size that a campaign takes stands on a page, which names files that are there', async (t) => {
+t.test('each size that a campaign accepts stands on a page, and the page names existing files', async (t) => {
   const page = await read('docs/campaigns.md')
   for (const [file] of page.matchAll(/test\/[\w/-]+\.test\.ts/g)) await t.resolves(read(file), file)
-  // What compose.test.ts can be told stands where its image is.
+  // The settings of compose.test.ts are documented with its image.
   const pages = page + (await read('docs/operating.md'))
   for (const name of await readdir(path.join(root, 'test'), { recursive: true })) {
     if (!name.endsWith('.ts')) continue
     const text = await read(path.join('test', name))
-    for (const [, size] of text.matchAll(/(?:process\.env\[|number\()'(ROLLCALL_(?!TEST_)\w+)'/g))
+    for (const [, size] of text.matchAll(/(?:process\.env\[|(?:number|setting)\()'(ROLLCALL_(?!TEST_)\w+)'/g))
       t.match(pages, new RegExp(`\\b${size}\\b`), `${size} of ${name}`)
   }
 })
@@ -40,12 +40,12 @@ for (const patch of patches)
   t.test(`${patch} leaves the tree as sound as it was`, { skip, timeout: 3_600_000 }, async (t) => {
     const copy = await mkdtemp(path.join(tmpdir(), 'rollcall-patched-'))
     t.teardown(() => rm(copy, { recursive: true, force: true }))
-    // What is made by running isn't wanted, and in the copy no patch applies a second time, as this test asks.
+    // Generated files aren't needed, and this test would fail in the copy, as no patch applies a second time.
     const left = ['node_modules', '.git', '.tap', 'data', 'test/unit/contributing.test.ts']
     const filter = (source: string) => !left.includes(path.relative(root, source))
     await cp(root, copy, { recursive: true, filter })
     await symlink(path.join(root, 'node_modules'), path.join(copy, 'node_modules'))
-    // A repository of its own, or git would take it for a part of any that the folder of temporary files lies in.
+    // This is a repository of its own, as git would otherwise use one above the folder of temporary files.
     succeeds(t, copy, 'git', 'init', '--quiet')
     succeeds(t, copy, 'git', 'apply', `${folder}/${patch}`)
     succeeds(t, copy, 'npm', 'run', 'types')
@@ -55,7 +55,7 @@ for (const patch of patches)
 
 function succeeds(t: Test, cwd: string, program: string, ...args: string[]): void {
   const { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR } = process.env
-  // Without what this process was given for its own run.
+  // Without the settings of this process's own run.
   const env = { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR }
   const { status, stdout, stderr } = spawnSync(program, args, { cwd, env, encoding: 'utf8', maxBuffer: 1e9 })
   const said = status === 0 ? '' : `\n${`${stdout}${stderr}`.slice(-8_000)}`

@@ -4,7 +4,7 @@ import { endpoints } from '../../control-plane/endpoints.ts'
 import { creationDefaults, fieldTables } from '../helpers/field-tables.ts'
 import type { Json } from '../helpers/service.ts'
 
-/** The tables of fields against the description; the conformance tests hold them against replies. */
+/** Compares the tables of fields with the description; the conformance tests compare them with replies. */
 const document: Json = JSON.parse(JSON.stringify(openApiDocument(endpoints, 'http://127.0.0.1:8080')))
 
 const formats: Record<string, string> = { time: 'date-time', date: 'date' }
@@ -64,7 +64,7 @@ interface Described {
   required: boolean
 }
 
-/** What is said of a field; it is required when every object on the way requires the next key. */
+/** The description of a field. The field is required when every object on its path requires the next key. */
 function described(node: Json, path: string[], required = true): Described {
   const options: Json[] = optionsOf(node)
   const [step, ...rest] = path

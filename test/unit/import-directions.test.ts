@@ -6,7 +6,9 @@ import t from 'tap'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const rooms = ['shared', 'control-plane', 'engine', 'ftp', 'bench', 'docs', 'test'] as const
 
-/** Who may import whom. Rooms that serve a request or an import meet in documents, never in code. */
+/**
+ * Which folders may import from which. Folders that serve a request or an import meet in documents, never in code.
+ */
 const allowed: Record<(typeof rooms)[number], readonly string[]> = {
   shared: [],
   'control-plane': ['shared'],
@@ -56,10 +58,12 @@ for (const room of rooms) {
   })
 }
 
-/** Inside `shared`: a room may import values and functions of those before it. Types may come from anywhere in it. */
+/**
+ * Inside `shared`, a folder may import values and functions of those before it. Types may come from anywhere in it.
+ */
 const layers = ['values', 'contract', 'csv', 'runtime', 'net', 'store', 'storage']
 
-t.test('the rooms of shared build on each other in one direction', async (t) => {
+t.test('the folders of shared build on each other in one direction', async (t) => {
   for (const { file, text } of await sourcesOf('shared')) {
     const layer = layers.indexOf(file.split(path.sep)[1]!)
     t.not(layer, -1, file)

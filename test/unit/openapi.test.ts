@@ -23,14 +23,14 @@ t.test('the description has no fault that its linter knows', async (t) => {
   })
   t.same(
     problems
-      // A private service lives where it is installed.
+      // The address of a private service is unknown until it is installed.
       .filter(({ ruleId }) => ruleId !== 'no-server-example.com')
       .map(({ ruleId, message, location }) => `${ruleId}: ${message} (${location[0]?.pointer})`),
     [],
   )
 })
 
-t.test('every endpoint is described, with who may call it and how it refuses', (t) => {
+t.test('every endpoint is described, with its permissions and its refusals', (t) => {
   t.equal(operations.length, endpoints.length)
   for (const { operationId, summary, description, responses, parameters, ...operation } of operations) {
     const {
@@ -99,7 +99,7 @@ t.test(
       const isReply = /^\/(paths\/.*\/responses|components\/schemas)\//.test(pointer)
       if (isReply && node.additionalProperties === false) closed.push(pointer)
       if (node.enum && typeof node.default === 'string' && /["'\\]/.test(node.default)) quoted.push(pointer)
-      // A word in every case.
+      // A pattern that accepts a keyword in any case.
       if (/\[jJ]|\[uU]/.test(node.pattern ?? '')) spelled.push(pointer)
       if (node.enum?.some((value: string) => !/^\w/.test(value)))
         t.equal(
@@ -125,7 +125,7 @@ t.test(
   },
 )
 
-t.test('an event of the stream holds an import', (t) => {
+t.test('an event of the stream has an import', (t) => {
   const follow = operations.find(({ operationId }) => operationId === 'followSubscriberImport')!
   const { schema, example } = follow.responses['200'].content['text/event-stream']
   const { contentMediaType, contentSchema } = schema.properties.data
@@ -136,11 +136,11 @@ t.test('an event of the stream holds an import', (t) => {
 })
 
 /** Calls for every object of the description, schemas and media types among them, with its JSON pointer. */
-function visit(node: Json, pointer: string, look: (node: Json, pointer: string) => void): void {
+function visit(node: Json, pointer: string, check: (node: Json, pointer: string) => void): void {
   if (typeof node !== 'object' || node === null) return
-  look(node, pointer)
+  check(node, pointer)
   for (const [key, value] of Object.entries<Json>(node)) {
     if (key === 'example' || key === 'examples' || key === 'headers') continue
-    visit(value, `${pointer}/${encodeURIComponent(key.replaceAll('~', '~0').replaceAll('/', '~1'))}`, look)
+    visit(value, `${pointer}/${encodeURIComponent(key.replaceAll('~', '~0').replaceAll('/', '~1'))}`, check)
   }
 }

@@ -5,7 +5,7 @@ import t from 'tap'
 import { collectionDefinitions, wakeUpCollectionName } from '../../shared/contract/schemas/collections.ts'
 import { chunkDocument, importDocument } from '../../shared/contract/schemas/import.ts'
 
-/** What is written for people: each link leads somewhere, and each page can be come to. */
+/** In pages for people each link leads somewhere, and each page can be reached. */
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const inFolder = async (folder: string): Promise<string[]> =>
@@ -19,7 +19,7 @@ const texts = new Map(
   ),
 )
 
-/** As GitHub makes them of headings. */
+/** Anchors as GitHub makes them of headings. */
 const anchorsOf = (text: string): string[] =>
   [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading]) =>
     heading!
@@ -75,7 +75,7 @@ t.test('docs/protocol.md names every collection, and every field of imports and 
     collections.filter((name) => !named.some((names) => names.includes(name))),
     [],
   )
-  // Of a row about both, either's fields.
+  // A row about both documents may name fields of either.
   const documents = { imports: importDocument, import_chunks: chunkDocument }
   for (const [name, { shape }] of Object.entries(documents)) {
     const ofCollection = new Set(named.filter((names) => names.includes(name)).flat())

@@ -2,13 +2,13 @@ import t from 'tap'
 import { inRounds } from '../../engine/scheduler/organization-rounds.ts'
 import { mayTakeSlot } from '../../engine/scheduler/slots.ts'
 
-/** How what an engine can do at once is shared out among organizations. */
+/** How organizations share the slots of an engine. */
 
 const entries = (...organizations: number[]) =>
   organizations.map((organization_id, i) => ({ organization_id, i }))
 const order = (found: { i: number }[]): number[] => found.map(({ i }) => i)
 
-t.test('rounds', async (t) => {
+t.test('organizations are served in rounds', async (t) => {
   t.same(
     order(inRounds(entries(1, 1, 1, 2, 2, 3))),
     [0, 3, 5, 1, 4, 2],
@@ -20,7 +20,7 @@ t.test('rounds', async (t) => {
   t.same(order(inRounds(entries(1, 2, 2, 2, 2), inHand)), [1, 2, 0, 3, 4], 'what is in hand counts as rounds')
 })
 
-/** Organizations take slots in turn until none may. */
+/** Organizations take slots in turn until no further one may. */
 function shareOut(total: number, organizations: number, maxPerOrganization: number): number[] {
   const taken = Array<number>(organizations).fill(0)
   for (let i = 0; i < organizations; i += 1) {
@@ -31,7 +31,7 @@ function shareOut(total: number, organizations: number, maxPerOrganization: numb
   return taken
 }
 
-t.test('slots', async (t) => {
+t.test('organizations share slots', async (t) => {
   t.same(shareOut(8, 1, 8), [4], 'one alone gets half')
   t.same(shareOut(8, 3, 8), [4, 2, 1], 'the next one half of what is left')
   t.same(shareOut(64, 4, 16), [16, 16, 16, 8], 'up to a bound')

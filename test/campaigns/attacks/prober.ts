@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
 
 /**
- * The organization that is not attacked: one request after the other in a thread of its own, so that what the attacks
- * cost their own client is not in the figures.
+ * Sends the requests of the organization that is not attacked, one after the other. It has a thread of its own, so
+ * that the attackers' own load doesn't delay its measurements.
  */
 export interface ProberInput {
   http: string
@@ -16,7 +16,7 @@ export interface ProberInput {
 /** Milliseconds of each request since the last report. */
 export type ProberReport = number[]
 
-const { http, authorization, listId, pauseMs } = workerData as ProberInput
+const { http, authorization, listId, pauseMs }: ProberInput = workerData
 const agent = new Agent({ keepAlive: true, maxSockets: 1 })
 let created = 0
 let times: ProberReport = []
@@ -44,14 +44,14 @@ function send({ method, path, body }: { method: string; path: string; body?: unk
       response
         .resume()
         .on('error', reject)
-        .on('end', () => resolve(response.statusCode!)),
+        .on('end', () => resolve(response.statusCode ?? 0)),
     )
     sent.end(body === undefined ? undefined : JSON.stringify(body))
   })
 }
 
-parentPort!.on('message', () => {
-  parentPort!.postMessage(times)
+parentPort?.on('message', () => {
+  parentPort?.postMessage(times)
   times = []
 })
 

@@ -6,7 +6,7 @@ import {
   fail,
   failAndFinalize,
   moveDueReactions,
-  settle,
+  finalize,
   start,
   step,
   takeOver,
@@ -18,7 +18,7 @@ import { replacement, upload, uploaded, type Fixture, type FixtureName } from '.
 import type { Side } from './side.ts'
 import type { How } from './sweep.ts'
 
-/** What one process does by itself; the answer of a request is kept for what it promised. */
+/** What one process does by itself. The answer of a request is kept, and the promise in it is checked at the end. */
 export type Act = (side: Side, fixture: Fixture, other: Other) => Promise<Answer | boolean>
 
 const importPath = (fixture: Fixture) => `/subscriber_imports/${fixture.importId}`
@@ -48,12 +48,12 @@ export const actors = {
   step: (side) => step(side),
   batch: (side) => batch(side, 1),
   'last batch': (side) => batch(side),
-  settle: (side) => settle(side),
+  finalize: (side) => finalize(side),
   fail: (side) => fail(side),
   'take over': (side) => takeOver(side),
   'take over and finish': (side, _fixture, other) => takeOverAndFinish(side, other),
-  'take over and hold': (side, _fixture, other) => takeOverAndLease(side, other),
-  'fail and settle': (side) => failAndFinalize(side),
+  'take over and lease': (side, _fixture, other) => takeOverAndLease(side, other),
+  'fail and finalize': (side) => failAndFinalize(side),
   'enforce limits': (side) => enforce(side),
   'move reactions': (side) => moveDueReactions(side),
   // FTP servers.
@@ -121,7 +121,7 @@ export const actors = {
   ),
   'take and acknowledge': async (side) => {
     const taken = await side.call('POST', '/outbox/take', { outbox: { limit: 5, lease_seconds: 60 } })
-    const messages = (taken.body.data as Json[]).map(({ id, lease_token }) => ({ id, lease_token }))
+    const messages = taken.body.data.map(({ id, lease_token }: Json) => ({ id, lease_token }))
     return side.call('POST', '/outbox/acknowledge', { outbox: { messages } })
   },
 } satisfies Record<string, Act>
@@ -148,14 +148,14 @@ const always: ActorName[] = [
 export const uploads: ActorName[] = ['complete upload', 'rename upload over it', 'rename upload away']
 const whileItWorks: ActorName[] = ['pause', 'cancel', 'fail']
 
-/** What has something to do in a fixture; the others are refused, or find nothing. */
+/** The actors that have something to do in a fixture; the others are refused, or find nothing. */
 export const actorsIn: Record<FixtureName, ActorName[]> = {
   scheduled: ['start', 'pause', 'cancel', ...always],
   splitting: ['step', ...whileItWorks, ...always],
   importing: ['last batch', ...whileItWorks, ...always],
   begun: ['batch', 'last batch', ...whileItWorks, 'limit', 'create subscriber', 'delete field'],
   written: ['step', ...whileItWorks, ...always],
-  ended: ['settle', 'create import', 'start', 'delete field', 'limit', 'update subscriber'],
+  ended: ['finalize', 'create import', 'start', 'delete field', 'limit', 'update subscriber'],
   settled: ['create import', 'delete field', 'rename field'],
   paused: ['unpause', 'cancel', 'limit', 'delete field'],
   'paused before the end': ['unpause', 'cancel', 'create subscriber', 'update subscriber', 'delete field'],
@@ -175,11 +175,14 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
   'dead engine': ['take over', 'pause', 'cancel', 'limit', 'enforce limits'],
 }
 
-const engineActs: ActorName[] = ['start', 'step', 'batch', 'last batch', 'settle', 'fail']
-const successors: ActorName[] = ['take over and finish', 'take over and hold', 'fail and settle']
-/** The first one goes on when its import may have been cleared up after. */
+const engineActs: ActorName[] = ['start', 'step', 'batch', 'last batch', 'finalize', 'fail']
+const successors: ActorName[] = ['take over and finish', 'take over and lease', 'fail and finalize']
+/** The first one may resume after its import was finalized. */
 export const isSuccessor = (actor: ActorName): boolean => successors.includes(actor)
 
-/** What is done while the first one is stopped: beside the others, the work of the engine that is taken for dead. */
+/**
+ * What the second one does while the first is stopped: any other actor's work, and that of the engine that is judged
+ * dead.
+ */
 export const secondsOf = (fixture: FixtureName, first: ActorName, how: How): ActorName[] =>
   how === 'hold' && engineActs.includes(first) ? [...actorsIn[fixture], ...successors] : actorsIn[fixture]

@@ -22,7 +22,7 @@ import { failImport, failImportOfChunk } from '../../../shared/store/imports.ts'
 import { removeForgotten } from '../../../shared/storage/uploads/grid-contents.ts'
 import type { Side } from './side.ts'
 
-/** What an engine does between two looks, one thing at a time; each says whether there was anything to do. */
+/** What an engine does between two polls, one thing at a time. Each act says whether there was anything to do. */
 
 export async function start({ context }: Side): Promise<boolean> {
   let hasStarted = false
@@ -38,14 +38,14 @@ export async function start({ context }: Side): Promise<boolean> {
   return hasStarted || started > 0
 }
 
-/** What an engine has claimed, and has yet to do. */
+/** A chunk or step that an engine has claimed. */
 interface Claimed {
-  /** What it claimed, as it is now. */
+  /** Reads the claimed document. */
   read: () => Promise<Document | null>
   run: () => Promise<void>
 }
 
-/** Obtains, splits, or finishes (and before it deactivates): whatever step is next. */
+/** Does the next step of the import: obtain, split, or finish after the deactivation. */
 async function claimNextStep(side: Side): Promise<Claimed | null> {
   const { collections } = side.database
   for (const entry of await listWorkingImports(collections)) {
@@ -82,7 +82,7 @@ async function claimNextChunk(side: Side, maxBatches: number): Promise<Claimed |
   return null
 }
 
-async function writeChunk(side: Side, held: LeasedChunk, maxBatches: number): Promise<void> {
+async function writeChunk(side: Side, claimed: LeasedChunk, maxBatches: number): Promise<void> {
   const { db, collections } = side.database
   let committed = 0
   const report = await processChunk({
@@ -90,7 +90,7 @@ async function writeChunk(side: Side, held: LeasedChunk, maxBatches: number): Pr
     collections,
     staging: side.context.staging,
     lane: side.lane,
-    task: { kind: 'chunk', ...held, cancellation: new SharedArrayBuffer(4) },
+    task: { kind: 'chunk', ...claimed, cancellation: new SharedArrayBuffer(4) },
     importContext: async (id) => {
       const document = await collections.imports.findOne({ _id: id })
       return document === null ? null : importContext(document)
@@ -100,9 +100,9 @@ async function writeChunk(side: Side, held: LeasedChunk, maxBatches: number): Pr
   })
   if (report.end === 'done') return
   if (report.end !== 'failed' || report.retryable)
-    await releaseChunk(collections, { ...held, countsAsAttempt: false })
+    await releaseChunk(collections, { ...claimed, countsAsAttempt: false })
   // An engine that has lost the chunk fails nothing: the files of the import may be gone by then.
-  else if (await failImportOfChunk(collections, side.context.session, held, report.message))
+  else if (await failImportOfChunk(collections, side.context.session, claimed, report.message))
     throw new Error(`a chunk failed: ${report.message}`)
 }
 
@@ -115,12 +115,12 @@ export async function step(side: Side): Promise<boolean> {
   return runIfAny(await claimNextStep(side))
 }
 
-/** Writes batches of a chunk, at most `maxBatches` of them. */
+/** Writes at most `maxBatches` batches of a chunk. */
 export async function batch(side: Side, maxBatches = Infinity): Promise<boolean> {
   return runIfAny(await claimNextChunk(side, maxBatches))
 }
 
-export async function settle(side: Side): Promise<boolean> {
+export async function finalize(side: Side): Promise<boolean> {
   const { collections } = side.database
   for (const organizationId of await listOrganizationsToFinalize(collections)) {
     const [ended] = await listEndedImports(collections, organizationId, { without: [], limit: 1 })
@@ -129,7 +129,7 @@ export async function settle(side: Side): Promise<boolean> {
   return false
 }
 
-/** By the holder of a chunk, or of the step where no chunk is free. */
+/** Fails the import, as the holder of a chunk, or of the step where no chunk is free. */
 export async function fail(side: Side): Promise<boolean> {
   const { collections } = side.database
   const message = 'a chunk of it failed'
@@ -138,8 +138,8 @@ export async function fail(side: Side): Promise<boolean> {
     const claim = { engineId: side.engineId, token }
     const chunk = entry.state === 'importing' ? await claimChunk(collections, entry, claim) : null
     if (chunk !== null) {
-      const held = { importId: entry._id, chunkId: chunk._id, token }
-      if (await failImportOfChunk(collections, side.context.session, held, message)) return true
+      const claimed = { importId: entry._id, chunkId: chunk._id, token }
+      if (await failImportOfChunk(collections, side.context.session, claimed, message)) return true
     } else if ((await claimStep(collections, entry._id, entry.state, claim)) !== null) {
       const isFailed = await failImport(collections, { id: entry._id, token }, message)
       await releaseStep(collections, entry._id, token)
@@ -160,7 +160,7 @@ export interface Other extends Pick<Side, 'engineId' | 'sessionIds' | 'database'
   ended: () => Promise<void>
 }
 
-/** Of a living engine, which is stopped and whose lease has run out: when it goes on, it holds nothing any more. */
+/** Takes over from the other engine, which is stopped and marked as dead. When that one resumes, its leases are lost. */
 async function takeOverFrom(side: Side, other: Other): Promise<void> {
   const sessions = [...other.sessionIds, ...other.database.sessions.ids]
   await side.database.collections.engines.updateOne(
@@ -177,7 +177,7 @@ export async function takeOverAndFinish(side: Side, other: Other): Promise<boole
   return true
 }
 
-/** Claims what the other engine had in hand, and works on it when that one has gone on: nothing of it may have changed. */
+/** Claims the other engine's chunk or step, and works on it when that one has resumed: it must be unchanged. */
 export async function takeOverAndLease(side: Side, other: Other): Promise<boolean> {
   await takeOverFrom(side, other)
   const claimed = (await claimNextChunk(side, Infinity)) ?? (await claimNextStep(side))
@@ -185,14 +185,14 @@ export async function takeOverAndLease(side: Side, other: Other): Promise<boolea
   const before = await claimed.read()
   await other.ended()
   if (!isDeepStrictEqual(await claimed.read(), before))
-    throw new Error('what an engine holds was changed by one that had lost it')
+    throw new Error('a chunk or step was changed by an engine that had lost its lease')
   await claimed.run()
   return true
 }
 
-/** The holder of another chunk, or of the step, fails the import, and its end is looked after at once. */
+/** The holder of another chunk, or of the step, fails the import, and the import is finalized at once. */
 export async function failAndFinalize(side: Side): Promise<boolean> {
-  return (await fail(side)) && settle(side)
+  return (await fail(side)) && finalize(side)
 }
 
 export async function enforce({ database, context }: Side): Promise<boolean> {
@@ -214,15 +214,15 @@ export async function moveDueReactions({ database, context }: Side): Promise<boo
   return (await moveReactions(database, context.session, due)) > 0
 }
 
-/** All that engines have to do, until there is nothing left but what is paused. */
+/** Does all work of the engines, until only paused imports are left. */
 export async function drain(side: Side): Promise<void> {
   await takeOver(side)
   await enforce(side)
   const { imports } = side.database.collections
   for (let rounds = 0; rounds < 60; rounds += 1) {
-    // What waits after a failure needn't be waited for.
+    // A step that waits after a failure becomes due at once.
     await imports.updateMany({ settled: false }, { $unset: { step_not_before: '' } })
-    const acts = [start, step, batch, settle]
+    const acts = [start, step, batch, finalize]
     let hasActed = false
     for (const act of acts) hasActed = (await act(side)) || hasActed
     if (!hasActed && (await imports.countDocuments({ settled: false, state: { $ne: 'paused' } })) === 0) break
@@ -230,14 +230,14 @@ export async function drain(side: Side): Promise<void> {
   await removeFieldValues(side)
 }
 
-/** As an hour later: what a stale engine wrote after its import was cleared up is removed. */
+/** Runs the sweep an hour later, which removes what a stale engine wrote after its import was finalized. */
 export async function sweepFiles({ database, context }: Side): Promise<void> {
   const { files } = database.collections.staging
   await files.updateMany({}, { $set: { uploadDate: new Date(0) } })
   await sweepStaging(database, context, context.log).run()
 }
 
-/** As an hour later: what an upload left half done, because a reply of the database was lost, is removed. */
+/** Runs the sweep an hour later, which removes an upload that was left half done because a reply was lost. */
 export async function sweepUploads({ database }: Side): Promise<void> {
   const { collections } = database
   await collections.uploads.files.updateMany({}, { $set: { uploadDate: new Date(0) } })

@@ -5,6 +5,7 @@ import { expectedEnd } from '../../model/import-model.ts'
 import type { Subscriber, SubscriberTable } from '../../model/subscriber-table.ts'
 import { tableOf } from '../observed-end.ts'
 import type { Fixture } from './fixtures.ts'
+import { present } from '../../helpers/present.ts'
 
 /** The list as an import leaves it that nothing disturbs, by the model of the rules: one table for each content. */
 export async function expectedTable(
@@ -12,19 +13,22 @@ export async function expectedTable(
   importId: number,
   contents: string[],
 ): Promise<SubscriberTable[]> {
-  const { mailing_list_id: listId, options } = (await collections.imports.findOne({ _id: importId }))!
+  const { mailing_list_id: listId, options } = present(
+    await collections.imports.findOne({ _id: importId }),
+    `import ${importId}`,
+  )
   const fields = await fieldsOf(collections, listId)
   const existing = await readTable(collections, listId, fields)
   const list = { hasFormat: false, hasConfirmed: false, fields, primaryKey: null, timeZone: 'UTC' }
   return contents.map((content) => {
     const bytes = Buffer.from(content)
-    return expectedEnd({ bytes, isInline: true, options, list, existing, places: null }).table
+    return expectedEnd({ bytes, isInline: true, options, list, existing, quota: null }).table
   })
 }
 
 /**
- * Where the list differs from what the finished import makes of it; by the table of the contents that suits best.
- * `touched` are emails that requests wrote beside it, and rows over the subscriber limit are missing.
+ * Names the differences between the list and the model's table, for the contents that fit best. Emails that requests
+ * wrote (`touched`) and rows over the subscriber limit may differ.
  */
 export async function rowFaults(
   collections: Collections,
@@ -56,7 +60,7 @@ export async function rowFaults(
   return best.length > 3 ? [...best.slice(0, 3), `and ${best.length - 3} more`] : best
 }
 
-/** Without times, and with the fields that the list has by now. */
+/** A subscriber without times, and with the fields that the list has by now. */
 const shownOf = ({ email, status, values }: Subscriber, fields: FieldDefinition[]) => ({
   email,
   status,

@@ -3,13 +3,13 @@ import path from 'node:path'
 import type { StagingLocation } from '../../../shared/storage/staging/open-staging.ts'
 import type { Json } from '../../helpers/service.ts'
 import type { SubscriberTable } from '../../model/subscriber-table.ts'
-import { batch, settle, start, step } from './engine-acts.ts'
+import { batch, finalize, start, step } from './engine-acts.ts'
 import { expectedTable } from './expected-rows.ts'
 import type { Side } from './side.ts'
 
 /**
- * Where an interleaving begins: a list with subscribers, autoresponders, mails, and an import that has come so far. It is
- * made once, kept in memory, and put back for each interleaving.
+ * The state in which an interleaving begins: a list with subscribers, autoresponders, mails, and an import in some
+ * state. It is made once, kept in memory, and restored for each interleaving.
  */
 export interface Fixture {
   name: FixtureName
@@ -20,7 +20,7 @@ export interface Fixture {
   /** Subscribers that the import doesn't name, and one that it does. */
   absentId: number
   presentId: number
-  /** Messages that were taken. */
+  /** Messages that a sender has taken. */
   taken: Json[]
   /** The organization's subscriber limit; null where there is none. */
   limit: number | null
@@ -48,13 +48,16 @@ export const fixtureNames = [
 ] as const
 export type FixtureName = (typeof fixtureNames)[number]
 
-/** A file that others than our FTP server write: only a disk has one, which is looked at again until it rests. */
+/**
+ * A file that was not written by our FTP server. Only a disk has such files, and an import waits until they are
+ * stable.
+ */
 export const stagingOf = (name: FixtureName): StagingLocation['STAGING'] =>
   name === 'upload in progress' ? 'disk' : 'gridfs'
 
 export const uploaded = { file: 'people.csv', other: 'others.csv', away: 'away.csv' }
 
-/** Rows of an import, and of one that takes two batches. */
+/** The rows of an import, and of one that needs two batches. */
 const rows = 40
 const rowsOfTwoBatches = 3_600
 const ofTwoBatches: readonly FixtureName[] = ['begun', 'dead engine', 'paused']
@@ -62,18 +65,18 @@ const ofTwoBatches: readonly FixtureName[] = ['begun', 'dead engine', 'paused']
 const email = (i: number) => `person${i}@example.com`
 const linesOf = (count: number, color: string): string =>
   Array.from({ length: count }, (_, i) => `${email(i)},${color},${i}\n`).join('')
-/** What an upload of the same name brings. */
+/** The content of a second upload of the same name. */
 export const replacement = linesOf(rows, 'blue')
 
 /** Numbers of those that are on the list before the import, which names the first of them. */
 const presentBefore = 5
 const there = 12
-/** Of the 35 subscribers that an import adds. */
+/** Less than the 35 subscribers that an import adds. */
 const freeQuota = 30
 
 type Post = (path: string, body: Json) => Promise<Json>
 
-/** All fixtures begin with the same database, as `keep` found it. */
+/** Every fixture begins with the database that `keep` read. */
 export async function makeFixture(name: FixtureName, side: Side, base: Kept): Promise<Fixture> {
   await putBack(side, base)
   const post: Post = async (path, body) => {
@@ -127,7 +130,7 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
   })
   const contents = isUpload ? [content, replacement] : [content]
   const expected = await expectedTable(side.database.collections, created.id, contents)
-  // A second list's import takes places of the same organization.
+  // A second list's import reserves quota of the same organization.
   if (name === 'nearly full') await createRival(post, organization.id)
   await advance(name, side, () => post(`/subscriber_imports/${created.id}/pause`, undefined))
   const kept = await keep(side)
@@ -185,7 +188,7 @@ async function prepareUploads(
   else await writeFile(path.join(side.folder, 'uploads', String(organizationId), uploaded.file), content)
 }
 
-/** As the FTP server does a STOR. */
+/** Uploads as the FTP server does on a STOR. */
 export async function upload(
   side: Side,
   organizationId: number,
@@ -210,7 +213,7 @@ export async function upload(
   }
 }
 
-/** Takes the import, and its rival where there is one, as far as the fixture says. */
+/** Runs the import, and its rival where there is one, up to the state of the fixture. */
 async function advance(name: FixtureName, side: Side, pause: () => Promise<unknown>): Promise<void> {
   const importing = async () => {
     await start(side)
@@ -248,7 +251,7 @@ async function advance(name: FixtureName, side: Side, pause: () => Promise<unkno
     },
     settled: async () => {
       await stages.ended()
-      await settle(side)
+      await finalize(side)
     },
     'upload scheduled': async () => undefined,
     'upload pinned': () => start(side),

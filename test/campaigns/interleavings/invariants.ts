@@ -15,8 +15,9 @@ import type { ActorName } from './actors.ts'
 import { rowFaults } from './expected-rows.ts'
 import type { Fixture } from './fixtures.ts'
 import type { How } from './sweep.ts'
+import { present } from '../../helpers/present.ts'
 
-/** What holds at every moment at which no process is in the middle of something. Returns what doesn't. */
+/** Checks what must be true whenever no process is inside an operation. Returns the violations. */
 export async function faultsNow({ collections }: Database, fixture: Fixture): Promise<string[]> {
   const faults: string[] = []
   for (const listId of await listsOf(collections, fixture))
@@ -33,7 +34,7 @@ const listsOf = ({ mailingLists }: Collections, { organizationId }: Fixture): Pr
 async function faultsOfList(collections: Collections, fixture: Fixture, listId: number): Promise<string[]> {
   const faults: string[] = []
   const subscribers = await collections.subscribers.find({ mailing_list_id: listId }).toArray()
-  const list = (await collections.mailingLists.findOne({ _id: listId }))!
+  const list = present(await collections.mailingLists.findOne({ _id: listId }), `list ${listId}`)
 
   const stripes = await collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
   for (const status of subscriberStatuses) {
@@ -66,7 +67,7 @@ async function faultsOfList(collections: Collections, fixture: Fixture, listId: 
   return faults
 }
 
-/** What holds when everything has come to its end. */
+/** Checks what must be true when all work is done. Returns the violations. */
 export async function faultsAtTheEnd(
   { collections }: Database,
   fixture: Fixture,
@@ -75,9 +76,12 @@ export async function faultsAtTheEnd(
   const faults: string[] = []
   const lists = await listsOf(collections, fixture)
   const imports = await collections.imports.find({ mailing_list_id: { $in: lists } }).toArray()
-  const own = imports.find(({ _id }) => _id === fixture.importId)!
+  const own = present(
+    imports.find(({ _id }) => _id === fixture.importId),
+    'the import',
+  )
   const list = await collections.mailingLists.findOne({ _id: fixture.listId })
-  if (own.state === 'finished' && own.totals !== null && list!.primary_key_custom_field_id === null)
+  if (own.state === 'finished' && own.totals !== null && list?.primary_key_custom_field_id === null)
     faults.push(
       ...(await rowFaults(collections, fixture, {
         touched: new Set(actors.flatMap((actor) => touchedBy[actor] ?? [])),
@@ -133,8 +137,8 @@ const touchedBy: Partial<Record<ActorName, string>> = {
   'delete imported subscriber': 'person0@example.com',
 }
 
-/** Others make no import fail. */
-const mayFail: ActorName[] = ['fail', 'fail and settle', 'rename upload away']
+/** No other actor makes an import fail. */
+const mayFail: ActorName[] = ['fail', 'fail and finalize', 'rename upload away']
 
 async function countNameless({ uploads, uploadNames }: Collections): Promise<number> {
   const named = await uploadNames.distinct('finished.content')
@@ -165,7 +169,7 @@ async function faultsOfImport(collections: Collections, document: ImportDocument
       if (logged !== totals[kind]) say(`${totals[kind]} ${kind} are counted and ${logged} logged`)
     }
     const added = lines['added'] ?? []
-    if (new Set(added).size < added.length) say('somebody was added twice')
+    if (new Set(added).size < added.length) say('a subscriber was added twice')
   }
   return faults
 }
@@ -177,24 +181,24 @@ export interface Done {
   activeThen: number
 }
 
-/** What was answered; null where it was refused, or nothing was asked. */
+/** The data of a successful answer; null where the request was refused, or there was none. */
 const succeeded = ({ answer }: Done): Json =>
   typeof answer === 'object' && answer.body?.success === true ? answer.body.data : null
 
-/** What answers promised, when both have ended and nothing else has happened. */
+/** Checks what the answers promised, when both actors have ended and nothing else has happened. */
 export async function brokenPromises(
   { collections }: Database,
   { fixture, how }: { fixture: Fixture; how: How },
   done: Done[],
 ): Promise<string[]> {
   const faults: string[] = []
-  const document = (await collections.imports.findOne({ _id: fixture.importId }))!
+  const document = present(await collections.imports.findOne({ _id: fixture.importId }), 'the import')
   const chunks = await collections.chunks.find({ import_id: fixture.importId }).toArray()
   const counted = (kind: LogKind): number =>
     document.totals?.[kind] ?? chunks.reduce((sum, chunk) => sum + chunk.counts[kind], 0)
   for (const one of done) {
     const data = succeeded(one)
-    // Who lost a reply of the database may be told to try again.
+    // A caller that lost a reply of the database may be told to try again.
     if (
       typeof one.answer === 'object' &&
       one.answer.status >= 500 &&

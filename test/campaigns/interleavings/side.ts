@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
 import { createApp } from '../../../control-plane/app.ts'
@@ -32,24 +31,25 @@ import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../../../shared/storage/uploads/staged-quota.ts'
 import { uploadLimits } from '../../../shared/store/upload-usage.ts'
 import { bootstrapKey, callerOf, type Call } from '../../helpers/service.ts'
+import { listeningPort } from '../../helpers/listening-port.ts'
 
-/** A control plane, the parts of an engine and those of an FTP server in this process, on a connection of their own. */
+/** A control plane and the parts of an engine and an FTP server, in this process, on a connection of their own. */
 export interface Side {
   database: Database
   engineId: string
   call: Call
-  /** What an engine's steps work with. */
+  /** The context of an engine's steps. */
   context: Omit<StepContext, 'signal'>
   lane: Lane
-  /** Of what an engine holds sessions for. */
+  /** The sessions that an engine keeps open. */
   sessionIds: Uint8Array[]
   folder: string
-  /** As an FTP client of the organization has it. */
+  /** The upload directory that an FTP client of the organization uses. */
   uploadDirectory: (organizationId: number) => UploadDirectory
   close: () => Promise<void>
 }
 
-/** Nothing of these imports is large enough for a second thread. */
+/** No file of these imports is large enough for a second thread. */
 const noPool = {} as WorkerPool
 
 export async function openSide(options: {
@@ -109,7 +109,7 @@ export async function openSide(options: {
   }
   const server = createServer(createApp(deps, registry))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = listeningPort(server)
   const metrics = createEngineMetrics(new Registry())
   const stepSession = database.client.startSession()
   const laneSession = database.client.startSession()

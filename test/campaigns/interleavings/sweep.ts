@@ -10,7 +10,7 @@ import { fixtureNames, type Fixture, type FixtureName } from './fixtures.ts'
 import type { Side } from './side.ts'
 
 /**
- * Two processes whose commands go through one another: the first is stopped before its n-th, or loses the reply to it, or
+ * Runs two processes in an interleaving: the first is stopped before its n-th command, or loses the reply to it, or
  * the primary steps down before it.
  */
 export interface Interleaving extends Omit<Pair, 'fixture'> {
@@ -35,13 +35,13 @@ export interface Sides {
   second: Side
   /** Prepares, ends and checks. */
   checker: Side
-  /** Has the primary step down, and resolves when there is one again; only for `step down`. */
+  /** Makes the primary step down, and resolves when there is a new one; only for `step down`. */
   stepDown?: () => Promise<void>
 }
 
-/** How long the second may take until it counts as waiting for the first. */
+/** The second one counts as waiting for the first after this time. */
 const timeoutMs = 400
-/** All work of an import takes longer, and the engine that does it waits for none that it took for dead. */
+/** This act lasts longer, as it does all work of an import; its engine waits for none that it judged dead. */
 const secondMs = ({ second }: Pair | Interleaving): number =>
   second === 'take over and finish' ? 10 * timeoutMs : timeoutMs
 const maxMs = 30_000
@@ -73,7 +73,7 @@ const described: Record<How, string> = {
   'step down': 'without its primary before',
 }
 
-/** How many commands an actor sends in a fixture when it is alone. */
+/** Counts the commands that an actor sends in a fixture when it is alone. */
 export async function countCommands(sides: Sides, fixture: Fixture, name: ActorName): Promise<number> {
   await prepare(sides, fixture)
   void sides.gate.watch(null)
@@ -88,7 +88,7 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
   await prepare(sides, fixture)
   const act = async (side: Side, actor: ActorName, other: Other): Promise<Done> => {
     const answer = await actors[actor](side, fixture, other).catch((error: unknown) => {
-      // An engine without a reply breaks off, and looks again later.
+      // An engine that gets no reply breaks off, and polls again later.
       if (how !== 'hold' && retryReasonOfDriver(error) !== null) return false
       throw error
     })
@@ -140,7 +140,7 @@ const otherOf = ({ engineId, sessionIds, database }: Side): Other => ({
   ended: () => Promise.resolve(),
 })
 
-/** What is still paused is resumed, or cancelled, by turns. */
+/** Resumes or cancels, in alternation, the imports that are still paused. */
 async function faultsOfEnd(
   { checker }: Sides,
   { fixture, at, first, second, how }: Interleaving,

@@ -1,9 +1,9 @@
-/** Changes of a text that no test can see, as the code does the same with them. */
+/** Mutations of a text that no test can notice, as the code behaves the same with them. */
 export interface ExplainedMutants {
   file: string
   /** Stands once in the file. */
   text: string
-  /** What a mutant makes of the whole text, each. */
+  /** The texts that mutants replace the whole text with. */
   replacements: readonly string[]
   why: string
 }

@@ -69,7 +69,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     file: rowReader,
     text: "plan.identity.kind === 'email' ||",
     replacements: ['false ||', 'plan.identity.kind === "" ||'],
-    why: 'saves looking at an address again that was valid when the file was split',
+    why: 'saves another check of an address that was valid when the file was split',
   },
   {
     file: authorization,

@@ -1,6 +1,6 @@
 import type { PlantedFault, TestRun } from './planted-fault.ts'
 
-/** Faults of who may call what, and of whose records he sees: filters by organization and list, permissions, revoked keys. */
+/** Faults of authorization: permissions, revoked keys, and the filters by organization and list. */
 
 const whoSeesWhose: TestRun = { files: ['test/integration/who-sees-whose.test.ts'] }
 const credentialRules: TestRun = { files: ['test/integration/credential-rules.test.ts'] }
@@ -355,7 +355,7 @@ const faults: readonly Fault[] = [
   },
 ]
 
-/** What a request has read may hold no longer when its transaction comes. */
+/** The state that a request has read may have changed when its transaction begins. */
 const ofRaces: readonly Fault[] = [
   {
     name: 'a key that was revoked meanwhile makes a successor',

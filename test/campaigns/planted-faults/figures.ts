@@ -1,6 +1,6 @@
 import type { PlantedFault } from './planted-fault.ts'
 
-/** Wrong figures: days, seconds, megabytes, lengths and page sizes that aren't the contract's. */
+/** Wrong numbers: days, seconds, megabytes, lengths and page sizes that differ from the contract's. */
 
 const tests = [{ files: ['test/integration/figures-of-the-contract.test.ts'] }]
 

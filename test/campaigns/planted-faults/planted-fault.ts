@@ -1,11 +1,11 @@
 /** A realistic mistake: a text of a file that stands there once, and what it is replaced with. */
 export interface PlantedFault {
-  /** What no longer holds. */
+  /** The guarantee that the fault breaks. */
   name: string
   file: string
   text: string
   replacement: string
-  /** The tests that belong to the place: files, and settings that choose among what they do. */
+  /** The test files that must fail, and settings that choose what they run. */
   tests: readonly TestRun[]
 }
 

@@ -11,7 +11,7 @@ const quota: TestRun = { files: ['test/integration/staged-quota.test.ts'] }
 const subscribers: TestRun = { files: ['test/integration/subscribers.test.ts'] }
 const outbox: TestRun = { files: ['test/integration/outbox.test.ts'] }
 const races: TestRun = { files: ['test/e2e/request-races.test.ts'] }
-/** Those whose titles the regular expression matches. */
+/** The interleavings whose titles the regular expression matches. */
 const interleaved = (titles: string): TestRun => ({
   files: ['test/e2e/interleavings.test.ts'],
   settings: { ROLLCALL_INTERLEAVINGS: titles },
@@ -27,14 +27,14 @@ const leases = 'shared/store/leases.ts'
 
 export const protocolFaults: readonly PlantedFault[] = [
   {
-    name: 'a settle does not wait for held chunks',
+    name: 'a finalization does not wait for leased chunks',
     file: chunks,
     text: "{ import_id: importId, state: { $in: ['ready', 'running'] } },\n    snapshotRead",
     replacement: "{ import_id: importId, state: 'ready' },\n    snapshotRead",
-    tests: [interleaved('importing: last batch stopped before .* then fail and settle$')],
+    tests: [interleaved('importing: last batch stopped before .* then fail and finalize$')],
   },
   {
-    name: 'a settle takes chunks from their holders',
+    name: 'a finalization takes chunks from their holders',
     file: chunks,
     text: "updateMany({ import_id: importId, state: 'ready' }, { $set: { state: 'done' } })",
     replacement: "updateMany({ import_id: importId, state: { $ne: 'done' } }, { $set: { state: 'done' } })",
@@ -45,7 +45,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: chunks,
     text: "{ _id: chunk._id, state: 'running', token: chunk.token, next_record: from },",
     replacement: "{ _id: chunk._id, state: 'running', next_record: from },",
-    tests: [interleaved('importing: last batch stopped before command [4-9], then take over and hold')],
+    tests: [interleaved('importing: last batch stopped before command [4-9], then take over and lease')],
   },
   {
     name: 'the progress of a chunk is written from anywhere',
@@ -76,11 +76,11 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
-    name: 'places are noted for who lost the chunk',
+    name: 'quota is recorded for an engine that lost the chunk',
     file: chunks,
     text: "{ _id: chunk._id, state: 'running', token: chunk.token },\n    [{ $set: { places_held",
     replacement: "{ _id: chunk._id, state: 'running' },\n    [{ $set: { places_held",
-    tests: [interleaved('nearly full: last batch stopped before command [4-9], then take over and hold')],
+    tests: [interleaved('nearly full: last batch stopped before command [4-9], then take over and lease')],
   },
   {
     name: 'a chunk is given back by who lost it',
@@ -104,7 +104,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
-    name: 'a step that was paused or taken over goes on deactivating',
+    name: 'a step that was paused or taken over keeps deactivating',
     file: 'engine/stages/finish/deactivation.ts',
     text: '  if (!isLeased || !isCurrent) throw stepLost(run)',
     replacement: '  if (!isCurrent) throw stepLost(run)',
@@ -115,14 +115,14 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: steps,
     text: '      state,\n      step: null,\n      settled: false,',
     replacement: '      state,\n      settled: false,',
-    tests: [interleaved('splitting: step stopped before command [1-3], then take over and hold')],
+    tests: [interleaved('splitting: step stopped before command [1-3], then take over and lease')],
   },
   {
     name: 'the holder of a step is not asked for its token',
     file: steps,
     text: "{ _id: step.id, state: step.state, 'step.token': step.token },",
     replacement: '{ _id: step.id, state: step.state, step: { $ne: null } },',
-    tests: [interleaved('splitting: step stopped before command [3-9], then take over and hold')],
+    tests: [interleaved('splitting: step stopped before command [3-9], then take over and lease')],
   },
   {
     name: 'a step of a paused import writes',
@@ -136,7 +136,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: steps,
     text: "updateOne({ _id: id, 'step.token': token }, { $set: { step: null } })",
     replacement: 'updateOne({ _id: id }, { $set: { step: null } })',
-    tests: [interleaved('splitting: step stopped before command [3-9], then take over and hold')],
+    tests: [interleaved('splitting: step stopped before command [3-9], then take over and lease')],
   },
   {
     name: 'a failed download is counted twice',
@@ -295,14 +295,14 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
-    name: 'two chunks take the last places',
+    name: 'two chunks reserve the last of the quota',
     file: places,
     text: '  if (reserved > reservedByChunk) await bumpQuotaRevision(collections, session, chunk.organization_id)\n',
     replacement: '',
     tests: [interleaved('nearly full: last batch stopped before .* then last batch')],
   },
   {
-    name: 'a request takes places that chunks hold',
+    name: 'a request takes quota that chunks have reserved',
     file: places,
     text: "if (active + (reserved[0]?.total ?? 0) + amount > limit) return 'busy'",
     replacement: 'void held',
@@ -494,7 +494,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
-    name: 'reactions of somebody who leaves by an import stay',
+    name: 'reactions of a subscriber who leaves by an import stay',
     file: 'engine/stages/write/batch-writer.ts',
     text: '  await dropReactionsInList(collections, session, listId, leaving)\n',
     replacement: '  void dropReactionsInList\n  void leaving\n',

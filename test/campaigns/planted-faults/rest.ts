@@ -1,6 +1,8 @@
 import type { PlantedFault, TestRun } from './planted-fault.ts'
 
-/** Faults in places of which none has a room of its own: maintenance, reactions, callbacks, the command line, FTP clients that die. */
+/**
+ * Faults of what has no list of its own: maintenance, reactions, callbacks, the command line, FTP clients that die.
+ */
 
 const imports: TestRun = { files: ['test/integration/imports.test.ts'] }
 const effects: TestRun = { files: ['test/integration/effects.test.ts'] }
@@ -151,7 +153,7 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [imports],
   },
   {
-    name: 'what was removed from the staging goes on counting to the quota',
+    name: 'what was removed from the staging still counts against the quota',
     file: sweep,
     text: 'await leaveImport(collections, id)\n',
     replacement: '\n',
@@ -186,7 +188,7 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
-    name: 'steps of engines that nobody knows are not looked for',
+    name: 'steps of unregistered engines are not searched for',
     file: takeOver,
     text: '...(await holdersOfSteps(collections))',
     replacement: '',
@@ -221,7 +223,7 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [callbacks],
   },
   {
-    name: 'callback slots go to whoever waits longest',
+    name: 'callback slots go to the organization that waits longest',
     file: dispatcher,
     text: 'best === undefined || attempts(each) < attempts(best) ? each : best',
     replacement: 'best ?? each',

@@ -25,7 +25,7 @@ const onRemoteList = async ({ list }: World, more: Sent = {}): Promise<Failure> 
 
 const welcome = { name: 'Welcome', trigger: 'subscription' }
 
-/** What neither a creation nor a change lets through. */
+/** Fields that creations and changes refuse. */
 const faulty: Record<string, [fields: Record<string, unknown>, message: RegExp]> = {
   'a blank name': [{ name: ' ' }, /^name must not be blank$/],
   'a sender who is none': [{ from_email: 'nobody' }, /^from_email must be/],

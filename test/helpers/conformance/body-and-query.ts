@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import type { Subject } from './subject.ts'
-import { faultOf, holds, refused, type Trial } from './verdicts.ts'
+import { faultOf, checkTrials, refused, type Trial } from './verdicts.ts'
 import { requiredKeysOf, wrongValuesOf } from './wrong-values.ts'
 
 /** Bodies and queries of an endpoint, field by field, against its description. */
@@ -8,7 +8,7 @@ import { requiredKeysOf, wrongValuesOf } from './wrong-values.ts'
 const brokenTexts = ['{', 'null', '[]', '"x"', '5', '{"a":1}{', '{"a":1,}', "{'a':1}", '\u{feff}{}x']
 
 export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
-  const { wrapper, optional, isUpdate, isArray } = subject.described.body!
+  const { wrapper, optional, isUpdate, isArray } = subject.body
   const good = await subject.good()
   const send = (body: unknown, headers: Record<string, string> = {}, key?: string) =>
     subject.send(
@@ -16,7 +16,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
       key === undefined ? {} : { key },
     )
   const refuses = (body: unknown, code: string, names: string | RegExp, what: string): Trial => {
-    // Others than system admins may send anything in the place of what is theirs.
+    // Callers other than system admins may send any value for fields that they cannot set.
     const isTheirs = subject.described.body?.forSystemAdmins?.some((name) => what.startsWith(`${name} =`))
     const key = isTheirs === true ? subject.world.system : undefined
     return async () => faultOf(await send(body, {}, key), code, names, what)
@@ -31,7 +31,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
       { [wrapper]: 'x' },
       { other: {} },
     )
-  await holds(
+  await checkTrials(
     t,
     unreadable.map((body) => refuses(body, 'invalid_request', '', JSON.stringify(body))),
     'bodies that are none',
@@ -48,7 +48,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
     path,
     value,
   }))
-  await holds(
+  await checkTrials(
     t,
     wrong
       .filter(({ name }) => !lenient.has(name))
@@ -64,14 +64,14 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
     const empty = wrapper === null ? {} : { [wrapper]: {} }
     refused(t, await send(empty), 'validation_failed', 'an empty document')
   }
-  await holds(
+  await checkTrials(
     t,
     required.flatMap((path) =>
       absent.map((value) =>
         refuses(
           subject.bodyWith(good.body, path, value),
           'validation_failed',
-          path.at(-1)!,
+          String(path.at(-1)),
           `no ${path.join('.')}`,
         ),
       ),
@@ -97,7 +97,7 @@ export async function readsItsQuery(t: Test, subject: Subject): Promise<void> {
     const blank = ['page', 'per_page'].includes(name) ? [''] : []
     for (const value of [...wrong, ...blank]) refuses(`?${name}=${value}`, name)
   }
-  await holds(t, trials, 'parameters with a wrong value')
+  await checkTrials(t, trials, 'parameters with a wrong value')
 }
 
 const wrongIntegers = ['x', '-1', '1.5', '9'.repeat(40)]

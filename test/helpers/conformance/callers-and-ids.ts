@@ -4,9 +4,10 @@ import { endpoints } from '../../../control-plane/endpoints.ts'
 import type { Json } from '../service.ts'
 import type { Sent } from './row.ts'
 import type { Subject } from './subject.ts'
-import { faultOf, holds, refused, succeeded } from './verdicts.ts'
+import { faultOf, checkTrials, refused, succeeded } from './verdicts.ts'
+import { present } from '../present.ts'
 
-/** Who may call an endpoint, by which method, and which records its path leads to. */
+/** Checks which callers and methods an endpoint accepts, and which records its path reaches. */
 
 export async function asksForCredential(t: Test, subject: Subject): Promise<void> {
   const { body } = subject.described
@@ -39,7 +40,7 @@ export async function refusesLesserRoles(t: Test, subject: Subject): Promise<voi
     refused(t, await subject.send(wrong, { key }), 'not_authorized', JSON.stringify(needs), 403)
 }
 
-/** Before the record and the body, too. */
+/** The refusal comes before the look-up of the record and the reading of the body. */
 export async function refusesOtherSites(t: Test, subject: Subject): Promise<void> {
   for (const headers of [{ origin: 'https://elsewhere.example' }, { 'sec-fetch-site': 'cross-site' }])
     refused(t, await subject.send({ headers }), 'not_authorized', JSON.stringify(headers), 403)
@@ -83,7 +84,7 @@ export async function findsNothing(t: Test, subject: Subject): Promise<void> {
         if (code !== null) return faultOf(answer, code, '', value)
         return answer.body?.success === true ? null : `${value}: ${answer.text}`
       })
-    await holds(t, trials, name)
+    await checkTrials(t, trials, name)
   }
 }
 
@@ -98,29 +99,29 @@ export async function hidesFromStrangers(t: Test, subject: Subject): Promise<voi
   }
   refused(t, answer, 'not_found', 'a stranger')
   const missing = Object.fromEntries(subject.params.map((name) => [name, '999999999']))
-  const { body } = (await subject.send(
+  const { body }: Json = await subject.send(
     { ...(await subject.good()), params: missing },
     { key: subject.world.foreigner },
-  )) as Json
+  )
   t.equal(body.error_code, 'not_found', 'and a record that is not there looks the same')
 }
 
 /**
- * One of the path's two ids is of the caller's organization, the other of a foreign one: both exist, not together. A
- * system admin reaches both parents, so that for him the child is what names nothing.
+ * One of the path's two ids is of the caller's organization, the other of a foreign one. Both exist, but not
+ * together. A system admin reaches both parents, so for that caller only the child is unknown.
  */
 export async function findsOnlyWhatBelongsTogether(t: Test, subject: Subject): Promise<void> {
   const { world, row, params } = subject
   const child = params[1]!
   const others = row.otherParams?.[child]
   const ofMissing = others?.find(({ value }) => value === '999999999')
-  // A word, such as a log's kind, means the same everywhere.
+  // A path segment that is no id, such as a log's kind, means the same everywhere.
   if (others !== undefined && ofMissing === undefined) return
   for (const foreignName of params) {
     for (const key of [await subject.weakestKey(), world.admin, world.system]) {
       const own = await subject.good()
       const foreign = await row.good(world.foreign)
-      const mixed = { ...own.params, [foreignName]: foreign.params![foreignName]! }
+      const mixed = { ...own.params, [foreignName]: present(foreign.params?.[foreignName], foreignName) }
       const answer = await subject.send({ ...own, params: mixed }, { key })
       const isOfChild = foreignName === child || key === world.system
       const code = isOfChild && ofMissing !== undefined ? ofMissing.code : 'not_found'

@@ -9,7 +9,7 @@ async function newTemplate(world: World, campaign: object = {}, list: object = {
   })
 }
 
-/** What neither a creation nor a change lets through. */
+/** Fields that creations and changes refuse. */
 const faulty: Record<string, [fields: Record<string, unknown>, message: RegExp]> = {
   'a blank name': [{ name: ' ' }, /^name must not be blank$/],
   'a read-only field': [{ organization_id: 2 }, /^organization_id is read-only/],

@@ -4,7 +4,14 @@ import type { Endpoint } from '../../../control-plane/api/endpoint.ts'
 import { endpoints } from '../../../control-plane/endpoints.ts'
 import { conformanceRows } from '../conformance-rows.ts'
 import { faultsOf, fieldTables } from '../field-tables.ts'
-import { descriptionOf, startProcess, startService, type Answer, type Json } from '../service.ts'
+import {
+  controlPlaneOrigin,
+  descriptionOf,
+  startProcess,
+  startService,
+  type Answer,
+  type Json,
+} from '../service.ts'
 import { readsItsBody, readsItsQuery } from './body-and-query.ts'
 import {
   asksForCredential,
@@ -19,11 +26,12 @@ import type { Failure, MakeFailure } from './row.ts'
 import { keyOf, Subject } from './subject.ts'
 import { refused, succeeded } from './verdicts.ts'
 import { makeWorld, type World } from './world.ts'
+import { present } from '../present.ts'
 
 /**
- * Endpoints against everything that is documented of them. What is said of all endpoints alike is derived from their
- * descriptions, the rest is in test/helpers/conformance-rows.ts; every reply is held against the description. The
- * endpoints are shared out to test files by their tags, so that no file takes long.
+ * Checks endpoints against all of their documentation. What the documentation says of all endpoints is derived from
+ * their descriptions; the rest is in test/helpers/conformance-rows.ts. Every reply is compared with the description.
+ * The endpoints are distributed over test files by their tags, so that no file takes long.
  */
 const groups = {
   imports: ['Subscriber imports'],
@@ -39,7 +47,7 @@ export async function checkEndpoints(t: Test, group: keyof typeof groups | 'othe
   if (ofGroup.length === 0) return
   const service = await startService(t, group === 'imports' ? ['control-plane', 'engine'] : ['control-plane'])
   const world = await makeWorld(service)
-  const origin = service.processes['control-plane']!.ready.http!
+  const origin = controlPlaneOrigin(service)
   const document: Json = await (await fetch(`${origin}/openapi.json`)).json()
   const shared: Json = await descriptionOf(origin)
   t.ok(isDeepStrictEqual({ ...document, servers: [] }, { ...shared, servers: [] }), 'all describe the same')
@@ -58,12 +66,12 @@ export async function checkEndpoints(t: Test, group: keyof typeof groups | 'othe
 
 type Refused = Promise<{ failure: Failure; answer: Answer }>
 
-/** What the service takes its time to refuse goes on while all else is tried. */
+/** Refusals that the service delays run while everything else is tried. */
 function startSlowFailures(subject: Subject): Map<string, Refused> {
   return new Map(
     Object.entries(subject.row.slowFailures ?? {}).map(([title, make]) => {
       const refused = refusal(subject, make)
-      // Whoever waits for it is told.
+      // A rejection is reported to the check that awaits it.
       refused.catch(() => undefined)
       return [title, refused]
     }),
@@ -80,9 +88,9 @@ async function refusal(subject: Subject, make: MakeFailure, t?: Test): Refused {
 
 async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refused>): Promise<void> {
   const { described, row } = subject
-  await t.test('succeeds, for whoever has just enough rights', (t) => succeeds(t, subject))
+  await t.test('succeeds with the weakest key that has the right', (t) => succeeds(t, subject))
   await t.test('asks for a credential', (t) => asksForCredential(t, subject))
-  await t.test('is nobody’s who may less', (t) => refusesLesserRoles(t, subject))
+  await t.test('refuses a key without the right', (t) => refusesLesserRoles(t, subject))
   if (described.method === 'post')
     await t.test('is not for pages of other sites', (t) => refusesOtherSites(t, subject))
   await t.test('knows its methods', (t) => knowsItsMethods(t, subject))
@@ -105,7 +113,7 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refuse
       if (failure.message !== undefined) t.match(answer.body?.error_message, failure.message)
       t.ok(subject.documented.has(keyOf(answer.status, answer.body)), `is documented: ${answer.text}`)
     })
-  await t.test('was seen to refuse whatever it is documented to refuse', (t) => {
+  await t.test('refused in each documented way', (t) => {
     t.same(
       [...subject.documented].filter((refusal) => !subject.seen.has(refusal)),
       [],
@@ -119,17 +127,17 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refuse
 async function startBeside(t: Test, { service }: World, settings: Record<string, string>): Promise<string> {
   const running = await startProcess('control-plane', { ...service.settings, ...settings })
   t.teardown(() => running.stop())
-  return running.ready.http!
+  return present(running.ready.http, 'the URL of the API')
 }
 
 async function succeeds(t: Test, subject: Subject): Promise<void> {
   const answer = await subject.send(await subject.good())
   succeeded(t, answer, 'with the least key')
-  holdsItsTable(t, subject.described, answer)
+  matchesItsTable(t, subject.described, answer)
   succeeded(t, await subject.send(await subject.good(), { key: subject.world.system }), 'as a system admin')
   const { body } = subject.described
   const good = await subject.good()
-  // What may stand in the entries of an array is for the row to say.
+  // The row says what the entries of an array may have.
   if (body === undefined || good.body === undefined || body.isArray === true) return
   for (const key of ['a_key_that_is_none', ...(subject.described.body?.forSystemAdmins ?? [])]) {
     const more = subject.bodyWith(good.body, [key], { $set: { role: 'system_admin' } })
@@ -139,7 +147,7 @@ async function succeeds(t: Test, subject: Subject): Promise<void> {
 }
 
 /** The reply against the document's table of its fields, where there is one. */
-function holdsItsTable(t: Test, { operationId }: Endpoint, { body }: Answer): void {
+function matchesItsTable(t: Test, { operationId }: Endpoint, { body }: Answer): void {
   const table = fieldTables.find(({ shownBy }) => shownBy.includes(operationId))
   if (table === undefined) return
   const records: Json[] = Array.isArray(body.data) ? body.data : [body.data]
@@ -151,7 +159,7 @@ function holdsItsTable(t: Test, { operationId }: Endpoint, { body }: Answer): vo
   )
 }
 
-/** The new request's own values, with what was added. */
+/** The values of a new request, with additions. */
 function mixed(more: Json, body: Json): Json {
   return typeof body === 'object' && body !== null && !Array.isArray(body)
     ? Object.fromEntries(

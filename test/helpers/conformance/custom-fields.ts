@@ -1,6 +1,7 @@
 import type { Json } from '../service.ts'
 import type { Row, Rows, Sent } from './row.ts'
 import type { World } from './world.ts'
+import { present } from '../present.ts'
 
 async function newField(world: World, field: Record<string, unknown> = {}): Promise<Json> {
   const { id } = await world.list()
@@ -63,10 +64,12 @@ function faultySettings(
   )
 }
 
-/** Beside the one that the list has: as a request for each would take minutes. */
+/**
+ * Adds fields like the one that the list has. They are inserted directly, as a request for each would take minutes.
+ */
 async function addFields(world: World, listId: number, fields: { options: string[] }[]): Promise<void> {
   const { customFields } = world.service.collections
-  const first = (await customFields.findOne({ mailing_list_id: listId }))!
+  const first = present(await customFields.findOne({ mailing_list_id: listId }), 'a field')
   await customFields.insertMany(
     fields.map(({ options }, i) => ({
       ...first,

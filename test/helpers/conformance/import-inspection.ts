@@ -3,6 +3,7 @@ import path from 'node:path'
 import { uploadFolder } from '../../../shared/storage/uploads/upload-names.ts'
 import type { Rows } from './row.ts'
 import { creation, creationFailures, onRemoteList } from './subscriber-imports.ts'
+import { controlPlaneOrigin } from '../service.ts'
 
 export const importInspectionRows: Rows = {
   inspectSubscriberImport: {
@@ -32,7 +33,7 @@ export const importInspectionRows: Rows = {
           body: creation({
             file_source: {
               type: 'url',
-              url: `${service.processes['control-plane']!.ready.http}/subscribers.csv`,
+              url: `${controlPlaneOrigin(service)}/subscribers.csv`,
             },
           }),
         },

@@ -73,7 +73,7 @@ export async function limitedOrganization(
   return { organizationId: id, listId: list.id, key }
 }
 
-/** The same, where an import holds the only place and doesn't give it back. */
+/** The same, where an import has reserved the last of the quota and doesn't give it back. */
 export async function lockedOrganization(world: World): Promise<{ listId: number; key: string }> {
   const limited = await limitedOrganization(world, 1)
   const holder = { _id: `held:${limited.listId}`, organization_id: limited.organizationId, places_held: 1 }

@@ -3,11 +3,11 @@ import type { World } from './world.ts'
 /** A request, as far as it differs from endpoint to endpoint. */
 export interface Sent {
   params?: Record<string, string | number>
-  /** With its question mark. */
+  /** The query, with its question mark. */
   query?: string
   body?: unknown
   headers?: Record<string, string>
-  /** The least that may call is taken where none is given. */
+  /** The caller; without one, the weakest key that has the right. */
   key?: string
 }
 
@@ -20,15 +20,15 @@ export interface Failure {
   status?: number
   /** Puts back what others need. */
   after?: () => Promise<unknown>
-  /** Settings of a control plane of its own that the request goes to. */
+  /** Settings of the control plane that is started for this request. */
   settings?: Record<string, string>
 }
 
 export type MakeFailure = (world: World) => Promise<Failure> | Failure
 
 /**
- * What the conformance test can't make out of an endpoint's description: a request that succeeds, what else is
- * documented to fail, and what its parameters are that aren't ids. All else is derived: credential, role, other
+ * What the conformance test can't derive from an endpoint's description: a request that succeeds, the other
+ * documented failures, and its parameters that aren't ids. Everything else is derived: credential, role, other
  * organizations, methods, content types, bodies and queries field by field.
  */
 export interface Row {
@@ -36,7 +36,7 @@ export interface Row {
   good: (world: World) => Promise<Sent> | Sent
   /** The documented refusals that nothing below provokes, by what they refuse. */
   failures?: Record<string, MakeFailure>
-  /** Those that the service waits for before it says them; they are asked for before all else is tried. */
+  /** Failures that the service delays; their requests start before all others. */
   slowFailures?: Record<string, MakeFailure>
   /** Values of parameters that aren't ids, with the code that each gets; null where it succeeds. */
   otherParams?: Record<string, { value: string; code: string | null }[]>

@@ -3,6 +3,7 @@ import { callerOf, type Answer, type Json } from '../service.ts'
 import type { Row, Sent } from './row.ts'
 import type { World } from './world.ts'
 import { changedAt } from './wrong-values.ts'
+import { present } from '../present.ts'
 
 /** An endpoint with its row and its part of the description. */
 export class Subject {
@@ -12,7 +13,7 @@ export class Subject {
   /** The whole description, and its part about the endpoint. */
   readonly document: Json
   readonly operation: Json
-  /** The refusals that the description lists, and those that were seen. */
+  /** The refusals that the description lists, and those that came. */
   readonly documented: ReadonlySet<string>
   readonly seen = new Set<string>()
 
@@ -27,14 +28,19 @@ export class Subject {
   }
 
   get params(): string[] {
-    return [...this.described.path.matchAll(/:(\w+)/g)].map((match) => match[1]!)
+    return [...this.described.path.matchAll(/:(\w+)/g)].map(([, name = '']) => name)
+  }
+
+  /** The description of the body, for endpoints that have one. */
+  get body() {
+    return present(this.described.body, `the body of ${this.described.path}`)
   }
 
   good(): Promise<Sent> {
     return Promise.resolve(this.row.good(this.world))
   }
 
-  /** The key of whoever may do just this. */
+  /** The key of a caller with exactly this right. */
   async weakestKey(): Promise<string> {
     const { needs } = this.described
     if (typeof needs !== 'string') return this.world.holderOf(...needs.permission)
@@ -59,14 +65,14 @@ export class Subject {
     return answer
   }
 
-  /** A body whose document is changed at one place. */
+  /** A body whose document is changed at one path. */
   bodyWith(body: unknown, path: string[], value: unknown): unknown {
-    const { wrapper } = this.described.body!
+    const { wrapper } = this.body
     return changedAt(body, wrapper === null ? path : [wrapper, ...path], value)
   }
 }
 
-/** What comes whatever an endpoint does: too many requests, a fault of the service, a database that is away. */
+/** Refusals that any endpoint may give: too many requests, an internal error, a database that is away. */
 const ofEveryEndpoint = ['429', '500', '503']
 
 function documentedIn(operation: Json): Set<string> {

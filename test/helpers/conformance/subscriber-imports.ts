@@ -77,7 +77,7 @@ const fileSource = (more: Record<string, unknown>) => ({ file_source: more })
 const named = (filename: string) => fileSource({ type: 'upload_directory', filename })
 const at = (url: string) => fileSource({ type: 'url', url })
 
-/** What a creation on a list with the number `Number` is refused for. */
+/** Fields that a creation refuses, on a list with the number `Number`. */
 const faulty: Record<string, [more: Record<string, unknown>, message: RegExp]> = {
   'no email column': [{ column_mapping: [null] }, /^column_mapping must hold email/],
   'a column that is none': [{ column_mapping: ['email', 'Nothing'] }, /^column_mapping\.1 .* is neither/],
@@ -129,7 +129,7 @@ const faulty: Record<string, [more: Record<string, unknown>, message: RegExp]> =
   'a callback to a private address': [{ callback_url: 'http://10.0.0.7/' }, /^callback_url can't be used/],
 }
 
-/** What a creation and an inspection are refused for. */
+/** The refusals of a creation and an inspection. */
 export const creationFailures: NonNullable<Row['failures']> = {
   ...Object.fromEntries(
     Object.entries(faulty).map(([title, [more, message]]) => [title, refusedCreation(more, message)]),
@@ -190,7 +190,7 @@ export const subscriberImportRows: Rows = {
       'content that passes the quota': async (world) => ({
         sent: {
           params: { mailing_list_id: (await world.list()).id },
-          // It hardly packs.
+          // Random bytes, which compress badly.
           body: creation({
             file_source: { type: 'json', content: `email\n${randomBytes(1_500_000).toString('base64')}` },
           }),

@@ -14,6 +14,7 @@ import {
 } from './made-subscribers.ts'
 import type { Row, Rows, Sent } from './row.ts'
 import type { World } from './world.ts'
+import { present } from '../present.ts'
 
 async function unsubscription(world: World, subscriber: Json): Promise<Json> {
   const secret = await keyHashSecret(world.service.collections)
@@ -21,7 +22,7 @@ async function unsubscription(world: World, subscriber: Json): Promise<Json> {
   return { token: unsubscribeToken(secret, { listId, subscriberId, messageId: '1' }), ip: '192.0.2.7' }
 }
 
-/** Who isn't there is left out of a list that is read, and is missing where one is written. */
+/** An unknown subscriber is left out of a list that is read, and is an error in one that is written. */
 const leftOut = { id_or_email: noSuchSubscriber.map((value) => ({ value, code: null })) }
 const missing = { id_or_email: noSuchSubscriber.map((value) => ({ value, code: 'not_found' })) }
 const anyEmail = { email: [...noSuchSubscriber, '%', '*'].map((value) => ({ value, code: null })) }
@@ -85,7 +86,7 @@ export const subscriberRows: Rows = {
         const { id: fieldId } = await world.post(`/mailing_lists/${mailing_list_id}/custom_fields`, {
           custom_field: { name: 'Large', field_type: 'text_multiline' },
         })
-        const one = (await subscribers.findOne({ mailing_list_id, id }))!
+        const one = present(await subscribers.findOne({ mailing_list_id, id }), 'the subscriber')
         const custom_fields = { [fieldId]: 'x'.repeat(5_000_000) }
         const other = {
           ...one,
@@ -104,7 +105,7 @@ export const subscriberRows: Rows = {
       'an email that more than 500 have': async (world) => {
         const { mailing_list_id, id } = await twins(world)
         const { subscribers } = world.service.collections
-        const twin = (await subscribers.findOne({ mailing_list_id }))!
+        const twin = present(await subscribers.findOne({ mailing_list_id }), 'a subscriber')
         await subscribers.insertMany(
           Array.from({ length: 500 }, (_, i) => ({
             ...twin,

@@ -11,6 +11,7 @@ import {
 } from './made-subscribers.ts'
 import type { Failure, MakeFailure, Rows } from './row.ts'
 import type { World } from './world.ts'
+import { present } from '../present.ts'
 
 const autoresponder = { autoresponder: { name: 'Order placed', trigger: 'api' } }
 
@@ -115,7 +116,10 @@ export const triggeringRows: Rows = {
       'an identity that is there': async (world) => {
         const { mailing_list_id } = await triggerOfTwins(world)
         const { subscribers } = world.service.collections
-        const first = (await subscribers.findOne({ mailing_list_id }, { sort: { id: 1 } }))!
+        const first = present(
+          await subscribers.findOne({ mailing_list_id }, { sort: { id: 1 } }),
+          'a subscriber',
+        )
         return {
           sent: {
             params: { mailing_list_id, id_or_email: first.id },

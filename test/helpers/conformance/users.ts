@@ -3,7 +3,7 @@ import type { World } from './world.ts'
 
 const password = 'correct horse battery'
 
-const newUser = (world: World) => ({
+const newUser = (world: Pick<World, 'unique'>) => ({
   full_name: 'Jane Roe',
   email: `${world.unique('jane').replaceAll(' ', '_')}@example.com`,
   active: true,
@@ -42,12 +42,12 @@ const refusedChange =
     message,
   })
 
-/** The only user who is a system admin; without one there is none. */
+/** The id of the only system admin, who is created where there is none. */
 async function onlySystemAdmin({ service, unique }: World): Promise<number> {
   const { users } = service.collections
   const found = await users.findOne({ role: 'system_admin' })
   if (found !== null) return found._id
-  const user = { ...newUser({ unique } as World), role: 'system_admin' }
+  const user = { ...newUser({ unique }), role: 'system_admin' }
   return (await service.post('/users', { user })).id
 }
 
@@ -67,7 +67,7 @@ const refusedAsLastAdmin =
     message: /no active system-admin user/,
   })
 
-/** The system admin's only key is his own. */
+/** The only key of the only system admin. */
 async function refusedAsLastKey(world: World): Promise<Failure> {
   const { service, system } = world
   const id = await onlySystemAdmin(world)

@@ -32,7 +32,7 @@ export function faultOf(
 export type Trial = () => Promise<string | null>
 
 /** Makes the trials, some at a time; passes when none of them finds a fault. */
-export async function holds(t: Test, trials: Trial[], title: string): Promise<void> {
+export async function checkTrials(t: Test, trials: Trial[], title: string): Promise<void> {
   const faults: (string | null)[] = []
   for (let i = 0; i < trials.length; i += 6)
     faults.push(...(await Promise.all(trials.slice(i, i + 6).map((trial) => trial()))))

@@ -3,7 +3,7 @@ import type { Permission } from '../../../control-plane/api/endpoint.ts'
 import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 import { bootstrapKey, createList, type Json, type Service } from '../service.ts'
 
-/** What the conformance rows work in: an organization with its keys, and a foreign one. Records are made on demand. */
+/** An organization with its keys, and a foreign one, for the conformance rows. Records are made on demand. */
 export interface World {
   service: Service
   organizationId: number
@@ -12,13 +12,13 @@ export interface World {
   admin: string
   nobody: string
   foreigner: string
-  /** The foreign organization with its own records, for the rows to be made in. */
+  /** The foreign organization, with its own records, in which rows can be made too. */
   foreign: World
   /** A key of an organization admin of organization 1, where system admins are. */
   adminBesideSystem: () => Promise<string>
-  /** A key of a user of the organization who holds just this permission. */
+  /** A key of a user of the organization who has only this permission. */
   holderOf: (key: string, value: string) => Promise<string>
-  /** A key of a user who holds every permission but these. */
+  /** A key of a user who has every permission except these. */
   holderOfAllBut: (missing: readonly Permission[]) => Promise<string>
   /** Posts as the organization's admin and resolves to `data`. */
   post: (path: string, body?: unknown) => Promise<Json>
@@ -77,7 +77,7 @@ async function worldOf(service: Service): Promise<Omit<World, 'foreigner' | 'for
 const organization = (service: Service): Promise<Json> =>
   service.post('/organizations', { organization: { name: `Organization ${randomBytes(4).toString('hex')}` } })
 
-/** The user is put into the database as he is, so that this needs nothing of the endpoints that it helps to test. */
+/** Inserts the user directly, so that this needs none of the endpoints that it helps to test. */
 async function makeHolder(
   service: Service,
   organizationId: number,

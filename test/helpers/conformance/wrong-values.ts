@@ -11,7 +11,7 @@ export interface WrongValue {
 
 const candidates: unknown[] = [5.5, -1, 'nonsense', true, [{}], { $gt: '' }, 'x'.repeat(70_000), 2 ** 53]
 
-// One for all of them: making one takes 20 ms, and there are hundreds of fields.
+// One validator for all fields: making one takes 20 ms, and there are hundreds of fields.
 const ajv = new Ajv2020({ strict: false, validateSchema: false, code: { optimize: false } })
 addFormats(ajv)
 ajv.addFormat('idn-email', /^[^@\s]+@[^@\s]+$/)
@@ -22,7 +22,7 @@ export function wrongValuesOf(document: Json, schema: Json, path: string[] = [])
   const found: WrongValue[] = []
   for (const [key, property] of Object.entries<Json>(resolved.properties ?? {})) {
     const field = resolve(document, property)
-    // All that could be referred to is looked through for each compilation, and few fields refer to anything.
+    // Each compilation searches all that could be referred to, and few fields refer to anything.
     const refers = JSON.stringify(field).includes('"$ref"')
     const validate = ajv.compile(refers ? { ...field, components: document.components } : field)
     for (const value of candidates) if (!validate(value)) found.push({ path: [...path, key], value })
@@ -31,10 +31,11 @@ export function wrongValuesOf(document: Json, schema: Json, path: string[] = [])
   return found
 }
 
-/** Keys that a schema requires, at every depth where what holds them is required too. */
+/** Keys that a schema requires, at every depth whose parents are required too. */
 export function requiredKeysOf(document: Json, schema: Json, path: string[] = []): string[][] {
   const resolved = resolve(document, schema)
-  return ((resolved.required ?? []) as string[]).flatMap((key) => [
+  const required: string[] = resolved.required ?? []
+  return required.flatMap((key) => [
     [...path, key],
     ...requiredKeysOf(document, resolved.properties[key], [...path, key]),
   ])

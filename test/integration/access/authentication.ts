@@ -75,12 +75,12 @@ t.test(
     t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: true } })).status, 200)
     t.equal(await statusThere(), 200)
     await service.call('PUT', `/api_keys/${id}`, { api_key: { active: false } })
-    // Within 5 s; a slow machine has some more.
+    // The cache lasts 5 s; a slow machine gets more.
     await until('the refusal', statusThere, (status) => status === 401, 15_000)
   },
 )
 
-t.test('a key that is made inactive while it is looked up is not remembered', async (t) => {
+t.test('a key that becomes inactive during its look-up is not cached', async (t) => {
   const { id, key } = await post('/api_keys', { api_key: { name: 'looked up' } })
   const { apiKeys } = service.collections
   const findOne = async (filter: object) => {
@@ -97,7 +97,7 @@ t.test('a key that is made inactive while it is looked up is not remembered', as
   t.equal(await callers.find(key), null)
 })
 
-t.test('a wrong key is looked up by its keyed hash as a whole, however much of it is right', async (t) => {
+t.test('a wrong key is looked up by its keyed hash alone, even when nearly all of it is right', async (t) => {
   const almost = `${bootstrapKey.slice(0, -1)}X`
   await service.db.command({ profile: 2, filter: { ns: `${service.db.databaseName}.api_keys` } })
   t.equal((await as(basic(`api:${almost}`))).status, 401)
@@ -115,7 +115,7 @@ t.test('a wrong key is looked up by its keyed hash as a whole, however much of i
     t.match({ planSummary, docsExamined }, { planSummary: /^IXSCAN \{ key_hash/, docsExamined: 0 })
 })
 
-t.test('what lies outside of the API needs no credential', async (t) => {
+t.test('paths outside of the API need no credential', async (t) => {
   const base = service.processes['control-plane']!.ready.http!
   for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])
     t.equal((await fetch(base + path)).status, 200, path)
@@ -199,7 +199,7 @@ t.test(
   },
 )
 
-t.test('a right key that is looked up while wrong ones are counted is refused with them', async (t) => {
+t.test('a right key whose look-up overlaps the count of wrong ones is refused with them', async (t) => {
   const statusOf = async (key: string) => {
     const { port } = server.address() as AddressInfo
     const headers = { authorization: basic(`api:${key}`), 'x-forwarded-for': '192.0.2.4' }

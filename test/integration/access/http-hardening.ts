@@ -46,7 +46,7 @@ t.test('replies say how they may be used, and nothing of what made them', async 
   t.notMatch(policy, /unsafe-eval|https?:|\*|script-src[^;]*unsafe-inline/)
 })
 
-t.test('what is large goes out packed where the client takes it so', async (t) => {
+t.test('large replies are compressed where the client accepts it', async (t) => {
   const encodingOf = async (path: string, accepted: string): Promise<string | null> => {
     const headers = { authorization, 'accept-encoding': accepted }
     return (await fetch(`${base}${path}`, { headers })).headers.get('content-encoding')
@@ -90,7 +90,7 @@ t.test('the log names routes and ids, never an address, a key or a body', async 
 })
 
 t.test(
-  'what nobody foresaw is 500 with the request’s id, and the log has the rest without the record',
+  'an unexpected error is 500 with the request’s id, and the log has the rest without the record',
   async (t) => {
     const [info] = await service.db.listCollections({ name: 'mailing_lists' }).toArray()
     const { validator } = (info as unknown as { options: { validator: object } }).options
@@ -120,7 +120,7 @@ t.test(
   },
 )
 
-t.test('what is no HTTP request, or too long for one, is refused in the envelope', async (t) => {
+t.test('bytes that are no HTTP request, or too long for one, are refused in the envelope', async (t) => {
   const cases: [string, RegExp, RegExp][] = [
     ['GET /svc HTTP/9.9\r\n\r\n', /^HTTP\/1\.1 400 /, /no HTTP request/],
     [`GET /${'x'.repeat(70_000)} HTTP/1.1\r\nHost: h\r\n\r\n`, /^HTTP\/1\.1 431 /, /64 KiB/],
@@ -213,7 +213,7 @@ t.test('requests of one key can be bounded', async (t) => {
   t.equal((await fetch(`${bounded.ready.http}/healthz`)).status, 200)
 })
 
-t.test('a stop lets requests under way end, and says so', async (t) => {
+t.test('a stop lets requests in progress end, and tells their clients to close', async (t) => {
   const running = await startBeside(t)
   const { port } = new URL(running.ready.http!)
   const body = JSON.stringify({ mailing_list: { name: 'Last' } })
@@ -245,7 +245,7 @@ t.test('a stop lets requests under way end, and says so', async (t) => {
   t.equal(await ended, 0)
 })
 
-t.test('who is slow is not waited for', async (t) => {
+t.test('a client that sends slowly is cut off', async (t) => {
   const limits = { headersTimeoutMs: 300, requestTimeoutMs: 600, idleTimeoutMs: 1_000, checkEveryMs: 50 }
   const port = await serve(t, limits, (request, response) => {
     request.resume().once('end', () => response.end('read'))
@@ -258,7 +258,7 @@ t.test('who is slow is not waited for', async (t) => {
   t.match(await conversation(`http://127.0.0.1:${port}`, stalled), /^HTTP\/1\.1 408 /)
 })
 
-t.test('a reply that nobody reads ends', async (t) => {
+t.test('a reply that its client doesn’t read ends', async (t) => {
   let closed: (() => void) | undefined
   const ended = new Promise<void>((resolve) => (closed = resolve))
   const port = await serve(t, { idleTimeoutMs: 500 }, (_request, response) => {
@@ -278,7 +278,7 @@ t.test('a reply that nobody reads ends', async (t) => {
   t.pass('its connection was closed')
 })
 
-t.test('requests that never end hold up a stop no longer than allowed', async (t) => {
+t.test('requests that never end delay a stop no longer than allowed', async (t) => {
   const started: (() => void)[] = []
   const arrival = new Promise<void>((resolve) => started.push(resolve))
   const http = createHttpServer(() => started[0]!(), connectionsWith(), {
@@ -313,7 +313,7 @@ t.test('a connection that is in use brings one more request when the server stop
   await t.rejects(open(`http://127.0.0.1:${port}`), { code: 'ECONNREFUSED' })
 })
 
-t.test('half a request doesn’t hold up a stop as long as a whole one may', async (t) => {
+t.test('half a request delays a stop for less time than a whole one may', async (t) => {
   const http = createHttpServer(() => t.fail('there is no request'), connectionsWith(), {
     limits: { ...httpLimits, headersGraceMs: 100, graceMs: 120_000 },
   })
@@ -327,7 +327,7 @@ t.test('half a request doesn’t hold up a stop as long as a whole one may', asy
   t.notOk(http.server.listening)
 })
 
-t.test('400 silent connections keep nobody out, with 256 open files', async (t) => {
+t.test('400 silent connections keep out no client, with 256 open files', async (t) => {
   const main = fileURLToPath(new URL('../../../control-plane/main.ts', import.meta.url))
   const few = await startProgram(
     ['-c', 'ulimit -n 256 && exec "$0" "$@"', process.execPath, main],
@@ -349,7 +349,7 @@ t.test('400 silent connections keep nobody out, with 256 open files', async (t) 
   for (const socket of silent) socket.destroy()
 })
 
-t.test('silent connections to the port for operators make room for who asks', async (t) => {
+t.test('silent connections to the port for operators make way for requests', async (t) => {
   const operations = await serveOperations({
     ...{ host: '127.0.0.1', port: 0, setting: 'ENGINE_METRICS_PORT', registry: new Registry() },
     unreadyBecause: async () => null,
@@ -427,7 +427,7 @@ t.test('one address fills no more than its share', async (t) => {
   second.destroy()
 })
 
-/** In ms, asked again and again over new connections until something is done. */
+/** The slowest health check in ms, over new connections, while something runs. */
 async function slowestHealth(url: string, during: () => Promise<void>): Promise<number> {
   let isDone = false
   const done = during().finally(() => (isDone = true))

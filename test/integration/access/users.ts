@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 import { type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
@@ -50,10 +50,28 @@ t.test('a user has each documented field, with its default', async (t) => {
   t.notMatch(JSON.stringify(stored), password)
 })
 
-t.test('a creation says all that is wrong with its fields, and changes nothing', async (t) => {
+/** What is wrong, the fields that differ from a user without faults, and the message of the refusal. */
+type Fault = [what: string, fields: Json, message: RegExp]
+
+async function checkRefusedCreations(t: Test, faults: readonly Fault[]): Promise<void> {
   const before = await collections.users.countDocuments()
-  const longest = 'é'.repeat(512)
-  const faults: [string, Json, RegExp][] = [
+  const answers: Json[] = []
+  for (const [what, fields] of faults) {
+    const { status, body } = await create({ email: 'other@example.com', ...fields }, asAdmin)
+    answers.push({ what, status, ...body })
+  }
+  t.match(
+    answers,
+    faults.map(([what, , message]) => ({
+      ...{ what, status: 200 },
+      ...{ error_code: 'validation_failed', error_message: message },
+    })),
+  )
+  t.equal(await collections.users.countDocuments(), before, 'and no user is created')
+}
+
+t.test('a creation names each fault of name, address, activity and role', async (t) => {
+  await checkRefusedCreations(t, [
     ['no full_name', { full_name: undefined }, /^full_name is required$/],
     ['null full_name', { full_name: null }, /^full_name is required$/],
     ['blank full_name', { full_name: ' \t' }, /^full_name must not be blank$/],
@@ -70,6 +88,12 @@ t.test('a creation says all that is wrong with its fields, and changes nothing',
       { role: 'owner' },
       /^role must be one of "system_admin", "organization_admin", "standard"$/,
     ],
+  ])
+})
+
+t.test('a creation names each fault of its passwords', async (t) => {
+  const longest = 'é'.repeat(512)
+  await checkRefusedCreations(t, [
     [
       'no passwords',
       { password1: undefined, password2: undefined },
@@ -97,6 +121,16 @@ t.test('a creation says all that is wrong with its fields, and changes nothing',
       { password1: 12345678, password2: 12345678 },
       /^password1 must be a string; password2/,
     ],
+    [
+      'two faults',
+      { email: 'x', password2: 'other' },
+      /^email must be an email address; password2 must be the same/,
+    ],
+  ])
+})
+
+t.test('a creation names each fault of preferences and permissions', async (t) => {
+  await checkRefusedCreations(t, [
     ['tips as number', { show_quick_tips: 1 }, /^show_quick_tips must be a boolean$/],
     ['recipients as text', { default_preview_recipients: 'a@example.com' }, /recipients must be an array$/],
     [
@@ -132,20 +166,11 @@ t.test('a creation says all that is wrong with its fields, and changes nothing',
       /^permissions\.mailing_list must be an array$/,
     ],
     ['permissions as list', { permissions: ['mailing_list'] }, /^permissions must be a hash$/],
-    [
-      'two faults',
-      { email: 'x', password2: 'other' },
-      /^email must be an email address; password2 must be the same/,
-    ],
-  ]
-  for (const [what, fields, message] of faults) {
-    const { status, body } = await create({ email: 'other@example.com', ...fields }, asAdmin)
-    t.match(
-      { status, ...body },
-      { status: 200, error_code: 'validation_failed', error_message: message },
-      what,
-    )
-  }
+  ])
+})
+
+t.test('a creation whose body has another shape is refused, prototype keys included', async (t) => {
+  const before = await collections.users.countDocuments()
   const polluted = `{"user": ${JSON.stringify(someone({ email: 'p@example.com' })).slice(0, -1)}, "permissions": {"__proto__": ["x"]}}}`
   t.match((await call('POST', '/users', polluted, asAdmin)).body, {
     error_code: 'validation_failed',
@@ -378,7 +403,7 @@ t.test('a system admin may create users of any organization', async (t) => {
   )
 })
 
-t.test('missing and foreign users are not found, whatever is asked of them', async (t) => {
+t.test('missing and foreign users are not found by any endpoint', async (t) => {
   const foreign = (await create({ email: 'foreign@example.com' })).body.data
   for (const id of [String(foreign.id), '99999', '0', '-1', 'x', '1e3', '9'.repeat(20), '%7B%24ne%3A1%7D']) {
     for (const [method, path, body] of [
@@ -398,7 +423,7 @@ t.test('missing and foreign users are not found, whatever is asked of them', asy
 
 t.test('only admins reach users', async (t) => {
   const { key } = await post('/api_keys', { api_key: { name: 'standard', role: 'standard' } })
-  for (const [method, path, body] of [
+  const cases = [
     ['GET', '/users', undefined],
     ['GET', '/organizations/1/users', undefined],
     ['GET', '/users/1', undefined],
@@ -407,10 +432,11 @@ t.test('only admins reach users', async (t) => {
     ['PUT', '/users/1', { user: {} }],
     ['PUT', '/users/1/reset_password_failure_lockout', {}],
     ['DELETE', '/users/1', undefined],
-  ] as const)
-    t.match(
-      await call(method, path, body, { key }),
-      { status: 403, body: { error_code: 'not_authorized' } },
-      path,
-    )
+  ] as const
+  const answers: unknown[] = []
+  for (const [method, path, body] of cases) answers.push([path, await call(method, path, body, { key })])
+  t.match(
+    answers,
+    cases.map(([, path]) => [path, { status: 403, body: { error_code: 'not_authorized' } }]),
+  )
 })

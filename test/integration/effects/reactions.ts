@@ -25,7 +25,7 @@ async function addAutoresponder(
   )
 }
 
-/** How many reactions there are, by autoresponder. */
+/** The number of reactions by autoresponder. */
 async function reactionsIn(service: Service, listId: number): Promise<Record<string, number>> {
   const groups = await service.collections.reactions
     .aggregate<{ _id: number; n: number }>([
@@ -37,7 +37,7 @@ async function reactionsIn(service: Service, listId: number): Promise<Record<str
   return Object.fromEntries(groups.map(({ _id, n }) => [_id, n]))
 }
 
-t.test('reactions of an import', { timeout: 300_000 }, async (t) => {
+t.test('an import queues reactions', { timeout: 300_000 }, async (t) => {
   const list = await createList(service)
   await addAutoresponder(service, list.id, {
     _id: 1,
@@ -98,30 +98,33 @@ t.test('reactions of an import', { timeout: 300_000 }, async (t) => {
     t.equal(new Set(reactions.map((reaction) => reaction.id)).size, 4, 'ids are unique')
   })
 
-  t.test('over many chunks each has an id of its own, also beside those of the next import', async (t) => {
-    const rows = 20_000
-    const { reactions, chunks } = service.collections
-    const before = await reactions.countDocuments()
-    const importRows = (from: number) => {
-      const emails = Array.from({ length: rows }, (_, i) => `m${from + i}@example.com`)
-      const autoresponders = { subscription: { trigger: true }, api: { trigger_new: { id: 3 } } }
-      return importText(service, list.id, emails.join('\n'), { ...noHeader, autoresponders })
-    }
-    const splits = chunks.watch([{ $match: { operationType: 'insert' } }])
-    t.teardown(() => splits.close())
-    let chunksMade = 0
-    splits.on('change', () => (chunksMade += 1))
-    for (const from of [0, rows]) t.same(countsOf(await importRows(from)), { added: rows })
-    await until(
-      'several chunks',
-      async () => chunksMade,
-      (made) => made > 3,
-    )
-    t.equal((await reactions.distinct('id')).length, before + 4 * rows)
-    await reactions.deleteMany({ mailing_list_id: list.id })
-  })
+  t.test(
+    'over many chunks each reaction has an id of its own, different from those of the next import',
+    async (t) => {
+      const rows = 20_000
+      const { reactions, chunks } = service.collections
+      const before = await reactions.countDocuments()
+      const importRows = (from: number) => {
+        const emails = Array.from({ length: rows }, (_, i) => `m${from + i}@example.com`)
+        const autoresponders = { subscription: { trigger: true }, api: { trigger_new: { id: 3 } } }
+        return importText(service, list.id, emails.join('\n'), { ...noHeader, autoresponders })
+      }
+      const splits = chunks.watch([{ $match: { operationType: 'insert' } }])
+      t.teardown(() => splits.close())
+      let chunksMade = 0
+      splits.on('change', () => (chunksMade += 1))
+      for (const from of [0, rows]) t.same(countsOf(await importRows(from)), { added: rows })
+      await until(
+        'several chunks',
+        async () => chunksMade,
+        (made) => made > 3,
+      )
+      t.equal((await reactions.distinct('id')).length, before + 4 * rows)
+      await reactions.deleteMany({ mailing_list_id: list.id })
+    },
+  )
 
-  t.test('also for updated subscribers, and never in a dry run', async (t) => {
+  t.test('an import triggers reactions for updated subscribers too, and a dry run for none', async (t) => {
     await service.collections.reactions.deleteMany({})
     const options = {
       ...noHeader,
@@ -137,7 +140,7 @@ t.test('reactions of an import', { timeout: 300_000 }, async (t) => {
     t.same(await reactionsIn(service, list.id), { 1: 6 }, 'another import is another cause')
   })
 
-  t.test('who leaves by an import gets no mail that still waits', async (t) => {
+  t.test('a subscriber who leaves by an import gets no mail that still waits', async (t) => {
     const reactions = () =>
       service.collections.reactions.find({ mailing_list_id: list.id }).sort({ subscriber_id: 1 }).toArray()
     await service.collections.reactions.deleteMany({})
@@ -157,7 +160,7 @@ t.test('reactions of an import', { timeout: 300_000 }, async (t) => {
       t.equal(state === 'dropped', id === leaving!.id, `${id} is ${state}`)
   })
 
-  t.test('what is no API autoresponder of the list is refused', async (t) => {
+  t.test('autoresponders that are none of the list, or not for the API, are refused', async (t) => {
     const cases: [object, RegExp][] = [
       [{ id: 1 }, /trigger_new 1 is triggered by subscription, not by the API/],
       [{ id: 5 }, /trigger_new 5 is no autoresponder of the list/],

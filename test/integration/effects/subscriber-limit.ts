@@ -14,7 +14,7 @@ import {
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
 
-/** The organization's subscriber limit: never overrun, and no row skipped while a place is left. */
+/** The organization's subscriber limit is never exceeded, and no row is skipped while quota is free. */
 
 const rowsOf = (name: string, count: number, more = ''): string =>
   Array.from({ length: count }, (_, i) => `${name}${i}@example.com${more}\n`).join('')
@@ -58,10 +58,10 @@ const create = (service: Service, listId: number, content: string, options: obje
     },
   })
 
-t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
+t.test('the subscriber limit binds imports and requests', { timeout: 300_000 }, async (t) => {
   const { collections } = service
 
-  t.test('rows beyond the last place are skipped, and say so', async (t) => {
+  t.test('rows beyond the limit are skipped, and the log says so', async (t) => {
     const organization = await organizationWith(service, 2_500)
     const list = await createList(service, [], { organization_id: organization })
     const view = await importText(service, list.id, rowsOf('a', 6_000), noHeader)
@@ -72,7 +72,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.equal(await collections.chunks.countDocuments({ places_held: { $gt: 0 } }), 0, 'no place is kept')
 
     const again = await importText(service, list.id, rowsOf('b', 100), noHeader)
-    t.same(countsOf(again), { skipped_over_limit: 100 }, 'a full organization takes nobody')
+    t.same(countsOf(again), { skipped_over_limit: 100 }, 'a full organization adds no subscriber')
     const others = await importText(service, list.id, rowsOf('c', 50), {
       ...noHeader,
       subscriber_defaults: { status: 'unsubscribed' },
@@ -92,7 +92,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
       overwrite: true,
       overwrite_what: { status: true },
     })
-    t.same(countsOf(left), { updated: 2_500, added: 3_500 }, 'places are given free')
+    t.same(countsOf(left), { updated: 2_500, added: 3_500 }, 'quota is given back')
     const back = await importText(service, list.id, rowsOf('c', 50, ',active'), {
       ...noHeader,
       column_mapping: ['email', 'status'],
@@ -114,7 +114,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(countsOf(real), countsOf(dry))
   })
 
-  t.test('imports and requests together never overrun it, nor leave a place free', async (t) => {
+  t.test('imports and requests together never exceed the limit, nor leave quota unused', async (t) => {
     const limit = 9_000
     const organization = await organizationWith(service, limit)
     const lists = await Promise.all(
@@ -154,7 +154,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.ok(byRequests > 0)
   })
 
-  t.test('an import that needs no place leaves what is free to others', async (t) => {
+  t.test('an import that needs no quota leaves what is free to others', async (t) => {
     const organization = await organizationWith(service, null)
     const list = await createList(service, [{ name: 'A', field_type: 'number' }], {
       organization_id: organization,
@@ -184,7 +184,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(countsOf(await importEnd(service, id)), { updated: 15_000 })
   })
 
-  t.test('a limit that is set holds for a creation that is under way on an empty list', async (t) => {
+  t.test('a limit that is set during a creation on an empty list binds the creation', async (t) => {
     const organization = await organizationWith(service, null)
     const list = await createList(service, [], { organization_id: organization })
     const database = await openDatabase({
@@ -207,9 +207,9 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
         }
       },
     })
-    const held = { ...database, collections: { ...database.collections, subscribers } }
+    const delayed = { ...database, collections: { ...database.collections, subscribers } }
     const write = insertSubscriber(
-      held,
+      delayed,
       organization,
       subscriberDocument(list.id, 'late@example.com', 3_000_000),
     )
@@ -220,7 +220,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(await activeIn(service, organization), { counted: 0, there: 0 })
   })
 
-  t.test('a limit that is set or lowered holds for imports that run', async (t) => {
+  t.test('a limit that is set or lowered binds running imports', async (t) => {
     const organization = await organizationWith(service, 1_000_000)
     const list = await createList(service, [], { organization_id: organization })
     const { id } = await create(service, list.id, rowsOf('l', 80_000))
@@ -239,7 +239,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(await activeIn(service, organization), { counted: most, there: most })
   })
 
-  t.test('an engine that is killed gives back what it held', async (t) => {
+  t.test('the reservation of a killed engine is given back', async (t) => {
     const limit = 20_000
     const organization = await organizationWith(service, limit)
     const list = await createList(service, [], { organization_id: organization })
@@ -251,7 +251,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     )
     const { child, stop } = service.processes.engine!
     await stop('SIGKILL')
-    // As if its lease had run out.
+    // Its lease ends now.
     await collections.engines.updateOne({ process_id: child.pid! }, { $set: { dead: true } })
     await service.start('engine')
     const view = await importEnd(service, id, 60_000)

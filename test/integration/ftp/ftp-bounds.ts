@@ -12,7 +12,7 @@ import { FtpSession } from '../../helpers/ftp-session.ts'
 import { bootstrapKey, until } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
-// What a client may have waiting, held or under way, and that its end is seen nevertheless.
+// How much a client may have waiting or in progress, and that its end is noticed nevertheless.
 const pems = path.join(service.dataFolder, 'pem files')
 await mkdir(pems, { recursive: true })
 const offered = {
@@ -46,7 +46,7 @@ t.test('a client that dies behind many waiting commands has not uploaded its fil
   other.close()
 })
 
-t.test('ABOR is seen behind keep-alives, which are answered in their turn', async (t) => {
+t.test('ABOR is noticed behind keep-alives, which are answered in order', async (t) => {
   const session = await FtpSession.open(front.url)
   await session.beginUpload('STOR aborted.csv')
   session.write('NOOP\r\n'.repeat(2_000))
@@ -72,7 +72,7 @@ t.test('too many waiting commands end the session and its transfer', async (t) =
   }
 })
 
-t.test('who asks again and again and reads nothing is sent away', async (t) => {
+t.test('a client that sends commands without reading replies is disconnected', async (t) => {
   const session = await FtpSession.open(front.url)
   await session.beginUpload('STOR unread.csv')
   session.control.pause()
@@ -85,7 +85,7 @@ t.test('who asks again and again and reads nothing is sent away', async (t) => {
   t.pass('it is at its end')
 })
 
-/** So many ports in a row that nobody listens on now, in a server of each. */
+/** Consecutive free ports on which no server listens, for each server. */
 async function listenInARow(size: number) {
   for (let tries = 0; tries < 100; tries += 1) {
     const first = 10_000 + Math.floor(Math.random() * 20_000)
@@ -115,12 +115,12 @@ t.test('passive ports are in no order', async (t) => {
   for (const lease of leases) lease.release()
 })
 
-t.test('a search that found no port wakes nobody, a port that comes free does', async (t) => {
+t.test('a search that found no port wakes no waiting search, and a freed port does', async (t) => {
   const { first, servers } = await listenInARow(3)
   await Promise.all(servers.slice(1).map(closed))
   t.teardown(() => closed(servers[0]!))
   const ports = new PassivePorts({ host: '127.0.0.1', first, last: first + 2, timeoutMs: 30_000 })
-  const held = [await ports.acquire(1, never), await ports.acquire(2, never)]
+  const taken = [await ports.acquire(1, never), await ports.acquire(2, never)]
   let tries = 0
   const count = () => {
     tries += 1
@@ -135,13 +135,13 @@ t.test('a search that found no port wakes nobody, a port that comes free does', 
   )
   await new Promise((resolve) => setTimeout(resolve, 300))
   t.ok(tries < 20, `${tries} tries`)
-  held[0]!.release()
+  taken[0]!.release()
   await Promise.all(waiting)
-  held[1]!.release()
+  taken[1]!.release()
   unsubscribe(channel, count)
 })
 
-t.test('connections over the limit have a short time for their handshake, and few places', async (t) => {
+t.test('connections over the limit have a short time for their handshake, and few slots', async (t) => {
   const narrow = await start(t, {
     tls: offered,
     sessions: { inProcess: 100, perAddress: 1, perAccount: 100 },

@@ -71,7 +71,7 @@ t.test('TLS has its codes', async (t) => {
   session.close()
 })
 
-t.test('what comes in the clear after AUTH is thrown away', async (t) => {
+t.test('bytes in the clear after AUTH are discarded', async (t) => {
   await (await FtpSession.open(plain.url)).upload('STOR victim.csv', 'still here')
   for (const injected of [
     `USER api\r\nPASS ${bootstrapKey}\r\nDELE victim.csv\r\n`,
@@ -148,7 +148,11 @@ t.test('a data connection in TLS proves that it is its session’s', async (t) =
   t.match(await session.upload('STOR theirs.csv', 'email\n'), /^522 /)
   t.equal(await isPublished('theirs.csv'), false)
   session.resumes = true
-  t.match(await session.download('RETR mine.csv'), { text: 'email\n', last: /^226 / }, 'the session goes on')
+  t.match(
+    await session.download('RETR mine.csv'),
+    { text: 'email\n', last: /^226 / },
+    'the session continues',
+  )
   session.close()
   stranger.close()
 
@@ -159,7 +163,7 @@ t.test('a data connection in TLS proves that it is its session’s', async (t) =
   old.close()
 })
 
-t.test('where TLS is required, there is neither login nor data without', async (t) => {
+t.test('a server that requires TLS refuses logins and data without it', async (t) => {
   const strict = await start(t, { tls: { ...offered, isRequired: true } })
   const session = await FtpSession.connect(strict.url)
   t.match(await session.command('USER api'), /^530 .*AUTH TLS/)
@@ -200,7 +204,7 @@ t.test('a renewed certificate is used without a restart, a broken one is not', a
   }
   const logged = (count: number) =>
     until(
-      'a look at the files',
+      'a check of the files',
       async () => log.length,
       (length) => length >= count,
     )

@@ -23,7 +23,7 @@ const database = await openDatabase({ uri: testMongodbUri(), name: service.setti
 t.teardown(() => database.close())
 
 /** The logs are the engine's until it has cleared up after the import. */
-async function settled(view: Json): Promise<void> {
+async function untilFinalized(view: Json): Promise<void> {
   await until(
     'clearing up',
     () => collections.imports.findOne({ _id: view.id }),
@@ -35,7 +35,7 @@ t.test('logs are removed seven days after the end, the counts stay', async (t) =
   const list = await createList(service)
   const old = await importText(service, list.id, 'email\nann@example.com\nbad\n')
   const young = await importText(service, list.id, 'email\nbob@example.com\nbad\n')
-  await Promise.all([old, young].map(settled))
+  await Promise.all([old, young].map(untilFinalized))
   const weekAgo = new Date(Date.now() - 7 * 24 * 3_600_000)
   await collections.imports.updateOne({ _id: old.id }, { $set: { finished_at: weekAgo } })
   await purgeLogs(database, log).run()
@@ -56,7 +56,7 @@ t.test('logs are removed seven days after the end, the counts stay', async (t) =
 t.test('logs count as removed when all of them are', async (t) => {
   const list = await createList(service)
   const view = await importText(service, list.id, 'email\nann@example.com\nbad\n')
-  await settled(view)
+  await untilFinalized(view)
   const _id = { $gte: `${view.id}:`, $lt: `${view.id};` }
   const weekAgo = new Date(Date.now() - 7 * 24 * 3_600_000)
   await collections.imports.updateOne({ _id: view.id }, { $set: { finished_at: weekAgo } })
@@ -200,7 +200,7 @@ t.test('10,000 subscribers lose a deleted field, also when the walk breaks off o
   await subscribers.updateOne({ _id: inOrder[0]! }, { $set: { [path]: 'late' } })
 
   await removeDeletedFieldValues(database, log).run()
-  t.equal(await holders(), 1, 'the next one goes on where it stood')
+  t.equal(await holders(), 1, 'the next one resumes where it stopped')
   await deletedFields.updateOne({ _id: fieldId }, { $set: { walk_again_at: new Date() } })
   await removeDeletedFieldValues(database, log).run()
   t.equal(await holders(), 0)

@@ -12,7 +12,7 @@ const database = await openDatabase({
 })
 t.teardown(() => database.close())
 
-const keyIn = async (id: number): Promise<string> =>
+const createKey = async (id: number): Promise<string> =>
   (await post(`/organizations/${id}/api_keys`, { api_key: { name: 'admin' } })).key
 
 let lastId = 1_000_000
@@ -29,7 +29,7 @@ const subscriber = (listId: number, email: string): SubscriberDocument => ({
 
 t.test('counts are by status, for the organization and each of its lists', async (t) => {
   const organization = await post('/organizations', { organization: { name: 'Counted' } })
-  const key = await keyIn(organization.id)
+  const key = await createKey(organization.id)
   const as = (path: string) => call('GET', path, undefined, { key })
   const zeroes = { active: 0, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 }
   t.same((await as('/subscriber_counts')).body.data, {
@@ -73,7 +73,7 @@ t.test('counts are by status, for the organization and each of its lists', async
   t.match((await as('/organization/1/subscriber_counts')).body, { error_code: 'not_found' })
 })
 
-t.test('nobody is counted: the subscribers are not looked at', async (t) => {
+t.test('counts are stored: a request for them reads no subscribers', async (t) => {
   await service.db.command({ profile: 2 })
   await get('/subscriber_counts')
   await service.db.command({ profile: 0 })
@@ -110,13 +110,12 @@ t.test('a sum that never was is never shown', async (t) => {
   t.equal((await get('/subscriber_counts')).counts.active, base)
 })
 
-t.test('every import is a job', async (t) => {
+/** An organization in the time zone of Kolkata, its key, and what creates imports of two rows on its only list. */
+async function busyOrganization() {
   const organization = await post('/organizations', {
     organization: { name: 'Busy', time_zone_name: 'Asia/Kolkata' },
   })
-  const key = await keyIn(organization.id)
-  const jobs = async (path: string): Promise<Json> =>
-    (await call('GET', path, undefined, { key })).body.data.map((job: Json) => job.id)
+  const key = await createKey(organization.id)
   const list = (await call('POST', '/mailing_lists', { mailing_list: { name: 'Jobs' } }, { key })).body.data
   const create = async (begins_at: string): Promise<number> => {
     const subscriber_import = {
@@ -124,20 +123,38 @@ t.test('every import is a job', async (t) => {
       column_mapping: ['email'],
       file_source: { type: 'json', content: 'email\nann@example.com\nbob@example.com\n' },
     }
-    const answer = await call(
-      'POST',
-      `/mailing_lists/${list.id}/subscriber_imports`,
-      { subscriber_import },
-      { key },
-    )
-    return answer.body.data.id
+    const path = `/mailing_lists/${list.id}/subscriber_imports`
+    return (await call('POST', path, { subscriber_import }, { key })).body.data.id
   }
-  const done = await create('now')
-  const job = await until(
+  return { organization, key, list, create }
+}
+
+const finishedJob = (key: string): Promise<Json> =>
+  until(
     'the end of the job',
     async () => (await call('GET', '/jobs/all', undefined, { key })).body.data[0],
     ({ state }: Json) => state === 'finished',
   )
+
+/** Such an organization with four jobs: one finished, one scheduled, one paused and one cancelled. */
+async function organizationWithJobs() {
+  const { organization, key, create } = await busyOrganization()
+  const done = await create('now')
+  await finishedJob(key)
+  const [scheduled, paused, cancelled] = [
+    await create('2031-01-01T00:00:00Z'),
+    await create('2031-01-02T00:00:00Z'),
+    await create('2031-01-03T00:00:00Z'),
+  ]
+  await post(`/subscriber_imports/${paused}/pause`)
+  await post(`/subscriber_imports/${cancelled}/cancel`)
+  return { organization, key, done, scheduled, paused, cancelled }
+}
+
+t.test('a finished import is shown as a job, in the time zone of its organization', async (t) => {
+  const { organization, key, list, create } = await busyOrganization()
+  const done = await create('now')
+  const job = await finishedJob(key)
   const view = await get(`/subscriber_imports/${done}`)
   t.match(job.finished_at, /\+05:30$/)
   t.same(job, {
@@ -159,38 +176,38 @@ t.test('every import is a job', async (t) => {
     updated_at: view.finished_at,
     retry_at: null,
   })
+})
 
-  const [first, second, third] = [
-    await create('2031-01-01T00:00:00Z'),
-    await create('2031-01-02T00:00:00Z'),
-    await create('2031-01-03T00:00:00Z'),
-  ]
-  await post(`/subscriber_imports/${second}/pause`)
-  await post(`/subscriber_imports/${third}/cancel`)
-  const paused = (await call('GET', '/jobs/all?state=paused', undefined, { key })).body.data
-  t.match(paused, [{ id: second, paused: true, state: 'paused', progress_value: 0, progress_total: null }])
+t.test('jobs are filtered by state, type and times, and come in pages', async (t) => {
+  const { organization, key, done, scheduled, paused, cancelled } = await organizationWithJobs()
+  const jobs = async (path: string): Promise<Json> =>
+    (await call('GET', path, undefined, { key })).body.data.map((job: Json) => job.id)
+  const pausedJobs = (await call('GET', '/jobs/all?state=paused', undefined, { key })).body.data
+  t.match(pausedJobs, [
+    { id: paused, paused: true, state: 'paused', progress_value: 0, progress_total: null },
+  ])
 
   const cases: [string, number[]][] = [
-    ['', [third, second, first, done]],
+    ['', [cancelled, paused, scheduled, done]],
     ['?state=finished', [done]],
-    ['?state=finished,cancelled', [third, done]],
-    ['?state=finished,%20cancelled,nothing', [third, done]],
+    ['?state=finished,cancelled', [cancelled, done]],
+    ['?state=finished,%20cancelled,nothing', [cancelled, done]],
     ['?state=nothing', []],
-    ['?job_type=SubscriberImport', [third, second, first, done]],
-    ['?job_type=Campaign,SubscriberImport', [third, second, first, done]],
+    ['?job_type=SubscriberImport', [cancelled, paused, scheduled, done]],
+    ['?job_type=Campaign,SubscriberImport', [cancelled, paused, scheduled, done]],
     ['?job_type=Campaign', []],
-    ['?begins_at__after=2031-01-01T00:00:00Z', [third, second]],
-    ['?begins_at__after=2030-12-31T23:59:59Z&begins_at__before=2031-01-02T00:00:00Z', [first]],
-    ['?begins_at__before=2031-01-02T05:30:01', [second, first, done]], // local time
-    ['?begins_at__before=2031-01-02T05:30:00%2B05:30', [first, done]],
-    [`?begins_at__after=${Date.UTC(2031, 0, 2) / 1000}`, [third]],
-    [`?begins_at__after=${Date.UTC(2031, 0, 2) / 1000 - 1}`, [third, second]],
-    ['?finished_at__after=0', [third, done]], // null never matches
-    ['?finished_at__before=2040-01-01T00:00:00Z', [third, done]],
+    ['?begins_at__after=2031-01-01T00:00:00Z', [cancelled, paused]],
+    ['?begins_at__after=2030-12-31T23:59:59Z&begins_at__before=2031-01-02T00:00:00Z', [scheduled]],
+    ['?begins_at__before=2031-01-02T05:30:01', [paused, scheduled, done]], // local time
+    ['?begins_at__before=2031-01-02T05:30:00%2B05:30', [scheduled, done]],
+    [`?begins_at__after=${Date.UTC(2031, 0, 2) / 1000}`, [cancelled]],
+    [`?begins_at__after=${Date.UTC(2031, 0, 2) / 1000 - 1}`, [cancelled, paused]],
+    ['?finished_at__after=0', [cancelled, done]], // null never matches
+    ['?finished_at__before=2040-01-01T00:00:00Z', [cancelled, done]],
     ['?finished_at__after=2040-01-01T00:00:00Z', []],
-    ['?state=cancelled&finished_at__after=0', [third]],
-    ['?per_page=2', [third, second]],
-    ['?per_page=2&page=1', [first, done]],
+    ['?state=cancelled&finished_at__after=0', [cancelled]],
+    ['?per_page=2', [cancelled, paused]],
+    ['?per_page=2&page=1', [scheduled, done]],
     ['?per_page=2&page=2', []],
   ]
   for (const [query, ids] of cases) {
@@ -198,23 +215,28 @@ t.test('every import is a job', async (t) => {
     t.same(await jobs(`/organizations/${organization.id}/jobs/all${query}`), ids, query)
   }
   for (const path of ['/jobs/unfinished', `/organizations/${organization.id}/jobs/unfinished`]) {
-    t.same(await jobs(path), [second, first])
-    t.same(await jobs(`${path}?state=finished,paused`), [second])
+    t.same(await jobs(path), [paused, scheduled])
+    t.same(await jobs(`${path}?state=finished,paused`), [paused])
   }
   const page = await call('GET', '/jobs/all?per_page=3', undefined, { key })
   t.match(page.body, { page: 0, per_page: 3, num_records: 4, num_pages: 2 })
   t.equal((await call('GET', '/jobs/all?per_page=5000', undefined, { key })).body.per_page, 2000)
+})
 
+t.test('jobs of all organizations are shown to system admins alone', async (t) => {
+  const other = await busyOrganization()
+  const elsewhere = await other.create('2031-01-01T00:00:00Z')
+  const { organization, key, done, scheduled, paused } = await organizationWithJobs()
   const everywhere = (await get('/jobs/all_on_all_organizations')).map(({ id }: Json) => id)
-  t.ok(everywhere.length > 4 && everywhere.includes(done))
+  t.ok(everywhere.length > 4 && everywhere.includes(done) && everywhere.includes(elsewhere))
   t.same(
     everywhere,
     [...everywhere].sort((a: number, b: number) => b - a),
     'newest first',
   )
   t.same((await get('/jobs/unfinished_on_all_organizations')).map(({ id }: Json) => id).slice(0, 2), [
-    second,
-    first,
+    paused,
+    scheduled,
   ])
   t.same((await get(`/organizations/${organization.id}/jobs/unfinished`)).length, 2, 'for a system admin')
   t.match((await call('GET', '/organizations/1/jobs/all', undefined, { key })).body, {

@@ -84,7 +84,7 @@ t.test('an import is followed from its view at once to its last state', async (t
   t.same(states(again.views()), ['cancelled'], 'one that has ended is shown, and that was all')
   const lastEventId = /^id: (\S+)/m.exec(again.text())![1]!
   const headers = { 'last-event-id': lastEventId }
-  t.equal((await follow(id, { headers })).response.status, 204, 'whoever has that comes no more')
+  t.equal((await follow(id, { headers })).response.status, 204, 'a client with that event doesn’t reconnect')
   const changed = await follow(id, { headers: { 'last-event-id': 'another' } })
   await changed.ended
   t.same(states(changed.views()), ['cancelled'])
@@ -143,7 +143,7 @@ t.test('curl shows the events as they come', { skip: missing('curl') }, async (t
   t.match(text, '"cancelled"')
 })
 
-t.test('who may see the import no longer is sent nothing more of it', async (t) => {
+t.test('a client that loses its permission for the import gets no further events', async (t) => {
   const { id } = await createImport()
   const key = await service.post('/api_keys', {
     api_key: { name: 'to be withdrawn', role: 'organization_admin' },
@@ -235,7 +235,7 @@ t.test('a control plane that stops ends the streams, and they can be had from an
   other.leave()
 })
 
-/** A watch in this process, with bounds of its own, and its streams. */
+/** A watch in this process, with bounds of the test, and its streams. */
 async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
   const client = await MongoClient.connect(service.settings['MONGODB_URI']!, { monitorCommands: true })
   const stop = new AbortController()
@@ -272,7 +272,7 @@ async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
 const warn = (id: number, text: string) =>
   service.collections.imports.updateOne({ _id: id }, { $set: { warnings: [text] } })
 
-t.test('many who follow one import cost one look at a time', async (t) => {
+t.test('many clients that follow one import cost one poll at a time', async (t) => {
   const { id } = await createImport()
   const { client, open } = await watchHere(t, { everyMs: 100 })
   const streams = await Promise.all(Array.from({ length: 100 }, () => open(id)))
@@ -285,11 +285,11 @@ t.test('many who follow one import cost one look at a time', async (t) => {
     const seen = await Promise.all(streams.map(({ warnings }) => warnings()))
     t.ok(seen.every((warnings) => warnings[0] === `warning ${i}`))
   }
-  const looks = (performance.now() - startedAt) / 100 + 1
-  t.ok(commands <= looks * 8, `${commands} commands in at most ${looks.toFixed(1)} looks`)
+  const polls = (performance.now() - startedAt) / 100 + 1
+  t.ok(commands <= polls * 8, `${commands} commands in at most ${polls.toFixed(1)} polls`)
 })
 
-t.test('a slow reader gets the latest view, nobody more than one in a while', async (t) => {
+t.test('a slow reader gets the latest view, and no reader more than one in an interval', async (t) => {
   const { id } = await createImport()
   const { open } = await watchHere(t, { everyMs: 150 })
   const [slow, quick] = [await open(id), await open(id)]

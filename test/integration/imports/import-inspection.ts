@@ -77,7 +77,7 @@ t.test('tells how a file reads, what its columns are, and what would become of i
     )
 })
 
-t.test('says what the import then does, also of subscribers who are there', async (t) => {
+t.test('an inspection says what the import then does, also with existing subscribers', async (t) => {
   const { id } = await createList(service, fields)
   const put = (email: string, status: string) =>
     service.post(`/mailing_lists/${id}/subscribers`, { subscriber: { email, status } })

@@ -41,7 +41,7 @@ async function begunImport() {
 }
 
 t.test(
-  'a paused import stops at once, keeps its turn, and goes on where it stood, its figures true',
+  'a paused import stops at once, keeps its list, and resumes where it stopped, with right counts',
   async (t) => {
     const { list, id } = await begunImport()
     t.match(await move(id, 'pause'), { success: true, data: { state: 'paused' } })
@@ -62,7 +62,7 @@ t.test(
       },
     })
     const dry = await importText(service, list.id, 'email\nx@y.co', { dry_run: true })
-    t.equal(dry.state, 'finished', 'a dry run waits for nobody')
+    t.equal(dry.state, 'finished', 'a dry run waits for no other import')
     t.match(
       await show(second.id),
       { state: 'scheduled', waiting_for_import_id: id },
@@ -78,14 +78,14 @@ t.test(
         (total, [kind, count]) => total + (kind === 'deactivated' ? 0 : count),
         0,
       )
-      t.equal(sum, imported(view), 'figures balance at any time')
+      t.equal(sum, imported(view), 'counts add up at any time')
       t.ok(imported(view) >= last, 'and never go back')
       if (imported(view) > last) changes += 1
       last = imported(view)
       if (view.state === 'finished') break
       await sleep(50)
     }
-    t.ok(changes > 2, `${changes} different figures were seen`)
+    t.ok(changes > 2, `${changes} different counts were seen`)
     t.match(await show(id), {
       state: 'finished',
       stats: { number_of_records: rows, records_imported: rows, subscribers: { added: rows } },
@@ -140,7 +140,7 @@ t.test('an import waits for its time, and imports of a list go in the order of b
     t.ok(Date.parse(finished_at) + 1_000 >= Date.parse(begins_at))
 })
 
-t.test('of requests that race one moves the import, each time', async (t) => {
+t.test('exactly one of the requests that race moves the import, each time', async (t) => {
   const list = await createList(service)
   for (let round = 0; round < 5; round += 1) {
     const { id } = await create(list.id, { begins_at: '2100-01-01T00:00' })

@@ -43,7 +43,7 @@ const fields = [
 ]
 const mapping = { column_mapping: ['email', 'Name', 'Points', 'Plan'] }
 
-t.test('added, failed and duplicate rows, with their logs', async (t) => {
+t.test('an import counts added, failed and duplicate rows, and logs them', async (t) => {
   const list = await createList(service, fields)
   const content = [
     'E-Mail,Name,Points,Plan',
@@ -118,7 +118,7 @@ t.test('added, failed and duplicate rows, with their logs', async (t) => {
 })
 
 t.test(
-  'a failed row takes its own length in the database, however many columns the mapping has',
+  'a failed row occupies its own length in the database, however many columns the mapping has',
   async (t) => {
     const list = await createList(service)
     const view = await importText(service, list.id, 'x\ny,"a, b"\n'.repeat(2_000), {
@@ -179,7 +179,7 @@ t.test('a failed log can be asked for without formulas', async (t) => {
   })
 })
 
-t.test('overwriting, by status and by what', async (t) => {
+t.test('overwriting depends on the status and on the kind of value', async (t) => {
   const list = await createList(service, fields.slice(0, 2))
   const two = ['email', 'Name']
   await importText(
@@ -262,29 +262,32 @@ t.test('dates that can only have the month first are read under dmy, and counted
   )
 })
 
-t.test('who is active has no removal, who is not confirmed no time of it, whatever a row says', async (t) => {
-  const list = await createList(service, [], { has_confirmed: true })
-  const header = 'email,status,remove_time,remove_ip,confirmed,confirm_time'
-  const column_mapping = header.split(',')
-  const at = '2020-01-02 10:00,192.0.2.1'
-  await importText(
-    service,
-    list.id,
-    `${header}\na@x.co,active,${at},no,2020-01-02\nb@x.co,bounced,${at},yes,2020-01-02`,
-    { column_mapping },
-  )
-  const of = (name: string) => collections.subscribers.findOne({ _id: `${list.id}:${name}@x.co` })
-  t.match(await of('a'), { remove_time: undefined, remove_ip: undefined, confirm_time: undefined })
-  t.match(await of('b'), { remove_time: Date, remove_ip: '192.0.2.1', confirm_time: Date })
-  await importText(service, list.id, `${header}\na@x.co,,${at},,2020-01-02\nb@x.co,,,,no,2020-01-03`, {
-    column_mapping,
-    overwrite: true,
-    overwrite_what: { status: true, confirmed: true },
-    overwrite_when_status: { active: true, bounced: true },
-  })
-  t.match(await of('a'), { remove_time: undefined, remove_ip: undefined, confirm_time: undefined })
-  t.match(await of('b'), { confirmed: false, confirm_time: undefined })
-})
+t.test(
+  'an active row has no removal, and an unconfirmed one no confirm_time, whatever it says',
+  async (t) => {
+    const list = await createList(service, [], { has_confirmed: true })
+    const header = 'email,status,remove_time,remove_ip,confirmed,confirm_time'
+    const column_mapping = header.split(',')
+    const at = '2020-01-02 10:00,192.0.2.1'
+    await importText(
+      service,
+      list.id,
+      `${header}\na@x.co,active,${at},no,2020-01-02\nb@x.co,bounced,${at},yes,2020-01-02`,
+      { column_mapping },
+    )
+    const of = (name: string) => collections.subscribers.findOne({ _id: `${list.id}:${name}@x.co` })
+    t.match(await of('a'), { remove_time: undefined, remove_ip: undefined, confirm_time: undefined })
+    t.match(await of('b'), { remove_time: Date, remove_ip: '192.0.2.1', confirm_time: Date })
+    await importText(service, list.id, `${header}\na@x.co,,${at},,2020-01-02\nb@x.co,,,,no,2020-01-03`, {
+      column_mapping,
+      overwrite: true,
+      overwrite_what: { status: true, confirmed: true },
+      overwrite_when_status: { active: true, bounced: true },
+    })
+    t.match(await of('a'), { remove_time: undefined, remove_ip: undefined, confirm_time: undefined })
+    t.match(await of('b'), { confirmed: false, confirm_time: undefined })
+  },
+)
 
 t.test('an enclosure that is not closed is reported with the line on which it opens', async (t) => {
   const list = await createList(service, fields.slice(0, 1))
@@ -295,7 +298,7 @@ t.test('an enclosure that is not closed is reported with the line on which it op
   t.match(await log(view, 'failed'), /"unterminated enclosure, line 4"|,unterminated enclosure, line 4/)
 })
 
-t.test('a header row that holds an address is warned of', async (t) => {
+t.test('a header row that contains an address causes a warning', async (t) => {
   const list = await createList(service)
   const view = await importText(service, list.id, 'first@x.co\nsecond@x.co')
   t.same(countsOf(view), { added: 1 })
@@ -309,7 +312,7 @@ t.test('a header row that holds an address is warned of', async (t) => {
 
 const valuesTooLarge = "the subscriber's custom fields would hold more than 4194304 bytes together"
 
-t.test('a row fails whose subscriber would hold more than 4 MiB in its custom fields', async (t) => {
+t.test('a row fails whose subscriber would have more than 4 MiB in its custom fields', async (t) => {
   // 16 of these fit.
   const long = '𝄞'.repeat(65_500)
   const list = await createList(service, [
@@ -420,10 +423,10 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
     await documentOf('together@x.co'),
     await documentOf('later@x.co'),
   ]
-  let goOn: () => void = () => undefined
-  const suspended = new Promise<void>((resolve) => (goOn = resolve))
+  let resume: () => void = () => undefined
+  const suspended = new Promise<void>((resolve) => (resume = resolve))
   let insertion: Promise<unknown> = Promise.resolve()
-  // Its snapshot is taken, and the transaction waits here.
+  // The snapshot is read, and the transaction waits here.
   await new Promise<void>((resolve) => {
     insertion = insertSubscriber(database, 1, alone, {
       claim: async () => {
@@ -445,7 +448,7 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
     () => collections.imports.findOne({ _id: id }),
     (document) => document!.plan !== null,
   )
-  goOn()
+  resume()
   t.equal(await insertion, 'done')
   t.equal(await insertSubscriber(database, 1, later), 'done')
   const { revision } = (await collections.mailingLists.findOne({ _id: list.id }))!
@@ -484,7 +487,7 @@ t.test(
         file_source: { type: 'json', content: 'email\nz@x.co' },
       },
     })
-    // All of them have been read by then.
+    // By then the import has read all absent subscribers.
     await until(
       'the deactivation of the first one',
       () => get(`/subscriber_imports/${id}`),

@@ -68,7 +68,7 @@ t.test('a name and a trigger are enough', async (t) => {
     ...defaults,
   })
   t.same(await get(pathOf(list)), [created])
-  t.equal(await revisionOf(list), before + 1, 'whoever has read the list before looks again')
+  t.equal(await revisionOf(list), before + 1, 'a request that has read the list before reads it again')
   for (const autoresponder of [{ name: 'x' }, { trigger: 'api' }, { name: ' ', trigger: 'api' }])
     t.match((await call('POST', pathOf(list), { autoresponder })).body, { error_code: 'validation_failed' })
 })
@@ -76,7 +76,7 @@ t.test('a name and a trigger are enough', async (t) => {
 t.test('every field, set and cleared', async (t) => {
   const list = await createList(service)
   const target = (await create(list)).id
-  // What it becomes where that isn't what was given; then whether null clears it.
+  // Each has a field, a value, whether null clears it, and how a reply shows it where that differs.
   const fields: [field: string, given: unknown, isNullable?: boolean, shown?: unknown][] = [
     ['name', ' Other ', false, 'Other'],
     ['paused', true],
@@ -298,7 +298,7 @@ t.test('a pause keeps its beginning', async (t) => {
   t.match((await update(created, { paused: false })).data, { paused: false, paused_at: null })
 })
 
-t.test('filters', async (t) => {
+t.test('filters select autoresponders', async (t) => {
   const list = await createList(service)
   for (const name of ['Welcome', 'welcome again', 'Bye', 'a*b']) await create(list, { name })
   const names = async (query: string): Promise<string[]> =>
@@ -315,7 +315,7 @@ t.test('filters', async (t) => {
   t.match((await call('GET', `${pathOf(list)}?minimal=yes`)).body, { error_code: 'invalid_request' })
 })
 
-t.test('names are taken without case, on one list', async (t) => {
+t.test('names of autoresponders are unique on a list, compared without case', async (t) => {
   const [list, other] = [await createList(service), await createList(service)]
   await create(list, { name: 'News' })
   const second = await create(list, { name: 'Second' })
@@ -352,7 +352,7 @@ t.test('no autoresponder triggers itself, not even by others', async (t) => {
   t.match(await update(a, { trigger: 'autoresponder_open' }), { success: true }, 'a chain that ends')
 })
 
-t.test('updates at once make no ring together', async (t) => {
+t.test('concurrent updates make no cycle together', async (t) => {
   const lists = [await createList(service), await createList(service), await createList(service)]
   for (let round = 0; round < 6; round += 1) {
     const all: Json[] = []
@@ -368,7 +368,7 @@ t.test('updates at once make no ring together', async (t) => {
   }
 })
 
-t.test('who may only change the state may pause', async (t) => {
+t.test('a user who may only change the state may pause', async (t) => {
   const list = await createList(service)
   const created = await create(list)
   const { id: userId } = await post('/users', {

@@ -166,73 +166,96 @@ t.test('the deprecated fields stand for the first content', async (t) => {
   t.match(await update(created, { email_format: null }), { error_code: 'validation_failed' })
 })
 
-t.test('every delivery setting, set and cleared', async (t) => {
+/** Each delivery setting with a value, whether null clears it, and how a reply shows the value where it differs. */
+const deliverySettings: [field: string, given: unknown, isNullable?: boolean, shown?: unknown][] = [
+  ['virtual_mta_id', 5, true],
+  ['virtual_mta_name', 'Route', true],
+  ['bounce_email_id', '3@7', true],
+  ['bounce_email_name', 'Bounces', true],
+  ['bounce_email_email', 'b@example.com', true],
+  ['url_domain_id', 6, true],
+  ['url_domain_name', 'Links', true],
+  ['url_domain_domain', 'links.example.com', true],
+  ['seed_list_id', 8, true],
+  ['seed_list_name', 'Seeds', true],
+  ['special_sending_rule_id', 9, true],
+  ['speed', 100],
+  ['track_opens', false],
+  ['track_links', false],
+  ['paused', true],
+  ['from_name', ' Sender ', true, 'Sender'],
+  ['from_email', ' s@example.com ', true, 's@example.com'],
+  ['reply_to', 'r@example.com', true],
+  ['sender_email', 't@example.com', true],
+  ['begins_at', '2026-01-31T12:00', true, '2026-01-31T12:00:00+05:30'],
+  ['autowinner_enabled', true],
+  ['autowinner_percentage', 25, true, '25.0'],
+  ['autowinner_delay_amount', 90, true],
+  ['autowinner_delay_unit', 'minutes', true],
+  ['autowinner_metric', 'click_to_open_rate', true],
+]
+
+const dispatch_attributes = Object.fromEntries(deliverySettings.map(([name, value]) => [name, value]))
+/** How a reply shows them all, with what follows from them. */
+const shownDispatch = {
+  ...Object.fromEntries(deliverySettings.map(([name, value, , as]) => [name, as ?? value])),
+  state: 'idle',
+  state_description: 'Idle',
+  virtual_mta_type: null,
+  bounce_email_user_id: 3,
+  bounce_email_domain_id: 7,
+  seed_lists: [{ id: 8, name: 'Seeds' }],
+  special_sending_rule_name: null,
+  started_at: null,
+  finished_at: null,
+}
+
+async function listFarEast(): Promise<Json> {
   const { id: organization_id } = await post('/organizations', {
     organization: { name: 'Far', time_zone_name: 'Asia/Kolkata' },
   })
-  const list = await post('/mailing_lists', { mailing_list: { name: 'Far', organization_id } })
-  // What it becomes where that isn't what was given; then whether null clears it.
-  const fields: [field: string, given: unknown, isNullable?: boolean, shown?: unknown][] = [
-    ['virtual_mta_id', 5, true],
-    ['virtual_mta_name', 'Route', true],
-    ['bounce_email_id', '3@7', true],
-    ['bounce_email_name', 'Bounces', true],
-    ['bounce_email_email', 'b@example.com', true],
-    ['url_domain_id', 6, true],
-    ['url_domain_name', 'Links', true],
-    ['url_domain_domain', 'links.example.com', true],
-    ['seed_list_id', 8, true],
-    ['seed_list_name', 'Seeds', true],
-    ['special_sending_rule_id', 9, true],
-    ['speed', 100],
-    ['track_opens', false],
-    ['track_links', false],
-    ['paused', true],
-    ['from_name', ' Sender ', true, 'Sender'],
-    ['from_email', ' s@example.com ', true, 's@example.com'],
-    ['reply_to', 'r@example.com', true],
-    ['sender_email', 't@example.com', true],
-    ['begins_at', '2026-01-31T12:00', true, '2026-01-31T12:00:00+05:30'],
-    ['autowinner_enabled', true],
-    ['autowinner_percentage', 25, true, '25.0'],
-    ['autowinner_delay_amount', 90, true],
-    ['autowinner_delay_unit', 'minutes', true],
-    ['autowinner_metric', 'click_to_open_rate', true],
-  ]
-  const dispatch_attributes = Object.fromEntries(fields.map(([name, value]) => [name, value]))
-  const shown = {
-    ...Object.fromEntries(fields.map(([name, value, , as]) => [name, as ?? value])),
-    state: 'idle',
-    state_description: 'Idle',
-    virtual_mta_type: null,
-    bounce_email_user_id: 3,
-    bounce_email_domain_id: 7,
-    seed_lists: [{ id: 8, name: 'Seeds' }],
-    special_sending_rule_name: null,
-    started_at: null,
-    finished_at: null,
-  }
-  const created = await create(list, { dispatch_attributes })
-  t.same(created.dispatch, shown)
+  return post('/mailing_lists', { mailing_list: { name: 'Far', organization_id } })
+}
+
+t.test('every delivery setting is stored and shown, and stays where a change leaves it out', async (t) => {
+  const list = await listFarEast()
+  t.same((await create(list, { dispatch_attributes })).dispatch, shownDispatch)
   const later = await create(list, { dispatch_attributes: {} })
-  t.notOk('dispatch' in later, 'nothing is said yet')
-  t.same((await update(later, { dispatch_attributes })).data.dispatch, shown)
-  t.same((await update(later, { name: 'Later' })).data.dispatch, shown, 'what is absent stays')
-  for (const [name, , isNullable] of [...fields].reverse()) {
-    const answer = await update(later, { dispatch_attributes: { [name]: null } })
-    if (isNullable === true) t.equal(answer.data?.dispatch[name], null, name)
-    else
-      t.match(answer, {
-        error_code: 'validation_failed',
-        error_message: new RegExp(`^dispatch_attributes\\.${name} `),
-      })
+  t.notOk('dispatch' in later, 'no delivery is shown before a setting is given')
+  t.same((await update(later, { dispatch_attributes })).data.dispatch, shownDispatch)
+  t.same((await update(later, { name: 'Later' })).data.dispatch, shownDispatch)
+})
+
+t.test('null clears a delivery setting that may be null, and is refused for the others', async (t) => {
+  const template = await create(await listFarEast(), { dispatch_attributes })
+  const answers: Json[] = []
+  const settings = [...deliverySettings].reverse()
+  for (const [name] of settings) {
+    const { data, ...refusal } = await update(template, { dispatch_attributes: { [name]: null } })
+    answers.push({ name, shown: data?.dispatch[name], ...refusal })
   }
-  t.match((await update(later, { dispatch_attributes: { bounce_email_id: '' } })).data.dispatch, {
+  t.match(
+    answers,
+    settings.map(([name, , isNullable]) =>
+      isNullable === true
+        ? { name, shown: null }
+        : {
+            ...{ name, error_code: 'validation_failed' },
+            error_message: new RegExp(`^dispatch_attributes\\.${name} `),
+          },
+    ),
+  )
+  t.match((await update(template, { dispatch_attributes: { bounce_email_id: '' } })).data.dispatch, {
     bounce_email_id: null,
     bounce_email_user_id: null,
     seed_lists: [],
   })
-  t.notOk('dispatch' in (await update(later, { dispatch_attributes: null })).data, 'nothing is said any more')
+  const cleared = (await update(template, { dispatch_attributes: null })).data
+  t.notOk('dispatch' in cleared, 'no delivery is shown any more')
+})
+
+t.test('a route of 0 is the default route, and a name goes with the thing that it names', async (t) => {
+  const list = await listFarEast()
   t.match(await create(list, { dispatch_attributes: { virtual_mta_id: 0 } }), {
     dispatch: {
       virtual_mta_id: 0,
@@ -246,6 +269,7 @@ t.test('every delivery setting, set and cleared', async (t) => {
       from_email: null,
     },
   })
+  const created = await create(list, { dispatch_attributes })
   t.match(
     (await update(created, { dispatch_attributes: { special_sending_rule_name: 'Rule', virtual_mta_id: 4 } }))
       .data.dispatch,
@@ -415,7 +439,7 @@ t.test('changes at once lose nothing', async (t) => {
   t.match(after, { name: 'Together', contents: [{ subject: 'A' }], dispatch: { speed: 7, paused: true } })
 })
 
-t.test('a template doesn’t grow beyond what a document holds', async (t) => {
+t.test('a template doesn’t grow beyond the size of a document', async (t) => {
   const template = await create(await createList(service))
   const text = 'x'.repeat(900_000)
   let answer: Json

@@ -73,7 +73,7 @@ t.test('autoresponders are named by patterns or ids, each of them answers once',
   await trigger(list.id, id, { autoresponder_names: [], autoresponder_ids: [order] })
   t.same(await answered(list.id), [order, sent, welcome, order])
 
-  for (const [body, error_code, error_message] of [
+  const cases = [
     [{}, 'invalid_request', /^exactly one of/],
     [{ autoresponder_names: [] }, 'invalid_request', /^exactly one of/],
     [{ autoresponder_names: ['*'], autoresponder_ids: [order] }, 'invalid_request', /^exactly one of/],
@@ -90,12 +90,18 @@ t.test('autoresponders are named by patterns or ids, each of them answers once',
     [{ autoresponder_names: Array(101).fill('*') }, 'requested_too_many', /^101 autoresponders/],
     [{ autoresponder_ids: Array(101).fill(order) }, 'requested_too_many', /^101 autoresponders/],
     [{ autoresponder_names: ['x'.repeat(1_001)] }, 'validation_failed', /at most 1000 characters/],
-  ] as const)
-    t.match(await trigger(list.id, id, body), { success: false, error_code, error_message })
+  ] as const
+  const answers: unknown[] = []
+  for (const [body] of cases) answers.push([body, await trigger(list.id, id, body)])
+  t.match(
+    answers,
+    cases.map(([body, error_code, error_message]) => [body, { success: false, error_code, error_message }]),
+  )
   t.same(await answered(list.id), [])
 })
 
-t.test('who is missing is created, and who is not active reactivated, where the call says so', async (t) => {
+/** A list with an autoresponder for triggers, one that welcomes new subscribers, and one that ignores the API. */
+async function listThatWelcomes() {
   const list = await createList(service)
   const named = await addAutoresponder(list.id, 'Named', {
     delay: 'with_delay',
@@ -105,7 +111,11 @@ t.test('who is missing is created, and who is not active reactivated, where the 
   const welcome = await addAutoresponder(list.id, 'Welcome', { trigger: 'subscription' })
   await addAutoresponder(list.id, 'Not from API', { trigger: 'subscription', trigger_run_on_api: false })
   const body = { autoresponder_ids: [named] }
-  const creating = { ...body, create_missing_subscriber: true }
+  return { list, named, welcome, body, creating: { ...body, create_missing_subscriber: true } }
+}
+
+t.test('a missing subscriber is not found, unless the call creates it with a usable address', async (t) => {
+  const { list, body, creating } = await listThatWelcomes()
   for (const missing of ['new@example.com', '999999999', 'no email', 'a@b', '1,2'])
     t.match(await trigger(list.id, missing, body), { error_code: 'not_found' }, missing)
   for (const missing of ['999999999', 'no email', 'a@b'])
@@ -118,36 +128,46 @@ t.test('who is missing is created, and who is not active reactivated, where the 
     error_code: 'not_found',
   })
   t.equal(await collections.subscribers.countDocuments({ mailing_list_id: list.id }), 0)
+})
 
-  const fields = { 'Order no': 'a&b', __proto__x: '1' }
-  const raw = { 'Order no': '<b>' }
-  const created = await trigger(list.id, 'New@example.com', {
-    ...creating,
-    content_replacement_fields: fields,
-    content_replacement_fields_raw: raw,
-  })
-  t.match(created.data, {
-    subscription_result: 'created',
-    subscriber: { email: 'New@example.com', status: 'active' },
-    triggered_autoresponders: [
-      { id: named, name: 'Named' },
-      { id: welcome, name: 'Welcome' },
-    ],
-  })
-  const [first, second] = await reactionsOn(list.id)
-  t.same([first!.fields, first!.raw_fields], [fields, raw])
-  t.equal(Math.round((first!.due_at.getTime() - first!.created_at.getTime()) / 60_000), 120)
-  t.same([second!.fields, second!.raw_fields], [fields, raw], 'they are for all mails of the call')
-  t.same(await answered(list.id), [named, welcome])
-  t.same(
-    (await call('GET', `/mailing_lists/${list.id}/subscribers/new@example.com`)).body.data[0],
-    created.data.subscriber,
-  )
+t.test(
+  'a call that creates its subscriber sends its fields with all mails, the welcome included',
+  async (t) => {
+    const { list, named, welcome, creating } = await listThatWelcomes()
+    const fields = { 'Order no': 'a&b', __proto__x: '1' }
+    const raw = { 'Order no': '<b>' }
+    const created = await trigger(list.id, 'New@example.com', {
+      ...creating,
+      content_replacement_fields: fields,
+      content_replacement_fields_raw: raw,
+    })
+    t.match(created.data, {
+      subscription_result: 'created',
+      subscriber: { email: 'New@example.com', status: 'active' },
+      triggered_autoresponders: [
+        { id: named, name: 'Named' },
+        { id: welcome, name: 'Welcome' },
+      ],
+    })
+    const [first, second] = await reactionsOn(list.id)
+    t.same([first!.fields, first!.raw_fields], [fields, raw])
+    t.equal(Math.round((first!.due_at.getTime() - first!.created_at.getTime()) / 60_000), 120)
+    t.same([second!.fields, second!.raw_fields], [fields, raw], 'they are for all mails of the call')
+    t.same(await answered(list.id), [named, welcome])
+    t.same(
+      (await call('GET', `/mailing_lists/${list.id}/subscribers/new@example.com`)).body.data[0],
+      created.data.subscriber,
+    )
+  },
+)
 
+t.test('a created subscriber is welcomed once, unless the call skips the welcome', async (t) => {
+  const { list, named, welcome, creating } = await listThatWelcomes()
   const more = async (email: string, options: object) => {
     const { data } = await trigger(list.id, email, { ...creating, ...options })
     return data.triggered_autoresponders.map(({ id }: Json) => id)
   }
+  t.same(await more('first@example.com', {}), [named, welcome])
   t.same(await more('second@example.com', { skip_subscription_autoresponders: true }), [named])
   t.same(
     await more('third@example.com', {
@@ -155,14 +175,17 @@ t.test('who is missing is created, and who is not active reactivated, where the 
       autoresponder_ids: [named, welcome],
     }),
     [named, welcome],
-    'what is asked for by name isn’t held back',
+    'the skip leaves out no autoresponder that is named',
   )
   t.same(await more('fourth@example.com', { autoresponder_ids: [welcome] }), [welcome], 'once')
-  t.same(await more('FOURTH@example.com', {}), [named], 'who is there already isn’t welcomed again')
-  t.same(await answered(list.id), [named, named, welcome, welcome, named])
+  t.same(await more('FOURTH@example.com', {}), [named], 'an existing subscriber isn’t welcomed again')
+  t.same(await answered(list.id), [named, welcome, named, named, welcome, welcome, named])
   t.same(await countsOfList(list.id), { active: 4, unsubscribed: 0 })
+})
 
-  const { id } = created.data.subscriber
+t.test('an inactive subscriber is reactivated where the call says so, and refused otherwise', async (t) => {
+  const { list, named, body, creating } = await listThatWelcomes()
+  const { id } = await add(list.id, 'ann@example.com')
   await call('PUT', `/mailing_lists/${list.id}/subscribers/${id}`, {
     subscriber: { status: 'unsubscribed', remove_ip: '192.0.2.1' },
   })
@@ -170,7 +193,7 @@ t.test('who is missing is created, and who is not active reactivated, where the 
     error_code: 'invalid_request',
     error_message: new RegExp(`^subscriber ${id} is unsubscribed`),
   })
-  t.same(await countsOfList(list.id), { active: 3, unsubscribed: 1 })
+  t.same(await countsOfList(list.id), { active: 0, unsubscribed: 1 })
   t.match(await trigger(list.id, id, { ...body, reactivate_subscriber: true }), {
     data: {
       subscription_result: 'reactivated',
@@ -178,7 +201,7 @@ t.test('who is missing is created, and who is not active reactivated, where the 
       triggered_autoresponders: [{ id: named }],
     },
   })
-  t.same(await countsOfList(list.id), { active: 4, unsubscribed: 0 })
+  t.same(await countsOfList(list.id), { active: 1, unsubscribed: 0 })
   t.same(await answered(list.id), [named])
   t.match((await trigger(list.id, id, { ...body, reactivate_subscriber: true })).data, {
     subscription_result: 'remained_active',
@@ -297,7 +320,7 @@ t.test('where emails are no identity, a call is for one subscriber all the same'
   t.same(await answered(list.id), [id])
 })
 
-t.test('no creation without the permission for it, nor without a place', async (t) => {
+t.test('a call creates no subscriber without the permission for it, nor without quota', async (t) => {
   const organization = await post('/organizations', { organization: { name: 'Full', subscriber_limit: 1 } })
   const list = await createList(service, [], { organization_id: organization.id })
   const id = await addAutoresponder(list.id, 'A', { organization_id: organization.id })
@@ -339,32 +362,35 @@ t.test('no creation without the permission for it, nor without a place', async (
   t.same(await countsOfList(list.id), { active: 1, unsubscribed: 1 })
 })
 
-t.test('calls at once create one subscriber, and whom a deletion takes keeps no mail', async (t) => {
-  const list = await createList(service)
-  const id = await addAutoresponder(list.id, 'A')
-  const welcome = await addAutoresponder(list.id, 'Welcome', { trigger: 'subscription' })
-  const body = { autoresponder_ids: [id], create_missing_subscriber: true }
-  for (let round = 0; round < 5; round += 1) {
-    const replies = await Promise.all(
-      Array.from({ length: 6 }, () => trigger(list.id, `r${round}@example.com`, body)),
-    )
-    t.same(replies.map(({ data }) => data.subscription_result).sort(), [
-      'created',
-      ...Array<string>(5).fill('remained_active'),
-    ])
-    t.equal(new Set(replies.map(({ data }) => data.subscriber.id)).size, 1)
-    t.same((await answered(list.id)).sort(), [...Array<number>(6).fill(id), welcome].sort())
-  }
-  t.same(await countsOfList(list.id), { active: 5, unsubscribed: 0 })
+t.test(
+  'concurrent calls create one subscriber, and a subscriber who is deleted meanwhile gets no mail',
+  async (t) => {
+    const list = await createList(service)
+    const id = await addAutoresponder(list.id, 'A')
+    const welcome = await addAutoresponder(list.id, 'Welcome', { trigger: 'subscription' })
+    const body = { autoresponder_ids: [id], create_missing_subscriber: true }
+    for (let round = 0; round < 5; round += 1) {
+      const replies = await Promise.all(
+        Array.from({ length: 6 }, () => trigger(list.id, `r${round}@example.com`, body)),
+      )
+      t.same(replies.map(({ data }) => data.subscription_result).sort(), [
+        'created',
+        ...Array<string>(5).fill('remained_active'),
+      ])
+      t.equal(new Set(replies.map(({ data }) => data.subscriber.id)).size, 1)
+      t.same((await answered(list.id)).sort(), [...Array<number>(6).fill(id), welcome].sort())
+    }
+    t.same(await countsOfList(list.id), { active: 5, unsubscribed: 0 })
 
-  for (let round = 0; round < 20; round += 1) {
-    const { id: subscriber } = await add(list.id, 'gone@example.com')
-    const [deleted, ...replies] = await Promise.all([
-      call('DELETE', `/mailing_lists/${list.id}/subscribers/${subscriber}`),
-      ...Array.from({ length: 3 }, () => trigger(list.id, subscriber, { autoresponder_ids: [id] })),
-    ])
-    t.match(deleted.body, { success: true })
-    for (const reply of replies) if (reply.success !== true) t.match(reply, { error_code: 'not_found' })
-    t.same(await answered(list.id), [])
-  }
-})
+    for (let round = 0; round < 20; round += 1) {
+      const { id: subscriber } = await add(list.id, 'gone@example.com')
+      const [deleted, ...replies] = await Promise.all([
+        call('DELETE', `/mailing_lists/${list.id}/subscribers/${subscriber}`),
+        ...Array.from({ length: 3 }, () => trigger(list.id, subscriber, { autoresponder_ids: [id] })),
+      ])
+      t.match(deleted.body, { success: true })
+      for (const reply of replies) if (reply.success !== true) t.match(reply, { error_code: 'not_found' })
+      t.same(await answered(list.id), [])
+    }
+  },
+)

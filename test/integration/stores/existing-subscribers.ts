@@ -4,7 +4,7 @@ import { messageOf } from '../../../shared/contract/errors.ts'
 import { findValueSizes, isDocumentTooLarge, valueBytes } from '../../../shared/store/value-bytes.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
-/** What a batch finds of the subscribers that are there, whether one reply of the server holds it or not. */
+/** What a batch finds of its existing subscribers, in one reply of the server or in several. */
 
 const subscriber = (number: number, more: object) => ({
   _id: `7:s${number}@example.com`,
@@ -77,7 +77,7 @@ t.test('the database measures values as the service does, and says which one is 
   )
   t.ok(isDocumentTooLarge(error))
   t.match(messageOf(error), /BSON|larger/)
-  t.notMatch(messageOf(error), /example\.com|7:/, 'the message names nobody')
+  t.notMatch(messageOf(error), /example\.com|7:/, 'the message names no subscriber')
   const taken: unknown = await collections.subscribers.insertOne(subscriber(1, {})).catch((e: unknown) => e)
   t.match(messageOf(taken), /E11000/)
   t.notMatch(messageOf(taken), /example\.com|7:/)

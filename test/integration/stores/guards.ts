@@ -27,8 +27,8 @@ import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 
 /**
- * Each guarded write of docs/protocol.md: it changes the document in the state that the page names, and leaves it as it
- * is in each other one: held under another token, by another engine, done, ended, not due yet.
+ * Each guarded write of docs/protocol.md changes the document in the state that the page names. In each other state
+ * it leaves the document alone: leased under another token or by another engine, done, ended, not due yet.
  */
 
 const { database } = await databaseAndFolder(t)
@@ -40,14 +40,16 @@ const context = { database, log }
 interface GuardedWrite<D> {
   write: string
   run: () => Promise<unknown>
-  /** What the document has that the write is for. */
+  /** Values of the document with which the write must happen. */
   changes: Partial<D>
-  /** What makes it somebody else's, or another state: nothing is written, and the answer is no. */
+  /**
+   * Differences, such as another engine's token or another state, with which nothing is written and the answer is no.
+   */
   leaves: Partial<D>[]
 }
 
 /** Resolves to what was wrong with each write of the table. */
-async function faultsOf<D extends Document>(
+async function findFaults<D extends Document>(
   collection: Collection<D>,
   document: (changes: Partial<D>) => D,
   writes: GuardedWrite<D>[],
@@ -96,41 +98,41 @@ const progress = {
   quota: { reserved: 1, used: 0 },
 }
 
-t.test('chunks', async (t) => {
-  const write = (
-    name: string,
-    changes: Partial<ChunkDocument>,
-    leaves: readonly object[],
-    run: () => Promise<unknown>,
-  ) => ({
-    write: name,
-    run,
-    changes,
-    leaves: leaves as Partial<ChunkDocument>[],
-  })
-  const inSession = <T>(
-    work: (session: Parameters<Parameters<typeof inTransaction<T>>[1]>[0]) => Promise<T>,
-  ) => inTransaction(database, work)
-  const faults = await faultsOf(collections.chunks, chunk, [
-    write('claimChunk', {}, [leased, { state: 'done' }, { fence: 3 }, { import_id: 2 }], () =>
+const writeChunk = (
+  name: string,
+  changes: Partial<ChunkDocument>,
+  leaves: readonly Partial<ChunkDocument>[],
+  run: () => Promise<unknown>,
+): GuardedWrite<ChunkDocument> => ({ write: name, run, changes, leaves: [...leaves] })
+const inSession = <T>(work: (session: ClientSession) => Promise<T>) => inTransaction(database, work)
+
+t.test('a chunk is claimed and advanced under its lease and fence alone', async (t) => {
+  const faults = await findFaults(collections.chunks, chunk, [
+    writeChunk('claimChunk', {}, [leased, { state: 'done' }, { fence: 3 }, { import_id: 2 }], () =>
       chunks.claimChunk(collections, { _id: 1, fence: 2 }, mine),
     ),
-    write(
+    writeChunk(
       'advanceChunk',
       { ...leased, next_record: 5 },
       [...notLeased, { next_record: 6 }, { next_record: 4 }],
       () => inSession((session) => chunks.advanceChunk(collections, session, progress)),
     ),
-    write('advanceChunk, last', { ...leased, next_record: 5 }, [...notLeased, { next_record: 6 }], () =>
+    writeChunk('advanceChunk, last', { ...leased, next_record: 5 }, [...notLeased, { next_record: 6 }], () =>
       inSession((session) => chunks.advanceChunk(collections, session, { ...progress, isLast: true })),
     ),
-    write('recordReservation', leased, notLeased, () =>
+  ])
+  t.same(faults, [])
+})
+
+t.test('a chunk is released under its lease alone, or once the lease is over', async (t) => {
+  const faults = await findFaults(collections.chunks, chunk, [
+    writeChunk('recordReservation', leased, notLeased, () =>
       inSession((session) => chunks.recordReservation(collections, session, leasedChunk, 7)),
     ),
-    write('releaseChunk', leased, notLeased, () =>
+    writeChunk('releaseChunk', leased, notLeased, () =>
       chunks.releaseChunk(collections, { chunkId: leasedChunk._id, token: 'mine', countsAsAttempt: false }),
     ),
-    write('releaseFailedChunk', leased, notLeased, () =>
+    writeChunk('releaseFailedChunk', leased, notLeased, () =>
       inSession((session) =>
         chunks.releaseFailedChunk(collections, session, {
           importId: 1,
@@ -139,19 +141,28 @@ t.test('chunks', async (t) => {
         }),
       ),
     ),
-    write('releaseChunkUnder', leased, [...notLeased, { engine_id: 'theirs' }, { token: 'theirs' }], () =>
-      chunks.releaseChunkUnder(collections, mine),
+    writeChunk(
+      'releaseChunkUnder',
+      leased,
+      [...notLeased, { engine_id: 'theirs' }, { token: 'theirs' }],
+      () => chunks.releaseChunkUnder(collections, mine),
     ),
-    write('releaseChunksOf', leased, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
+    writeChunk('releaseChunksOf', leased, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
       chunks.releaseChunksOf(collections, 'mine', { died: true }),
     ),
-    write(
+    writeChunk(
       'releaseExpiredChunks',
       { ...leased, lease_until: past },
       [{ lease_until: future }, { state: 'done' }],
       () => chunks.releaseExpiredChunks(collections),
     ),
-    write(
+  ])
+  t.same(faults, [])
+})
+
+t.test('a chunk is deactivated, closed and taken from its holder in the named states alone', async (t) => {
+  const faults = await findFaults(collections.chunks, chunk, [
+    writeChunk(
       'noteDeactivated',
       { state: 'done', deactivated_to: '1:b' },
       [{ deactivated_to: '1:c' }, { deactivated_to: null }, leased],
@@ -164,20 +175,27 @@ t.test('chunks', async (t) => {
           }),
         ),
     ),
-    write('closeChunks', {}, [{ state: 'done' }, { import_id: 2 }], () => chunks.closeChunks(collections, 1)),
-    write('fenceChunks', leased, [{ state: 'done' }, { fence: 4 }, { _id: '2:000000', import_id: 2 }], () =>
-      fenceChunks(context, { _id: 1, fence: 4 }),
+    writeChunk('closeChunks', {}, [{ state: 'done' }, { import_id: 2 }], () =>
+      chunks.closeChunks(collections, 1),
     ),
-    write('preemptChunks', leased, [{ state: 'done' }, { state: 'ready' }, { import_id: 2 }], () =>
+    writeChunk(
+      'fenceChunks',
+      leased,
+      [{ state: 'done' }, { fence: 4 }, { _id: '2:000000', import_id: 2 }],
+      () => fenceChunks(context, { _id: 1, fence: 4 }),
+    ),
+    writeChunk('preemptChunks', leased, [{ state: 'done' }, { state: 'ready' }, { import_id: 2 }], () =>
       preemptChunks(context, [1]),
     ),
   ])
   t.same(faults, [])
+})
 
+t.test('a leased chunk is not closed, and is counted as not over', async (t) => {
   await collections.chunks.deleteMany({})
   await collections.chunks.insertOne(chunk(leased))
-  t.equal(await chunks.closeChunks(collections, 1), 1, 'a held chunk is counted as not over')
-  t.match(await collections.chunks.findOne({}), leased, 'and stays held')
+  t.equal(await chunks.closeChunks(collections, 1), 1)
+  t.match(await collections.chunks.findOne({}), leased, 'its lease stays')
 })
 
 /** The collection, in which something happens between the read of a list and the writes that follow from it. */
@@ -208,7 +226,7 @@ function withEventAfterRead<D extends Document>(
   })
 }
 
-t.test('what got on between a look and the write that follows is not taken over', async (t) => {
+t.test('progress between a read and the write that follows prevents the take-over', async (t) => {
   const advances: Partial<ChunkDocument>[] = [
     { lease_until: future },
     { token: 'theirs', engine_id: 'theirs' },
@@ -217,10 +235,10 @@ t.test('what got on between a look and the write that follows is not taken over'
   for (const advanced of advances) {
     await collections.chunks.deleteMany({})
     await collections.chunks.insertOne(chunk({ ...leased, lease_until: past }))
-    const looking = withEventAfterRead(collections.chunks, () =>
+    const withEvent = withEventAfterRead(collections.chunks, () =>
       collections.chunks.updateOne({}, { $set: advanced }),
     )
-    t.same(await chunks.releaseExpiredChunks({ ...collections, chunks: looking }), [])
+    t.same(await chunks.releaseExpiredChunks({ ...collections, chunks: withEvent }), [])
     t.match(await collections.chunks.findOne({}), advanced)
   }
   const moves: Partial<ImportDocument>[] = [
@@ -231,12 +249,12 @@ t.test('what got on between a look and the write that follows is not taken over'
   for (const moved of moves) {
     await collections.imports.deleteMany({})
     await collections.imports.insertOne(importOf({ step, state: 'splitting' }))
-    const looking = withEventAfterRead(collections.imports, () =>
+    const withEvent = withEventAfterRead(collections.imports, () =>
       collections.imports.updateOne({}, { $set: moved }),
     )
     t.same(
       await steps.takeOverStalledSteps(
-        { ...collections, imports: looking },
+        { ...collections, imports: withEvent },
         { stalledMs: 60_000, maxFailures: 3, message: () => 'it hangs' },
       ),
       [],
@@ -245,7 +263,7 @@ t.test('what got on between a look and the write that follows is not taken over'
   }
 })
 
-t.test('the two states in which nobody may write are kept by the fence', async (t) => {
+t.test('the fence lets no engine write in the two states without a holder', async (t) => {
   await collections.chunks.deleteMany({})
   await collections.chunks.insertMany([
     chunk(leased),
@@ -275,11 +293,12 @@ const stepLost = [stepOfAnother, { step: null }]
 const ours = { id: 1, token: 'mine' }
 const ended = { state: 'failed', finished_at: past } as const
 
-t.test('steps', async (t) => {
-  const working = { step, state: 'splitting' } as const
-  const download = importOf({}).download
+const working = { step, state: 'splitting' } as const
+const { download } = importOf({})
+
+t.test('a step is claimed when it is due, and taken over when it stands still', async (t) => {
   const stalledBounds = { stalledMs: 60_000, maxFailures: 3, message: () => 'it hangs' }
-  const faults = await faultsOf<ImportDocument>(collections.imports, importOf, [
+  const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'claimStep',
       changes: {},
@@ -302,6 +321,12 @@ t.test('steps', async (t) => {
       leaves: [{ step: null }, { step: { ...step, moved_at: new Date() } }, { settled: true }],
       run: () => steps.takeOverStalledSteps(collections, stalledBounds),
     },
+  ])
+  t.same(faults, [])
+})
+
+t.test('a step is released by its holder alone', async (t) => {
+  const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'releaseStep',
       changes: working,
@@ -324,6 +349,12 @@ t.test('steps', async (t) => {
       leaves: stepLost,
       run: () => steps.releaseStepsOf(collections, 'mine', { died: true }),
     },
+  ])
+  t.same(faults, [])
+})
+
+t.test('a step writes and waits under its own token alone', async (t) => {
+  const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'writeInStep',
       changes: working,
@@ -371,10 +402,10 @@ t.test('steps', async (t) => {
   t.same(faults, [])
 })
 
-t.test('imports', async (t) => {
+t.test('an import changes state only from the named states', async (t) => {
   const totals = noCounts()
   const failed = { ...ended, totals: null }
-  const faults = await faultsOf<ImportDocument>(collections.imports, importOf, [
+  const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'startImport',
       changes: { state: 'scheduled', started_at: null },
@@ -512,9 +543,9 @@ t.test('a pause or a cancel whose request died is enforced', async (t) => {
   }
 })
 
-t.test('an import that is settled while its counts are read keeps them', async (t) => {
+t.test('an import that is finalized while its counts are read keeps them', async (t) => {
   const counts = { ...noCounts(), added: 5 }
-  const settle = async (): Promise<void> => {
+  const finalize = async (): Promise<void> => {
     await imports.fixTotals(collections, 1, counts)
     await chunks.deleteChunks(collections, 1)
   }
@@ -522,7 +553,10 @@ t.test('an import that is settled while its counts are read keeps them', async (
     await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
     await collections.imports.insertOne(importOf(ended))
     await collections.chunks.insertOne(chunk({ state: 'done', counts }))
-    const reading = { ...collections, [read]: withEventAfterRead<never>(collections[read] as never, settle) }
+    const reading = {
+      ...collections,
+      [read]: withEventAfterRead<never>(collections[read] as never, finalize),
+    }
     const found = await chunks.countsOf(reading, [{ _id: 1, totals: null }])
     t.equal(found.get(1)?.added, 5, `after the read of ${read}`)
   }
@@ -530,7 +564,7 @@ t.test('an import that is settled while its counts are read keeps them', async (
 
 // ---- callbacks, messages, reactions ----
 
-t.test('callbacks', async (t) => {
+t.test('a callback is written only by its holder', async (t) => {
   const callback = (changes: Partial<CallbackDocument>): CallbackDocument => ({
     ...{
       _id: 1,
@@ -547,7 +581,7 @@ t.test('callbacks', async (t) => {
   const tried = { token: 'mine', tried_at: past, due_at: future }
   const lost = [{ token: 'theirs' }, { token: null }, { state: 'delivered' }, { state: 'given_up' }] as const
   const ofMine = { importId: 1, token: 'mine' }
-  const faults = await faultsOf<CallbackDocument>(collections.callbacks, callback, [
+  const faults = await findFaults<CallbackDocument>(collections.callbacks, callback, [
     {
       write: 'claimCallback',
       changes: {},
@@ -591,9 +625,9 @@ const reaction = (changes: Partial<ReactionDocument>): ReactionDocument => ({
   ...changes,
 })
 
-t.test('messages', async (t) => {
+t.test('a message is written only under its lease', async (t) => {
   const beginnings = [{ queue: 1, dueAt: past }]
-  const faults = await faultsOf<OutboxDocument>(collections.outbox, message, [
+  const faults = await findFaults<OutboxDocument>(collections.outbox, message, [
     {
       write: 'claimMessages',
       changes: {},
@@ -629,14 +663,14 @@ t.test('messages', async (t) => {
   t.same(faults, [])
 })
 
-t.test('reactions', async (t) => {
+t.test('a reaction is moved or dropped from the named states alone', async (t) => {
   const { due_at, ...ofReaction } = reaction({})
   const due = [{ ...ofReaction, due_at }]
   const session = client.startSession()
   t.teardown(() => session.endSession())
   const leaves: Partial<ReactionDocument>[] = [{ state: 'due' }, { state: 'dropped' }, { state: 'sent' }]
   await collections.outbox.deleteMany({})
-  const faults = await faultsOf<ReactionDocument>(collections.reactions, reaction, [
+  const faults = await findFaults<ReactionDocument>(collections.reactions, reaction, [
     {
       write: 'moveReactions',
       changes: {},
@@ -656,54 +690,57 @@ t.test('reactions', async (t) => {
 
 // ---- the quota ----
 
-t.test('figures of the quota', async (t) => {
-  const usage = (changes: Partial<UploadUsageDocument>): UploadUsageDocument => ({
-    ...{ _id: 1, revision: 3, bytes: 0, files: 0, uploads: [], imports: [], counted_at: new Date() },
-    ...changes,
-  })
-  const entry = (import_id: number, source = 0, partition = 0) => ({
-    import_id,
-    source,
-    partition,
-    entered_at: past,
-  })
-  const limits = { bytes: 100, imports: 2 }
-  const faults = await faultsOf<UploadUsageDocument>(collections.uploadUsage, usage, [
-    {
-      write: 'enterImport',
-      changes: {},
-      leaves: [
-        { imports: [entry(1)] },
-        { imports: [entry(2), entry(3)] },
-        { bytes: 61 },
-        { pinned: 61 },
-        { imports: [entry(2, 30, 31)] },
-        { uploads: [{ token: 'u', name: 'x', bytes: 61, files: 1 }] },
-        { counted_at: past },
-      ],
-      run: () => staged.enterImport(collections, 1, { importId: 1, bytes: 40, maxAgeMs: 60_000 }, limits),
-    },
-    {
-      write: 'growSource',
-      changes: { imports: [entry(1, 10)] },
-      leaves: [{ imports: [] }, { imports: [entry(2, 10)] }, { imports: [entry(1, 61)] }, { bytes: 51 }],
-      run: () => staged.growSource(collections, 1, { importId: 1, bytes: 40, within: 'all' }, 100),
-    },
-    {
-      write: 'reservePartition',
-      changes: { imports: [entry(1, 10), entry(2, 10, 10)] },
-      leaves: [{ imports: [] }, { imports: [entry(1, 10), entry(2, 10, 50)] }],
-      run: () => staged.reservePartition(collections, 1, { importId: 1, bytes: 40 }, 100),
-    },
-    {
-      write: 'setPinned',
-      changes: {},
-      leaves: [{ revision: 4 }],
-      run: () => staged.setPinned(collections, usage({}), 9),
-    },
-  ])
-  t.same(faults, [])
-})
+t.test(
+  'the totals of the quota change only within the limits, and at the revision that was read',
+  async (t) => {
+    const usage = (changes: Partial<UploadUsageDocument>): UploadUsageDocument => ({
+      ...{ _id: 1, revision: 3, bytes: 0, files: 0, uploads: [], imports: [], counted_at: new Date() },
+      ...changes,
+    })
+    const entry = (import_id: number, source = 0, partition = 0) => ({
+      import_id,
+      source,
+      partition,
+      entered_at: past,
+    })
+    const limits = { bytes: 100, imports: 2 }
+    const faults = await findFaults<UploadUsageDocument>(collections.uploadUsage, usage, [
+      {
+        write: 'enterImport',
+        changes: {},
+        leaves: [
+          { imports: [entry(1)] },
+          { imports: [entry(2), entry(3)] },
+          { bytes: 61 },
+          { pinned: 61 },
+          { imports: [entry(2, 30, 31)] },
+          { uploads: [{ token: 'u', name: 'x', bytes: 61, files: 1 }] },
+          { counted_at: past },
+        ],
+        run: () => staged.enterImport(collections, 1, { importId: 1, bytes: 40, maxAgeMs: 60_000 }, limits),
+      },
+      {
+        write: 'growSource',
+        changes: { imports: [entry(1, 10)] },
+        leaves: [{ imports: [] }, { imports: [entry(2, 10)] }, { imports: [entry(1, 61)] }, { bytes: 51 }],
+        run: () => staged.growSource(collections, 1, { importId: 1, bytes: 40, within: 'all' }, 100),
+      },
+      {
+        write: 'reservePartition',
+        changes: { imports: [entry(1, 10), entry(2, 10, 10)] },
+        leaves: [{ imports: [] }, { imports: [entry(1, 10), entry(2, 10, 50)] }],
+        run: () => staged.reservePartition(collections, 1, { importId: 1, bytes: 40 }, 100),
+      },
+      {
+        write: 'setPinned',
+        changes: {},
+        leaves: [{ revision: 4 }],
+        run: () => staged.setPinned(collections, usage({}), 9),
+      },
+    ])
+    t.same(faults, [])
+  },
+)
 
 // ---- transactions ----
 
@@ -721,7 +758,7 @@ t.test('values are changed in place only while the fields were read a moment ago
   t.match(await collections.subscribers.findOne({ _id: document._id }), { custom_fields: { 5: 'in time' } })
 })
 
-t.test('what is written in a transaction is taken back with it', async (t) => {
+t.test('what a transaction has written is undone with it', async (t) => {
   const moved = { organizationId: 1, listId: 1, changes: { ...noStatusCounts(), active: 3 } }
   const request = { amount: 1, hasQuotaLock: true }
   const writes: Record<string, (session: ClientSession) => Promise<unknown>> = {
@@ -773,7 +810,7 @@ t.test('what is written in a transaction is taken back with it', async (t) => {
   await session.endSession()
 })
 
-// ---- places under the subscriber limit ----
+// ---- quota under the subscriber limit ----
 
 const organization = (changes: Partial<OrganizationDocument>): OrganizationDocument => ({
   ...{ _id: 1, name: 'One', time_zone_name: 'UTC', subscriber_limit: 10, places_revision: 0 },
@@ -781,7 +818,7 @@ const organization = (changes: Partial<OrganizationDocument>): OrganizationDocum
   ...changes,
 })
 
-t.test('a limit whose request died is enforced on all that may still write by the old one', async (t) => {
+t.test('a limit whose request died binds all that may still write by the old one', async (t) => {
   for (const writing of [{ state: 'importing' }, ended] as const) {
     await Promise.all([
       collections.organizations.deleteMany({}),
@@ -807,97 +844,89 @@ t.test('a limit whose request died is enforced on all that may still write by th
     const stripes = await collections.subscriberCounts.find().toArray()
     t.ok(
       stripes.length > 0 && stripes.every((stripe) => stripe.limit_changes === 1),
-      'requests under way meet it',
+      'requests in progress conflict with it',
     )
     t.equal((await collections.organizations.findOne({}))!.limit_change, undefined)
     t.same(await enforcePendingLimits(context), [])
   }
 })
 
-t.test('places under the limit are taken once', async (t) => {
-  /** A limit of 10, 6 active subscribers, and a running chunk that holds 3 places. */
-  const prepare = async (): Promise<void> => {
-    await Promise.all([
-      collections.organizations.deleteMany({}),
-      collections.subscriberCounts.deleteMany({}),
-      collections.chunks.deleteMany({}),
-    ])
-    await collections.organizations.insertOne(organization({}))
-    await collections.subscriberCounts.insertOne({
-      ...{ _id: '1:a0', organization_id: 1, mailing_list_id: 1 },
-      ...{ active: 6, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 },
-    })
-    await collections.chunks.insertMany([
-      storedChunk(1, 0, { ...leased, places_held: 3 }),
-      storedChunk(1, 1, { ...leased, token: 'second' }),
-      storedChunk(1, 2, { ...leased, token: 'third' }),
-    ])
-  }
-  /** Two transactions at the same moment: both do their work before either commits. Resolves to how many committed. */
-  const together = async (
-    work: (session: ClientSession, which: number) => Promise<unknown>,
-  ): Promise<number> => {
-    const sessions = [client.startSession(), client.startSession()]
-    const done = await Promise.allSettled(
-      sessions.map(async (session, which) => {
-        session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
-        await work(session, which)
-      }),
-    )
-    const committed = await Promise.allSettled(
-      sessions.map(async (session, i) => {
-        if (done[i]!.status === 'rejected') throw new Error('it met the other one')
-        await session.commitTransaction()
-      }),
-    )
-    await Promise.all(sessions.map((session) => session.endSession()))
-    return committed.filter(({ status }) => status === 'fulfilled').length
-  }
-  const requests = (amount: number) =>
-    inTransaction(database, (session) => takeQuota(collections, session, 1, { amount, hasQuotaLock: true }))
-  await prepare()
-  t.equal(await requests(1), 'taken')
-  t.equal(await requests(2), 'busy', 'a chunk holds what would be left')
-  t.equal(await requests(5), 'full', 'active subscribers alone leave too little')
-  t.equal(
-    await together((session) => takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })),
-    1,
-    'two requests for the last place',
-  )
-  await prepare()
-  const chunkNumber = (number: number, token: string) => ({
-    ...{ _id: storedChunk(1, number)._id, import_id: 1, organization_id: 1, dry_run: false, token },
+/** A limit of 10, 6 active subscribers, and three running chunks, the first with a reservation of 3. */
+async function prepareQuota(): Promise<void> {
+  await Promise.all([
+    collections.organizations.deleteMany({}),
+    collections.subscriberCounts.deleteMany({}),
+    collections.chunks.deleteMany({}),
+  ])
+  await collections.organizations.insertOne(organization({}))
+  await collections.subscriberCounts.insertOne({
+    ...{ _id: '1:a0', organization_id: 1, mailing_list_id: 1 },
+    ...{ active: 6, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 },
   })
-  t.equal(
-    await together((session, which) =>
-      reserveQuota(collections, session, {
-        chunk: which === 0 ? chunkNumber(1, 'second') : chunkNumber(2, 'third'),
-        ...{ limit: 10, needed: 1, wanted: 1 },
-      }),
-    ),
-    1,
-    'two chunks for the last place',
+  await collections.chunks.insertMany([
+    storedChunk(1, 0, { ...leased, places_held: 3 }),
+    storedChunk(1, 1, { ...leased, token: 'second' }),
+    storedChunk(1, 2, { ...leased, token: 'third' }),
+  ])
+}
+
+type TransactionWork = (session: ClientSession) => Promise<unknown>
+
+/** Two transactions that both do their work before either commits. Resolves to how many committed. */
+async function countCommitted(one: TransactionWork, other: TransactionWork): Promise<number> {
+  const committed = await Promise.allSettled(
+    (await Promise.all([one, other].map(beginTransaction))).map(async ({ session, hasFailed }) => {
+      try {
+        if (hasFailed) throw new Error('it conflicts with the other one')
+        await session.commitTransaction()
+      } finally {
+        await session.endSession()
+      }
+    }),
   )
-  await prepare()
-  t.equal(
-    await together((session, which) =>
-      which === 0
-        ? takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })
-        : reserveQuota(collections, session, {
-            chunk: chunkNumber(1, 'second'),
-            limit: 10,
-            needed: 1,
-            wanted: 1,
-          }),
-    ),
-    1,
-    'a request and a chunk for the last place',
+  return committed.filter(({ status }) => status === 'fulfilled').length
+}
+
+async function beginTransaction(work: TransactionWork) {
+  const session = client.startSession()
+  session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
+  const hasFailed = await work(session).then(
+    () => false,
+    () => true,
   )
-  await prepare()
-  t.equal(
-    await inTransaction(database, (session) =>
-      reserveQuota(collections, session, { chunk: chunkNumber(1, 'lost'), limit: 100, needed: 1, wanted: 1 }),
-    ),
-    'lost',
-  )
+  return { session, hasFailed }
+}
+
+const takeOne: TransactionWork = (session) =>
+  takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })
+/** Reserves a quota of 1 for a chunk of import 1. */
+const reserveOne =
+  (number: number, token: string, limit = 10) =>
+  (session: ClientSession) =>
+    reserveQuota(collections, session, {
+      chunk: { _id: storedChunk(1, number)._id, import_id: 1, organization_id: 1, dry_run: false, token },
+      ...{ limit, needed: 1, wanted: 1 },
+    })
+
+t.test('a request takes only quota that is neither used nor reserved, and is told which it is', async (t) => {
+  const take = (amount: number) =>
+    inTransaction(database, (session) => takeQuota(collections, session, 1, { amount, hasQuotaLock: true }))
+  await prepareQuota()
+  t.equal(await take(1), 'taken')
+  t.equal(await take(2), 'busy', 'a chunk has reserved what would be left')
+  t.equal(await take(5), 'full', 'active subscribers alone leave too little')
+})
+
+t.test('the last of the quota is taken once when two ask for it at the same moment', async (t) => {
+  await prepareQuota()
+  t.equal(await countCommitted(takeOne, takeOne), 1, 'two requests')
+  await prepareQuota()
+  t.equal(await countCommitted(reserveOne(1, 'second'), reserveOne(2, 'third')), 1, 'two chunks')
+  await prepareQuota()
+  t.equal(await countCommitted(takeOne, reserveOne(1, 'second')), 1, 'a request and a chunk')
+})
+
+t.test('a chunk whose lease is lost reserves nothing', async (t) => {
+  await prepareQuota()
+  t.equal(await inTransaction(database, reserveOne(1, 'lost', 100)), 'lost')
 })

@@ -29,7 +29,7 @@ t.test('ids that many ask for at once, in two processes, are all different and l
   t.equal(await peekNextId(second!.collections, 'thing'), ids.length + 1)
 })
 
-t.test('whoever asks after a look at the counter gets a higher id than was seen', async (t) => {
+t.test('an id that is drawn after a read of the counter is higher than the one read', async (t) => {
   for (let i = 0; i < 50; i += 1) {
     const drawing = Array.from({ length: 5 }, () => nextIds(first!.collections, 'thing'))
     const seen = await peekNextId(second!.collections, 'thing')
@@ -38,7 +38,7 @@ t.test('whoever asks after a look at the counter gets a higher id than was seen'
   }
 })
 
-t.test('a draw that fails is told to all who wait for it, and the next one is made anew', async (t) => {
+t.test('a draw that fails rejects for all that wait for it, and the next one is made anew', async (t) => {
   const refused = { validator: { next: { $lt: 3 } } }
   await first!.db.createCollection('counters').catch(() => undefined)
   await first!.db.command({ collMod: 'counters', ...refused })

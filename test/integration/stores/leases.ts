@@ -32,7 +32,7 @@ async function watchForALease(): Promise<void> {
 const earlier = '7fffffff0000000000000000'
 const hour = 3_600_000
 
-/** An engine whose lease ends so many milliseconds from now, by the clock of the primary of an election. */
+/** An engine whose lease ends in `ms`, by the clock of an election's primary. */
 async function engineWith(t: { name: string }, leaseEndsIn: number, election?: string) {
   const { time } = await readPrimaryClock(db)
   const _id = t.name
@@ -55,7 +55,7 @@ t.test(
     await markDead(db, 'engines')
     t.match(await document(), { dead: false })
     await watchForALease()
-    // Suspended for so long that a stall of the database may have begun and ended meanwhile.
+    // A stall of the database may have begun and ended during this suspension.
     aheadMs += 2 * heartbeatMs + 1
     await markDead(db, 'engines')
     t.match(await document(), { dead: false })
@@ -77,7 +77,7 @@ for (const [clock, leaseEndsIn] of [
   ['behind', hour],
 ] as const)
   t.test(
-    `a new primary whose clock is ${clock} gives a lease of before its election one lease more`,
+    `a new primary whose clock is ${clock} extends a lease of before its election by one lease`,
     async (t) => {
       const { document } = await engineWith(t, leaseEndsIn, earlier)
       await markDead(db, 'engines')
@@ -98,7 +98,7 @@ t.test('an engine of a version before, which names no election, is judged like o
   await engines.updateOne({ _id }, { $unset: { lease_election: '' } })
   await markDead(db, 'engines')
   t.match(await document(), { dead: false })
-  // As it renews its lease.
+  // The process renews its lease.
   await engines.updateOne({ _id, dead: false }, [{ $set: { lease_until: { $add: ['$$NOW', -1] } } }])
   await markDead(db, 'engines')
   t.match(await document(), { dead: true })

@@ -10,7 +10,7 @@ import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
 
-/** Who may fail an import of which a file is missing, and who leaves it to others: docs/decisions/111. */
+/** Which engine may fail an import whose file is missing, and which leaves it to others: docs/decisions/111. */
 
 const { database } = await databaseAndFolder(t)
 const { collections } = database
@@ -35,7 +35,7 @@ const cases: {
   isAlone?: boolean
   outcome: 'noted' | 'failed'
 }[] = [
-  { what: 'nobody has missed it', outcome: 'noted' },
+  { what: 'no engine has missed it', outcome: 'noted' },
   { what: 'another one has', note: { by: 'theirs', seconds: 170 }, outcome: 'failed' },
   { what: 'another one has, alone', note: { by: 'theirs', seconds: 1 }, isAlone: true, outcome: 'failed' },
   { what: 'another one has, long ago', note: { by: 'theirs', seconds: 190 }, outcome: 'noted' },
@@ -77,9 +77,9 @@ t.test('a missing file fails the import when it was missed before', async (t) =>
     await collections.chunks.deleteMany({})
     await collections.chunks.insertOne(storedChunk(1, 0, { ...chunk, attempt: 3 }))
     await stored({ ...changes(), state: 'importing', step: null })
-    const held = { importId: 1, chunkId: '1:000000', token: 'mine' }
+    const leasedChunk = { importId: 1, chunkId: '1:000000', token: 'mine' }
     const noted = await database.client.withSession((session) =>
-      noteMissingOfChunk(collections, session, held, finding),
+      noteMissingOfChunk(collections, session, leasedChunk, finding),
     )
     t.equal(noted, outcome, `${what}, in a chunk`)
     t.equal((await found()).state, outcome === 'failed' ? 'failed' : 'importing', `${what}, in a chunk`)
@@ -105,9 +105,9 @@ t.test('an engine that has lost the step or the chunk notes nothing', async (t) 
   const before = await found()
   await collections.chunks.deleteMany({})
   await collections.chunks.insertOne(storedChunk(1, 0, { ...chunk, token: 'theirs' }))
-  const held = { importId: 1, chunkId: '1:000000', token: 'mine' }
+  const leasedChunk = { importId: 1, chunkId: '1:000000', token: 'mine' }
   const noted = await database.client.withSession((session) =>
-    noteMissingOfChunk(collections, session, held, finding),
+    noteMissingOfChunk(collections, session, leasedChunk, finding),
   )
   t.equal(noted, 'lost')
   t.same(await found(), before)
@@ -149,7 +149,7 @@ t.test('the id of the folder is adopted once', async (t) => {
   t.equal(await adoptDataFolderId(collections, 'second'), 'first')
 })
 
-t.test('an engine is alone where no other folder has a living engine that sees its files', async (t) => {
+t.test('an engine is alone where no other folder has a running engine that shares its files', async (t) => {
   await collections.engines.deleteMany({})
   const engine = (_id: string, number: number, changes: object) => ({
     ...{ _id, number, host: 'h', process_id: 1, started_at: ago(60), dead: false, session_ids: [] },

@@ -32,7 +32,7 @@ const gatedDb = new Proxy(database.db, {
 })
 const registration = await new ProcessRegistration('control-plane', { ...database, db: gatedDb }, log).start()
 
-/** Of ids as the driver has them. */
+/** Session ids as the driver has them. */
 const hexOf = (ids: readonly unknown[]) => ids.map((id) => (id as Binary).toString('hex'))
 const registeredIds = async () => new Set(hexOf((await processes.findOne({}))!.session_ids))
 
@@ -64,7 +64,7 @@ const unregistered = async () => {
   return hexOf(database.sessions.ids).filter((id) => !registered.has(id)).length
 }
 
-/** Has one transaction more than there are sessions, all open at once. */
+/** Opens one transaction more than there are sessions. */
 async function growPool(): Promise<void> {
   const size = database.sessions.ids.length + 1
   let open = 0
@@ -82,12 +82,12 @@ async function growPool(): Promise<void> {
   await Promise.all(transactions)
 }
 
-t.test('a heartbeat that was held up puts back no sessions of before', async (t) => {
-  const [held, opening] = [Promise.withResolvers(), Promise.withResolvers()]
-  gate = { reached: () => held.resolve(null), opened: opening.promise }
-  await held.promise
+t.test('a delayed heartbeat restores no sessions of before', async (t) => {
+  const [delayed, opening] = [Promise.withResolvers(), Promise.withResolvers()]
+  gate = { reached: () => delayed.resolve(null), opened: opening.promise }
+  await delayed.promise
   const growth = growPool()
-  // Where renewals overtake each other, the new sessions are registered by then.
+  // Renewals may overtake each other; by then the new sessions are registered.
   await sleep(500)
   opening.resolve(null)
   await growth
@@ -120,7 +120,7 @@ t.test(
         },
         (left) => left === 0,
       )
-      // Another one's write isn't held up by the transaction that was ended.
+      // The ended transaction delays no other write.
       await counters.updateOne({ _id: 'c0' }, { $inc: { next: 10 } }, { maxTimeMS: 2_000 })
     })
     t.equal(runs, 2)
@@ -135,7 +135,7 @@ t.test(
   },
 )
 
-t.test('a process that stops is registered no more, whatever its heartbeat does', async (t) => {
+t.test('a process that stops is unregistered, whatever its heartbeat does', async (t) => {
   await registration.stop()
   t.equal(await processes.countDocuments(), 0)
   await sleep(3_500)

@@ -47,8 +47,8 @@ const pinned = async (importId: number): Promise<UploadPin> =>
   (await uploads.pin({ organizationId: 1, name: 'rows.csv', importId }))!
 
 /**
- * An engine that takes the import's step; `opened` is what it finds behind the pin, `beforeItEnters` happens when it has
- * split and not said so yet.
+ * An engine that takes the import's step. `opened` is what it finds behind the pin; `beforeItEnters` runs after its
+ * split and before it says so.
  */
 async function stepOf(
   id: number,
@@ -64,7 +64,7 @@ async function stepOf(
     ...{
       session,
       database,
-      folder: lookingAtFolder(beforeItEnters),
+      folder: folderWithEvent(beforeItEnters),
       secrets: noKeys,
       staging,
       quota: new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } }),
@@ -91,8 +91,8 @@ async function stepOf(
   }
 }
 
-/** The folder, where something happens when an engine looks whether it is still there. */
-const lookingAtFolder = (event: () => Promise<void>): MarkedFolder =>
+/** The folder; something happens when an engine checks whether it still exists. */
+const folderWithEvent = (event: () => Promise<void>): MarkedFolder =>
   new Proxy(marked, {
     get(target, name) {
       const value = Reflect.get(target, name) as unknown
@@ -133,7 +133,7 @@ t.test('a split that was taken over removes nothing of its successor', async (t)
   t.ok(await hasPartition(4), 'the chunks of the successor can be read')
 })
 
-/** An upload of which a copy is taken, as it looks the same at the second look. */
+/** An upload that is copied, as it looks the same at the second check. */
 async function beginCopy(id: number): Promise<{ append: () => Promise<void>; pin: UploadPin }> {
   await beginImport(id, {})
   await finalizeUpload(upload)
@@ -153,7 +153,7 @@ async function beginCopy(id: number): Promise<{ append: () => Promise<void>; pin
 t.test('a copy that was taken over removes nothing of its successor', async (t) => {
   const { append } = await beginCopy(5)
   let isCopied = false
-  /** Suspended before its second look at the file: the copy is whole, and the successor's too. */
+  /** Suspended before its second check of the file: its copy is complete, and the successor's too. */
   const suspended = await stepOf(5, 'suspended', (file) => ({
     ...file,
     content: async function* (signal) {
@@ -173,12 +173,12 @@ t.test('a copy that was taken over removes nothing of its successor', async (t) 
   t.ok(await hasPartition(5), 'the chunks of the successor can be read')
 })
 
-t.test('a step that was taken over finds its upload still being written: the files stay', async (t) => {
+t.test('a step that was taken over and finds its upload still being written leaves the files', async (t) => {
   await beginImport(1, {})
   const pin = await pinned(1)
   t.equal(pin.is_settled, false)
   await collections.imports.updateOne({ _id: 1 }, { $set: { upload: { pin, waiting: null } } })
-  /** Suspended before its look at the file, for as long as its successor needs for the whole step. */
+  /** Suspended before its check of the file, until its successor has done the whole step. */
   const suspended = await stepOf(1, 'suspended', async (file) => {
     await finalizeUpload(upload)
     await succeed(1, 'suspended')

@@ -33,7 +33,7 @@ const claim = (engineId: string) =>
   claimChunk(collections, { _id: importId }, { engineId, token: randomUUID() })
 
 t.test(
-  'what is held under a name that left is released, what a registered engine holds is not',
+  'leases under an unregistered name are released, and those of a registered engine are not',
   async (t) => {
     await addChunk(0)
     await addChunk(1)
@@ -55,10 +55,10 @@ t.test(
 )
 
 t.test(
-  'an engine that registers and claims while another looks for unknown names keeps its chunk',
+  'an engine that registers and claims while another searches for unknown names keeps its chunk',
   async (t) => {
     let newcomer = ''
-    /** Suspended after its first read, for as long as a new engine needs to register and to claim. */
+    /** Suspended after its first read until a new engine has registered and claimed. */
     const suspended = (read: keyof Collections, method: string): Collections => ({
       ...collections,
       [read]: new Proxy(collections[read], {
@@ -83,39 +83,36 @@ t.test(
   },
 )
 
-t.test(
-  'what a living engine begins under the name that was taken from it is ended, for two minutes',
-  async (t) => {
-    await collections.chunks.deleteMany({})
-    await addChunk(0)
-    const log = createLogger({ process: 'test', level: 'silent' })
-    const metrics = { stepTakenOver: () => undefined, importFailed: () => undefined }
-    const look = () => takeOverFromEngines({ database, metrics, log }).run()
-    const engineId = await register()
-    await database.client.withSession(async (session) => {
-      await noteSessions(collections, engineId, [session.id!.id as unknown as Uint8Array])
-      await collections.engines.updateOne({ _id: engineId }, { $set: { dead: true } })
-      await look()
-      // It doesn't know yet.
-      await claim(engineId)
-      await addStep(5, engineId)
-      session.startTransaction()
-      await collections.chunks.updateOne({ engine_id: engineId }, { $set: { next_record: 1 } }, { session })
-      await look()
-      t.match(await collections.chunks.findOne({}), { state: 'ready', engine_id: null, deaths: undefined })
-      t.match(await collections.imports.findOne({ _id: 5 }), { step: null, step_deaths: undefined })
-      await t.rejects(session.commitTransaction(), { code: 251 }, 'the server knows no such transaction')
-    })
-    await collections.engines.updateOne(
-      { _id: engineId },
-      { $set: { cleared_at: new Date(Date.now() - 121_000) } },
-    )
-    await look()
-    t.equal(await collections.engines.findOne({ _id: engineId }), null)
-  },
-)
+t.test('an engine that lost its name has its new leases ended for two minutes', async (t) => {
+  await collections.chunks.deleteMany({})
+  await addChunk(0)
+  const log = createLogger({ process: 'test', level: 'silent' })
+  const metrics = { stepTakenOver: () => undefined, importFailed: () => undefined }
+  const poll = () => takeOverFromEngines({ database, metrics, log }).run()
+  const engineId = await register()
+  await database.client.withSession(async (session) => {
+    await noteSessions(collections, engineId, [session.id!.id as unknown as Uint8Array])
+    await collections.engines.updateOne({ _id: engineId }, { $set: { dead: true } })
+    await poll()
+    // The engine doesn't know yet.
+    await claim(engineId)
+    await addStep(5, engineId)
+    session.startTransaction()
+    await collections.chunks.updateOne({ engine_id: engineId }, { $set: { next_record: 1 } }, { session })
+    await poll()
+    t.match(await collections.chunks.findOne({}), { state: 'ready', engine_id: null, deaths: undefined })
+    t.match(await collections.imports.findOne({ _id: 5 }), { step: null, step_deaths: undefined })
+    await t.rejects(session.commitTransaction(), { code: 251 }, 'the server knows no such transaction')
+  })
+  await collections.engines.updateOne(
+    { _id: engineId },
+    { $set: { cleared_at: new Date(Date.now() - 121_000) } },
+  )
+  await poll()
+  t.equal(await collections.engines.findOne({ _id: engineId }), null)
+})
 
-t.test('a step is released though nobody holds a chunk, by the name alone', async (t) => {
+t.test('a step is released by the name alone, also without any leased chunk', async (t) => {
   await addStep(4, randomUUID())
   await releaseLeasesOfUnknown(collections)
   t.match(await collections.imports.findOne({ _id: 4 }), { step: null })

@@ -15,7 +15,7 @@ const { collections } = database
 
 const megabyte = 1024 * 1024
 
-/** Whoever copies asks it before each step; it lets something happen before the step of that number. */
+/** Called before each step of a copy; something happens before the step of that number. */
 function meanwhile(step: number, happens: () => void): AbortSignal {
   let steps = 0
   return {
@@ -111,7 +111,7 @@ for (const [organizationId, STAGING] of [
   [2, 'disk'],
   [3, 'gridfs'],
 ] as const)
-  t.test(`an upload goes on only where there is as much as it is to keep: ${STAGING}`, async (t) => {
+  t.test(`an upload resumes only where all of what it is to keep exists: ${STAGING}`, async (t) => {
     const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
     const directory = uploads.directory(organizationId)
     await directory.prepare()
@@ -184,7 +184,7 @@ t.test('a name that leads to no content is a file that is not there', { timeout:
   await upload.publish()
   await upload.close()
   t.not(await uploads.pin({ organizationId: 77, name: 'lost.csv', importId: 1 }), null)
-  // What a restore of some of the collections leaves.
+  // A restore of some collections leaves this.
   await collections.uploads.files.deleteMany({})
   t.equal(await uploads.pin({ organizationId: 77, name: 'lost.csv', importId: 2 }), null)
   const signal = AbortSignal.abort(new Error('stopped'))

@@ -14,7 +14,7 @@ for (const [organizationId, STAGING] of [
   [1, 'disk'],
   [2, 'gridfs'],
 ] as const)
-  t.test(`the figures are those of what happened, whoever races: ${STAGING}`, async (t) => {
+  t.test(`the totals are those of what happened in any order of events: ${STAGING}`, async (t) => {
     const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
     const store = uploads.directory(organizationId)
     const directory = new UploadDirectory({ uploads, limits, organizationId, collections, log })

@@ -42,7 +42,7 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
   })
   t.teardown(() => pool.destroy())
 
-  // Whoever opens it waits until somebody writes into it.
+  // An open waits until something is written into it.
   const source = path.join(folder, 'staging', '1', 'source')
   await mkdir(path.dirname(source), { recursive: true })
   execFileSync('mkfifo', [source])

@@ -3,7 +3,7 @@ import { autoresponder } from '../../helpers/autoresponder.ts'
 import { createList, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
-/** From the request to confirm, over the mail that waits in the outbox, to the visit of its link. */
+/** The way from the request to confirm, over the mail in the outbox, to the visit of its link. */
 
 const { call, post, collections } = service
 const base = service.processes['control-plane']!.ready.http!
@@ -44,7 +44,7 @@ const mailsOf = async (listId: number): Promise<number[]> =>
   (await collections.outbox.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray()).map(
     ({ _id }) => _id,
   )
-/** As if so much time had passed since the mail was asked for. */
+/** Makes the mail older by `seconds`. */
 const age = (listId: number, seconds: number) =>
   collections.pendingSubscribers.updateMany({ mailing_list_id: listId }, [
     {
@@ -55,7 +55,10 @@ const age = (listId: number, seconds: number) =>
     },
   ])
 
-t.test('who follows the link is added, with the time and address of his visit', async (t) => {
+let lastAutoresponder = 0
+
+/** A list with two autoresponders and a required field, and a subscriber who has been asked to confirm. */
+async function askedSubscriber() {
   const list = await listWithForm(
     [
       { name: 'Name', field_type: 'text', required: true },
@@ -63,11 +66,11 @@ t.test('who follows the link is added, with the time and address of his visit', 
     ],
     { has_confirmed: true, has_format: true },
   )
-  for (const [_id, name] of [
-    [1, 'Welcome'],
-    [2, 'Tips'],
-  ] as const)
-    await collections.autoresponders.insertOne(autoresponder({ _id, mailing_list_id: list.id, name }))
+  const responders = ['Welcome', 'Tips'].map((name) => {
+    lastAutoresponder += 1
+    return autoresponder({ _id: lastAutoresponder, mailing_list_id: list.id, name })
+  })
+  await collections.autoresponders.insertMany(responders)
   const asked = await ask(list, 'Ann@example.com', {
     email_format: 'text',
     subscribe_time: '2020-01-01T00:00Z',
@@ -76,45 +79,63 @@ t.test('who follows the link is added, with the time and address of his visit', 
     apply_custom_field_defaults: true,
     autoresponder_filter: 'wel*',
   })
-  t.match(await collections.outbox.find({ mailing_list_id: list.id }).toArray(), [
-    {
-      _id: asked.message_id,
-      kind: 'confirmation',
-      organization_id: 1,
-      autoresponder_id: null,
-      subscriber_id: null,
-      reaction: null,
-      pending_subscriber: `${list.id}:ann@example.com`,
-      state: 'ready',
-    },
-  ])
-  t.equal(await collections.outbox.countDocuments({ mailing_list_id: list.id }), 1)
+  return { list, asked, welcomeId: responders[0]?._id }
+}
 
-  const head = await visit(asked.token, { method: 'HEAD' })
-  t.equal(head.status, 200)
-  t.same(await subscribersOf(list.id), [], 'whoever only looks adds nobody')
-  const post405 = await visit(asked.token, { method: 'POST', body: '{}' })
-  t.same([post405.status, post405.headers.get('allow')], [405, 'GET, HEAD'])
+const pageHeaders = {
+  'content-type': 'text/html; charset=utf-8',
+  'cache-control': 'no-store',
+  'referrer-policy': 'no-referrer',
+  'x-robots-tag': 'noindex',
+  'x-content-type-options': 'nosniff',
+}
 
-  const before = Math.floor(Date.now() / 1_000)
-  const reply = await visit(`${asked.token}?utm_source=mail`, {
-    headers: { 'X-Forwarded-For': '203.0.113.9, 2001:DB8:0::7' },
-  })
-  const page = await reply.text()
+t.test(
+  'the mail with the link waits in the outbox, and only a GET of the link adds the subscriber',
+  async (t) => {
+    const { list, asked } = await askedSubscriber()
+    t.match(await collections.outbox.find({ mailing_list_id: list.id }).toArray(), [
+      {
+        _id: asked.message_id,
+        kind: 'confirmation',
+        organization_id: 1,
+        autoresponder_id: null,
+        subscriber_id: null,
+        reaction: null,
+        pending_subscriber: `${list.id}:ann@example.com`,
+        state: 'ready',
+      },
+    ])
+    t.equal(await collections.outbox.countDocuments({ mailing_list_id: list.id }), 1)
+
+    const head = await visit(asked.token, { method: 'HEAD' })
+    t.equal(head.status, 200)
+    t.same(await subscribersOf(list.id), [], 'a HEAD request adds no subscriber')
+    const post405 = await visit(asked.token, { method: 'POST', body: '{}' })
+    t.same([post405.status, post405.headers.get('allow')], [405, 'GET, HEAD'])
+    t.same(await subscribersOf(list.id), [], 'nor does a POST')
+  },
+)
+
+t.test('a visit of the link shows a page that no cache, search engine or frame keeps', async (t) => {
+  const { asked } = await askedSubscriber()
+  const reply = await visit(`${asked.token}?utm_source=mail`)
   t.equal(reply.status, 200)
-  t.match(page, /<h1>Your subscription is confirmed<\/h1>/)
-  for (const [name, value] of [
-    ['content-type', 'text/html; charset=utf-8'],
-    ['cache-control', 'no-store'],
-    ['referrer-policy', 'no-referrer'],
-    ['x-robots-tag', 'noindex'],
-    ['x-content-type-options', 'nosniff'],
-  ] as const)
-    t.equal(reply.headers.get(name), value)
+  t.match(await reply.text(), /<h1>Your subscription is confirmed<\/h1>/)
+  t.match(Object.fromEntries(reply.headers), pageHeaders)
   t.match(
     reply.headers.get('content-security-policy'),
     /^default-src 'none';frame-ancestors 'none';style-src 'sha256-[\w+/]+=*';base-uri 'none';form-action 'none'$/,
   )
+})
+
+t.test('a visit of the link adds the subscriber, with the time and the address of the visit', async (t) => {
+  const { list, asked, welcomeId } = await askedSubscriber()
+  const before = Math.floor(Date.now() / 1_000)
+  const reply = await visit(`${asked.token}?utm_source=mail`, {
+    headers: { 'X-Forwarded-For': '203.0.113.9, 2001:DB8:0::7' },
+  })
+  t.equal(reply.status, 200)
   const [added, ...others] = await subscribersOf(list.id)
   t.same(others, [])
   t.match(added, {
@@ -129,7 +150,7 @@ t.test('who follows the link is added, with the time and address of his visit', 
   t.same([added.confirm_time, added.created_at], [added.subscribe_time, added.subscribe_time])
   t.same([added.custom_fields.Name.value, added.custom_fields.Plan.value], ['Ann', 'free'])
   const reactions = await collections.reactions.find({ mailing_list_id: list.id }).toArray()
-  t.match(reactions, [{ autoresponder_id: 1, subscriber_id: added.id, state: 'queued' }])
+  t.match(reactions, [{ autoresponder_id: welcomeId, subscriber_id: added.id, state: 'queued' }])
   t.equal(reactions.length, 1)
   t.same(await mailsOf(list.id), [], 'the mail is needed no more')
   t.equal(await pageOf(asked.token), neutral, 'a second visit finds nothing to do')
@@ -137,7 +158,7 @@ t.test('who follows the link is added, with the time and address of his visit', 
   t.notOk(service.processes['control-plane']!.log().includes(asked.token), 'tokens are not logged')
 })
 
-t.test('whatever adds nobody shows one page, byte for byte', async (t) => {
+t.test('every visit that adds no subscriber shows the same page, byte for byte', async (t) => {
   const organization = await post('/organizations', { organization: { name: 'Full', subscriber_limit: 1 } })
   const list = await listWithForm([], { organization_id: organization.id })
   const expired = await ask(list, 'late@example.com')
@@ -191,7 +212,7 @@ t.test('a mail goes with its request', async (t) => {
   )
   await age(list.id, 601)
   const last = await ask(list, 'a@example.com', { custom_fields: { Name: 'Cleo' } })
-  t.same(await mailsOf(list.id), [later.message_id, last.message_id], 'unless somebody has it')
+  t.same(await mailsOf(list.id), [later.message_id, last.message_id], 'unless a sender has taken it')
   t.equal(await pageOf(later.token), neutral, 'its link has ended')
   await pageOf(last.token)
   const [added] = await subscribersOf(list.id)

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { startService } from '../../helpers/service.ts'
 
-/** What all files of this folder work with; each makes lists and organizations of its own in it. */
+/** The service of all files of this folder; each creates lists and organizations of its own in it. */
 export const service = await startService(t, ['control-plane'], {
-  // For confirmations: whose address a visit comes from.
+  // Confirmations read the visitor's address from this proxy.
   TRUSTED_PROXIES: '127.0.0.1/32',
 })

@@ -10,7 +10,7 @@ const update = (listId: number, id: number | string, subscriber: unknown) =>
   call('PUT', `/mailing_lists/${listId}/subscribers/${id}`, { subscriber })
 const done = (answers: { body: Json }[]) => answers.filter(({ body }) => body.success === true)
 
-/** What the stripes of the counters sum up to. */
+/** The sum of the counters' stripes. */
 async function countsOf(listId: number): Promise<{ active: number; unsubscribed: number }> {
   const stripes = await service.collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
   const sum = (status: 'active' | 'unsubscribed') => stripes.reduce((all, stripe) => all + stripe[status], 0)
@@ -51,7 +51,7 @@ t.test('creations at the same moment are each added once, or refused by themselv
   }
 })
 
-t.test('creations at the same moment fill the limit to the last place and no further', async (t) => {
+t.test('concurrent creations fill the limit exactly', async (t) => {
   const { id: organizationId } = await service.post('/organizations', {
     organization: { name: 'Limited', subscriber_limit: 25 },
   })

@@ -37,7 +37,7 @@ const valuesOf = (view: Json): Record<string, unknown> =>
 
 const seconds = () => Math.floor(Date.now() / 1000)
 
-t.test('a subscriber with nothing but an email', async (t) => {
+t.test('a subscriber needs nothing but an email', async (t) => {
   const list = await createList(service, [{ name: 'Text', field_type: 'text', default: 'abc' }])
   const before = seconds()
   const { body, status } = await create(list.id, { email: ' Ann@Example.com ' })
@@ -114,24 +114,31 @@ t.test('every built-in value on a list that uses them all, in the zone of the or
   t.equal(gone.confirm_time, gone.created_at)
 })
 
-t.test('custom fields of all nine types, in and out', async (t) => {
+/** A value for each of these fields, as a reply shows it. */
+const nineValues = {
+  Text: 'text',
+  Multi: 'two\nlines',
+  Number: 42,
+  Date: '2024-02-29',
+  Day: '12-24',
+  Dropdown: 'B',
+  Radio: 'x',
+  Boxes: ['1', '3'],
+  Flag: false,
+}
+
+t.test('custom fields of all nine types are stored and shown as they are sent', async (t) => {
   const list = await createList(service, nineFields)
-  const plain = {
-    Text: 'text',
-    Multi: 'two\nlines',
-    Number: 42,
-    Date: '2024-02-29',
-    Day: '12-24',
-    Dropdown: 'B',
-    Radio: 'x',
-    Boxes: ['1', '3'],
-    Flag: false,
-  }
-  const made = (await create(list.id, { email: 'plain@example.com', custom_fields: plain })).body.data
-  t.same(valuesOf(made), plain)
+  const made = (await create(list.id, { email: 'plain@example.com', custom_fields: nineValues })).body.data
+  t.same(valuesOf(made), nineValues)
   t.same(made.custom_fields.Boxes, { name: 'Boxes', type: 'select_multiple_checkboxes', value: ['1', '3'] })
   t.same(await read(list.id, made.id), made)
+  const copy = (await create(list.id, { email: 'copy@example.com', custom_fields: made.custom_fields })).body
+  t.same(valuesOf(copy.data), nineValues, 'what a reply shows can be sent again')
+})
 
+t.test('texts in custom fields are read like cells, and names are compared without case', async (t) => {
+  const list = await createList(service, nineFields)
   const asCells = {
     text: ' text ',
     MULTI: 'two\nlines',
@@ -145,12 +152,12 @@ t.test('custom fields of all nine types, in and out', async (t) => {
   }
   t.same(
     valuesOf((await create(list.id, { email: 'cells@example.com', custom_fields: asCells })).body.data),
-    plain,
-    'texts are read as cells are, names without case',
+    nineValues,
   )
-  const copy = (await create(list.id, { email: 'copy@example.com', custom_fields: made.custom_fields })).body
-  t.same(valuesOf(copy.data), plain, 'what a reply shows can be sent again')
+})
 
+t.test('custom fields are null where they are absent or null, unless defaults are asked for', async (t) => {
+  const list = await createList(service, nineFields)
   const clearedCopy = {
     Text: { name: 'Text', type: 'text', value: null },
     Flag: { name: 'Flag', type: 'boolean', value: null },
@@ -175,12 +182,17 @@ t.test('custom fields of all nine types, in and out', async (t) => {
     ),
     { Text: 'abc', Number: 7 },
   )
+})
 
+t.test('null, an empty text and an empty list clear a custom field', async (t) => {
+  const list = await createList(service, nineFields)
+  const { data: made } = (await create(list.id, { email: 'plain@example.com', custom_fields: nineValues }))
+    .body
   const cleared = await update(list.id, made.id, {
     custom_fields: { Text: null, Multi: '', Boxes: [], Radio: { value: null }, Number: { value: 1 } },
   })
   t.same(valuesOf(cleared.body.data), {
-    ...plain,
+    ...nineValues,
     Text: null,
     Multi: null,
     Boxes: null,
@@ -188,7 +200,12 @@ t.test('custom fields of all nine types, in and out', async (t) => {
     Number: 1,
   })
   t.same(await read(list.id, made.id), cleared.body.data)
+})
 
+t.test('a value of the wrong type or out of bounds is refused, and changes nothing', async (t) => {
+  const list = await createList(service, nineFields)
+  const { data: made } = (await create(list.id, { email: 'plain@example.com', custom_fields: nineValues }))
+    .body
   const bad: Record<string, unknown[]> = {
     Text: ['x', 'toolong', 5, true, ['ab'], 'a\0b', { value: 'x' }],
     Multi: [5, {}, false],
@@ -200,20 +217,20 @@ t.test('custom fields of all nine types, in and out', async (t) => {
     Boxes: ['4', ['1', '4'], [1], 1, [null]],
     Flag: ['perhaps', 1, 0, ['true']],
   }
-  for (const [name, values] of Object.entries(bad))
-    for (const value of values) {
-      const { body } = await update(list.id, made.id, { status: 'bounced', custom_fields: { [name]: value } })
-      t.match(
-        body,
-        {
-          success: false,
-          error_code: 'validation_failed',
-          error_message: new RegExp(`^custom_fields.${name} must be `),
-        },
-        `${name}: ${JSON.stringify(value)}`,
-      )
-    }
-  t.same(await read(list.id, made.id), cleared.body.data, 'a refused update changes nothing')
+  const given = Object.entries(bad).flatMap(([name, values]) => values.map((value) => ({ name, value })))
+  const answers: Json[] = []
+  for (const { name, value } of given) {
+    const { body } = await update(list.id, made.id, { status: 'bounced', custom_fields: { [name]: value } })
+    answers.push({ given: `${name}: ${JSON.stringify(value)}`, ...body })
+  }
+  t.match(
+    answers,
+    given.map(({ name }) => ({
+      ...{ success: false, error_code: 'validation_failed' },
+      error_message: new RegExp(`^custom_fields.${name} must be `),
+    })),
+  )
+  t.same(await read(list.id, made.id), made)
 })
 
 t.test('names that mean something elsewhere are names', async (t) => {
@@ -241,7 +258,7 @@ t.test('names that mean something elsewhere are names', async (t) => {
   t.equal(await read(list.id, 'b@example.com'), undefined)
 })
 
-t.test('required fields', async (t) => {
+t.test('required fields are required in creations and updates', async (t) => {
   const list = await createList(service, [
     { name: 'Must', field_type: 'text', required: true },
     { name: 'Also', field_type: 'number', required: true, default: 5 },
@@ -394,7 +411,7 @@ t.test('of two updates at one moment each has its whole effect', async (t) => {
 })
 
 t.test(
-  'who is active has no removal, who is not confirmed no time of it, whatever a body says',
+  'an active subscriber has no removal, and an unconfirmed one no confirm_time, whatever a body says',
   async (t) => {
     const list = await createList(service, [], { has_confirmed: true })
     const removal = { remove_time: '2026-01-01T00:00Z', remove_ip: '192.0.2.1' }
@@ -427,7 +444,7 @@ t.test('faults that a schema finds and faults that only the list knows come in o
   ])
 })
 
-t.test('who leaves gets a time of removal, who comes back loses it', async (t) => {
+t.test('a subscriber who leaves gets a time of removal, and loses it when coming back', async (t) => {
   const list = await createList(service)
   const { id } = (await create(list.id, { email: 'a@example.com' })).body.data
   const set = async (change: object) => (await update(list.id, id, change)).body.data
@@ -485,7 +502,7 @@ t.test('another email keeps the id', async (t) => {
   )
 })
 
-t.test('deleting', async (t) => {
+t.test('a deleted subscriber is gone', async (t) => {
   const list = await createList(service)
   const one = (await create(list.id, { email: 'one@example.com' })).body.data
   const two = (await create(list.id, { email: 'two@example.com' })).body.data
@@ -526,7 +543,7 @@ t.test('an object that is no {value: x} is refused by every type of field', asyn
   t.match((await update(list.id, id, { custom_fields: nulls })).body, { success: true })
 })
 
-t.test('many at once, in the order asked for', async (t) => {
+t.test('many subscribers are returned in the order asked for', async (t) => {
   const list = await createList(service)
   const ids: number[] = []
   for (const name of ['a', 'b', 'c', "d+e'f/g"])

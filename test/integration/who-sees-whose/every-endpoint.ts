@@ -16,8 +16,8 @@ import { makeRecords, names, password, spares, type Records } from './records.ts
 import { rowsFor, type Case, type Row } from './rows.ts'
 
 /**
- * Every endpoint, asked by every kind of caller, for records of his own organization and of a foreign one. What comes
- * back is looked into: it names records of the right organization, and none of the other one.
+ * Every kind of caller calls every endpoint, for records of its own organization and of a foreign one. The replies
+ * name records of the right organization, and none of the other one.
  */
 
 const service = await startService(t, ['control-plane', 'engine'])
@@ -38,14 +38,14 @@ const systemUser = await service.post('/users', {
 })
 const rows = rowsFor(own, foreign, { key: 1, user: systemUser.id })
 
-/** What a caller holds: a role of an admin, one permission, or nothing. */
+/** A caller's rights: a role of an admin, one permission, or none. */
 interface Caller {
   who: string
   key: string
-  holds: string | null
+  right: string | null
 }
 
-/** Every permission that a user can hold, as the contract has them. */
+/** Every permission of the contract. */
 const permissions = `
   mailing_list/create mailing_list/update mailing_list/delete subscriber/create subscriber/update subscriber/delete
   subscriber/read subscriber/import subscriber/export segmentation_criteria/create segmentation_criteria/update
@@ -61,7 +61,7 @@ const holders = await Promise.all(
   permissions.map(async (permission): Promise<Caller> => {
     const at = permission.lastIndexOf('/')
     const key = await world.holderOf(permission.slice(0, at), permission.slice(at + 1))
-    return { who: permission, key, holds: permission }
+    return { who: permission, key, right: permission }
   }),
 )
 
@@ -70,7 +70,7 @@ async function succeeded(call: Promise<Answer>): Promise<void> {
   if (body?.success !== true) throw new Error(`this should succeed: ${status} ${text}`)
 }
 
-/** A user of the organization with a key of his. */
+/** A user of the organization, with a key. */
 async function userWithKey(user: object): Promise<{ id: number; keyId: number; key: string }> {
   const { id } = await spares['user']!(world, own)
   await succeeded(service.call('PUT', `/users/${id}`, { user }))
@@ -90,26 +90,26 @@ const [adminUser, demoted, deprived, ofInactive, ofDeleted, inactive, deleted] =
   userWithKey(admin),
 ])
 
-const system: Caller = { who: 'a system admin', key: bootstrapKey, holds: 'system admin' }
-const ownAdmin: Caller = { who: 'an admin', key: world.admin, holds: 'admin' }
+const system: Caller = { who: 'a system admin', key: bootstrapKey, right: 'system admin' }
+const ownAdmin: Caller = { who: 'an admin', key: world.admin, right: 'admin' }
 const callers: Caller[] = [
   system,
   ownAdmin,
-  { who: 'a user who is an admin', key: adminUser.key, holds: 'admin' },
-  { who: 'a standard key', key: world.nobody, holds: null },
-  { who: 'a user who was an admin', key: demoted.key, holds: null },
-  { who: 'a user who had a permission', key: deprived.key, holds: null },
+  { who: 'a user who is an admin', key: adminUser.key, right: 'admin' },
+  { who: 'a standard key', key: world.nobody, right: null },
+  { who: 'a user who was an admin', key: demoted.key, right: null },
+  { who: 'a user who had a permission', key: deprived.key, right: null },
   ...holders,
 ]
 const callerNamed = new Map([
   ...callers.map((caller) => [caller.who, caller] as const),
   [
     'an admin beside the system admins',
-    { who: 'an admin of organization 1', key: await world.adminBesideSystem(), holds: 'admin' },
+    { who: 'an admin of organization 1', key: await world.adminBesideSystem(), right: 'admin' },
   ],
 ])
 
-/** What a control plane knows of a key it may believe for 5 s after another one has changed it. */
+/** A control plane may use a cached key for 5 s after another one has changed it. */
 const beliefMs = 5_000
 for (const { key } of [demoted, deprived, ofInactive, ofDeleted, inactive, deleted])
   await succeeded(service.call('GET', '/mailing_lists', undefined, { key }))
@@ -125,7 +125,7 @@ const changes: [method: string, path: string, body?: unknown][] = [
   ['DELETE', `/api_keys/${deleted.keyId}`],
 ]
 for (const [method, path, body] of changes) await succeeded(callBeside(method, path, body))
-const changesHoldFrom = Date.now() + beliefMs
+const changesApplyAt = Date.now() + beliefMs
 
 const refusedCredentials: [who: string, authorization: string | null][] = [
   ['no key', null],
@@ -154,10 +154,10 @@ function send(
 
 const shown = ({ status, text }: Answer): string => `${status} ${text.slice(0, 200)}`
 
-function isLetIn({ needs }: Row, { holds }: Caller): boolean {
-  if (holds === 'system admin' || needs === 'any key') return true
-  if (needs === 'system admin' || holds === null) return false
-  return holds === 'admin' || (needs !== 'admin' && needs.includes(holds))
+function isLetIn({ needs }: Row, { right }: Caller): boolean {
+  if (right === 'system admin' || needs === 'any key') return true
+  if (needs === 'system admin' || right === null) return false
+  return right === 'admin' || (needs !== 'admin' && needs.includes(right))
 }
 
 /** Refused for the content of the request, an empty body as a rule: the caller and the record have passed. */
@@ -170,7 +170,10 @@ function passed(method: string, { status, body }: Answer): boolean {
   )
 }
 
-/** What is wrong with a reply that should name these organizations' records and no others; null for nothing. */
+/**
+ * Names what is wrong with a reply that should have these organizations' records and no others; null where nothing
+ * is.
+ */
 function misplaced({ text, body }: Answer, expected: Records[]): string | null {
   for (const records of [own, foreign]) {
     const isDue = expected.includes(records)
@@ -208,7 +211,7 @@ async function faultOfCaller(endpoint: string[], row: Row, caller: Caller): Prom
 async function faultsOfForeignPaths(endpoint: string[], row: Row): Promise<(string | null)[]> {
   const kinds = (row.path ?? []).filter((kind) => own[kind] !== foreign[kind])
   const first = callers.find(
-    (caller) => caller.holds !== 'admin' && caller !== system && isLetIn(row, caller),
+    (caller) => caller.right !== 'admin' && caller !== system && isLetIn(row, caller),
   )
   const tried = [first, ownAdmin, system].filter((caller) => caller !== undefined && isLetIn(row, caller))
   const choices = kinds.length === 2 ? [[kinds[0]!], [kinds[1]!], kinds] : kinds.length === 1 ? [kinds] : []
@@ -273,16 +276,16 @@ t.test('every endpoint has a row, and every row is of an endpoint', (t) => {
   t.end()
 })
 
-/** Before this control plane changes any key or user itself: with that it forgets what it knows of them. */
+/** This runs before the control plane changes any key or user itself, which would clear its cache. */
 t.test('what another control plane revoked is so here after 5 s', async (t) => {
-  await sleep(Math.max(0, changesHoldFrom - Date.now()))
+  await sleep(Math.max(0, changesApplyAt - Date.now()))
   const name = 'GET /subscriber_imports'
   const [endpoint, row] = [name.split(' '), rows[name]!]
   for (const given of refusedCredentials) t.equal(await faultOfCredential(endpoint, row, given), null)
   for (const caller of callers) t.equal(await faultOfCaller(endpoint, row, caller), null)
 })
 
-t.test('an own path with foreign ids in the body or the query', async (t) => {
+t.test('an own path with foreign ids in the body or the query reaches nothing foreign', async (t) => {
   for (const [name, row] of Object.entries(rows))
     for (const given of row.cases ?? [])
       t.equal(await faultOfCase(name.split(' '), row, given), null, `${name}: ${given.what}`)

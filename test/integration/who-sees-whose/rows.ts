@@ -1,24 +1,24 @@
 import { importCreation, password, type Records } from './records.ts'
 
 /**
- * Who may call each endpoint, and whose records it shows, written by hand from the contract: never from what the
- * endpoints say of themselves.
+ * Which callers each endpoint accepts, and whose records it shows, written by hand from the contract and never from
+ * what the endpoints say of themselves.
  */
 export interface Row {
-  /** Admins hold every permission, and a system admin may call everything. */
+  /** Admins have every permission, and a system admin may call everything. */
   needs: 'any key' | 'admin' | 'system admin' | string[]
   /** The kinds of the path's parameters, in their order. */
   path?: (keyof Records)[]
-  /** A system admin sees all organizations, where the path names none; else his own. */
+  /** A system admin sees all organizations where the path names none; other callers see their own. */
   systemSees?: 'all'
   /** The reply names no organization, list or record. */
   namesNothing?: true
-  /** What the last parameter doesn't name is left out, in place of `not_found`. */
+  /** Records that the last parameter doesn't name are left out, instead of `not_found`. */
   leavesOut?: true
   cases?: Case[]
 }
 
-/** A request of the admin, if of nobody else, with the error code that it gets, or with fields of its data. */
+/** A request of an admin at least, with the error code that it gets, or with fields of its data. */
 export interface Case {
   what: string
   as?: string

@@ -26,8 +26,8 @@ import type { Role } from '../../../shared/contract/schemas/api-key.ts'
 import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 
 /**
- * The table of who may do what, written a second time, from the contract: methods and whole paths (`*` is one
- * segment, `**` any number) with what they need. The first line that fits counts.
+ * The table of permissions, written a second time from the contract: methods and whole paths (`*` is one segment,
+ * `**` any number) with what they need. The first line that fits counts.
  */
 const contract: [methods: string, path: string, needs: string][] = [
   ['POST', '/organizations', 'system_admin'],
@@ -110,7 +110,7 @@ t.test('every endpoint needs what the contract says', (t) => {
   t.end()
 })
 
-t.test('every permission that is needed is one that a user can hold', (t) => {
+t.test('every permission that an endpoint needs is one that a user can have', (t) => {
   for (const { needs, path } of endpoints) {
     if (typeof needs === 'string') continue
     const values: Record<string, readonly string[]> = permissionValues
@@ -142,7 +142,7 @@ const caller = (role: Role, permissions = {}): Caller => ({
   userId: null,
 })
 
-t.test('roles hold what they hold', (t) => {
+t.test('each role has the permissions of the contract', (t) => {
   const importing: Need = { permission: ['subscriber', 'import'] }
   const everything: Need[] = ['any_key', importing, 'admin', 'system_admin']
   const pausing: Need = {
@@ -152,12 +152,12 @@ t.test('roles hold what they hold', (t) => {
   const mayPause = (...values: string[]) => meets(caller('standard', { autoresponder: values }), pausing)
   t.same([mayPause('update'), mayPause('update_state'), mayPause('create', 'delete')], [true, true, false])
   t.match(describeNeed(pausing), /autoresponder\/update .*autoresponder\/update_state is enough for pausing/)
-  const held = (who: Caller) => everything.filter((need) => meets(who, need))
-  t.same(held(caller('standard')), ['any_key'])
-  t.same(held(caller('standard', { subscriber: ['import'] })), ['any_key', importing])
-  t.same(held(caller('standard', { subscriber: ['read'] })), ['any_key'])
-  t.same(held(caller('organization_admin')), ['any_key', importing, 'admin'])
-  t.same(held(caller('system_admin')), everything)
+  const allowedNeeds = (who: Caller) => everything.filter((need) => meets(who, need))
+  t.same(allowedNeeds(caller('standard')), ['any_key'])
+  t.same(allowedNeeds(caller('standard', { subscriber: ['import'] })), ['any_key', importing])
+  t.same(allowedNeeds(caller('standard', { subscriber: ['read'] })), ['any_key'])
+  t.same(allowedNeeds(caller('organization_admin')), ['any_key', importing, 'admin'])
+  t.same(allowedNeeds(caller('system_admin')), everything)
 
   const reader = caller('standard', { subscriber: ['read'] })
   t.equal(outranks({ role: 'standard', permissions: { subscriber: ['read'] } }, reader), false)
@@ -259,7 +259,7 @@ t.test('what covers all organizations is for system admins, whatever else it nee
 })
 
 t.test('the organization of a call is the one that its path begins with, else the own', async (t) => {
-  // None of these is looked up in the database.
+  // None of these reads the database.
   const organization = (path: string, params: Record<string, string>, who = caller('standard')) =>
     organizationOf({} as ControlPlane, who, { path } as Endpoint, params)
   t.equal(await organization('/users', { organization_id: '2' }), 1)
@@ -288,7 +288,7 @@ t.test('a caller can not create a key or a user with more permissions than its o
   }, refused('a user'))
   requireNotAbove({ role: 'standard', permissions: { subscriber: ['export'] } }, reader, 'a user')
   requireNotAbove({ role: 'standard', permissions: {} }, reader, 'a user')
-  // Among admins of one rank permissions don't count: all of them hold all.
+  // Among admins of one rank permissions don't count, as each has all of them.
   requireNotAbove({ role: 'organization_admin', permissions: { unknown: ['x'] } }, admin, 'a user')
 
   t.throws(() => {

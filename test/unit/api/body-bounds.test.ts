@@ -7,9 +7,9 @@ import { changedAt } from '../../helpers/conformance/wrong-values.ts'
 import type { Json } from '../../helpers/service.ts'
 
 /**
- * What the description says of a body's fields is what validation does: the bound itself is taken, one past it is
- * refused, and where no bound is named there is none. Patterns and formats are compared by the conformance tests,
- * since some are checked only where the list is known.
+ * Validation follows the description of a body's fields: the bound itself is accepted, one past it is refused, and
+ * where no bound is named there is none. Patterns and formats are compared by the conformance tests, since some are
+ * checked only where the list is known.
  */
 const document: Json = JSON.parse(JSON.stringify(openApiDocument(endpoints, 'http://127.0.0.1:8080')))
 
@@ -144,7 +144,7 @@ function trialsOf(field: Field, sample: unknown): { taken: unknown[]; refused: u
   }
 }
 
-/** What an array may hold any number of. */
+/** Kinds of which an array may have any number. */
 function entryOf({ type, format, minimum, enum: listed }: Json): unknown {
   if (listed !== undefined) return listed[0]
   if (type === 'object') return {}
@@ -152,7 +152,7 @@ function entryOf({ type, format, minimum, enum: listed }: Json): unknown {
   return format === undefined ? 'x' : emailOf(20)
 }
 
-/** A text of so many characters that fits the schema's pattern or format. */
+/** A text of this length that fits the schema's pattern or format. */
 function textOf(length: number, { format, pattern }: Json, sample: unknown): string {
   if (format !== undefined) return emailOf(length)
   if (pattern === undefined || pattern === String.raw`\S`) return 'x'.repeat(length)

@@ -4,10 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { bodyPieces, type BodyTimeouts } from '../../../control-plane/api/body/body-pieces.ts'
 
-async function bytesOf(body: Readable, patience: BodyTimeouts): Promise<number> {
+async function bytesOf(body: Readable, timeouts: BodyTimeouts): Promise<number> {
   let bytes = 0
   const request = Object.assign(body, { headers: {} }) as unknown as IncomingMessage
-  for await (const piece of bodyPieces(request, 1_000, patience)) bytes += piece.length
+  for await (const piece of bodyPieces(request, 1_000, timeouts)) bytes += piece.length
   return bytes
 }
 
@@ -41,7 +41,7 @@ t.test('one that stands still is given up when the process stops, and not before
   }
 })
 
-t.test('one that goes on for ever is given up in time to be answered', async (t) => {
+t.test('a body that never ends is given up in time to be answered', async (t) => {
   const body = new PassThrough()
   const more = setInterval(() => body.write('x'), 1)
   t.teardown(() => clearInterval(more))

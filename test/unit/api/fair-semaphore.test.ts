@@ -25,7 +25,7 @@ t.test('an organization gets more only while it leaves as much free as it has', 
   t.same(running, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 6])
 })
 
-t.test('heavy work has room for itself, and what ends makes room for several', async (t) => {
+t.test('heavy work has slots of its own, and work that ends frees several', async (t) => {
   const semaphore = semaphoreOf({ maxRunning: 16, maxRunningPerOrganization: 8 })
   const begun: string[] = []
   const begin = (name: string, weight: number) =>
@@ -43,7 +43,7 @@ t.test('heavy work has room for itself, and what ends makes room for several', a
   t.same(begun, ['heavy', 'a', 'b', 'c', 'd'])
 })
 
-t.test('what waits for too long is refused, and leaves its place to what is lighter', async (t) => {
+t.test('work that waits for too long is refused, and leaves its slot to lighter work', async (t) => {
   const semaphore = semaphoreOf({ maxRunning: 4, maxWaitMs: 20 })
   await semaphore.acquire({ organizationId: 1, stopping }, 2)
   await t.rejects(semaphore.acquire({ organizationId: 1, stopping }, 2), {

@@ -11,7 +11,7 @@ import { maskPassword } from '../../../shared/runtime/logger.ts'
 const schemes = ['http:', 'https:', 'ftp:', 'ftps:']
 const settings = { URL_IMPORT_ALLOW: [] }
 
-/** What would be stored and shown of a text; null where it is refused. */
+/** The stored and the shown form of a text; null where it is refused. */
 function shownOf(text: string): { url: URL; stored: string; shown: string } | null {
   const url = URL.parse(text)
   if (urlProblem(url, schemes, settings) !== null) return null
@@ -44,7 +44,7 @@ t.test('a password is masked however its URL is spelled', async (t) => {
   t.equal(shownOf(' https://example.com/a.csv?x=a:b@c ')!.shown, 'https://example.com/a.csv?x=a:b@c')
 })
 
-t.test('whatever a parser takes for a URL is shown without its password, or refused', async (t) => {
+t.test('any text that a parser accepts as a URL is shown without its password, or refused', async (t) => {
   const piece = fc.oneof(
     fc.constantFrom('http', 'https', 'ftp', 'ftps', ':', '/', '//', '\\', '@', '?', '#', '%', '%41', '%0'),
     fc.constantFrom('user', 'secret', 'example.com', '[::1]', '[2606:4700::1]', '0x7f.1', ':80', '.', '..'),

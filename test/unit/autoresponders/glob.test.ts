@@ -15,7 +15,10 @@ t.test('`*` stands for any characters, nothing else for anything, and case for n
     ['ä*', 'Äpfel'],
     ['[a].+?', '[A].+?'],
   ]
-  for (const [pattern, name] of matching) t.ok(globMatcher(pattern)(name), `${pattern} is ${name}`)
+  t.same(
+    matching.filter(([pattern, name]) => !globMatcher(pattern)(name)),
+    [],
+  )
   const others: [string, string][] = [
     ['', 'x'],
     ['elcome', 'welcome'],
@@ -26,7 +29,10 @@ t.test('`*` stands for any characters, nothing else for anything, and case for n
     ['.', 'x'],
     ['*a*b*', 'ba'],
   ]
-  for (const [pattern, name] of others) t.notOk(globMatcher(pattern)(name), `${pattern} is not ${name}`)
+  t.same(
+    others.filter(([pattern, name]) => globMatcher(pattern)(name)),
+    [],
+  )
 })
 
 /** The same rule character by character: slow, and nothing to go wrong in. */
@@ -54,7 +60,7 @@ t.test('it is right about any pattern and name', async (t) => {
   t.pass()
 })
 
-t.test('no pattern takes time to speak of', async (t) => {
+t.test('every pattern is matched in negligible time', async (t) => {
   const name = 'a'.repeat(10_000)
   const patterns = [
     `${'a*'.repeat(5_000)}b`,
@@ -66,6 +72,6 @@ t.test('no pattern takes time to speak of', async (t) => {
   ]
   const startedAt = performance.now()
   for (const pattern of patterns) globMatcher(pattern)(name)
-  // Some 15 ms in all; with backtracking the first one alone would outlive us.
+  // All of them take some 15 ms; with backtracking the first one alone would never end.
   t.ok(performance.now() - startedAt < 5_000)
 })

@@ -33,12 +33,15 @@ t.test('a file has the duplicates and bad rows that were asked for, and its coun
   t.ok(Math.abs(found.failed / rows - 0.05) < 0.005, `${found.failed} bad rows`)
 })
 
-t.test('what is stored of a file is known: how many, and the sum of their points', async (t) => {
-  const file = made()
-  const good = recordsOf(file).filter((_, row) => file.kindOf(row) === 'good')
-  const points = good.reduce((sum, cells) => sum + Number(cells[columns.indexOf('points')]), 0)
-  t.same(file.expectedDocuments(), { count: good.length, points })
-})
+t.test(
+  'the stored subscribers of a file are known by their number and the sum of their points',
+  async (t) => {
+    const file = made()
+    const good = recordsOf(file).filter((_, row) => file.kindOf(row) === 'good')
+    const points = good.reduce((sum, cells) => sum + Number(cells[columns.indexOf('points')]), 0)
+    t.same(file.expectedDocuments(), { count: good.length, points })
+  },
+)
 
 t.test('a revision has other values for the same emails', async (t) => {
   const [first, second] = [made({ defects: false }), made({ defects: false, revision: 1 })].map(recordsOf)

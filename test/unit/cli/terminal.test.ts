@@ -23,7 +23,7 @@ function view(state: string, done: number, total: number | null): ImportView {
   }
 }
 
-t.test('a progress bar fits into its terminal, and shows what there is room for', (t) => {
+t.test('a progress bar fits its terminal, and leaves out what has no space', (t) => {
   const line = (width: number, shown = view('importing', 450_000, 1_000_000)) =>
     barLine(shown, { title: 'import 12', expectedRows: null, rowsPerSecond: 12_345, width, style: plain })
   for (const width of [20, 30, 40, 59, 79, 119, 200]) t.ok(widthOf(line(width)) <= width, `${width} columns`)

@@ -23,7 +23,7 @@ const cases = Number(process.env['ROLLCALL_CASES'] ?? 1_000)
 const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
 const zones = ['UTC', 'Europe/Berlin', 'Australia/Lord_Howe', 'Asia/Kathmandu', 'Pacific/Apia']
 
-/** What calls with these events add to each day, as the store sums it up. */
+/** The sums that calls with these events add to each day, as the store computes them. */
 function sumsOf(calls: MadeEvent[][], moved: ReadonlySet<unknown>, zone: string): DayCounts[] {
   const stored = new Map<string, DeliveryMessageDocument>()
   const links = new Set<string>()

@@ -9,7 +9,7 @@ const text = 'email;Größe\njörg@example.com;“5 €”\n'
 const bom = (...bytes: number[]) => Buffer.from(bytes)
 const swapped = (bytes: Buffer) => Buffer.from(bytes).swap16()
 
-t.test('the character set is told by the bytes, and read back whatever it is', (t) => {
+t.test('each character set is recognized by its bytes, and read back without loss', (t) => {
   const wide = Buffer.from(text, 'utf16le')
   const windows = Buffer.concat([
     Buffer.from('email;Größe\njörg@example.com;', 'latin1'),

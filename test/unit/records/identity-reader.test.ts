@@ -160,7 +160,7 @@ t.test('a file with many NUL bytes at its beginning is no text', async (t) => {
   t.equal(contentStartIn(withNuls(1_000, 65_536 + 1_000)), 0, 'what comes behind 64 KiB is not looked at')
 })
 
-t.test('a file of which most records are invalid is refused', async (t) => {
+t.test('a file is refused when the greater part of its records is invalid', async (t) => {
   t.equal(mostlyInvalid(0, 0), null)
   t.equal(mostlyInvalid(5, 10), null)
   t.match(mostlyInvalid(6, 10), {

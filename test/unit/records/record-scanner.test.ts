@@ -85,7 +85,7 @@ t.test(`records end where csv-parse ends them, in ${runs} random files`, async (
   fc.assert(
     fc.property(file, ({ text, separator, enclosure, step }) => {
       const ends = endsByCsvParse(text, separator, enclosure)
-      // What csv-parse refuses as a whole: a file with an enclosure that doesn't end.
+      // csv-parse refuses the whole file when an enclosure doesn't end.
       if (ends === null) return true
       compared += 1
       const isBlank = (record: string) =>

@@ -67,7 +67,7 @@ function decide(
   }
 }
 
-/** What the statement changes; nothing when there is none. */
+/** The changes of the statement; empty when there is none. */
 function changesOf(writer: BsonWriter): { set: Record<string, unknown>; unset: string[] } {
   if (writer.length === 0) return { set: {}, unset: [] }
   const { q, u } = BSON.deserialize(writer.bytes) as {
@@ -105,7 +105,7 @@ t.test(
   },
 )
 
-t.test('who is added as non-active has a remove time', async (t) => {
+t.test('a subscriber that is added as non-active has a remove time', async (t) => {
   t.match(decide(['a@b.co', 'bounced'], undefined), { document: { status: 'bounced', remove_time: now } })
   t.match(decide(['a@b.co', 'bounced', '2020-01-01'], undefined), {
     document: { remove_time: new Date('2020-01-01T00:00:00Z') },
@@ -252,7 +252,7 @@ const statusAlone = { custom_fields: false, confirmed: false, format: false, sta
 const confirmedAlone = { custom_fields: false, confirmed: true, format: false, status: false }
 
 t.test(
-  'who is active has neither time nor address of a removal, also where the row gives them',
+  'an active subscriber has neither time nor address of a removal, also where the row gives them',
   async (t) => {
     const removal = ['2020-01-01', '192.0.2.1', '2019-01-01', '192.0.2.2']
     const plan = { columns: removalColumns, fields: [] }
@@ -303,47 +303,50 @@ t.test(
   },
 )
 
-t.test('who becomes confirmed has a time of it, who is not confirmed has none', async (t) => {
-  const plan: Partial<ImportPlan> = {
-    has_confirmed: true,
-    fields: [],
-    columns: [
-      { kind: 'built_in', name: 'email' },
-      { kind: 'built_in', name: 'confirmed' },
-      { kind: 'built_in', name: 'confirm_time' },
-    ],
-  }
-  const given = new Date('2020-01-01T00:00:00Z')
-  const options = { overwrite: true, overwrite_what: confirmedAlone }
-  const updated = (cells: string[], confirmed: boolean | undefined, what = confirmedAlone) => {
-    const found = decide(
-      ['a@b.co', ...cells],
-      { ...(confirmed === undefined ? {} : { confirmed }) },
-      { ...options, overwrite_what: what },
-      plan,
-    )
-    return 'set' in found ? { set: found.set, unset: found.unset } : found
-  }
-  const cases: [cells: string[], confirmed: boolean | undefined, set: object, unset: string[]][] = [
-    [['yes'], undefined, { confirmed: true, confirm_time: now }, []],
-    [['yes'], false, { confirmed: true, confirm_time: now }, []],
-    [['yes', '2020-01-01'], false, { confirmed: true, confirm_time: given }, []],
-    [['yes'], true, { confirmed: true }, []],
-    [['yes', '2020-01-01'], true, { confirmed: true, confirm_time: given }, []],
-    [['no'], true, { confirmed: false }, ['confirm_time']],
-    [['no', '2020-01-01'], true, { confirmed: false }, ['confirm_time']],
-    [['', '2020-01-01'], true, { confirm_time: given }, []],
-    [['', '2020-01-01'], false, {}, []],
-    [[''], true, {}, []],
-  ]
-  for (const [cells, confirmed, set, unset] of cases)
-    t.same(updated(cells, confirmed), { set, unset }, `${cells.join(' ')} where it is ${confirmed}`)
-  t.same(updated(['no'], true, { ...confirmedAlone, confirmed: false }), { set: {}, unset: [] })
+t.test(
+  'a subscriber that becomes confirmed has a confirm time, and an unconfirmed one has none',
+  async (t) => {
+    const plan: Partial<ImportPlan> = {
+      has_confirmed: true,
+      fields: [],
+      columns: [
+        { kind: 'built_in', name: 'email' },
+        { kind: 'built_in', name: 'confirmed' },
+        { kind: 'built_in', name: 'confirm_time' },
+      ],
+    }
+    const given = new Date('2020-01-01T00:00:00Z')
+    const options = { overwrite: true, overwrite_what: confirmedAlone }
+    const updated = (cells: string[], confirmed: boolean | undefined, what = confirmedAlone) => {
+      const found = decide(
+        ['a@b.co', ...cells],
+        { ...(confirmed === undefined ? {} : { confirmed }) },
+        { ...options, overwrite_what: what },
+        plan,
+      )
+      return 'set' in found ? { set: found.set, unset: found.unset } : found
+    }
+    const cases: [cells: string[], confirmed: boolean | undefined, set: object, unset: string[]][] = [
+      [['yes'], undefined, { confirmed: true, confirm_time: now }, []],
+      [['yes'], false, { confirmed: true, confirm_time: now }, []],
+      [['yes', '2020-01-01'], false, { confirmed: true, confirm_time: given }, []],
+      [['yes'], true, { confirmed: true }, []],
+      [['yes', '2020-01-01'], true, { confirmed: true, confirm_time: given }, []],
+      [['no'], true, { confirmed: false }, ['confirm_time']],
+      [['no', '2020-01-01'], true, { confirmed: false }, ['confirm_time']],
+      [['', '2020-01-01'], true, { confirm_time: given }, []],
+      [['', '2020-01-01'], false, {}, []],
+      [[''], true, {}, []],
+    ]
+    for (const [cells, confirmed, set, unset] of cases)
+      t.same(updated(cells, confirmed), { set, unset }, `${cells.join(' ')} where it is ${confirmed}`)
+    t.same(updated(['no'], true, { ...confirmedAlone, confirmed: false }), { set: {}, unset: [] })
 
-  const addedWith = (...cells: string[]) => decide(['a@b.co', ...cells], undefined, {}, plan)
-  t.match(addedWith('yes', '2020-01-01'), { document: { confirmed: true, confirm_time: given } })
-  t.match(addedWith('no', '2020-01-01'), { document: { confirmed: false, confirm_time: undefined } })
-})
+    const addedWith = (...cells: string[]) => decide(['a@b.co', ...cells], undefined, {}, plan)
+    t.match(addedWith('yes', '2020-01-01'), { document: { confirmed: true, confirm_time: given } })
+    t.match(addedWith('no', '2020-01-01'), { document: { confirmed: false, confirm_time: undefined } })
+  },
+)
 
 t.test('a required field has its value, or had none before', async (t) => {
   const required = { fields: [makeField({ id: 1, name: 'A', required: true })], columns: columns.slice(0, 4) }
@@ -400,7 +403,7 @@ t.test('a row leaves nothing for the next one', async (t) => {
   t.match(decide(['a@b.co'], {}), { update: { values: [null, null, 'd3'] } })
 })
 
-t.test('what is read of existing subscribers is what the decision looks at', async (t) => {
+t.test('the projection of existing subscribers has all fields that the decision reads', async (t) => {
   const plan: Partial<ImportPlan> = {
     identity: { kind: 'text', column: 1, field_id: 1 },
     columns: [
@@ -422,7 +425,7 @@ t.test('what is read of existing subscribers is what the decision looks at', asy
   t.same(projection(clear), { ...whole, 'custom_fields.2': 1 })
 })
 
-t.test('who becomes active takes a place', async (t) => {
+t.test('a subscriber that becomes active counts against the quota', async (t) => {
   const options = { overwrite: true, overwrite_what: statusAlone, overwrite_when_status: everyStatus }
   const { decide } = deciderOf(options, {})
   const cases: [cells: string[], from: ExistingSubscriber['status'] | undefined, takes: boolean][] = [

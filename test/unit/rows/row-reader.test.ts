@@ -100,7 +100,7 @@ t.test('on a list with a primary key the email is a cell like others, and may no
 
 const at = (text: string) => new Date(`${text}T00:00:00Z`)
 
-t.test('each built-in column is read into its own place', async (t) => {
+t.test('each built-in column is read into its own field', async (t) => {
   const names = ['remove_time', 'confirm_time', 'subscribe_time', 'remove_ip', 'subscribe_ip'] as const
   const reader = rowReader(
     makePlan({ columns: [...names, 'email' as const].map((name) => ({ kind: 'built_in', name })) }),

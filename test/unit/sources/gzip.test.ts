@@ -14,7 +14,7 @@ async function unpacked(whole: Buffer, pieceLength: number): Promise<string> {
 }
 
 for (const pieceLength of [1, 7, 64, 65_536]) {
-  t.test(`in pieces of ${pieceLength} bytes`, async (t) => {
+  t.test(`a file is unpacked in pieces of ${pieceLength} bytes`, async (t) => {
     t.equal(await unpacked(Buffer.concat([first, second]), pieceLength), 'a,b\n1,2\n3,4\n', 'two members')
     t.equal(await unpacked(Buffer.concat([first, padding]), pieceLength), 'a,b\n1,2\n', 'a padded end')
     const refused: [string, Buffer][] = [

@@ -30,11 +30,11 @@ interface Split {
   result: SplitResult
   /** Per range, the identities and numbers of its records as they lie there. */
   ranges: { identity: string; number: number; line: number; text: string }[][]
-  /** What broke the scan of the tail off. */
+  /** The error that ended the scan of the second half. */
   brokenOff: unknown[]
 }
 
-/** `scan`: what scans the tail; left out, one thread does it all. */
+/** `scan` scans the second half; without it, one thread does all. */
 async function split(
   content: string | Buffer,
   format: FileFormat = utf8Format,
@@ -107,7 +107,10 @@ async function reopen(id: number, secondHalf: SplitResult['secondHalf']): Promis
   return openPartition(staging, names)
 }
 
-/** What must hold for every file: each record once, in its range, in file order, ranges side by side. */
+/**
+ * Checks the properties of every split: each record is there once, in its range, in file order, and ranges are
+ * adjacent.
+ */
 function checkPartition(t: Test, { result, ranges }: Split, records: number): void {
   const numbers = ranges.flat().map((record) => record.number)
   t.equal(result.records, records)
@@ -153,7 +156,7 @@ for (const [name, order] of [
   ['sorted', (i: number) => i],
   ['reversed', (i: number) => 100_000 - i],
 ] as const) {
-  t.test(`a ${name} file too`, async (t) => {
+  t.test(`a ${name} file is split evenly`, async (t) => {
     const outcome = await split(lines(50_000, (i) => `u${String(order(i)).padStart(8, '0')}@example.com,x\n`))
     checkPartition(t, outcome, 50_000)
     const sizes = outcome.result.ranges.map((range) => range.length)
@@ -191,7 +194,7 @@ t.test('heavy identities among others get ranges of their own', async (t) => {
 })
 
 t.test('a heavy stretch that no sample saw is split again', async (t) => {
-  // Far fewer places are sampled than there are rows: the sample sees one of the many identities between "m" and "n".
+  // The sample has fewer records than the file: it has one of the many identities between "m" and "n".
   const outcome = await split(
     lines(40_000, (i) => `m${String(i).padStart(6, '0')}@example.com,${'x'.repeat(60)}\n`) +
       lines(200_000, (i) => `z${i % 7}@example.com,${'y'.repeat(40)}\n`),
@@ -295,7 +298,7 @@ t.test('what is no CSV text in its character set is refused before a row is writ
   t.equal(half.result.records, 20, 'half of them may be bad')
 })
 
-t.test('what looks like a mistake is said', async (t) => {
+t.test('a split warns of what looks like a mistake', async (t) => {
   const many = await split(`a@b.co,"${'x\n'.repeat(25)}"\n`)
   t.match(many.result.warnings, [/more than 20 lines, the first at line 1/])
   const windows = await split(Buffer.from([...Buffer.from('a@b.co,'), 0x93, 0x0a]), {
@@ -305,11 +308,11 @@ t.test('what looks like a mistake is said', async (t) => {
   t.match(windows.result.warnings, [/windows-1252/])
 })
 
-/** As a worker would: everything is copied on its way from thread to thread. */
+/** Copies everything on its way from thread to thread, as a worker would. */
 const inWorker: HelperThread['scan'] = async (task) =>
   structuredClone(await scanSecondHalf(staging, structuredClone(task)))
 
-/** All that a split found out; extents and checksums, and where the unidentified ones are cut, may differ. */
+/** The results of a split, without what may differ: extents, checksums, and the cuts between unidentified records. */
 function outcomeOf({ result, ranges }: Split) {
   const { records, header, warnings } = result
   const identified = result.ranges.filter(({ kind }) => kind !== 'unidentified')
@@ -416,7 +419,7 @@ for (const [name, { content, format, isTwo }] of Object.entries(awkward)) {
   })
 }
 
-t.test('and of anything', async (t) => {
+t.test('two threads find the same as one in random files', async (t) => {
   const fraction = seededRandom(7)
   const random = (below: number) => Math.floor(fraction() * below)
   const pieces = [
@@ -450,7 +453,7 @@ t.test('and of anything', async (t) => {
   t.ok(inTwo > 5 && inTwo < 35)
 })
 
-t.test('one thread goes on alone where the other never begins, or breaks off', async (t) => {
+t.test('one thread splits alone where the other never begins, or breaks off', async (t) => {
   const content = lines(5_000, row)
   const alone = outcomeOf(await split(content))
   const scans: Record<string, HelperThread['scan']> = {
@@ -486,7 +489,7 @@ t.test('a partition of which a file is gone is damaged, and says which file', as
   await t.rejects(gone, { code: 'chunk_damaged', message: /torn\/none is missing/ })
 })
 
-t.test('both threads together may find as many records as one', async (t) => {
+t.test('both threads together may find no more records than one alone', async (t) => {
   const scan: HelperThread['scan'] = async (task) => ({ ...(await inWorker(task))!, records: 0xffffffff })
   await t.rejects(split(lines(5_000, row), utf8Format, scan), {
     code: 'content_refused',

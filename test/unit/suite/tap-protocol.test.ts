@@ -1,7 +1,7 @@
 import t from 'tap'
 import { readProtocol } from '../../helpers/tap-protocol.ts'
 
-/** How a run of the suite is counted, and what of it is shown at its end. */
+/** How a run of the suite is counted, and what its end shows. */
 
 const protocol = `TAP version 14
 1..4
@@ -47,7 +47,7 @@ t.test('tests are counted, not assertions, and a failure once', async (t) => {
   t.same(failedFiles, ['test/a.test.ts', 'test/c.test.ts'])
 })
 
-t.test('what was skipped is named with its reason, once', async (t) => {
+t.test('a skipped test is named with its reason, once', async (t) => {
   t.same(readProtocol(protocol + protocol).skipped, [{ name: 'with curl', reason: 'curl not installed' }])
 })
 

@@ -14,7 +14,7 @@ const hashPassword = (password: string) => passwords.hashPassword(password, slot
 const isPassword = (password: string, hash: string, organizationId = 1) =>
   passwords.isPassword(password, hash, slotOf(organizationId))
 
-t.test('a password is right only as it is, in whatever form its accents come', async (t) => {
+t.test('a password is right only as it is, in any Unicode form of its accents', async (t) => {
   const hash = await hashPassword('pässword 😀')
   t.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$[\w+/]{22}\$[\w+/]{43}$/)
   t.equal(await isPassword('pässword 😀'.normalize('NFD'), hash), true)
@@ -40,13 +40,13 @@ t.test('a hash is read with the parameters that it names', async (t) => {
   await t.rejects(isPassword('password', 'plain'), /no Argon2id hash/)
 })
 
-t.test('nobody’s hash costs what any other costs', async (t) => {
+t.test('the hash of an unknown user costs as much as any other', async (t) => {
   const parametersOf = (hash: string) => hash.split('$').slice(0, 4).join('$')
   t.equal(parametersOf(unmatchableHash), parametersOf(await hashPassword('password')))
   t.equal(await isPassword('password', unmatchableHash), false)
 })
 
-t.test('hashes wait for their turn, up to a bound for each organization', async (t) => {
+t.test('hashes wait in line, up to a bound for each organization', async (t) => {
   const cheap = '$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$MDEyMzQ1Njc4OWFiY2RlZg'
   const many = Promise.allSettled(Array.from({ length: 300 }, () => isPassword('password', cheap)))
   t.equal(await isPassword('password', cheap, 2), false, 'another organization still gets in')
@@ -56,35 +56,35 @@ t.test('hashes wait for their turn, up to a bound for each organization', async 
   t.equal(await isPassword('password', cheap), false, 'and go on afterwards')
 })
 
-t.test('organizations are served in turn, however many each of them brings', async (t) => {
-  const turns = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+t.test('organizations are served in turn, however many hashes each of them brings', async (t) => {
+  const slots = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const served: number[] = []
   const take = (organizationId: number) =>
-    turns.run({ organizationId, stopping }, async () => void served.push(organizationId))
+    slots.run({ organizationId, stopping }, async () => void served.push(organizationId))
   await Promise.all([1, 1, 1, 1, 2, 2, 3].map(take))
   t.same(served, [1, 1, 2, 3, 1, 2, 1])
 })
 
-t.test('a stop sends those who wait away, and lets a hash under way end', async (t) => {
-  const turns = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+t.test('a stop refuses those that wait, and lets a hash in progress end', async (t) => {
+  const slots = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const stop = new AbortController()
   const gate = Promise.withResolvers<string>()
-  const take = (work: () => Promise<string>) => turns.run({ organizationId: 1, stopping: stop.signal }, work)
-  const underWay = take(() => gate.promise)
+  const take = (work: () => Promise<string>) => slots.run({ organizationId: 1, stopping: stop.signal }, work)
+  const inProgress = take(() => gate.promise)
   const waiting = [1, 2, 3].map(() => take(() => Promise.resolve('too late')))
   stop.abort()
   for (const one of [...waiting, take(() => Promise.resolve('too late'))])
     await t.rejects(one, { code: 'internal_error', status: 503, headers: { 'Retry-After': '1' } })
   gate.resolve('hashed')
-  t.equal(await underWay, 'hashed')
+  t.equal(await inProgress, 'hashed')
 })
 
 t.test('work whose client has gone leaves the line', async (t) => {
-  const turns = createHashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
+  const slots = createHashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
   const gate = Promise.withResolvers<string>()
   const ran: string[] = []
   const run = (name: string, clientGone?: AbortSignal) =>
-    turns.run({ organizationId: 1, stopping, clientGone }, async () => {
+    slots.run({ organizationId: 1, stopping, clientGone }, async () => {
       ran.push(name)
       await gate.promise
     })

@@ -4,8 +4,8 @@ import type { Delay } from '../../../shared/contract/schemas/autoresponder.ts'
 import { dueTime } from '../../../shared/values/due-time.ts'
 
 /**
- * When a reaction is due, against a second implementation that asks the clock on the wall, hour by hour and minute by
- * minute, and counts calendar days by hand.
+ * Compares when a reaction is due with a second implementation. It asks the local clock hour by hour and minute by
+ * minute, and counts calendar days one by one.
  */
 
 const delay = (given: Partial<Delay>): Delay => ({
@@ -18,7 +18,7 @@ const delay = (given: Partial<Delay>): Delay => ({
 const due = (given: Partial<Delay>, causedAt: string, zone: string): string =>
   dueTime(delay(given), new Date(causedAt), zone).toISOString()
 
-t.test('at once, or after minutes and hours that elapse', (t) => {
+t.test('a reaction is due at once, or after minutes and hours that elapse', (t) => {
   const at = '2026-03-29T00:30:00.000Z'
   t.equal(
     due({ delay: 'immediately', delay_unit: null, delay_amount: 0, delay_time: 0 }, at, 'Europe/Berlin'),
@@ -87,7 +87,7 @@ const zones = [
 const minuteMs = 60_000
 const formatters = new Map<string, Intl.DateTimeFormat>()
 
-/** What a clock in the zone shows, as `YYYY-MM-DD HH:MM`. */
+/** The local time in the zone, as `YYYY-MM-DD HH:MM`. */
 function shown(zone: string, ms: number): string {
   let formatter = formatters.get(zone)
   if (formatter === undefined) {
@@ -127,8 +127,8 @@ function laterDay(day: string, unit: 'days' | 'weeks' | 'months', amount: number
 }
 
 /**
- * The first moment at which the clock shows that time; where it never does, as long after the jump as the time is
- * after what the clock showed last.
+ * The first moment at which the clock shows that time. Where it never does, the moment is as long after the jump as
+ * the time is after what the clock showed last.
  */
 function slowDueMs(given: Delay, causedMs: number, zone: string): number {
   const day = laterDay(
@@ -149,7 +149,7 @@ function slowDueMs(given: Delay, causedMs: number, zone: string): number {
   return ms + (Date.parse(`${wanted.replace(' ', 'T')}:00Z`) - before)
 }
 
-t.test('as a clock on the wall says', { timeout: 60_000 }, (t) => {
+t.test('a reaction is due by the local clock', { timeout: 60_000 }, (t) => {
   const cases = fc.record({
     zone: fc.constantFrom(...zones),
     unit: fc.constantFrom('days', 'weeks', 'months'),

@@ -7,7 +7,7 @@ import { canonicalIp, ipExpectation, networkOf } from '../../../shared/values/ip
 
 /** 256 characters. */
 const longDomain = `${`${'d'.repeat(63)}.`.repeat(3)}${'d'.repeat(61)}.de`
-/** As many characters that a domain drops as bring an address to 2,048. */
+/** The number of characters dropped from a domain that brings an address to 2,048. */
 const invisible = '\u00ad'.repeat(2_048 - 'a@bu.example'.length)
 
 t.test('addresses that are valid, with the form in which they are compared', async (t) => {
@@ -26,7 +26,10 @@ t.test('addresses that are valid, with the form in which they are compared', asy
     ['a@xn--bcher-kva.EXAMPLE', 'a@xn--bcher-kva.example'],
     ['a@例え。テスト', 'a@xn--r8jz45g.xn--zckzah'],
   ]
-  for (const [text, form] of cases) t.equal(emailIdentity(text), form, text.slice(0, 40))
+  t.strictSame(
+    cases.map(([text]) => [text.slice(0, 40), emailIdentity(text)]),
+    cases.map(([text, form]) => [text.slice(0, 40), form]),
+  )
 })
 
 t.test('addresses that are none', async (t) => {
@@ -74,7 +77,10 @@ t.test('addresses that are none', async (t) => {
     'a@ü..de',
     'a\0@b.c',
   ]
-  for (const text of wrong) t.equal(emailIdentity(text), null, JSON.stringify(text.slice(0, 40)))
+  t.strictSame(
+    wrong.map((text) => [JSON.stringify(text.slice(0, 40)), emailIdentity(text)]),
+    wrong.map((text) => [JSON.stringify(text.slice(0, 40)), null]),
+  )
 })
 
 t.test('the reader of bytes and the reader of texts never disagree', async (t) => {
@@ -116,21 +122,15 @@ t.test('IP addresses are kept in canonical form', async (t) => {
   t.equal(canonicalIp('192.0.2.1'), '192.0.2.1')
   t.equal(canonicalIp('2001:0DB8:0:0:0:0:0:1'), '2001:db8::1')
   t.equal(canonicalIp('::ffff:c000:201'), '::ffff:192.0.2.1')
-  for (const text of [
-    '1.2.3',
-    '1.2.3.4.5',
-    '01.2.3.4',
-    '256.1.1.1',
-    'fe80::1%eth0',
-    '::1::',
-    '1.2.3.4/8',
-    '',
-  ])
-    t.equal(canonicalIp(text), null, text)
+  const cases = ['1.2.3', '1.2.3.4.5', '01.2.3.4', '256.1.1.1', 'fe80::1%eth0', '::1::', '1.2.3.4/8', '']
+  t.strictSame(
+    cases.map((text) => [text, canonicalIp(text)]),
+    cases.map((text) => [text, null]),
+  )
 })
 
 t.test('one client is one IPv4 address or one IPv6 network', (t) => {
-  for (const [address, network] of [
+  const cases = [
     ['192.0.2.1', '192.0.2.1'],
     ['::ffff:192.0.2.1', '192.0.2.1'],
     ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
@@ -140,8 +140,11 @@ t.test('one client is one IPv4 address or one IPv6 network', (t) => {
     ['::1', '::/64'],
     ['', ''],
     ['unix', 'unix'],
-  ] as const)
-    t.equal(networkOf(address), network)
+  ] as const
+  t.strictSame(
+    cases.map(([address]) => [address, networkOf(address)]),
+    cases,
+  )
   t.end()
 })
 

@@ -22,8 +22,11 @@ t.test('numbers are integers, by value', async (t) => {
   ] as const)
     t.equal(number.fromText(text), value, text)
   t.ok(Object.is(number.fromText('-0'), 0))
-  for (const text of ['5.0', '1e3', '9007199254740992', '-6', '0x10', '1 000', '', '+', '１'])
-    t.equal(number.fromText(text), null, text)
+  const cases = ['5.0', '1e3', '9007199254740992', '-6', '0x10', '1 000', '', '+', '１']
+  t.strictSame(
+    cases.map((text) => [text, number.fromText(text)]),
+    cases.map((text) => [text, null]),
+  )
   t.equal(number.fromJson(5), 5)
   for (const value of [5.5, Number.NaN, true, [5], {}, 1e300])
     t.equal(number.fromJson(value), null, JSON.stringify(value))
@@ -77,7 +80,7 @@ t.test('checkboxes are split outside of option names, longest first, in list ord
 })
 
 t.test(
-  'checkboxes are read as the independent model reads them, whatever separators options hold',
+  'checkboxes are read as the independent model reads them, with any separators in options',
   async (t) => {
     const text = (maxLength: number) =>
       fc.array(fc.constantFrom('a', 'B', ',', '|', ' ', '\u00a0'), { maxLength }).map((list) => list.join(''))
@@ -102,7 +105,7 @@ t.test(
   },
 )
 
-t.test('dates and days', async (t) => {
+t.test('dates and days are read', async (t) => {
   t.equal(fieldReader(field({ field_type: 'date' }), 'dmy').fromText('3/4/2014'), '2014-04-03')
   t.equal(
     fieldReader(field({ field_type: 'date' }), 'mdy').fromText('2014-04-03T23:00:00-05:00'),
@@ -114,7 +117,7 @@ t.test('dates and days', async (t) => {
   t.equal(day.fromJson('25-12'), '12-25')
 })
 
-t.test('what is expected is said in a few words', async (t) => {
+t.test('a few words say which values a field expects', async (t) => {
   const many = Array.from({ length: 11 }, (_, i) => `o${i}`)
   const ten = many.slice(0, 10)
   const shown = ten.map((option) => `"${option}"`).join(', ')
@@ -135,8 +138,10 @@ t.test('what is expected is said in a few words', async (t) => {
       `one or more of ${shown}, ... (11 options)`,
     ],
   ]
-  for (const [settings, expectation] of cases)
-    t.equal(fieldReader(field(settings), 'mdy').expectation, expectation)
+  t.strictSame(
+    cases.map(([settings]) => [settings, fieldReader(field(settings), 'mdy').expectation]),
+    cases,
+  )
   t.equal(
     fieldReader(field({ field_type: 'day_of_year' }), 'dmy').expectation,
     'a day of the year such as DD-MM, or a date',
@@ -176,8 +181,13 @@ t.test('in JSON a text is read as a cell is, and nothing else becomes a value', 
     [{ field_type: 'select_multiple_checkboxes', options }, [], []],
     [{ field_type: 'select_multiple_checkboxes', options }, ['c'], null],
   ]
-  for (const [settings, json, value] of cases)
-    t.same(fieldReader(field(settings), 'dmy').fromJson(json), value, JSON.stringify([settings, json]))
+  t.same(
+    cases.map(([settings, json]) => [
+      JSON.stringify([settings, json]),
+      fieldReader(field(settings), 'dmy').fromJson(json),
+    ]),
+    cases.map(([settings, json, value]) => [JSON.stringify([settings, json]), value]),
+  )
   const types: Partial<FieldDefinition>[] = [
     ...(['text', 'text_multiline', 'date', 'day_of_year'] as const).map((field_type) => ({ field_type })),
     { field_type: 'select_single_dropdown', options },
@@ -210,7 +220,10 @@ t.test('half a character counts as one', async (t) => {
     ['\ue000\udc00', 2],
     ['\ud800\ue000', 2],
   ]
-  for (const [text, length] of cases) t.equal(codePoints(text), length, JSON.stringify(text))
+  t.strictSame(
+    cases.map(([text]) => [JSON.stringify(text), codePoints(text)]),
+    cases.map(([text, length]) => [JSON.stringify(text), length]),
+  )
   const two = fieldReader(field({ minimum_length: 2, maximum_length: 2 }), 'mdy')
   t.equal(two.fromText('\u{1f600}a'), '\u{1f600}a')
   t.equal(two.fromText('ab'), 'ab')

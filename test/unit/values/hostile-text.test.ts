@@ -18,8 +18,8 @@ import {
 } from '../../../control-plane/resources/import-inspection/column-words.ts'
 
 /**
- * Anybody who may send a request or a file chooses these texts. Each function that reads text is given 1 MiB of what
- * is worst for it, and takes time that grows with the length alone.
+ * Any sender of a request or a file chooses these texts. Each function that reads text gets 1 MiB of the worst text
+ * for it, and must take time that grows with the length alone.
  */
 const size = 2 ** 20
 const repeat = (unit: string) => unit.repeat(Math.ceil(size / unit.length)).slice(0, size)
@@ -133,7 +133,7 @@ function minCpuMs(work: () => unknown, maxMs: number): number {
 }
 
 t.test('1 MiB of any text takes every function less than 50 ms', async (t) => {
-  // They make, copy or look up a million pieces.
+  // They make, copy or search a million pieces.
   const makesCells = new Set([
     'readCells',
     'parseEnclosedRecords',

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { formatInstant, isTimeZone, localToUtcMs, zoneOffsetMs } from '../../../shared/values/time-zone.ts'
 
-// Temporal is this file's oracle: slow, exact, and somebody else's.
+// Temporal is this file's oracle: slow, exact, and independent of our code.
 declare const Temporal: {
   PlainDateTime: {
     from(text: string): {

@@ -1,4 +1,4 @@
-/** What the processes of a soak say of themselves, scrape by scrape, as a Prometheus beside them would have it. */
+/** The metrics of a soak's processes, scraped as a Prometheus would. */
 
 export interface Sample {
   at: number
@@ -8,16 +8,16 @@ export interface Sample {
   heap: number
   /** Open files and sockets. */
   files: number
-  /** What keeps the event loop: timers, sockets, servers. */
+  /** Resources that keep the event loop alive: timers, sockets, servers. */
   handles: number
 }
 
 /** One process from its start to its end. */
-export class Life {
+export class ProcessRun {
   readonly samples: Sample[] = []
-  /** Series as the last scrape had them, `name{labels}`. */
+  /** The series of the last scrape, by `name{labels}`. */
   last = new Map<string, number>()
-  /** Counters that became less, with both values: there must be none. */
+  /** Counters that fell between two scrapes, with both values. */
   readonly fallen: string[] = []
   readonly #url: string
   #startedAt: number | undefined
@@ -27,13 +27,13 @@ export class Life {
     this.#url = url
   }
 
-  /** One scrape after the other: of two at once the earlier could be read last, and its counters were lower. */
+  /** Scrapes run one after the other: the reply of an earlier one could otherwise be read last, with lower counters. */
   scrape(): Promise<void> {
     this.#scraped = this.#scraped.then(() => this.#scrapeOnce())
     return this.#scraped
   }
 
-  /** A process that is being killed answers nothing, and what it said before stands. */
+  /** A process that is being killed doesn't answer; the series of the scrape before stay. */
   async #scrapeOnce(): Promise<void> {
     let text: string
     try {
@@ -44,7 +44,7 @@ export class Life {
       return
     }
     const now = seriesOf(text)
-    // Its port may be that of the next one already.
+    // After its death, its port may belong to the next process.
     const startedAt = now.get('process_start_time_seconds')
     if ((this.#startedAt ??= startedAt) !== startedAt) return
     for (const [series, value] of now) {
@@ -62,7 +62,7 @@ export class Life {
     })
   }
 
-  /** The sum of a metric's series, of those that have this text among their labels. */
+  /** The sum of the metric's series whose labels contain the text. */
   sum(name: string, label = ''): number {
     let sum = 0
     for (const [series, value] of this.last)
@@ -83,13 +83,12 @@ function seriesOf(text: string): Map<string, number> {
 
 const counts = (series: string): boolean => /^[^{]*_(?:total|count|sum|bucket)(?:\{|$)/.test(series)
 
-/** Least squares: by how much `value` rises in a minute. */
+/** The slope of the least-squares line through `value`, a minute. */
 export function slopePerMinute(samples: readonly Sample[], value: (sample: Sample) => number): number {
-  const minutes = samples.map(({ at }) => at / 60_000)
-  const values = samples.map(value)
+  const points = samples.map((sample) => ({ x: sample.at / 60_000, y: value(sample) }))
   const mean = (list: number[]) => list.reduce((sum, one) => sum + one, 0) / list.length
-  const [meanX, meanY] = [mean(minutes), mean(values)]
-  const covariance = minutes.reduce((sum, x, i) => sum + (x - meanX) * (values[i]! - meanY), 0)
-  const variance = minutes.reduce((sum, x) => sum + (x - meanX) ** 2, 0)
+  const [meanX, meanY] = [mean(points.map(({ x }) => x)), mean(points.map(({ y }) => y))]
+  const covariance = points.reduce((sum, { x, y }) => sum + (x - meanX) * (y - meanY), 0)
+  const variance = points.reduce((sum, { x }) => sum + (x - meanX) ** 2, 0)
   return covariance / variance
 }
