@@ -33,8 +33,8 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
     })
     response.status(status).set({ 'Content-Type': type, 'Cache-Control': 'no-store' }).send(body)
   })
-  // Made at the first request, since it takes a sixth of the start-up time. All replies share one buffer, so that
-  // clients that don't read cost no memory; the description is public.
+  // Made at the first request, since it takes a sixth of the start-up time. It is public, and all replies share one
+  // buffer, so that clients that don't read cost no memory.
   let description: Buffer | undefined
   app.get('/openapi.json', (_request, response) => {
     description ??= Buffer.from(JSON.stringify(openApiDocument(endpoints, deps.publicUrl())))

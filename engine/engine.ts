@@ -7,12 +7,15 @@ import { beginRegistration, type EngineOptions, type EngineRegistration } from '
 import { leaveRegister } from './scheduler/take-over.ts'
 import type { WorkerPool } from './workers/pool.ts'
 
-/** A stop waits this time for the threads to end, and again for the release of what they left. */
+/**
+ * A stop waits this time for a registration in progress, again for the threads to end, and again for the release of
+ * what they left.
+ */
 const graceMs = 1_500
 
 /**
- * An engine among the others. It registers under a new id, renews its lease, and works. Others take it for dead when it was
- * suspended or cut off from the database for too long. It then drops all its work and registers under another id.
+ * An engine among the others. It registers under a new id, renews its lease, and works. Others take it for dead when it
+ * was suspended or cut off from the database for too long. It then drops all its work and registers under another id.
  */
 export class Engine implements Part {
   readonly #options: EngineOptions
@@ -20,7 +23,7 @@ export class Engine implements Part {
   /** The new registration in progress, if any. */
   #reregistration: Promise<void> = Promise.resolve()
   #isStopping = false
-  /** Worker threads of a former registration, or of this one after its stop, that hang in reads. */
+  /** Worker pools that were told to end and haven't yet, as when a thread hangs in a read. */
   #hungPools = 0
   #stopped: Promise<void> | null = null
 
@@ -77,8 +80,9 @@ export class Engine implements Part {
     try {
       const isAlive = await renewLease(database.db, 'engines', {
         _id: id,
-        // A missed file doesn't count. If it did, an engine with a wrong folder could become the only one that counts, and
-        // fail imports whose files this engine can read.
+        // It stays true after one missed file. Otherwise this engine would no longer count as a witness
+        // (store/missing-files.ts), and one with a wrong folder could be the only witness and fail imports whose files
+        // this engine can read.
         sees_files: folder.problem === null && dispatcher.hangProblem === null,
       })
       metrics.leaseRenewal('ok')
@@ -103,7 +107,7 @@ export class Engine implements Part {
     await this.#reregistration
   }
 
-  /** A thread that hangs in a read ends when the read does, and isn't waited for. */
+  /** Waits `graceMs` at most: a thread that hangs in a read ends only when the read does. */
   async #endThreads(pool: WorkerPool): Promise<void> {
     this.#hungPools += 1
     const ended = pool.destroy().finally(() => (this.#hungPools -= 1))

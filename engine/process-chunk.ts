@@ -26,7 +26,7 @@ import type { ChunkReport, ChunkTask } from './workers/messages.ts'
 /**
  * A chunk from its lease to its last commit, in a worker thread:
  *
- *   read      its records in the order of their identities, cut into batches     processChunk, chunk-batches.ts
+ *   read      its records, those of one identity together, cut into batches     processChunk, chunk-batches.ts
  *   dedupe    the first record of an identity counts, later ones are skipped     attemptPart, batch-draft.ts
  *   decide    a row is added, updated, skipped or failed                         attemptPart, batch-draft.ts
  *   reserve   part of the organization's subscriber limit                        commitPart, chunk-quota.ts
@@ -69,7 +69,8 @@ export async function processChunk(options: ProcessChunkOptions): Promise<ChunkR
 
 /**
  * Writes the records of a batch that aren't committed yet, in parts: usually one, smaller ones after write conflicts
- * and where rows write much. `start` is the batch's position in the chunk. False when the chunk was stopped or lost.
+ * and where rows become many bytes. `start` is the batch's position in the chunk. False when the chunk was stopped or
+ * lost.
  */
 async function writeBatch(run: ChunkRun, batch: ChunkBatch, start: number): Promise<boolean> {
   const { offsets, bytes } = batch
@@ -184,7 +185,7 @@ export interface ProcessChunkOptions {
   onBatch: (report: BatchReport) => void
 }
 
-/** A batch is given up after this time. The lease, which every commit renews, outlasts it. */
+/** No further attempt of a part begins after this time. The lease, which every commit renews, outlasts it. */
 const batchTimeoutMs = 40_000
 
 /** After this time without a commit the process may have been suspended, and the import paused meanwhile. */
@@ -216,7 +217,10 @@ type PartEnd =
 type PartAbort =
   Extract<PartEnd, { end: 'too_large' | 'given_up' }> | { end: 'quota_missing'; needed: number }
 
-/** A duplicate key and a command timeout come again with every attempt of the same chunk. */
+/**
+ * What the retries of a transaction didn't mend. A duplicate key or a command timeout would then come again with the
+ * next claim too.
+ */
 const isRetryable = (error: unknown): boolean => {
   const reason = retryReason(error)
   return reason !== null && reason !== 'duplicate_key' && !isCommandTimeout(error)

@@ -52,7 +52,9 @@ const defaultTimeouts: FtpTimeouts = {
   certificateWatchMs: 5_000,
 }
 
-/** Connections above the session limit that are told the reason at a time; more are closed without a reply. */
+/**
+ * Up to this number of connections above the session limit get a reply with the reason; more are closed without one.
+ */
 const maxRefused = 100
 const refusedHandshakeMs = 2_000
 

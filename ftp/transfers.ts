@@ -10,7 +10,7 @@ import type { Upload } from './uploads/upload.ts'
 
 /**
  * Transfers over the data connection, in both directions. A transfer ends when its work is done, when its data
- * connection closes or stalls, at ABOR, and with its session.
+ * connection closes or stalls, when an upload loses its lock, at ABOR, and with its session.
  */
 
 /** How long an aborted upload still reads: data sent before ABOR may arrive after it, on the other connection. */
@@ -64,7 +64,7 @@ export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>)
   })
 }
 
-/** `isFile` tells files from listings in the metrics. */
+/** `isFile` tells files from listings, for the reply and the metrics. */
 export function send(
   session: FtpSession,
   open: (signal: AbortSignal) => Promise<Readable>,
@@ -89,7 +89,7 @@ export function send(
 }
 
 /**
- * Waits until the control connection has outlived the data. In a late process the timer fires before the sockets are
+ * Waits until the control connection has outlived the data. In a busy process the timer fires before the sockets are
  * read, so the event loop then polls them once more, and twice for TLS.
  */
 async function outliveData(signal: AbortSignal): Promise<void> {

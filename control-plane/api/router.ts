@@ -24,8 +24,9 @@ import {
 import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
 /**
- * Makes an Express router of the endpoints. The order of the checks is the contract's: credential, path, method, role,
- * content type, size, JSON. Then the handler finds its record, and checks the body.
+ * Makes an Express router of the endpoints. The order of the checks: credential, rate of the key, path, method, role,
+ * origin of a POST, content type, size, JSON. Then the handler finds what the path names, and checks the body. Clients
+ * may rely on this order.
  */
 export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): Router {
   const router = Router({ caseSensitive: true })
@@ -61,7 +62,7 @@ function requireCredential(deps: ControlPlane): RequestHandler {
     if (blocked > 0) throw tooManyFailures(blocked)
     const header = request.headers.authorization
     const hasBasic = header !== undefined && /^basic(?: |$)/i.test(header)
-    // None of these counts as a wrong credential, because no key was sent.
+    // None of these counts as a wrong credential, because no key was tried.
     if (!hasBasic && (header ?? '') !== '') throw unauthorized(`Authorization ${basicOnly}`)
     if (!hasBasic && request.headers['x-api-key'] !== undefined)
       throw unauthorized(`the API key is not read from X-API-Key: Authorization ${basicOnly}`)

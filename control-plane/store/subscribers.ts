@@ -23,7 +23,8 @@ import { addMove, countMoves, noStatusCounts } from '../../shared/store/subscrib
 import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
- * Writes of single subscribers by requests. Each is one transaction that moves the list's counts too. A write that
+ * Writes of subscribers by requests. Each is one transaction that moves the list's counts too, except `changeInPlace`,
+ * which changes values alone. `markAsLeft` and `bumpReactionRequests` are parts of a caller's transaction. A write that
  * conflicts with a batch of an import runs again, on what the batch left.
  */
 
@@ -37,7 +38,7 @@ export type SubscriberWrite =
   | 'taken'
   /** Active subscribers fill the organization's limit. */
   | 'over_limit'
-  /** Imports kept what is left under the limit reserved for longer than a request waits. */
+  /** Imports have reserved the rest of the limit, and gave none of it back while the request waited. */
   | 'busy'
   /** The list has another revision than the one that the request was checked against. */
   | 'list_changed'
@@ -206,7 +207,8 @@ async function changeInTransaction(
   } else {
     const update = {
       ...toUpdate(change),
-      // A deletion removes the reactions that its snapshot has. This write makes it conflict with a request that queues more.
+      // A deletion removes the reactions that its snapshot has. This write makes it conflict with a request that queues
+      // more.
       ...(reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),
     }
     if (Object.keys(update).length > 0)
@@ -234,17 +236,21 @@ async function withoutDeletedValues(
   return { ...subscriber, custom_fields: Object.fromEntries(kept) }
 }
 
-/** Longest wait for a batch of an import that has written the subscriber. After it the write is tried as a transaction. */
+/**
+ * Longest wait for a batch of an import that has written the subscriber. After it the write is tried as a transaction.
+ */
 const inPlaceMs = 5_000
 
-/** The values of a deleted field are removed until 5 minutes after its deletion, so the fields read may not be older. */
+/**
+ * The values of a deleted field are removed until 5 minutes after its deletion, so the fields read may not be older.
+ */
 const maxFieldsAgeMs = 60_000
 
 /**
  * Changes a subscriber by one guarded write, at a third of the cost of the transaction. It is for changes that move no
- * count, no identity and no reaction. `fieldsReadAt` is the database's time before the list's fields were read. Resolves to
- * the subscriber after the write. Null when nothing was written: the change is of another kind, the fields are too old, or
- * the subscriber has changed since `existing` was read.
+ * count, no identity and no reaction. `fieldsReadAt` is the database's time before the list's fields were read.
+ * Resolves to the subscriber after the write. Null when nothing was written: the change is of another kind, the fields
+ * are too old, or the subscriber has changed since `existing` was read.
  */
 export async function changeInPlace(
   { collections }: Database,
@@ -323,7 +329,10 @@ const readListState = (
 const isAtRevision = (list: ListState | null, revision: number | undefined): boolean =>
   revision === undefined || list?.revision === revision
 
-/** Keeps an import that began before this transaction's snapshot from deactivating it (engine/stages/finish/deactivation.ts). */
+/**
+ * Keeps an import that began before this transaction's snapshot from deactivating it
+ * (engine/stages/finish/deactivation.ts).
+ */
 export const withImportEpoch = (
   document: SubscriberDocument,
   list: ListState | null | undefined,

@@ -109,7 +109,9 @@ export class ChunkLanes {
     return !this.#isStopped && !quarantine.isOccupied && folder.problem === null
   }
 
-  /** The imports that may be worked on from now on, in the order of `begins_at` and id. Chunks of others are stopped. */
+  /**
+   * The imports that may be worked on from now on, in the order of `begins_at` and id. Chunks of others are stopped.
+   */
   setImports(imports: WorkingImport[]): void {
     const ids = new Set(imports.map((entry) => entry._id))
     for (const chunk of this.#chunks.values()) {
@@ -136,7 +138,9 @@ export class ChunkLanes {
     await Promise.all([...this.#chunks.values()].map((chunk) => chunk.ended))
   }
 
-  /** Fills the free lanes with chunks. Single-flight: a call during another one shares it. Throws the database's errors. */
+  /**
+   * Fills the free lanes with chunks. Single-flight: a call during another one shares it. Throws the database's errors.
+   */
   fill(): Promise<void> {
     return this.#fill({ wakes: false })
   }
@@ -156,7 +160,7 @@ export class ChunkLanes {
       const chunk = await claims.track(token, claim)
       if (chunk === null) {
         this.#scheduler.markDrained(entry._id)
-        // A poll continues with the step by itself; a wake-up from here would make it poll without end.
+        // During a poll no wake-up is needed, as the poll looks for steps next; one would cause endless polls.
         if (wakes) this.#notifyIfDrained(entry._id)
         continue
       }

@@ -29,21 +29,26 @@ export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal
 }
 
 /**
- * Downloads have slots of their own: one can take 15 minutes, but costs little. Organizations share the slots (slots.ts),
- * so that one with slow servers and large files doesn't delay the imports of others.
+ * Downloads have slots of their own: one can take 15 minutes, but costs little. Organizations share the slots
+ * (slots.ts), so that one with slow servers and large files doesn't delay the imports of others.
  */
 const stepSlots = { download: 16, other: 8 }
-/** Splitting and finishing keep the processor and the database busy: more of them would slow down other organizations. */
+/**
+ * Splitting and finishing keep the processor and the database busy: more of them would slow down other organizations.
+ */
 const maxStepsOfOrganization = { download: 4, other: 2 }
 /**
- * A step that was aborted may hang in a read or write, which nothing can interrupt. Its slot is released. With this number
- * of hung steps the engine claims no further one, because that would hang as well.
+ * A step that was aborted may hang in a read or write, which nothing can interrupt. Its slot is released. With this
+ * number of hung steps the engine claims no further one, because that would hang as well.
  */
 const maxHungSteps = 8
 /** One for each step in a slot and for each hung step, which may still use its session. */
 export const maxStepSessions = stepSlots.download + stepSlots.other + maxHungSteps
 const logSpaceEveryMs = 60_000
-/** A stop waits this time for running batches and steps. What runs longer is released with the registration. */
+/**
+ * A stop waits this time for running batches and steps. What runs longer is released when the engine leaves the
+ * register (engine.ts).
+ */
 const graceMs = 4_500
 
 interface RunningStep {
@@ -55,13 +60,12 @@ interface RunningStep {
 
 /**
  * Decides what this engine does next. Once a second, and at every wake-up, it reads the imports that can be worked on:
- *
  *   due, its list free        → start it (import-starter.ts)
  *   downloading, splitting    → claim its step, if no engine has it (process-import.ts)
  *   importing                 → claim chunks while lanes are free (chunk-lanes.ts); all done: claim its step, finish it
  *   anything else             → stop what this engine does for it (paused, cancelled)
- *
- * Organizations are served round-robin in all of it. A loop of its own finalizes what has ended (finalizer.ts).
+ * Organizations take turns in all of it: in rounds for starts and steps, by work done for chunks (chunk-scheduler.ts).
+ * A loop of its own finalizes what has ended (finalizer.ts).
  *
  * The state of imports is in their documents alone, so an engine that restarts, or works beside others, reads it there.
  */

@@ -38,7 +38,7 @@ interface StartingImport extends Pick<WaitingImport, 'organization_id' | 'source
 /** Imports started in one poll, because steps and chunks of others are claimed between two polls. */
 const maxStartsPerPoll = 16
 /**
- * Started imports of one organization with something to do: this number with a download, and this number of others. Further
+ * An organization has at most this number of started imports that download, and this number of others. Further
  * ones wait as `scheduled`, so that a poll reads few imports however many are due at one moment.
  */
 const maxStartedOfOrganization = 32
@@ -48,8 +48,9 @@ export const maxPins = 8
 const maxDryRunReads = 16
 
 /**
- * Starts the imports that are due and whose list is free: one at a time on a list, and dry runs beside any. Organizations
- * are served round-robin: the oldest import of each, then the second of each. An uploaded file is pinned before the start.
+ * Starts the imports that are due and whose list is free: one at a time on a list, and dry runs beside any.
+ * Organizations are served round-robin: the oldest import of each, then the second of each. An uploaded file is pinned
+ * before the start.
  */
 export class ImportStarter {
   readonly #options: ImportStarterOptions
@@ -136,7 +137,8 @@ export class ImportStarter {
   async #startNow(entry: DueImport, upload?: UploadDocument): Promise<boolean> {
     const { database, metrics, log } = this.#options
     const { collections } = database
-    // Ids are allocated up to 20 s before the insertion commits, so an id doesn't tell which subscribers existed before.
+    // Raised first: deactivation must know which subscribers are older than the import, and ids don't tell (they are
+    // allocated up to 20 s before the insertion commits).
     const importEpoch = entry.options.deactivate_subscribers_not_in_import
       ? await beginImportEpoch(collections, {
           organizationId: entry.organization_id,

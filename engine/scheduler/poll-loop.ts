@@ -8,7 +8,10 @@ export interface PollLoopOptions {
   log: Logger
   /** Begins the log line of a poll that failed: "callbacks can't be read". */
   problem: string
-  /** Whether this engine is the one that polls; the others ask again after `pollIntervalMs`. By default every engine polls. */
+  /**
+   * Whether this engine is the one that polls; the others ask again after `pollIntervalMs`. By default every engine
+   * polls.
+   */
   isLeader?: () => Promise<boolean>
   /** Pause between two polls, also after a wake-up. */
   minPauseMs?: number
@@ -24,7 +27,7 @@ export const withJitter = (ms: number): number => ms * (0.8 + 0.4 * Math.random(
 
 /**
  * Base of the parts that poll for work until they are stopped. The next poll begins after the time that the last one
- * returned, or at once after a wake-up. A poll that throws is logged and tried again.
+ * returned, or when it is woken, but never before `minPauseMs`. A poll that throws is logged and tried again.
  */
 export abstract class PollLoop implements Part {
   readonly #options: PollLoopOptions

@@ -15,26 +15,29 @@ const stopTimeoutMs = 10_000
 const maxIsolationMs = 300_000
 
 /**
- * Runs a suspect chunk or step, on which engines died, alone in this engine. When this engine dies too, nothing else can be
- * the cause. A chunk or step that only happened to run beside the cause succeeds alone and is no longer suspect.
+ * Runs a suspect chunk or step, on which engines died, alone in this engine. When this engine dies too, nothing else
+ * can be the cause. A chunk or step that only happened to run beside the cause succeeds alone and is no longer suspect.
  */
 export class Quarantine {
   readonly #stopOthers: () => Promise<unknown>
   readonly #onEnd: () => void
   #occupant: object | null = null
 
-  /** `stopOthers` stops all running work and resolves when it has ended; `onEnd` is called when other work may run again. */
+  /**
+   * `stopOthers` stops all running work and resolves when it has ended; `onEnd` is called when other work may run
+   * again.
+   */
   constructor(stopOthers: () => Promise<unknown>, onEnd: () => void) {
     this.#stopOthers = stopOthers
     this.#onEnd = onEnd
   }
 
-  /** While it is, nothing else is claimed, and claims in flight are released. */
+  /** While something runs alone, nothing else is claimed, and claims in flight are released. */
   get isOccupied(): boolean {
     return this.#occupant !== null
   }
 
-  /** The caller adds `work` to what runs after this call, because what runs before is stopped. */
+  /** Call it before `work` is listed as running: everything listed is stopped first. */
   async run<T>(work: () => Promise<T>): Promise<T> {
     const occupant = {}
     this.#occupant = occupant

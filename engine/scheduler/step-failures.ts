@@ -17,7 +17,7 @@ import { deathsMessage } from './quarantine.ts'
 import { QuotaTaken, StillWritten } from '../stages/obtain/source.ts'
 import { downloadTimeLeft, type StepRun } from './step.ts'
 
-/** An import whose step broke off is tried again, at once or after a stored wait, or fails. */
+/** What becomes of an import whose step threw: another try at once, another after a stored wait, or `failed`. */
 
 /** With this number of failures of a step, for an unexpected reason or a timeout, the import fails. */
 export const maxStepFailures = 5
@@ -31,7 +31,6 @@ const quotaWarning =
 
 /**
  * Decides by the error what becomes of an import whose step threw it. Throws the database's errors.
- *
  *   DATA_DIR isn't available here                    → left to other engines; no failure of the import
  *   a staged file is missing                         → left to other engines; fails when one of them misses it too
  *   a download failed in a way that may pass         → tried again after a stored wait, until attempts or time are used up

@@ -14,7 +14,7 @@ import type { MissedFiles } from './missed-files.ts'
 import type { StepBounds, StepProgress } from './step-progress.ts'
 import type { WorkerPool } from '../workers/pool.ts'
 
-/** What the steps of an engine work with: downloads, splits and ends of imports. */
+/** What an engine's steps (obtain, split, finish) use. */
 export interface StepContext {
   /** For the step's transactions. It is registered with the engine, so that an engine that takes over ends them. */
   session: ClientSession
@@ -36,7 +36,10 @@ export interface StepContext {
   metrics: EngineMetrics
   missedFiles: MissedFiles
   log: Logger
-  /** Aborted when the import is paused or cancelled, or another engine has taken over its step. */
+  /**
+   * Aborted when this engine must leave the step: it stops or isolates other work, its folder is unavailable, the
+   * import was paused, cancelled or failed, or another engine has the step.
+   */
   signal: AbortSignal
 }
 

@@ -4,8 +4,9 @@ import type { ChunkDocument, ImportDocument } from '../contract/schemas/import.t
 import type { StagedFile, Staging } from '../storage/staging/staging.ts'
 
 /**
- * The partition file has the records of an import, grouped by range of identities. A range consists of extents: pieces
- * of whole records that were appended when they were full. Its extents in their order give its records in file order.
+ * The partition file has the records of an import, grouped by range of identities. A range consists of extents: buffers
+ * of whole records, each appended to the file when it was full. Its extents in their order give its records in file
+ * order.
  *
  * Where two threads split the source, a second file has the records of the second half. Extents in that file are the
  * last ones of their range. Its headers count records and lines from the beginning of the second half; readers add the

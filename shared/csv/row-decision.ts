@@ -6,8 +6,8 @@ import type { Row } from './row-reader.ts'
 import { subscriberTransition } from '../values/subscriber-transition.ts'
 
 /**
- * What an import does with a good row. It depends only on the row and the existing subscriber, so that dry runs,
- * inspections and retries of a batch decide the same.
+ * What an import does with a good row. It depends only on the import's plan, options and start, the row, its time and
+ * the existing subscriber, so that dry runs, inspections and retries of a batch decide the same.
  */
 export type Decision =
   | { result: 'added'; subscriber: NewSubscriber }
@@ -38,7 +38,7 @@ export interface NewSubscriber {
   values: (FieldValue | null)[]
 }
 
-/** In the place of a value: the update removes the subscriber's value. */
+/** Stands in `values` for a value that the update removes. */
 export const cleared = Symbol('cleared')
 
 /** Changes of an existing subscriber, in one shape for the same reason. Null leaves a value as it is. */

@@ -10,7 +10,8 @@ import {
 
 /**
  * Chunk documents. An engine claims a chunk, its worker advances it batch by batch, and it is released or done. Every
- * write filters by state and token (a fencing token), so a former holder of the lease changes nothing.
+ * write by a lease's holder filters by state and token (a fencing token), so a former holder changes nothing. Other
+ * writes name their guard.
  */
 
 /** Stores the chunks of a split, inside the transaction that makes them claimable. */
@@ -24,13 +25,13 @@ export async function replaceChunks(
   if (chunks.length > 0) await collections.chunks.insertMany(chunks, { session })
 }
 
-/** A chunk without a committed batch for this time may be taken over, even while its engine is alive. */
+/** A chunk without a committed batch or reservation for this time may be taken over, even while its engine is alive. */
 export const chunkLeaseMs = 60_000
 
 /** After this many claims without a committed batch the chunk itself counts as faulty. */
 export const maxAttempts = 5
 
-/** The lease of an engine on a chunk or on a step of an import. Each claim has a new token. */
+/** Who claims a chunk or a step. Each claim has a new token. Each claim has a new token. */
 export interface Claim {
   engineId: string
   token: string
@@ -174,7 +175,8 @@ export async function releaseChunkUnder(collections: Collections, claim: Claim):
 }
 
 /**
- * How long a release waits for a transaction that has locked the document. The next take-over, 3 s later, ends it.
+ * How long a release waits for a transaction that has locked the document. A release that times out is repeated by the
+ * next take-over, 3 s later.
  */
 export const releaseMs = 5_000
 
@@ -202,7 +204,7 @@ export function importsOfChunksLeasedBy({ chunks }: Collections, engineId: strin
   return chunks.distinct('import_id', { engine_id: engineId, state: 'running' })
 }
 
-/** Those of the tokens that still have a lease on a chunk. */
+/** Returns those of the tokens under which a chunk is still leased. */
 export function tokensOfChunks({ chunks }: Collections, tokens: string[]): Promise<(string | null)[]> {
   return chunks.distinct('token', { state: 'running', token: { $in: tokens } })
 }

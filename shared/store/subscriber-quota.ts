@@ -15,14 +15,13 @@ import { activeSubscribers, restartOpenWrites } from './subscriber-counts.ts'
 
 /**
  * The subscriber limit of an organization, which no mix of imports and requests exceeds:
- *
  *     active subscribers (the sum of its count stripes) + quota reserved by running chunks <= limit
- *
  * Optimistic lock: each transaction that raises that sum also raises `places_revision` of the organization, so two of
- * them can't both commit on what they read. A chunk reserves for thousands of rows at a time. Its batches turn
- * reserved quota into active subscribers, which leaves the sum as it is and needs no lock. While much is free, that
- * is one small transaction a chunk. When little is free, a batch reserves what it needs, or, where no other chunk has
- * a reservation, whatever is left. A chunk that waits keeps no reservation, so two chunks never wait for each other.
+ * them can't both commit on what they read. A chunk reserves for thousands of rows at a time. Its batches turn reserved
+ * quota into active subscribers, which leaves the sum as it is and needs no lock. While much is free, a chunk needs one
+ * small transaction for its reservation. When little is free, a batch reserves what it needs, or, where no other chunk
+ * has a reservation, whatever is left. A chunk that waits keeps no reservation, so two chunks never wait for each
+ * other.
  *
  * A dry run counts its own rows only: its reservations take nothing from other imports.
  */

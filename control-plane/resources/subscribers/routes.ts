@@ -139,7 +139,7 @@ export const subscriberEndpoints = [
     method: 'put',
     path: subscriberPath,
     operationId: 'updateSubscriber',
-    summary: 'Changes the values that the body has of a subscriber; with another email it keeps its id',
+    summary: 'Changes those values of a subscriber that the body has. Its id stays, with another email too',
     tag,
     needs: permission('subscriber', 'update'),
     body: {

@@ -76,7 +76,7 @@ export const subscriberCreation = z.object({
 export type SubscriberCreation = z.infer<typeof subscriberCreation>
 
 const nullTime =
-  'null is the same as leaving the key out: a removed or confirmed subscriber keeps a time of it'
+  'null unsets nothing: a stored time stays, and a removed or confirmed subscriber without one gets the time of the request'
 
 export const subscriberUpdate = z.object({
   ...z

@@ -25,7 +25,7 @@ import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 /** Buffers for a batch's new documents and its updates of existing ones. */
 export type BatchBuffers = Record<'subscribers' | 'updates' | 'reactions' | 'failures', BsonWriter>
 
-/** The state before a batch: what its records are decided by. */
+/** The state before a batch, on which the decisions about its records depend. */
 export interface BatchStart {
   /** Position in the chunk of the batch's first record. */
   position: number
@@ -45,7 +45,7 @@ export interface BatchStart {
   maxQuota: number
 }
 
-/** Bytes that a batch may write. Long defaults and many reactions make a short row write many. */
+/** Bytes that a batch may write. With long defaults or many reactions even a short row becomes many bytes. */
 const maxBytes = 4 * binaryMegabyte
 
 /** Rows with more bytes, the import's defaults included, are checked against the limit of a subscriber's values. */
@@ -108,7 +108,7 @@ export class BatchDraft {
     return null
   }
 
-  /** The logs that have lines, an address each. */
+  /** The logs that have lines. A line is one email. */
   get logs(): [LogKind, LineWriter][] {
     return logKinds.flatMap((kind): [LogKind, LineWriter][] => {
       const lines = this.#logs[kind]
@@ -116,7 +116,10 @@ export class BatchDraft {
     })
   }
 
-  /** Checks a row in the order of docs/decisions/155-order-of-checks.md. */
+  /**
+   * Makes a record a row, decides it, and writes its document or update into the buffers. The order of the checks is
+   * that of docs/decisions/155-order-of-checks.md.
+   */
   #process(record: ReadRecord, position: number, bytes: number): void {
     const { reader, decider, document, writeSubscriber, writeUpdate, reactions } = this.#context
     const { identity } = record
@@ -223,7 +226,7 @@ export class BatchDraft {
   #fail(record: ReadRecord, reason: string): void {
     const { document } = this.#context
     const { failures } = this.buffers
-    // Not padded to the mapping, which the log's reader does: blanks for 2,000 columns would outweigh a short row.
+    // Missing cells are added when the log is read: blanks for 2,000 columns would outweigh a short row.
     const line = writeLine([...record.cells, reason], document.options.file_format)
     this.counts.failed += 1
     const failure = failures.begin()

@@ -9,7 +9,7 @@ import { longRowBytes, type BatchStart } from './batch-draft.ts'
 import type { ChunkRun } from './chunk-run.ts'
 import { findExisting } from './existing-subscribers.ts'
 
-/** Inside a batch's transaction: what its records are decided by. */
+/** Inside a batch's transaction: reads the state on which the decisions about its records depend. */
 export async function readBatchStart(
   run: ChunkRun,
   batch: Batch,
@@ -38,7 +38,7 @@ async function readExisting(run: ChunkRun, batch: Batch): Promise<Map<string, Ex
 }
 
 /**
- * Value sizes of the existing subscribers that long rows update. Short rows are spared this: only very many of them
+ * Value sizes of the existing subscribers that long rows update. Not for short rows: only very many of them
  * make a subscriber too large, and then the database refuses the write.
  */
 async function readValueSizes(

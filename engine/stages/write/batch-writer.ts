@@ -14,7 +14,7 @@ export interface BatchReport {
   bytes: number
   /** From its first read to its commit. */
   writeMs: number
-  /** Aborted attempts before the commit, by reason. */
+  /** Repeated attempts and repeated commits before this commit, by reason. */
   retries: Partial<Record<RetryReason, number>>
 }
 
@@ -50,7 +50,8 @@ export async function writeSubscribers(
 }
 
 /**
- * After the commit, which stands whether this succeeds or not; the autoresponders' next reactions note it otherwise.
+ * Stores in the autoresponders when they last queued reactions. Runs after the commit and ignores errors: the next
+ * batch that queues some stores it again.
  */
 export async function noteTriggeredBy(run: ChunkRun, { triggered, now }: BatchDraft): Promise<void> {
   const { collections, context } = run

@@ -45,7 +45,7 @@ export class ChunkQuota {
     return this.#limit === Infinity ? Infinity : this.#reserved
   }
 
-  /** Rows beyond `free` are over the limit: no running chunk has a reservation that it may give back. */
+  /** Rows beyond `free` are over the limit: no other chunk has a reservation that it may give back. */
   get isExhausted(): boolean {
     return this.#isExhausted
   }

@@ -31,11 +31,14 @@ export class ChunkRun {
   /** Identity of the last of them. */
   lastIdentity: string | null = null
   #counts: ImportCounts
-  /** Batches read the existing subscribers. False when the list had none at the import's start. */
+  /**
+   * Whether batches read the existing subscribers. False while none can exist: the list was empty at the import's
+   * start, and no duplicate key has shown one since.
+   */
   readsExisting: boolean
   /** Batches read the reactions that this import has queued already. */
   readsReactions = false
-  /** Aborted attempts since the last commit, by reason. */
+  /** Repeated attempts and repeated commits since the last commit, by reason. */
   #retries: BatchReport['retries'] = {}
   /**
    * When the last commit was sent, on the monotonic clock; a suspended process reads its reply much later. It starts in
@@ -99,7 +102,7 @@ export class ChunkRun {
   }
 }
 
-/** Records of a chunk's next batch. */
+/** How many records the next part of a batch has. */
 class BatchSize {
   #next: number
   #max: number

@@ -6,7 +6,7 @@ import { bytesOf } from '../../../shared/store/value-bytes.ts'
 import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
 import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 
-/** What an import's rows are read, decided and written with; made once per import and worker. */
+/** The functions that read, decide and write an import's rows; made once per import and worker. */
 export interface ImportContext {
   document: ImportDocument
   plan: ImportPlan

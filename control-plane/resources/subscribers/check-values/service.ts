@@ -9,9 +9,9 @@ import type { SubscriberCreation, SubscriberUpdate } from '../schemas.ts'
 import type { SubscriberList } from '../service.ts'
 
 /**
- * A body's values against the list: what a schema alone can't check. Pure. All problems are collected, so that a client
- * fixes them in one go; a value with a problem has no meaning. Undefined is a value that the body doesn't have, null one
- * that it unsets.
+ * The values of a body, checked against the list. Writes nothing. All problems are collected, so that a client fixes
+ * them in one go; a value with a problem has no meaning. Undefined: the body doesn't have the value. Null: the body
+ * unsets it.
  */
 export interface SubscriberValues {
   subscribeTime: Date | undefined

@@ -11,8 +11,9 @@ import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-
 import type { ControlPlane } from '../../../control-plane.ts'
 
 /**
- * Finds an email on many lists, sorted by list and then by id. Where the email is the identity that is a point read a list,
- * which needs no index beside that of `_id`. On lists with another primary key it is a range of the index on emails.
+ * Finds an email on many lists, sorted by list and then by id. Where the email is the identity, that takes one point
+ * read for each list, which needs no index beside that of `_id`. On lists with another primary key it is a range of the
+ * index on emails.
  */
 
 /** The lists to search: one, those of an organization, or all. */
@@ -117,7 +118,9 @@ interface SearchFrom {
   skip: number
 }
 
-/** Leaves out the lists of whole queries whose matches are all skipped: to read them would take time by their number. */
+/**
+ * Leaves out the lists of whole queries whose matches are all skipped: to read them would take time by their number.
+ */
 function skipLists(
   { emailKey, lists }: Search,
   counts: readonly number[],
@@ -132,7 +135,9 @@ function skipLists(
   return { search: { emailKey, lists: lists.slice(queries * maxListsPerQuery) }, skip }
 }
 
-/** The first matches from a position, `max` at most. Memory is bounded by these and one match for each list of a query. */
+/**
+ * The first matches from a position, `max` at most. Memory is bounded by these and one match for each list of a query.
+ */
 async function firstMatches(
   { subscribers }: Collections,
   { search: { emailKey, lists }, after, skip }: SearchFrom,

@@ -34,12 +34,12 @@ import type { Triggering, triggeredView } from './schemas.ts'
 
 type TriggeredView = z.infer<typeof triggeredView>
 
-/** Needed beside the permission of the endpoint. */
+/** The permission that a creation needs, in addition to the endpoint's. */
 export const needOfCreation = permission('subscriber', 'create')
 
 /**
- * Queues a mail of each autoresponder that the body names, whatever its trigger, for one subscriber. The change or creation
- * of the subscriber and the mails are one transaction. Throws `not_found` (list, subscriber, autoresponder),
+ * Queues a mail of each autoresponder that the body names, whatever its trigger, for one subscriber. The change or
+ * creation of the subscriber and the mails are one transaction. Throws `not_found` (list, subscriber, autoresponder),
  * `multiple_records_found`, `not_authorized` for a creation without the permission, `invalid_request`,
  * `requested_too_many`, `validation_failed`, and 503 where the list keeps changing.
  */

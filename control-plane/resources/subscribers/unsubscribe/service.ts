@@ -14,8 +14,8 @@ import { toView } from '../view.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
 /**
- * Makes the subscriber that a mail was sent to `unsubscribed`; one that is that already stays as it is. Throws `not_found`
- * for a token that no mail has, `validation_failed` for an `ip` that is not an address.
+ * Makes the subscriber that a mail was sent to `unsubscribed`; one that is unsubscribed already stays as it is. Throws
+ * `not_found` for a token that no mail has, `validation_failed` for an `ip` that is not an address.
  */
 export async function unsubscribe(
   deps: ControlPlane,

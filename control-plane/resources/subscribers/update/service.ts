@@ -36,7 +36,7 @@ import { toView } from '../view.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
 /**
- * Changes the values of a subscriber that the body has. Resolves to its view. Throws `not_found` (list, subscriber),
+ * Changes those values of a subscriber that the body has. Resolves to its view. Throws `not_found` (list, subscriber),
  * `multiple_records_found`, `validation_failed` (values, an identity that is taken, a subscriber limit), and 503 where the
  * list keeps changing.
  */
@@ -98,7 +98,10 @@ export function readUpdate(body: Partial<SubscriberUpdate>, context: SubscriberL
   return { body, email, values: readValues(body, { context, problems }), problems, context }
 }
 
-/** Unsetting is allowed only where no value is stored. The write in place can't check that, the transaction can. */
+/**
+ * Whether the body unsets a required field. That is allowed only where no value is stored, which only the transaction
+ * can check.
+ */
 const unsetsRequiredField = ({ values, context }: ReadUpdate): boolean =>
   context.fields.some(({ field }) => field.required && values.fields.get(field.id) === null)
 
@@ -177,8 +180,8 @@ function planStatus(
 }
 
 /**
- * The time to store of a removal or confirmation; undefined leaves the stored one. `stored` is null when the event happens by
- * this update. A null in the body can't unset the time, and sets it only where none is stored.
+ * The time to store of a removal or confirmation; undefined leaves the stored one. `stored` is null when the event
+ * happens by this update. A null in the body can't unset the time, and sets it only where none is stored.
  */
 function timeOfEvent(
   time: Date | null | undefined,
