@@ -28,7 +28,7 @@ import type { ChunkReport, ChunkTask } from './workers/messages.ts'
  *
  *   read      its records, those of one identity together, cut into batches     processChunk, chunk-batches.ts
  *   dedupe    the first record of an identity counts, later ones are skipped     attemptPart, batch-draft.ts
- *   decide    a row is added, updated, skipped or failed                         attemptPart, batch-draft.ts
+ *   decide    a row is added, updated, skipped or failed, and made a document     attemptPart, batch-draft.ts
  *   reserve   part of the organization's subscriber limit                        commitPart, chunk-quota.ts
  *   write     the chunk's progress, log lines, subscribers, reactions, counts    attemptPart, batch-writer.ts
  *   commit    all of a batch or nothing                                          commitPart, transaction.ts
