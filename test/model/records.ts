@@ -100,7 +100,7 @@ function readRecord(text: string, from: number, format: Format): { record: RawRe
   }
 }
 
-/** "The record up to the end of the line where it opens is a failed one, and reading goes on with the next line." */
+/** "The record up to the end of the line where it opens is a failed one, and reading continues with the next line." */
 function unterminatedRecord(text: string, from: number, openedAt: number, format: Format) {
   const end = lineEnd(text, openedAt)
   const bytes = text.slice(from, end)
