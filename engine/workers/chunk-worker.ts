@@ -3,8 +3,12 @@ import { openDatabase } from '../../shared/runtime/database.ts'
 import { idOf } from '../../shared/runtime/session-pool.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { noteSessions } from '../store/engines.ts'
-import { scanSecondHalf, type SecondHalfReport, type SecondHalfTask } from '../stages/split/tail-scan.ts'
-import { BsonWriter } from '../stages/write/bson-writer.ts'
+import {
+  scanSecondHalf,
+  type SecondHalfReport,
+  type SecondHalfTask,
+} from '../stages/split/second-half-scan.ts'
+import { BsonWriter } from '../stages/write/bson/bson-writer.ts'
 import { importContext, type ImportContext } from '../stages/write/import-context.ts'
 import { processChunk, type Lane } from '../process-chunk.ts'
 import {

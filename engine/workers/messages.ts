@@ -4,7 +4,7 @@ import type { StagingLocation } from '../../shared/storage/staging/open-staging.
 /**
  * The messages between the engine's main thread and its workers. They are plain values, because an Error loses its code
  * when it crosses threads. Rows never cross: a worker reads them from the staged partition. The messages about the second
- * half of a source are in stages/split/tail-scan.ts, the report of a committed batch is in stages/write/batch-writer.ts.
+ * half of a source are in stages/split/second-half-scan.ts, the report of a committed batch is in stages/write/batch-writer.ts.
  */
 
 /** Given to every worker when it starts. */

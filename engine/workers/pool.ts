@@ -1,6 +1,6 @@
 import { setFlagsFromString } from 'node:v8'
 import { Piscina } from 'piscina'
-import type { SecondHalfReport, SecondHalfTask } from '../stages/split/tail-scan.ts'
+import type { SecondHalfReport, SecondHalfTask } from '../stages/split/second-half-scan.ts'
 import type { BatchReport } from '../stages/write/batch-writer.ts'
 import { lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
 import { WorkerStatsReader, type WorkerStats } from './worker-stats.ts'

@@ -21,7 +21,7 @@ import { refuseIfWrittenInto } from '../obtain/upload-directory.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import type { Range } from './range-writer.ts'
 import { splitFile, type SplitOptions, type SplitResult } from './split.ts'
-import type { HelperThread } from './tail-scan.ts'
+import type { HelperThread } from './second-half-scan.ts'
 
 /**
  * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed.

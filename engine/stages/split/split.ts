@@ -6,7 +6,7 @@ import type { StagedFile, StagedWriter } from '../../../shared/storage/staging/s
 import { filledRanges, PartitionOutput, RangeWriter, type Range, type RangeContent } from './range-writer.ts'
 import { bordersOf, IdentitySample, sampleIdentities } from './sampling.ts'
 import { SourceScan } from './source-scan.ts'
-import { SecondHalfScan, type HelperThread, type SecondHalfReport } from './tail-scan.ts'
+import { SecondHalfScan, type HelperThread, type SecondHalfReport } from './second-half-scan.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /**
@@ -18,7 +18,7 @@ import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
  * misleading sample, makes one much larger. It is split again by its own content, until it is small or has one
  * identity.
  *
- * In a large file a helper thread scans the second half at the same time (tail-scan.ts), into the same ranges and a
+ * In a large file a helper thread scans the second half at the same time (second-half-scan.ts), into the same ranges and a
  * second partition file.
  */
 

@@ -3,7 +3,7 @@ import { outcomeId, type ImportCounts } from '../../../shared/contract/schemas/i
 import { dropReactionsInList, noteTriggered } from '../../../shared/store/reactions.ts'
 import { countMovesOfLane } from '../../../shared/store/subscriber-counts.ts'
 import type { BatchDraft } from './batch-draft.ts'
-import { insertBson, updateBson } from './bson-commands.ts'
+import { insertBson, updateBson } from './bson/bson-commands.ts'
 import type { ChunkRun } from './chunk-run.ts'
 import type { RetryReason } from './transaction.ts'
 

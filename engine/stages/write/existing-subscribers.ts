@@ -2,7 +2,7 @@ import type { ClientSession, Db } from 'mongodb'
 import type { ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
-import { BsonReader } from './bson-reader.ts'
+import { BsonReader } from './bson/bson-reader.ts'
 
 export interface ExistingQuery {
   db: Db

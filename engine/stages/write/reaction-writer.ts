@@ -2,7 +2,7 @@ import { importReactionId } from '../../../shared/contract/schemas/autoresponder
 import type { ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import type { SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
 import { dueTime } from '../../../shared/values/due-time.ts'
-import type { BsonWriter } from './bson-writer.ts'
+import type { BsonWriter } from './bson/bson-writer.ts'
 
 /** Writes the reactions that a row causes, as documents of shared/contract/schemas/autoresponder.ts. */
 export interface ReactionWriter {

@@ -1,6 +1,6 @@
 import { cleared, type NewSubscriber, type SubscriberUpdate } from '../../../shared/csv/row-decision.ts'
 import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
-import type { BsonWriter } from './bson-writer.ts'
+import type { BsonWriter } from './bson/bson-writer.ts'
 
 /** Makes the function that writes new subscribers, as documents of shared/contract/schemas/subscriber.ts. */
 export function subscriberWriter(

@@ -1,6 +1,6 @@
 import { BSON } from 'mongodb'
 import t from 'tap'
-import { BsonWriter } from '../../../engine/stages/write/bson-writer.ts'
+import { BsonWriter } from '../../../engine/stages/write/bson/bson-writer.ts'
 import { subscriberWriter, updateWriter } from '../../../engine/stages/write/subscriber-writer.ts'
 import { rowDecider, needsQuota, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
 import { rowReader, type Row } from '../../../shared/csv/row-reader.ts'

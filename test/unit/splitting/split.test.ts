@@ -8,7 +8,7 @@ import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { seededRandom } from '../../../bench/load/random.ts'
 import { splitFile, type SplitResult } from '../../../engine/stages/split/split.ts'
-import { scanSecondHalf, type HelperThread } from '../../../engine/stages/split/tail-scan.ts'
+import { scanSecondHalf, type HelperThread } from '../../../engine/stages/split/second-half-scan.ts'
 import {
   checksumOf,
   openPartition,

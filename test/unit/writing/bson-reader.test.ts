@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { BSON, Long } from 'mongodb'
 import t from 'tap'
-import { BsonReader } from '../../../engine/stages/write/bson-reader.ts'
+import { BsonReader } from '../../../engine/stages/write/bson/bson-reader.ts'
 
 const values = fc.dictionary(
   fc.string({ unit: 'grapheme-ascii', minLength: 1, maxLength: 8 }).filter((name) => name !== '__proto__'),

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { BSON } from 'mongodb'
 import t from 'tap'
-import { BsonWriter } from '../../../engine/stages/write/bson-writer.ts'
+import { BsonWriter } from '../../../engine/stages/write/bson/bson-writer.ts'
 import type { FieldValue } from '../../../shared/contract/schemas/custom-field.ts'
 
 const text = fc.oneof(fc.string({ maxLength: 80 }), fc.string({ unit: 'binary', maxLength: 80 }))

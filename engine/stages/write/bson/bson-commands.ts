@@ -1,7 +1,7 @@
 import { MongoServerError, type ClientSession, type Collection, type Db, type Document } from 'mongodb'
 import { DocumentSequence } from 'mongodb/lib/cmap/commands.js'
 import type { BsonWriter } from './bson-writer.ts'
-import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
+import { binaryMegabyte } from '../../../../shared/values/byte-sizes.ts'
 
 /**
  * Sends documents that are serialized already: the driver's `insertMany` and `bulkWrite` first make an object of each.

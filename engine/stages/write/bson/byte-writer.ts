@@ -1,4 +1,4 @@
-import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
+import { binaryMegabyte } from '../../../../shared/values/byte-sizes.ts'
 
 /**
  * Up to this length a text is written unit by unit, at 5 ns each; for longer ones a call into native code is cheaper.

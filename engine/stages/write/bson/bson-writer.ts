@@ -1,4 +1,4 @@
-import type { FieldValue } from '../../../shared/contract/schemas/custom-field.ts'
+import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
 import { bsonType } from './bson-types.ts'
 import { ByteWriter } from './byte-writer.ts'
 
