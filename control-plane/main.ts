@@ -4,6 +4,7 @@ import { observeDisk, observeFolder } from '../shared/storage/disk-metrics.ts'
 import { observeImports } from '../shared/store/import-metrics.ts'
 import { createRegistry } from '../shared/runtime/metrics/registry.ts'
 import { ProcessRegistration } from '../shared/store/process-registration.ts'
+import { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import { openSecretBox } from '../shared/runtime/secret-box.ts'
 import { hostInUrl, listen, runProcess } from '../shared/runtime/service.ts'
 import { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
@@ -13,8 +14,11 @@ import { sealClearSecrets } from '../shared/store/import-secrets.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
 import { KnownCallers } from './api/known-callers.ts'
+import { pageTokenSecret } from './api/token-paging.ts'
+import { createRequestSlots } from './api/request-slots.ts'
 import { createApp } from './app.ts'
 import { bootstrap } from './bootstrap.ts'
+import type { ControlPlane } from './control-plane.ts'
 import { connectionLimits, HttpConnections } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
 import { mayReadImports } from './resources/subscriber-imports/follow/service.ts'
@@ -37,7 +41,7 @@ await runProcess('control-plane', async (process) => {
   const refusing = new AbortController()
   let url = ''
   const uploads = openUploads(settings, database, folder)
-  const deps = {
+  const deps: ControlPlane = {
     settings,
     database,
     folder,
@@ -58,9 +62,12 @@ await runProcess('control-plane', async (process) => {
       stopping: refusing.signal,
       maySee: mayReadImports,
     }),
-    hashingSlots: createHashingSlots(),
-    outboxSlots: createOutboxSlots(),
+    requestSlots: createRequestSlots(refusing.signal),
+    importCreations: new KeyedMutex(),
+    hashingSlots: createHashingSlots(refusing.signal),
+    outboxSlots: createOutboxSlots(refusing.signal),
     keyHashSecret: secret,
+    pageTokenSecret: pageTokenSecret(secret),
     secrets,
     publicUrl: () => settings.PUBLIC_URL ?? url,
     log,

@@ -3,6 +3,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
+import { pageTokenSecret } from '../../../control-plane/api/token-paging.ts'
+import { createRequestSlots } from '../../../control-plane/api/request-slots.ts'
 import { createApp } from '../../../control-plane/app.ts'
 import { bootstrap } from '../../../control-plane/bootstrap.ts'
 import type { ControlPlane } from '../../../control-plane/control-plane.ts'
@@ -23,6 +25,7 @@ import { AuthThrottle, keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { loadSettings } from '../../../shared/runtime/config.ts'
 import { openDatabase, type Database } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
+import { KeyedMutex } from '../../../shared/runtime/keyed-mutex.ts'
 import { openSecretBox } from '../../../shared/runtime/secret-box.ts'
 import { idOf } from '../../../shared/runtime/session-pool.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
@@ -100,9 +103,12 @@ export async function openSide(options: {
       stopping: stopping.signal,
       maySee: mayReadImports,
     }),
-    hashingSlots: createHashingSlots(),
-    outboxSlots: createOutboxSlots(),
+    requestSlots: createRequestSlots(stopping.signal),
+    importCreations: new KeyedMutex(),
+    hashingSlots: createHashingSlots(stopping.signal),
+    outboxSlots: createOutboxSlots(stopping.signal),
     keyHashSecret: secret,
+    pageTokenSecret: pageTokenSecret(secret),
     publicUrl: () => 'http://127.0.0.1',
     log,
     stopping: stopping.signal,
