@@ -11,6 +11,8 @@ import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { FairSemaphore } from './api/fair-semaphore.ts'
 import type { KnownCallers } from './api/known-callers.ts'
 import type { RequestSlots } from './api/request-slots.ts'
+import type { FieldCache } from './resources/subscribers/service.ts'
+import type { SubscriberInsertions } from './store/subscribers-together.ts'
 import type { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 
 /** The dependencies of the control plane's parts, built in main.ts. */
@@ -32,6 +34,10 @@ export interface ControlPlane {
   hashingSlots: FairSemaphore
   /** Limits the calls that take messages from the outbox at a time. */
   outboxSlots: FairSemaphore
+  /** The custom fields of lists that requests used. */
+  fieldCache: FieldCache
+  /** Group commit of the subscribers that requests create. */
+  subscriberInsertions: SubscriberInsertions
   /** By list: creations write the list's document, and without a mutex they would only conflict with each other. */
   importCreations: KeyedMutex<number>
   /** The secret with which API keys are hashed (HMAC). */

@@ -23,6 +23,8 @@ import { connectionLimits, HttpConnections } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
 import { mayReadImports } from './resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
+import { FieldCache } from './resources/subscribers/service.ts'
+import { createSubscriberInsertions } from './store/subscribers-together.ts'
 import { createOutboxSlots } from './resources/outbox/service.ts'
 import { createHashingSlots } from './resources/users/hashing-slots.ts'
 
@@ -63,6 +65,8 @@ await runProcess('control-plane', async (process) => {
       maySee: mayReadImports,
     }),
     requestSlots: createRequestSlots(refusing.signal),
+    fieldCache: new FieldCache(),
+    subscriberInsertions: createSubscriberInsertions(database),
     importCreations: new KeyedMutex(),
     hashingSlots: createHashingSlots(refusing.signal),
     outboxSlots: createOutboxSlots(refusing.signal),

@@ -75,7 +75,7 @@ export class Engine implements Part {
   async #renew({ id, dispatcher }: EngineRegistration): Promise<boolean> {
     const { database, folder, metrics } = this.#options
     try {
-      const isAlive = await renewLease(database.db, 'engines', {
+      const isAlive = await renewLease(database, 'engines', {
         _id: id,
         // A missed file doesn't count. If it did, an engine with a wrong folder could become the only one that counts, and
         // fail imports whose files this engine can read.

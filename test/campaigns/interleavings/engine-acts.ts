@@ -83,11 +83,11 @@ async function claimNextChunk(side: Side, maxBatches: number): Promise<Claimed |
 }
 
 async function writeChunk(side: Side, held: LeasedChunk, maxBatches: number): Promise<void> {
-  const { db, collections } = side.database
+  const { database } = side
+  const { collections } = database
   let committed = 0
   const report = await processChunk({
-    db,
-    collections,
+    database,
     staging: side.context.staging,
     lane: side.lane,
     task: { kind: 'chunk', ...held, cancellation: new SharedArrayBuffer(4) },

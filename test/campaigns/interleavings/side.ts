@@ -10,6 +10,8 @@ import { bootstrap } from '../../../control-plane/bootstrap.ts'
 import type { ControlPlane } from '../../../control-plane/control-plane.ts'
 import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
+import { FieldCache } from '../../../control-plane/resources/subscribers/service.ts'
+import { createSubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
 import { createOutboxSlots } from '../../../control-plane/resources/outbox/service.ts'
 import { createHashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
@@ -104,6 +106,8 @@ export async function openSide(options: {
       maySee: mayReadImports,
     }),
     requestSlots: createRequestSlots(stopping.signal),
+    fieldCache: new FieldCache(),
+    subscriberInsertions: createSubscriberInsertions(database),
     importCreations: new KeyedMutex(),
     hashingSlots: createHashingSlots(stopping.signal),
     outboxSlots: createOutboxSlots(stopping.signal),

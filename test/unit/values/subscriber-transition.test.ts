@@ -13,7 +13,8 @@ const table = [
 ] as const
 
 t.test('what a change of status does, for each pair of statuses', async (t) => {
-  const kindOf = (status: string | null) => (status === null ? 'new' : status === 'active' ? 'active' : 'left')
+  const kindOf = (status: string | null) =>
+    status === null ? 'new' : status === 'active' ? 'active' : 'left'
   const found: string[] = []
   const wanted: string[] = []
   for (const from of [null, ...subscriberStatuses])

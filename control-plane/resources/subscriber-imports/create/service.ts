@@ -1,7 +1,7 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { inTransaction, isDuplicateKey, nextIds } from '../../../../shared/runtime/database.ts'
+import { inTransaction, isDuplicateKey } from '../../../../shared/runtime/database.ts'
 import { sealed } from '../../../../shared/runtime/import-secrets.ts'
 import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
 import type { ImportDocument, ImportOptions } from '../../../../shared/contract/schemas/import.ts'
@@ -93,7 +93,7 @@ async function checkedDocument(
   })
   const stagedId = source.type === 'json' ? content?.importId : undefined
   const document: ImportDocument = {
-    _id: stagedId ?? knownId ?? (await nextIds(deps.database.collections, 'subscriber_import')),
+    _id: stagedId ?? knownId ?? (await deps.database.ids.allocate('subscriber_import')),
     organization_id: known.organization_id,
     mailing_list_id: known._id,
     created_at: context.now,
