@@ -10,6 +10,7 @@ import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { FairSemaphore } from './api/fair-semaphore.ts'
 import type { KnownCallers } from './api/known-callers.ts'
+import type { PiecePacer } from './api/pieces.ts'
 import type { RequestSlots } from './api/request-slots.ts'
 import type { FieldCache } from './resources/subscribers/service.ts'
 import type { SubscriberInsertions } from './store/subscribers-together.ts'
@@ -30,6 +31,7 @@ export interface ControlPlane {
   importWatch: ImportWatch
   /** Limit the requests, large bodies and large replies in progress. */
   requestSlots: RequestSlots
+  pacer: PiecePacer
   /** Limits the password hashes that are computed at a time. */
   hashingSlots: FairSemaphore
   /** Limits the calls that take messages from the outbox at a time. */

@@ -14,6 +14,7 @@ import { sealClearSecrets } from '../shared/store/import-secrets.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
 import { KnownCallers } from './api/known-callers.ts'
+import { PiecePacer } from './api/pieces.ts'
 import { pageTokenSecret } from './api/token-paging.ts'
 import { createRequestSlots } from './api/request-slots.ts'
 import { createApp } from './app.ts'
@@ -68,6 +69,7 @@ await runProcess('control-plane', async (process) => {
     fieldCache: new FieldCache(),
     subscriberInsertions: createSubscriberInsertions(database),
     importCreations: new KeyedMutex(),
+    pacer: new PiecePacer(),
     hashingSlots: createHashingSlots(refusing.signal),
     outboxSlots: createOutboxSlots(refusing.signal),
     keyHashSecret: secret,

@@ -274,11 +274,11 @@ async function send(
   request: Request,
   response: Response,
   reply: Reply,
-  { acquireLargeReply }: Call<unknown, unknown>,
+  { acquireLargeReply, deps }: Call<unknown, unknown>,
 ): Promise<void> {
   if ('data' in reply) {
     const isRead = request.method === 'GET' || request.method === 'HEAD'
-    await sendData(response, reply, (bytes) =>
+    await sendData(response, reply, deps.pacer, (bytes) =>
       acquireLargeReply(bytes).catch((error: unknown) => {
         // A refusal would say that nothing was done. A cut connection makes the client check.
         if (!isRead) request.socket.destroy()

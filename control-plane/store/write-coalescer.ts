@@ -29,10 +29,8 @@ export class WriteCoalescer<Key, Item, Result> {
     while (queue.length > 0) {
       const group = queue.splice(0, maxGroupSize)
       try {
-        const results = await this.#write(
-          group.map(({ item }) => item),
-          key,
-        )
+        const items = group.map(({ item }) => item)
+        const results = await this.#write(items, key)
         for (const [i, result] of results.entries()) group[i]?.resolve(result)
       } catch (error) {
         for (const { reject } of group) reject(error)

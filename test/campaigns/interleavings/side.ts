@@ -3,6 +3,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
+import { PiecePacer } from '../../../control-plane/api/pieces.ts'
 import { pageTokenSecret } from '../../../control-plane/api/token-paging.ts'
 import { createRequestSlots } from '../../../control-plane/api/request-slots.ts'
 import { createApp } from '../../../control-plane/app.ts'
@@ -109,6 +110,7 @@ export async function openSide(options: {
     fieldCache: new FieldCache(),
     subscriberInsertions: createSubscriberInsertions(database),
     importCreations: new KeyedMutex(),
+    pacer: new PiecePacer(),
     hashingSlots: createHashingSlots(stopping.signal),
     outboxSlots: createOutboxSlots(stopping.signal),
     keyHashSecret: secret,
