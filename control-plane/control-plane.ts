@@ -31,6 +31,7 @@ export interface ControlPlane {
   importWatch: ImportWatch
   /** Limit the requests, large bodies and large replies in progress. */
   requestSlots: RequestSlots
+  /** Shares the event loop among large replies and bodies. */
   pacer: PiecePacer
   /** Limits the password hashes that are computed at a time. */
   hashingSlots: FairSemaphore
