@@ -1,6 +1,7 @@
 import type { AuthThrottle } from '../shared/store/api-keys.ts'
 import type { Settings } from '../shared/runtime/config.ts'
 import type { Database } from '../shared/runtime/database.ts'
+import type { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
 import type { SecretBox } from '../shared/runtime/secret-box.ts'
 import type { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
@@ -9,6 +10,10 @@ import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { FairSemaphore } from './api/fair-semaphore.ts'
 import type { KnownCallers } from './api/known-callers.ts'
+import type { PiecePacer } from './api/pieces.ts'
+import type { RequestSlots } from './api/request-slots.ts'
+import type { FieldCache } from './resources/subscribers/service.ts'
+import type { SubscriberInsertions } from './store/subscribers-together.ts'
 import type { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 
 /** The dependencies of the control plane's parts, built in main.ts. */
@@ -24,12 +29,24 @@ export interface ControlPlane {
   throttle: AuthThrottle
   callers: KnownCallers
   importWatch: ImportWatch
+  /** Limit the requests, large bodies and large replies in progress. */
+  requestSlots: RequestSlots
+  /** Shares the event loop among large replies and bodies. */
+  pacer: PiecePacer
   /** Limits the password hashes that are computed at a time. */
   hashingSlots: FairSemaphore
   /** Limits the calls that take messages from the outbox at a time. */
   outboxSlots: FairSemaphore
+  /** The custom fields of lists that requests used. */
+  fieldCache: FieldCache
+  /** Group commit of the subscribers that requests create. */
+  subscriberInsertions: SubscriberInsertions
+  /** By list: creations write the list's document, and without a mutex they would only conflict with each other. */
+  importCreations: KeyedMutex<number>
   /** The secret with which API keys are hashed (HMAC). */
   keyHashSecret: Uint8Array
+  /** The secret with which page tokens are signed. */
+  pageTokenSecret: Uint8Array
   /** Encrypts the secrets of imports, such as passwords in URLs. */
   secrets: SecretBox
   /** The address that links in mails begin with. It is known once the server listens. */

@@ -4,6 +4,7 @@ import { observeDisk, observeFolder } from '../shared/storage/disk-metrics.ts'
 import { observeImports } from '../shared/store/import-metrics.ts'
 import { createRegistry } from '../shared/runtime/metrics/registry.ts'
 import { ProcessRegistration } from '../shared/store/process-registration.ts'
+import { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import { openSecretBox } from '../shared/runtime/secret-box.ts'
 import { hostInUrl, listen, runProcess } from '../shared/runtime/service.ts'
 import { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
@@ -13,12 +14,18 @@ import { sealClearSecrets } from '../shared/store/import-secrets.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
 import { KnownCallers } from './api/known-callers.ts'
+import { PiecePacer } from './api/pieces.ts'
+import { pageTokenSecret } from './api/token-paging.ts'
+import { createRequestSlots } from './api/request-slots.ts'
 import { createApp } from './app.ts'
+import type { ControlPlane } from './control-plane.ts'
 import { bootstrap } from './store/bootstrap.ts'
 import { connectionLimits, HttpConnections } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
 import { mayReadImports } from './resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
+import { FieldCache } from './resources/subscribers/service.ts'
+import { createSubscriberInsertions } from './store/subscribers-together.ts'
 import { createOutboxSlots } from './resources/outbox/service.ts'
 import { createHashingSlots } from './resources/users/hashing-slots.ts'
 
@@ -37,7 +44,7 @@ await runProcess('control-plane', async (process) => {
   const refusing = new AbortController()
   let url = ''
   const uploads = openUploads(settings, database, folder)
-  const deps = {
+  const deps: ControlPlane = {
     settings,
     database,
     folder,
@@ -58,9 +65,15 @@ await runProcess('control-plane', async (process) => {
       stopping: refusing.signal,
       maySee: mayReadImports,
     }),
-    hashingSlots: createHashingSlots(),
-    outboxSlots: createOutboxSlots(),
+    requestSlots: createRequestSlots(refusing.signal),
+    fieldCache: new FieldCache(),
+    subscriberInsertions: createSubscriberInsertions(database),
+    importCreations: new KeyedMutex(),
+    pacer: new PiecePacer(),
+    hashingSlots: createHashingSlots(refusing.signal),
+    outboxSlots: createOutboxSlots(refusing.signal),
     keyHashSecret: secret,
+    pageTokenSecret: pageTokenSecret(secret),
     secrets,
     publicUrl: () => settings.PUBLIC_URL ?? url,
     log,

@@ -78,7 +78,7 @@ export class Engine implements Part {
   async #renew({ id, dispatcher }: EngineRegistration): Promise<boolean> {
     const { database, folder, metrics } = this.#options
     try {
-      const isAlive = await renewLease(database.db, 'engines', {
+      const isAlive = await renewLease(database, 'engines', {
         _id: id,
         // It stays true after one missed file. Otherwise this engine would no longer count as a witness
         // (store/missing-files.ts), and one with a wrong folder could be the only witness and fail imports whose files

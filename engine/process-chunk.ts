@@ -1,10 +1,9 @@
-import type { ClientSession, Db } from 'mongodb'
+import type { ClientSession } from 'mongodb'
 import { clock } from '../shared/runtime/clock.ts'
-import { isCommandTimeout } from '../shared/runtime/database.ts'
+import { isCommandTimeout, type Database } from '../shared/runtime/database.ts'
 import { ImportError, messageOf } from '../shared/contract/errors.ts'
 import { identityAt, type Batch } from '../shared/csv/chunk-records.ts'
 import { openPartition } from '../shared/csv/partition-file.ts'
-import type { Collections } from '../shared/contract/schemas/collections.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
 import { advanceChunk, readLeasedChunk } from '../shared/store/chunks.ts'
 import { readState } from '../shared/store/imports.ts'
@@ -38,9 +37,9 @@ import type { ChunkReport, ChunkTask } from './workers/messages.ts'
  */
 
 export async function processChunk(options: ProcessChunkOptions): Promise<ChunkReport> {
-  const { collections, staging, lane, task, isStopped } = options
+  const { database, staging, lane, task, isStopped } = options
   try {
-    const chunk = await readLeasedChunk(collections, task.chunkId, task.token)
+    const chunk = await readLeasedChunk(database.collections, task.chunkId, task.token)
     const context = await options.importContext(task.importId)
     if (chunk === null || context === null) return { end: 'lost' }
     const partition = await openPartition(staging, context.document)
@@ -133,7 +132,7 @@ async function attemptPart(
   run: ChunkRun,
   { batch, isLast, isTooLarge }: Part,
 ): Promise<Attempt<BatchDraft, PartAbort>> {
-  const { collections, lane, chunk, context, quota, position } = run
+  const { database, lane, chunk, context, quota, position } = run
   const draft = new BatchDraft(context, chunk, lane.batchBuffers, {
     ...(await readBatchStart(run, batch)),
     position,
@@ -146,7 +145,7 @@ async function attemptPart(
   if (draft.quotaUsed > quota.free) return { abort: { end: 'quota_missing', needed: draft.quotaUsed } }
   // Progress is written first, so that a worker that lost its lease fails here and not in a conflict with the new
   // holder.
-  const isLeased = await advanceChunk(collections, lane.session, {
+  const isLeased = await advanceChunk(database.collections, lane.session, {
     chunk,
     from: position,
     to: position + batch.offsets.length,
@@ -159,7 +158,7 @@ async function attemptPart(
   // Subscribers are written last: requests that write the same ones wait from here to the commit.
   if (!context.document.options.dry_run) await writeSubscribers(run, draft)
   const isSuspicious = clock.monotonicMs() - run.lastCommitAt > suspiciousGapMs
-  if (isSuspicious && (await readState(collections, chunk.import_id)) !== 'importing')
+  if (isSuspicious && (await readState(database.collections, chunk.import_id)) !== 'importing')
     return { abort: { end: 'given_up' } }
   run.readyAt = clock.monotonicMs()
   return { commit: draft }
@@ -175,8 +174,7 @@ export interface Lane {
 }
 
 export interface ProcessChunkOptions {
-  db: Db
-  collections: Collections
+  database: Database
   staging: Staging
   lane: Lane
   task: ChunkTask

@@ -3,7 +3,6 @@ import { loadavg } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ImportView } from '../../control-plane/cli/api-client.ts'
-import { nextIds } from '../../shared/runtime/database.ts'
 import { batchRecords } from '../../shared/csv/chunk-records.ts'
 import {
   autoresponderDefaults,
@@ -248,8 +247,8 @@ async function createList({ client }: MeasuredService, name: string): Promise<nu
 
 /** Of a paused autoresponder, whose id it resolves to, and as imports leave them: all of a batch are due at one moment. */
 async function queueReactions(service: MeasuredService, listId: number, amount: number): Promise<number> {
-  const { collections } = service.database
-  const autoresponderId = await nextIds(collections, 'autoresponder')
+  const { collections, ids } = service.database
+  const autoresponderId = await ids.allocate('autoresponder')
   const autoresponder: AutoresponderDocument = {
     _id: autoresponderId,
     organization_id: 1,
@@ -266,7 +265,7 @@ async function queueReactions(service: MeasuredService, listId: number, amount: 
     created_at: new Date(),
   }
   await collections.autoresponders.insertOne(autoresponder)
-  const firstId = await nextIds(collections, 'reaction', amount)
+  const firstId = await ids.allocate('reaction', amount)
   const startMs = Date.now() - 86_400_000
   for (let done = 0; done < amount; done += 10_000) {
     const documents = Array.from({ length: Math.min(10_000, amount - done) }, (_, i): ReactionDocument => {

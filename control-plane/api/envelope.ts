@@ -7,7 +7,7 @@ import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { drain } from './body/body-pieces.ts'
 import type { DataReply } from './endpoint.ts'
 import { JsonRecords, largeBytes } from './json-page.ts'
-import { nextPiece, pieceBytes, writePieces } from './pieces.ts'
+import { pieceBytes, writePieces, type PiecePacer } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
 import { isHash } from './validation.ts'
 
@@ -17,6 +17,7 @@ import { isHash } from './validation.ts'
 export async function sendData(
   response: Response,
   { data, paging }: DataReply,
+  pacer: PiecePacer,
   acquireLarge: (bytes: number) => Promise<void>,
 ): Promise<void> {
   const rest = JSON.stringify({ error_code: null, error_message: null, ...paging }).slice(1)
@@ -31,28 +32,28 @@ export async function sendData(
   else {
     await acquireLarge(length)
     response.set('Content-Length', String(length))
-    await writePieces(response, toPieces(texts))
+    await writePieces(response, toPieces(texts, pacer))
   }
 }
 
 /** Joins the texts into pieces of bytes. A text that is larger than a piece is cut. */
-async function* toPieces(texts: readonly string[]): AsyncIterable<Buffer> {
+async function* toPieces(texts: readonly string[], pacer: PiecePacer): AsyncIterable<Buffer> {
   let next: string[] = []
   let length = 0
   for (const text of texts) {
     next.push(text)
     length += text.length
     if (length < pieceBytes) continue
-    yield* cut(Buffer.from(next.join('')))
+    yield* cut(Buffer.from(next.join('')), pacer)
     ;[next, length] = [[], 0]
   }
   if (next.length > 0) yield Buffer.from(next.join(''))
 }
 
-async function* cut(bytes: Buffer): AsyncIterable<Buffer> {
+async function* cut(bytes: Buffer, pacer: PiecePacer): AsyncIterable<Buffer> {
   for (let start = 0; start < bytes.length; start += pieceBytes) {
     yield bytes.subarray(start, start + pieceBytes)
-    await nextPiece()
+    await pacer.nextPiece()
   }
 }
 

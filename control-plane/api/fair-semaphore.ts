@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { RequestError } from './request-error.ts'
 
-/** The organization for which work waits for a slot, and the signals that end the wait. */
+/** The organization for which work waits for a slot, and the signal that ends the wait. */
 export interface SlotRequest {
   organizationId: number
-  /** Aborted when the process stops: waiting requests are then refused. */
-  stopping: AbortSignal
   /** Aborted when the client has closed its connection: its work then leaves the queue. */
   clientGone?: AbortSignal | undefined
 }
 
 export interface FairSemaphoreOptions {
+  /** Aborted when the process stops: waiting requests are then refused. */
+  stopping: AbortSignal
   /** Total weight of the work that runs at the same time. */
   maxRunning: number
   /** The same for one organization, which also gets at most half of what the others leave free. */
@@ -59,7 +59,7 @@ export class FairSemaphore {
 
   /** Runs `work` when it has a slot; refuses it once the process stops. Throws as `acquire` does. */
   async run<T>(request: SlotRequest, work: () => Promise<T>): Promise<T> {
-    if (request.stopping.aborted) throw this.#stoppingError()
+    if (this.#options.stopping.aborted) throw this.#stoppingError()
     const release = await this.acquire(request)
     try {
       return await work()
@@ -104,7 +104,8 @@ export class FairSemaphore {
     if (queue.running === 0 && queue.waiting.length === 0) this.#queues.delete(organizationId)
   }
 
-  #wait(queue: Queue, weight: number, { organizationId, stopping, clientGone }: SlotRequest): Promise<void> {
+  #wait(queue: Queue, weight: number, { organizationId, clientGone }: SlotRequest): Promise<void> {
+    const { maxWaitMs, stopping } = this.#options
     if (stopping.aborted) {
       this.#removeIfEmpty(organizationId, queue)
       throw this.#stoppingError()
@@ -136,7 +137,6 @@ export class FairSemaphore {
           resolve()
         },
       }
-      const { maxWaitMs } = this.#options
       const timer = maxWaitMs === undefined ? undefined : setTimeout(stopWaiting, maxWaitMs)
       queue.waiting.push(waiting)
       stopping.addEventListener('abort', stopWaiting, { once: true })
@@ -163,8 +163,9 @@ export class FairSemaphore {
     return false
   }
 
-  async #refusal({ stopping, clientGone }: SlotRequest): Promise<RequestError> {
-    const { message, retryAfterSeconds, delayMs } = this.#options.tooMany
+  async #refusal({ clientGone }: SlotRequest): Promise<RequestError> {
+    const { tooMany, stopping } = this.#options
+    const { message, retryAfterSeconds, delayMs } = tooMany
     const signal = clientGone === undefined ? stopping : AbortSignal.any([stopping, clientGone])
     const delay = delayMs.min + Math.random() * (delayMs.max - delayMs.min)
     await sleep(delay, undefined, { signal }).catch(() => undefined)

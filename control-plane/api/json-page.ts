@@ -1,7 +1,7 @@
 import type { FindCursor } from 'mongodb'
 import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
 import type { Call } from './endpoint.ts'
-import { nextPiece, pieceBytes } from './pieces.ts'
+import { pieceBytes } from './pieces.ts'
 
 /**
  * Pages of records that may be large. A page ends early where it would exceed `maxPageBytes` of JSON, and its token
@@ -100,8 +100,9 @@ export class PageReader<T extends object> {
   }
 
   async #pause(): Promise<void> {
-    await this.#options.call.acquireLargeReply(maxPageBytes)
-    await nextPiece()
+    const { acquireLargeReply, deps } = this.#options.call
+    await acquireLargeReply(maxPageBytes)
+    await deps.pacer.nextPiece()
   }
 
   #groupSize(): number {

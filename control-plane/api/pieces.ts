@@ -9,35 +9,39 @@ export const pieceBytes = 64 * 1024
 /** The pause after a piece is this multiple of its duration, so that large replies get a quarter of the event loop. */
 const restFactor = 3
 
-const waiting: (() => void)[] = []
-let restUntil = 0
+/** Shares the event loop of the process among large replies and bodies: one of them at a time makes a piece. */
+export class PiecePacer {
+  readonly #waiting: (() => void)[] = []
+  #restUntil = 0
 
-/**
- * Resolves when the caller may make or write the next piece of a large reply; one caller at a time may. The event loop
- * is free between two pieces, so that other requests are hardly slower, however many large replies are made.
- */
-export function nextPiece(): Promise<void> {
-  return new Promise((resolve) => {
-    waiting.push(resolve)
-    if (waiting.length === 1) wakeNextAfter(restUntil - clock.monotonicMs())
-  })
-}
+  /**
+   * Resolves when the caller may make or write the next piece. The event loop is free between two pieces, so that
+   * other requests are hardly slower, however many large replies are made.
+   */
+  nextPiece(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve)
+      if (this.#waiting.length === 1) this.#wakeNextAfter(this.#restUntil - clock.monotonicMs())
+    })
+  }
 
-function wakeNextAfter(ms: number): void {
-  if (ms > 0) setTimeout(wakeNext, ms)
-  else setImmediate(wakeNext)
-}
+  #wakeNextAfter(ms: number): void {
+    const wakeNext = () => this.#wakeNext()
+    if (ms > 0) setTimeout(wakeNext, ms)
+    else setImmediate(wakeNext)
+  }
 
-function wakeNext(): void {
-  const startedAt = clock.monotonicMs()
-  waiting[0]?.()
-  // The caller makes its piece before this callback runs.
-  setImmediate(() => {
-    const restMs = restFactor * (clock.monotonicMs() - startedAt)
-    restUntil = clock.monotonicMs() + restMs
-    waiting.shift()
-    if (waiting.length > 0) wakeNextAfter(restMs)
-  })
+  #wakeNext(): void {
+    const startedAt = clock.monotonicMs()
+    this.#waiting[0]?.()
+    // The caller makes its piece before this callback runs.
+    setImmediate(() => {
+      const restMs = restFactor * (clock.monotonicMs() - startedAt)
+      this.#restUntil = clock.monotonicMs() + restMs
+      this.#waiting.shift()
+      if (this.#waiting.length > 0) this.#wakeNextAfter(restMs)
+    })
+  }
 }
 
 /** Writes pieces as the client reads them (back-pressure), so that they don't fill the connection's buffer. */

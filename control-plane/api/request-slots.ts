@@ -1,85 +1,91 @@
 import type { Response } from 'express'
 import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
-import { FairSemaphore, refusalDelayMs, type SlotRequest } from './fair-semaphore.ts'
+import {
+  FairSemaphore,
+  refusalDelayMs,
+  type FairSemaphoreOptions,
+  type SlotRequest,
+} from './fair-semaphore.ts'
 
 /**
  * What a control plane does for a limited number of requests at once, fairly by organization. Why:
  * docs/decisions/136-cost-of-requests.md; how much memory all of it takes: docs/decisions/135-memory-of-requests.md.
  */
 
-const tooManyRequests = {
-  message: 'too many requests of this organization are in progress, try again in 5 s',
-  retryAfterSeconds: 5,
-  delayMs: refusalDelayMs,
-}
-const stoppingMessage = 'the service is stopping and did nothing: try again'
-
-/**
- * Requests from when their body has arrived until their reply is made. The event loop and the database serve all of
- * them concurrently, so one organization's request must not compete with a thousand of another's.
- */
-export const requests = new FairSemaphore({
-  maxRunning: 192,
-  maxRunningPerOrganization: 64,
-  maxWaitingPerOrganization: 1_000,
-  maxWaitMs: 60_000,
-  tooMany: tooManyRequests,
-  stoppingMessage,
-})
-
 /** A page of a list weighs as much as this number of requests for one record. */
 export const listWeight = 8
 
-/** Requests that work on hundreds of records or a megabyte. They have slots of their own and don't delay others. */
-export const costlyRequests = new FairSemaphore({
-  maxRunning: 4,
-  maxRunningPerOrganization: 1,
-  maxWaitingPerOrganization: 100,
-  maxWaitMs: 60_000,
-  tooMany: tooManyRequests,
-  stoppingMessage,
-})
+export type RequestSlots = ReturnType<typeof createRequestSlots>
 
-/**
- * Bodies above 4 KiB, from when they are read until the reply has ended. Each takes up to 16 MB of memory: a megabyte
- * of bytes, its 50,000 values, and the schema's result for each of them.
- */
-export const largeBodies = new FairSemaphore({
-  maxRunning: 12,
-  maxRunningPerOrganization: 6,
-  maxWaitingPerOrganization: 500,
-  maxWaitMs: 20_000,
-  tooMany: {
-    message: 'too many large requests of this organization are in progress, try again in 5 s',
-    retryAfterSeconds: 5,
-    delayMs: refusalDelayMs,
-  },
-  stoppingMessage,
-})
-
-/** Replies above 256 KiB, weighed in bytes, until their client has read them. */
-const largeReplies = new FairSemaphore({
-  maxRunning: 96 * decimalMegabyte,
-  maxRunningPerOrganization: 32 * decimalMegabyte,
-  maxWaitingPerOrganization: 50,
-  maxWaitMs: 30_000,
-  tooMany: {
-    message: 'too many large replies of this organization are in progress, try again in 5 s',
-    retryAfterSeconds: 5,
-    delayMs: refusalDelayMs,
-  },
-  stoppingMessage: 'the service is stopping and read nothing: try again',
-})
+/** All of them refuse waiting requests when `stopping` is aborted. */
+export function createRequestSlots(stopping: AbortSignal) {
+  const createSlots = (
+    name: string,
+    bounds: Omit<FairSemaphoreOptions, 'stopping' | 'stoppingMessage' | 'tooMany'>,
+    outcome = 'did nothing',
+  ) =>
+    new FairSemaphore({
+      ...bounds,
+      stopping,
+      stoppingMessage: `the service is stopping and ${outcome}: try again`,
+      tooMany: {
+        message: `too many ${name} of this organization are in progress, try again in 5 s`,
+        retryAfterSeconds: 5,
+        delayMs: refusalDelayMs,
+      },
+    })
+  return {
+    /**
+     * Requests from when their body has arrived until their reply is made. The event loop and the database serve all
+     * of them concurrently, so one organization's request must not compete with a thousand of another's.
+     */
+    requests: createSlots('requests', {
+      maxRunning: 192,
+      maxRunningPerOrganization: 64,
+      maxWaitingPerOrganization: 1_000,
+      maxWaitMs: 60_000,
+    }),
+    /** Requests that work on hundreds of records or a megabyte. They have slots of their own and don't delay others. */
+    costly: createSlots('requests', {
+      maxRunning: 4,
+      maxRunningPerOrganization: 1,
+      maxWaitingPerOrganization: 100,
+      maxWaitMs: 60_000,
+    }),
+    /**
+     * Bodies above 4 KiB, from when they are read until the reply has ended. Each takes up to 16 MB of memory: a
+     * megabyte of bytes, its 50,000 values, and the schema's result for each of them.
+     */
+    largeBodies: createSlots('large requests', {
+      maxRunning: 12,
+      maxRunningPerOrganization: 6,
+      maxWaitingPerOrganization: 500,
+      maxWaitMs: 20_000,
+    }),
+    /** Replies above 256 KiB, weighed in bytes, until their client has read them. */
+    largeReplies: createSlots(
+      'large replies',
+      {
+        maxRunning: 96 * decimalMegabyte,
+        maxRunningPerOrganization: 32 * decimalMegabyte,
+        maxWaitingPerOrganization: 50,
+        maxWaitMs: 30_000,
+      },
+      'read nothing',
+    ),
+  }
+}
 
 /** A client that hasn't read a large reply by then is cut off: 8 MB at half a megabit a second. */
 const maxReplyMs = 120_000
 
 /** Waits for the slot of a large reply, which is released with the reply. Throws as FairSemaphore does. */
 export async function acquireLargeReply(
+  slots: FairSemaphore,
   response: Response,
   request: SlotRequest,
   bytes: number,
-  { slots = largeReplies, maxMs = maxReplyMs } = {},
+  maxMs = maxReplyMs,
 ): Promise<void> {
   await acquireUntilClosed(slots, response, request, bytes)
   const { socket } = response.req

@@ -15,11 +15,9 @@ import { localsOf } from './request-locals.ts'
 import {
   acquireLargeReply,
   acquireUntilClosed,
-  costlyRequests,
-  largeBodies,
   listWeight,
-  requests,
   whenClosed,
+  type RequestSlots,
 } from './request-slots.ts'
 import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
@@ -124,7 +122,8 @@ function readJsonBody(described: Endpoint, deps: ControlPlane): RequestHandler[]
   return [
     requireJson,
     async (request, response, next) => {
-      const acquireLarge = () => acquireUntilClosed(largeBodies, response, createSlotRequest(response, deps))
+      const acquireLarge = () =>
+        acquireUntilClosed(deps.requestSlots.largeBodies, response, createSlotRequest(response))
       localsOf(response).body =
         body.stagedText === undefined
           ? await readSmallBody(request, deps, acquireLarge)
@@ -161,12 +160,12 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     const { body } = localsOf(response)
     const warning = unknownKeysWarning(described.query, request.query)
     if (warning !== null) response.set('Warning', warning)
-    const slotRequest = createSlotRequest(response, deps)
+    const slotRequest = createSlotRequest(response)
     let call: Call<unknown, unknown>
     let reply: Reply
     let releaseSlot = (): void => undefined
     try {
-      releaseSlot = await acquireSlot(described, request, slotRequest)
+      releaseSlot = await acquireSlot(deps.requestSlots, described, request, slotRequest)
       // A large reply waits for a slot of its own, and must not delay the organization's other requests meanwhile.
       call = await createCall(request, response, described, deps, slotRequest, releaseSlot)
       if (described.largeReplyBytes !== undefined) await call.acquireLargeReply(described.largeReplyBytes)
@@ -188,14 +187,15 @@ function lastSegment(request: Request): string {
 
 /** Resolves to the function that releases the request's slot. */
 async function acquireSlot(
+  slots: RequestSlots,
   { isCostly = false, hasOwnSlots, reply }: Endpoint,
   request: Request,
   slotRequest: SlotRequest,
 ): Promise<() => void> {
   if (hasOwnSlots === true) return () => undefined
   if (typeof isCostly === 'boolean' ? isCostly : isCostly(lastSegment(request)))
-    return costlyRequests.acquire(slotRequest)
-  return requests.acquire(slotRequest, 'paging' in reply ? listWeight : 1)
+    return slots.costly.acquire(slotRequest)
+  return slots.requests.acquire(slotRequest, 'paging' in reply ? listWeight : 1)
 }
 
 /** Adds the faults that only the handler's own checks find. */
@@ -241,7 +241,7 @@ async function createCall(
     releaseSlot,
     acquireLargeReply(bytes) {
       releaseSlot()
-      return (largeReply ??= acquireLargeReply(response, slotRequest, bytes))
+      return (largeReply ??= acquireLargeReply(deps.requestSlots.largeReplies, response, slotRequest, bytes))
     },
     clientGone: slotRequest.clientGone,
     query: () => readQuery(described.query, request.query),
@@ -260,15 +260,12 @@ async function createCall(
  * The signal `clientGone` is aborted only when the client leaves before the reply has ended. Each abort creates an
  * exception with its stack, which not every request should pay for.
  */
-function createSlotRequest(
-  response: Response,
-  { stopping }: ControlPlane,
-): SlotRequest & { clientGone: AbortSignal } {
+function createSlotRequest(response: Response): SlotRequest & { clientGone: AbortSignal } {
   const gone = new AbortController()
   whenClosed(response, () => {
     if (!response.writableFinished) gone.abort()
   })
-  return { organizationId: localsOf(response).caller.organizationId, stopping, clientGone: gone.signal }
+  return { organizationId: localsOf(response).caller.organizationId, clientGone: gone.signal }
 }
 
 const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role }: Caller) =>
@@ -278,11 +275,11 @@ async function send(
   request: Request,
   response: Response,
   reply: Reply,
-  { acquireLargeReply }: Call<unknown, unknown>,
+  { acquireLargeReply, deps }: Call<unknown, unknown>,
 ): Promise<void> {
   if ('data' in reply) {
     const isRead = request.method === 'GET' || request.method === 'HEAD'
-    await sendData(response, reply, (bytes) =>
+    await sendData(response, reply, deps.pacer, (bytes) =>
       acquireLargeReply(bytes).catch((error: unknown) => {
         // A refusal would say that nothing was done. A cut connection makes the client check.
         if (!isRead) request.socket.destroy()

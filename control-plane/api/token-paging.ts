@@ -51,7 +51,7 @@ export interface PageStart {
 /** `scope` identifies the list and its filters. A token that was made for another scope is refused. */
 export function pageStart(deps: ControlPlane, query: Partial<TokenPageQuery>, scope: string): PageStart {
   if (query.page_token === undefined) return { skip: (query.page ?? 0) * (query.per_page ?? 0), after: null }
-  const after = readToken(tokenSecret(deps), scope, query.page_token)
+  const after = readToken(deps.pageTokenSecret, scope, query.page_token)
   if (after === null)
     throw new RequestError('invalid_request', 'page_token is not one that this list gave out')
   return { skip: 0, after }
@@ -77,16 +77,8 @@ export const pageCount = (total: number, { per_page }: TokenPageQuery): number =
 
 /** Null when no records follow. */
 export const nextPageToken = (deps: ControlPlane, scope: string, last: string | null): string | null =>
-  last === null ? null : signToken(tokenSecret(deps), scope, last)
-
-const tokenSecrets = new WeakMap<Uint8Array, Buffer>()
+  last === null ? null : signToken(deps.pageTokenSecret, scope, last)
 
 /** Derived from the installation's secret, which every control plane reads from the database. */
-function tokenSecret({ keyHashSecret }: ControlPlane): Buffer {
-  let secret = tokenSecrets.get(keyHashSecret)
-  if (secret === undefined) {
-    secret = createHmac('sha256', keyHashSecret).update('page tokens').digest()
-    tokenSecrets.set(keyHashSecret, secret)
-  }
-  return secret
-}
+export const pageTokenSecret = (keyHashSecret: Uint8Array): Buffer =>
+  createHmac('sha256', keyHashSecret).update('page tokens').digest()

@@ -1,5 +1,5 @@
 import type { AnyBulkWriteOperation, ClientSession } from 'mongodb'
-import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import type { Database } from '../../shared/runtime/database.ts'
 import type {
   AutoresponderDayDocument,
   BounceCodeDocument,
@@ -10,11 +10,10 @@ import type {
 
 /** Counts are spread over this many documents, so that concurrent calls rarely conflict. */
 const stripes = 8
-let lastStripe = Math.floor(Math.random() * stripes)
 
 /** Adds differences to the stored counts. `days` and `codes` have the same keys, `<autoresponder>:<day>`. */
 export async function addToDays(
-  { autoresponderDays, bounceCodes }: Collections,
+  { collections: { autoresponderDays, bounceCodes }, local }: Database,
   session: ClientSession,
   {
     days,
@@ -24,14 +23,14 @@ export async function addToDays(
     codes: ReadonlyMap<string, ReadonlyMap<string, number>>
   },
 ): Promise<void> {
-  lastStripe = (lastStripe + 1) % stripes
+  const stripe = local.dayStripes.next(stripes)
   const dayWrites: AnyBulkWriteOperation<AutoresponderDayDocument>[] = []
   for (const [key, counts] of days) {
     const changes = Object.entries(counts).filter(([, count]) => count !== 0)
     if (changes.length > 0)
       dayWrites.push({
         updateOne: {
-          filter: { _id: `${key}:${lastStripe}` },
+          filter: { _id: `${key}:${stripe}` },
           update: { $inc: Object.fromEntries(changes) },
           upsert: true,
         },
@@ -44,7 +43,7 @@ export async function addToDays(
     for (const [code, bounces] of bouncesByCode)
       codeWrites.push({
         updateOne: {
-          filter: { _id: `${key}:${lastStripe}:${code}` },
+          filter: { _id: `${key}:${stripe}:${code}` },
           update: { $inc: { bounces }, $setOnInsert: { code } },
           upsert: true,
         },

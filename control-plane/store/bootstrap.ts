@@ -1,6 +1,6 @@
 import { generateKey, hashKey } from '../../shared/store/api-keys.ts'
 import { clock } from '../../shared/runtime/clock.ts'
-import { inTransaction, isDuplicateKey, nextIds, type Database } from '../../shared/runtime/database.ts'
+import { inTransaction, isDuplicateKey, type Database } from '../../shared/runtime/database.ts'
 import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 
 /**
@@ -21,7 +21,7 @@ export async function bootstrap(
     { $max: { next: systemOrganizationId + 1 } },
     { upsert: true },
   )
-  const keyId = await nextIds(collections, 'api_key')
+  const keyId = await database.ids.allocate('api_key')
   try {
     await inTransaction(database, async (session) => {
       const organization = {

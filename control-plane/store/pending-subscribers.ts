@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { inTransaction, isDuplicateKey, nextIds, type Database } from '../../shared/runtime/database.ts'
+import { inTransaction, isDuplicateKey, type Database } from '../../shared/runtime/database.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { PendingSubscriberDocument } from '../../shared/contract/schemas/confirmation.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
@@ -31,7 +31,7 @@ export async function putPendingSubscriber(
   organizationId: number,
   request: ConfirmationRequest,
 ): Promise<void> {
-  const messageId = await nextIds(database.collections, 'reaction')
+  const messageId = await database.ids.allocate('reaction')
   const put = () => putOnce(database, organizationId, request, messageId)
   await put().catch((error: unknown) => {
     // Of two concurrent first requests for an identity, one fails; its second try finds the other's document.

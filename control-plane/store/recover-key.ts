@@ -1,6 +1,6 @@
 import { generateKey, hashKey } from '../../shared/store/api-keys.ts'
 import { clock } from '../../shared/runtime/clock.ts'
-import { inTransaction, nextIds, type Database } from '../../shared/runtime/database.ts'
+import { inTransaction, type Database } from '../../shared/runtime/database.ts'
 import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 
 /**
@@ -10,7 +10,7 @@ import { systemOrganizationId } from '../../shared/contract/schemas/organization
 export async function recoverKey(database: Database, keyHashSecret: Uint8Array): Promise<string> {
   const { collections } = database
   const key = generateKey()
-  const id = await nextIds(collections, 'api_key')
+  const id = await database.ids.allocate('api_key')
   await inTransaction(database, async (session) => {
     await collections.installation.updateOne(
       { _id: 'installation' },

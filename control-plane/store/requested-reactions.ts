@@ -69,8 +69,8 @@ export async function queueRequested(
 
 /** After the commit: records that the autoresponders were triggered. */
 export function noteQueued(
-  { collections }: Database,
+  database: Database,
   { autoresponderIds, zone, causedAt }: QueuedReactions,
 ): Promise<void> {
-  return noteTriggered(collections, autoresponderIds, { zone, at: causedAt })
+  return noteTriggered(database, autoresponderIds, { zone, at: causedAt })
 }

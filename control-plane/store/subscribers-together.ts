@@ -27,36 +27,32 @@ import { subscriberTransition } from '../../shared/values/subscriber-transition.
  */
 
 interface Insertion {
-  database: Database
-  organizationId: number
   document: SubscriberDocument
   listRevision: number
 }
 
-const insertions = new WeakMap<Database, WriteCoalescer<number, Insertion, SubscriberWrite>>()
+/** Grouped by organization and not by list: under a subscriber limit its transactions run one by one anyway. */
+export type SubscriberInsertions = WriteCoalescer<number, Insertion, SubscriberWrite>
+
+export const createSubscriberInsertions = (database: Database): SubscriberInsertions =>
+  new WriteCoalescer((items, organizationId) => insertGroup(database, organizationId, items))
 
 /** As `insertSubscriber`. */
 export function insertTogether(
-  database: Database,
+  { database, subscriberInsertions }: { database: Database; subscriberInsertions: SubscriberInsertions },
   organizationId: number,
   document: SubscriberDocument,
   options: InsertOptions & { listRevision: number },
 ): Promise<SubscriberWrite> {
   if (options.reactions !== undefined) return insertSubscriber(database, organizationId, document, options)
-  const { listRevision } = options
-  // Grouped by organization and not by list, because under a subscriber limit its transactions run one by one anyway.
-  return getCoalescer(insertions, database, insertGroup).add(organizationId, {
-    database,
-    organizationId,
-    document,
-    listRevision,
-  })
+  return subscriberInsertions.add(organizationId, { document, listRevision: options.listRevision })
 }
 
-async function insertGroup(items: readonly Insertion[]): Promise<Promise<SubscriberWrite>[]> {
-  const [first] = items
-  if (first === undefined) return []
-  const { database, organizationId } = first
+async function insertGroup(
+  database: Database,
+  organizationId: number,
+  items: readonly Insertion[],
+): Promise<Promise<SubscriberWrite>[]> {
   return togetherOrAlone(
     database,
     organizationId,
@@ -145,13 +141,3 @@ async function togetherOrAlone(
 }
 
 const maxConflictRetries = 5
-
-function getCoalescer<Item>(
-  coalescers: WeakMap<Database, WriteCoalescer<number, Item, SubscriberWrite>>,
-  database: Database,
-  write: (items: readonly Item[]) => Promise<Promise<SubscriberWrite>[]>,
-): WriteCoalescer<number, Item, SubscriberWrite> {
-  let coalescer = coalescers.get(database)
-  if (coalescer === undefined) coalescers.set(database, (coalescer = new WriteCoalescer(write)))
-  return coalescer
-}

@@ -3,12 +3,12 @@
  * group. A write that is alone begins at once, and sixteen at a time cost little more than two.
  */
 export class WriteCoalescer<Key, Item, Result> {
-  readonly #write: (items: readonly Item[]) => Promise<Promise<Result>[]>
+  readonly #write: WriteGroup<Key, Item, Result>
   /** By key; an entry is there while a group of its key is in flight. */
   readonly #queues = new Map<Key, Waiting<Item, Result>[]>()
 
   /** `write` resolves when the next group may begin, to a promise of each item's result, which may take longer. */
-  constructor(write: (items: readonly Item[]) => Promise<Promise<Result>[]>) {
+  constructor(write: WriteGroup<Key, Item, Result>) {
     this.#write = write
   }
 
@@ -29,7 +29,8 @@ export class WriteCoalescer<Key, Item, Result> {
     while (queue.length > 0) {
       const group = queue.splice(0, maxGroupSize)
       try {
-        const results = await this.#write(group.map(({ item }) => item))
+        const items = group.map(({ item }) => item)
+        const results = await this.#write(items, key)
         for (const [i, result] of results.entries()) group[i]?.resolve(result)
       } catch (error) {
         for (const { reject } of group) reject(error)
@@ -40,6 +41,8 @@ export class WriteCoalescer<Key, Item, Result> {
 }
 
 const maxGroupSize = 64
+
+type WriteGroup<Key, Item, Result> = (items: readonly Item[], key: Key) => Promise<Promise<Result>[]>
 
 interface Waiting<Item, Result> {
   item: Item

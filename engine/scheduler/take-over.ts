@@ -40,13 +40,13 @@ export function takeOverFromEngines({
   log,
   stepBounds = defaultBounds,
 }: TakeOverOptions): MaintenanceJob {
-  const { db, collections } = database
+  const { collections } = database
   return {
     name: 'taking over from engines that died or hang',
     everyMs: heartbeatMs,
     async run() {
       await endDeadProcesses(database, log)
-      await markDead(db, 'engines')
+      await markDead(database, 'engines')
       for (const engine of await collections.engines.find({ dead: true }).toArray()) {
         if (engine.cleared_at !== undefined) {
           // It was only suspended or cut off, and may have claimed under its old id before it knew.
@@ -55,7 +55,7 @@ export function takeOverFromEngines({
         }
         const imports = await importsLeasedBy(collections, engine._id)
         const { chunks, steps } = await releaseLeases(database, engine, { died: true, log })
-        await noteCleared(db, 'engines', engine._id)
+        await noteCleared(database, 'engines', engine._id)
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
         const result =
           imports.length === 0
@@ -67,7 +67,7 @@ export function takeOverFromEngines({
         )
         await notifyEngines(collections, 'taken over')
       }
-      await forgetDead(db, 'engines')
+      await forgetDead(database, 'engines')
       await releaseLeasesOfUnknown(collections)
       const expired = await releaseExpiredChunks(collections)
       if (expired.length > 0)
@@ -146,9 +146,9 @@ async function importsLeasedBy(collections: Collections, engineId: string): Prom
 
 /** Called by an engine that stops: releases its remaining chunks and steps, and removes it from the register. */
 export async function leaveRegister(database: Database, engineId: string, log: Logger): Promise<void> {
-  const { db, collections } = database
+  const { collections } = database
   const engine = await collections.engines.findOne({ _id: engineId })
   const registered = { _id: engineId, session_ids: engine?.session_ids ?? [] }
   await releaseLeases(database, registered, { died: false, log })
-  await unregister(db, 'engines', engineId)
+  await unregister(database, 'engines', engineId)
 }

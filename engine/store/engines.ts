@@ -5,19 +5,19 @@ import { register } from '../../shared/store/leases.ts'
 
 /** Registers an engine, with its sessions, under the smallest number that no other engine has; returns the number. */
 export async function registerEngine(
-  { db, collections }: Pick<Database, 'db' | 'collections'>,
+  database: Database,
   engine: Pick<EngineDocument, '_id' | 'host' | 'process_id' | 'session_ids' | 'sees_files' | 'folder'>,
 ): Promise<number> {
   for (;;) {
     const taken = new Set(
-      (await collections.engines.find({}, { projection: { number: 1 } }).toArray()).map(
+      (await database.collections.engines.find({}, { projection: { number: 1 } }).toArray()).map(
         (other) => other.number,
       ),
     )
     let number = 0
     while (taken.has(number)) number += 1
     try {
-      await register(db, 'engines', { ...engine, number })
+      await register(database, 'engines', { ...engine, number })
       return number
     } catch (error) {
       // Another engine has registered under the number meanwhile.

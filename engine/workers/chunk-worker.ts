@@ -28,11 +28,12 @@ async function startWorker(): Promise<
   (task: ChunkTask | SecondHalfTask) => Promise<ChunkReport | SecondHalfReport | null>
 > {
   const start = workerData as WorkerStart
-  const { client, db, collections } = await openDatabase({
+  const database = await openDatabase({
     uri: start.mongodbUri,
     name: start.mongodbDatabase,
     maxPoolSize: lanesPerWorker + 2,
   })
+  const { client, collections } = database
   const staging = openStaging(start.stagingLocation, collections)
 
   const laneNumbers = new Int32Array(start.laneCounter)
@@ -71,8 +72,7 @@ async function startWorker(): Promise<
       throw new Error(`a worker has ${lanesPerWorker} lanes and was given one more chunk`)
     try {
       return await processChunk({
-        db,
-        collections,
+        database,
         staging,
         lane,
         task,

@@ -12,7 +12,8 @@ import {
 } from 'mongodb'
 import { clock } from './clock.ts'
 import { BusyError, messageOf, StartError } from '../contract/errors.ts'
-import { IdAllocator } from './id-allocator.ts'
+import { IdAllocators } from './id-allocator.ts'
+import { LocalState } from './local-state.ts'
 import type { Logger } from './logger.ts'
 import { toBsonSchema } from '../contract/schemas/bson-schema.ts'
 import {
@@ -34,6 +35,8 @@ export interface Database {
   sessions: SessionPool
   db: Db
   collections: Collections
+  ids: IdAllocators
+  local: LocalState
   /** Without a password, for the ready line and logs. */
   shownUri: string
   close: () => Promise<void>
@@ -138,11 +141,14 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     )
   }
   const db = client.db(options.name)
+  const collections = collectionsOf(db)
   return {
     client,
     sessions: new SessionPool(client),
     db,
-    collections: collectionsOf(db),
+    collections,
+    ids: new IdAllocators(collections),
+    local: new LocalState(),
     shownUri,
     close: () => closeInTime(client),
   }
@@ -237,20 +243,7 @@ async function createIfMissing(db: Db, name: string, options: object): Promise<b
   }
 }
 
-/**
- * Allocates `amount` consecutive ids and returns the first. It runs outside of transactions, because gaps are allowed.
- */
-export function nextIds(collections: Collections, kind: string, amount = 1): Promise<number> {
-  let allocators = idAllocators.get(collections)
-  if (allocators === undefined) idAllocators.set(collections, (allocators = new Map<string, IdAllocator>()))
-  let allocator = allocators.get(kind)
-  if (allocator === undefined) allocators.set(kind, (allocator = new IdAllocator(collections, kind)))
-  return allocator.allocate(amount)
-}
-
-const idAllocators = new WeakMap<Collections, Map<string, IdAllocator>>()
-
-/** The id that `nextIds` would allocate next. */
+/** The id that `ids.allocate` would return next. */
 export async function peekNextId(collections: Collections, kind: string): Promise<number> {
   return (await collections.counters.findOne({ _id: kind }))?.next ?? 1
 }

@@ -1,11 +1,29 @@
 import type { Collections } from '../contract/schemas/collections.ts'
 
+/** Allocates ids of all kinds, outside of transactions, because gaps are allowed. */
+export class IdAllocators {
+  readonly #collections: Collections
+  readonly #byKind = new Map<string, IdAllocator>()
+
+  constructor(collections: Collections) {
+    this.#collections = collections
+  }
+
+  /** Resolves to the first of `amount` consecutive ids. */
+  allocate(kind: string, amount = 1): Promise<number> {
+    let allocator = this.#byKind.get(kind)
+    if (allocator === undefined)
+      this.#byKind.set(kind, (allocator = new IdAllocator(this.#collections, kind)))
+    return allocator.allocate(amount)
+  }
+}
+
 /**
  * Allocates ids of one kind. Request coalescing: calls during a write of the counter share the next write, so that
  * sixteen creations at once cost two writes at most. Each id is allocated after its call. So a document that is created
  * after the counter was read has a higher id than was read.
  */
-export class IdAllocator {
+class IdAllocator {
   readonly #counters: Collections['counters']
   readonly #kind: string
   #waiting: Waiting[] = []
@@ -16,7 +34,6 @@ export class IdAllocator {
     this.#kind = kind
   }
 
-  /** Resolves to the first of `amount` consecutive ids. */
   allocate(amount: number): Promise<number> {
     return new Promise((resolve) => {
       this.#waiting.push({ amount, resolve })

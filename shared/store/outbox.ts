@@ -33,7 +33,7 @@ export const messageOfReaction = (
 })
 
 export interface Confirmation {
-  /** From `nextIds(collections, 'reaction')`. */
+  /** From `ids.allocate('reaction')`. */
   id: number
   organizationId: number
   listId: number

@@ -47,7 +47,7 @@ export class ProcessRegistration implements Part {
     this.#stopping.abort()
     // A renewal after the removal would match nothing. Without the database neither of them ends in time.
     const removal = this.#beating.then(() =>
-      this.#renewals.runExclusive('renewal', () => unregister(this.#database.db, 'processes', this.#id)),
+      this.#renewals.runExclusive('renewal', () => unregister(this.#database, 'processes', this.#id)),
     )
     const problem = await within(
       unregisterTimeoutMs,
@@ -78,9 +78,9 @@ export class ProcessRegistration implements Part {
   }
 
   #register(): Promise<void> {
-    const { db, sessions } = this.#database
+    const { sessions } = this.#database
     const document = { _id: this.#id, host: hostname(), process_id: process.pid, session_ids: sessions.ids }
-    return register(db, 'processes', { ...document, kind: this.#kind })
+    return register(this.#database, 'processes', { ...document, kind: this.#kind })
   }
 
   #renew(): Promise<void> {
@@ -88,8 +88,8 @@ export class ProcessRegistration implements Part {
   }
 
   async #renewNow(): Promise<void> {
-    const { db, sessions } = this.#database
-    if (await renewLease(db, 'processes', { _id: this.#id, session_ids: sessions.ids })) return
+    const { sessions } = this.#database
+    if (await renewLease(this.#database, 'processes', { _id: this.#id, session_ids: sessions.ids })) return
     if (this.#stopping.signal.aborted) return
     this.#log.warn(
       `the lease of ${leaseMs / 1000} s ran out and other processes ended this process's transactions: it registers again`,

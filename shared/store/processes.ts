@@ -1,19 +1,18 @@
 import type { Database } from '../runtime/database.ts'
 import { messageOf } from '../contract/errors.ts'
 import type { Logger } from '../runtime/logger.ts'
-import { canJudge, isAlive, killSessions, markDead, renewAfterElection, unregister } from './leases.ts'
+import { isAlive, killSessions, markDead, renewAfterElection, unregister } from './leases.ts'
 
 const names = { 'control-plane': 'a control plane', ftp: 'an FTP server' } as const
 
 /** Ends the transactions of control planes and FTP servers whose lease has expired. They have no chunks or steps. */
 export async function endDeadProcesses(database: Database, log: Logger): Promise<void> {
-  const { db, collections } = database
-  await markDead(db, 'processes')
-  for (const { _id, kind, host, process_id: pid, session_ids } of await collections.processes
+  await markDead(database, 'processes')
+  for (const { _id, kind, host, process_id: pid, session_ids } of await database.collections.processes
     .find({ dead: true })
     .toArray()) {
     await endTransactions(database, session_ids, log)
-    if (await unregister(db, 'processes', _id))
+    if (await unregister(database, 'processes', _id))
       log.warn(
         { host, pid },
         `the lease of ${names[kind]} ran out: process ${pid} on ${host} died or was suspended, and its open transactions are ended`,
@@ -31,8 +30,8 @@ export async function endDeadWithoutEngines(
   ended: ReadonlySet<string>,
   log: Logger,
 ): Promise<ReadonlySet<string>> {
-  const clock = await renewAfterElection(database.db, 'engines')
-  if (!canJudge()) return ended
+  const clock = await renewAfterElection(database, 'engines')
+  if (!database.local.leaseWatch.canJudge) return ended
   const engines = await database.collections.engines.find({ cleared_at: { $exists: false } }).toArray()
   if (engines.some((engine) => isAlive(engine, clock))) return new Set()
   await endDeadProcesses(database, log)

@@ -1,5 +1,6 @@
 import type { ClientSession } from 'mongodb'
 import { clock } from '../runtime/clock.ts'
+import type { Database } from '../runtime/database.ts'
 import {
   messageReactionId,
   reactionsOfSubscriber,
@@ -22,7 +23,7 @@ import { formatInstant, localToUtcMs } from '../values/time-zone.ts'
 export type Answering = Pick<AutoresponderDocument, '_id'> & Delay
 
 export interface ReactionToQueue {
-  /** From `nextIds(collections, 'reaction', n)`. Unused ids are never assigned, which does no harm. */
+  /** From `ids.allocate('reaction', n)`. Unused ids are never assigned, which does no harm. */
   id: number
   /** Each request queues a reaction. For one message each autoresponder queues only one. */
   cause: 'request' | { messageId: string }
@@ -179,9 +180,7 @@ function matchSubscribers(ids: readonly number[]) {
     : { $in: ids.map((id) => new RegExp(`^${id}:`)) }
 }
 
-/** Days by autoresponder for which this process has written that it was triggered, as the beginning of the day. */
-const writtenDays = new WeakMap<Collections, Map<number, number>>()
-const maxWrittenDays = 10_000
+const maxKnownDays = 10_000
 
 /**
  * Records that autoresponders were triggered on the day of `at`, which is by the database's clock. Called after the
@@ -189,20 +188,18 @@ const maxWrittenDays = 10_000
  * for each autoresponder.
  */
 export async function noteTriggered(
-  collections: Collections,
+  { collections, local: { triggeredDays } }: Database,
   autoresponderIds: Iterable<number>,
   { zone, at }: { zone: string; at: Date },
 ): Promise<void> {
   const day = localToUtcMs(zone, Date.parse(`${formatInstant(at, zone).slice(0, 10)}T00:00:00Z`))
-  let known = writtenDays.get(collections)
-  if (known === undefined || known.size > maxWrittenDays)
-    writtenDays.set(collections, (known = new Map<number, number>()))
+  if (triggeredDays.size > maxKnownDays) triggeredDays.clear()
   for (const id of new Set(autoresponderIds)) {
-    if (known.get(id) === day) continue
+    if (triggeredDays.get(id) === day) continue
     await collections.autoresponders.updateOne(
       { _id: id, $or: [{ triggered_at: null }, { triggered_at: { $lt: new Date(day) } }] },
       { $set: { triggered_at: at } },
     )
-    known.set(id, day)
+    triggeredDays.set(id, day)
   }
 }

@@ -59,14 +59,14 @@ export function countMoves(
  * The same for several lists of an organization. All use one stripe, as each further stripe could cause a conflict.
  */
 export async function countMovesOfLists(
-  { collections }: Database,
+  { collections, local }: Database,
   session: ClientSession,
   organizationId: number,
   changesByList: ReadonlyMap<number, StatusCounts>,
 ): Promise<void> {
   const moved = [...changesByList].filter(([, changes]) => hasChanges(changes))
   if (moved.length === 0) return
-  const stripe = nextStripe()
+  const stripe = requestStripe(local.countStripes.next(requestStripeCount))
   await collections.subscriberCounts.bulkWrite(
     moved.map(([listId, changes]) => ({
       updateOne: {
@@ -107,12 +107,6 @@ const stripeKey = (listId: number, stripe: string): string => `${listId}:${strip
 const requestStripeCount = 16
 const requestStripe = (number: number): string => `a${number}`
 const requestStripes = Array.from({ length: requestStripeCount }, (_, i) => requestStripe(i))
-let lastStripe = Math.floor(Math.random() * requestStripeCount)
-
-function nextStripe(): string {
-  lastStripe = (lastStripe + 1) % requestStripeCount
-  return requestStripe(lastStripe)
-}
 
 /** Sums of stripes, by status. */
 const sums = Object.fromEntries(subscriberStatuses.map((status) => [status, { $sum: `$${status}` }]))

@@ -8,7 +8,6 @@ import {
   type Collections,
 } from '../contract/schemas/collections.ts'
 import type { ChunkDocument } from '../contract/schemas/import.ts'
-import { KeyedMutex } from '../runtime/keyed-mutex.ts'
 import { recordReservation } from './chunks.ts'
 import { preemptChunks, type FenceContext } from './fence.ts'
 import { activeSubscribers, restartOpenWrites } from './subscriber-counts.ts'
@@ -194,8 +193,6 @@ export async function takeQuota(
 /** Thrown by a transaction that began without the lock of the process, and is repeated with it. */
 class QuotaLockNeeded extends Error {}
 
-const mutexes = new WeakMap<Database['client'], KeyedMutex<number>>()
-
 /**
  * Runs a transaction of requests that may use quota. Those that do are serialized by process and organization. Of
  * concurrent ones all but one would be rolled back, even on different lists.
@@ -211,9 +208,7 @@ export async function withQuotaLock<T>(
   } catch (error) {
     if (!(error instanceof QuotaLockNeeded)) throw error
   }
-  let mutex = mutexes.get(database.client)
-  if (mutex === undefined) mutexes.set(database.client, (mutex = new KeyedMutex()))
-  return mutex.runExclusive(organizationId, () =>
+  return database.local.quotaMutex.runExclusive(organizationId, () =>
     inTransaction(database, (session) => work(session, true), deadline),
   )
 }

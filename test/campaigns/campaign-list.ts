@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
-import { nextIds } from '../../shared/runtime/database.ts'
+import { IdAllocators } from '../../shared/runtime/id-allocator.ts'
 import { toFieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import type { Json, Service } from '../helpers/service.ts'
@@ -140,7 +140,7 @@ async function storeSubscribers(
 ): Promise<void> {
   if (all.length === 0) return
   const { subscribers, subscriberCounts } = service.collections
-  const firstId = await nextIds(service.collections, 'subscriber', all.length)
+  const firstId = await new IdAllocators(service.collections).allocate('subscriber', all.length)
   all.forEach((document, i) => (document.id = firstId + i))
   await subscribers.insertMany(all)
   await subscriberCounts.updateOne(

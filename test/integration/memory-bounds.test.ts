@@ -144,15 +144,15 @@ t.test('an organization with one costly request waits for a few of the thirty of
 
 t.test('a large reply that is not read in time is cut, and the next one is sent', async (t) => {
   const slots = new FairSemaphore({
+    stopping: new AbortController().signal,
     maxRunning: 2,
     maxWaitingPerOrganization: 10,
     tooMany: { message: '', retryAfterSeconds: 1, delayMs: { min: 0, max: 0 } },
     stoppingMessage: '',
   })
-  const { signal } = new AbortController()
   let cut = 0
   const app = express().get('/', async (_request, response) => {
-    await acquireLargeReply(response, { organizationId: 1, stopping: signal }, 1, { slots, maxMs: 200 })
+    await acquireLargeReply(slots, response, { organizationId: 1 }, 1, 200)
     response.once('close', () => (cut += 1))
     await writePieces(
       response,

@@ -1,6 +1,6 @@
 import { Agent, request } from 'node:http'
 import t from 'tap'
-import { nextIds } from '../../shared/runtime/database.ts'
+import { IdAllocators } from '../../shared/runtime/id-allocator.ts'
 import type { AutoresponderDocument, ReactionDocument } from '../../shared/contract/schemas/autoresponder.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
 import {
@@ -312,7 +312,7 @@ async function queue(
   amount: number,
   given: { autoresponderId: number; listId: number; subscriberId?: number; dueAt: Date },
 ): Promise<void> {
-  const firstId = await nextIds(collections, 'reaction', amount)
+  const firstId = await new IdAllocators(collections).allocate('reaction', amount)
   const { organization_id } = (await collections.autoresponders.findOne({ _id: given.autoresponderId }))!
   const documents = Array.from({ length: amount }, (_, i): ReactionDocument => {
     const subscriberId = given.subscriberId ?? 1_000_000 + firstId + i

@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { MongoClient } from 'mongodb'
 import pino from 'pino'
 import t from 'tap'
-import { ensureSchema, nextIds } from '../../shared/runtime/database.ts'
+import { IdAllocators } from '../../shared/runtime/id-allocator.ts'
+import { ensureSchema } from '../../shared/runtime/database.ts'
 import { collectionDefinitions, collectionsOf } from '../../shared/contract/schemas/collections.ts'
 import { schemaVersion } from '../../shared/contract/schemas/schema-version.ts'
 import { createList, importEnd, importText, startService, testMongodbUri, until } from '../helpers/service.ts'
@@ -109,10 +110,8 @@ t.test('a validator refuses what a schema doesn’t know', async (t) => {
 })
 
 t.test('concurrent requests never get the same id', async (t) => {
-  const collections = collectionsOf(db)
-  const firsts = await Promise.all(
-    Array.from({ length: 50 }, (_, i) => nextIds(collections, 'thing', (i % 3) + 1)),
-  )
+  const ids = new IdAllocators(collectionsOf(db))
+  const firsts = await Promise.all(Array.from({ length: 50 }, (_, i) => ids.allocate('thing', (i % 3) + 1)))
   const all = firsts.flatMap((first, i) => Array.from({ length: (i % 3) + 1 }, (_, k) => first + k))
   t.equal(new Set(all).size, all.length)
   t.equal(Math.min(...all), 1)

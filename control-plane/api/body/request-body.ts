@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { RequestError } from '../request-error.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { nextPiece, pieceBytes } from '../pieces.ts'
+import { pieceBytes } from '../pieces.ts'
 import { isHash } from '../validation.ts'
 import { bodyPieces } from './body-pieces.ts'
 import { JsonSkeleton } from './json-skeleton.ts'
@@ -37,7 +37,7 @@ export type AcquireLargeBody = () => Promise<void>
  */
 export async function readSmallBody(
   request: IncomingMessage,
-  { stopping }: Pick<ControlPlane, 'stopping'>,
+  { stopping, pacer }: Pick<ControlPlane, 'stopping' | 'pacer'>,
   acquireLarge: AcquireLargeBody,
 ): Promise<RequestBody> {
   const pieces: Buffer[] = []
@@ -48,7 +48,7 @@ export async function readSmallBody(
     pieces.push(piece)
   }
   // Parsing 1 MB blocks the event loop, so it waits like a piece of a large reply.
-  if (size > pieceBytes) await nextPiece()
+  if (size > pieceBytes) await pacer.nextPiece()
   const bytes = Buffer.concat(pieces)
   return {
     value: bytes.length === 0 ? undefined : parseJson(bytes),
@@ -67,7 +67,7 @@ export async function readSmallBody(
 export async function readInlineBody(
   request: IncomingMessage,
   { path, sampledBytes }: { path: readonly string[]; sampledBytes: number | undefined },
-  { settings, staging, database, stopping }: ControlPlane,
+  { settings, staging, database, stopping, pacer }: ControlPlane,
   acquireLarge: AcquireLargeBody,
 ): Promise<RequestBody> {
   const hash = createHash('sha256')
@@ -82,7 +82,7 @@ export async function readInlineBody(
     for await (const piece of bodyPieces(request, limit, { stopping })) {
       size += piece.length
       // The pieces of large bodies and replies share the event loop.
-      if (size > pieceBytes) await nextPiece()
+      if (size > pieceBytes) await pacer.nextPiece()
       hash.update(piece)
       // A refused body is read to its end, because a 413 has precedence over the refusal.
       if (refusal !== null) continue

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
-import { nextIds, type Database } from '../../../shared/runtime/database.ts'
+import { type Database } from '../../../shared/runtime/database.ts'
 import { RequestError } from '../request-error.ts'
 import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
 import { packed, stagedContent } from '../../../shared/storage/staging/packed-content.ts'
@@ -38,7 +38,7 @@ interface ContentFile {
  */
 export class StagedContent implements StringSink {
   readonly #staging: Staging
-  readonly #collections: Database['collections']
+  readonly #ids: Database['ids']
   #buffered: Buffer[] = []
   #bufferedSize = 0
   #file: ContentFile | null = null
@@ -49,9 +49,9 @@ export class StagedContent implements StringSink {
   #hasHalfPair = false
   #isKept = false
 
-  constructor(staging: Staging, { collections }: Database) {
+  constructor(staging: Staging, { ids }: Database) {
     this.#staging = staging
-    this.#collections = collections
+    this.#ids = ids
   }
 
   begin(): void {
@@ -109,7 +109,7 @@ export class StagedContent implements StringSink {
   }
 
   async #createFile(): Promise<ContentFile> {
-    const importId = await nextIds(this.#collections, 'subscriber_import')
+    const importId = await this.#ids.allocate('subscriber_import')
     const stream = new PassThrough({ highWaterMark: maxWaitingBytes })
     // The stream fails when the staging does; `written` has the staging's own error.
     stream.on('error', () => undefined)

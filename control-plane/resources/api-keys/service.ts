@@ -1,7 +1,6 @@
 import type { ClientSession } from 'mongodb'
 import { generateKey, hashKey, type Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { nextIds } from '../../../shared/runtime/database.ts'
 import type { ApiKeyDocument } from '../../../shared/contract/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import { requireNotAbove } from '../../api/authorization.ts'
@@ -54,7 +53,7 @@ export async function createApiKey(
     key_hash: hashKey(secret, deps.keyHashSecret),
     created_at: clock.now(),
   }
-  document._id = await nextIds(collections, 'api_key')
+  document._id = await deps.database.ids.allocate('api_key')
   await changeCredentials(deps, caller, async (session) => {
     await requireCallerNotBelow(deps, caller, document, session)
     await checkApiKey(deps, document, null, session)

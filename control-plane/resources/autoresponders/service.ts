@@ -1,7 +1,6 @@
 import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { nextIds } from '../../../shared/runtime/database.ts'
 import {
   autoresponderDefaults,
   type AutoresponderDocument,
@@ -88,7 +87,7 @@ export async function createAutoresponder(
   given: AutoresponderCreation,
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
-  const document = newAutoresponder(await nextIds(collections, 'autoresponder'), list, given)
+  const document = newAutoresponder(await deps.database.ids.allocate('autoresponder'), list, given)
   await changeList(deps, list._id, nameTaken(document.name), async (session) => {
     await requireTargets(collections, document, session)
     await insertAutoresponder(collections, document, session)

@@ -1,6 +1,5 @@
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { nextIds } from '../../../shared/runtime/database.ts'
 import type { CampaignTemplateDocument } from '../../../shared/contract/schemas/campaign-template.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
@@ -107,7 +106,7 @@ export async function createTemplate(
   const { given } = request
   const blank = {
     ...blankTemplate(list, given),
-    _id: await nextIds(collections, 'campaign_template'),
+    _id: await deps.database.ids.allocate('campaign_template'),
   }
   const document = applyChange(blank, request, await readContext(deps, blank, countNewContents(given)))
   await mapDuplicateKey(nameTaken(document.name), () => insertTemplate(collections, document))
@@ -157,7 +156,7 @@ async function readContext(
   const [organization, list, firstContentId] = await Promise.all([
     collections.organizations.findOne({ _id: organization_id }),
     collections.mailingLists.findOne({ _id: mailing_list_id }),
-    newContents === 0 ? 0 : nextIds(collections, 'campaign_content', newContents),
+    newContents === 0 ? 0 : database.ids.allocate('campaign_content', newContents),
   ])
   return {
     now: clock.now(),

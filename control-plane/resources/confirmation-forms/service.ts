@@ -1,5 +1,4 @@
 import { clock } from '../../../shared/runtime/clock.ts'
-import { nextIds } from '../../../shared/runtime/database.ts'
 import type { ConfirmationFormDocument } from '../../../shared/contract/schemas/confirmation.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { PageCall } from '../../api/json-page.ts'
@@ -38,7 +37,7 @@ export async function createConfirmationForm(
   const { collections } = database
   const document: ConfirmationFormDocument = {
     ...given,
-    _id: await nextIds(collections, 'confirmation_form'),
+    _id: await database.ids.allocate('confirmation_form'),
     mailing_list_id: list._id,
     created_at: clock.now(),
   }

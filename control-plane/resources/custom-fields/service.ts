@@ -1,6 +1,5 @@
 import { BSON, type ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { nextIds } from '../../../shared/runtime/database.ts'
 import { RequestError } from '../../api/request-error.ts'
 import { hasEnded } from '../../../shared/contract/import-state.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
@@ -64,7 +63,7 @@ export async function createCustomField(
   given: CustomFieldCreation,
 ): Promise<CustomFieldDocument> {
   const { collections } = deps.database
-  const document = newField(await nextIds(collections, 'custom_field'), list, given)
+  const document = newField(await deps.database.ids.allocate('custom_field'), list, given)
   await changeList(deps, list._id, nameTaken(document.name), async (session) => {
     await checkNumber(collections, document, session)
     await insertCustomField(collections, document, session)

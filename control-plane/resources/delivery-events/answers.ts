@@ -1,5 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { nextIds, type Database } from '../../../shared/runtime/database.ts'
+import { type Database } from '../../../shared/runtime/database.ts'
 import { messageReactionId } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { DeliveryMessageDocument } from '../../../shared/contract/schemas/delivery.ts'
@@ -61,14 +61,14 @@ export class Answers {
   }
 
   /** Resolves to the autoresponders of the queued reactions, with their organizations' time zones. */
-  async write({ collections }: Database, session: ClientSession): Promise<Map<number, string>> {
+  async write({ collections, ids }: Database, session: ClientSession): Promise<Map<number, string>> {
     if (this.#dropped.size > 0) await this.#writeDropped(collections, session)
     if (this.#queued.size === 0) return new Map()
     const answers = [...this.#queued.values()]
     await bumpReactionRequests(collections, session, [
       ...new Set(answers.map(({ subscriber }) => subscriber._id)),
     ])
-    const firstId = await nextIds(collections, 'reaction', answers.length)
+    const firstId = await ids.allocate('reaction', answers.length)
     const reactions = await queueReactions(
       collections,
       session,

@@ -113,7 +113,7 @@ export async function recordEvents(
   await messages.write(collections, session)
   await recipients.write(database, session)
   const triggered = await answers.write(database, session)
-  await addToDays(collections, session, dayCounts)
+  await addToDays(database, session, dayCounts)
   return {
     accepted: fresh.length,
     duplicates: known.length - fresh.length,

@@ -32,7 +32,7 @@ export async function recordDeliveryEvents(
   )
   for (const [zone, autoresponders] of Map.groupBy(triggered, ([, zone]) => zone))
     await noteTriggered(
-      database.collections,
+      database,
       autoresponders.map(([id]) => id),
       { zone, at: now },
     )

@@ -1,7 +1,6 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { nextIds } from '../../../shared/runtime/database.ts'
 import { RequestError } from '../../api/request-error.ts'
 import { hasEnded } from '../../../shared/contract/import-state.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
@@ -44,7 +43,7 @@ export async function createMailingList(
   const organizationId = wanted ?? caller.organizationId
   refuseProblems(await missingOrganization(deps, organizationId))
   const document: MailingListDocument = {
-    _id: await nextIds(collections, 'mailing_list'),
+    _id: await deps.database.ids.allocate('mailing_list'),
     organization_id: organizationId,
     ...fields,
     name_key: comparisonForm(fields.name),

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { inTransaction, nextIds } from '../../../shared/runtime/database.ts'
+import { inTransaction } from '../../../shared/runtime/database.ts'
 import type { OrganizationDocument } from '../../../shared/contract/schemas/organization.ts'
 import { notifyEngines } from '../../../shared/store/wake-up.ts'
 import { enforceLimit } from '../../../shared/store/subscriber-quota.ts'
@@ -45,7 +45,7 @@ export async function createOrganization(
 ): Promise<OrganizationDocument> {
   const { collections } = database
   const document: OrganizationDocument = {
-    _id: await nextIds(collections, 'organization'),
+    _id: await database.ids.allocate('organization'),
     ...given,
     places_revision: 0,
     created_at: clock.now(),

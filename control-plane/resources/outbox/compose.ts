@@ -64,7 +64,7 @@ async function readSources(deps: ControlPlane, messages: readonly OutboxDocument
   const listIds = distinct(messages.map((message) => message.mailing_list_id))
   const [lists, autoresponders, reactions, subscribers, pending] = await Promise.all([
     // A list that became a Remote List meanwhile blocks no other: its due messages are sent.
-    Promise.all(listIds.map((id) => listWithContext(deps.database, id))),
+    Promise.all(listIds.map((id) => listWithContext(deps, id))),
     readById(distinct(messages.map((message) => message.autoresponder_id)), (ids) =>
       collections.autoresponders.find({ _id: { $in: ids } }).toArray(),
     ),

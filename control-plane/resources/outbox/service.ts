@@ -27,8 +27,9 @@ const outboxScope = (caller: Caller): OutboxScope =>
  * Calls of one organization run one at a time, because concurrent ones would compete for the same first messages. Calls
  * of several organizations run in parallel.
  */
-export const createOutboxSlots = (): FairSemaphore =>
+export const createOutboxSlots = (stopping: AbortSignal): FairSemaphore =>
   new FairSemaphore({
+    stopping,
     maxRunning: 4,
     maxRunningPerOrganization: 1,
     maxWaitingPerOrganization: 50,
@@ -47,7 +48,7 @@ const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
 export function takeMessages(call: PageCall, request: Taking): Promise<JsonRecords> {
   const { deps, caller, clientGone } = call
   const { organizationId } = caller
-  return deps.outboxSlots.run({ organizationId, stopping: deps.stopping, clientGone }, async () => {
+  return deps.outboxSlots.run({ organizationId, clientGone }, async () => {
     // Acquired before messages are leased: without a reply they would be blocked until their lease ends.
     await call.acquireLargeReply(maxPageBytes)
     return takeWithSlot(deps, outboxScope(caller), request, clientGone)

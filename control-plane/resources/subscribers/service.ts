@@ -38,18 +38,19 @@ export async function findSubscriberList(
   caller: Caller,
   text: string | undefined,
 ): Promise<SubscriberList> {
-  const found = await listWithContext(deps.database, pathId(text, 'mailing list'))
+  const found = await listWithContext(deps, pathId(text, 'mailing list'))
   if (found === null || !reaches(caller, found.list.organization_id)) throw missing('mailing list', text)
   refuseRemoteList(found.list)
   return found
 }
 
 /** A list by its id, without a check of the caller. */
-export async function listWithContext(database: Database, id: number): Promise<SubscriberList | null> {
+export async function listWithContext(deps: ControlPlane, id: number): Promise<SubscriberList | null> {
+  const { database } = deps
   const list = await listById(database, id)
   if (list === null) return null
   const [{ fields, fieldNamed }, zone] = await Promise.all([
-    knownFields(database, list),
+    knownFields(deps, list),
     zoneOfOrganization(database, list.organization_id),
   ])
   const primaryKey = fields.find(({ field }) => field.id === list.primary_key_custom_field_id) ?? null
@@ -69,10 +70,11 @@ const zoneOfOrganization = batchedRead(async ({ collections }: Database, ids: nu
 })
 
 /** Every change of a list's fields raises the list's revision, so the fields of one revision are read once. */
-async function knownFields(database: Database, list: MailingListDocument): Promise<KnownFields> {
-  const cache = fieldCaches.get(database) ?? new FieldCache()
-  fieldCaches.set(database, cache)
-  const entry = cache.get(list._id)
+async function knownFields(
+  { database, fieldCache }: ControlPlane,
+  list: MailingListDocument,
+): Promise<KnownFields> {
+  const entry = fieldCache.get(list._id)
   if (entry?.revision === list.revision) return entry
   const documents = await readFields(database, list._id)
   const fields = documents.map((document) => fieldReader(toFieldDefinition(document), 'mdy'))
@@ -82,7 +84,7 @@ async function knownFields(database: Database, list: MailingListDocument): Promi
     fieldNamed: fieldFinder(fields, ({ field }) => field.name),
   }
   const bytes = documents.reduce((sum, document) => sum + BSON.calculateObjectSize(document), entryBytes)
-  cache.set(list._id, read, bytes)
+  fieldCache.set(list._id, read, bytes)
   return read
 }
 
@@ -92,7 +94,7 @@ const readFields = singleFlight(({ collections }: Database, listId: number) =>
 type KnownFields = Pick<SubscriberList, 'fields' | 'fieldNamed'> & { revision: number }
 
 /** Bounded by bytes, not by lists: with their options, the fields of one list can have 4 MB. A full cache is emptied. */
-class FieldCache {
+export class FieldCache {
   static readonly maxBytes = 16 * binaryMegabyte
   readonly #lists = new Map<number, KnownFields>()
   #bytes = 0
@@ -110,7 +112,7 @@ class FieldCache {
     this.#lists.set(listId, fields)
   }
 }
-const fieldCaches = new WeakMap<Database, FieldCache>()
+
 /** An entry takes this much even for a list without fields. */
 const entryBytes = 1_024
 

@@ -2,7 +2,6 @@ import type { ClientSession, Filter } from 'mongodb'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { nextIds } from '../../../shared/runtime/database.ts'
 import { RequestError } from '../../api/request-error.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import type { UserDocument } from '../../../shared/contract/schemas/user.ts'
@@ -119,7 +118,7 @@ export async function createUser(
     ...given
   } = wanted
   const document: UserDocument = {
-    _id: await nextIds(collections, 'user'),
+    _id: await deps.database.ids.allocate('user'),
     organization_id: organizationId,
     ...given,
     full_name_key: comparisonForm(given.full_name),

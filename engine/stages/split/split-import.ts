@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { inTransactionOf, nextIds } from '../../../shared/runtime/database.ts'
+import { inTransactionOf } from '../../../shared/runtime/database.ts'
 import { ImportError, messageOf } from '../../../shared/contract/errors.ts'
 import { reactionsPerRecord } from '../../../shared/store/import-plan.ts'
 import { openPartition } from '../../../shared/csv/partition-file.ts'
@@ -138,11 +138,10 @@ async function enterImporting(
   { result, partition }: { result: SplitResult; partition: string },
 ): Promise<void> {
   const { document, step, session } = run
-  const { collections } = run.database
-  const firstSubscriberId =
-    result.records === 0 ? 1 : await nextIds(collections, 'subscriber', result.records)
+  const { collections, ids } = run.database
+  const firstSubscriberId = result.records === 0 ? 1 : await ids.allocate('subscriber', result.records)
   const reactions = result.records * reactionsPerRecord(plan)
-  const firstReactionId = reactions === 0 ? 1 : await nextIds(collections, 'reaction', reactions)
+  const firstReactionId = reactions === 0 ? 1 : await ids.allocate('reaction', reactions)
   const chunks = chunkDocuments(document, plan, result.ranges, { firstSubscriberId, firstReactionId })
   const isStored = await inTransactionOf(session, async () => {
     const set = {

@@ -17,14 +17,15 @@ export async function readBatchStart(
   const [existing, now] = await Promise.all([
     readExisting(run, batch),
     // Reactions are sent by the database's clock. Without them the time is only shown.
-    run.context.reactionsPerRecord === 0 ? clock.now() : databaseTime(run.db),
+    run.context.reactionsPerRecord === 0 ? clock.now() : databaseTime(run.database.db),
   ])
   const valueSizes = await readValueSizes(run, batch, existing)
   return { existing, now, valueSizes, reactions: await readReactions(run, existing) }
 }
 
 async function readExisting(run: ChunkRun, batch: Batch): Promise<Map<string, ExistingSubscriber>> {
-  const { db, collections, lane, chunk, context } = run
+  const { database, lane, chunk, context } = run
+  const { db, collections } = database
   if (!run.readsExisting || chunk.kind === 'unidentified') return new Map()
   const keys: string[] = []
   let last: string | null = null
@@ -42,7 +43,7 @@ async function readExisting(run: ChunkRun, batch: Batch): Promise<Map<string, Ex
  * make a subscriber too large, and then the database refuses the write.
  */
 async function readValueSizes(
-  { collections, lane, context }: ChunkRun,
+  { database, lane, context }: ChunkRun,
   batch: Batch,
   existing: Map<string, ExistingSubscriber>,
 ): Promise<ValueSizes> {
@@ -53,16 +54,16 @@ async function readValueSizes(
   if (long.length === 0) return new Map()
   const identities = identitiesOf({ offsets: long, bytes: batch.bytes })
   const keys = [...identities].map((identity) => subscriberKey(listId, identity))
-  return findValueSizes(collections, [...new Set(keys)], { session: lane.session })
+  return findValueSizes(database.collections, [...new Set(keys)], { session: lane.session })
 }
 
 /** `_id`s of the reactions that this import has queued already for the existing subscribers. */
 async function readReactions(run: ChunkRun, existing: Map<string, ExistingSubscriber>): Promise<Set<string>> {
-  const { collections, lane, context } = run
+  const { database, lane, context } = run
   const { document, reactions, reactionsPerRecord } = context
   if (!run.readsReactions || reactionsPerRecord === 0 || !document.options.overwrite) return new Set()
   const keys = [...existing.values()].flatMap(({ id }) => reactions.idsOfUpdate(id))
-  const found = await collections.reactions
+  const found = await database.collections.reactions
     .find(
       { _id: { $in: keys } },
       { session: lane.session, projection: { _id: 1 }, batchSize: keys.length + 1 },

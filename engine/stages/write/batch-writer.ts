@@ -20,7 +20,8 @@ export interface BatchReport {
 
 /** Inside the batch's transaction: the lines of the logs. */
 export async function writeLogs(run: ChunkRun, { buffers, logs }: BatchDraft): Promise<void> {
-  const { db, collections, lane, chunk } = run
+  const { database, lane, chunk } = run
+  const { db, collections } = database
   const { session } = lane
   await insertBson({ db, collection: collections.failures, session }, buffers.failures)
   if (logs.length === 0) return
@@ -37,7 +38,8 @@ export async function writeSubscribers(
   run: ChunkRun,
   { buffers, leaving, statusChanges }: BatchDraft,
 ): Promise<void> {
-  const { db, collections, lane, context } = run
+  const { database, lane, context } = run
+  const { db, collections } = database
   const { session, stripe } = lane
   const { mailing_list_id: listId, organization_id: organizationId } = context.document
   const subscribers = { db, collection: collections.subscribers, session }
@@ -54,7 +56,7 @@ export async function writeSubscribers(
  * batch that queues some stores it again.
  */
 export async function noteTriggeredBy(run: ChunkRun, { triggered, now }: BatchDraft): Promise<void> {
-  const { collections, context } = run
+  const { database, context } = run
   const when = { zone: context.plan.time_zone_name, at: now }
-  await noteTriggered(collections, triggered, when).catch(() => undefined)
+  await noteTriggered(database, triggered, when).catch(() => undefined)
 }

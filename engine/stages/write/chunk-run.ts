@@ -1,7 +1,6 @@
-import type { Db } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { batchRecords } from '../../../shared/csv/chunk-records.ts'
-import type { Collections } from '../../../shared/contract/schemas/collections.ts'
+import type { Database } from '../../../shared/runtime/database.ts'
 import {
   furtherCounts,
   logKinds,
@@ -17,8 +16,7 @@ import type { RetryReason } from './transaction.ts'
 
 /** A leased chunk while it is written: what its batches share, and how far they got. */
 export class ChunkRun {
-  readonly db: Db
-  readonly collections: Collections
+  readonly database: Database
   readonly lane: Lane
   readonly chunk: ChunkDocument & { token: string }
   readonly context: ImportContext
@@ -53,13 +51,17 @@ export class ChunkRun {
     chunk: ChunkDocument & { token: string },
     context: ImportContext,
   ) {
-    const { db, collections, lane, isStopped, onBatch } = options
-    this.db = db
-    this.collections = collections
+    const { database, lane, isStopped, onBatch } = options
+    this.database = database
     this.lane = lane
     this.chunk = chunk
     this.context = context
-    this.quota = new ChunkQuota({ collections, session: lane.session, chunk, isStopped })
+    this.quota = new ChunkQuota({
+      collections: database.collections,
+      session: lane.session,
+      chunk,
+      isStopped,
+    })
     const { updated } = context.defaultBytes
     this.size = new BatchSize(updated > longRowBytes ? recordsWithin(updated) : batchRecords)
     this.isStopped = isStopped

@@ -83,11 +83,11 @@ async function claimNextChunk(side: Side, maxBatches: number): Promise<Claimed |
 }
 
 async function writeChunk(side: Side, claimed: LeasedChunk, maxBatches: number): Promise<void> {
-  const { db, collections } = side.database
+  const { database } = side
+  const { collections } = database
   let committed = 0
   const report = await processChunk({
-    db,
-    collections,
+    database,
     staging: side.context.staging,
     lane: side.lane,
     task: { kind: 'chunk', ...claimed, cancellation: new SharedArrayBuffer(4) },

@@ -2,11 +2,16 @@ import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
+import { PiecePacer } from '../../../control-plane/api/pieces.ts'
+import { pageTokenSecret } from '../../../control-plane/api/token-paging.ts'
+import { createRequestSlots } from '../../../control-plane/api/request-slots.ts'
 import { createApp } from '../../../control-plane/app.ts'
 import { bootstrap } from '../../../control-plane/store/bootstrap.ts'
 import type { ControlPlane } from '../../../control-plane/control-plane.ts'
 import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
+import { FieldCache } from '../../../control-plane/resources/subscribers/service.ts'
+import { createSubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
 import { createOutboxSlots } from '../../../control-plane/resources/outbox/service.ts'
 import { createHashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
@@ -22,6 +27,7 @@ import { AuthThrottle, keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { loadSettings } from '../../../shared/runtime/config.ts'
 import { openDatabase, type Database } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
+import { KeyedMutex } from '../../../shared/runtime/keyed-mutex.ts'
 import { openSecretBox } from '../../../shared/runtime/secret-box.ts'
 import { idOf } from '../../../shared/runtime/session-pool.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
@@ -100,9 +106,15 @@ export async function openSide(options: {
       stopping: stopping.signal,
       maySee: mayReadImports,
     }),
-    hashingSlots: createHashingSlots(),
-    outboxSlots: createOutboxSlots(),
+    requestSlots: createRequestSlots(stopping.signal),
+    fieldCache: new FieldCache(),
+    subscriberInsertions: createSubscriberInsertions(database),
+    importCreations: new KeyedMutex(),
+    pacer: new PiecePacer(),
+    hashingSlots: createHashingSlots(stopping.signal),
+    outboxSlots: createOutboxSlots(stopping.signal),
     keyHashSecret: secret,
+    pageTokenSecret: pageTokenSecret(secret),
     publicUrl: () => 'http://127.0.0.1',
     log,
     stopping: stopping.signal,

@@ -162,7 +162,7 @@ async function faultsOfEnd(
 /** The fixture as it was made, with both engines entered. */
 async function prepare({ first, second, checker }: Sides, fixture: Fixture): Promise<void> {
   await fixture.restore()
-  const { election } = await readPrimaryClock(checker.database.db)
+  const { election } = await readPrimaryClock(checker.database)
   const entry = { host: 'here', process_id: process.pid, dead: false, started_at: new Date() }
   await checker.database.collections.engines.insertMany(
     [first, second, checker].map(({ engineId, sessionIds }, number) => ({

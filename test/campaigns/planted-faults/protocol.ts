@@ -524,7 +524,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'processes are judged right after a stall of the majority',
     file: leases,
-    text: '  if (!canJudge()) return\n',
+    text: '  if (!database.local.leaseWatch.canJudge) return\n',
     replacement: '',
     tests: [stores],
   },

@@ -1,9 +1,12 @@
 import { parse } from 'csv-parse/sync'
 import t from 'tap'
-import { nextIds, openDatabase } from '../../../shared/runtime/database.ts'
+import { openDatabase } from '../../../shared/runtime/database.ts'
 import { idsOfImport } from '../../../shared/contract/schemas/import.ts'
 import { insertSubscriber } from '../../../control-plane/store/subscribers.ts'
-import { insertTogether } from '../../../control-plane/store/subscribers-together.ts'
+import {
+  createSubscriberInsertions,
+  insertTogether,
+} from '../../../control-plane/store/subscribers-together.ts'
 import { lockRow } from '../../helpers/held-row.ts'
 import { countsOf, createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
@@ -416,7 +419,7 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
   const list = await createList(service)
   await importText(service, list.id, 'email\nold@x.co\nz@x.co')
   const documentOf = async (email: string) =>
-    subscriberDocument(list.id, email, await nextIds(collections, 'subscriber'))
+    subscriberDocument(list.id, email, await database.ids.allocate('subscriber'))
   // Drawn before the import begins, as all ids of these.
   const [alone, together, later] = [
     await documentOf('alone@x.co'),
@@ -452,7 +455,8 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
   t.equal(await insertion, 'done')
   t.equal(await insertSubscriber(database, 1, later), 'done')
   const { revision } = (await collections.mailingLists.findOne({ _id: list.id }))!
-  t.equal(await insertTogether(database, 1, together, { listRevision: revision }), 'done')
+  const deps = { database, subscriberInsertions: createSubscriberInsertions(database) }
+  t.equal(await insertTogether(deps, 1, together, { listRevision: revision }), 'done')
   await letGo()
   t.match(countsOf(await importEnd(service, id)), { deactivated: 1 })
   t.same(

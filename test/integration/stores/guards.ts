@@ -747,7 +747,7 @@ t.test(
 t.test('values are changed in place only while the fields were read a moment ago', async (t) => {
   const document = subscriberDocument(77, 'place@example.com', 7_700)
   await collections.subscribers.insertOne(document)
-  const { time } = await readPrimaryClock(database.db)
+  const { time } = await readPrimaryClock(database)
   const changeAfter = async (ms: number, value: string) => {
     const change = { set: {}, unset: [], values: new Map([[5, value]]) }
     const written = await changeInPlace(database, document, change, new Date(time.getTime() - ms))

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { nextIds, openDatabase, peekNextId } from '../../../shared/runtime/database.ts'
+import { openDatabase, peekNextId } from '../../../shared/runtime/database.ts'
 import { testMongodbUri } from '../../helpers/service.ts'
 
 const name = `test_${randomBytes(6).toString('hex')}`
@@ -17,7 +17,7 @@ t.test('ids that many ask for at once, in two processes, are all different and l
   }))
   const ranges = await Promise.all(
     asked.map(async ({ from, amount }) => {
-      const start = await nextIds(from.collections, 'thing', amount)
+      const start = await from.ids.allocate('thing', amount)
       return Array.from({ length: amount }, (_, i) => start + i)
     }),
   )
@@ -31,9 +31,9 @@ t.test('ids that many ask for at once, in two processes, are all different and l
 
 t.test('an id that is drawn after a read of the counter is higher than the one read', async (t) => {
   for (let i = 0; i < 50; i += 1) {
-    const drawing = Array.from({ length: 5 }, () => nextIds(first!.collections, 'thing'))
+    const drawing = Array.from({ length: 5 }, () => first!.ids.allocate('thing'))
     const seen = await peekNextId(second!.collections, 'thing')
-    t.ok((await nextIds(first!.collections, 'thing')) >= seen)
+    t.ok((await first!.ids.allocate('thing')) >= seen)
     await Promise.all(drawing)
   }
 })
@@ -42,7 +42,7 @@ t.test('a draw that fails rejects for all that wait for it, and the next one is 
   const refused = { validator: { next: { $lt: 3 } } }
   await first!.db.createCollection('counters').catch(() => undefined)
   await first!.db.command({ collMod: 'counters', ...refused })
-  const ask = () => Promise.allSettled([1, 2, 3].map(() => nextIds(first!.collections, 'other', 5)))
+  const ask = () => Promise.allSettled([1, 2, 3].map(() => first!.ids.allocate('other', 5)))
   t.strictSame(
     (await ask()).map(({ status }) => status),
     ['rejected', 'rejected', 'rejected'],

@@ -25,7 +25,7 @@ clock.monotonicMs = () => monotonicMs() + aheadMs
 async function watchForALease(): Promise<void> {
   for (let passed = 0; passed < leaseMs; passed += heartbeatMs) {
     aheadMs += heartbeatMs
-    await markDead(db, 'processes')
+    await markDead(database, 'processes')
   }
 }
 
@@ -34,10 +34,10 @@ const hour = 3_600_000
 
 /** An engine whose lease ends in `ms`, by the clock of an election's primary. */
 async function engineWith(t: { name: string }, leaseEndsIn: number, election?: string) {
-  const { time } = await readPrimaryClock(db)
+  const { time } = await readPrimaryClock(database)
   const _id = t.name
   await engines.deleteMany({})
-  await register(db, 'engines', { _id, host: 'test', process_id: 1, number: 0, session_ids: [] })
+  await register(database, 'engines', { _id, host: 'test', process_id: 1, number: 0, session_ids: [] })
   const lease = { lease_until: new Date(time.getTime() + leaseEndsIn) }
   await engines.updateOne(
     { _id },
@@ -52,24 +52,24 @@ t.test(
     // Other files of this process may have watched already.
     aheadMs += 2 * heartbeatMs + 1
     const { document } = await engineWith(t, -1)
-    await markDead(db, 'engines')
+    await markDead(database, 'engines')
     t.match(await document(), { dead: false })
     await watchForALease()
     // A stall of the database may have begun and ended during this suspension.
     aheadMs += 2 * heartbeatMs + 1
-    await markDead(db, 'engines')
+    await markDead(database, 'engines')
     t.match(await document(), { dead: false })
     await watchForALease()
-    await markDead(db, 'engines')
+    await markDead(database, 'engines')
     t.match(await document(), { dead: true })
   },
 )
 
 t.test('an engine whose lease ran out in this election is dead', async (t) => {
   const { _id, document } = await engineWith(t, -1)
-  await markDead(db, 'engines')
+  await markDead(database, 'engines')
   t.match(await document(), { dead: true })
-  t.equal(await renewLease(db, 'engines', { _id }), false)
+  t.equal(await renewLease(database, 'engines', { _id }), false)
 })
 
 for (const [clock, leaseEndsIn] of [
@@ -80,15 +80,15 @@ for (const [clock, leaseEndsIn] of [
     `a new primary whose clock is ${clock} extends a lease of before its election by one lease`,
     async (t) => {
       const { document } = await engineWith(t, leaseEndsIn, earlier)
-      await markDead(db, 'engines')
-      const { time, election } = await readPrimaryClock(db)
+      await markDead(database, 'engines')
+      const { time, election } = await readPrimaryClock(database)
       const { dead, lease_until, lease_election } = await document()
       t.equal(dead, false)
       t.equal(lease_election, election)
       const left = lease_until.getTime() - time.getTime()
       t.ok(left > leaseMs - 2_000 && left <= leaseMs, `${left} ms`)
       await engines.updateOne({}, { $set: { lease_until: new Date(time.getTime() - 1) } })
-      await markDead(db, 'engines')
+      await markDead(database, 'engines')
       t.match(await document(), { dead: true }, 'and no more than one')
     },
   )
@@ -96,10 +96,10 @@ for (const [clock, leaseEndsIn] of [
 t.test('an engine of a version before, which names no election, is judged like others', async (t) => {
   const { _id, document } = await engineWith(t, -hour)
   await engines.updateOne({ _id }, { $unset: { lease_election: '' } })
-  await markDead(db, 'engines')
+  await markDead(database, 'engines')
   t.match(await document(), { dead: false })
   // The process renews its lease.
   await engines.updateOne({ _id, dead: false }, [{ $set: { lease_until: { $add: ['$$NOW', -1] } } }])
-  await markDead(db, 'engines')
+  await markDead(database, 'engines')
   t.match(await document(), { dead: true })
 })

@@ -42,7 +42,7 @@ t.test(
     await claim(leaves)
     await addStep(2, stays)
     await addStep(3, leaves)
-    await unregister(database.db, 'engines', leaves)
+    await unregister(database, 'engines', leaves)
     await releaseLeasesOfUnknown(collections)
     t.same(await countChunkStates(collections, importId), { ready: 1, running: 1, done: 0 })
     t.match(await collections.chunks.findOne({ state: 'running' }), { engine_id: stays })

@@ -15,16 +15,19 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-pool-'))
   t.teardown(() => rm(folder, { recursive: true }))
   const name = `test_${randomBytes(6).toString('hex')}`
-  const { client, db, collections } = await openDatabase({ uri: testMongodbUri(), name })
+  const database = await openDatabase({ uri: testMongodbUri(), name })
+  const { client, db } = database
   t.teardown(async () => {
     await db.dropDatabase()
     await client.close()
   })
   const engineId = randomUUID()
-  await registerEngine(
-    { db, collections },
-    { _id: engineId, host: hostname(), process_id: process.pid, session_ids: [] },
-  )
+  await registerEngine(database, {
+    _id: engineId,
+    host: hostname(),
+    process_id: process.pid,
+    session_ids: [],
+  })
   let lanesAfter: number | null = null
   const pool = startWorkerPool({
     workers: 1,

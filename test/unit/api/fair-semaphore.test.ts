@@ -1,8 +1,6 @@
 import t from 'tap'
 import { FairSemaphore } from '../../../control-plane/api/fair-semaphore.ts'
 
-const { signal: stopping } = new AbortController()
-
 const semaphoreOf = (options: {
   maxRunning: number
   maxRunningPerOrganization?: number
@@ -11,6 +9,7 @@ const semaphoreOf = (options: {
   new FairSemaphore({
     maxWaitingPerOrganization: 10,
     tooMany: { message: 'too many', retryAfterSeconds: 5, delayMs: { min: 0, max: 0 } },
+    stopping: new AbortController().signal,
     stoppingMessage: 'stopping',
     ...options,
   })
@@ -20,7 +19,7 @@ t.test('an organization gets more only while it leaves as much free as it has', 
   const running: number[] = []
   for (const organizationId of [1, 2, 3, 4, 5, 6, 7])
     for (let i = 0; i < 6; i += 1)
-      void semaphore.acquire({ organizationId, stopping }).then(() => running.push(organizationId))
+      void semaphore.acquire({ organizationId }).then(() => running.push(organizationId))
   await new Promise(setImmediate)
   t.same(running, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 6])
 })
@@ -29,7 +28,7 @@ t.test('heavy work has slots of its own, and work that ends frees several', asyn
   const semaphore = semaphoreOf({ maxRunning: 16, maxRunningPerOrganization: 8 })
   const begun: string[] = []
   const begin = (name: string, weight: number) =>
-    semaphore.acquire({ organizationId: 1, stopping }, weight).then((release) => {
+    semaphore.acquire({ organizationId: 1 }, weight).then((release) => {
       begun.push(name)
       return release
     })
@@ -45,11 +44,11 @@ t.test('heavy work has slots of its own, and work that ends frees several', asyn
 
 t.test('work that waits for too long is refused, and leaves its slot to lighter work', async (t) => {
   const semaphore = semaphoreOf({ maxRunning: 4, maxWaitMs: 20 })
-  await semaphore.acquire({ organizationId: 1, stopping }, 2)
-  await t.rejects(semaphore.acquire({ organizationId: 1, stopping }, 2), {
+  await semaphore.acquire({ organizationId: 1 }, 2)
+  await t.rejects(semaphore.acquire({ organizationId: 1 }, 2), {
     code: 'internal_error',
     status: 503,
     headers: { 'Retry-After': '5' },
   })
-  await semaphore.acquire({ organizationId: 2, stopping }, 2)
+  await semaphore.acquire({ organizationId: 2 }, 2)
 })

@@ -5,11 +5,11 @@ import * as passwords from '../../../control-plane/resources/users/passwords.ts'
 
 const { unmatchableHash } = passwords
 const stopping = new AbortController().signal
-const slots = createHashingSlots()
+const slots = createHashingSlots(stopping)
 const slotOf =
   (organizationId: number): RunInSlot =>
   (compute) =>
-    slots.run({ organizationId, stopping }, compute)
+    slots.run({ organizationId }, compute)
 const hashPassword = (password: string) => passwords.hashPassword(password, slotOf(1))
 const isPassword = (password: string, hash: string, organizationId = 1) =>
   passwords.isPassword(password, hash, slotOf(organizationId))
@@ -57,19 +57,19 @@ t.test('hashes wait in line, up to a bound for each organization', async (t) => 
 })
 
 t.test('organizations are served in turn, however many hashes each of them brings', async (t) => {
-  const slots = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const slots = createHashingSlots(stopping, { maxRunning: 1, maxWaitingPerOrganization: 10 })
   const served: number[] = []
   const take = (organizationId: number) =>
-    slots.run({ organizationId, stopping }, async () => void served.push(organizationId))
+    slots.run({ organizationId }, async () => void served.push(organizationId))
   await Promise.all([1, 1, 1, 1, 2, 2, 3].map(take))
   t.same(served, [1, 1, 2, 3, 1, 2, 1])
 })
 
 t.test('a stop refuses those that wait, and lets a hash in progress end', async (t) => {
-  const slots = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const stop = new AbortController()
+  const slots = createHashingSlots(stop.signal, { maxRunning: 1, maxWaitingPerOrganization: 10 })
   const gate = Promise.withResolvers<string>()
-  const take = (work: () => Promise<string>) => slots.run({ organizationId: 1, stopping: stop.signal }, work)
+  const take = (work: () => Promise<string>) => slots.run({ organizationId: 1 }, work)
   const inProgress = take(() => gate.promise)
   const waiting = [1, 2, 3].map(() => take(() => Promise.resolve('too late')))
   stop.abort()
@@ -80,11 +80,11 @@ t.test('a stop refuses those that wait, and lets a hash in progress end', async 
 })
 
 t.test('work whose client has gone leaves the line', async (t) => {
-  const slots = createHashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
+  const slots = createHashingSlots(stopping, { maxRunning: 3, maxWaitingPerOrganization: 10 })
   const gate = Promise.withResolvers<string>()
   const ran: string[] = []
   const run = (name: string, clientGone?: AbortSignal) =>
-    slots.run({ organizationId: 1, stopping, clientGone }, async () => {
+    slots.run({ organizationId: 1, clientGone }, async () => {
       ran.push(name)
       await gate.promise
     })

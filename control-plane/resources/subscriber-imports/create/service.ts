@@ -1,9 +1,8 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { inTransaction, isDuplicateKey, nextIds } from '../../../../shared/runtime/database.ts'
+import { inTransaction, isDuplicateKey } from '../../../../shared/runtime/database.ts'
 import { sealed } from '../../../../shared/runtime/import-secrets.ts'
-import { KeyedMutex } from '../../../../shared/runtime/keyed-mutex.ts'
 import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
 import type { ImportDocument, ImportOptions } from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
@@ -32,9 +31,6 @@ export interface CreationRequest {
 }
 
 export type CreatedView = Awaited<ReturnType<typeof fullView>> & { callback_secret?: string }
-
-/** Creations on one list write the list's document: without a mutex they would only conflict with each other. */
-const creationMutex = new KeyedMutex<number>()
 
 /** After this time the client is told to try again. Clients and proxies wait longer for a reply. */
 const timeoutMs = 20_000
@@ -97,7 +93,7 @@ async function checkedDocument(
   })
   const stagedId = source.type === 'json' ? content?.importId : undefined
   const document: ImportDocument = {
-    _id: stagedId ?? knownId ?? (await nextIds(deps.database.collections, 'subscriber_import')),
+    _id: stagedId ?? knownId ?? (await deps.database.ids.allocate('subscriber_import')),
     organization_id: known.organization_id,
     mailing_list_id: known._id,
     created_at: context.now,
@@ -157,7 +153,7 @@ async function insertUnlessListChanged(
 ): Promise<'done' | 'list_changed' | 'key_taken'> {
   const { document, reply, deadline } = insertion
   try {
-    const isInserted = await creationMutex.runExclusive(document.mailing_list_id, () =>
+    const isInserted = await deps.importCreations.runExclusive(document.mailing_list_id, () =>
       inTransaction(deps.database, (session) => insertInTransaction(deps, session, insertion), deadline),
     )
     if (!isInserted) return 'list_changed'

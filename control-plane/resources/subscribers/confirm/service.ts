@@ -1,5 +1,4 @@
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { nextIds } from '../../../../shared/runtime/database.ts'
 import type { PendingSubscriberDocument } from '../../../../shared/contract/schemas/confirmation.ts'
 import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
@@ -29,14 +28,14 @@ export async function confirm(
     refuseUnstableList(attempt)
     const pending = await findPendingSubscriber(database.collections, token)
     if (pending === null) return false
-    const context = await listWithContext(database, pending.mailing_list_id)
+    const context = await listWithContext(deps, pending.mailing_list_id)
     if (context === null) return false
     const subscriber = confirmedSubscriber(pending, context, ip)
     if (subscriber === null) return false
     const { list } = context
     const { autoresponder_filter: filter, ...others } = pending.autoresponders
     const [id, reactions] = await Promise.all([
-      nextIds(database.collections, 'subscriber'),
+      database.ids.allocate('subscriber'),
       subscriber.status === 'active'
         ? planReactions(deps, context, { ...others, autoresponder_filter: filter ?? undefined })
         : undefined,

@@ -1,6 +1,5 @@
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { nextIds } from '../../../../shared/runtime/database.ts'
 import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../../shared/store/value-bytes.ts'
@@ -40,11 +39,11 @@ export async function createSubscriber(
     const { list } = context
     const subscriber = newSubscriber(body, context)
     const [id, reactions] = await Promise.all([
-      nextIds(database.collections, 'subscriber'),
+      database.ids.allocate('subscriber'),
       subscriber.status === 'active' ? planReactions(deps, context, body) : undefined,
     ])
     const document: SubscriberDocument = { ...subscriber, id }
-    const outcome = await insertTogether(database, list.organization_id, document, {
+    const outcome = await insertTogether(deps, list.organization_id, document, {
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),
     })

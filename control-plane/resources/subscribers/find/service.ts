@@ -5,7 +5,7 @@ import type { SubscriberDocument } from '../../../../shared/contract/schemas/sub
 import { countSubscribers } from '../../../../shared/store/subscriber-counts.ts'
 import type { TokenPaging } from '../../../api/endpoint.ts'
 import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from '../../../api/json-page.ts'
-import { nextPiece, pieceBytes } from '../../../api/pieces.ts'
+import { pieceBytes } from '../../../api/pieces.ts'
 import { singleFlight } from '../../../api/single-flight.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
 import type { SubscriberAddress } from '../../../store/subscribers.ts'
@@ -49,7 +49,7 @@ const maxMatches = 500
  * Throws `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
  */
 export async function namedSubscribers(
-  { deps: { database }, acquireLargeReply }: PageCall,
+  { deps: { database, pacer }, acquireLargeReply }: PageCall,
   context: SubscriberList,
   segment: string,
 ): Promise<JsonRecords> {
@@ -90,7 +90,7 @@ export async function namedSubscribers(
         if (bytes > largeBytes) await acquireLargeReply(maxPageBytes)
         if (bytes - pausedAt < pieceBytes) continue
         pausedAt = bytes
-        await nextPiece()
+        await pacer.nextPiece()
       }
   }
   if (new Set(found.map(({ id }) => id)).size > maxMatches)

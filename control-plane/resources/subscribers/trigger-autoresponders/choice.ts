@@ -1,4 +1,4 @@
-import { nextIds, type Database } from '../../../../shared/runtime/database.ts'
+import { type Database } from '../../../../shared/runtime/database.ts'
 import { RequestError } from '../../../api/request-error.ts'
 import {
   delayProjection,
@@ -86,7 +86,7 @@ export async function planReactions(
   return {
     autoresponders,
     zone,
-    firstId: await nextIds(database.collections, 'reaction', autoresponders.length),
+    firstId: await database.ids.allocate('reaction', autoresponders.length),
     excludeReacted: filter.autoresponder_exclude_reacted,
   }
 }

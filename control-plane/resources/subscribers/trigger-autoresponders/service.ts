@@ -1,6 +1,5 @@
 import type { z } from 'zod'
 import type { Caller } from '../../../../shared/store/api-keys.ts'
-import { nextIds } from '../../../../shared/runtime/database.ts'
 import { RequestError } from '../../../api/request-error.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { refuseUnless } from '../../../api/authorization.ts'
@@ -134,7 +133,7 @@ async function createAndTrigger(request: TriggerRequest): Promise<TriggeredView 
   )
   const triggered = [...byId.values()].sort((a, b) => a._id - b._id)
   const [id, reactions] = await Promise.all([
-    nextIds(database.collections, 'subscriber'),
+    database.ids.allocate('subscriber'),
     planTriggered(request, triggered),
   ])
   const document: SubscriberDocument = { ...subscriber, id }
@@ -165,7 +164,7 @@ async function planTriggered(
   return {
     autoresponders,
     zone,
-    firstId: await nextIds(database.collections, 'reaction', autoresponders.length),
+    firstId: await database.ids.allocate('reaction', autoresponders.length),
     excludeReacted: false,
     ...replacements,
   }

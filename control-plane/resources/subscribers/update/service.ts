@@ -2,7 +2,6 @@ import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
-import { lastKnownTime } from '../../../../shared/store/leases.ts'
 import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
 import { refuseProblems } from '../../../api/validation.ts'
@@ -49,7 +48,7 @@ export async function updateSubscriber(
   const { database } = deps
   for (let attempt = 1; ; attempt += 1) {
     refuseUnstableList(attempt)
-    const fieldsReadAt = lastKnownTime()
+    const fieldsReadAt = database.local.leaseWatch.lastKnownTime
     const context = await findSubscriberList(deps, caller, path.listText)
     const { list } = context
     const address = requireAddress(list, path.subscriberText)
