@@ -6,14 +6,14 @@ import { endOnInterrupt, unlessInterrupted } from './interrupt.ts'
 import { serverVersion } from './mongodb-server.ts'
 import { whole } from './report/text.ts'
 import { roundOrder } from './round-order.ts'
-import type { Bench, Contender, Measurement, Options, Outcome, Scenario } from './scenario.ts'
+import type { Bench, Contender, MeasuredContender, Options, Outcome, Scenario } from './scenario.ts'
 
 interface Comparison extends Omit<Scenario, 'quick' | 'run'> {
   quick?: null
   defaultRows: number
   /** Of the MongoDB server, 2048 by default. */
   cacheMB?: number
-  prepare(bench: Bench): Promise<Contender[]>
+  prepare: (bench: Bench) => Promise<Contender[]>
 }
 
 /**
@@ -35,10 +35,7 @@ export function comparison(compared: Comparison): Scenario {
 async function runRounds(bench: Bench, prepare: Comparison['prepare'], rounds: number): Promise<Outcome> {
   const { rows, seed, say } = bench
   say(`${whole(rows)} rows, ${rounds} rounds, seed ${seed}\n`)
-  const contenders = (await prepare(bench)).map((contender) => ({
-    ...contender,
-    measured: new Array<Measurement>(),
-  }))
+  const contenders: MeasuredContender[] = (await prepare(bench)).map((one) => ({ ...one, measured: [] }))
   for (let round = 0; round < rounds; round += 1)
     for (const { name, run, measured } of roundOrder(contenders, round, seed)) {
       const one = await run()

@@ -2,8 +2,8 @@ import type { MongoClient } from 'mongodb'
 import type { Usage } from './processes.ts'
 
 export async function serverVersion(client: MongoClient): Promise<string> {
-  const { version } = await client.db('admin').command({ buildInfo: 1 })
-  return String(version)
+  const info = await client.db('admin').command({ buildInfo: 1 })
+  return String(info['version'])
 }
 
 export interface ServerUsage extends Usage {

@@ -1,7 +1,7 @@
 import type { MongoClient } from 'mongodb'
 import type { Database } from '../shared/runtime/database.ts'
 import type { MeasuredProcess } from './processes.ts'
-import type { ContenderReport, Report } from './report/report.ts'
+import type { Report } from './report/report.ts'
 import type { Spread } from './statistics.ts'
 
 /** A benchmark. `comparison()` in compare.ts makes one of contenders that do the same work. */
@@ -15,7 +15,7 @@ export interface Scenario {
   full?: string[]
   /** The rows of the table at the head of the page of results. */
   targets?: Target[]
-  run(options: Options): Promise<Outcome>
+  run: (options: Options) => Promise<Outcome>
 }
 
 /** A bound that a scenario must reach, in the table of RESULTS.md. */
@@ -98,7 +98,7 @@ export interface Contender {
   /** What it leaves out, or does otherwise. */
   note?: string
   /** Does the work once, in a new database, and checks its result. */
-  run(): Promise<Measurement>
+  run: () => Promise<Measurement>
 }
 
 export type MeasuredContender = Contender & { measured: Measurement[] }
@@ -162,21 +162,7 @@ export interface Latency {
   quantiles: [share: number, milliseconds: number][]
 }
 
-/** Finds the first contender's speed as a multiple of this one's. */
-export function speedAgainst(name: string): Target['find'] {
-  return ({ comparisons }) => comparisons.find(({ to }) => to === name)?.speed ?? null
-}
-
 /** Finds what was measured for the goal whose text begins so. */
 export function goalThatBegins(text: string): Target['find'] {
   return ({ goals }) => goals.find(({ what }) => what.startsWith(text))?.measured ?? null
-}
-
-/** Finds a number of the contenders, each of them by its place. */
-export function memoryOf(compute: (engineMB: number[]) => number | undefined): Target['find'] {
-  return ({ contenders }) => {
-    const engineMB = (one: ContenderReport) => one.peak_memory_mb['engine'] ?? Number.NaN
-    const value = compute(contenders.map(engineMB)) ?? Number.NaN
-    return Number.isNaN(value) ? null : { median: value, min: value, max: value }
-  }
 }

@@ -66,7 +66,7 @@ const shares = [
   0.995, 0.999, 1,
 ]
 
-export function latencyOf(of: string, milliseconds: ArrayLike<number>): Latency {
+export function summarizeLatency(of: string, milliseconds: ArrayLike<number>): Latency {
   const sorted = Float64Array.from(milliseconds).sort()
   const count = sorted.length
   return {

@@ -56,10 +56,10 @@ async function preparePeers(bench: Bench): Promise<Record<WorkName, Contender>> 
 async function runPeer(contender: Contender): Promise<Cost> {
   const measured = await contender.run()
   if (!measured.isRight) throw new Error(`${contender.name} did its work wrong`)
-  return costOf(measured)
+  return toCost(measured)
 }
 
-const costOf = ({
+const toCost = ({
   clientMicroseconds: client,
   serverMicroseconds: server,
   seconds,
@@ -92,7 +92,7 @@ async function prepareOurs(
     })
     const wrong = wrongCounts(view, { [expected]: dataset.rows })
     if (wrong !== null) throw new Error(wrong)
-    return costOf(measured)
+    return toCost(measured)
   }
   return {
     'new rows': () => importFile('first.csv', false, 'added'),

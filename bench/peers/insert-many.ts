@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { setFlagsFromString } from 'node:v8'
 import { Worker } from 'node:worker_threads'
 import { collectionDefinitions } from '../../shared/contract/schemas/collections.ts'
+import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import type { SubscriberFile, SubscriberFileOptions } from '../datasets/subscriber-file.ts'
 import { thisProcess } from '../processes.ts'
 import type { Bench, Contender } from '../scenario.ts'
@@ -39,17 +40,13 @@ export function insertManyPeer(bench: Bench, dataset: SubscriberFile): Contender
     expected: dataset.expectedDocuments(),
     points: { path: `custom_fields.${pointsId}` },
     sample: flatSample(dataset, (row) => (dataset.kindOf(row) === 'good' ? row : null)),
-    flatten: ({ email, subscribe_time, custom_fields }) => {
-      const values: Record<string, unknown> = custom_fields
-      const stored = customFields.map(({ name, field_type }, i) => {
-        const value = values[String(i + 1)]
+    flatten: (document) => {
+      const { email, subscribe_time, custom_fields } = document as SubscriberDocument
+      const values = customFields.map(({ name, field_type }, i) => {
+        const value = custom_fields[String(i + 1)]
         return [name, field_type === 'date' ? new Date(String(value)) : value] as const
       })
-      return {
-        email: email as unknown,
-        subscribe_time: subscribe_time as unknown,
-        ...Object.fromEntries(stored),
-      }
+      return { email, subscribe_time, ...Object.fromEntries(values) }
     },
     async prepare(target) {
       for (const flag of collectorFlags) setFlagsFromString(flag)

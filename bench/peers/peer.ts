@@ -6,7 +6,7 @@ import { measure } from '../measure.ts'
 import type { MeasuredProcess } from '../processes.ts'
 import { whole } from '../report/text.ts'
 import type { Bench, Contender } from '../scenario.ts'
-import { latencyOf } from '../statistics.ts'
+import { summarizeLatency } from '../statistics.ts'
 import { flatDocument } from './flat-document.ts'
 
 /** Another importer: it writes into a new collection each time, whose content is then compared. */
@@ -71,7 +71,7 @@ export function peer(bench: Bench, work: PeerWork): Contender {
           wrongSample(await readSample(collection, work), work.sample)
         if (wrong !== null) bench.say(`${name}: ${wrong}`)
         const of = `a batch of ${whole(settings.batch)} rows`
-        const latency = times.length === 0 ? {} : { latency: latencyOf(of, times) }
+        const latency = times.length === 0 ? {} : { latency: summarizeLatency(of, times) }
         return { ...measured, ...latency, isRight: wrong === null }
       } finally {
         await db.dropDatabase()

@@ -37,11 +37,13 @@ function splitByPlot<T extends { plot?: string }>(
   all: T[],
   draw: (list: T[]) => Plot,
 ): { name: string; plot: Plot }[] {
-  return [...new Set(all.map(({ plot }) => plot))].map((own) => {
-    const plot = draw(all.filter((one) => one.plot === own))
-    if (own === undefined) return { name, plot }
-    const title = `${capitalize(own)}. ${plot.title}`
-    return { name: `${name}-${own.replaceAll(/\W+/g, '-')}`, plot: { ...plot, title } }
+  return [...new Set(all.map(({ plot }) => plot))].map((title) => {
+    const plot = draw(all.filter((one) => one.plot === title))
+    if (title === undefined) return { name, plot }
+    return {
+      name: `${name}-${title.replaceAll(/\W+/g, '-')}`,
+      plot: { ...plot, title: `${capitalize(title)}. ${plot.title}` },
+    }
   })
 }
 
@@ -108,7 +110,7 @@ function plotLatency(latencies: NamedLatency[]): Plot {
   const kinds = [...new Set(latencies.map(({ of }) => of))]
   return {
     title: `Time of ${kinds.join(', ')}: the milliseconds that a share of them didn't exceed`,
-    x: { label: 'share of them', scale: 'tail' },
+    x: { label: 'share of them', scale: 'nines' },
     y: { label: 'milliseconds', scale: 'log' },
     series: latencies.map(({ name, quantiles }, i) => ({ name, ...styleFor(i), lines: [quantiles] })),
   }
@@ -129,7 +131,8 @@ const windows = 30
 function rates(seconds: number[], totals: number[]): [x: number, y: number][] {
   const width = (seconds.at(-1) ?? 0) / windows
   const rated: [x: number, y: number][] = []
-  let [from, ...later] = zip(seconds, totals)
+  const [first, ...later] = zip(seconds, totals)
+  let from = first
   for (const [second, total] of later) {
     const [start, before] = from ?? [second, total]
     const lasted = second - start

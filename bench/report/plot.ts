@@ -11,8 +11,8 @@ export interface Plot {
 
 export interface Axis {
   label: string
-  /** `log` needs values above 0. `tail` is for shares and gives each further nine the same width. */
-  scale: 'linear' | 'log' | 'tail'
+  /** `log` needs values above 0. `nines` is for shares and gives each further nine the same width. */
+  scale: 'linear' | 'log' | 'nines'
 }
 
 export interface Series {
@@ -113,7 +113,7 @@ interface PlacedAxis {
 }
 
 function placeAxis({ scale: kind }: Axis, values: number[], range: [number, number]): PlacedAxis {
-  if (kind === 'tail') return tailAxis(range)
+  if (kind === 'nines') return ninesAxis(range)
   const max = Math.max(...values, kind === 'log' ? 1 : 0)
   const scale: ScaleContinuousNumeric<number, number> =
     kind === 'log'
@@ -130,13 +130,13 @@ function placeAxis({ scale: kind }: Axis, values: number[], range: [number, numb
 const isPowerOfTen = (value: number): boolean => Math.abs(Math.log10(value) % 1) < 1e-9
 
 /** From the fastest to the slowest of a thousand. */
-const tailTicks = [0, 0.5, 0.9, 0.99, 0.999]
+const ninesTicks = [0, 0.5, 0.9, 0.99, 0.999]
 
-function tailAxis(range: [number, number]): PlacedAxis {
+function ninesAxis(range: [number, number]): PlacedAxis {
   const scale = scaleLinear().domain([0, 3]).range(range)
   const place = (part: number) => scale(Math.min(3, -Math.log10(1 - Math.min(part, 0.9999))))
   const label = (part: number) => (part === 0 ? 'fastest' : `p${part * 100}`)
-  return { place, ticks: tailTicks.map((part) => ({ at: Math.round(place(part)), text: label(part) })) }
+  return { place, ticks: ninesTicks.map((part) => ({ at: Math.round(place(part)), text: label(part) })) }
 }
 
 function shortNumber(value: number): string {

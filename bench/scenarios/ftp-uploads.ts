@@ -24,7 +24,7 @@ import { measuredProcess, metric } from '../processes.ts'
 import { describePeaks, whole, withRange } from '../report/text.ts'
 import type { Goal, Measured, Options, Scenario } from '../scenario.ts'
 import { withService, type Service } from '../service.ts'
-import { latencyOf, percentile, spread, summarize, type Spread } from '../statistics.ts'
+import { summarizeLatency, percentile, spread, summarize, type Spread } from '../statistics.ts'
 
 const partners = 20
 const megabytes = 100
@@ -50,8 +50,8 @@ export const ftpUploads: Scenario = {
         await rm(folder, { recursive: true, force: true })
       }
     const kinds = [false, true].map((tls) => {
-      const own = measured.filter((round) => round.tls === tls)
-      return { name: tls ? 'TLS' : 'plain', own, stats: computeStats(own) }
+      const rounds = measured.filter((round) => round.tls === tls)
+      return { name: tls ? 'TLS' : 'plain', rounds, stats: computeStats(rounds) }
     })
     for (const { name, stats } of kinds) say(describeStats(name, stats))
     return {
@@ -64,18 +64,18 @@ export const ftpUploads: Scenario = {
         ...Object.fromEntries(kinds.map(({ name, stats }) => [name, stats])),
       },
       goals: kinds.flatMap(({ name, stats }) => goalsFor(name, stats)),
-      latencies: kinds.flatMap(({ name, own }) => {
+      latencies: kinds.flatMap(({ name, rounds }) => {
         const latency = (pick: (round: Round) => number[]) =>
-          latencyOf('an upload of 1 kB', own.flatMap(pick))
+          summarizeLatency('an upload of 1 kB', rounds.flatMap(pick))
         return [
           { name: `${name}, connection and login for each`, ...latency(({ smallMs }) => smallMs) },
           { name: `${name}, in one session`, ...latency(({ sessionMs }) => sessionMs) },
         ]
       }),
-      timelines: kinds.map(({ name, own }) => ({
+      timelines: kinds.map(({ name, rounds }) => ({
         name,
         of: 'MB',
-        rounds: own.map(({ uploads }) => uploads.timeline),
+        rounds: rounds.map(({ uploads }) => uploads.timeline),
       })),
     }
   },

@@ -9,7 +9,7 @@ import { serverVersion } from '../mongodb-server.ts'
 import { describeCosts, two, withRange } from '../report/text.ts'
 import { goalThatBegins, type Goal, type Measured, type Scenario, type Timeline } from '../scenario.ts'
 import { withService, type Service } from '../service.ts'
-import { latencyOf, spread } from '../statistics.ts'
+import { summarizeLatency, spread } from '../statistics.ts'
 
 /**
  * In each round one undisturbed import, and one that is paused and unpaused at a quarter of its rows, and whose engine
@@ -19,10 +19,10 @@ import { latencyOf, spread } from '../statistics.ts'
 export const pauseAndKill: Scenario = {
   name: 'pause-and-kill',
   summary:
-    'how soon a pause holds, and how soon an import goes on after kill -9 of its engine, with the same counts',
+    'how soon a pause takes effect, and how soon an import resumes after kill -9 of its engine, with the same counts',
   quick: ['--rows', '200000', '--rounds', '1'],
   targets: [
-    { work: 'a pause holds', against: '', max: 1, unit: ' s', find: goalThatBegins('a pause') },
+    { work: 'a pause takes effect', against: '', max: 1, unit: ' s', find: goalThatBegins('a pause') },
     {
       work: 'rows are written again after kill -9, and counts, subscribers and logs are the same in the end',
       against: '',
@@ -50,7 +50,7 @@ export const pauseAndKill: Scenario = {
       const recoveries = measured.map(({ recovery }) => recovery)
       say(`undisturbed  ${describeCosts(undisturbed, 'a row')}`)
       const interruption = (seconds: number[]) =>
-        latencyOf(
+        summarizeLatency(
           'an interruption',
           seconds.map((value) => value * 1_000),
         )
@@ -60,7 +60,7 @@ export const pauseAndKill: Scenario = {
         isRight: measured.every(({ wrong }) => wrong === null),
         result: { pause_seconds: pauses, recovery_seconds: recoveries },
         goals: [
-          goal('a pause holds', pauses, 1),
+          goal('a pause takes effect', pauses, 1),
           goal('rows are written again after kill -9', recoveries, 25),
         ],
         latencies: [

@@ -10,7 +10,7 @@ import { serverVersion } from '../mongodb-server.ts'
 import { alignColumns, describePeaks, two, whole, withRange } from '../report/text.ts'
 import type { Goal, Latency, Options, Outcome, Scenario, Timeline } from '../scenario.ts'
 import { withService, type Service } from '../service.ts'
-import { latencyOf, percentile, spread, type Spread } from '../statistics.ts'
+import { summarizeLatency, percentile, spread, type Spread } from '../statistics.ts'
 
 /**
  * How long requests take on an organization with many subscribers, and while an import runs into the list that they
@@ -64,11 +64,12 @@ async function run(service: Service, cannon: Cannon, options: Options): Promise<
     return { plot, subscribers: count, ...measured, goals }
   }
 
-  let { loaded, operations, farPage } = await load(subscribers)
+  let data = await load(subscribers)
+  const { operations, farPage } = data
   if (operations.length === 0) throw new Error(`--only ${only}: no operation has that in its name`)
   const phases = [await phase('no import', 'no import', subscribers, operations, 1)]
   const importRows = options.rows ?? Math.min(1_000_000, Math.ceil(subscribers / 5))
-  const running = new RunningImport(service, loaded, importRows)
+  const running = new RunningImport(service, data.loaded, importRows)
   await running.start()
   const title = `imports of ${whole(importRows)} rows`
   phases.push(await phase(title, 'during an import', subscribers, operations, maxSlowdown))
@@ -76,12 +77,12 @@ async function run(service: Service, cannon: Cannon, options: Options): Promise<
   say(`the imports did ${whole(imported.rows / imported.seconds)} rows/s`)
   for (const count of operations.some(mayGrow) ? more : []) {
     say('')
-    ;({ loaded, operations } = await load(count))
+    data = await load(count)
     const title = `no import, ${whole(count)} subscribers`
-    phases.push(await phase(title, 'more subscribers', count, operations.filter(mayGrow), 1))
+    phases.push(await phase(title, 'more subscribers', count, data.operations.filter(mayGrow), 1))
   }
 
-  const wrongCount = await wrongCounts(service, loaded)
+  const wrongCount = await wrongCounts(service, data.loaded)
   if (wrongCount !== null) say(`\nWRONG COUNTS: ${wrongCount}`)
   const results = phases.flatMap((one) => [...one.results.values()])
   for (const sentence of results.flatMap(({ wrong }) => wrong)) say(`WRONG REPLY: ${sentence}`)
@@ -97,7 +98,7 @@ async function run(service: Service, cannon: Cannon, options: Options): Promise<
     isRight:
       wrongCount === null && results.every(({ replies, wrongReplies }) => replies > 0 && wrongReplies === 0),
     result: {
-      lists: loaded.lists.length,
+      lists: data.loaded.lists.length,
       far_page: farPage,
       import_rows: importRows,
       import_rows_per_second: imported.rows / imported.seconds,
@@ -217,7 +218,7 @@ function summarizeVolleys(volleys: MeasuredVolley[]): OperationResult {
     slowestMs: at(1).max,
     controlPlaneMicroseconds: spread(volleys.map((volley) => volley.controlPlaneMicroseconds)),
     mongodMicroseconds: spread(volleys.map((volley) => volley.mongodMicroseconds)),
-    latency: latencyOf('a request', all),
+    latency: summarizeLatency('a request', all),
     replies: all.length,
     wrongReplies: volleys.reduce((sum, { wrongReplies, errors }) => sum + wrongReplies + errors, 0),
     wrong: volleys.flatMap(({ wrong }) => wrong).slice(0, 3),

@@ -9,7 +9,7 @@ import { serverVersion } from '../mongodb-server.ts'
 import { describeCosts, two, whole, withRange } from '../report/text.ts'
 import { goalThatBegins, type Measured, type Options, type Scenario } from '../scenario.ts'
 import { withService, type Service } from '../service.ts'
-import { latencyOf, spread } from '../statistics.ts'
+import { summarizeLatency, spread } from '../statistics.ts'
 
 const smallRows = 500
 /** The giant's progress when a small import comes: the first comes while the giant is split. */
@@ -62,7 +62,7 @@ export const smallBesideGiant: Scenario = {
       latencies: [
         {
           name: 'beside a giant',
-          ...latencyOf(
+          ...summarizeLatency(
             'an import of 500 rows',
             seconds.map((value) => value * 1000),
           ),

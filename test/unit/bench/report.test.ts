@@ -24,7 +24,7 @@ import { ResultsFolder } from '../../../bench/report/results-folder.ts'
 import { roundOrder } from '../../../bench/round-order.ts'
 import type { Measurement } from '../../../bench/scenario.ts'
 import { scenarios } from '../../../bench/scenarios/all.ts'
-import { latencyOf } from '../../../bench/statistics.ts'
+import { summarizeLatency } from '../../../bench/statistics.ts'
 
 function measurement(seconds: number, cpu: number): Measurement {
   const moments = Array.from({ length: 20 }, (_, i) => (i / 19) * seconds)
@@ -43,7 +43,7 @@ function measurement(seconds: number, cpu: number): Measurement {
       cpuSeconds: { engine: moments, mongod: moments },
       memoryMB: { engine: moments.map(() => 300), mongod: moments.map(() => 900) },
     },
-    latency: latencyOf('a batch', [3, 1, 2]),
+    latency: summarizeLatency('a batch', [3, 1, 2]),
     isRight: true,
   }
 }
@@ -86,8 +86,7 @@ function exampleReport(): Report {
 }
 
 t.test('a report takes ratios within rounds, and keeps every round with its moments', async (t) => {
-  const report: Report = JSON.parse(compactJson(exampleReport()))
-  const { comparisons, contenders, versions } = report
+  const { comparisons, contenders, versions } = JSON.parse(compactJson(exampleReport())) as Report
   t.match(comparisons, [{ of: 'rollcall', to: 'mongoimport insert', speed: { median: 2, min: 2, max: 2 } }])
   t.match(comparisons[0]?.cpu, { median: 3 })
   t.match(contenders[0], {
@@ -121,8 +120,8 @@ t.test('what names a plot of its own is drawn there, and what was not counted no
     ...exampleReport(),
     contenders: [],
     latencies: [
-      { name: 'read', ...latencyOf('a request', [1, 2]) },
-      { name: 'read', plot: 'during an import', ...latencyOf('a request', [3, 4]) },
+      { name: 'read', ...summarizeLatency('a request', [1, 2]) },
+      { name: 'read', plot: 'during an import', ...summarizeLatency('a request', [3, 4]) },
     ],
     timelines: [
       { name: 'all', rounds: [{ ...seen, rows: null }] },
