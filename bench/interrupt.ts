@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { messageOf } from '../shared/contract/errors.ts'
 
-/** How what this process started ends; what began last ends first, as it may need what was there before it. */
+/** They run last in, first out: what started later may need what started before. */
 const endings: (() => Promise<unknown>)[] = []
 let isInterrupted = false
 
-/** Of a process that would outlive this one, or write meanwhile. To be forgotten when it has ended by itself. */
+/** Registers the end of a child process, which would otherwise outlive this one. The result unregisters it. */
 export function endOnInterrupt(end: () => Promise<unknown>): () => void {
   endings.push(end)
   return () => {
@@ -16,10 +16,11 @@ export function endOnInterrupt(end: () => Promise<unknown>): () => void {
   }
 }
 
-/** Does a program's work in a folder of its own and ends the process with the exit code that it resolves to, 1 if it throws. */
+/** Works in a scratch folder, then exits with the code that the work resolves to, 1 if it throws. */
 export async function exitAfter(prefix: string, work: (folder: string) => Promise<number>): Promise<never> {
   const folder = await mkdtemp(path.join(tmpdir(), prefix))
-  endOnSignals(folder)
+  process.on('SIGINT', () => interrupt(folder, 130))
+  process.on('SIGTERM', () => interrupt(folder, 143))
   let exitCode = 1
   try {
     exitCode = await work(folder)
@@ -32,28 +33,21 @@ export async function exitAfter(prefix: string, work: (folder: string) => Promis
   process.exit(exitCode)
 }
 
-/** SIGINT and SIGTERM end everything and this process; the folder goes when nobody is left who could write into it. */
-function endOnSignals(folder: string): void {
-  for (const [signal, code] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ] as const)
-    process.on(signal, () => {
-      // The terminal and npm both tell of one Ctrl-C.
-      if (isInterrupted) return
-      isInterrupted = true
-      void endEverything(folder).finally(() => process.exit(code))
-    })
+/** Removes the folder last, when no process is left that could write into it. */
+function interrupt(folder: string, exitCode: number): void {
+  // One Ctrl-C arrives twice: from the terminal and from npm.
+  if (isInterrupted) return
+  isInterrupted = true
+  const endAll = async () => {
+    for (const end of endings.toReversed()) await end().catch(() => undefined)
+    await removeFolder(folder)
+  }
+  void endAll().finally(() => process.exit(exitCode))
 }
 
-/** Never resolves once a signal came: whoever is about to exit, or to begin something, leaves that to the signal. */
+/** Never resolves after a signal: the signal's handler ends the process, and nothing more may start or exit. */
 export async function unlessInterrupted(): Promise<void> {
   if (isInterrupted) await new Promise(() => undefined)
-}
-
-async function endEverything(folder: string): Promise<void> {
-  for (const end of endings.toReversed()) await end().catch(() => undefined)
-  await removeFolder(folder)
 }
 
 export async function removeFolder(folder: string): Promise<void> {

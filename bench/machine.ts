@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { arch, availableParallelism, cpus, loadavg, platform, release, totalmem } from 'node:os'
 import path from 'node:path'
 
-/** Where a benchmark ran, and with what. */
+/** Where a benchmark ran. */
 export interface Machine {
   cpu: string
   /** That this process may use. */
@@ -15,10 +15,10 @@ export interface Machine {
   load_average_after: number
 }
 
-export function describeMachine(): Machine {
+export function readMachine(): Machine {
   const load = loadAverage()
   return {
-    cpu: `${cpus()[0]?.model.trim() ?? 'unknown'}${generation()}`,
+    cpu: `${cpus()[0]?.model.trim() ?? 'unknown'}${readGeneration()}`,
     cores: availableParallelism(),
     memory_gb: Math.round(totalmem() / 1e9),
     system: `${platform()} ${release()} ${arch()}`,
@@ -27,46 +27,48 @@ export function describeMachine(): Machine {
   }
 }
 
-/** ` (family 26, model 2)` where the system tells it: hypervisors give several generations of processors one name. */
-function generation(): string {
+/** ` (family 26, model 2)` on Linux: hypervisors give several generations of processors one name. */
+function readGeneration(): string {
   try {
     const text = readFileSync('/proc/cpuinfo', 'utf8')
-    const numberOf = (field: string) => new RegExp(`^${field}\\s*: (\\d+)$`, 'm').exec(text)?.[1]
-    const [family, model] = [numberOf('cpu family'), numberOf('model')]
+    const read = (field: string) => new RegExp(`^${field}\\s*: (\\d+)$`, 'm').exec(text)?.[1]
+    const [family, model] = [read('cpu family'), read('model')]
     return family === undefined || model === undefined ? '' : ` (family ${family}, model ${model})`
   } catch {
     return ''
   }
 }
 
-export const loadAverage = (): number => loadavg()[0]!
+export const loadAverage = (): number => loadavg()[0] ?? 0
 
-/** What is used of others, by the file that fixes it. */
+/** What runs, and with which versions of others. */
 export function versions(): Record<string, string> {
-  const ours = read('../package.json') as { version: string; dependencies: Record<string, string> }
   return {
-    rollcall: `${ours.version}${commit()}`,
+    rollcall: `${packageVersion('.')}${readCommit()}`,
     node: process.versions.node,
-    'mongodb driver': (read('../node_modules/mongodb/package.json') as { version: string }).version,
-    'csv-parse': (read('../node_modules/csv-parse/package.json') as { version: string }).version,
+    'mongodb driver': packageVersion('node_modules/mongodb'),
+    'csv-parse': packageVersion('node_modules/csv-parse'),
   }
 }
 
-/** ` (1a2b3c4)`, with a `+` where what runs differs from that commit; nothing outside of a checkout. */
-function commit(): string {
+const root = path.join(import.meta.dirname, '..')
+
+function packageVersion(folder: string): string {
+  const { version } = JSON.parse(readFileSync(path.join(root, folder, 'package.json'), 'utf8')) as {
+    version: string
+  }
+  return version
+}
+
+/** ` (1a2b3c4)`, with a `+` when files differ from that commit; empty outside of a checkout. */
+function readCommit(): string {
   const git = (...args: string[]): string =>
-    execFileSync('git', args, {
-      cwd: path.join(import.meta.dirname, '..'),
-      encoding: 'utf8',
-      stdio: ['ignore', 'pipe', 'ignore'],
-    }).trim()
+    execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
   try {
-    // Results aren't what runs, and each benchmark of `all` leaves some for the next.
-    const changed = git('status', '--porcelain', '--', '.', ':!bench/results', ':!bench/RESULTS.md')
+    // Each benchmark of `all` writes results before the next one runs.
+    const changed = git('status', '--porcelain', '--', '.', ':!bench/RESULTS.json', ':!bench/RESULTS.md')
     return ` (${git('rev-parse', '--short', 'HEAD')}${changed === '' ? '' : '+'})`
   } catch {
     return ''
   }
 }
-
-const read = (file: string): unknown => JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8'))

@@ -3,69 +3,62 @@ import { serverUsage, type ServerUsage } from './mongodb-server.ts'
 import type { Usage } from './processes.ts'
 import type { Measured, Timeline, Work } from './scenario.ts'
 
-/** Looks at processes and server while work is done, and says what the work took; how many rows it was may be known at its end. */
-export async function measure(
-  server: MongoClient,
-  rows: number | (() => number),
-  work: Work,
-): Promise<Measured> {
-  const looks = new Looks(server, work)
-  await looks.begin()
+/** Samples the work's processes and the server while the work is done, and says what it cost. */
+export async function measure<T>(server: MongoClient, work: Work<T>): Promise<Measured & { done: T }> {
+  const before = await readUsages(server, work)
+  const sampler = new Sampler(server, work, before)
+  let done: T
   try {
-    await work.do()
+    done = await work.do()
   } finally {
-    looks.stop()
+    sampler.stop()
   }
-  const seconds = looks.elapsed()
-  const done = typeof rows === 'number' ? rows : rows()
-  await looks.last(done, seconds)
-  const processes = looks.processes()
-  const { mongod, ...clients } = processes
-  const clientSeconds = Object.values(clients).reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0)
+  const seconds = sampler.elapsed()
+  const rows = typeof work.rows === 'number' ? work.rows : work.rows()
+  const { processes, timeline } = await sampler.finish(rows, seconds)
+  const cpuSeconds = Object.values(processes).reduce((sum, one) => sum + one.cpuSeconds, 0)
+  const serverSeconds = processes['mongod']?.cpuSeconds ?? 0
   return {
+    done,
     seconds,
-    rows: done,
-    clientMicroseconds: (clientSeconds / done) * 1e6,
-    serverMicroseconds: (mongod!.cpuSeconds / done) * 1e6,
-    // Who asks only for what the server did names no process.
-    peakMemoryMB: processes[work.processes[0]?.name ?? 'mongod']!.peakMemoryMB,
+    rows,
+    clientMicroseconds: ((cpuSeconds - serverSeconds) / rows) * 1e6,
+    serverMicroseconds: (serverSeconds / rows) * 1e6,
     processes,
-    timeline: looks.timeline(),
+    timeline,
   }
 }
 
-interface Look {
+interface Sample {
   seconds: number
   rows: number
-  usages: Record<string, Usage>
+  /** In the order of the processes, the server last. */
+  usages: Usage[]
 }
 
 const maxSamples = 240
 
-/** However long the work takes, a timeline has at most 240 moments: when they are reached, every other one goes. */
-class Looks {
+/** Keeps at most 240 samples: at that number every other one is dropped, and the interval doubles. */
+class Sampler {
   readonly #server: MongoClient
-  readonly #work: Work
-  readonly #peaks = new Map<string, number>()
-  #looks: Look[] = []
-  #writesBefore = 0
-  #startedAt = 0
-  #everyMs: number
+  readonly #work: Work<unknown>
+  readonly #names: string[]
+  readonly #before: { server: ServerUsage; usages: Usage[] }
+  readonly #peaks: number[] = []
+  readonly #startedAt = performance.now()
+  #samples: Sample[] = []
+  #intervalMs: number
   #timer: NodeJS.Timeout | undefined
   #current: Promise<void> = Promise.resolve()
-  #isOn = true
+  #stopped = false
 
-  constructor(server: MongoClient, work: Work) {
+  constructor(server: MongoClient, work: Work<unknown>, before: { server: ServerUsage; usages: Usage[] }) {
     this.#server = server
     this.#work = work
-    this.#everyMs = work.pollIntervalMs ?? 250
-  }
-
-  async begin(): Promise<void> {
-    const { server, usages } = await this.#ask()
-    this.#writesBefore = server.writes
-    this.#keep({ seconds: 0, rows: 0, usages })
-    this.#startedAt = performance.now()
+    this.#names = [...work.processes.map(({ name }) => name), 'mongod']
+    this.#before = before
+    this.#intervalMs = work.sampleIntervalMs ?? 250
+    this.#keep({ seconds: 0, rows: 0, usages: before.usages })
     this.#schedule()
   }
 
@@ -74,79 +67,64 @@ class Looks {
   }
 
   stop(): void {
-    this.#isOn = false
+    this.#stopped = true
     clearTimeout(this.#timer)
   }
 
-  /** At the end all rows are done, whatever the counter that was looked at still says. */
-  async last(rows: number, seconds: number): Promise<void> {
+  /** The last sample has all rows, whatever the counter says: it may lag behind. */
+  async finish(rows: number, seconds: number): Promise<Pick<Measured, 'processes' | 'timeline'>> {
     await this.#current
-    this.#looks = this.#looks.filter((look) => look.seconds < seconds)
-    this.#keep({ seconds, rows, usages: (await this.#ask()).usages })
-  }
-
-  processes(): Measured['processes'] {
-    const [first, last] = [this.#looks[0]!, this.#looks.at(-1)!]
-    return Object.fromEntries(
-      Object.keys(first.usages).map((name) => [
-        name,
-        {
-          cpuSeconds: last.usages[name]!.cpuSeconds - first.usages[name]!.cpuSeconds,
-          peakMemoryMB: this.#peaks.get(name)!,
-        },
-      ]),
-    )
-  }
-
-  timeline(): Timeline {
-    const looks = this.#looks
-    const names = Object.keys(looks[0]!.usages)
-    const column = (pick: (look: Look) => number) => looks.map(pick)
-    const byName = (pick: (look: Look, name: string) => number) =>
-      Object.fromEntries(names.map((name) => [name, column((look) => pick(look, name))]))
-    const before = looks[0]!.usages
-    return {
-      seconds: column(({ seconds }) => seconds),
-      rows: column(({ rows }) => rows),
-      cpuSeconds: byName(({ usages }, name) => usages[name]!.cpuSeconds - before[name]!.cpuSeconds),
-      memoryMB: byName(({ usages }, name) => usages[name]!.memoryMB),
+    this.#samples = this.#samples.filter((sample) => sample.seconds < seconds)
+    const { usages } = await readUsages(this.#server, this.#work)
+    this.#keep({ seconds, rows, usages })
+    const byName = <V>(pick: (i: number) => V): Record<string, V> =>
+      Object.fromEntries(this.#names.map((name, i) => [name, pick(i)]))
+    const cpuSince = (sample: Sample, i: number) =>
+      (sample.usages[i]?.cpuSeconds ?? 0) - (this.#before.usages[i]?.cpuSeconds ?? 0)
+    const column = (pick: (sample: Sample) => number) => this.#samples.map(pick)
+    const timeline: Timeline = {
+      seconds: column((sample) => sample.seconds),
+      rows: column((sample) => sample.rows),
+      cpuSeconds: byName((i) => column((sample) => cpuSince(sample, i))),
+      memoryMB: byName((i) => column((sample) => sample.usages[i]?.memoryMB ?? 0)),
     }
+    const processes = byName((i) => ({
+      cpuSeconds: cpuSince({ seconds, rows, usages }, i),
+      peakMemoryMB: this.#peaks[i] ?? 0,
+    }))
+    return { processes, timeline }
   }
 
   #schedule(): void {
-    if (!this.#isOn) return
+    if (this.#stopped) return
     this.#timer = setTimeout(() => {
-      // A look that fails is one less: a process may be about to end.
-      this.#current = this.#look()
+      // A failed sample is dropped: a process may be about to end.
+      this.#current = this.#sample()
         .catch(() => undefined)
         .then(() => this.#schedule())
-    }, this.#everyMs)
+    }, this.#intervalMs)
   }
 
-  async #look(): Promise<void> {
-    const { progress } = this.#work
-    const { server, usages } = await this.#ask()
-    const rows = progress?.() ?? server.writes - this.#writesBefore
+  async #sample(): Promise<void> {
+    const { server, usages } = await readUsages(this.#server, this.#work)
+    const rows = this.#work.progress?.() ?? server.writes - this.#before.server.writes
     this.#keep({ seconds: this.elapsed(), rows, usages })
-    if (this.#looks.length < maxSamples) return
-    this.#looks = this.#looks.filter((_, i) => i % 2 === 0)
-    this.#everyMs *= 2
+    if (this.#samples.length < maxSamples) return
+    this.#samples = this.#samples.filter((_, i) => i % 2 === 0)
+    this.#intervalMs *= 2
   }
 
-  #keep(look: Look): void {
-    this.#looks.push(look)
-    for (const [name, { memoryMB }] of Object.entries(look.usages))
-      this.#peaks.set(name, Math.max(this.#peaks.get(name) ?? 0, memoryMB))
+  #keep(sample: Sample): void {
+    this.#samples.push(sample)
+    for (const [i, { memoryMB }] of sample.usages.entries())
+      this.#peaks[i] = Math.max(this.#peaks[i] ?? 0, memoryMB)
   }
+}
 
-  async #ask(): Promise<{ server: ServerUsage; usages: Record<string, Usage> }> {
-    const { processes } = this.#work
-    const [server, ...usages] = await Promise.all([
-      serverUsage(this.#server),
-      ...processes.map(({ usage }) => usage()),
-    ])
-    const { cpuSeconds, memoryMB } = server
-    const named = processes.map(({ name }, i) => [name, usages[i]!] as const)
-    return { server, usages: { ...Object.fromEntries(named), mongod: { cpuSeconds, memoryMB } } }
-  }
+async function readUsages(server: MongoClient, { processes }: Work<unknown>) {
+  const [ofServer, ...usages] = await Promise.all([
+    serverUsage(server),
+    ...processes.map(({ usage }) => usage()),
+  ])
+  return { server: ofServer, usages: [...usages, ofServer] }
 }

@@ -1,21 +1,17 @@
 import type { MongoClient } from 'mongodb'
-
-/** What the server says of itself. */
+import type { Usage } from './processes.ts'
 
 export async function serverVersion(client: MongoClient): Promise<string> {
-  return ((await client.db('admin').command({ buildInfo: 1 })) as { version: string }).version
+  const info = await client.db('admin').command({ buildInfo: 1 })
+  return String(info['version'])
 }
 
-export interface ServerUsage {
-  /** Since its start. */
-  cpuSeconds: number
-  /** Resident, at this moment. */
-  memoryMB: number
-  /** Documents that it was told to insert or update since its start; upserts count here alone. */
+export interface ServerUsage extends Usage {
+  /** Documents inserted or updated since the server's start. Upserts count here only. */
   writes: number
 }
 
-/** What isn't asked for costs the server nothing; without `metrics` there is no `mem` either. */
+/** Sections that the server needn't compute. `mem` comes only with `metrics`. */
 const without = Object.fromEntries(
   ['wiredTiger', 'tcmalloc', 'locks', 'transactions', 'repl', 'logicalSessionRecordCache', 'network'].map(
     (section) => [section, 0],
@@ -23,9 +19,8 @@ const without = Object.fromEntries(
 )
 
 export async function serverUsage(client: MongoClient): Promise<ServerUsage> {
-  const { extra_info, mem, opcounters } = (await client
-    .db('admin')
-    .command({ serverStatus: 1, ...without })) as {
+  const status = await client.db('admin').command({ serverStatus: 1, ...without })
+  const { extra_info, mem, opcounters } = status as {
     extra_info: { user_time_us: number; system_time_us: number }
     /** In MiB. */
     mem: { resident: number }
@@ -36,9 +31,4 @@ export async function serverUsage(client: MongoClient): Promise<ServerUsage> {
     memoryMB: (mem.resident * 1024 * 1024) / 1e6,
     writes: opcounters.insert + opcounters.update,
   }
-}
-
-/** CPU seconds since its start. */
-export async function serverCpuSeconds(client: MongoClient): Promise<number> {
-  return (await serverUsage(client)).cpuSeconds
 }

@@ -7,14 +7,13 @@ import { fileURLToPath } from 'node:url'
 import { programEnvironment } from '../shared/runtime/config.ts'
 import { endOnInterrupt } from './interrupt.ts'
 
-/** The whole service as a child, on free ports, for the demo and the benchmarks. */
+/** The whole service as a child process, on free ports. */
 export interface Rollcall {
   ready: ReadyLine
-  /** URI of its database, with the password that `ready` masks. */
+  /** With the password that `ready` masks. */
   mongodbUri: string
   key: string
   logFile: string
-  pid: number
   stop(): Promise<void>
 }
 
@@ -23,14 +22,16 @@ interface ReadyLine {
   ftp: string
   metrics: Record<string, string>
   mongodb: string
-  /** null where `MONGODB_URI` names the database. */
+  /** Null with `MONGODB_URI`. */
   mongodb_password_file: string | null
+  /** Null with `BOOTSTRAP_API_KEY`. */
+  api_key: string | null
 }
 
 export interface RollcallOptions {
   folder: string
   settings?: Record<string, string>
-  /** Is told what takes long at a first start: where the database comes from. */
+  /** Called with messages about the database's download, which takes long at a first start. */
   onNews?: (text: string) => void
   signal?: AbortSignal
 }
@@ -41,13 +42,8 @@ export async function startRollcall(options: RollcallOptions): Promise<Rollcall>
   const { folder, settings = {}, onNews = () => undefined, signal } = options
   const logFile = path.join(folder, 'rollcall.log')
   const log = createWriteStream(logFile)
-  const ports = {
-    HTTP_PORT: '0',
-    FTP_PORT: '0',
-    FTP_PASSIVE_PORTS: '0',
-    ENGINE_METRICS_PORT: '0',
-    FTP_METRICS_PORT: '0',
-  }
+  const ports = { HTTP_PORT: '0', FTP_PORT: '0', FTP_PASSIVE_PORTS: '0' }
+  const metricsPorts = { ENGINE_METRICS_PORT: '0', FTP_METRICS_PORT: '0' }
   const child = spawn(process.execPath, [main], {
     env: programEnvironment({
       settings: {
@@ -55,10 +51,11 @@ export async function startRollcall(options: RollcallOptions): Promise<Rollcall>
         BOOTSTRAP_API_KEY: '',
         MONGODB_URI: '',
         ...ports,
+        ...metricsPorts,
         ...settings,
       },
     }),
-    // A group of its own: Ctrl-C reaches it once, from here. When this process is killed, the channel tells it.
+    // Detached, so that it gets a Ctrl-C once, from here. When this process is killed, the IPC channel closes.
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     detached: true,
   })
@@ -67,36 +64,30 @@ export async function startRollcall(options: RollcallOptions): Promise<Rollcall>
     if (child.exitCode === null && child.signalCode === null) child.kill('SIGTERM')
     await ended
   }
-  const forget = endOnInterrupt(stop)
-  void ended.then(forget)
+  void ended.then(endOnInterrupt(stop))
   signal?.addEventListener('abort', () => void stop(), { once: true })
 
+  const { stdout, stderr } = child
+  if (stdout === null || stderr === null) throw new Error('the service has no standard output')
   let reason = ''
-  createInterface({ input: child.stderr! }).on('line', (line) => {
+  createInterface({ input: stderr }).on('line', (line) => {
     log.write(`${line}\n`)
-    const entry = parseLine(line)
-    if (entry.msg?.startsWith('embedded MongoDB') === true) onNews(entry.msg)
-    if (entry.level === 'fatal') reason ||= entry.msg ?? ''
+    const { level, msg = '' } = parseLine(line)
+    if (msg.startsWith('embedded MongoDB')) onNews(msg)
+    if (level === 'fatal') reason ||= msg
   })
-  const ready = await new Promise<ReadyLine & { api_key: string }>((resolve, reject) => {
-    createInterface({ input: child.stdout! }).on('line', (line) =>
-      resolve(JSON.parse(line) as ReadyLine & { api_key: string }),
-    )
-    void ended.then(() =>
-      reject(new Error(`Rollcall didn't start: ${reason === '' ? `see ${logFile}` : reason}`)),
-    )
+  const ready = await new Promise<ReadyLine>((resolve, reject) => {
+    createInterface({ input: stdout }).on('line', (line) => resolve(JSON.parse(line) as ReadyLine))
+    void ended.then(() => reject(new Error(`Rollcall didn't start: ${reason || `see ${logFile}`}`)))
   })
   const { mongodb, mongodb_password_file: passwordFile } = ready
-  const mongodbUri =
-    passwordFile === null
-      ? settings['MONGODB_URI']!
-      : mongodb.replace(':***@', `:${await readFile(passwordFile, 'utf8')}@`)
+  const password = passwordFile === null ? null : await readFile(passwordFile, 'utf8')
   return {
     ready,
-    mongodbUri,
-    key: settings['BOOTSTRAP_API_KEY'] ?? ready.api_key,
+    mongodbUri:
+      password === null ? (settings['MONGODB_URI'] ?? '') : mongodb.replace(':***@', `:${password}@`),
+    key: settings['BOOTSTRAP_API_KEY'] ?? ready.api_key ?? '',
     logFile,
-    pid: child.pid!,
     stop,
   }
 }

@@ -1,79 +1,77 @@
-import type { Latency, Measurement } from './scenario.ts'
+import type { Latency, Measured } from './scenario.ts'
 
 export interface Spread {
   median: number
-  least: number
-  most: number
+  min: number
+  max: number
 }
 
-export function spread(values: number[]): Spread {
+/** Not a number where there are no values. */
+export function spread(values: readonly number[]): Spread {
   const sorted = [...values].sort((a, b) => a - b)
-  const middle = Math.floor(sorted.length / 2)
-  const median = sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
-  return { median, least: sorted[0]!, most: sorted.at(-1)! }
+  const at = (i: number) => sorted[Math.floor(i)] ?? Number.NaN
+  const last = sorted.length - 1
+  return { median: (at(last / 2) + at((last + 1) / 2)) / 2, min: at(0), max: at(last) }
 }
 
+/** The rounds of one contender. Names have their units, as in the JSON file. */
 export interface Summary {
-  rowsPerSecond: Spread
+  rows_per_second: Spread
   seconds: Spread
-  clientMicroseconds: Spread
-  serverMicroseconds: Spread
-  /** The highest of all rounds, in MB, by the process's name. */
-  peakMemoryMB: Record<string, number>
+  /** CPU microseconds a row: of all client processes, and of the server. */
+  client_us_per_row: Spread
+  server_us_per_row: Spread
+  /** The highest resident memory of all rounds, by process; the server's is `mongod`. */
+  peak_memory_mb: Record<string, number>
 }
 
-export function summarize(measured: Measurement[]): Summary {
-  const over = (pick: (measurement: Measurement) => number) => spread(measured.map(pick))
-  return {
-    rowsPerSecond: over(({ rows, seconds }) => rows / seconds),
-    seconds: over(({ seconds }) => seconds),
-    clientMicroseconds: over(({ clientMicroseconds }) => clientMicroseconds),
-    serverMicroseconds: over(({ serverMicroseconds }) => serverMicroseconds),
-    peakMemoryMB: peaks(measured),
-  }
-}
-
-function peaks(measured: Measurement[]): Record<string, number> {
+export function summarize(measured: Measured[]): Summary {
+  const over = (pick: (one: Measured) => number) => spread(measured.map(pick))
   const highest: Record<string, number> = {}
-  for (const { processes, peakMemoryMB } of measured) {
-    const named = Object.entries(processes ?? { client: { peakMemoryMB, cpuSeconds: 0 } })
-    for (const [name, process] of named) highest[name] = Math.max(highest[name] ?? 0, process.peakMemoryMB)
+  for (const [name, { peakMemoryMB }] of measured.flatMap(({ processes }) => Object.entries(processes)))
+    highest[name] = Math.max(highest[name] ?? 0, peakMemoryMB)
+  return {
+    rows_per_second: over(({ rows, seconds }) => rows / seconds),
+    seconds: over(({ seconds }) => seconds),
+    client_us_per_row: over(({ clientMicroseconds }) => clientMicroseconds),
+    server_us_per_row: over(({ serverMicroseconds }) => serverMicroseconds),
+    peak_memory_mb: highest,
   }
-  return highest
 }
 
-/** One contender in terms of another, round by round: more is better for the first. */
+/** One contender against another, within each round; more is better for the first. */
 export interface Ratios {
   /** Of the rows per second. */
   speed: Spread
-  /** Of the CPU time that a row costs the other one, client and server together, to what it costs the first. */
+  /** CPU time a row, client and server together: the other's, divided by the first's. */
   cpu: Spread
 }
 
-export function ratios(of: Measurement[], to: Measurement[]): Ratios {
-  const perRound = (figure: (of: Measurement, to: Measurement) => number) =>
-    spread(of.map((measurement, i) => figure(measurement, to[i]!)))
+export function ratios(first: Measured[], other: Measured[]): Ratios {
+  const pairs = first.flatMap((a, round) => other.slice(round, round + 1).map((b) => [a, b] as const))
+  const microseconds = (one: Measured) => one.clientMicroseconds + one.serverMicroseconds
   return {
-    speed: perRound((a, b) => a.rows / a.seconds / (b.rows / b.seconds)),
-    cpu: perRound((a, b) => microseconds(b) / microseconds(a)),
+    speed: spread(pairs.map(([a, b]) => a.rows / a.seconds / (b.rows / b.seconds))),
+    cpu: spread(pairs.map(([a, b]) => microseconds(b) / microseconds(a))),
   }
 }
 
-const microseconds = ({ clientMicroseconds, serverMicroseconds }: Measurement): number =>
-  clientMicroseconds + serverMicroseconds
+/** The lowest value that this share of the sorted values doesn't exceed. */
+export function percentile(sorted: ArrayLike<number>, share: number): number {
+  return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? Infinity
+}
 
-const parts = [
+const shares = [
   0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99,
   0.995, 0.999, 1,
 ]
 
-export function latencyOf(of: string, milliseconds: ArrayLike<number>): Latency {
+export function summarizeLatency(of: string, milliseconds: ArrayLike<number>): Latency {
   const sorted = Float64Array.from(milliseconds).sort()
   const count = sorted.length
-  if (count === 0) return { of, count, quantiles: [] }
   return {
     of,
     count,
-    quantiles: parts.map((part) => [part, sorted[Math.max(0, Math.ceil(count * part) - 1)]!]),
+    quantiles: count === 0 ? [] : shares.map((share) => [share, percentile(sorted, share)]),
   }
 }

@@ -1,22 +1,19 @@
 import { isDeepStrictEqual } from 'node:util'
 
-/**
- * Rows whose documents are looked at whole once the work is done: counts and a sum don't tell whether an address or a
- * text is stored as it was written.
- */
+/** Whole documents are compared beside counts and a sum, which don't show a wrong address or text. */
 const sampleSize = 400
 
-/** Spread evenly over a file, its first and its last row among them. */
-export function sampledRows(rows: number): number[] {
+/** Rows spread evenly over a file, with its first and its last one. */
+export function sampleRows(rows: number): number[] {
   const size = Math.min(sampleSize, rows)
   const last = Math.max(1, size - 1)
   return Array.from({ length: size }, (_, i) => Math.floor((i * (rows - 1)) / last))
 }
 
-/** What has to be stored by its key; null for what mustn't be. */
+/** Documents by key; null where none may be stored. */
 export type Sample = Map<string, Record<string, unknown> | null>
 
-/** The first that is stored otherwise, in words; null when there is none. */
+/** A sentence about the first difference; null where there is none. */
 export function wrongSample(found: Sample, expected: Sample): string | null {
   for (const [key, right] of expected) {
     const stored = found.get(key) ?? null

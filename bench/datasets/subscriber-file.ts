@@ -2,29 +2,29 @@ import { createWriteStream } from 'node:fs'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import type { ImportCounts } from '../../shared/contract/schemas/import.ts'
-import { noCounts } from '../../shared/contract/schemas/import.ts'
-import type { BenchContext } from '../scenario.ts'
+import { noCounts, type ImportCounts } from '../../shared/contract/schemas/import.ts'
+import type { Bench } from '../scenario.ts'
 
 /**
- * A made-up subscriber file: the same bytes for the same seed, as many rows as asked for, and the counts that an
- * import of it into an empty list must give. About 1 % of the rows are duplicates of an earlier row (half of them
- * that row once more, the others with its address in capitals and values of their own), 0.5 % have a bad email, 0.5 % a bad date; about a tenth have an enclosed cell, some of those with
- * line breaks in it, and many names aren't ASCII.
+ * A made-up subscriber file: the same bytes for the same seed, and the counts that an import of it into an empty list
+ * must give. By default 1 % of the rows repeat an earlier row's email, half of them the whole row, half with the email
+ * in capitals and other values. 0.5 % have a bad email, 0.5 % a bad date. A tenth have an enclosed cell, some with line
+ * breaks, and many names aren't ASCII.
  */
 
 export interface SubscriberFileOptions {
   rows: number
   seed: number
-  /** In a thousand rows; false leaves them out. */
+  /** By default 5, 5 and 10. */
   defects?: Defects | false
-  /** Another number, other values for the same emails. */
+  /** Another number gives other values for the same emails. */
   revision?: number
-  /** Columns beside the eight: texts, numbers, dates and booleans in turn. */
+  /** Columns beside the eight: a text, a number, a date, a boolean, and so on. */
   extraColumns?: number
 }
 
-export interface Defects {
+/** In a thousand rows. */
+interface Defects {
   badEmails: number
   badDates: number
   duplicates: number
@@ -62,7 +62,7 @@ export type CustomField = {
 
 const extraTypes = ['text', 'number', 'date', 'boolean'] as const
 
-/** What stands in a collection: how many, and the sum of a number that each of them holds. */
+/** A collection's documents: their number, and the sum of their points. */
 export interface Documents {
   count: number
   points: number
@@ -70,58 +70,14 @@ export interface Documents {
 
 export type RowKind = 'good' | 'duplicate' | 'bad_email' | 'bad_date'
 
-const firstNames = [
-  'Anna',
-  'Björn',
-  'Chloé',
-  'David',
-  'Éva',
-  'François',
-  'Grace',
-  'Håkon',
-  'Inés',
-  'José',
-  'Kateřina',
-  'Lars',
-  'Mária',
-  'Noé',
-  'Olga',
-  'Paweł',
-  'Quentin',
-  'Renée',
-  'Søren',
-  'Tomáš',
-  'Ursula',
-  'Vera',
-  'William',
-  'Zoë',
-]
-const lastNames = [
-  'Andersson',
-  'Brown',
-  'Černý',
-  'Dubois',
-  'Eriksen',
-  'Fernández',
-  'García',
-  'Høgh',
-  'Ivanova',
-  'Jensen',
-  'Kowalski',
-  'Lefèvre',
-  'Müller',
-  'Nováková',
-  'O’Brien',
-  'Papadopoulos',
-  'Quist',
-  'Rossi',
-  'Schröder',
-  'Takács',
-  'Ünal',
-  'Virtanen',
-  'Weiß',
-  'Yılmaz',
-]
+const firstNames =
+  'Anna Björn Chloé David Éva François Grace Håkon Inés José Kateřina Lars Mária Noé Olga Paweł Quentin Renée Søren Tomáš Ursula Vera William Zoë'.split(
+    ' ',
+  )
+const lastNames =
+  'Andersson Brown Černý Dubois Eriksen Fernández García Høgh Ivanova Jensen Kowalski Lefèvre Müller Nováková O’Brien Papadopoulos Quist Rossi Schröder Takács Ünal Virtanen Weiß Yılmaz'.split(
+    ' ',
+  )
 const streets = [
   'Main Street',
   'Rue de la Paix',
@@ -135,7 +91,7 @@ const cities = ['London', 'Paris', 'København', 'München', 'Oslo', 'Łódź', 
 const plans = customFields[4].options
 const domains = ['example.com', 'example.org', 'mail.example.net', 'post.example.co.uk', 'sub.domain.example']
 
-/** A well-mixed 32-bit number for a row, by its purpose. */
+/** A hash of 32 bits: the row's random number for one purpose. */
 function mix(seed: number, row: number, purpose: number): number {
   let h =
     Math.imul(row + 1, 0x9e3779b1) ^
@@ -146,15 +102,20 @@ function mix(seed: number, row: number, purpose: number): number {
   return (h ^ (h >>> 16)) >>> 0
 }
 
+export interface Rows {
+  first: number
+  count: number
+}
+
 export class SubscriberFile {
   readonly rows: number
-  /** What makes the same file in another thread. */
+  /** They make the same file in another thread. */
   readonly options: SubscriberFileOptions
   /** In the order of the columns. */
   readonly customFields: readonly CustomField[]
   readonly columns: readonly string[]
   readonly #seed: number
-  /** Of everything but the emails. */
+  /** For everything but the emails. */
   readonly #valueSeed: number
   readonly #defects: Defects
   readonly #extraColumns: number
@@ -169,7 +130,7 @@ export class SubscriberFile {
     this.#extraColumns = extraColumns
     const extra = Array.from({ length: extraColumns }, (_, i) => ({
       name: `extra_${i + 1}`,
-      field_type: extraTypes[i % extraTypes.length]!,
+      field_type: pick(extraTypes, i),
     }))
     this.customFields = [...customFields, ...extra]
     this.columns = [...columns, ...extra.map(({ name }) => name)]
@@ -180,25 +141,29 @@ export class SubscriberFile {
     const draw = mix(this.#seed, row, 0) % 1000
     if (draw < badEmails) return 'bad_email'
     if (draw < badEmails + badDates) return 'bad_date'
-    if (draw < badEmails + badDates + duplicates && this.originalOf(row) !== null) return 'duplicate'
-    return 'good'
+    const isDuplicate = draw < badEmails + badDates + duplicates && this.#original(row) !== null
+    return isDuplicate ? 'duplicate' : 'good'
   }
 
-  /** The earlier row whose email a duplicate repeats; null where no draw fell on a row with an email of its own. */
-  originalOf(row: number): number | null {
+  /** The row that has this row's email first: an earlier one for a duplicate. */
+  firstRow(row: number): number {
+    return this.kindOf(row) === 'duplicate' ? (this.#original(row) ?? row) : row
+  }
+
+  /** An earlier row with a valid email that isn't a duplicate itself; null where four draws found none. */
+  #original(row: number): number | null {
     if (row === 0) return null
     const { badEmails, badDates, duplicates } = this.#defects
     for (const purpose of [1, 12, 13, 14]) {
       const original = mix(this.#seed, row, purpose) % row
       const draw = mix(this.#seed, original, 0) % 1000
-      const hasOwn =
-        draw >= badEmails && (draw < badEmails + badDates || draw >= badEmails + badDates + duplicates)
-      if (hasOwn) return original
+      if (draw >= badEmails && (draw < badEmails + badDates || draw >= badEmails + badDates + duplicates))
+        return original
     }
     return null
   }
 
-  /** Whether a duplicate is the earlier row once more, to the letter; the others spell its email in capitals. */
+  /** Whether a duplicate repeats the whole earlier row. The others have its email in capitals. */
   isRepetition(row: number): boolean {
     return this.kindOf(row) === 'duplicate' && mix(this.#seed, row, 15) % 2 === 0
   }
@@ -213,7 +178,7 @@ export class SubscriberFile {
     return counts
   }
 
-  /** What an import of the file leaves: the subscribers that it adds to an empty list, or gives its values to. */
+  /** What an import of the file into an empty list stores. */
   expectedDocuments(): Documents {
     const documents = { count: 0, points: 0 }
     for (let row = 0; row < this.rows; row += 1) {
@@ -224,83 +189,85 @@ export class SubscriberFile {
     return documents
   }
 
-  /** The file's text in pieces of about 256 kB, header first. */
-  *text(header: readonly string[] = this.columns): Generator<string> {
+  /** The text of some rows, header first, in pieces of about 256 kB. */
+  *text(
+    header: readonly string[] = this.columns,
+    ranges: Rows[] = [{ first: 0, count: this.rows }],
+  ): Generator<string> {
     let piece = `${header.join(',')}\n`
-    for (let row = 0; row < this.rows; row += 1) {
-      piece += this.line(row)
-      if (piece.length < 256 * 1024) continue
-      yield piece
-      piece = ''
-    }
+    for (const { first, count } of ranges)
+      for (let row = first; row < first + count; row += 1) {
+        piece += this.line(row)
+        if (piece.length < 256 * 1024) continue
+        yield piece
+        piece = ''
+      }
     yield piece
   }
 
-  *bytes(header?: readonly string[]): Generator<Buffer> {
-    for (const piece of this.text(header)) yield Buffer.from(piece)
+  *bytes(header?: readonly string[], ranges?: Rows[]): Generator<Buffer> {
+    for (const piece of this.text(header, ranges)) yield Buffer.from(piece)
   }
 
   line(row: number): string {
-    const pick = <T>(list: readonly T[], purpose: number): T =>
-      list[mix(this.#valueSeed, row, purpose) % list.length]!
-    if (this.isRepetition(row)) return this.line(this.originalOf(row)!)
+    if (this.isRepetition(row)) return this.line(this.firstRow(row))
+    const random = (purpose: number) => mix(this.#valueSeed, row, purpose)
     const kind = this.kindOf(row)
-    const email = kind === 'duplicate' ? this.emailOf(this.originalOf(row)!).toUpperCase() : this.emailOf(row)
-    const number = mix(this.#valueSeed, row, 4)
+    const email = this.emailOf(this.firstRow(row))
+    const number = random(4)
+    const year = 2010 + (number % 15)
+    const day = `${two((number % 12) + 1)}-${two(((number >>> 3) % 28) + 1)}`
     const cells = [
-      kind === 'bad_email' ? email.replace('@', ' at ') : email,
-      pick(firstNames, 2),
-      pick(lastNames, 3),
+      kind === 'duplicate' ? email.toUpperCase() : kind === 'bad_email' ? email.replace('@', ' at ') : email,
+      pick(firstNames, random(2)),
+      pick(lastNames, random(3)),
       this.#address(row, number),
-      kind === 'bad_date' ? '02/30/1980' : dateOf(number),
-      pick(plans, 5),
+      kind === 'bad_date' ? '02/30/1980' : formatDate(number),
+      pick(plans, random(5)),
       String(this.pointsOf(row)),
-      `20${String(10 + (number % 15))}-${two((number % 12) + 1)}-${two(((number >>> 3) % 28) + 1)} ${two(number % 24)}:${two((number >>> 5) % 60)}`,
+      `${year}-${day} ${two(number % 24)}:${two((number >>> 5) % 60)}`,
     ]
-    for (let i = 0; i < this.#extraColumns; i += 1) cells.push(this.#extraCell(row, i))
+    for (let i = 0; i < this.#extraColumns; i += 1) cells.push(extraCell(i, random(100 + i)))
     return `${cells.join(',')}\n`
   }
 
-  #extraCell(row: number, column: number): string {
-    const number = mix(this.#valueSeed, row, 100 + column)
-    switch (extraTypes[column % extraTypes.length]!) {
-      case 'text':
-        return streets[number % streets.length]!
-      case 'number':
-        return String(number % 1_000_000)
-      case 'date':
-        return dateOf(number)
-      case 'boolean':
-        return number % 2 === 0 ? 'true' : 'false'
-    }
-  }
-
-  /** Of the row's column of that name: its sum tells whether the values that are stored are the right ones. */
+  /** The row's number in the column `points`: the sum of all shows whether the right values are stored. */
   pointsOf(row: number): number {
-    const from = this.isRepetition(row) ? this.originalOf(row)! : row
-    return mix(this.#valueSeed, from, 6) % 100_000
+    return mix(this.#valueSeed, this.isRepetition(row) ? this.firstRow(row) : row, 6) % 100_000
   }
 
   emailOf(row: number): string {
     const name = mix(this.#seed, row, 7).toString(36)
-    return `${name}.${row.toString(36)}@${domains[mix(this.#seed, row, 8) % domains.length]!}`
+    return `${name}.${row.toString(36)}@${pick(domains, mix(this.#seed, row, 8))}`
   }
 
   #address(row: number, number: number): string {
-    const street = `${(number % 199) + 1} ${streets[mix(this.#valueSeed, row, 9) % streets.length]!}`
-    const city = cities[mix(this.#valueSeed, row, 10) % cities.length]!
-    switch (mix(this.#valueSeed, row, 11) % 20) {
-      case 0:
-        return `"${street}\n${city}"`
-      case 1:
-        return `"${street}, ""${city}"""`
-      default:
-        return `${street} ${city}`
-    }
+    const street = `${(number % 199) + 1} ${pick(streets, mix(this.#valueSeed, row, 9))}`
+    const city = pick(cities, mix(this.#valueSeed, row, 10))
+    const form = mix(this.#valueSeed, row, 11) % 20
+    if (form === 0) return `"${street}\n${city}"`
+    return form === 1 ? `"${street}, ""${city}"""` : `${street} ${city}`
   }
 }
 
-const dateOf = (number: number): string =>
+function extraCell(column: number, number: number): string {
+  switch (pick(extraTypes, column)) {
+    case 'text':
+      return pick(streets, number)
+    case 'number':
+      return String(number % 1_000_000)
+    case 'date':
+      return formatDate(number)
+    case 'boolean':
+      return number % 2 === 0 ? 'true' : 'false'
+  }
+}
+
+function pick<T>(list: readonly T[], number: number): T {
+  return list[number % list.length]!
+}
+
+const formatDate = (number: number): string =>
   `${(number % 12) + 1}/${((number >>> 4) % 28) + 1}/${1940 + ((number >>> 9) % 65)}`
 
 const two = (value: number): string => String(value).padStart(2, '0')
@@ -310,23 +277,20 @@ export interface WrittenFile {
   file: string
 }
 
-/** The file of a benchmark, in its scratch folder. */
+/** Writes a file into the scratch folder. */
 export async function writeSubscriberFile(
-  context: Pick<BenchContext, 'rows' | 'seed' | 'folder' | 'say'>,
+  bench: Pick<Bench, 'rows' | 'seed' | 'folder' | 'say'>,
   options: Partial<SubscriberFileOptions> & { name?: string } = {},
 ): Promise<WrittenFile> {
   const { name = 'rows.csv', ...rest } = options
-  const dataset = new SubscriberFile({ rows: context.rows, seed: context.seed, ...rest })
-  const file = path.join(context.folder, name)
-  context.say('making the file ...')
+  const dataset = new SubscriberFile({ rows: bench.rows, seed: bench.seed, ...rest })
+  const file = path.join(bench.folder, name)
+  bench.say('making the file ...')
   await pipeline(Readable.from(dataset.bytes(typedHeader(dataset))), createWriteStream(file))
   return { dataset, file }
 }
 
-/**
- * The header line as mongoimport takes it, with a type for each column, so that all contenders read the same file. For
- * the others a header is a line that they skip.
- */
+/** mongoimport wants a type in each column's header. The other contenders skip the header, so all read one file. */
 function typedHeader({ columns, customFields }: SubscriberFile): string[] {
   const types = new Map(customFields.map(({ name, field_type }) => [name, peerTypes[field_type]]))
   types.set('subscribe_time', 'date_go(2006-01-02 15:04)')
@@ -342,10 +306,10 @@ const peerTypes: Record<CustomField['field_type'], string> = {
   date: 'date_go(1/2/2006)',
 }
 
-/** The file that fills a list, and one of the same addresses with other values. */
+/** A file that fills a list, and one with other values for the same emails. */
 export async function writeFileTwice(
-  context: Parameters<typeof writeSubscriberFile>[0],
+  bench: Parameters<typeof writeSubscriberFile>[0],
 ): Promise<WrittenFile & { before: WrittenFile }> {
-  const before = await writeSubscriberFile(context, { name: 'before.csv', defects: false })
-  return { before, ...(await writeSubscriberFile(context, { defects: false, revision: 1 })) }
+  const before = await writeSubscriberFile(bench, { name: 'before.csv', defects: false })
+  return { before, ...(await writeSubscriberFile(bench, { defects: false, revision: 1 })) }
 }

@@ -12,12 +12,13 @@ import { ApiClient, type ImportView } from '../../control-plane/cli/api-client.t
 import { watchImport } from '../../control-plane/cli/watch.ts'
 import { messageOf } from '../../shared/contract/errors.ts'
 import type { ImportCounts } from '../../shared/contract/schemas/import.ts'
-import { columns, customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { SubscriberFile } from '../datasets/subscriber-file.ts'
+import { createList, startImport, uploaded } from '../imports.ts'
 import { startRollcall, type Rollcall } from '../rollcall.ts'
 
 /**
- * Shows the service at work: brings everything up in a temporary folder, makes a file with known defects, and imports
- * it three times, inline, by FTP and from a URL. The counts of the three are held against what the generator knows.
+ * Starts the whole service in a temporary folder, makes a file with known defects, and imports it inline, by FTP and
+ * from a URL. The counts of the three imports are compared with those that the generator knows.
  */
 const { values: given } = parseArgs({
   options: { rows: { type: 'string', default: '100000' }, keep: { type: 'boolean', default: false } },
@@ -70,18 +71,12 @@ async function show({ ready, key, logFile }: Rollcall): Promise<number> {
 
   const client = new ApiClient(ready.http, key)
   const results = new Map<string, ImportView & { seconds: number }>()
-  const run = async (title: string, source: (listId: number) => Promise<Record<string, unknown>>) => {
-    const list = await client.post<{ id: number }>('/mailing_lists', {
-      mailing_list: { name: `Demo, ${title}` },
-    })
-    for (const field of customFields)
-      await client.post(`/mailing_lists/${list.id}/custom_fields`, { custom_field: field })
-    const file_source = await source(list.id)
+  const run = async (title: string, source: () => Promise<object>) => {
+    const { listId } = await createList(client, `Demo, ${title}`, dataset)
+    const file_source = await source()
     const startedAt = performance.now()
-    const created = await client.post<{ id: number }>(`/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: { column_mapping: columns, file_source },
-    })
-    const view = await watchImport(client, created.id, {
+    const id = await startImport(client, listId, dataset, { file_source })
+    const view = await watchImport(client, id, {
       title,
       expectedRows: rows,
       out: process.stdout,
@@ -91,10 +86,7 @@ async function show({ ready, key, logFile }: Rollcall): Promise<number> {
     if (view.error_message !== null) say(`  ${view.error_message}`)
   }
   await run('inline', async () => ({ type: 'json', content: await readFile(file, 'utf8') }))
-  await run('FTP', async () => ({
-    type: 'upload_directory',
-    filename: await uploadByFtp(ready.ftp, key, file),
-  }))
+  await run('FTP', async () => uploaded(await uploadByFtp(ready.ftp, key, file)))
   const server = await serveFile(file)
   await run('URL', async () => ({ type: 'url', url: `${server.url}/subscribers.csv` }))
   server.close()
@@ -135,26 +127,24 @@ async function serveFile(file: string): Promise<{ url: string; close: () => void
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, close: () => server.close() }
 }
 
-/** The counts side by side; true when all three are what the generator knows. */
+/** Prints the counts side by side; true when all three are those of the generator. */
 function compare(results: Map<string, ImportView & { seconds: number }>, expected: ImportCounts): boolean {
-  const titles = [...results.keys()]
-  const row = (name: string, values: (string | number)[]) =>
-    say(
-      `${name.padEnd(20)}${values.map((value) => (typeof value === 'number' ? value.toLocaleString('en') : value).padStart(12)).join('')}`,
-    )
+  const views = [...results.values()]
+  const row = (name: string, values: (string | number)[]) => {
+    const cells = values.map((value) => (typeof value === 'number' ? value.toLocaleString('en') : value))
+    say(`${name.padEnd(20)}${cells.map((cell) => cell.padStart(12)).join('')}`)
+  }
   say('')
-  row('', [...titles, 'expected'])
-  let isRight = true
+  row('', [...results.keys(), 'expected'])
+  let isRight = views.every(({ state, stats }) => state === 'finished' && stats.records_imported === rows)
   for (const [kind, count = 0] of Object.entries(expected)) {
-    const counts = titles.map((title) => results.get(title)!.stats.subscribers[kind] ?? 0)
+    const counts = views.map(({ stats }) => stats.subscribers[kind] ?? 0)
     if (counts.some((value) => value !== count)) isRight = false
     if (count > 0 || counts.some((value) => value > 0)) row(kind, [...counts, count])
   }
-  for (const view of results.values())
-    if (view.state !== 'finished' || view.stats.records_imported !== rows) isRight = false
   row(
     'rows/s',
-    titles.map((title) => Math.round(rows / results.get(title)!.seconds)),
+    views.map(({ seconds }) => Math.round(rows / seconds)),
   )
   say(
     isRight

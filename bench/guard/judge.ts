@@ -1,7 +1,6 @@
 import type { Machine } from '../machine.ts'
 import { spread } from '../statistics.ts'
 
-/** What three kinds of work cost Rollcall and a peer in CPU time, and how long they take them; see README.md. */
 export const works = ['new rows', 'overwriting', 'all skipped'] as const
 export type WorkName = (typeof works)[number]
 
@@ -12,17 +11,16 @@ export interface Cost {
   elapsed: number
 }
 
-const sides = ['client', 'server', 'elapsed'] as const
-type Side = (typeof sides)[number]
+const parts = ['client', 'server', 'elapsed'] as const
 
-/** One round: what the work cost Rollcall, and what it cost the peer a moment before or after. */
+/** What the work cost Rollcall, and what it cost the peer just before or after. */
 export interface Pair {
   ours: Cost
   peer: Cost
 }
 
 /** What was measured on one kind of machine. */
-export interface Recorded {
+export interface RecordedRatios {
   at: string
   machine: Machine
   versions: Record<string, string>
@@ -31,16 +29,16 @@ export interface Recorded {
   ratios: Ratios
 }
 
-/** Those by which a machine is judged: that of its own kind, or else all there are. */
-export function recordsFor(machine: Machine, all: Recorded[]): Recorded[] {
-  const own = all.find((one) => isSameKind(one.machine, machine))
-  return own === undefined ? all : [own]
+/** The record of this kind of machine, or else all. */
+export function recordsFor(machine: Machine, all: RecordedRatios[]): RecordedRatios[] {
+  const same = all.find((one) => isSameKind(one.machine, machine))
+  return same === undefined ? all : [same]
 }
 
-/** With it in the place of the one of its kind of machine, or after all others. */
-export function withRecord(all: Recorded[], recorded: Recorded): Recorded[] {
-  const place = all.findIndex((one) => isSameKind(one.machine, recorded.machine))
-  return place === -1 ? [...all, recorded] : all.with(place, recorded)
+/** Replaces the record of the same kind of machine, or adds one. */
+export function withRecord(all: RecordedRatios[], added: RecordedRatios): RecordedRatios[] {
+  const at = all.findIndex((one) => isSameKind(one.machine, added.machine))
+  return at === -1 ? [...all, added] : all.with(at, added)
 }
 
 export const isSameKind = (one: Machine, other: Machine): boolean =>
@@ -48,65 +46,68 @@ export const isSameKind = (one: Machine, other: Machine): boolean =>
 
 export type Rounds = Record<WorkName, Pair[]>
 
-type RatioName = `${WorkName}, ${Side}`
+type RatioName = `${WorkName}, ${(typeof parts)[number]}`
 
-/** How many times as much the peer used. More is better. */
+/** The peer's cost, divided by ours. More is better. */
 export type Ratios = Record<RatioName, number>
 
-/**
- * Of the least cost in all rounds: a neighbour only ever adds to it. Client and server each by itself: a slowdown of one
- * is thinner in the sum of both.
- */
-export function ratiosOf(rounds: Rounds): Ratios {
-  const ratios: Partial<Ratios> = {}
-  for (const work of works)
-    for (const side of sides) {
-      const least = (who: keyof Pair) => Math.min(...rounds[work].map((pair) => pair[who][side]))
-      ratios[`${work}, ${side}`] = least('peer') / least('ours')
-    }
-  return ratios as Ratios
+const mapRatios = (compute: (work: WorkName, part: keyof Cost, name: RatioName) => number): Ratios => {
+  const entries = works.flatMap((work) =>
+    parts.map((part) => {
+      const name: RatioName = `${work}, ${part}`
+      return [name, compute(work, part, name)]
+    }),
+  )
+  return Object.fromEntries(entries) as Ratios
 }
 
-/** Of what was recorded, a ratio must reach so much. */
-export interface LowestParts {
+/** Costs are the lowest of all rounds, because a neighbour can only raise them. */
+export function computeRatios(rounds: Rounds): Ratios {
+  return mapRatios((work, part) => {
+    const lowest = (side: keyof Pair) => Math.min(...rounds[work].map((pair) => pair[side][part]))
+    return lowest('peer') / lowest('ours')
+  })
+}
+
+/** The share of a recorded ratio that a ratio must reach. */
+export interface MinShares {
   cpu: number
-  /** Less, as a neighbour may take time from one of the two alone. */
+  /** Lower, because a neighbour may take time from only one of the two. */
   elapsed: number
 }
 
-/** Of the record of this kind of machine, and of the lowest of all records where this one has none. */
-export const lowestParts = {
+/** Of this kind of machine's record; of the lowest of all records on a machine without one. */
+export const minShares = {
   here: { cpu: 0.8, elapsed: 0.55 },
   elsewhere: { cpu: 0.6, elapsed: 0.4 },
-} as const satisfies Record<string, LowestParts>
+} as const satisfies Record<string, MinShares>
 
 export interface Verdict {
   name: string
   recorded: number
   measured: number
-  /** What it must reach. */
-  least: number
+  min: number
   hasFallen: boolean
 }
 
-export function judge(recorded: Ratios, measured: Ratios, parts: LowestParts): Verdict[] {
-  return ratioNames.map((name) => {
-    const [before, now] = [recorded[name], measured[name]]
-    const least = before * (name.endsWith('elapsed') ? parts.elapsed : parts.cpu)
-    return { name, recorded: before, measured: now, least, hasFallen: !(now >= least) }
+export function judge(recorded: Ratios, measured: Ratios, shares: MinShares): Verdict[] {
+  const verdicts: Verdict[] = []
+  mapRatios((_, part, name) => {
+    const min = recorded[name] * (part === 'elapsed' ? shares.elapsed : shares.cpu)
+    // A ratio that wasn't measured isn't a number, and has fallen.
+    const hasFallen = !(measured[name] >= min)
+    verdicts.push({ name, recorded: recorded[name], measured: measured[name], min, hasFallen })
+    return min
   })
+  return verdicts
 }
 
-/** The better of two runs, ratio by ratio: a neighbour that comes and goes spoils one, what became dearer spoils both. */
-export const betterOf = (one: Ratios, other: Ratios): Ratios =>
-  combined([one, other], (ratios) => Math.max(...ratios))
+/** The better of two passes: a neighbour spoils one of them, a change of the code both. */
+export const betterRatios = (one: Ratios, other: Ratios): Ratios =>
+  mapRatios((_, __, name) => Math.max(one[name], other[name]))
 
-/** What each machine of those reached at least, ratio by ratio. */
-export const lowestOf = (records: Ratios[]): Ratios => combined(records, (ratios) => Math.min(...ratios))
+export const lowestRatios = (all: Ratios[]): Ratios =>
+  mapRatios((_, __, name) => Math.min(...all.map((ratios) => ratios[name])))
 
-export const mediansOf = (passes: Ratios[]): Ratios => combined(passes, (ratios) => spread(ratios).median)
-
-const combined = (passes: Ratios[], combine: (ratios: number[]) => number): Ratios =>
-  Object.fromEntries(ratioNames.map((name) => [name, combine(passes.map((pass) => pass[name]))])) as Ratios
-
-const ratioNames = works.flatMap((work) => sides.map((side): RatioName => `${work}, ${side}`))
+export const medianRatios = (all: Ratios[]): Ratios =>
+  mapRatios((_, __, name) => spread(all.map((ratios) => ratios[name])).median)

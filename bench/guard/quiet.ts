@@ -2,23 +2,21 @@ import { cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const minIdleShare = 0.5
-const waitMs = 3_000
-const looks = 10
+const sampleMs = 3_000
+const maxSamples = 10
 
 /**
- * Whether half of the CPU time goes unused, within half a minute: what ran just before may still be ending. What a
- * hypervisor takes away counts as used. Not by the load average, which tells of the last minutes.
+ * Waits until half of the CPU time is unused, for half a minute at most. The load average isn't asked, because it covers
+ * the last minutes. Time that a hypervisor takes counts as used.
  */
 export async function becomesQuiet(): Promise<boolean> {
-  for (let look = 0; look < looks; look += 1) if ((await idleShare(waitMs)) >= minIdleShare) return true
+  for (let i = 0; i < maxSamples; i += 1) {
+    const [before, startedAt] = [idleMs(), performance.now()]
+    await sleep(sampleMs)
+    const idleShare = (idleMs() - before) / ((performance.now() - startedAt) * cpus().length)
+    if (idleShare >= minIdleShare) return true
+  }
   return false
-}
-
-/** From 0 to 1, over so many milliseconds. */
-async function idleShare(milliseconds: number): Promise<number> {
-  const [before, startedAt] = [idleMs(), performance.now()]
-  await sleep(milliseconds)
-  return (idleMs() - before) / ((performance.now() - startedAt) * cpus().length)
 }
 
 const idleMs = (): number => cpus().reduce((sum, { times }) => sum + times.idle, 0)

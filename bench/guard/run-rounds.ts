@@ -1,104 +1,98 @@
-import { wrongCounts } from '../contenders/check-import.ts'
-import { createList, importEnd, install, type Installation } from '../contenders/installation.ts'
-import type { WrittenFile } from '../datasets/subscriber-file.ts'
-import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
+import { createReadStream } from 'node:fs'
+import path from 'node:path'
+import { wrongCounts } from '../check-import.ts'
+import { writeSubscriberFile, type SubscriberFile } from '../datasets/subscriber-file.ts'
+import { createList, pollImport, startImport, uploaded } from '../imports.ts'
+import { measure } from '../measure.ts'
 import { bulkWritePeer } from '../peers/bulk-write.ts'
-import { measuredProcess } from '../processes.ts'
-import type { BenchContext, Contender, Measurement } from '../scenario.ts'
+import type { Bench, Contender, Measured } from '../scenario.ts'
+import { withService, type Service } from '../service.ts'
 import { works, type Cost, type Rounds, type WorkName } from './judge.ts'
-
-/**
- * Rounds of the three kinds of work, Rollcall and csv-parse with bulkWrite in turn, who comes first by turns as well.
- * One installation does all of its imports, some of them before it counts: its code is compiled by then. The peer is a
- * new process each time, as who runs a script has it.
- */
-export async function runRounds(context: BenchContext, rounds: number): Promise<Rounds> {
-  const first = await writeSubscriberFile(context, { name: 'first.csv', defects: false })
-  const second = await writeSubscriberFile(context, { name: 'second.csv', defects: false, revision: 1 })
-  const peers = await peersOf({ ...context, rows: Math.ceil(context.rows / 3) })
-  const installation = await install(context, `guard-${process.pid}`)
-  const measured: Rounds = { 'new rows': [], overwriting: [], 'all skipped': [] }
-  try {
-    await installation.place(first.file, 'first.csv')
-    await installation.place(second.file, 'second.csv')
-    for (let round = -warmUps; round < 0; round += 1) {
-      const ours = await ownWorks(context, installation, first, round)
-      for (const work of works) await ours[work]()
-    }
-    for (let round = 0; round < rounds; round += 1) {
-      const ours = await ownWorks(context, installation, first, round)
-      for (const work of works) {
-        const order = round % 2 === 0 ? (['ours', 'peer'] as const) : (['peer', 'ours'] as const)
-        const costs: Partial<Record<'ours' | 'peer', Cost>> = {}
-        for (const who of order) costs[who] = who === 'ours' ? await ours[work]() : await costOf(peers[work])
-        measured[work].push({ ours: costs.ours!, peer: costs.peer! })
-      }
-    }
-  } finally {
-    await installation.remove()
-  }
-  return measured
-}
 
 const warmUps = 2
 
-/** A third of the rows: a row takes them longer, and an import of ours has costs that aren't a row's. */
-async function peersOf(context: BenchContext): Promise<Record<WorkName, Contender>> {
-  const first = await writeSubscriberFile(context, { name: 'peer-first.csv', defects: false })
-  const second = await writeSubscriberFile(context, { name: 'peer-second.csv', defects: false, revision: 1 })
+/**
+ * Rollcall and csv-parse with bulkWrite do the three kinds of work, alternately first. One service does all imports, and
+ * warms up with some that don't count. The peer is a new process each time, as when a script is run.
+ */
+export async function runRounds(bench: Bench, rounds: number): Promise<Rounds> {
+  const first = await writeSubscriberFile(bench, { name: 'first.csv', defects: false })
+  const second = await writeSubscriberFile(bench, { name: 'second.csv', defects: false, revision: 1 })
+  // The peer takes longer for a row, and our imports have costs that don't depend on the rows.
+  const peers = await preparePeers({ ...bench, rows: Math.ceil(bench.rows / 3) })
+  const measured: Rounds = { 'new rows': [], overwriting: [], 'all skipped': [] }
+  const database = `bench_guard-${process.pid}`
+  const options = { folder: path.join(bench.folder, database), mongodb: { uri: bench.mongodbUri, database } }
+  await withService(options, async (service) => {
+    await service.place(createReadStream(first.file), 'first.csv')
+    await service.place(createReadStream(second.file), 'second.csv')
+    for (let round = -warmUps; round < rounds; round += 1) {
+      const ours = await prepareOurs(bench, service, first.dataset, round)
+      for (const work of works) {
+        if (round < 0) await ours[work]()
+        else if (round % 2 === 0)
+          measured[work].push({ ours: await ours[work](), peer: await runPeer(peers[work]) })
+        else {
+          const peer = await runPeer(peers[work])
+          measured[work].push({ ours: await ours[work](), peer })
+        }
+      }
+    }
+  })
+  return measured
+}
+
+async function preparePeers(bench: Bench): Promise<Record<WorkName, Contender>> {
+  const first = await writeSubscriberFile(bench, { name: 'peer-first.csv', defects: false })
+  const second = await writeSubscriberFile(bench, { name: 'peer-second.csv', defects: false, revision: 1 })
   const before = first.dataset
   return {
-    'new rows': bulkWritePeer(context, { ...first, overwrite: true }),
-    overwriting: bulkWritePeer(context, { ...second, before, overwrite: true }),
-    'all skipped': bulkWritePeer(context, { ...first, before, overwrite: false }),
+    'new rows': bulkWritePeer(bench, { ...first, overwrite: true }),
+    overwriting: bulkWritePeer(bench, { ...second, before, overwrite: true }),
+    'all skipped': bulkWritePeer(bench, { ...first, before, overwrite: false }),
   }
 }
 
-async function costOf(contender: Contender): Promise<Cost> {
-  const { isRight, ...measured } = await contender.run()
-  if (!isRight) throw new Error(`${contender.name} did its work wrong`)
-  return costIn(measured)
+async function runPeer(contender: Contender): Promise<Cost> {
+  const measured = await contender.run()
+  if (!measured.isRight) throw new Error(`${contender.name} did its work wrong`)
+  return toCost(measured)
 }
 
-const costIn = ({
-  clientMicroseconds,
-  serverMicroseconds,
+const toCost = ({
+  clientMicroseconds: client,
+  serverMicroseconds: server,
   seconds,
   rows,
-}: Omit<Measurement, 'isRight'>): Cost => ({
-  client: clientMicroseconds,
-  server: serverMicroseconds,
+}: Measured): Cost => ({
+  client,
+  server,
   elapsed: (seconds / rows) * 1e6,
 })
 
-/** The three one after the other on a new list: each finds what the one before left. */
-async function ownWorks(
-  context: BenchContext,
-  { client, metrics }: Installation,
-  { dataset }: WrittenFile,
+/** The three kinds of work on a new list; each needs what the one before left. */
+async function prepareOurs(
+  bench: Bench,
+  { client, processes }: Service,
+  dataset: SubscriberFile,
   round: number,
 ): Promise<Record<WorkName, () => Promise<Cost>>> {
   const { listId } = await createList(client, `Round ${round}`, dataset)
   const importFile = async (filename: string, overwrite: boolean, expected: string): Promise<Cost> => {
-    let wrong: string | null = null
-    const measured = await context.measure({
-      // The control plane does nothing but answer who asks whether it has ended.
-      processes: [measuredProcess('engine', metrics['engine']!)],
-      // Looks would be part of what is measured, and more of them the slower it is.
-      pollIntervalMs: 60_000,
+    const { done: view, ...measured } = await measure(bench.server, {
+      // The control plane only answers the polls of this benchmark.
+      processes: processes.filter(({ name }) => name === 'engine'),
+      rows: dataset.rows,
+      // Samples would be part of the cost, and a slower import would have more of them.
+      sampleIntervalMs: 60_000,
       do: async () => {
-        const { id } = await client.post<{ id: number }>(`/mailing_lists/${listId}/subscriber_imports`, {
-          subscriber_import: {
-            column_mapping: dataset.columns,
-            overwrite,
-            file_source: { type: 'upload_directory', filename },
-          },
-        })
-        wrong = wrongCounts(await importEnd(client, id), { [expected]: dataset.rows })
+        const request = { overwrite, file_source: uploaded(filename) }
+        return pollImport(client, await startImport(client, listId, dataset, request))
       },
     })
+    const wrong = wrongCounts(view, { [expected]: dataset.rows })
     if (wrong !== null) throw new Error(wrong)
-    return costIn(measured)
+    return toCost(measured)
   }
   return {
     'new rows': () => importFile('first.csv', false, 'added'),

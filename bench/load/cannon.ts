@@ -7,7 +7,7 @@ export interface CannonRequest {
   path: string
   /** JSON text. */
   body?: string
-  /** What the text of a right reply holds. */
+  /** A part of the text of a right reply. */
   expect: string
 }
 
@@ -16,59 +16,54 @@ export interface CannonOrder {
   authorization: string
   connections: number
   seconds: number
-  /** Ends with so many replies, whatever the seconds are. */
-  amount?: number
-  /** Sent in this order, from the first again when they are used up. */
+  /** Sent in this order, again from the first after the last. */
   requests: CannonRequest[]
 }
 
-/** What one order came to. */
+/** The result of one order. */
 export interface Volley {
-  /** Of each reply, from its request's first byte to its own last. */
+  /** Of each reply, from its request's first byte to its last byte. */
   milliseconds: number[]
   seconds: number
-  /** Connections that broke and replies that never came. */
+  /** Broken connections and missing replies. */
   errors: number
   wrongReplies: number
   /** The first of them. */
   wrong: string[]
-  /** Requests were sent again, which only some of them may be. */
-  usedUp: boolean
 }
 
-/** autocannon in a process of its own. */
+/** autocannon in a process of its own: in a shared thread the times would contain other work. */
 export class Cannon {
   readonly #child: ChildProcess
-  /** That came to the order that is carried out, as far as has been heard. */
+  readonly #ended: Promise<never>
+  /** To the current order, as last reported. */
   replies = 0
 
   constructor() {
     this.#child = fork(fileURLToPath(new URL('./cannon-process.ts', import.meta.url)))
+    this.#ended = once(this.#child, 'exit').then(([code]) => {
+      throw new Error(`the process that sends the requests ended with ${String(code)}`)
+    })
+    this.#ended.catch(() => undefined)
   }
 
   async fire(order: CannonOrder): Promise<Volley> {
-    const done = new AbortController()
-    const { signal } = done
-    const ended = once(this.#child, 'exit', { signal }).then(([code]) => {
-      throw new Error(`the process that sends the requests ended with ${String(code)}`)
-    })
     this.replies = 0
+    let onMessage: (message: Volley | number) => void = () => undefined
     const answered = new Promise<Volley>((resolve) => {
-      const onMessage = (message: Volley | number) => {
+      onMessage = (message) => {
         if (typeof message === 'number') this.replies = message
         else resolve(message)
       }
-      this.#child.on('message', onMessage)
-      signal.addEventListener('abort', () => this.#child.off('message', onMessage))
     })
+    this.#child.on('message', onMessage)
     this.#child.send(order)
     try {
-      const volley = await Promise.race([answered, ended])
+      const volley = await Promise.race([answered, this.#ended])
       this.replies = volley.milliseconds.length
       return volley
     } finally {
-      ended.catch(() => undefined)
-      done.abort()
+      this.#child.off('message', onMessage)
     }
   }
 

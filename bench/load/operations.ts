@@ -1,15 +1,16 @@
 import { customFields } from '../datasets/subscriber-file.ts'
+import { whole } from '../report/text.ts'
+import type { Service } from '../service.ts'
 import type { CannonRequest } from './cannon.ts'
 import { seededRandom } from './random.ts'
-import type { MeasuredService } from './service-client.ts'
 import type { LoadedSubscribers } from './subscribers.ts'
 
-/** A kind of request, made anew for each round. */
+/** A kind of request. */
 export interface Operation {
   name: string
-  /** Milliseconds that 99 of 100 replies must keep. */
+  /** The bound of the 99th percentile. */
   goalMs: number | null
-  requests(round: number): CannonRequest[]
+  makeRequests: () => CannonRequest[]
 }
 
 interface Known {
@@ -24,144 +25,90 @@ const farPage = 10_000
 const perPage = 100
 const maxPerPage = 500
 
-/** What may take longer the more subscribers there are, and only reads. */
+/** An operation that only reads, and may take longer with more subscribers. */
 export const mayGrow = ({ name }: Pick<Operation, 'name'>): boolean => /^(?:counts|page )/.test(name)
 
 const base = '/svc/api/v2'
 
-export async function operationsOn(
-  service: MeasuredService,
+export async function makeOperations(
+  service: Service,
   loaded: LoadedSubscribers,
   seed: number,
 ): Promise<{ operations: Operation[]; farPage: number }> {
-  const { lists, file } = loaded
+  const { lists, big, smallest, file } = loaded
   const known = await sampleSubscribers(service, loaded, seed)
-  const smallest = lists.at(-1)!.size
-  const onAllLists = Array.from({ length: Math.min(smallest, 1_000) }, (_, row) => file.emailOf(row))
-  const far = await walkTo(service, lists[0]!)
-  // Not by the seed: a folder that is measured again knows the addresses of the last time.
+  const far = await walkTo(service, big)
+  // Not from the seed: a kept folder has the emails of earlier runs.
   const run = Date.now().toString(36)
   let created = 0
   const random = seededRandom(seed)
-  const anyOf = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!
-  const many = (make: () => CannonRequest) => Array.from({ length: requestsOfRound }, make)
-  const get = (path: string, expect: string): CannonRequest => ({ method: 'GET', path: base + path, expect })
+  const draw = (count: number) => Math.floor(random() * count)
+  const drawKnown = (): Known => {
+    const subscriber = known[draw(known.length)]
+    if (subscriber === undefined) throw new Error('no subscribers are loaded')
+    return subscriber
+  }
+  const plans = customFields[4].options
 
-  const operations: Operation[] = [
-    {
-      name: 'read by id',
-      goalMs: 25,
-      requests: () =>
-        many(() => {
-          const { listId, id } = anyOf(known)
-          return get(`/mailing_lists/${listId}/subscribers/${id}`, `"id":${id},`)
-        }),
-    },
-    {
-      name: 'read by email',
-      goalMs: 25,
-      requests: () =>
-        many(() => {
-          const { listId, email } = anyOf(known)
-          return get(
-            `/mailing_lists/${listId}/subscribers/${encodeURIComponent(email)}`,
-            `"email":"${email}"`,
-          )
-        }),
-    },
-    {
-      name: 'find by email, on 1-4 lists',
-      goalMs: 25,
-      requests: () =>
-        many(() => {
-          const { email } = anyOf(known)
-          return get(`/subscribers_by_email/${encodeURIComponent(email)}`, `"email":"${email}"`)
-        }),
-    },
-    {
-      name: `find by email, on ${lists.length} lists`,
-      goalMs: 25,
-      requests: () =>
-        many(() =>
-          get(
-            `/subscribers_by_email/${encodeURIComponent(anyOf(onAllLists))}?per_page=${maxPerPage}`,
-            `"mailing_list":{"id":${lists.at(-1)!.id},`,
-          ),
-        ),
-    },
-    {
-      name: 'create',
-      goalMs: 25,
-      requests: () =>
-        many(() => {
-          created += 1
-          const email = `bench.${run}.${created}@example.com`
-          return {
-            method: 'POST',
-            path: `${base}/mailing_lists/${lists[0]!.id}/subscribers`,
-            body: JSON.stringify({
-              subscriber: {
-                email,
-                subscribe_ip: '192.0.2.7',
-                custom_fields: {
-                  first_name: 'Zoë',
-                  last_name: 'Example',
-                  points: created,
-                  birthday: '1980-02-29',
-                },
-              },
-            }),
-            expect: `"email":"${email}"`,
-          }
-        }),
-    },
-    {
-      name: 'update',
-      goalMs: 25,
-      requests: () =>
-        many(() => {
-          const { listId, id } = anyOf(known)
-          const status = random() < 0.5 ? 'active' : 'unsubscribed'
-          return {
-            method: 'PUT',
-            path: `${base}/mailing_lists/${listId}/subscribers/${id}`,
-            body: JSON.stringify({
-              subscriber: {
-                ...(random() < 0.25 ? { status } : {}),
-                custom_fields: {
-                  points: Math.floor(random() * 100_000),
-                  plan: anyOf(customFields[4].options),
-                },
-              },
-            }),
-            expect: `"id":${id},`,
-          }
-        }),
-    },
-    {
-      name: 'counts',
-      goalMs: 15,
-      requests: () => [get('/subscriber_counts', `"mailing_list":{"id":${lists.at(-1)!.id},`)],
-    },
-    {
-      name: 'page 1',
-      goalMs: null,
-      requests: () => [get(far.path, `"id":${far.idOnFirst},`)],
-    },
-    {
-      name: `page ${far.page.toLocaleString('en')} by token`,
-      goalMs: null,
-      requests: () => [
-        get(`${far.path}&page_token=${encodeURIComponent(far.token)}`, `"id":${far.idOnFar},`),
-      ],
-    },
+  const get = (path: string, expect: string): CannonRequest => ({ method: 'GET', path: base + path, expect })
+  const send = (method: 'POST' | 'PUT', path: string, subscriber: object, expect: string): CannonRequest => ({
+    method,
+    path: base + path,
+    body: JSON.stringify({ subscriber }),
+    expect,
+  })
+  const many = (name: string, make: (subscriber: Known) => CannonRequest): Operation => ({
+    name,
+    goalMs: 25,
+    makeRequests: () => Array.from({ length: requestsOfRound }, () => make(drawKnown())),
+  })
+  const one = (name: string, goalMs: number | null, path: string, expect: string): Operation => ({
+    name,
+    goalMs,
+    makeRequests: () => [get(path, expect)],
+  })
+  const operations = [
+    many('read by id', ({ listId, id }) => get(`/mailing_lists/${listId}/subscribers/${id}`, `"id":${id},`)),
+    many('read by email', ({ listId, email }) =>
+      get(`/mailing_lists/${listId}/subscribers/${encodeURIComponent(email)}`, `"email":"${email}"`),
+    ),
+    many('find by email, on 1-4 lists', ({ email }) =>
+      get(`/subscribers_by_email/${encodeURIComponent(email)}`, `"email":"${email}"`),
+    ),
+    many(`find by email, on ${lists.length} lists`, () => {
+      const email = encodeURIComponent(file.emailOf(draw(Math.min(smallest.size, 1_000))))
+      const expect = `"mailing_list":{"id":${smallest.id},`
+      return get(`/subscribers_by_email/${email}?per_page=${maxPerPage}`, expect)
+    }),
+    many('create', () => {
+      created += 1
+      const email = `bench.${run}.${created}@example.com`
+      const names = { first_name: 'Zoë', last_name: 'Example' }
+      const custom_fields = { ...names, points: created, birthday: '1980-02-29' }
+      const subscriber = { email, subscribe_ip: '192.0.2.7', custom_fields }
+      return send('POST', `/mailing_lists/${big.id}/subscribers`, subscriber, `"email":"${email}"`)
+    }),
+    many('update', ({ listId, id }) => {
+      const status = random() < 0.5 ? 'active' : 'unsubscribed'
+      const custom_fields = { points: draw(100_000), plan: plans[draw(plans.length)] }
+      const subscriber = { ...(random() < 0.25 ? { status } : {}), custom_fields }
+      return send('PUT', `/mailing_lists/${listId}/subscribers/${id}`, subscriber, `"id":${id},`)
+    }),
+    one('counts', 15, '/subscriber_counts', `"mailing_list":{"id":${smallest.id},`),
+    one('page 1', null, far.path, `"id":${far.idOnFirst},`),
+    one(
+      `page ${whole(far.page)} by token`,
+      null,
+      `${far.path}&page_token=${encodeURIComponent(far.token)}`,
+      `"id":${far.idOnFar},`,
+    ),
   ]
   return { operations, farPage: far.page }
 }
 
-/** Some subscribers of the four larger lists with their ids, the big list's as often as it has more of them. */
+/** Subscribers of the four largest lists, of each in proportion to its size. */
 async function sampleSubscribers(
-  { database }: MeasuredService,
+  { database }: Service,
   { lists, file }: LoadedSubscribers,
   seed: number,
 ): Promise<Known[]> {
@@ -173,10 +120,9 @@ async function sampleSubscribers(
     const count = Math.ceil((sampleSize * size) / total)
     const keys = Array.from({ length: count }, () => `${listId}:${file.emailOf(Math.floor(random() * size))}`)
     for (let i = 0; i < count; i += 1_000) {
-      const found = database.collections.subscribers
-        .find({ _id: { $in: keys.slice(i, i + 1_000) } })
-        .project<{ id: number; email: string }>({ id: 1, email: 1 })
-      for await (const { id, email } of found) known.push({ listId, id, email })
+      const found = database.collections.subscribers.find({ _id: { $in: keys.slice(i, i + 1_000) } })
+      for await (const { id, email } of found.project<{ id: number; email: string }>({ id: 1, email: 1 }))
+        known.push({ listId, id, email })
     }
   }
   return known
@@ -184,39 +130,45 @@ async function sampleSubscribers(
 
 interface FarPage {
   path: string
-  /** From 1; the last full one of the list where it has fewer than were wanted. */
+  /** From 1; of a shorter list its last full page. */
   page: number
   token: string
   idOnFirst: number
   idOnFar: number
 }
 
-/** Goes through a list by token, and sees that no record is missed or comes twice. */
+interface Page {
+  data: { id: number }[]
+  next_page_token: string | null
+}
+
+/** Follows the tokens to the far page, and checks that no record is missing or comes twice. */
 async function walkTo(
-  { read }: MeasuredService,
+  { url, authorization }: Service,
   { id, size }: { id: number; size: number },
 ): Promise<FarPage> {
   const page = Math.min(farPage, Math.floor(size / perPage))
   const path = `/mailing_lists/${id}/subscribers?per_page=`
-  const toSkip = (page - 1) * perPage
+  const skip = (page - 1) * perPage
   let skipped = 0
   let last = 0
   let token = ''
   let idOnFirst = 0
   for (;;) {
-    const count = Math.min(maxPerPage, toSkip - skipped || perPage)
-    const next = await read(
-      `${path}${count}${token === '' ? '' : `&page_token=${encodeURIComponent(token)}`}`,
-    )
-    const ids = next.data.map((record) => (record as { id: number }).id)
-    idOnFirst ||= ids[0]!
-    if (ids.length !== count || ids.some((id, i) => id <= (i === 0 ? last : ids[i - 1]!)))
-      throw new Error(`the page after subscriber ${last} isn't the next ${count} subscribers in order`)
-    if (skipped === toSkip) return { path: `${path}${perPage}`, page, token, idOnFirst, idOnFar: ids[0]! }
+    const count = Math.min(maxPerPage, skip - skipped || perPage)
+    const query = token === '' ? '' : `&page_token=${encodeURIComponent(token)}`
+    const response = await fetch(`${url}${base}${path}${count}${query}`, { headers: { authorization } })
+    const { data, next_page_token } = (await response.json()) as Page
+    const [idOnFar = 0] = data.map((record) => record.id)
+    idOnFirst ||= idOnFar
+    for (const record of data) {
+      if (record.id <= last) throw new Error(`subscriber ${record.id} comes after ${last}`)
+      last = record.id
+    }
+    if (data.length !== count) throw new Error(`a page has ${data.length} instead of ${count} subscribers`)
+    if (skipped === skip) return { path: `${path}${perPage}`, page, token, idOnFirst, idOnFar }
     skipped += count
-    last = ids.at(-1)!
-    if (next.next_page_token === null)
-      throw new Error(`no page follows after ${skipped} of ${size} subscribers`)
-    token = next.next_page_token
+    if (next_page_token === null) throw new Error(`no page follows after ${skipped} of ${size} subscribers`)
+    token = next_page_token
   }
 }

@@ -1,133 +1,100 @@
-import { createWriteStream } from 'node:fs'
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ImportView } from '../../control-plane/cli/api-client.ts'
-import { listSizes } from '../datasets/list-sizes.ts'
-import { columns, customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
-import type { MeasuredService } from './service-client.ts'
+import { customFields, SubscriberFile, type Rows } from '../datasets/subscriber-file.ts'
+import { createList, pollImport, startImport, uploaded } from '../imports.ts'
+import { whole } from '../report/text.ts'
+import type { Service } from '../service.ts'
 
-/** The subscribers that requests are about: many lists of one organization, loaded by the product's own imports. */
+/** The subscribers of `requests`: many lists of one organization, loaded by the product's own imports. */
 export interface LoadedSubscribers {
-  /** The largest first. */
+  /** The largest first. Each list has the first rows of the file, so the smallest list's emails are on all of them. */
   lists: { id: number; size: number }[]
+  big: { id: number; size: number }
+  smallest: { id: number; size: number }
   file: SubscriberFile
 }
 
-const listCount = 200
+const smallLists = 196
 const rowsOfFile = 1_000_000
-/** More rows than this come in a file, fewer with the request. */
-const rowsInline = 10_000
+/** Fewer rows are sent with the request. */
+const minRowsOfFile = 10_000
 
+/** One big list, three with 8 % each, and many small ones. */
+function listSizes(subscribers: number): number[] {
+  const middling = Math.floor(subscribers * 0.08)
+  const small = Math.max(1, Math.floor((subscribers * 0.06) / smallLists))
+  const others = [middling, middling, middling, ...new Array<number>(smallLists).fill(small)]
+  return [subscribers - others.reduce((sum, size) => sum + size, 0), ...others]
+}
+
+interface LoadRecord {
+  subscribers: number
+  seed: number
+  lists: LoadedSubscribers['lists']
+}
+
+/** Loads what a kept folder doesn't have yet. */
 export async function loadSubscribers(
-  service: MeasuredService,
-  options: { subscribers: number; seed: number; folder: string; say: (text: string) => void },
+  service: Service,
+  {
+    subscribers,
+    seed,
+    folder,
+    say,
+  }: Omit<LoadRecord, 'lists'> & { folder: string; say: (text: string) => void },
 ): Promise<LoadedSubscribers> {
-  const { subscribers, seed, folder, say } = options
-  const sizes = listSizes(subscribers, listCount)
-  const file = new SubscriberFile({ rows: sizes[0]!, seed, defects: false })
   const record = path.join(folder, 'subscribers.json')
-  const before = JSON.parse(await readFile(record, 'utf8').catch(() => 'null')) as {
-    subscribers: number
-    seed: number
-    lists: LoadedSubscribers['lists']
-  } | null
-  if (before !== null) {
-    if (before.subscribers > subscribers || before.seed !== seed)
-      throw new Error(
-        `${folder} holds ${before.subscribers} subscribers of seed ${before.seed}: say --subscribers ${before.subscribers} --seed ${before.seed}, or name another folder`,
-      )
-    if (before.subscribers === subscribers) return { lists: before.lists, file }
-  }
-
+  const before = JSON.parse(await readFile(record, 'utf8').catch(() => 'null')) as LoadRecord | null
+  if (before !== null && (before.subscribers > subscribers || before.seed !== seed))
+    throw new Error(
+      `${folder} has ${before.subscribers} subscribers of seed ${before.seed}: use --subscribers ${before.subscribers} --seed ${before.seed}, or another folder`,
+    )
   const startedAt = performance.now()
+  const sizes = listSizes(subscribers)
+  const file = new SubscriberFile({ rows: Math.max(...sizes), seed, defects: false })
   const more = subscribers - (before?.subscribers ?? 0)
-  say(`loading ${more.toLocaleString('en')} subscribers into ${sizes.length} lists ...`)
-  await mkdir(service.uploads, { recursive: true })
+  if (more > 0) say(`loading ${whole(more)} subscribers into ${sizes.length} lists ...`)
   const lists: LoadedSubscribers['lists'] = []
-  for (const [i, size] of sizes.entries())
-    lists.push({ id: before?.lists[i]?.id ?? (await createList(service, `List ${i + 1}`)), size })
-  const begun: number[] = []
-  for (const [i, { id, size }] of lists.entries()) {
-    const first = before?.lists[i]?.size ?? 0
+  const ids: number[] = []
+  for (const [i, size] of sizes.entries()) {
+    const known = before?.lists[i]
+    const id = known?.id ?? (await createList(service.client, `List ${i + 1}`, { customFields })).listId
+    const first = known?.size ?? 0
     if (size > first)
-      begun.push(...(await importRows(service, file, { listId: id, first, count: size - first })))
+      ids.push(...(await importRows(service, file, { listId: id, first, count: size - first })))
+    lists.push({ id, size })
   }
-  await importsEnded(service, begun)
-  await writeFile(record, JSON.stringify({ subscribers, seed, lists }))
-  say(`loaded in ${Math.round((performance.now() - startedAt) / 1000)} s`)
-  return { lists, file }
-}
-
-async function createList(service: MeasuredService, name: string): Promise<number> {
-  const { client } = service
-  const { id } = await client.post<{ id: number }>('/mailing_lists', { mailing_list: { name } })
-  for (const field of customFields)
-    await client.post(`/mailing_lists/${id}/custom_fields`, { custom_field: field })
-  return id
-}
-
-export interface Rows {
-  first: number
-  count: number
+  await waitForEnds(service, ids)
+  await writeFile(record, JSON.stringify({ subscribers, seed, lists } satisfies LoadRecord))
+  if (more > 0) say(`loaded in ${Math.round((performance.now() - startedAt) / 1000)} s`)
+  const [big, smallest] = [lists[0], lists.at(-1)]
+  if (big === undefined || smallest === undefined) throw new Error('there are no lists')
+  return { lists, big, smallest, file }
 }
 
 async function importRows(
-  service: MeasuredService,
+  { client, place }: Service,
   file: SubscriberFile,
   { listId, first, count }: Rows & { listId: number },
 ): Promise<number[]> {
-  if (count <= rowsInline) {
-    const content = [...linesOf(file, [{ first, count }])].join('')
-    return [(await startImport(service, listId, { type: 'json', content })).id]
+  if (count < minRowsOfFile) {
+    const content = [...file.text(file.columns, [{ first, count }])].join('')
+    return [await startImport(client, listId, file, { file_source: { type: 'json', content } })]
   }
-  const begun: number[] = []
+  const ids: number[] = []
   for (let row = first; row < first + count; row += rowsOfFile) {
-    const name = `load-${listId}-${row}.csv`
-    await writeRows(path.join(service.uploads, name), file, [
-      { first: row, count: Math.min(rowsOfFile, first + count - row) },
-    ])
-    const { id } = await startImport(service, listId, { type: 'upload_directory', filename: name })
-    await importsEnded(service, [id])
-    await rm(path.join(service.uploads, name))
-    begun.push(id)
+    const rows = { first: row, count: Math.min(rowsOfFile, first + count - row) }
+    await place(file.bytes(file.columns, [rows]), 'load.csv')
+    const id = await startImport(client, listId, file, { file_source: uploaded('load.csv') })
+    await pollImport(client, id)
+    ids.push(id)
   }
-  return begun
+  return ids
 }
 
-export async function writeRows(target: string, file: SubscriberFile, ranges: Rows[]): Promise<void> {
-  await pipeline(Readable.from(linesOf(file, ranges)), createWriteStream(target))
-}
-
-/** The rows as text of a file, header first, in pieces of some hundred kB. */
-export function* linesOf(file: SubscriberFile, ranges: Rows[]): Generator<string> {
-  let piece = `${columns.join(',')}\n`
-  for (const { first, count } of ranges) {
-    for (let row = first; row < first + count; row += 1) {
-      piece += file.line(row)
-      if (piece.length < 256 * 1024) continue
-      yield piece
-      piece = ''
-    }
-  }
-  yield piece
-}
-
-export function startImport(
-  { client }: MeasuredService,
-  listId: number,
-  source: Record<string, unknown>,
-  options: Record<string, unknown> = {},
-): Promise<ImportView> {
-  return client.post(`/mailing_lists/${listId}/subscriber_imports`, {
-    subscriber_import: { ...options, column_mapping: columns, file_source: source },
-  })
-}
-
-async function importsEnded({ client, database }: MeasuredService, ids: number[]): Promise<void> {
-  while ((await client.get<ImportView[]>('/subscriber_imports?scope=active')).length > 0) await sleep(200)
+async function waitForEnds({ client, database }: Service, ids: number[]): Promise<void> {
+  while ((await client.get<unknown[]>('/subscriber_imports?scope=active')).length > 0) await sleep(200)
   const wrong = await database.collections.imports.findOne({ _id: { $in: ids }, state: { $ne: 'finished' } })
   if (wrong !== null) throw new Error(`import ${wrong._id} of the data set is ${wrong.state}`)
 }

@@ -1,34 +1,56 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
-import { connect } from './connect.ts'
-import { largeFile, type PartnersOrder, type LargeFilesReport } from './partners.ts'
+import { Client } from 'basic-ftp'
+import {
+  largeFile,
+  sessionFiles,
+  type FtpAccount,
+  type LargeFiles,
+  type PartnersOrder,
+  type SmallFiles,
+} from './partners.ts'
 
-/** The partners' side: as many FTP clients as there are keys. */
-
+/** The processes of partners.ts. */
+const stopped = new AbortController()
 process.on('message', (order: PartnersOrder) => {
-  void upload(order).then((report) => process.send!(report))
+  if (order.kind === 'end') stopped.abort()
+  else
+    void (order.kind === 'large' ? uploadLarge(order) : uploadSmall(order.account)).then((report) =>
+      process.send?.(report),
+    )
 })
 process.on('disconnect', () => process.exit())
 
-const megabyte = 1_000_000
+async function connect({ host, port, tls, key }: FtpAccount): Promise<Client> {
+  const client = new Client(60_000)
+  const login = { user: 'api', password: key }
+  // The certificate is made for this run.
+  await client.access({ host, port, ...login, secure: tls, secureOptions: { rejectUnauthorized: false } })
+  return client
+}
 
-async function upload(order: PartnersOrder): Promise<LargeFilesReport> {
-  const content = randomBytes(megabyte)
-  const hashes = order.keys.map((_, partner) => hashOf(order, content, partner))
+type LargeOrder = Extract<PartnersOrder, { kind: 'large' }>
+
+async function uploadLarge(order: LargeOrder): Promise<LargeFiles> {
+  const content = randomBytes(1_000_000)
+  const hashes = order.accounts.map((_, partner) => {
+    const hash = createHash('sha256')
+    for (const piece of pieces(order, content, partner)) hash.update(piece)
+    return hash.digest('hex')
+  })
   const startedAt = performance.now()
   await Promise.all(
-    order.keys.map(async (key, partner) => {
-      const client = await connect({ ...order, key })
+    order.accounts.map(async (account, partner) => {
+      const client = await connect(account)
       await client.uploadFrom(Readable.from(pieces(order, content, partner)), largeFile)
       client.close()
     }),
   )
-  const seconds = (performance.now() - startedAt) / 1000
-  return { seconds, hashes }
+  return { seconds: (performance.now() - startedAt) / 1000, hashes }
 }
 
-/** Each partner's file is another one, and none is held in memory. */
-function* pieces({ megabytes, seed }: PartnersOrder, content: Buffer, partner: number): Generator<Buffer> {
+/** Each partner has another file, and none is whole in memory. */
+function* pieces({ megabytes, seed }: LargeOrder, content: Buffer, partner: number): Generator<Buffer> {
   const mark = Buffer.from(`${seed}:${partner}:`)
   for (let i = 0; i < megabytes; i += 1) {
     yield mark
@@ -36,8 +58,27 @@ function* pieces({ megabytes, seed }: PartnersOrder, content: Buffer, partner: n
   }
 }
 
-function hashOf(order: PartnersOrder, content: Buffer, partner: number): string {
-  const hash = createHash('sha256')
-  for (const piece of pieces(order, content, partner)) hash.update(piece)
-  return hash.digest('hex')
+async function uploadSmall(account: FtpAccount): Promise<SmallFiles> {
+  const content = randomBytes(1_000)
+  const smallHash = createHash('sha256').update(content).digest('hex')
+  const repeat = async (upload: (i: number) => Promise<unknown>) => {
+    const milliseconds: number[] = []
+    while (!stopped.signal.aborted) {
+      const startedAt = performance.now()
+      await upload(milliseconds.length)
+      milliseconds.push(performance.now() - startedAt)
+    }
+    return milliseconds
+  }
+  const session = await connect(account)
+  const [smallMs, sessionMs] = await Promise.all([
+    repeat(async (i) => {
+      const client = await connect(account)
+      await client.uploadFrom(Readable.from([content]), `small-${i}.csv`)
+      client.close()
+    }),
+    repeat((i) => session.uploadFrom(Readable.from([content]), `session-${i % sessionFiles}.csv`)),
+  ])
+  session.close()
+  return { smallMs, sessionMs, smallHash }
 }

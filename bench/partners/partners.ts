@@ -1,71 +1,83 @@
-import { fork, type Serializable } from 'node:child_process'
+import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 
-/** What the partners are to do; they end when all large files are up. */
-export interface PartnersOrder {
+export interface FtpAccount {
   host: string
   port: number
   /** Explicit TLS on control and data connections. */
   tls: boolean
-  /** A key for each partner's account. */
-  keys: string[]
-  /** Account of the one who uploads small files meanwhile. */
-  smallKey: string
-  megabytes: number
-  seed: number
+  key: string
 }
 
-export interface LargeFilesReport {
+/** `large` is answered when all files are up, `small` after an `end`. */
+export type PartnersOrder =
+  | { kind: 'large'; accounts: FtpAccount[]; megabytes: number; seed: number }
+  | { kind: 'small'; account: FtpAccount }
+  | { kind: 'end' }
+
+export interface LargeFiles {
   seconds: number
-  /** SHA-256 of each partner's file, in the order of the keys. */
+  /** SHA-256 of each account's file. */
   hashes: string[]
 }
 
-export interface SmallFilesReport {
+export interface SmallFiles {
   /** Of each 1 kB file with a connection, TLS and login of its own. */
   smallMs: number[]
   /** Of each 1 kB file within one session. */
-  keptMs: number[]
-  /** SHA-256 of each of these files: they are all the same. */
+  sessionMs: number[]
+  /** SHA-256 of the content, which is the same for all. */
   smallHash: string
 }
 
-export type PartnersReport = LargeFilesReport & SmallFilesReport
-
 export const largeFile = 'large.csv'
-/** Names that take turns within one session. */
-export const keptFiles = 10
+/** The names that the session uses again and again. */
+export const sessionFiles = 10
 
 /**
- * Runs them in processes of their own, whose work is not that of the server which is measured; the small files have
- * another one, so that their time isn't that of making the large ones.
+ * FTP clients in two processes, apart from the measured server: one makes and uploads the large files, the other small
+ * ones meanwhile, so that their times contain no other work.
  */
-export async function runPartners(order: PartnersOrder): Promise<PartnersReport> {
-  const { host, port, tls, smallKey: key } = order
-  const small = startProcess('./small-files-process.ts')
-  const smallReport = small.ask<SmallFilesReport>({ host, port, tls, key })
-  const large = startProcess('./partners-process.ts')
-  const largeReport = await Promise.race([large.ask<LargeFilesReport>(order), smallReport])
-  if (!('hashes' in largeReport)) throw new Error('the small files ended before the large ones')
-  small.tell('end')
-  const report = { ...largeReport, ...(await smallReport) }
-  for (const process of [small, large]) process.end()
-  return report
+export async function runPartners(
+  accounts: FtpAccount[],
+  small: FtpAccount,
+  { megabytes, seed }: { megabytes: number; seed: number },
+): Promise<LargeFiles & SmallFiles> {
+  const smallProcess = startProcess()
+  const largeProcess = startProcess()
+  try {
+    const smallFiles = smallProcess.ask({ kind: 'small', account: small })
+    smallFiles.catch(() => undefined)
+    const order = { kind: 'large', accounts, megabytes, seed } as const
+    const report = await Promise.race([largeProcess.ask(order), smallFiles])
+    if (!('hashes' in report)) throw new Error('the small files ended before the large ones')
+    smallProcess.send({ kind: 'end' })
+    const ofSmall = await smallFiles
+    if (!('smallMs' in ofSmall)) throw new Error('the process of the small files sent another report')
+    return { ...report, ...ofSmall }
+  } finally {
+    smallProcess.end()
+    largeProcess.end()
+  }
 }
 
-function startProcess(file: string) {
-  const child = fork(fileURLToPath(new URL(file, import.meta.url)))
+function startProcess() {
+  const child = fork(fileURLToPath(new URL('./partners-process.ts', import.meta.url)))
   const ended = once(child, 'exit').then(([code]) => {
-    throw new Error(`${file} ended with ${String(code)}`)
+    throw new Error(`the process of the FTP clients ended with ${String(code)}`)
   })
   ended.catch(() => undefined)
+  const send = (order: PartnersOrder) => child.send(order)
   return {
-    tell: (message: Serializable) => child.send(message),
-    ask<T>(message: Serializable): Promise<T> {
-      child.send(message)
-      return Promise.race([once(child, 'message').then(([report]) => report as T), ended])
+    send,
+    ask(order: PartnersOrder): Promise<LargeFiles | SmallFiles> {
+      send(order)
+      const answered = new Promise<LargeFiles | SmallFiles>((resolve) => child.once('message', resolve))
+      return Promise.race([answered, ended])
     },
-    end: () => child.disconnect(),
+    end: () => {
+      if (child.connected) child.disconnect()
+    },
   }
 }

@@ -4,7 +4,7 @@
 #
 #   bench/peers/build-mongoimport.sh [CHECKOUT [COMMIT]]
 #
-# COMMIT is the one that the figures in RESULTS.md are of, unless another is given.
+# COMMIT is by default the one of the results in RESULTS.md.
 set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 target="$here/node_modules/.cache/rollcall/mongoimport"

@@ -4,45 +4,37 @@ import { parse } from 'csv-parse'
 import { MongoClient, type AnyBulkWriteOperation, type Document } from 'mongodb'
 import type { BulkWriteOrder } from './bulk-write.ts'
 
-/** The program of an afternoon; see bulk-write.ts. */
-process.send!('ready')
+/** The process of the peer in bulk-write.ts: it is told its order once it is ready, and replies with its batches' times. */
+process.send?.([])
 const [order] = (await once(process, 'message')) as [BulkWriteOrder]
 const { target, numbers, booleans, dates } = order
 const milliseconds: number[] = []
 
 const client = await MongoClient.connect(target.uri, { writeConcern: { w: 'majority' } })
 const subscribers = client.db(target.database).collection(target.collection)
-const records = createReadStream(order.file).pipe(
+const records: AsyncIterable<Record<string, string>> = createReadStream(order.file).pipe(
   parse({ columns: [...order.columns], from_line: 2, trim: true, bom: true }),
 )
 let batch: AnyBulkWriteOperation[] = []
-for await (const record of records as AsyncIterable<Record<string, string>>) {
-  const document = toDocument(record)
-  if (document === null) continue
+for await (const record of records) {
+  const email = record['email']?.toLowerCase() ?? ''
+  if (!/^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(email)) continue
+  const document: Document = { ...record, email }
+  for (const name of numbers) document[name] = Number(record[name])
+  for (const name of booleans) document[name] = record[name] === 'true'
+  for (const name of dates) document[name] = new Date(String(record[name]))
   const update = order.overwrite ? { $set: document } : { $setOnInsert: document }
-  batch.push({ updateOne: { filter: { email: document['email'] as string }, update, upsert: true } })
-  if (batch.length < 1_000) continue
-  await write()
+  batch.push({ updateOne: { filter: { email }, update, upsert: true } })
+  if (batch.length === 1_000) await write()
 }
 if (batch.length > 0) await write()
 await client.close()
 
-process.send!(milliseconds)
+process.send?.(milliseconds)
 
 async function write(): Promise<void> {
   const startedAt = performance.now()
   await subscribers.bulkWrite(batch, { ordered: false })
   milliseconds.push(performance.now() - startedAt)
   batch = []
-}
-
-/** Null for a row without a usable address. */
-function toDocument(record: Record<string, string>): Document | null {
-  const email = record['email']!.toLowerCase()
-  if (!/^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(email)) return null
-  const document: Document = { ...record, email }
-  for (const name of numbers) document[name] = Number(record[name])
-  for (const name of booleans) document[name] = record[name] === 'true'
-  for (const name of dates) document[name] = new Date(record[name]!)
-  return document
 }

@@ -2,21 +2,12 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { programEnvironment } from '../../shared/runtime/config.ts'
-import type { Sample } from '../datasets/sample.ts'
-import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
-import type { BenchContext, Contender } from '../scenario.ts'
+import type { Bench, Contender } from '../scenario.ts'
 import { flatSample } from './flat-document.ts'
-import { collectorFlags, peer, type PeerTarget, type PreparedPeer } from './peer.ts'
-
-/**
- * What a developer writes in an afternoon: csv-parse in one process, the cells trimmed and converted, an upsert by
- * email for each row, a thousand in a bulkWrite that isn't ordered. `$set` where rows overwrite, `$setOnInsert` where
- * they don't. The last of several rows with one address wins, `new Date` takes 30 February for 1 March, and nothing is
- * counted or logged, or goes on after a crash.
- */
-const program = fileURLToPath(new URL('./bulk-write-process.ts', import.meta.url))
+import { collectorFlags, peer, type PeerTarget, type PeerWork, type PreparedPeer } from './peer.ts'
 
 export interface BulkWriteOrder {
   target: PeerTarget
@@ -25,27 +16,30 @@ export interface BulkWriteOrder {
   numbers: string[]
   booleans: string[]
   dates: string[]
+  /** `$set` where rows overwrite, else `$setOnInsert`. */
   overwrite: boolean
 }
 
+/**
+ * What a developer writes in an afternoon: one process, csv-parse, converted cells, an upsert by email a row, 1,000 in
+ * an unordered bulkWrite. The last row of an email wins, `new Date` takes 30 February for 1 March, nothing is counted
+ * or logged, and after a crash it begins again.
+ */
 export function bulkWritePeer(
-  context: BenchContext,
+  bench: Bench,
   work: { dataset: SubscriberFile; file: string; overwrite: boolean; before?: SubscriberFile },
 ): Contender {
   const { dataset, before, file, overwrite } = work
   const named = (type: string) =>
     dataset.customFields.filter(({ field_type }) => field_type === type).map(({ name }) => name)
-  const leaves = overwrite || before === undefined ? lastWins(dataset) : firstStays(before)
-  return peer(context, {
+  return peer(bench, {
     name: 'csv-parse, bulkWrite',
+    settings: { batch: 1_000, batches_in_flight: 1, ordered: false, write_concern: 'majority' },
+    note: 'the last row of an address wins, 30 February is 1 March; no counts, no logs, nothing after a crash',
     dataset,
-    ...(before === undefined ? {} : { before }),
+    before,
     indexes: [{ key: { email: 1 }, unique: true }],
-    ...leaves,
-    about: {
-      settings: { batch: 1_000, batches_in_flight: 1, ordered: false, write_concern: 'majority' },
-      note: 'the last row of an address wins, 30 February is 1 March; no counts, no logs, nothing after a crash',
-    },
+    ...(overwrite || before === undefined ? lastRowWins(dataset) : keepsDocuments(before)),
     prepare: (target) =>
       startProgram({
         target,
@@ -59,39 +53,30 @@ export function bulkWritePeer(
   })
 }
 
-/** One document for each address, with the values of its last row; a bad date is no reason to leave a row out. */
-function lastWins(dataset: SubscriberFile): Leaves {
-  const replaced = new Map<number, number>()
-  const documents = { count: 0, points: 0 }
-  for (let row = 0; row < dataset.rows; row += 1) {
-    const kind = dataset.kindOf(row)
-    if (kind === 'bad_email') continue
-    if (kind === 'duplicate') {
-      replaced.set(dataset.originalOf(row)!, row)
-      continue
-    }
-    documents.count += 1
-    documents.points += dataset.pointsOf(row)
+type Leaves = Pick<PeerWork, 'expected' | 'sample'>
+
+/** One document an email, with the values of its last row. A row with a bad date is stored too. */
+function lastRowWins(dataset: SubscriberFile): Leaves {
+  const last = new Map<number, number>()
+  for (let row = 0; row < dataset.rows; row += 1)
+    if (dataset.kindOf(row) !== 'bad_email') last.set(dataset.firstRow(row), row)
+  let points = 0
+  for (const row of last.values()) points += dataset.pointsOf(row)
+  return {
+    expected: { count: last.size, points },
+    sample: flatSample(dataset, (row) => last.get(row) ?? null),
   }
-  for (const [original, last] of replaced)
-    documents.points += dataset.pointsOf(last) - dataset.pointsOf(original)
-  const valuesOf = (row: number) => (dataset.kindOf(row) === 'bad_email' ? null : (replaced.get(row) ?? row))
-  return { expected: documents, sample: flatSample(dataset, valuesOf) }
 }
 
-interface Leaves {
-  expected: Documents
-  sample: Sample
-}
-
-const firstStays = (before: SubscriberFile): Leaves => ({
+const keepsDocuments = (before: SubscriberFile): Leaves => ({
   expected: before.expectedDocuments(),
   sample: flatSample(before, (row) => row),
 })
 
 async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
-  // What it makes of a date doesn't hang on where the machine stands.
+  const program = fileURLToPath(new URL('./bulk-write-process.ts', import.meta.url))
   const child = fork(program, {
+    // Its dates must not depend on the machine's time zone.
     env: programEnvironment({ settings: { TZ: 'UTC' } }),
     execArgv: [...process.execArgv, ...collectorFlags],
   })
@@ -102,25 +87,23 @@ async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
     )
   })
   ended.catch(() => undefined)
-  const forget = endOnInterrupt(async () => {
+  const unregister = endOnInterrupt(async () => {
     child.kill()
     await ended
   })
-  const answer = async <T>(): Promise<T> =>
-    Promise.race([once(child, 'message').then(([message]) => message as T), ended])
+  const answer = async (): Promise<number[]> =>
+    Promise.race([once(child, 'message').then(([milliseconds]: number[][]) => milliseconds ?? []), ended])
   await answer()
-  let milliseconds: number[] = []
   return {
     process: await childProcess('importer', () => child.pid),
-    do: async () => {
+    do: () => {
       child.send(order)
-      milliseconds = await answer<number[]>()
+      return answer()
     },
-    batchTimes: () => milliseconds,
     end: async () => {
       child.disconnect()
       await ended.catch(() => undefined)
-      forget()
+      unregister()
     },
   }
 }

@@ -1,46 +1,41 @@
-import { sampledRows, type Sample } from '../datasets/sample.ts'
+import { sampleRows, type Sample } from '../datasets/sample.ts'
 import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 
-/** A row as mongoimport and a program of an afternoon store it: one field a column, typed. */
+/** A row as the peers store it: one typed field a column. */
 export function flatDocument(dataset: SubscriberFile, row: number): Record<string, unknown> {
-  const cells = cellsOf(dataset.line(row).slice(0, -1))
-  const types = new Map(dataset.customFields.map(({ name, field_type }) => [name, field_type]))
-  const document: Record<string, unknown> = {}
-  for (const [i, column] of dataset.columns.entries()) {
-    const cell = cells[i]!
-    const type = column === 'subscribe_time' ? 'date' : types.get(column)
-    document[column] =
-      type === 'number'
-        ? Number(cell)
-        : type === 'boolean'
-          ? cell === 'true'
-          : type === 'date'
-            ? new Date(`${cell} UTC`)
-            : cell
-  }
-  return document
+  const types = new Map<string, string>(
+    dataset.customFields.map(({ name, field_type }) => [name, field_type]),
+  )
+  types.set('subscribe_time', 'date')
+  const cells = [...rowCells(dataset, row)]
+  return Object.fromEntries(cells.map(([column, cell]) => [column, parseCell(types.get(column), cell)]))
 }
 
-/** Some documents as they have to be stored; `valuesOf` names the row whose values an address has, null for none. */
-export function flatSample(dataset: SubscriberFile, valuesOf: (row: number) => number | null): Sample {
-  const sample: Sample = new Map()
-  for (const sampled of sampledRows(dataset.rows)) {
-    const row = dataset.kindOf(sampled) === 'duplicate' ? dataset.originalOf(sampled)! : sampled
-    const { email } = flatDocument(dataset, row)
-    const from = valuesOf(row)
-    sample.set(email as string, from === null ? null : { ...flatDocument(dataset, from), email })
-  }
-  return sample
+function parseCell(type: string | undefined, cell: string): unknown {
+  if (type === 'number') return Number(cell)
+  if (type === 'boolean') return cell === 'true'
+  return type === 'date' ? new Date(`${cell} UTC`) : cell
 }
 
-/** The generator encloses one cell at most, so that this is enough. */
-export function cellsOf(line: string): string[] {
-  const open = line.indexOf(',"')
-  if (open === -1) return line.split(',')
-  const close = line.indexOf('",', open + 2)
-  return [
-    ...line.slice(0, open).split(','),
-    line.slice(open + 2, close).replaceAll('""', '"'),
-    ...line.slice(close + 2).split(','),
-  ]
+/** A sample of the documents that a file leaves. `valuesRow` names the row whose values an email has, null for none. */
+export function flatSample(dataset: SubscriberFile, valuesRow: (row: number) => number | null): Sample {
+  return new Map(
+    sampleRows(dataset.rows).map((sampled) => {
+      const row = dataset.firstRow(sampled)
+      const { email } = flatDocument(dataset, row)
+      const from = valuesRow(row)
+      return [String(email), from === null ? null : { ...flatDocument(dataset, from), email }]
+    }),
+  )
+}
+
+/** Cells by column. The generator encloses one cell of a row at most. */
+export function rowCells(dataset: SubscriberFile, row: number): Map<string, string> {
+  const line = dataset.line(row).slice(0, -1)
+  const [, before = '', enclosed = null, after = ''] = /^(.*?),"(.*)",(.*)$/s.exec(line) ?? []
+  const cells =
+    enclosed === null
+      ? line.split(',')
+      : [...before.split(','), enclosed.replaceAll('""', '"'), ...after.split(',')]
+  return new Map(dataset.columns.map((column, i) => [column, cells[i] ?? '']))
 }

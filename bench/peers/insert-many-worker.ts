@@ -4,58 +4,54 @@ import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { parseDateTime, toDate, toInstant } from '../../shared/values/date-time.ts'
 import { SubscriberFile, type CustomField } from '../datasets/subscriber-file.ts'
-import { cellsOf } from './flat-document.ts'
+import { rowCells } from './flat-document.ts'
 import type { InsertManyOrder } from './insert-many.ts'
 
-/** Makes its share of the documents, says so, and inserts them when told. */
-const { target, dataset, thread, threads } = workerData as InsertManyOrder
-/** 1,000 and 3,500 were a tenth slower. */
-const batchSize = 2_000
-const inFlight = 3
+/** Makes its part of the documents, says so, and inserts them when told. */
+const { target, dataset, thread, threads, batch, batchesInFlight } = workerData as InsertManyOrder
 
 const file = new SubscriberFile(dataset)
+const part = Math.ceil(file.rows / threads)
 const batches: SubscriberDocument[][] = []
-let batch: SubscriberDocument[] = []
-const share = Math.ceil(file.rows / threads)
-for (let row = thread * share; row < Math.min(file.rows, (thread + 1) * share); row += 1) {
+let documents: SubscriberDocument[] = []
+for (let row = thread * part; row < Math.min(file.rows, (thread + 1) * part); row += 1) {
   if (file.kindOf(row) !== 'good') continue
-  batch.push(documentOf(row))
-  if (batch.length < batchSize) continue
-  batches.push(batch)
-  batch = []
+  documents.push(makeDocument(row))
+  if (documents.length < batch) continue
+  batches.push(documents)
+  documents = []
 }
-if (batch.length > 0) batches.push(batch)
+if (documents.length > 0) batches.push(documents)
 
 const client = await MongoClient.connect(target.uri, { writeConcern: { w: 'majority' } })
-parentPort!.once('message', () => {
-  void insert().then((milliseconds) => parentPort!.postMessage(milliseconds))
+parentPort?.once('message', () => {
+  void insert().then((milliseconds) => parentPort?.postMessage(milliseconds))
 })
-parentPort!.postMessage([])
+parentPort?.postMessage([])
 
 async function insert(): Promise<number[]> {
   const milliseconds: number[] = []
   const subscribers = client.db(target.database).collection<SubscriberDocument>(target.collection)
-  let next = 0
+  const waiting = batches.reverse()
   const lane = async () => {
-    while (next < batches.length) {
-      const documents = batches[next]!
-      // What is sent is nobody's any more, and needn't be kept by the collector.
-      batches[next] = []
-      next += 1
+    // A batch that is sent is no longer referenced, so the collector has less to mark.
+    for (let sent = waiting.pop(); sent !== undefined; sent = waiting.pop()) {
       const startedAt = performance.now()
-      await subscribers.insertMany(documents, { ordered: false })
+      await subscribers.insertMany(sent, { ordered: false })
       milliseconds.push(performance.now() - startedAt)
     }
   }
-  await Promise.all(Array.from({ length: inFlight }, lane))
+  await Promise.all(Array.from({ length: batchesInFlight }, lane))
   await client.close()
   return milliseconds
 }
 
-function documentOf(row: number): SubscriberDocument {
-  const cells = cellsOf(file.line(row).slice(0, -1))
-  const cell = (column: string) => cells[file.columns.indexOf(column)]!
+function makeDocument(row: number): SubscriberDocument {
+  const cells = rowCells(file, row)
+  const cell = (column: string) => cells.get(column) ?? ''
   const email = cell('email')
+  const time = parseDateTime(cell('subscribe_time'), 'mdy')
+  const values = file.customFields.map((field, i) => [String(i + 1), parseValue(field, cell(field.name))])
   return {
     _id: `1:${email.toLowerCase()}`,
     id: row + 1,
@@ -63,15 +59,14 @@ function documentOf(row: number): SubscriberDocument {
     email,
     status: 'active',
     created_at: new Date(),
-    subscribe_time: toInstant(parseDateTime(cell('subscribe_time'), 'mdy')!, 'UTC')!,
-    custom_fields: Object.fromEntries(
-      file.customFields.map((field, i) => [String(i + 1), valueOf(field, cell(field.name))]),
-    ),
+    subscribe_time: (time && toInstant(time, 'UTC')) ?? new Date(0),
+    custom_fields: Object.fromEntries(values) as Record<string, FieldValue>,
   }
 }
 
-function valueOf({ field_type }: CustomField, cell: string): FieldValue {
+function parseValue({ field_type }: CustomField, cell: string): FieldValue {
   if (field_type === 'number') return Number(cell)
   if (field_type === 'boolean') return cell === 'true'
-  return field_type === 'date' ? toDate(parseDateTime(cell, 'mdy')!) : cell
+  const date = field_type === 'date' ? parseDateTime(cell, 'mdy') : null
+  return date === null ? cell : toDate(date)
 }

@@ -1,38 +1,35 @@
 import type { Collection, Document } from 'mongodb'
-import { wrongDocuments } from '../contenders/check-import.ts'
+import { wrongDocuments } from '../check-import.ts'
 import { wrongSample, type Sample } from '../datasets/sample.ts'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
-import type { ProcessOfContender } from '../processes.ts'
-import type { BenchContext, Contender } from '../scenario.ts'
-import { latencyOf } from '../statistics.ts'
+import { measure } from '../measure.ts'
+import type { MeasuredProcess } from '../processes.ts'
+import { whole } from '../report/text.ts'
+import type { Bench, Contender } from '../scenario.ts'
+import { summarizeLatency } from '../statistics.ts'
 import { flatDocument } from './flat-document.ts'
 
-/** What other importers have in common: a collection of their own each time, and what it must hold in the end. */
-export interface PeerWork {
-  name: string
+/** Another importer: it writes into a new collection each time, whose content is then compared. */
+export interface PeerWork extends Pick<Contender, 'name' | 'version' | 'note'> {
+  settings: { batch: number; [name: string]: string | number | boolean }
   dataset: SubscriberFile
-  /** Is in the collection before the clock starts. */
-  before?: SubscriberFile
-  /** Of the collection, before anything is written. */
+  /** In the collection before the clock starts. */
+  before?: SubscriberFile | undefined
   indexes: { key: Record<string, 1>; unique?: boolean; partialFilterExpression?: Document }[]
   expected: Documents
-  /** Where the documents hold `points`, and which of them count for the sum; by default all. */
+  /** Where documents have their points, and which of them are summed; by default all. */
   points?: { path?: string; match?: Document }
-  /** Some documents whole, by their email. */
+  /** Documents by email. */
   sample: Sample
-  /** A document as the sample shows it, where it isn't stored with a field a column. */
-  shown?: (document: Document) => Record<string, unknown>
-  /** What it is, what it was told, and what it does less. */
-  about: Pick<Contender, 'version' | 'settings' | 'note'>
-  /** Gets ready; what it returns does the work. */
+  /** A document in the form of the sample, where it isn't stored with a field a column. */
+  flatten?: (document: Document) => Record<string, unknown>
   prepare(target: PeerTarget): Promise<PreparedPeer>
 }
 
 export interface PreparedPeer {
-  process: ProcessOfContender
-  do: () => Promise<void>
-  /** Of a batch, in milliseconds, once the work is done. */
-  batchTimes?: () => number[]
+  process: MeasuredProcess
+  /** Does the work; resolves to the milliseconds of each batch, where they are known. */
+  do: () => Promise<number[]>
   end?: () => Promise<void>
 }
 
@@ -42,37 +39,39 @@ export interface PeerTarget {
   collection: string
 }
 
-const collectionName = 'subscribers'
-
-/** Of Rollcall's workers: a peer in Node isn't to be slower for want of them. */
+/** V8 flags of Rollcall's workers, which peers in Node get too. */
 export const collectorFlags = ['--no-parallel-scavenge', '--heap-growing-percent=100']
 
-export function peer(context: BenchContext, work: PeerWork): Contender {
-  const { name, dataset } = work
+export function peer(bench: Bench, work: PeerWork): Contender {
+  const { name, version, settings, note, dataset } = work
   let round = 0
   return {
     name,
-    ...work.about,
+    ...(version === undefined ? {} : { version }),
+    settings,
+    ...(note === undefined ? {} : { note }),
     async run() {
       round += 1
       const database = `bench_${name.replaceAll(/\W+/g, '-')}-${round}`
-      const { db, close } = await context.openDatabase(database)
+      const { db, close } = await bench.openDatabase(database)
       try {
-        const collection = db.collection(collectionName)
+        const collection = db.collection('subscribers')
         await collection.createIndexes(work.indexes)
         if (work.before !== undefined) await load(collection, work.before)
-        const peer = await work.prepare({ uri: context.mongodbUri, database, collection: collectionName })
-        const { rows } = dataset
-        // Its rate is given in the file's rows, as the import's is.
-        const measured = await context.measure({ processes: [peer.process], rows, do: peer.do })
-        await peer.end?.()
+        const target = { uri: bench.mongodbUri, database, collection: 'subscribers' }
+        const prepared = await work.prepare(target)
+        const { done: times, ...measured } = await measure(bench.server, {
+          processes: [prepared.process],
+          rows: dataset.rows,
+          do: prepared.do,
+        })
+        await prepared.end?.()
         const wrong =
-          wrongDocuments(await documentsOf(collection, work), work.expected) ??
-          wrongSample(await sampleOf(collection, work), work.sample)
-        if (wrong !== null) context.say(`${name}: ${wrong}`)
-        const times = peer.batchTimes?.()
-        const batch = Number(work.about.settings?.['batch']).toLocaleString('en')
-        const latency = times && { latency: latencyOf(`a batch of ${batch} rows`, times) }
+          wrongDocuments(await countDocuments(collection, work), work.expected) ??
+          wrongSample(await readSample(collection, work), work.sample)
+        if (wrong !== null) bench.say(`${name}: ${wrong}`)
+        const of = `a batch of ${whole(settings.batch)} rows`
+        const latency = times.length === 0 ? {} : { latency: summarizeLatency(of, times) }
         return { ...measured, ...latency, isRight: wrong === null }
       } finally {
         await db.dropDatabase()
@@ -82,38 +81,35 @@ export function peer(context: BenchContext, work: PeerWork): Contender {
   }
 }
 
-const loadedAtOnce = 2_000
-const loadsInFlight = 3
+const loadBatch = 2_000
+const loadLanes = 3
 
 async function load(collection: Collection, dataset: SubscriberFile): Promise<void> {
   let next = 0
   const lane = async () => {
     while (next < dataset.rows) {
       const first = next
-      next += loadedAtOnce
-      const count = Math.min(loadedAtOnce, dataset.rows - first)
+      next += loadBatch
+      const count = Math.min(loadBatch, dataset.rows - first)
       const documents = Array.from({ length: count }, (_, i) => flatDocument(dataset, first + i))
       await collection.insertMany(documents, { ordered: false })
     }
   }
-  await Promise.all(Array.from({ length: loadsInFlight }, lane))
+  await Promise.all(Array.from({ length: loadLanes }, lane))
 }
 
-async function documentsOf(collection: Collection, { points = {} }: PeerWork): Promise<Documents> {
+async function countDocuments(collection: Collection, { points = {} }: PeerWork): Promise<Documents> {
   const { path = 'points', match = {} } = points
+  const group = { _id: null, points: { $sum: `$${path}` } }
   const [sums] = await collection
-    .aggregate<{ points: number }>([
-      { $match: match },
-      { $group: { _id: null, points: { $sum: `$${path}` } } },
-    ])
+    .aggregate<{ points: number }>([{ $match: match }, { $group: group }])
     .toArray()
   return { count: await collection.countDocuments(), points: sums?.points ?? 0 }
 }
 
-async function sampleOf(collection: Collection, { sample, shown = (document) => document }: PeerWork) {
+async function readSample(collection: Collection, { sample, flatten = (document) => document }: PeerWork) {
   const found: Sample = new Map()
-  const wanted = { email: { $in: [...sample.keys()] } }
-  for await (const { _id, ...document } of collection.find(wanted))
-    found.set(document['email'] as string, shown(document))
+  for await (const { _id, ...document } of collection.find({ email: { $in: [...sample.keys()] } }))
+    found.set(String(document['email']), flatten(document))
   return found
 }

@@ -3,149 +3,142 @@ import { drawPlot, type Plot, type Series } from './plot.ts'
 import type { Report } from './report.ts'
 import { capitalize } from './text.ts'
 
-/** The plots of a report, each by a name that is fit for a file. */
 export interface Chart {
   name: string
   title: string
   svg: string
 }
 
-export function chartsOf(report: Report): Chart[] {
-  const seen = [
-    ...report.contenders.map(({ name, rounds }): NamedTimelines => ({
-      name,
-      rounds: rounds.flatMap(({ timeline }) => timeline ?? []),
-    })),
-    ...(report.timelines ?? []),
-  ].map(({ name, of = 'rows', plot, rounds }): Seen => ({ name, of, plot, timelines: middleFirst(rounds) }))
-  const plots = [
-    ...byPlot('throughput', seen, throughput),
-    ...byPlot('latency', report.latencies, latency),
-    { name: 'memory', plot: memory(seen) },
-    { name: 'cpu', plot: cpu(seen) },
+/** The plots of a report that have at least one line. */
+export function drawCharts(report: Report): Chart[] {
+  const ofContenders = report.contenders.map(({ name, rounds }) => ({
+    name,
+    rounds: rounds.flatMap(({ timeline }) => timeline ?? []),
+  }))
+  const kinds = [...ofContenders, ...report.timelines].map(({ rounds, ...kind }: NamedTimelines): Kind => ({
+    of: 'rows',
+    ...kind,
+    rounds: middleFirst(rounds),
+  }))
+  return [
+    ...splitByPlot('throughput', kinds, plotThroughput),
+    ...splitByPlot('latency', report.latencies, plotLatency),
+    { name: 'memory', plot: plotMemory(kinds) },
+    { name: 'cpu', plot: plotCpu(kinds) },
   ]
-  return plots
     .filter(({ plot }) => plot.series.some(({ lines }) => lines.some((points) => points.length > 1)))
     .map(({ name, plot }) => ({ name, title: plot.title, svg: drawPlot(plot) }))
 }
 
-/** What names a plot of its own is drawn there. */
-function byPlot<T extends { plot?: string | undefined }>(
+type Kind = NamedTimelines & { of: string }
+
+function splitByPlot<T extends { plot?: string }>(
   name: string,
   all: T[],
   draw: (list: T[]) => Plot,
 ): { name: string; plot: Plot }[] {
-  const named = [...new Set(all.map(({ plot }) => plot))]
-  return named.map((own) => {
-    const plot = draw(all.filter(({ plot }) => plot === own))
-    if (own === undefined) return { name, plot }
+  return [...new Set(all.map(({ plot }) => plot))].map((title) => {
+    const plot = draw(all.filter((one) => one.plot === title))
+    if (title === undefined) return { name, plot }
     return {
-      name: `${name}-${own.replaceAll(/\W+/g, '-')}`,
-      plot: { ...plot, title: `${capitalize(own)}. ${plot.title}` },
+      name: `${name}-${title.replaceAll(/\W+/g, '-')}`,
+      plot: { ...plot, title: `${capitalize(title)}. ${plot.title}` },
     }
   })
 }
 
-interface Seen {
-  name: string
-  of: string
-  plot: string | undefined
-  /** The round in the middle by its time comes first. */
-  timelines: Timeline[]
-}
-
+/** The round whose time is in the middle comes first. */
 function middleFirst(rounds: Timeline[]): Timeline[] {
-  const bySpeed = [...rounds].sort((a, b) => a.seconds.at(-1)! - b.seconds.at(-1)!)
+  const bySpeed = [...rounds].sort((a, b) => (a.seconds.at(-1) ?? 0) - (b.seconds.at(-1) ?? 0))
   return [...bySpeed.splice(Math.floor(rounds.length / 2), 1), ...bySpeed]
 }
 
-const inSeconds = { label: 'seconds since the beginning', scale: 'linear' } as const
+const timeAxis = { label: 'seconds since the beginning', scale: 'linear' } as const
 
-function throughput(seen: Seen[]): Plot {
+function plotThroughput(kinds: Kind[]): Plot {
   return {
     title: 'Throughput over time: each round a line, the middle one strong',
-    x: inSeconds,
-    y: { label: `${[...new Set(seen.map(({ of }) => of))].join(' or ')} a second`, scale: 'linear' },
-    series: seen.map(({ name, timelines }, i) => ({
+    x: timeAxis,
+    y: { label: `${[...new Set(kinds.map(({ of }) => of))].join(' or ')} a second`, scale: 'linear' },
+    series: kinds.map(({ name, rounds }, i) => ({
       name,
-      ...stylesOf(i),
-      lines: timelines.flatMap(({ seconds, rows }) => (rows === null ? [] : [rates(seconds, rows)])),
+      ...styleFor(i),
+      lines: rounds.flatMap(({ seconds, rows }) => (rows === null ? [] : [rates(seconds, rows)])),
     })),
   }
 }
 
-function memory(seen: Seen[]): Plot {
+function plotMemory(kinds: Kind[]): Plot {
   return {
     title: 'Resident memory over time, in the middle round',
-    x: inSeconds,
+    x: timeAxis,
     y: { label: 'MB', scale: 'linear' },
-    series: seen.flatMap(({ name, timelines }, color) =>
-      Object.entries(timelines[0]?.memoryMB ?? {}).map(([process, values], i): Series => ({
+    series: kinds.flatMap(({ name, rounds: [middle] }, color) =>
+      Object.entries(middle?.memoryMB ?? {}).map(([process, values], i): Series => ({
         name: `${name}: ${process}`,
         color,
         ...(process === 'mongod' ? { stroke: 'dashed' } : i > 0 ? { stroke: 'dotted' } : {}),
-        lines: [timelines[0]!.seconds.map((second, i) => [second, values[i]!])],
+        lines: [zip(middle?.seconds ?? [], values)],
       })),
     ),
   }
 }
 
-function cpu(seen: Seen[]): Plot {
+function plotCpu(kinds: Kind[]): Plot {
   return {
     title: 'Cores in use over time, in the middle round',
-    x: inSeconds,
+    x: timeAxis,
     y: { label: 'cores', scale: 'linear' },
-    series: seen.flatMap(({ name, timelines: [timeline] }, color): Series[] => {
-      if (timeline === undefined) return []
-      const { mongod, ...clients } = timeline.cpuSeconds
+    series: kinds.flatMap(({ name, rounds: [middle] }, color): Series[] => {
+      if (middle === undefined) return []
+      const { seconds, cpuSeconds } = middle
+      const { mongod, ...clients } = cpuSeconds
       if (mongod === undefined) return []
-      const client = timeline.seconds.map((_, i) =>
-        Object.values(clients).reduce((sum, values) => sum + values[i]!, 0),
+      const client = seconds.map((_, i) =>
+        Object.values(clients).reduce((sum, values) => sum + (values[i] ?? 0), 0),
       )
-      const ofClient = { name: `${name}: client`, color, lines: [rates(timeline.seconds, client)] }
+      const ofClient = { name: `${name}: client`, color, lines: [rates(seconds, client)] }
       return [
         ...(Object.keys(clients).length === 0 ? [] : [ofClient]),
-        { name: `${name}: mongod`, color, stroke: 'dashed', lines: [rates(timeline.seconds, mongod)] },
+        { name: `${name}: mongod`, color, stroke: 'dashed', lines: [rates(seconds, mongod)] },
       ]
     }),
   }
 }
 
-function latency(latencies: NamedLatency[]): Plot {
+function plotLatency(latencies: NamedLatency[]): Plot {
   const kinds = [...new Set(latencies.map(({ of }) => of))]
   return {
-    title: `Time of ${kinds.join(', ')}: what so great a part of them didn't exceed`,
-    x: { label: 'part of them', scale: 'tail' },
+    title: `Time of ${kinds.join(', ')}: the milliseconds that a share of them didn't exceed`,
+    x: { label: 'share of them', scale: 'nines' },
     y: { label: 'milliseconds', scale: 'log' },
-    series: latencies.map(({ name, quantiles }, i): Series => ({
-      name,
-      ...stylesOf(i),
-      lines: [quantiles],
-    })),
+    series: latencies.map(({ name, quantiles }, i) => ({ name, ...styleFor(i), lines: [quantiles] })),
   }
 }
 
 /** There are six colours. */
-const stylesOf = (i: number): Pick<Series, 'color' | 'stroke'> => ({
+const styleFor = (i: number): Pick<Series, 'color' | 'stroke'> => ({
   color: i,
   ...(i < 6 ? {} : { stroke: i < 12 ? 'dashed' : 'dotted' }),
 })
 
+const zip = (xs: number[], ys: number[]): [x: number, y: number][] =>
+  xs.flatMap((x, i) => ys.slice(i, i + 1).map((y): [number, number] => [x, y]))
+
 const windows = 30
 
-/**
- * Growth a second, over windows of a thirtieth of the time: a look is too short, a batch that ends makes a peak of it,
- * and so does what is left of a window at the end.
- */
+/** Growth a second over windows of a thirtieth of the time: over a shorter one each batch's end would be a peak. */
 function rates(seconds: number[], totals: number[]): [x: number, y: number][] {
-  const last = seconds.at(-1) ?? 0
-  const points: [x: number, y: number][] = []
-  let from = 0
-  for (let to = 1; to < seconds.length; to += 1) {
-    const lasted = seconds[to]! - seconds[from]!
-    if (lasted === 0 || lasted < last / windows) continue
-    points.push([(seconds[from]! + seconds[to]!) / 2, (totals[to]! - totals[from]!) / lasted])
-    from = to
+  const width = (seconds.at(-1) ?? 0) / windows
+  const rated: [x: number, y: number][] = []
+  const [first, ...later] = zip(seconds, totals)
+  let from = first
+  for (const [second, total] of later) {
+    const [start, before] = from ?? [second, total]
+    const lasted = second - start
+    if (lasted === 0 || lasted < width) continue
+    rated.push([(start + second) / 2, (total - before) / lasted])
+    from = [second, total]
   }
-  return points
+  return rated
 }

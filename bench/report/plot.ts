@@ -1,7 +1,7 @@
 import { scaleLinear, scaleLog, type ScaleContinuousNumeric } from 'd3-scale'
 import { line } from 'd3-shape'
 
-/** A plot as an SVG document of its own, light or dark as the reader's system is. */
+/** Drawn as an SVG document that follows the reader's light or dark scheme. */
 export interface Plot {
   title: string
   x: Axis
@@ -11,16 +11,16 @@ export interface Plot {
 
 export interface Axis {
   label: string
-  /** `log` needs values above 0; `tail` is for parts of a whole and gives each further nine as much room. */
-  scale: 'linear' | 'log' | 'tail'
+  /** `log` needs values above 0. `nines` is for shares and gives each further nine the same width. */
+  scale: 'linear' | 'log' | 'nines'
 }
 
 export interface Series {
   name: string
-  /** Which of the colours; what belongs together has the same. */
+  /** Number of the colour; related series share one. */
   color: number
   stroke?: 'dashed' | 'dotted'
-  /** The first is drawn strongly, the others, of other rounds, faintly. */
+  /** One a round. The first is drawn strong, the others faint. */
   lines: [x: number, y: number][][]
 }
 
@@ -29,7 +29,7 @@ const margin = { top: 34, right: 24, bottom: 40, left: 62 }
 const legendLine = 18
 const colors = 6
 
-/** Told apart without red and green, on white and on black (Okabe and Ito, the dark ones lightened). */
+/** Distinct without red and green, on white and on black (Okabe and Ito, the dark ones lightened). */
 const style = `text{font:12px system-ui,sans-serif;fill:#444}.title{font-weight:600;fill:#111}
 .grid{stroke:#ddd}.line{fill:none;stroke-width:2;stroke-linejoin:round}.faint{stroke-width:1;opacity:.35}.dashed{stroke-dasharray:6 4}.dotted{stroke-dasharray:2 3}
 .c0{stroke:#0072b2}.c1{stroke:#d55e00}.c2{stroke:#009e73}.c3{stroke:#b0578d}.c4{stroke:#b07a00}.c5{stroke:#2b8fc4}
@@ -37,16 +37,16 @@ const style = `text{font:12px system-ui,sans-serif;fill:#444}.title{font-weight:
 .c0{stroke:#4cb1ee}.c1{stroke:#ff8a3d}.c2{stroke:#2fd6a5}.c3{stroke:#e58fc0}.c4{stroke:#f0c040}.c5{stroke:#9bd7ff}}`
 
 export function drawPlot({ title, x, y, series }: Plot): string {
-  const legend = placeLegend(series)
+  const legend = drawLegend(series)
   const top = margin.top + legend.lines * legendLine
   const bottom = top + height - margin.top - margin.bottom
   const points = series.flatMap(({ lines }) => lines.flat())
-  const xAxis = axisOf(
+  const xAxis = placeAxis(
     x,
     points.map(([value]) => value),
     [margin.left, width - margin.right],
   )
-  const yAxis = axisOf(
+  const yAxis = placeAxis(
     y,
     points.map(([, value]) => value),
     [bottom, top],
@@ -56,7 +56,7 @@ export function drawPlot({ title, x, y, series }: Plot): string {
     ([, value]) => yAxis.place(value),
   )
   const drawn = series.flatMap(({ color, stroke = '', lines }) =>
-    // The strong one last: it lies above the others.
+    // The strong line is drawn last, above the others.
     lines
       .map((points, i) => {
         const classes = `line c${color % colors}${i > 0 ? ' faint' : ''}${stroke === '' ? '' : ` ${stroke}`}`
@@ -87,11 +87,11 @@ export function drawPlot({ title, x, y, series }: Plot): string {
 export const escapeXml = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
 
-/** A tenth of a pixel is exact enough. */
+/** Coordinates with a tenth of a pixel. */
 const shorten = (path: string): string => path.replaceAll(/\d+\.\d+/g, (number) => Number(number).toFixed(1))
 
-/** Names in the order of the series, in as many lines as they need; widths are estimated, there is nobody to ask. */
-function placeLegend(series: Series[]): { lines: number; drawn: string[] } {
+/** Names in as many lines as they need. Text widths are estimated: there is no browser. */
+function drawLegend(series: Series[]): { lines: number; drawn: string[] } {
   let [left, lines] = [margin.left, 1]
   const drawn = series.map(({ name, color, stroke = '' }) => {
     const needed = 38 + name.length * 6.6
@@ -112,13 +112,13 @@ interface PlacedAxis {
   ticks: { at: number; text: string }[]
 }
 
-function axisOf({ scale: kind }: Axis, values: number[], range: [number, number]): PlacedAxis {
-  if (kind === 'tail') return tailAxis(range)
-  const most = Math.max(...values, kind === 'log' ? 1 : 0)
+function placeAxis({ scale: kind }: Axis, values: number[], range: [number, number]): PlacedAxis {
+  if (kind === 'nines') return ninesAxis(range)
+  const max = Math.max(...values, kind === 'log' ? 1 : 0)
   const scale: ScaleContinuousNumeric<number, number> =
     kind === 'log'
-      ? scaleLog().domain([Math.max(0.1, Math.min(...values, most / 10)), most])
-      : scaleLinear().domain([0, most === 0 ? 1 : most])
+      ? scaleLog().domain([Math.max(0.1, Math.min(...values, max / 10)), max])
+      : scaleLinear().domain([0, max === 0 ? 1 : max])
   scale.range(range).nice()
   const ticks = kind === 'log' ? scale.ticks().filter(isPowerOfTen) : scale.ticks(6)
   return {
@@ -129,14 +129,14 @@ function axisOf({ scale: kind }: Axis, values: number[], range: [number, number]
 
 const isPowerOfTen = (value: number): boolean => Math.abs(Math.log10(value) % 1) < 1e-9
 
-/** From the fastest to the one in a thousand that took longest. */
-const tailTicks = [0, 0.5, 0.9, 0.99, 0.999]
+/** From the fastest to the slowest of a thousand. */
+const ninesTicks = [0, 0.5, 0.9, 0.99, 0.999]
 
-function tailAxis(range: [number, number]): PlacedAxis {
+function ninesAxis(range: [number, number]): PlacedAxis {
   const scale = scaleLinear().domain([0, 3]).range(range)
   const place = (part: number) => scale(Math.min(3, -Math.log10(1 - Math.min(part, 0.9999))))
-  const textOf = (part: number) => (part === 0 ? 'fastest' : `p${String(part * 100)}`)
-  return { place, ticks: tailTicks.map((part) => ({ at: Math.round(place(part)), text: textOf(part) })) }
+  const label = (part: number) => (part === 0 ? 'fastest' : `p${part * 100}`)
+  return { place, ticks: ninesTicks.map((part) => ({ at: Math.round(place(part)), text: label(part) })) }
 }
 
 function shortNumber(value: number): string {

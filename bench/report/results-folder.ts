@@ -1,60 +1,49 @@
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { chartsOf } from './charts.ts'
-import type { Report } from './report.ts'
+import type { Scenario } from '../scenario.ts'
+import { htmlPage } from './html.ts'
+import { compactJson, withoutSamples, type Report } from './report.ts'
 import { resultsPage } from './results-page.ts'
 
 /**
- * `RESULTS.md` and, beside it, `results/` with the figures of the last run of each benchmark (`NAME.json`) and their
- * plots. Each file is written under another name and renamed, the page last: who breaks off a run finds whole files.
+ * `RESULTS.md`, made from `RESULTS.json`, which has the numbers of each benchmark's last run. `results/` has everything:
+ * `NAME.json`, and `NAME.html` with plots. A file is written under another name and renamed, so that none is ever half.
  */
 export class ResultsFolder {
   readonly #folder: string
-  /** Benchmarks in the order of the page. */
-  readonly #names: string[]
+  /** In the order of the page. */
+  readonly #scenarios: Scenario[]
 
-  constructor(folder: string, names: string[]) {
+  constructor(folder: string, scenarios: Scenario[]) {
     this.#folder = folder
-    this.#names = names
+    this.#scenarios = scenarios
   }
 
-  async keep(benchmark: string, json: string): Promise<void> {
-    await mkdir(this.#results, { recursive: true })
-    await replace(path.join(this.#results, `${benchmark}.json`), json)
+  async keep(report: Report): Promise<void> {
+    const results = path.join(this.#folder, 'results')
+    await mkdir(results, { recursive: true })
+    await replace(path.join(results, `${report.benchmark}.json`), compactJson(report))
+    await replace(path.join(results, `${report.benchmark}.html`), htmlPage(report))
+    const known = new Set(this.#scenarios.flatMap(({ name }) => [`${name}.json`, `${name}.html`]))
+    for (const file of await readdir(results)) if (!known.has(file)) await rm(path.join(results, file))
+    const others = (await this.#reports()).filter(({ benchmark }) => benchmark !== report.benchmark)
+    const all = [...others, report].map((one) => compactJson(withoutSamples(one)))
+    await replace(path.join(this.#folder, 'RESULTS.json'), `[\n${all.join(',\n')}]\n`)
   }
 
-  /** Makes page and plots from what is kept, and removes plots that nothing shows any more. */
+  /** Resolves to the page's path. */
   async writePage(): Promise<string> {
-    const results = (await this.#reports()).map((report) => ({ report, charts: chartsOf(report) }))
-    const plots = new Set<string>()
-    for (const { report, charts } of results)
-      for (const { name, svg } of charts) {
-        const file = `${report.benchmark}-${name}.svg`
-        await replace(path.join(this.#results, file), svg)
-        plots.add(file)
-      }
     const page = path.join(this.#folder, 'RESULTS.md')
-    await replace(page, resultsPage(results, this.#names))
-    for (const file of await readdir(this.#results))
-      if (file.endsWith('.part') || (file.endsWith('.svg') && !plots.has(file)))
-        await rm(path.join(this.#results, file))
+    await mkdir(this.#folder, { recursive: true })
+    await replace(page, resultsPage(await this.#reports(), this.#scenarios))
     return page
   }
 
-  get #results(): string {
-    return path.join(this.#folder, 'results')
-  }
-
+  /** In the order of the page; those of scenarios that are gone are left out. */
   async #reports(): Promise<Report[]> {
-    await mkdir(this.#results, { recursive: true })
-    const files = new Set(await readdir(this.#results))
-    const known = this.#names.filter((name) => files.has(`${name}.json`))
-    return Promise.all(
-      known.map(
-        async (name) =>
-          JSON.parse(await readFile(path.join(this.#results, `${name}.json`), 'utf8')) as Report,
-      ),
-    )
+    const text = await readFile(path.join(this.#folder, 'RESULTS.json'), 'utf8').catch(() => '[]')
+    const reports = JSON.parse(text) as Report[]
+    return this.#scenarios.flatMap(({ name }) => reports.filter(({ benchmark }) => benchmark === name))
   }
 }
 

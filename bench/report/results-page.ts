@@ -1,137 +1,92 @@
+import type { Scenario, Target } from '../scenario.ts'
 import type { Spread } from '../statistics.ts'
-import type { Chart } from './charts.ts'
 import type { Report } from './report.ts'
-import { isMet, targets, type Target } from './targets.ts'
 import {
   capitalize,
-  commandOf,
-  describe,
+  contenderNotes,
+  describeLoad,
+  describeMachine,
   describeVersions,
-  particularsOf,
-  peaksOf,
+  formatCommand,
+  tablesFor,
   two,
   whole,
   withRange,
+  type Table,
 } from './text.ts'
 
-/** The page of all results, in Markdown; plots lie beside it, `results/NAME-CHART.svg`. */
-export function resultsPage(results: { report: Report; charts: Chart[] }[], names: string[]): string {
-  const reports = results.map(({ report }) => report)
+const introduction =
+  'Made by `npm run bench -- all` from `RESULTS.json`, which has the last run of each benchmark. [README.md](README.md) says what is measured and how to read it. Values are medians over the rounds, with the lowest and the highest. Ratios are taken within each round, between contenders that ran one after the other on the same server. Plots and samples of a run are in `results/`, which git ignores. `npm run bench -- all --quick` makes such a page in `bench/quick` with fewer rows.'
+
+/** The page of all results, in Markdown. */
+export function resultsPage(reports: Report[], scenarios: Scenario[]): string {
+  const absent = scenarios.filter(({ name }) => reports.every(({ benchmark }) => benchmark !== name))
   return [
     '# Results',
     '',
-    'Made by `npm run bench -- all` from the files in `results/`, each of which a run of one benchmark wrote; what is measured, and how to read it, is said in [README.md](README.md). Figures are medians over the rounds, with the least and the most. Ratios are taken within each round, between contenders that ran one after the other on the same server. `npm run bench -- all --quick` makes such a page in `bench/quick` in about ten minutes, with fewer rows.',
+    introduction,
     '',
-    ...targetsTable(reports),
-    ...withoutResult(reports, names),
-    ...results.flatMap(({ report, charts }) => sectionOf(report, charts)),
+    '## What it is to reach',
+    '',
+    ...markdownTable([
+      ['work', 'against', 'target', 'measured', '', 'benchmark'],
+      ...scenarios.flatMap(({ name, targets = [] }) => {
+        const report = reports.find(({ benchmark }) => benchmark === name)
+        return targets.map((target) => targetRow(target, name, report))
+      }),
+    ]),
+    ...(absent.length === 0
+      ? []
+      : [`Without a result here: ${absent.map(({ name }) => name).join(', ')}.`, '']),
+    ...reports.flatMap(formatSection),
   ].join('\n')
 }
 
-function targetsTable(reports: Report[]): string[] {
-  const rows = targets.map((target) => {
-    const report = reports.find(({ benchmark }) => benchmark === target.benchmark)
-    const found = report === undefined ? null : target.find(report)
-    const link = `[${target.benchmark}](#${target.benchmark})`
-    const size = report?.work['rows'] ?? report?.result['rows']
-    const cells = [
-      target.work,
-      target.against,
-      boundOf(target),
-      ...(found === null
-        ? ['not measured', '']
-        : [withRange(found, (value) => show(value, target)), verdictOn(target, found, size)]),
-      `${link}${typeof size === 'number' ? `, ${size.toLocaleString('en')} rows` : ''}`,
-    ]
-    return row(cells)
-  })
+function targetRow(target: Target, name: string, report: Report | undefined): string[] {
+  const { work, against, min, max, unit } = target
+  const show = (value: number) => `${unit === 'x' || unit === ' s' ? two(value) : whole(value)}${unit}`
+  const bound = max === undefined ? `at least ${show(min ?? 0)}` : `at most ${show(max)}`
+  const found = report === undefined ? null : target.find(report)
+  const rows = report?.work['rows']
   return [
-    '## What it is to reach',
-    '',
-    row(['work', 'against', 'target', 'measured', '', 'benchmark']),
-    row(['---', '---', '---:', '---:', '---', '---']),
-    ...rows,
-    '',
+    work,
+    against,
+    bound,
+    found === null ? 'not measured' : withRange(found, show),
+    found === null ? '' : verdictOn(target, found, Number(rows)),
+    `[${name}](#${name})${typeof rows === 'number' ? `, ${whole(rows)} rows` : ''}`,
   ]
 }
 
-function withoutResult(reports: Report[], names: string[]): string[] {
-  const absent = names.filter((name) => reports.every(({ benchmark }) => benchmark !== name))
-  return absent.length === 0 ? [] : [`Without a result here: ${absent.join(', ')}.`, '']
+function verdictOn(
+  { min = -Infinity, max = Infinity, rows: setFor = 0 }: Target,
+  found: Spread,
+  rows: number,
+) {
+  const verdict = found.median >= min && found.max <= max ? 'met' : '**missed**'
+  return rows < setFor ? `${verdict}, with fewer rows than it is set for` : verdict
 }
 
-function verdictOn(target: Target, found: Spread, rows: unknown): string {
-  const verdict = isMet(target, found) ? 'met' : '**missed**'
-  return Number(rows) < target.rows ? `${verdict}, with fewer rows than it is set for` : verdict
-}
-
-const boundOf = (target: Target): string =>
-  target.atLeast === undefined
-    ? `at most ${show(target.atMost!, target)}`
-    : `at least ${show(target.atLeast, target)}`
-
-const show = (value: number, { unit }: Target): string =>
-  `${unit.endsWith('x') || unit === ' s' ? two(value) : whole(value)}${unit}`
-
-function sectionOf(report: Report, charts: Chart[]): string[] {
+function formatSection(report: Report): string[] {
   const { benchmark, summary, at, took_seconds, machine, versions, goals, is_right } = report
+  const about = `${at.slice(0, 16).replace('T', ' ')} UTC, ${took_seconds} s. ${describeMachine(machine)}; ${describeLoad(machine)}`
+  const notes = contenderNotes(report).map(({ name, note }) => `- ${name}: ${note}`)
+  const verdicts = goals.map(({ what, isMet }) => `- ${isMet ? 'met' : '**missed**'}: ${what}`)
   return [
     `## ${benchmark}`,
     '',
     `${capitalize(summary)}.`,
     '',
-    `\`${commandOf(report)}\`, ${at.slice(0, 16).replace('T', ' ')} UTC, ${whole(took_seconds)} s. ${describe(machine)}; load average ${machine.load_average_before.toFixed(1)} before, ${machine.load_average_after.toFixed(1)} after. ${describeVersions(versions)}.`,
+    `\`${formatCommand(report)}\`, ${about}. ${describeVersions(versions)}.`,
     '',
-    ...(is_right ? [] : ['**A result was wrong: these figures prove nothing.**', '']),
-    ...contendersTable(report),
-    ...comparisonsTable(report),
-    ...particulars(report),
-    ...(goals.length === 0
-      ? []
-      : [...goals.map(({ what, isMet }) => `- ${isMet ? 'met' : '**missed**'}: ${what}`), '']),
-    ...charts.flatMap(({ name, title }) => [`![${title}](results/${benchmark}-${name}.svg)`, '']),
-    // What a benchmark with a way of its own found out is in what it said.
+    ...(is_right ? [] : ['**A result was wrong: this run proves nothing.**', '']),
+    ...tablesFor(report).flatMap(markdownTable),
+    ...[notes, verdicts].flatMap((list) => (list.length === 0 ? [] : [...list, ''])),
     ...(report.contenders.length > 0 ? [] : ['```', ...report.transcript, '```', '']),
   ]
 }
 
-function contendersTable({ contenders }: Report): string[] {
-  if (contenders.length === 0) return []
-  const one = (value: number) => value.toFixed(1)
-  return [
-    row(['', 'rows/s', 'client CPU us/row', 'server CPU us/row', 'peak memory MB']),
-    row(['---', '---:', '---:', '---:', '---']),
-    ...contenders.map((contender) =>
-      row([
-        contender.name,
-        withRange(contender.rows_per_second, whole),
-        withRange(contender.client_us_per_row, one),
-        withRange(contender.server_us_per_row, one),
-        peaksOf(contender),
-      ]),
-    ),
-    '',
-  ]
+function markdownTable([heads = [], ...rows]: Table): string[] {
+  const formatRow = (cells: string[]) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
+  return [formatRow(heads), formatRow(heads.map(() => '---')), ...rows.map(formatRow), '']
 }
-
-function comparisonsTable({ comparisons }: Report): string[] {
-  if (comparisons.length === 0) return []
-  return [
-    row(['ratio within each round', 'rows/s', 'CPU a row, the other way round']),
-    row(['---', '---:', '---:']),
-    ...comparisons.map(({ of, to, speed, cpu }) =>
-      row([`${of} / ${to}`, withRange(speed, two), withRange(cpu, two)]),
-    ),
-    '',
-  ]
-}
-
-function particulars({ contenders }: Report): string[] {
-  const told = contenders
-    .map((contender) => ({ name: contender.name, what: particularsOf(contender) }))
-    .filter(({ what }) => what !== '')
-    .map(({ name, what }) => `- ${name}: ${what}`)
-  return told.length === 0 ? [] : [...told, '']
-}
-
-const row = (cells: string[]): string => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`

@@ -1,200 +1,189 @@
-import path from 'node:path'
+import { createReadStream } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
-import { wrongImport } from '../contenders/check-import.ts'
-import { createList, importEnd, type List } from '../contenders/installation.ts'
-import { placeUpload } from '../contenders/place-upload.ts'
-import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
-import { costOf, costOfRounds, describeCosts, type Cost } from '../load/cost.ts'
-import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
-import { startImport } from '../load/subscribers.ts'
+import { wrongImport } from '../check-import.ts'
+import { writeSubscriberFile, type SubscriberFile } from '../datasets/subscriber-file.ts'
+import { createList, pollImport, startImport, uploaded } from '../imports.ts'
 import { measure } from '../measure.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import { measuredProcess } from '../processes.ts'
-import type { Goal, Study, StudyOptions, Timeline } from '../scenario.ts'
-import { latencyOf, spread } from '../statistics.ts'
+import { describeCosts, two, withRange } from '../report/text.ts'
+import { goalThatBegins, type Goal, type Measured, type Scenario, type Timeline } from '../scenario.ts'
+import { withService, type Service } from '../service.ts'
+import { summarizeLatency, spread } from '../statistics.ts'
 
 /**
- * An import is paused at a quarter of its rows, and goes on; at the half its engine is killed with SIGKILL, and the
- * service starts another one. How long rows were still written after the pause was asked for, how long none was written
- * after the kill, and whether the import leaves what an undisturbed one leaves: counts, subscribers, logs.
+ * In each round one undisturbed import, and one that is paused and unpaused at a quarter of its rows, and whose engine
+ * gets a SIGKILL at the half. Measured are the time from the pause's request to the last written row, and from the kill
+ * to the next one. Both imports must leave the same counts, subscribers and logs.
  */
-export const pauseAndKill: Study = {
+export const pauseAndKill: Scenario = {
   name: 'pause-and-kill',
   summary:
-    'how soon a pause holds, and how soon an import goes on after kill -9 of its engine, with the same counts',
+    'how soon a pause takes effect, and how soon an import resumes after kill -9 of its engine, with the same counts',
   quick: ['--rows', '200000', '--rounds', '1'],
-  run: (options) => onMeasuredService(options.folder, (service) => measureAll(service, options)),
-}
-
-const usualRows = 1_000_000
-const source = { type: 'upload_directory', filename: 'rows.csv' }
-const maxPauseSeconds = 1
-const maxRecoverySeconds = 25
-/** A pause holds when nothing was written for so long. */
-const quietMs = 3_000
-
-async function measureAll(service: MeasuredService, { rows, rounds, seed, folder, say }: StudyOptions) {
-  const { client, database } = service
-  const { dataset, file } = await writeSubscriberFile({ rows: rows ?? usualRows, seed, folder, say })
-  await placeUpload(file, { STAGING: 'disk', DATA_DIR: path.join(folder, 'data') }, database)
-  const wrongEnd = async (view: ImportView, list: List) =>
-    wrongImport(service, { view, list, expected: dataset.expectedCounts(), leaves: dataset })
-  let wrong: string | null = null
-  const costs: Cost[] = []
-  const timelines: Timeline[] = []
-  const pauses: number[] = []
-  const recoveries: number[] = []
-  const disturbedTimelines: Timeline[] = []
-  for (let round = 1; round <= rounds && wrong === null; round += 1) {
-    const undisturbed = await createList(client, `Undisturbed ${round}`, dataset)
-    // The engine that is killed takes its figures along: cost is that of the undisturbed import.
-    const { done, cost, timeline: ofUndisturbed } = await importWhole(service, undisturbed, dataset.rows)
-    costs.push(cost)
-    timelines.push(ofUndisturbed)
-    const list = await createList(client, `Disturbed ${round}`, dataset)
-    const { pause, recovery, view, timeline } = await disturb(service, list, dataset.rows)
-    wrong =
-      (await wrongEnd(done, undisturbed)) ??
-      (await wrongEnd(view, list)) ??
-      (await wrongLogs(service, done.id, view.id))
-    pauses.push(pause)
-    recoveries.push(recovery)
-    disturbedTimelines.push(timeline)
-    say(
-      `round ${round}  paused within ${pause.toFixed(2)} s, rows again ${recovery.toFixed(1)} s after the kill${wrong === null ? '' : `  WRONG RESULT: ${wrong}`}`,
-    )
-  }
-  const goals: Goal[] = []
-  if (pauses.length > 0)
-    goals.push(
-      goal('a pause holds', pauses, maxPauseSeconds),
-      goal('rows are written again after kill -9', recoveries, maxRecoverySeconds),
-    )
-  say(`undisturbed  ${describeCosts(costs)}`)
-  for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
-  if (wrong !== null) say(`WRONG RESULT: ${wrong}`)
-  return {
-    isRight: wrong === null,
-    result: {
-      mongodb: await serverVersion(database.client),
-      rows: dataset.rows,
-      cost_a_row_undisturbed: costOfRounds(costs),
-      pause_seconds: pauses,
-      recovery_seconds: recoveries,
+  targets: [
+    { work: 'a pause takes effect', against: '', max: 1, unit: ' s', find: goalThatBegins('a pause') },
+    {
+      work: 'rows are written again after kill -9, and counts, subscribers and logs are the same in the end',
+      against: '',
+      max: 25,
+      unit: ' s',
+      find: goalThatBegins('rows are written again'),
     },
-    goals,
-    latencies: [
-      { name: 'pause, until no row is written', ...latencyOf('an interruption', milliseconds(pauses)) },
-      {
-        name: 'kill, until rows are written again',
-        ...latencyOf('an interruption', milliseconds(recoveries)),
-      },
-    ],
-    timelines: [
-      { name: 'undisturbed', rounds: timelines },
-      { name: 'paused and killed', rounds: disturbedTimelines },
-    ],
-  }
+  ],
+  async run(options) {
+    const { rows, rounds, say } = options
+    const { dataset, file } = await writeSubscriberFile({ ...options, rows: rows ?? 1_000_000 })
+    return withService({ folder: options.folder }, async (service) => {
+      await service.place(createReadStream(file), 'rows.csv')
+      const measured: Round[] = []
+      for (let round = 1; round <= rounds && measured.every(({ wrong }) => wrong === null); round += 1) {
+        const one = await measureRound(service, dataset, round)
+        measured.push(one)
+        const verdict = one.wrong === null ? '' : `  WRONG RESULT: ${one.wrong}`
+        say(
+          `round ${round}  paused within ${two(one.pause)} s, rows again ${one.recovery.toFixed(1)} s after the kill${verdict}`,
+        )
+      }
+      const undisturbed = measured.map((one) => one.undisturbed)
+      const pauses = measured.map(({ pause }) => pause)
+      const recoveries = measured.map(({ recovery }) => recovery)
+      say(`undisturbed  ${describeCosts(undisturbed, 'a row')}`)
+      const interruption = (seconds: number[]) =>
+        summarizeLatency(
+          'an interruption',
+          seconds.map((value) => value * 1_000),
+        )
+      return {
+        mongodb: await serverVersion(service.database.client),
+        rows: dataset.rows,
+        isRight: measured.every(({ wrong }) => wrong === null),
+        result: { pause_seconds: pauses, recovery_seconds: recoveries },
+        goals: [
+          goal('a pause takes effect', pauses, 1),
+          goal('rows are written again after kill -9', recoveries, 25),
+        ],
+        latencies: [
+          { name: 'pause, until no row is written', ...interruption(pauses) },
+          { name: 'kill, until rows are written again', ...interruption(recoveries) },
+        ],
+        timelines: [
+          { name: 'undisturbed', rounds: undisturbed.map(({ timeline }) => timeline) },
+          { name: 'paused and killed', rounds: measured.map(({ timeline }) => timeline) },
+        ],
+      }
+    })
+  },
 }
 
-const milliseconds = (seconds: number[]): number[] => seconds.map((value) => value * 1_000)
+interface Round {
+  undisturbed: Measured
+  /** Seconds. */
+  pause: number
+  recovery: number
+  timeline: Timeline
+  wrong: string | null
+}
 
-function importWhole(service: MeasuredService, { listId }: List, rows: number) {
-  return costOf(service, rows, async () => {
-    const { id } = await startImport(service, listId, source)
-    return importEnd(service.client, id)
+async function measureRound(service: Service, dataset: SubscriberFile, round: number): Promise<Round> {
+  const { client, database, processes } = service
+  const { rows } = dataset
+  const request = { file_source: uploaded('rows.csv') }
+  const calm = await createList(client, `Undisturbed ${round}`, dataset)
+  const undisturbed = await measure(database.client, {
+    processes,
+    rows,
+    do: async () => pollImport(client, await startImport(client, calm.listId, dataset, request)),
   })
-}
-
-/** An import that is paused and goes on, whose engine is then killed, and which is waited for. */
-async function disturb(service: MeasuredService, list: List, rows: number) {
-  const { client, database, metrics } = service
-  let disturbed: { pause: number; recovery: number; view: ImportView } | undefined
-  const { timeline } = await measure(database.client, rows, {
-    processes: [measuredProcess('control plane', metrics['control_plane']!)],
+  const list = await createList(client, `Disturbed ${round}`, dataset)
+  // No process: the killed engine's part would be missing, and the client would seem to use little.
+  const { done, timeline } = await measure(database.client, {
+    processes: [],
+    rows,
     do: async () => {
-      const { id } = await startImport(service, list.listId, source)
-      await untilPart(service, id, 0.25)
+      const id = await startImport(client, list.listId, dataset, request)
+      await waitForShare(service, id, 0.25)
       const pause = await pauseSeconds(service, id)
       await client.post(`/subscriber_imports/${id}/unpause`)
-      await untilPart(service, id, 0.5)
+      await waitForShare(service, id, 0.5)
       const recovery = await recoverySeconds(service)
-      disturbed = { pause, recovery, view: await importEnd(client, id) }
+      return { pause, recovery, view: await pollImport(client, id) }
     },
   })
-  // Without an engine's part, and two had one, what the client used would only look small.
-  const { cpuSeconds, memoryMB } = timeline
-  const ofServer = {
-    cpuSeconds: { mongod: cpuSeconds['mongod']! },
-    memoryMB: { mongod: memoryMB['mongod']! },
-  }
-  return { ...disturbed!, timeline: { ...timeline, ...ofServer } }
+  const { pause, recovery, view } = done
+  const expected = dataset.expectedCounts()
+  const wrong =
+    (await wrongImport(service, { view: undisturbed.done, list: calm, expected, leaves: dataset })) ??
+    (await wrongImport(service, { view, list, expected, leaves: dataset })) ??
+    (await differentLogs(service, undisturbed.done.id, view.id))
+  return { undisturbed, pause, recovery, timeline, wrong }
 }
 
-function goal(what: string, seconds: number[], most: number): Goal {
+function goal(what: string, seconds: number[], maxSeconds: number): Goal {
   const measured = spread(seconds)
-  const { median, least, most: longest } = measured
   return {
-    what: `${what}: ${median.toFixed(2)} s (${least.toFixed(2)} to ${longest.toFixed(2)}), each under ${most} s`,
-    isMet: longest < most,
+    what: `${what}: ${withRange(measured, two)} s, each under ${maxSeconds} s`,
+    isMet: measured.max < maxSeconds,
     measured,
   }
 }
 
-async function untilPart({ client }: MeasuredService, id: number, part: number): Promise<void> {
+async function waitForShare({ client }: Service, id: number, share: number): Promise<void> {
+  const isThere = ({ stats }: ImportView) =>
+    stats.number_of_records !== null && stats.records_imported >= share * stats.number_of_records
   for (;;) {
     const view = await client.get<ImportView>(`/subscriber_imports/${id}`)
     if (importEnded(view))
       throw new Error(`the import was ${view.state} before it was disturbed: take more rows`)
-    const { number_of_records: all, records_imported: done } = view.stats
-    if (all !== null && done >= part * all) return
+    if (isThere(view)) return
     await sleep(20)
   }
 }
 
-/** Batches that were written, of all imports; cheap to ask for. */
-const batches = ({ database }: MeasuredService): Promise<number> =>
+/** The number of batches that all imports have written; this query is cheap. */
+const countBatches = ({ database }: Service): Promise<number> =>
   database.collections.outcomes.estimatedDocumentCount()
 
-/** From the request to the last batch that was written after it. */
-async function pauseSeconds(service: MeasuredService, id: number): Promise<number> {
-  const askedAt = performance.now()
+const quietMs = 3_000
+
+/** From the request to the last batch before 3 s without one. */
+async function pauseSeconds(service: Service, id: number): Promise<number> {
+  const requestedAt = performance.now()
   await service.client.post(`/subscriber_imports/${id}/pause`)
-  let [written, lastAt] = [await batches(service), askedAt]
+  let [written, lastAt] = [await countBatches(service), requestedAt]
   for (;;) {
     const now = performance.now()
-    const seen = await batches(service)
-    if (seen !== written) [written, lastAt] = [seen, now]
-    if (now - Math.max(lastAt, askedAt) > quietMs) return (lastAt - askedAt) / 1000
+    const count = await countBatches(service)
+    if (count !== written) [written, lastAt] = [count, now]
+    if (now - lastAt > quietMs) return (lastAt - requestedAt) / 1000
     await sleep(10)
   }
 }
 
-/** From the kill to the first batch that is written after it. */
-async function recoverySeconds(service: MeasuredService): Promise<number> {
-  const { engines } = service.database.collections
-  const [engine] = await engines.find().sort({ started_at: -1 }).limit(1).toArray()
-  process.kill(engine!.process_id, 'SIGKILL')
+/** From the kill to the next batch. */
+async function recoverySeconds(service: Service): Promise<number> {
+  const [engine] = await service.database.collections.engines
+    .find()
+    .sort({ started_at: -1 })
+    .limit(1)
+    .toArray()
+  if (engine === undefined) throw new Error('no engine is registered')
+  process.kill(engine.process_id, 'SIGKILL')
   const killedAt = performance.now()
-  // What was sent when it died may still commit.
+  // A batch that was sent before the kill may still commit.
   await sleep(500)
-  const before = await batches(service)
-  while ((await batches(service)) === before) await sleep(20)
+  const before = await countBatches(service)
+  while ((await countBatches(service)) === before) await sleep(20)
   return (performance.now() - killedAt) / 1000
 }
 
-const logKinds = ['added', 'failed', 'skipped_duplicate']
-
-async function wrongLogs({ url, authorization }: MeasuredService, undisturbed: number, id: number) {
-  const log = async (importId: number, kind: string) => {
-    const response = await fetch(`${url}/svc/api/v2/subscriber_imports/${importId}/logs/${kind}`, {
-      headers: { authorization },
-    })
-    return response.text()
+async function differentLogs({ url, authorization }: Service, undisturbed: number, id: number) {
+  const read = async (importId: number, kind: string) => {
+    const path = `/svc/api/v2/subscriber_imports/${importId}/logs/${kind}`
+    return (await fetch(`${url}${path}`, { headers: { authorization } })).text()
   }
-  for (const kind of logKinds)
-    if ((await log(undisturbed, kind)) !== (await log(id, kind)))
+  for (const kind of ['added', 'failed', 'skipped_duplicate'])
+    if ((await read(undisturbed, kind)) !== (await read(id, kind)))
       return `the log ${kind} isn't that of an undisturbed import`
   return null
 }

@@ -1,25 +1,22 @@
-import { mkdir, rm } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import { loadavg } from 'node:os'
-import path from 'node:path'
 import { subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
 import { Cannon, type Volley } from '../load/cannon.ts'
-import { costOf, describePeaks, type Cost } from '../load/cost.ts'
-import { mayGrow, operationsOn, type Operation } from '../load/operations.ts'
-import { resultOf, rowsOfTable, type MeasuredVolley, type OperationResult } from '../load/report.ts'
-import { RunningImport, writeImportFiles } from '../load/running-import.ts'
-import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
+import { makeOperations, mayGrow, type Operation } from '../load/operations.ts'
+import { RunningImport } from '../load/running-import.ts'
 import { loadSubscribers, type LoadedSubscribers } from '../load/subscribers.ts'
 import { measure } from '../measure.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import { whole } from '../report/text.ts'
-import type { Goal, Outcome, Study, StudyOptions, Timeline } from '../scenario.ts'
+import { alignColumns, describePeaks, two, whole, withRange } from '../report/text.ts'
+import type { Goal, Latency, Options, Outcome, Scenario, Timeline } from '../scenario.ts'
+import { withService, type Service } from '../service.ts'
+import { summarizeLatency, percentile, spread, type Spread } from '../statistics.ts'
 
 /**
- * How long requests take on an organization with many subscribers, and how long while an import runs into the very list
- * that they read and write. Every connection sends its next request when it has the reply to the last one, so the
- * service is never idle: the figures are those of a full house.
+ * How long requests take on an organization with many subscribers, and while an import runs into the list that they
+ * read and write. Each connection sends its next request when it has its last reply, so the service is never idle.
  */
-export const requests: Study = {
+export const requests: Scenario = {
   name: 'requests',
   summary:
     'requests about subscribers by 16 connections, without an import and while one runs; counts and pages of more subscribers',
@@ -28,257 +25,269 @@ export const requests: Study = {
   async run(options) {
     const folder = options.data ?? options.folder
     await mkdir(folder, { recursive: true })
-    return onMeasuredService(folder, (service) => measureAll(service, folder, options))
+    const cannon = new Cannon()
+    try {
+      return await withService({ folder }, (service) => run(service, cannon, { ...options, folder }))
+    } finally {
+      cannon.stop()
+    }
   },
 }
 
-/** Where an import runs, a reply may take so many times as long. */
-const maxSlowdownDuringImport = 4
-const farPageRatio = 1.5
+/** A reply may take this many times as long while an import runs. */
+const maxSlowdown = 4
+const maxFarPageRatio = 1.5
 const warmUpSeconds = 1
-/** Seldom: a look is a request too, of 1-2 ms. */
-const pollIntervalMs = 5_000
-/** That the goals are set for. */
-const usualSubscribers = 5_000_000
+/** The goals are set for this number of subscribers. */
+const goalSubscribers = 5_000_000
 
-async function measureAll(service: MeasuredService, folder: string, options: StudyOptions): Promise<Outcome> {
-  const { say, seed, connections, only } = options
-  const [subscribers, ...more] = options.subscribers as [number, ...number[]]
-  let loaded = await loadSubscribers(service, { subscribers, seed, folder, say })
-  say('taking samples, and going through the big list page by page ...')
-  const { operations: all, farPage } = await operationsOn(service, loaded, seed)
-  const isWanted = ({ name }: Operation) => name.includes(only ?? '')
-  const operations = all.filter(isWanted)
-  if (operations.length === 0)
-    throw new Error(
-      `--only ${only}: no operation has that in its name; there are ${all.map(({ name }) => name).join('; ')}`,
-    )
+async function run(service: Service, cannon: Cannon, options: Options): Promise<Outcome> {
+  const { say, seed, folder, connections, only } = options
+  const [subscribers, ...more] = options.subscribers
+  const load = async (count: number) => {
+    const loaded = await loadSubscribers(service, { subscribers: count, seed, folder, say })
+    say('taking samples, and following the big list page by page ...')
+    const { operations, farPage } = await makeOperations(service, loaded, seed)
+    return { loaded, farPage, operations: operations.filter(({ name }) => name.includes(only ?? '')) }
+  }
+  const phase = async (
+    title: string,
+    plot: string,
+    count: number,
+    operations: Operation[],
+    factor: number,
+  ) => {
+    say(`\n${connections} connections, ${title} (load average ${(loadavg()[0] ?? 0).toFixed(1)})`)
+    const measured = await measurePhase(service, cannon, operations, options)
+    const when = plot === 'during an import' ? ` ${plot}` : ''
+    const goals = goalsFor(operations, measured.results, count, when, factor)
+    return { plot, subscribers: count, ...measured, goals }
+  }
+
+  let data = await load(subscribers)
+  const { operations, farPage } = data
+  if (operations.length === 0) throw new Error(`--only ${only}: no operation has that in its name`)
+  const phases = [await phase('no import', 'no import', subscribers, operations, 1)]
   const importRows = options.rows ?? Math.min(1_000_000, Math.ceil(subscribers / 5))
-  const files = await writeImportFiles(service, loaded, importRows)
-  const cannon = new Cannon()
-  try {
-    say(`\n${connections} connections, no import (load average ${load()})`)
-    const quiet = await measurePhase(service, cannon, operations, options)
-
-    const running = new RunningImport(service, loaded.lists[0]!.id, files)
-    await running.start()
-    say(
-      `\n${connections} connections, imports of ${importRows.toLocaleString('en')} rows (load average ${load()})`,
-    )
-    const busy = await measurePhase(service, cannon, operations, options)
-    const imported = await running.stop()
-    const importedPerSecond = imported.rows / imported.seconds
-    say(
-      `the imports did ${Math.round(importedPerSecond).toLocaleString('en')} rows/s (load average ${load()})`,
-    )
-
-    const grown: (Phase & { subscribers: number; operations: Operation[] })[] = []
-    for (const subscribers of operations.some(mayGrow) ? more : []) {
-      say('')
-      loaded = await loadSubscribers(service, { subscribers, seed, folder, say })
-      const { operations: ofMore } = await operationsOn(service, loaded, seed)
-      const operations = ofMore.filter(mayGrow).filter(isWanted)
-      say(`${connections} connections, no import, ${whole(subscribers)} subscribers (load average ${load()})`)
-      grown.push({
-        ...(await measurePhase(service, cannon, operations, options)),
-        subscribers,
-        operations,
-      })
-    }
-
-    const goals = [
-      ...goalsOf(subscribers, operations, quiet.results, ''),
-      ...goalsOf(subscribers, operations, busy.results, ' during an import', maxSlowdownDuringImport),
-      ...grown.flatMap(({ subscribers, operations, results }) =>
-        goalsOf(subscribers, operations, results, ''),
-      ),
-    ]
+  const running = new RunningImport(service, data.loaded, importRows)
+  await running.start()
+  const title = `imports of ${whole(importRows)} rows`
+  phases.push(await phase(title, 'during an import', subscribers, operations, maxSlowdown))
+  const imported = await running.stop()
+  say(`the imports did ${whole(imported.rows / imported.seconds)} rows/s`)
+  for (const count of operations.some(mayGrow) ? more : []) {
     say('')
-    for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
-    const countProblem = await wrongCounts(service, loaded)
-    if (countProblem !== null) say(`\nWRONG COUNTS: ${countProblem}`)
-    const results = [quiet, busy, ...grown].flatMap(({ results }) => [...results.values()])
-    for (const sentence of results.flatMap(({ wrong }) => wrong)) say(`WRONG REPLY: ${sentence}`)
-    const shown = [
-      { plot: 'no import', ending: '', phase: quiet },
-      { plot: 'during an import', ending: '', phase: busy },
-      ...(grown.length === 0 ? [] : [{ ...whatMayGrow(quiet), subscribers }, ...grown]).map((phase) => ({
-        plot: 'more subscribers',
-        ending: ` of ${whole(phase.subscribers)}`,
-        phase,
-      })),
-    ]
-    return {
-      isRight:
-        countProblem === null &&
-        results.every(({ replies, wrongReplies, errors }) => replies > 0 && wrongReplies + errors === 0),
-      result: {
-        mongodb: await serverVersion(service.database.client),
-        subscribers,
-        lists: loaded.lists.length,
-        connections,
-        far_page: farPage,
-        import_rows: importRows,
-        import_rows_per_second: importedPerSecond,
-        quiet: Object.fromEntries(quiet.results),
-        during_import: Object.fromEntries(busy.results),
-        with_more_subscribers: grown.map(({ subscribers, results, peakMemoryMB }) => ({
-          subscribers,
-          quiet: Object.fromEntries(results),
-          peak_memory_mb: peakMemoryMB,
-        })),
-        peak_memory_mb: { quiet: quiet.peakMemoryMB, during_import: busy.peakMemoryMB },
-      },
-      goals,
-      latencies: shown.flatMap(({ plot, ending, phase: { results } }) =>
-        [...results].map(([name, { latency }]) => ({ name: `${name}${ending}`, plot, ...latency })),
-      ),
-      timelines: [
-        { name: 'no import', rounds: [quiet.timeline] },
-        { name: 'during an import', rounds: [busy.timeline] },
-        ...grown.map(({ subscribers, timeline }) => ({
-          name: `${whole(subscribers)} subscribers`,
-          rounds: [timeline],
-        })),
-        ...shown.flatMap(({ plot, ending, phase: { rounds } }) =>
-          [...rounds].map(([name, rounds]) => ({ name: `${name}${ending}`, plot, of: 'requests', rounds })),
-        ),
-      ],
-    }
-  } finally {
-    cannon.stop()
-    for (const file of files) await rm(path.join(service.uploads, file), { force: true })
+    data = await load(count)
+    const title = `no import, ${whole(count)} subscribers`
+    phases.push(await phase(title, 'more subscribers', count, data.operations.filter(mayGrow), 1))
   }
-}
 
-const whatMayGrow = (phase: Phase): Phase => ({
-  ...phase,
-  results: new Map([...phase.results].filter(([name]) => mayGrow({ name }))),
-  rounds: new Map([...phase.rounds].filter(([name]) => mayGrow({ name }))),
-})
-
-/** All rounds of some operations under the same circumstances. */
-interface Phase {
-  results: Map<string, OperationResult>
-  /** Replies over time, of each round. */
-  rounds: Map<string, Timeline[]>
-  /** CPU and memory over all of it. */
-  timeline: Timeline
-  peakMemoryMB: Cost['peakMemoryMB']
-}
-
-async function measurePhase(
-  service: MeasuredService,
-  cannon: Cannon,
-  operations: Operation[],
-  options: StudyOptions,
-): Promise<Phase> {
-  const { done, timeline, cost } = await costOf(
-    service,
-    1,
-    () => measureRounds(service, cannon, operations, options),
-    { pollIntervalMs },
+  const wrongCount = await wrongCounts(service, data.loaded)
+  if (wrongCount !== null) say(`\nWRONG COUNTS: ${wrongCount}`)
+  const results = phases.flatMap((one) => [...one.results.values()])
+  for (const sentence of results.flatMap(({ wrong }) => wrong)) say(`WRONG REPLY: ${sentence}`)
+  const named = phases.flatMap(({ plot, subscribers: count, results }) =>
+    [...results].map(([name, result]) => ({
+      name: plot === 'more subscribers' ? `${name} of ${whole(count)}` : name,
+      plot,
+      result,
+    })),
   )
-  for (const row of rowsOfTable(done.results)) options.say(row)
-  options.say(coresInUse(timeline))
-  options.say(describePeaks(cost.peakMemoryMB))
-  return { ...done, timeline: { ...timeline, rows: null }, peakMemoryMB: cost.peakMemoryMB }
+  return {
+    mongodb: await serverVersion(service.database.client),
+    isRight:
+      wrongCount === null && results.every(({ replies, wrongReplies }) => replies > 0 && wrongReplies === 0),
+    result: {
+      lists: data.loaded.lists.length,
+      far_page: farPage,
+      import_rows: importRows,
+      import_rows_per_second: imported.rows / imported.seconds,
+      phases: phases.map(({ plot, subscribers, results }) => ({
+        plot,
+        subscribers,
+        operations: Object.fromEntries(
+          [...results].map(([name, { latency: _, timelines: __, ...one }]) => [name, one]),
+        ),
+      })),
+    },
+    goals: phases.flatMap(({ goals }) => goals),
+    latencies: named.map(({ name, plot, result }) => ({ name, plot, ...result.latency })),
+    timelines: [
+      ...phases.map(({ plot, subscribers, timeline }) => ({
+        name: plot === 'more subscribers' ? `${whole(subscribers)} subscribers` : plot,
+        rounds: [timeline],
+      })),
+      ...named.map(({ name, plot, result }) => ({ name, plot, of: 'requests', rounds: result.timelines })),
+    ],
+  }
 }
 
-/** Of each process, from the first request to the last. */
-const coresInUse = ({ seconds, cpuSeconds }: Timeline): string =>
-  `cores in use: ${Object.entries(cpuSeconds)
-    .map(([name, used]) => `${name} ${(used.at(-1)! / seconds.at(-1)!).toFixed(2)}`)
-    .join(', ')}`
+/** The rounds of one operation. */
+interface OperationResult {
+  perSecond: Spread
+  medianMs: Spread
+  p95Ms: Spread
+  p99Ms: Spread
+  slowestMs: number
+  /** CPU microseconds a request; the server's contain all that it did meanwhile. */
+  controlPlaneMicroseconds: Spread
+  mongodMicroseconds: Spread
+  /** Over all rounds. */
+  latency: Latency
+  replies: number
+  /** Missing replies count too. */
+  wrongReplies: number
+  /** The first of them. */
+  wrong: string[]
+  /** Replies over time, of each round. */
+  timelines: Timeline[]
+}
 
-/** Round after round over all operations, so that a slow minute of the machine is nobody's own. */
-async function measureRounds(
-  { url, authorization, cpuSeconds, database }: MeasuredService,
-  cannon: Cannon,
-  operations: Operation[],
-  { rounds, seconds, connections, say }: StudyOptions,
-): Promise<Pick<Phase, 'results' | 'rounds'>> {
+type MeasuredVolley = Volley & {
+  controlPlaneMicroseconds: number
+  mongodMicroseconds: number
+  timeline: Timeline
+}
+
+async function measurePhase(service: Service, cannon: Cannon, operations: Operation[], options: Options) {
+  const { database, processes } = service
+  const { rounds, say } = options
   const volleys = new Map<string, MeasuredVolley[]>(operations.map(({ name }) => [name, []]))
-  const timelines = new Map<string, Timeline[]>(operations.map(({ name }) => [name, []]))
-  for (let round = 0; round <= rounds; round += 1) {
-    for (const operation of operations) {
-      const { name } = operation
-      const isWarmUp = round === 0
-      const requests = operation.requests(round)
-      const before = await cpuSeconds()
-      let volley: Volley | undefined
-      const { timeline } = await measure(database.client, () => cannon.replies, {
-        processes: [],
-        progress: () => cannon.replies,
-        do: async () => {
-          volley = await cannon.fire({
-            url,
-            authorization,
-            connections,
-            seconds: isWarmUp ? warmUpSeconds : seconds,
-            requests,
-          })
-        },
-      })
-      if (volley!.milliseconds.length === 0)
-        say(`${name}: no reply came within ${volley!.seconds} s; ${volley!.errors} errors`)
-      const after = await cpuSeconds()
-      const cpu = {
-        controlPlane: after.controlPlane - before.controlPlane,
-        mongodb: after.mongodb - before.mongodb,
-      }
-      if (isWarmUp) continue
-      volleys.get(name)!.push({ ...volley!, cpuSeconds: cpu })
-      timelines.get(name)!.push({ ...timeline, cpuSeconds: {}, memoryMB: {} })
+  const { timeline, processes: used } = await measure(database.client, {
+    processes,
+    rows: 1,
+    progress: () => 0,
+    // Seldom, because a sample is a request too.
+    sampleIntervalMs: 5_000,
+    // Each round has all operations, so that a slow minute of the machine spreads over them.
+    do: async () => {
+      for (let round = 0; round <= rounds; round += 1)
+        for (const operation of operations) {
+          const volley = await measureVolley(service, cannon, operation, options, round === 0)
+          if (round > 0) volleys.get(operation.name)?.push(volley)
+        }
+    },
+  })
+  const results = new Map([...volleys].map(([name, list]) => [name, summarizeVolleys(list)]))
+  for (const line of tableLines(results)) say(line)
+  const seconds = timeline.seconds.at(-1) ?? 0
+  const cores = Object.entries(used).map(([name, { cpuSeconds }]) => `${name} ${two(cpuSeconds / seconds)}`)
+  say(`cores in use: ${cores.join(', ')}`)
+  const peaks = Object.entries(used).map(([name, { peakMemoryMB }]) => [name, peakMemoryMB] as const)
+  say(`peak memory in MB: ${describePeaks(Object.fromEntries(peaks))}`)
+  return { results, timeline: { ...timeline, rows: null } }
+}
+
+async function measureVolley(
+  { url, authorization, database, processes }: Service,
+  cannon: Cannon,
+  operation: Operation,
+  { connections, seconds }: Options,
+  isWarmUp: boolean,
+): Promise<MeasuredVolley> {
+  const requests = operation.makeRequests()
+  const controlPlane = processes.find(({ name }) => name === 'control plane')
+  // Only before and after: each reading of its metrics costs it 1-2 ms.
+  const before = await controlPlane?.usage()
+  const { done, timeline, serverMicroseconds } = await measure(database.client, {
+    processes: [],
+    rows: () => cannon.replies,
+    progress: () => cannon.replies,
+    do: () =>
+      cannon.fire({ url, authorization, connections, seconds: isWarmUp ? warmUpSeconds : seconds, requests }),
+  })
+  const used = ((await controlPlane?.usage())?.cpuSeconds ?? 0) - (before?.cpuSeconds ?? 0)
+  return {
+    ...done,
+    controlPlaneMicroseconds: (used / done.milliseconds.length) * 1e6,
+    mongodMicroseconds: serverMicroseconds,
+    // CPU and memory are drawn for the whole phase.
+    timeline: { ...timeline, cpuSeconds: {}, memoryMB: {} },
+  }
+}
+
+function summarizeVolleys(volleys: MeasuredVolley[]): OperationResult {
+  const sorted = volleys.map(({ milliseconds }) => Float64Array.from(milliseconds).sort())
+  const at = (share: number) => spread(sorted.map((values) => percentile(values, share)))
+  const all = volleys.flatMap(({ milliseconds }) => milliseconds)
+  return {
+    perSecond: spread(volleys.map(({ milliseconds, seconds }) => milliseconds.length / seconds)),
+    medianMs: at(0.5),
+    p95Ms: at(0.95),
+    p99Ms: at(0.99),
+    slowestMs: at(1).max,
+    controlPlaneMicroseconds: spread(volleys.map((volley) => volley.controlPlaneMicroseconds)),
+    mongodMicroseconds: spread(volleys.map((volley) => volley.mongodMicroseconds)),
+    latency: summarizeLatency('a request', all),
+    replies: all.length,
+    wrongReplies: volleys.reduce((sum, { wrongReplies, errors }) => sum + wrongReplies + errors, 0),
+    wrong: volleys.flatMap(({ wrong }) => wrong).slice(0, 3),
+    timelines: volleys.map(({ timeline }) => timeline),
+  }
+}
+
+function tableLines(results: Map<string, OperationResult>): string[] {
+  const one = (value: number) => value.toFixed(1)
+  return alignColumns([
+    ['', 'requests/s', 'median ms', 'p95 ms', 'p99 ms', 'slowest', 'app us', 'mongod us', 'wrong'],
+    ...[...results].map(([name, result]) => [
+      name,
+      withRange(result.perSecond, whole),
+      one(result.medianMs.median),
+      one(result.p95Ms.median),
+      withRange(result.p99Ms, one),
+      one(result.slowestMs),
+      withRange(result.controlPlaneMicroseconds, whole),
+      withRange(result.mongodMicroseconds, whole),
+      String(result.wrongReplies),
+    ]),
+  ])
+}
+
+/** The 99th percentiles have bounds, and the far page is compared with the first, by their medians. */
+function goalsFor(
+  operations: Operation[],
+  results: Map<string, OperationResult>,
+  subscribers: number,
+  when: string,
+  factor: number,
+): Goal[] {
+  const setFor = subscribers < goalSubscribers ? `; the goal is set for ${whole(goalSubscribers)}` : ''
+  const of = `(of ${whole(subscribers)} subscribers${setFor})`
+  const goals: Goal[] = []
+  const pages: { name: string; medianMs: Spread }[] = []
+  for (const { name, goalMs } of operations) {
+    const { p99Ms, medianMs } = results.get(name) ?? { p99Ms: spread([]), medianMs: spread([]) }
+    if (goalMs === null) pages.push({ name, medianMs })
+    else {
+      const what = `${name}${when}: p99 ${p99Ms.median.toFixed(1)} ms, at most ${goalMs * factor} ${of}`
+      goals.push({ what, isMet: p99Ms.median <= goalMs * factor })
     }
   }
-  return { results: new Map([...volleys].map(([name, list]) => [name, resultOf(list)])), rounds: timelines }
+  const [first, far] = pages
+  if (first === undefined || far === undefined) return goals
+  const ratio = far.medianMs.median / first.medianMs.median
+  const what = `${far.name} in ${two(ratio)} times the time of page 1${when}, at most ${maxFarPageRatio} ${of}`
+  return [...goals, { what, isMet: ratio <= maxFarPageRatio }]
 }
 
-function goalsOf(
-  subscribers: number,
-  operations: Operation[],
-  results: Phase['results'],
-  when: string,
-  patience = 1,
-): Goal[] {
-  const goals = operations.flatMap(({ name, goalMs }): Goal[] => {
-    if (goalMs === null) return []
-    const p99 = results.get(name)!.p99Ms.median
-    const most = goalMs * patience
-    return [{ what: `${name}${when}: p99 ${p99.toFixed(1)} ms, at most ${most}`, isMet: p99 <= most }]
-  })
-  const [firstPage, farPage] = operations.map(({ name }) => name).filter((name) => name.startsWith('page '))
-  if (firstPage !== undefined && farPage !== undefined) {
-    const ratio = results.get(farPage)!.medianMs.median / results.get(firstPage)!.medianMs.median
-    const what = `${farPage} in ${ratio.toFixed(2)} times the time of page 1${when}, at most ${farPageRatio}`
-    goals.push({ what, isMet: ratio <= farPageRatio })
-  }
-  return goals.map(({ what, isMet }) => ({ what: `${what} (${ofSubscribers(subscribers)})`, isMet }))
-}
-
-const ofSubscribers = (subscribers: number): string =>
-  `of ${whole(subscribers)} subscribers${subscribers < usualSubscribers ? `; the goal is set for ${whole(usualSubscribers)}` : ''}`
-
-/** What the API counts, against a count of the subscribers themselves. */
+/** What the API counts, against a count of the subscribers. */
 async function wrongCounts(
-  { client, database }: MeasuredService,
+  { client, database }: Service,
   { lists }: LoadedSubscribers,
 ): Promise<string | null> {
-  const shown = await client.get<{ counts: Record<string, number> }>('/subscriber_counts')
-  const counted = await database.collections.subscribers
+  const { counts } = await client.get<{ counts: Record<string, number> }>('/subscriber_counts')
+  const grouped = await database.collections.subscribers
     .aggregate<{ _id: string; count: number }>([{ $group: { _id: '$status', count: { $sum: 1 } } }])
     .toArray()
-  const truth = new Map(counted.map(({ _id, count }) => [_id, count]))
+  const stored = new Map(grouped.map(({ _id, count }) => [_id, count]))
   const loaded = lists.reduce((sum, { size }) => sum + size, 0)
-  const total = counted.reduce((sum, { count }) => sum + count, 0)
-  const wrong = subscriberStatuses.filter((status) => shown.counts[status] !== (truth.get(status) ?? 0))
-  if (total < loaded) return `${total} subscribers are there, ${loaded} were loaded`
+  const total = grouped.reduce((sum, { count }) => sum + count, 0)
+  if (total < loaded) return `${total} subscribers are stored, ${loaded} were loaded`
+  const wrong = subscriberStatuses
+    .map((status) => ({ status, shown: counts[status], right: stored.get(status) ?? 0 }))
+    .filter(({ shown, right }) => shown !== right)
   return wrong.length === 0
     ? null
-    : wrong
-        .map((status) => `${status}: ${shown.counts[status]} shown, ${truth.get(status) ?? 0} there`)
-        .join('; ')
+    : wrong.map(({ status, shown, right }) => `${status}: ${shown} shown, ${right} stored`).join('; ')
 }
-
-const load = () => loadavg()[0]!.toFixed(1)

@@ -1,6 +1,6 @@
 import { parse } from 'csv-parse/sync'
 import t from 'tap'
-import { sampledRows, wrongSample } from '../../../bench/datasets/sample.ts'
+import { sampleRows, wrongSample } from '../../../bench/datasets/sample.ts'
 import {
   columns,
   SubscriberFile,
@@ -9,14 +9,14 @@ import {
 import { flatDocument, flatSample } from '../../../bench/peers/flat-document.ts'
 
 const rows = 10_000
-const made = (options: Partial<SubscriberFileOptions> = {}) =>
+const makeFile = (options: Partial<SubscriberFileOptions> = {}) =>
   new SubscriberFile({ rows, seed: 3, ...options })
 
-const recordsOf = (file: SubscriberFile): string[][] => parse([...file.text()].join(''), { from_line: 2 })
+const parseRecords = (file: SubscriberFile): string[][] => parse([...file.text()].join(''), { from_line: 2 })
 
 t.test('a file has the duplicates and bad rows that were asked for, and its counts know them', async (t) => {
-  const file = made({ defects: { badEmails: 25, badDates: 25, duplicates: 200 } })
-  const records = recordsOf(file)
+  const file = makeFile({ defects: { badEmails: 25, badDates: 25, duplicates: 200 } })
+  const records = parseRecords(file)
   const seen = new Set<string>()
   let repeated = 0
   const found = { added: 0, failed: 0, skipped_duplicate: 0 }
@@ -33,38 +33,36 @@ t.test('a file has the duplicates and bad rows that were asked for, and its coun
   t.ok(Math.abs(found.failed / rows - 0.05) < 0.005, `${found.failed} bad rows`)
 })
 
-t.test(
-  'the stored subscribers of a file are known by their number and the sum of their points',
-  async (t) => {
-    const file = made()
-    const good = recordsOf(file).filter((_, row) => file.kindOf(row) === 'good')
-    const points = good.reduce((sum, cells) => sum + Number(cells[columns.indexOf('points')]), 0)
-    t.same(file.expectedDocuments(), { count: good.length, points })
-  },
-)
+t.test('what is stored of a file is known: how many, and the sum of their points', async (t) => {
+  const file = makeFile()
+  const good = parseRecords(file).filter((_, row) => file.kindOf(row) === 'good')
+  const points = good.reduce((sum, cells) => sum + Number(cells[columns.indexOf('points')]), 0)
+  t.same(file.expectedDocuments(), { count: good.length, points })
+})
 
 t.test('a revision has other values for the same emails', async (t) => {
-  const [first, second] = [made({ defects: false }), made({ defects: false, revision: 1 })].map(recordsOf)
+  const first = parseRecords(makeFile({ defects: false }))
+  const second = parseRecords(makeFile({ defects: false, revision: 1 }))
   t.same(
-    first!.map(([email]) => email),
-    second!.map(([email]) => email),
+    first.map(([email]) => email),
+    second.map(([email]) => email),
   )
-  const changed = first!.filter((cells, i) => cells[6] !== second![i]![6]).length
+  const changed = first.filter((cells, i) => cells[6] !== second[i]?.[6]).length
   t.ok(changed > rows * 0.99, `${changed} of ${rows} rows have other points`)
 })
 
 t.test('a wide file has its columns in each row, typed as their fields are', async (t) => {
-  const file = made({ extraColumns: 52, defects: false })
+  const file = makeFile({ extraColumns: 52, defects: false })
   t.equal(file.columns.length, 60)
-  t.ok(recordsOf(file).every((cells) => cells.length === 60))
+  t.ok(parseRecords(file).every((cells) => cells.length === 60))
   const document = flatDocument(file, 17)
   t.match(document, { extra_1: String, extra_2: Number, extra_3: Date, extra_4: Boolean, birthday: Date })
 })
 
 t.test('a sample is spread over the whole file, and shows what is stored otherwise', async (t) => {
-  t.strictSame(sampledRows(1), [0])
-  t.strictSame(sampledRows(3), [0, 1, 2])
-  const rows = sampledRows(1_000_000)
+  t.strictSame(sampleRows(1), [0])
+  t.strictSame(sampleRows(3), [0, 1, 2])
+  const rows = sampleRows(1_000_000)
   t.equal(rows[0], 0)
   t.equal(rows.at(-1), 999_999)
   t.equal(new Set(rows).size, rows.length)

@@ -1,0 +1,128 @@
+import { pipeline } from 'node:stream/promises'
+import { parse } from 'csv-parse'
+import { ApiRefusal, type ApiClient, type ImportView } from '../control-plane/cli/api-client.ts'
+import { logKinds, type ImportCounts } from '../shared/contract/schemas/import.ts'
+import type { Database } from '../shared/runtime/database.ts'
+import { sampleRows, wrongSample, type Sample } from './datasets/sample.ts'
+import type { Documents, SubscriberFile } from './datasets/subscriber-file.ts'
+import type { List } from './imports.ts'
+import { flatDocument } from './peers/flat-document.ts'
+
+export interface FinishedImport {
+  view: ImportView
+  list: List
+  expected: Partial<ImportCounts>
+  /** The file whose values the list's subscribers have now. */
+  leaves: SubscriberFile
+  /** The file that has their subscribe times, where that is another one. */
+  subscribeTimes?: SubscriberFile | undefined
+  size?: 'large' | 'small'
+}
+
+/**
+ * Compares what an import did with what its file says: counts, logs, the number of subscribers, the sum of their
+ * points, and a sample of them. Resolves to a sentence about the first difference, null where there is none.
+ */
+export async function wrongImport(
+  { client, database }: { client: ApiClient; database: Database },
+  { view, list, expected, leaves, subscribeTimes = leaves, size = 'large' }: FinishedImport,
+): Promise<string | null> {
+  return (
+    wrongCounts(view, expected) ??
+    (await wrongLogs(client, view)) ??
+    wrongDocuments(await countDocuments(database, list, size), leaves.expectedDocuments()) ??
+    (await wrongSubscribers(database, list, leaves, subscribeTimes))
+  )
+}
+
+/** Counts that aren't expected must be 0. */
+export function wrongCounts(view: ImportView, expected: Partial<ImportCounts>): string | null {
+  if (view.state !== 'finished') return `the import is ${view.state}: ${view.error_message}`
+  const right = new Map<string, number | undefined>(Object.entries(expected))
+  for (const [kind, count] of Object.entries(view.stats.subscribers))
+    if (count !== (right.get(kind) ?? 0))
+      return `${count} ${kind} were counted instead of ${right.get(kind) ?? 0}`
+  return null
+}
+
+export function wrongDocuments(found: Documents, expected: Documents): string | null {
+  return found.count === expected.count && found.points === expected.points
+    ? null
+    : `${found.count} documents with ${found.points} points are stored instead of ${expected.count} with ${expected.points}`
+}
+
+/** A log has as many rows as were counted; without rows there is no log. */
+async function wrongLogs(client: ApiClient, { id, stats }: ImportView): Promise<string | null> {
+  for (const kind of logKinds) {
+    const logged = await countLoggedRows(client, id, kind)
+    const counted = stats.subscribers[kind]
+    if (logged !== counted) return `the log ${kind} has ${logged} rows, ${String(counted)} were counted`
+  }
+  return null
+}
+
+async function countLoggedRows(client: ApiClient, id: number, kind: string): Promise<number> {
+  let rows = 0
+  try {
+    const { body: log } = await client.text(`/subscriber_imports/${id}/logs/${kind}`)
+    if (kind === 'failed')
+      await pipeline(log, parse({ from_line: 2 }), async (records: AsyncIterable<string[]>) => {
+        for await (const _ of records) rows += 1
+      })
+    else
+      for await (const piece of log as AsyncIterable<Buffer>)
+        for (let at = piece.indexOf(0x0a); at !== -1; at = piece.indexOf(0x0a, at + 1)) rows += 1
+  } catch (error) {
+    if (!(error instanceof ApiRefusal && error.code === 'not_found')) throw error
+  }
+  return rows
+}
+
+/**
+ * A small list's subscribers are found by its index. Most of a collection is read in its natural order, because in the
+ * index's order a server with a small cache would read each page many times.
+ */
+async function countDocuments(
+  { collections }: Database,
+  { listId, fieldIds }: List,
+  size: 'large' | 'small',
+): Promise<Documents> {
+  const points = { $sum: `$custom_fields.${fieldIds.get('points')}` }
+  const [sums] = await collections.subscribers
+    .aggregate<Documents>(
+      [{ $match: { mailing_list_id: listId } }, { $group: { _id: null, count: { $sum: 1 }, points } }],
+      size === 'large' ? { hint: { $natural: 1 } } : {},
+    )
+    .toArray()
+  return { count: sums?.count ?? 0, points: sums?.points ?? 0 }
+}
+
+async function wrongSubscribers(
+  { collections }: Database,
+  { listId, fieldIds }: List,
+  leaves: SubscriberFile,
+  subscribeTimes: SubscriberFile,
+): Promise<string | null> {
+  const expected: Sample = new Map()
+  for (const row of sampleRows(leaves.rows)) {
+    const first = leaves.firstRow(row)
+    const { email, subscribe_time: _, ...values } = flatDocument(leaves, first)
+    const { subscribe_time } = flatDocument(subscribeTimes, first)
+    const subscriber = { email, status: 'active', subscribe_time, ...withoutTimes(values) }
+    expected.set(`${listId}:${String(email)}`, leaves.kindOf(first) === 'good' ? subscriber : null)
+  }
+  const found: Sample = new Map()
+  const names = new Map([...fieldIds].map(([name, id]) => [String(id), name]))
+  for await (const document of collections.subscribers.find({ _id: { $in: [...expected.keys()] } })) {
+    const { _id, email, status, subscribe_time, custom_fields } = document
+    const named = Object.entries(custom_fields).map(([id, value]) => [names.get(id) ?? id, value] as const)
+    found.set(_id, { email, status, subscribe_time, ...Object.fromEntries(named) })
+  }
+  return wrongSample(found, expected)
+}
+
+/** A custom field that is a date is stored as `2026-12-31`. */
+function withoutTimes(values: Record<string, unknown>): Record<string, unknown> {
+  const stored = (value: unknown) => (value instanceof Date ? value.toISOString().slice(0, 10) : value)
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, stored(value)]))
+}

@@ -1,0 +1,66 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { importEnded, type ApiClient, type ImportView } from '../control-plane/cli/api-client.ts'
+import type { Database } from '../shared/runtime/database.ts'
+import type { SubscriberFile } from './datasets/subscriber-file.ts'
+
+export interface List {
+  listId: number
+  /** Ids of the custom fields, by name. */
+  fieldIds: Map<string, number>
+}
+
+/** A list with the custom fields that the file's columns need. */
+export async function createList(
+  client: ApiClient,
+  name: string,
+  { customFields }: Pick<SubscriberFile, 'customFields'>,
+  organizationId = 1,
+): Promise<List> {
+  const { id: listId } = await client.post<{ id: number }>('/mailing_lists', {
+    mailing_list: { name, organization_id: organizationId },
+  })
+  const fieldIds = new Map<string, number>()
+  for (const field of customFields) {
+    const path = `/mailing_lists/${listId}/custom_fields`
+    const { id } = await client.post<{ id: number }>(path, { custom_field: field })
+    fieldIds.set(field.name, id)
+  }
+  return { listId, fieldIds }
+}
+
+export const uploaded = (filename: string) => ({ type: 'upload_directory', filename })
+
+/** Creates an import of a file with the usual columns or those that are given; resolves to its id. */
+export async function startImport(
+  client: ApiClient,
+  listId: number,
+  { columns }: Pick<SubscriberFile, 'columns'>,
+  request: { file_source: object; [key: string]: unknown },
+): Promise<number> {
+  const { id } = await client.post<{ id: number }>(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: { column_mapping: columns, ...request },
+  })
+  return id
+}
+
+/** Polls an import until it has ended, or `isWanted` is true of it. */
+export async function pollImport(
+  client: ApiClient,
+  id: number,
+  isWanted: (view: ImportView) => boolean = () => false,
+): Promise<ImportView> {
+  const startedAt = performance.now()
+  for (;;) {
+    const view = await client.get<ImportView>(`/subscriber_imports/${id}`)
+    if (isWanted(view) || importEnded(view)) return view
+    // Polls slow down: 50 in the first second and 100 by the tenth took 4 % of a short import's CPU time.
+    await sleep(Math.min(250, Math.max(20, (performance.now() - startedAt) / 10)))
+  }
+}
+
+/** From `begins_at` to `finished_at` as they are stored; the API shows whole seconds. */
+export async function importSeconds({ collections }: Database, importId: number): Promise<number> {
+  const stored = await collections.imports.findOne({ _id: importId })
+  if (!stored?.finished_at) throw new Error(`import ${importId} has no finished_at`)
+  return (stored.finished_at.getTime() - stored.begins_at.getTime()) / 1000
+}
