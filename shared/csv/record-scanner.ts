@@ -60,15 +60,36 @@ const maxRecordBytes = binaryMegabyte
 const maxEnclosureBytes = 256 * 1024
 const maxEnclosureLines = 1_000
 
+/**
+ * The window doubles when more than half of it is waiting for further bytes. That is a record without an end or less,
+ * so that no window is longer than about four of the longest records.
+ */
+const firstWindow = 512 * 1024
+
+export interface ScannerLimits {
+  maxRecordBytes: number
+  maxEnclosureBytes: number
+  maxEnclosureLines: number
+  firstWindow: number
+}
+
+/** The limits of imports. Tests set small ones, so that short files reach them. */
+const importLimits: ScannerLimits = {
+  maxRecordBytes,
+  maxEnclosureBytes,
+  maxEnclosureLines,
+  firstWindow,
+}
+
 const LF = 0x0a
 const CR = 0x0d
 const SPACE = 0x20
 const TAB = 0x09
 
-/** The window grows when a record needs it, up to a size that fits the longest record and the next read. */
-const firstWindow = 512 * 1024
-const maxWindow = 4 * binaryMegabyte
+/** In place of a position: further bytes decide it. */
 const needMore = -1
+/** In place of a next position: it must be searched for. */
+const unknown = -1
 
 /** State of a too long record whose end is not found yet. */
 interface LongRecord {
@@ -92,8 +113,9 @@ export class RecordScanner {
   readonly #enclosure: number
   readonly #wantedColumn: number
   readonly #onRecord: (record: ScannedRecord) => void
+  readonly #limits: ScannerLimits
 
-  #window = Buffer.allocUnsafeSlow(firstWindow)
+  #window: Buffer
   /** The bytes [from, to) of the window are not scanned yet. */
   #from = 0
   #to = 0
@@ -101,10 +123,10 @@ export class RecordScanner {
   #line = 1
   #long: LongRecord | null = null
 
-  /** Positions of the next line feed, carriage return and enclosure; -1 is unknown, and `#to` means there is none. */
-  #nextLf = -1
-  #nextCr = -1
-  #nextEnclosure = -1
+  /** Positions of the next line feed, carriage return and enclosure; `#to` means there is none. */
+  #nextLf = unknown
+  #nextCr = unknown
+  #nextEnclosure = unknown
 
   /** Results of scanning one record, besides its end. */
   #flags = 0
@@ -118,11 +140,14 @@ export class RecordScanner {
     dialect: Dialect
     wantedColumn: number
     onRecord: (record: ScannedRecord) => void
+    limits?: ScannerLimits
   }) {
     this.#separator = options.dialect.separator
     this.#enclosure = options.dialect.enclosure
     this.#wantedColumn = options.wantedColumn
     this.#onRecord = options.onRecord
+    this.#limits = options.limits ?? importLimits
+    this.#window = Buffer.allocUnsafeSlow(this.#limits.firstWindow)
     this.#record = { bytes: this.#window, start: 0, end: 0, line: 0, lines: 0, flags: 0, longCell: null }
   }
 
@@ -139,7 +164,7 @@ export class RecordScanner {
   /** Returns the buffer for the file's next bytes; the caller writes them and calls `advance` with their number. */
   space(): Buffer {
     const rest = this.#to - this.#from
-    const isTight = rest * 2 > this.#window.length && this.#window.length < maxWindow
+    const isTight = rest * 2 > this.#window.length
     const target = isTight ? Buffer.allocUnsafeSlow(this.#window.length * 2) : this.#window
     this.#window.copy(target, 0, this.#from, this.#to)
     this.#window = this.#record.bytes = target
@@ -161,6 +186,7 @@ export class RecordScanner {
   }
 
   #scan(): void {
+    const { maxRecordBytes } = this.#limits
     this.#resetNext()
     for (;;) {
       if (this.#long !== null) {
@@ -211,9 +237,9 @@ export class RecordScanner {
       let at = this.#from
       while (at < to && (bytes[at] === SPACE || (tabIsBlank && bytes[at] === TAB))) at += 1
       if (at === to) {
-        // The bytes of a long blank line are dropped as they come, so that it needs no memory.
-        if (this.#atEnd) this.#from = to
-        else if (at - this.#from > maxRecordBytes) this.#from = at - 1
+        // A blank line of any length takes little memory: only its last blanks stay, one more than a record may have,
+        // because they begin a record when it turns out not to be blank.
+        this.#from = this.#atEnd ? to : Math.max(this.#from, to - this.#limits.maxRecordBytes - 1)
         return false
       }
       const byte = bytes[at]
@@ -236,7 +262,7 @@ export class RecordScanner {
 
   /** Must be called before the scan moves back, because the next positions are valid only from its position on. */
   #resetNext(): void {
-    this.#nextLf = this.#nextCr = this.#nextEnclosure = -1
+    this.#nextLf = this.#nextCr = this.#nextEnclosure = unknown
   }
 
   /** Position of the first line end at or after `at`, or `#to`. */
@@ -315,19 +341,19 @@ export class RecordScanner {
    */
   #closing(open: number): number {
     const bytes = this.#window
-    const limit = open + maxEnclosureBytes
+    const limit = open + this.#limits.maxEnclosureBytes
     let at = open + 1
     for (;;) {
       const found = this.#find(this.#enclosure, at)
       if (found > limit) return this.#to
-      if (found === this.#to) return this.#atEnd ? this.#to : this.#to > limit ? this.#to : needMore
+      if (found === this.#to) return this.#atEnd ? this.#to : needMore
       if (found + 1 === this.#to && !this.#atEnd) return needMore
       if (found + 1 < this.#to && bytes[found + 1] === this.#enclosure) {
         at = found + 2
         continue
       }
       const breaks = this.#lineBreaks(open, found)
-      if (breaks >= maxEnclosureLines) return this.#to
+      if (breaks >= this.#limits.maxEnclosureLines) return this.#to
       this.#breaks += breaks
       return found
     }
@@ -354,20 +380,20 @@ export class RecordScanner {
       const end = this.#endOfCell(start, long)
       long.flags |= this.#flags
       if (end === needMore) {
-        const wholeCellFits = this.#to - start <= maxRecordBytes
-        if (wholeCellFits && (bytes[start] === this.#enclosure || !long.inPlainCell)) return false
-        this.#keep(long, start, this.#to, false)
+        if (!long.inPlainCell && this.#to - start <= this.#limits.maxRecordBytes) return false
+        // A CR at the end of the window ends the record, but an LF may follow it: it stays for the next call.
+        const partEnd = bytes[this.#to - 1] === CR ? this.#to - 1 : this.#to
+        this.#keep(long, start, partEnd, false)
         this.#line += this.#breaks
         long.inPlainCell = true
-        this.#from = this.#to
+        this.#from = partEnd
         return false
       }
       this.#keep(long, start, end, !long.inPlainCell && !long.toLineEnd)
       long.column += 1
       long.inPlainCell = false
       this.#line += this.#breaks
-      const recordEnds = end === this.#to || bytes[end] !== this.#separator || long.toLineEnd
-      if (!recordEnds) {
+      if (end < this.#to && bytes[end] === this.#separator) {
         this.#from = end + 1
         continue
       }
@@ -407,27 +433,27 @@ export class RecordScanner {
   }
 
   #keep(long: LongRecord, start: number, end: number, wholeCell: boolean): void {
-    const isWanted = long.column === this.#wantedColumn
-    if (isWanted)
+    const { maxRecordBytes, maxEnclosureBytes } = this.#limits
+    if (long.column === this.#wantedColumn)
       long.cell =
         wholeCell && end - start <= maxEnclosureBytes * 2
           ? Buffer.from(this.#window.subarray(start, end))
           : null
-    const beginsCell = !long.inPlainCell
-    const separator = beginsCell && long.column > 0 ? 1 : 0
+    // The first part of a cell that the window can't hold fills the record, so that later parts are passed over.
     const remaining = maxRecordBytes - long.keptLength
-    const whole = end - start + separator <= remaining
+    if (remaining === 0) return
+    const separator = long.column > 0 ? 1 : 0
+    const fits = separator + end - start <= remaining
     // A cell is cut only when it has no enclosure, or one that doesn't close. After a cell that was left out nothing
     // more is kept.
-    const isEnclosed = this.#window[start] === this.#enclosure && !long.toLineEnd
-    const cut = whole || isEnclosed ? end : start + Math.max(0, remaining - separator)
-    if (remaining === 0 || (!whole && cut === end)) {
+    if (!fits && this.#window[start] === this.#enclosure && !long.toLineEnd) {
       long.keptLength = maxRecordBytes
       return
     }
+    const cut = fits ? end : start + remaining - separator
     if (separator === 1) long.kept.push(Buffer.from([this.#separator]))
     long.kept.push(Buffer.from(this.#window.subarray(start, cut)))
-    long.keptLength += cut - start + separator
+    long.keptLength += separator + cut - start
   }
 
   #emitLong(long: LongRecord): void {

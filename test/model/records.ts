@@ -11,6 +11,10 @@ export interface RawRecord {
   isTooLong: boolean
   /** All bytes of the record, without the line end. */
   bytes: string
+  /** The bytes of each cell as typed. The last one of an unterminated record goes to the end of the line. */
+  typedCells: string[]
+  /** Number of the line on which it begins, from 1. */
+  line: number
 }
 
 type Format = FileFormat & { limits: Limits }
@@ -40,7 +44,7 @@ export function splitFile(file: string, fileFormat: FileFormat, limits = limitsO
     at = afterBlankLines(text, at, format)
     if (at >= text.length) break
     const { record, next } = readRecord(text, at, format)
-    records.push(record)
+    records.push({ ...record, line: 1 + lineBreaks(text.slice(0, at)) })
     at = next
   }
   const header = format.csv_has_headers ? records.shift() : undefined
@@ -67,6 +71,8 @@ function afterBlankLines(text: string, from: number, format: Format): number {
 const isBlank = (character: string, format: Format): boolean =>
   character === ' ' || (character === '\t' && format.csv_field_separator !== '\t')
 
+export const lineBreaks = (text: string): number => text.match(/\r\n|\r|\n/g)?.length ?? 0
+
 const isLineEnd = (character: string | undefined): boolean => character === '\n' || character === '\r'
 
 /** The end of the line that has `from` in it. */
@@ -82,26 +88,40 @@ function afterLineEnd(text: string, end: number): number {
   return text.startsWith('\r\n', end) ? end + 2 : end + 1
 }
 
-function readRecord(text: string, from: number, format: Format): { record: RawRecord; next: number } {
+interface ReadRecord {
+  record: Omit<RawRecord, 'line'>
+  next: number
+}
+
+function readRecord(text: string, from: number, format: Format): ReadRecord {
   const cells: string[] = []
+  const typedCells: string[] = []
   let at = from
   for (;;) {
     const cell = readCell(text, at, format)
-    if (cell === 'unterminated') return unterminatedRecord(text, from, at, format)
+    if (cell === 'unterminated') return unterminatedRecord(text, from, at, typedCells, format)
     cells.push(cell.bytes)
+    typedCells.push(text.slice(at, cell.end))
     at = cell.end
     if (text[at] !== format.csv_field_separator) break
     at += 1
   }
   const bytes = text.slice(from, at)
+  const isTooLong = bytes.length > format.limits.recordBytes
   return {
-    record: { cells, isUnterminated: false, isTooLong: bytes.length > format.limits.recordBytes, bytes },
+    record: { cells, isUnterminated: false, isTooLong, bytes, typedCells },
     next: afterLineEnd(text, at),
   }
 }
 
 /** "The record up to the end of the line where it opens is a failed one, and reading continues with the next line." */
-function unterminatedRecord(text: string, from: number, openedAt: number, format: Format) {
+function unterminatedRecord(
+  text: string,
+  from: number,
+  openedAt: number,
+  typedBefore: string[],
+  format: Format,
+): ReadRecord {
   const end = lineEnd(text, openedAt)
   const bytes = text.slice(from, end)
   return {
@@ -110,6 +130,7 @@ function unterminatedRecord(text: string, from: number, openedAt: number, format
       isUnterminated: true,
       isTooLong: bytes.length > format.limits.recordBytes,
       bytes,
+      typedCells: [...typedBefore, text.slice(openedAt, end)],
     },
     next: afterLineEnd(text, end),
   }

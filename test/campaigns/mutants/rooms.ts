@@ -41,6 +41,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       'shared/csv/file-beginning.ts',
     ],
     tests: [
+      'test/unit/records/scanner-limits.test.ts',
       'test/unit/records/record-scanner.test.ts',
       'test/unit/records/identity-reader.test.ts',
       'test/unit/values/csv-line.test.ts',
