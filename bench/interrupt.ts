@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { messageOf } from '../shared/contract/errors.ts'
+import { errorMessage } from '../shared/contract/errors.ts'
 
 /** They run last in, first out: what started later may need what started before. */
 const endings: (() => Promise<unknown>)[] = []
@@ -26,7 +26,7 @@ export async function exitAfter(prefix: string, work: (folder: string) => Promis
     exitCode = await work(folder)
   } catch (error) {
     await unlessInterrupted()
-    console.error(messageOf(error))
+    console.error(errorMessage(error))
   }
   await unlessInterrupted()
   await removeFolder(folder)

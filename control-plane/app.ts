@@ -3,7 +3,7 @@ import type { Registry } from 'prom-client'
 import { answerOperations, operationsPaths } from '../shared/runtime/service.ts'
 import { readinessProblem } from '../shared/runtime/start-database.ts'
 import { errorHandler, notAnEndpoint } from './api/envelope.ts'
-import { localsOf } from './api/request-locals.ts'
+import { requestLocals } from './api/request-locals.ts'
 import { apiRouter } from './api/router.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { docsPage } from './openapi/docs-page.ts'
@@ -26,7 +26,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.use(securityHeaders)
   app.use(compress())
   app.get(operationsPaths, async (request, response) => {
-    localsOf(response).state.leaveOut()
+    requestLocals(response).state.leaveOut()
     const { status, type, body } = await answerOperations(request.path, {
       registry,
       unreadyBecause: readinessProblem(deps.database, deps.folder),
@@ -38,11 +38,11 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   let description: Buffer | undefined
   app.get('/openapi.json', (_request, response) => {
     description ??= Buffer.from(JSON.stringify(openApiDocument(endpoints, deps.publicUrl())))
-    localsOf(response).state.route = '/openapi.json'
+    requestLocals(response).state.route = '/openapi.json'
     response.type('application/json').send(description)
   })
   app.use('/docs', (_request, response, next) => {
-    localsOf(response).state.route = '/docs'
+    requestLocals(response).state.route = '/docs'
     next()
   })
   app.use('/docs', docsSecurityHeaders, docsPage())

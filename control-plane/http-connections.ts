@@ -5,7 +5,7 @@ import type { Settings } from '../shared/runtime/config.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
 import { knownCounter } from '../shared/runtime/metrics/known-counter.ts'
 import { maxOpenFiles } from '../shared/runtime/open-files.ts'
-import { networkOf } from '../shared/values/ip.ts'
+import { clientNetwork } from '../shared/values/ip.ts'
 
 export interface ConnectionLimits {
   inProcess: number
@@ -78,7 +78,7 @@ export class HttpConnections {
   /** Counts a new connection. At a limit it or another one is closed. */
   add(socket: Socket): void {
     const remote = socket.remoteAddress ?? ''
-    const address = this.#limits.isProxy(remote) ? null : networkOf(remote)
+    const address = this.#limits.isProxy(remote) ? null : clientNetwork(remote)
     const refusal = this.#findRefusal(address)
     if (refusal !== null) this.#refuse(refusal, address)
     const isRefused = refusal !== null

@@ -36,7 +36,7 @@ export interface HttpLimits {
   /** At a stop, headers that have begun to arrive have this long to become complete. */
   headersGraceMs: number
   /** Interval between checks of the timeouts for the first byte, the headers and the body. */
-  checkEveryMs: number
+  checkIntervalMs: number
 }
 
 export const httpLimits: HttpLimits = {
@@ -49,7 +49,7 @@ export const httpLimits: HttpLimits = {
   graceMs: 7_500,
   idleGraceMs: 500,
   headersGraceMs: 3_000,
-  checkEveryMs: 5_000,
+  checkIntervalMs: 5_000,
 }
 
 export interface HttpServer extends Part {
@@ -71,7 +71,7 @@ export function createHttpServer(
       headersTimeout: limits.headersTimeoutMs,
       requestTimeout: limits.requestTimeoutMs,
       keepAliveTimeout: limits.keepAliveTimeoutMs,
-      connectionsCheckingInterval: limits.checkEveryMs,
+      connectionsCheckingInterval: limits.checkIntervalMs,
       // Node's own refusal has no envelope; a missing header is refused below.
       requireHostHeader: false,
     },
@@ -99,7 +99,7 @@ export function createHttpServer(
   server.on('connection', (socket: Socket) => connections.add(socket))
   const silenceCheck = setInterval(
     () => connections.closeSilent(limits.firstByteTimeoutMs),
-    limits.checkEveryMs,
+    limits.checkIntervalMs,
   ).unref()
   const inFlight = new Set<ServerResponse>()
   let isStopping = false

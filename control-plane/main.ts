@@ -63,7 +63,7 @@ await runProcess('control-plane', async (process) => {
       log,
       registry,
       stopping: refusing.signal,
-      maySee: mayReadImports,
+      mayRead: mayReadImports,
     }),
     requestSlots: createRequestSlots(refusing.signal),
     fieldCache: new FieldCache(),

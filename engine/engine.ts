@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { messageOf } from '../shared/contract/errors.ts'
+import { errorMessage } from '../shared/contract/errors.ts'
 import type { Part } from '../shared/runtime/service.ts'
 import { within } from '../shared/runtime/within.ts'
 import { heartbeatMs, leaseMs, renewLease } from '../shared/store/leases.ts'
@@ -70,7 +70,7 @@ export class Engine implements Part {
           continue
         await this.#reregister(this.#registration)
       } catch (error) {
-        this.#options.log.warn(`the engine's lease couldn't be renewed, trying again: ${messageOf(error)}`)
+        this.#options.log.warn(`the engine's lease couldn't be renewed, trying again: ${errorMessage(error)}`)
       }
     }
   }
@@ -128,7 +128,7 @@ export class Engine implements Part {
     await registration.stop({ isDead: false })
     await this.#endThreads(registration.pool)
     // What didn't end in time is released as if this engine had died, only sooner. The database may be away.
-    const released = leaveRegister(database, registration.id, log).then(() => null, messageOf)
+    const released = leaveRegister(database, registration.id, log).then(() => null, errorMessage)
     const problem = await within(graceMs, released, `the database gave no answer within ${graceMs / 1000} s`)
     if (problem !== null)
       log.warn(

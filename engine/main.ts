@@ -10,7 +10,7 @@ import { readinessProblem, startDatabase } from '../shared/runtime/start-databas
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { Engine } from './engine.ts'
 import { dropImportSecrets } from './jobs/maintenance/drop-import-secrets.ts'
-import { startChore } from './jobs/maintenance/maintenance.ts'
+import { startMaintenance } from './jobs/maintenance/maintenance.ts'
 import { purgeLogs } from './jobs/maintenance/purge-logs.ts'
 import { purgeUploads } from './jobs/maintenance/purge-uploads.ts'
 import { removeDeletedFieldValues } from './jobs/maintenance/remove-deleted-field-values.ts'
@@ -56,7 +56,7 @@ await runProcess('engine', async (process) => {
     removeDeletedFieldValues(database, log),
     dropImportSecrets(database, log),
   ])
-    process.add(startChore(job, log))
+    process.add(startMaintenance(job, log))
   await process.add(engine).start()
   process.ready({
     process: 'engine',

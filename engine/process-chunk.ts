@@ -1,7 +1,7 @@
 import type { ClientSession } from 'mongodb'
 import { clock } from '../shared/runtime/clock.ts'
 import { isCommandTimeout, type Database } from '../shared/runtime/database.ts'
-import { ImportError, messageOf } from '../shared/contract/errors.ts'
+import { ImportError, errorMessage } from '../shared/contract/errors.ts'
 import { identityAt, type Batch } from '../shared/csv/chunk-records.ts'
 import { openPartition } from '../shared/csv/partition-file.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
@@ -58,7 +58,7 @@ export async function processChunk(options: ProcessChunkOptions): Promise<ChunkR
   } catch (error) {
     return {
       end: 'failed',
-      message: messageOf(error),
+      message: errorMessage(error),
       retryable: isRetryable(error),
       code: error instanceof ImportError ? error.code : null,
       isMissing: error instanceof ImportError && error.isMissing,
@@ -140,7 +140,7 @@ async function attemptPart(
     isTooLarge,
     maxQuota: quota.isExhausted ? quota.free : Infinity,
   })
-  const fitting = draft.dedupeAndDecide(batch)
+  const fitting = draft.fill(batch)
   if (fitting !== null) return { abort: { end: 'too_large', fitting } }
   if (draft.quotaUsed > quota.free) return { abort: { end: 'quota_missing', needed: draft.quotaUsed } }
   // Progress is written first, so that a worker that lost its lease fails here and not in a conflict with the new

@@ -8,7 +8,7 @@ import {
   type ImportPlan,
 } from '../shared/contract/schemas/import.ts'
 import { stagedSource } from '../shared/storage/staging/staging.ts'
-import { countChunkStates, countsOfChunks } from '../shared/store/chunks.ts'
+import { countChunkStates, sumCounts } from '../shared/store/chunks.ts'
 import { notifyEngines } from '../shared/store/wake-up.ts'
 import { releaseStep, writeInStep } from '../shared/store/import-steps.ts'
 import { finishImport } from '../shared/store/imports.ts'
@@ -17,7 +17,7 @@ import { bringSource } from './stages/obtain/bring-source.ts'
 import { download } from './stages/obtain/download.ts'
 import { splitImport } from './stages/split/split-import.ts'
 import { maxDeaths } from './scheduler/quarantine.ts'
-import { endInFailure, failAfterDeaths } from './scheduler/step-failures.ts'
+import { endAfterError, failAfterDeaths } from './scheduler/step-failures.ts'
 import type { StepContext, StepRun } from './scheduler/step.ts'
 import { countingStaging, stampWhileMoving, StepProgress } from './scheduler/step-progress.ts'
 
@@ -55,7 +55,7 @@ export async function processImport(
     else await prepare(run)
   } catch (error) {
     if (run.signal.aborted) log.debug('the step was interrupted')
-    else await endInFailure(error, run)
+    else await endAfterError(error, run)
   } finally {
     endStamps()
     await releaseStep(collections, document._id, token)
@@ -124,10 +124,10 @@ async function finish(run: StepRun): Promise<void> {
   if (states.ready + states.running > 0) return
   const startedAt = clock.monotonicMs()
 
-  checkCounts(await countsOfChunks(collections, document._id), document)
+  checkCounts(await sumCounts(collections, document._id), document)
   if (document.options.deactivate_subscribers_not_in_import && (await countAbsentAndWarn(run)) > 0)
     await deactivateAbsent(run)
-  const totals = await countsOfChunks(collections, document._id)
+  const totals = await sumCounts(collections, document._id)
   const finishedAt = await finishImport(collections, step, totals)
   if (finishedAt === null) return
   metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)

@@ -5,10 +5,10 @@ import { AddressGuard } from '../shared/net/address-guard.ts'
 import { downloadBounds, type DownloadBounds } from '../shared/net/download-bounds.ts'
 import type { Settings } from '../shared/runtime/config.ts'
 import type { Database } from '../shared/runtime/database.ts'
-import { messageOf } from '../shared/contract/errors.ts'
+import { errorMessage } from '../shared/contract/errors.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
 import type { SecretBox } from '../shared/runtime/secret-box.ts'
-import { idOf } from '../shared/runtime/session-pool.ts'
+import { sessionId } from '../shared/runtime/session-pool.ts'
 import type { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
@@ -66,7 +66,7 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     _id: engineId,
     host: hostname(),
     process_id: process.pid,
-    session_ids: [...stepSessions, ...chunkSessions, ...reactionSessions].map(idOf),
+    session_ids: [...stepSessions, ...chunkSessions, ...reactionSessions].map(sessionId),
     folder: `${hostname()}:${path.resolve(settings.DATA_DIR)}`,
     sees_files: folder.problem === null,
   })
@@ -93,7 +93,7 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
       dispatcher.wake()
     },
     onError: (error) => {
-      log.error({ err: error }, `a worker thread broke off: ${messageOf(error)}`)
+      log.error({ err: error }, `a worker thread broke off: ${errorMessage(error)}`)
     },
   })
   const quota = new StagedQuota({

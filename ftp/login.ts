@@ -1,5 +1,5 @@
 import { findCaller, type Caller } from '../shared/store/api-keys.ts'
-import { networkOf } from '../shared/values/ip.ts'
+import { clientNetwork } from '../shared/values/ip.ts'
 import type { FtpSession } from './session.ts'
 import { UploadDirectory } from './uploads/upload-directory.ts'
 
@@ -15,7 +15,7 @@ export async function logIn(session: FtpSession, username: string, password: str
   const { metrics, collections, limits, uploads, uploadLimits, log } = context
   // Logins of one network (in IPv6, a /64) run one at a time: in parallel, all would pass the throttle before the
   // first failure was recorded.
-  const caller = await context.loginMutex.runExclusive(networkOf(control.remoteAddress), () =>
+  const caller = await context.loginMutex.runExclusive(clientNetwork(control.remoteAddress), () =>
     identify(session, username, password),
   )
   if (caller === 'throttled')
@@ -76,5 +76,5 @@ async function identify(
   ])
   if (blockedSeconds > 0) return 'throttled'
   if (caller !== null) return caller
-  return (await throttle.noteFailure(control.remoteAddress)) > 0 ? 'throttled' : 'wrong'
+  return (await throttle.recordFailure(control.remoteAddress)) > 0 ? 'throttled' : 'wrong'
 }

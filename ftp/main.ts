@@ -1,7 +1,7 @@
 import { lookup } from 'node:dns/promises'
 import { AuthThrottle, keyHashSecret } from '../shared/store/api-keys.ts'
 import type { Settings } from '../shared/runtime/config.ts'
-import { messageOf, StartError } from '../shared/contract/errors.ts'
+import { errorMessage, StartError } from '../shared/contract/errors.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
 import { observeDatabase } from '../shared/runtime/metrics/database-metrics.ts'
 import { observeDisk, observeFolder } from '../shared/storage/disk-metrics.ts'
@@ -96,7 +96,7 @@ async function resolveIpv4(host: string): Promise<string> {
     return (await lookup(host, { family: 4 })).address
   } catch (error) {
     throw new StartError(
-      `setting FTP_PUBLIC_HOST ${JSON.stringify(host)} has no IPv4 address: ${messageOf(error)}`,
+      `setting FTP_PUBLIC_HOST ${JSON.stringify(host)} has no IPv4 address: ${errorMessage(error)}`,
       { cause: error },
     )
   }

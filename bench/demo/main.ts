@@ -10,7 +10,7 @@ import { parseArgs } from 'node:util'
 import { Client as FtpClient } from 'basic-ftp'
 import { ApiClient, type ImportView } from '../../control-plane/cli/api-client.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import type { ImportCounts } from '../../shared/contract/schemas/import.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { createList, startImport, uploaded } from '../imports.ts'
@@ -49,7 +49,7 @@ try {
     await new Promise((resolve) => interrupted.signal.addEventListener('abort', resolve, { once: true }))
   }
 } catch (error) {
-  if (!interrupted.signal.aborted) console.error(messageOf(error))
+  if (!interrupted.signal.aborted) console.error(errorMessage(error))
   else exitCode = 130
 } finally {
   await rollcall?.stop()

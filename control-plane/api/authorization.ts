@@ -14,7 +14,7 @@ import { isHash } from './validation.ts'
  * `requireNotAbove`.
  */
 
-export function meets(caller: Caller, need: Need): boolean {
+export function meetsNeed(caller: Caller, need: Need): boolean {
   if (need === 'any_key' || caller.role === 'system_admin') return true
   if (need === 'system_admin') return false
   if (need === 'admin') return caller.role === 'organization_admin'
@@ -26,7 +26,7 @@ const sufficientPermissions = ({ permission, or }: PermissionNeed): Permission[]
 
 /** Throws a 403 for a caller that doesn't meet the need. */
 export function refuseUnless(caller: Caller, need: Need): void {
-  if (!meets(caller, need)) throw forbidden(`this needs ${describeNeed(need)}`)
+  if (!meetsNeed(caller, need)) throw forbidden(`this needs ${describeNeed(need)}`)
 }
 
 export function describeNeed(need: Need): string {
@@ -51,7 +51,7 @@ export const needText = (need: Need): string =>
         .join(' or ')
 
 /** The scope that an endpoint declares, else the one that its path implies. */
-export function scopeOf({ path, scope }: Pick<Endpoint, 'path' | 'scope'>): Scope {
+export function endpointScope({ path, scope }: Pick<Endpoint, 'path' | 'scope'>): Scope {
   if (scope !== undefined) return scope
   if (/\/organizations?\/all(?:\/|$)|_on_all_organizations/.test(path)) return 'all_organizations'
   if (organizationInPath.test(path)) return 'organization_in_path'
@@ -73,7 +73,7 @@ const scopeSentences: Record<Scope, string> = {
 
 /** Describes what an endpoint needs and which records it works on, in a sentence each. */
 export const describeAuthorization = (described: Pick<Endpoint, 'path' | 'needs' | 'scope'>): string =>
-  `Needs ${describeNeed(described.needs)}. ${scopeSentences[scopeOf(described)]}`
+  `Needs ${describeNeed(described.needs)}. ${scopeSentences[endpointScope(described)]}`
 
 /**
  * Makes the checks that need no body: the role or permission, and that only system admins access all organizations.
@@ -81,11 +81,11 @@ export const describeAuthorization = (described: Pick<Endpoint, 'path' | 'needs'
  */
 export function refuseCaller(caller: Caller, described: Endpoint): void {
   refuseUnless(caller, described.needs)
-  if (scopeOf(described) === 'all_organizations') refuseUnless(caller, 'system_admin')
+  if (endpointScope(described) === 'all_organizations') refuseUnless(caller, 'system_admin')
 }
 
 /** The organization that a call is about: the one in the path, else the caller's own. */
-export function organizationOf(
+export function findCallOrganization(
   deps: ControlPlane,
   caller: Caller,
   { path }: Endpoint,
@@ -122,7 +122,11 @@ export function requireNotAbove(subject: Powers, caller: Caller, what: 'an API k
  * Applies `requireNotAbove` to the role that a document asks for. It is called before the document is checked, because
  * this refusal has precedence over all others about the document.
  */
-export function refuseMoreThanAsked(document: unknown, caller: Caller, what: 'an API key' | 'a user'): void {
+export function requireRequestedRoleNotAbove(
+  document: unknown,
+  caller: Caller,
+  what: 'an API key' | 'a user',
+): void {
   const role = isHash(document) ? document['role'] : undefined
   const requestedRole = roles.find((candidate) => candidate === role)
   if (requestedRole !== undefined) requireNotAbove({ role: requestedRole, permissions: {} }, caller, what)

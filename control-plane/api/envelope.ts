@@ -1,5 +1,5 @@
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
-import { retryReasonOfDriver } from '../../shared/runtime/database.ts'
+import { driverRetryReason } from '../../shared/runtime/database.ts'
 import { BusyError } from '../../shared/contract/errors.ts'
 import { RequestError } from './request-error.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
@@ -8,7 +8,7 @@ import { drain } from './body/body-pieces.ts'
 import type { DataReply } from './endpoint.ts'
 import { JsonRecords, largeBytes } from './json-page.ts'
 import { pieceBytes, writePieces, type PiecePacer } from './pieces.ts'
-import { localsOf } from './request-locals.ts'
+import { requestLocals } from './request-locals.ts'
 import { isHash } from './validation.ts'
 
 /** Every JSON reply gets its shape here, and errors become replies only here. */
@@ -68,7 +68,7 @@ function toJson(data: unknown): string {
 }
 
 function sendError(response: Response, error: RequestError): void {
-  localsOf(response).state.errorCode = error.code
+  requestLocals(response).state.errorCode = error.code
   response.status(error.status).set(error.headers)
   response.json({ success: false, data: null, error_code: error.code, error_message: error.message })
 }
@@ -82,7 +82,7 @@ export const notAnEndpoint: RequestHandler = (request, response) => {
 
 /** Express recognizes an error handler by its four parameters. */
 export const errorHandler: ErrorRequestHandler = (error: unknown, request, response, _next) => {
-  const { id, log } = localsOf(response).state
+  const { id, log } = requestLocals(response).state
   const refusal = toRequestError(error, id)
   drain(request)
   // A 503 comes from a stop or from overload. Nothing is broken, so it isn't logged as an error.
@@ -123,7 +123,7 @@ function toRequestError(error: unknown, requestId: string): RequestError {
       'validation_failed',
       'the record would be larger than 16 MB, the maximum of the database, with what other requests wrote to it at the same time: make it smaller',
     )
-  if (retryReasonOfDriver(error) !== null) {
+  if (driverRetryReason(error) !== null) {
     return new RequestError(
       'internal_error',
       `the database can't be reached just now, try again (request ${requestId})`,

@@ -159,11 +159,11 @@ export function wholeNumber(min: number) {
 }
 
 /** The id of a record that this service doesn't have; it is stored as sent. */
-export const outsideId = () => positiveId().nullable()
+export const foreignId = () => positiveId().nullable()
 const blankIsNull = <T extends z.ZodType>(schema: T) =>
   z.preprocess((value) => (value === '' ? null : value), schema)
 /** The id of a virtual MTA: 0 is the system's default route, and a blank text becomes null. */
 export const virtualMtaId = () => blankIsNull(z.int().min(0).nullable())
 /** The id of a bounce address's user or domain; a blank text becomes null. */
-export const bounceEmailId = () => blankIsNull(outsideId())
-export const outsideName = () => boundedText({ max: 255 }).nullable()
+export const bounceEmailId = () => blankIsNull(foreignId())
+export const foreignName = () => boundedText({ max: 255 }).nullable()

@@ -25,4 +25,4 @@ export interface RequestState {
   leaveOut: () => void
 }
 
-export const localsOf = (response: Response): RequestLocals => response.locals as RequestLocals
+export const requestLocals = (response: Response): RequestLocals => response.locals as RequestLocals

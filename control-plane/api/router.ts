@@ -4,14 +4,14 @@ import { RequestError } from './request-error.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
-import { organizationOf, refuseCaller } from './authorization.ts'
+import { findCallOrganization, refuseCaller } from './authorization.ts'
 import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import type { SlotRequest } from './fair-semaphore.ts'
 import { writePieces } from './pieces.ts'
-import { localsOf } from './request-locals.ts'
+import { requestLocals } from './request-locals.ts'
 import {
   acquireLargeReply,
   acquireUntilClosed,
@@ -71,11 +71,11 @@ function requireCredential(deps: ControlPlane): RequestHandler {
       // Checked again, because requests that come together all pass the first check before a failure is recorded.
       const blockedNow = await throttle.blockedSeconds(address)
       if (blockedNow > 0) throw tooManyFailures(blockedNow)
-      localsOf(response).caller = caller
+      requestLocals(response).caller = caller
       next()
       return
     }
-    const seconds = await throttle.noteFailure(address)
+    const seconds = await throttle.recordFailure(address)
     throw seconds > 0 ? tooManyFailures(seconds) : unauthorized('the API key is wrong or no longer active')
   }
 }
@@ -108,7 +108,7 @@ function tooManyFailures(seconds: number): RequestError {
 
 function authorize(described: Endpoint): RequestHandler {
   return (_request, response, next) => {
-    const { state, caller } = localsOf(response)
+    const { state, caller } = requestLocals(response)
     state.route = described.path
     refuseCaller(caller, described)
     next()
@@ -124,7 +124,7 @@ function readJsonBody(described: Endpoint, deps: ControlPlane): RequestHandler[]
     async (request, response, next) => {
       const acquireLarge = () =>
         acquireUntilClosed(deps.requestSlots.largeBodies, response, createSlotRequest(response))
-      localsOf(response).body =
+      requestLocals(response).body =
         body.stagedText === undefined
           ? await readSmallBody(request, deps, acquireLarge)
           : await readInlineBody(
@@ -157,7 +157,7 @@ const requireJson: RequestHandler = (request, _response, next) => {
 
 function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
   return async (request, response) => {
-    const { body } = localsOf(response)
+    const { body } = requestLocals(response)
     const warning = unknownKeysWarning(described.query, request.query)
     if (warning !== null) response.set('Warning', warning)
     const slotRequest = createSlotRequest(response)
@@ -224,9 +224,9 @@ async function createCall(
   slotRequest: ReturnType<typeof createSlotRequest>,
   releaseSlot: () => void,
 ): Promise<Call<unknown, unknown>> {
-  const { caller, body: sent } = localsOf(response)
+  const { caller, body: sent } = requestLocals(response)
   const params = request.params as Record<string, string>
-  const organizationId = await organizationOf(deps, caller, described, params)
+  const organizationId = await findCallOrganization(deps, caller, described, params)
   let largeReply: Promise<void> | undefined
   return {
     deps,
@@ -265,7 +265,7 @@ function createSlotRequest(response: Response): SlotRequest & { clientGone: Abor
   whenClosed(response, () => {
     if (!response.writableFinished) gone.abort()
   })
-  return { organizationId: localsOf(response).caller.organizationId, clientGone: gone.signal }
+  return { organizationId: requestLocals(response).caller.organizationId, clientGone: gone.signal }
 }
 
 const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role }: Caller) =>
@@ -299,7 +299,7 @@ async function send(
   }
   const isEvents = reply.contentType === 'text/event-stream'
   await writePieces(response, reply.stream, () => {
-    if (isEvents) localsOf(response).state.measureNow()
+    if (isEvents) requestLocals(response).state.measureNow()
   })
 }
 

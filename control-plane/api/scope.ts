@@ -18,7 +18,7 @@ export function pathId(text: string | undefined, what: string): number {
 export const missing = (what: string, id: unknown): RequestError =>
   new RequestError('not_found', `there is no ${what} ${String(id)}`)
 
-export function reaches(caller: Caller, organizationId: number): boolean {
+export function canAccess(caller: Caller, organizationId: number): boolean {
   return caller.role === 'system_admin' || caller.organizationId === organizationId
 }
 
@@ -35,7 +35,7 @@ export async function scopedOrganization(
   const id = pathId(text, 'organization')
   if (id === caller.organizationId) return id
   if (
-    !reaches(caller, id) ||
+    !canAccess(caller, id) ||
     (await deps.database.collections.organizations.findOne({ _id: id }, { projection: { _id: 1 } })) === null
   )
     throw missing('organization', text)
@@ -50,7 +50,7 @@ export async function findMailingList(
 ): Promise<MailingListDocument> {
   const id = pathId(text, 'mailing list')
   const list = await deps.database.collections.mailingLists.findOne({ _id: id })
-  if (list === null || !reaches(caller, list.organization_id)) throw missing('mailing list', text)
+  if (list === null || !canAccess(caller, list.organization_id)) throw missing('mailing list', text)
   return list
 }
 

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { Agent, request, type Dispatcher } from 'undici'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { readEvents } from './server-sent-events.ts'
 
 /** The service refused a request; this has its code and its message. */
@@ -79,7 +79,7 @@ export class ApiClient {
       for await (const data of readEvents(response.body)) yield JSON.parse(data) as T
     } catch (error) {
       if (signal.aborted) throw error
-      throw new ServiceUnreachable(`the connection to ${this.#url} broke off: ${messageOf(error)}`, {
+      throw new ServiceUnreachable(`the connection to ${this.#url} broke off: ${errorMessage(error)}`, {
         cause: error,
       })
     }
@@ -115,7 +115,7 @@ export class ApiClient {
       })
     } catch (error) {
       if (signal?.aborted === true) throw error
-      throw new ServiceUnreachable(`can't reach the service at ${this.#url}: ${messageOf(error)}`, {
+      throw new ServiceUnreachable(`can't reach the service at ${this.#url}: ${errorMessage(error)}`, {
         cause: error,
       })
     }
@@ -123,7 +123,7 @@ export class ApiClient {
 
   async #envelope<T>(response: Dispatcher.ResponseData): Promise<Envelope<T>> {
     const text = await response.body.text().catch((error: unknown) => {
-      throw new ServiceUnreachable(`the answer of ${this.#url} broke off: ${messageOf(error)}`)
+      throw new ServiceUnreachable(`the answer of ${this.#url} broke off: ${errorMessage(error)}`)
     })
     let envelope: Envelope<T> | null = null
     try {

@@ -1,4 +1,4 @@
-import { messageOf, StartError } from '../../shared/contract/errors.ts'
+import { errorMessage, StartError } from '../../shared/contract/errors.ts'
 import { ApiRefusal, ServiceUnreachable } from './api-client.ts'
 import { inCommandTerms } from './command-terms.ts'
 import { exitCodes } from './exit-codes.ts'
@@ -34,7 +34,7 @@ export function explain(
     }
   if (error instanceof CommandFailure) return { lines: error.message.split('\n'), hint: error.hint }
   if (error instanceof StartError) return { lines: [error.message], hint: null }
-  return { lines: [messageOf(error)], hint: null }
+  return { lines: [errorMessage(error)], hint: null }
 }
 
 /** For a server whose certificate is not publicly trusted. */

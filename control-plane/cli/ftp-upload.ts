@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 import { Client, FTPError } from 'basic-ftp'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from '../../shared/net/ftp-tls.ts'
 import { certificateHint, CommandFailure, isCertificateProblem } from './failures.ts'
 import type { SourceFile } from './source-file.ts'
@@ -49,7 +49,7 @@ async function withConnection(target: FtpTarget, use: (client: Client) => Promis
     else await client.send('TYPE I')
     await use(client)
   } catch (error) {
-    throw new CommandFailure(`the upload to ${url.protocol}//${url.host} failed: ${messageOf(error)}`, {
+    throw new CommandFailure(`the upload to ${url.protocol}//${url.host} failed: ${errorMessage(error)}`, {
       hint: hintFor(error),
     })
   } finally {

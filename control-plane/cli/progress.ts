@@ -1,7 +1,7 @@
 import { clock } from '../../shared/runtime/clock.ts'
 import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
 import { importEnded, type ImportView } from './api-client.ts'
-import { terminalWidth, cutTo, styledFor, widthOf, type Style } from './terminal.ts'
+import { terminalWidth, cutTo, styledFor, displayWidth, type Style } from './terminal.ts'
 
 /** Shows an import's progress: a bar on a terminal, else a line every few seconds. */
 export interface Progress {
@@ -128,7 +128,7 @@ export function barLine(
   ] as const) {
     const head = heads.filter((part) => part !== '').join('  ')
     const details = parts.filter((part) => part !== null).join('  ')
-    const remaining = width - widthOf(head) - widthOf(details) - (head === '' ? 1 : 3)
+    const remaining = width - displayWidth(head) - displayWidth(details) - (head === '' ? 1 : 3)
     if (remaining < minBarWidth) continue
     const size = Math.min(40, remaining)
     const full = Math.round(share * size)

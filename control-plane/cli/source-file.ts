@@ -5,7 +5,7 @@ import path from 'node:path'
 import { pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { createGunzip, createGzip } from 'node:zlib'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import {
   asUtf8,
@@ -40,7 +40,7 @@ export async function openSourceFile(
 ): Promise<SourceFile> {
   if (file === '-') return pipedFile(await readPipe(options.input), options.characterSet)
   const found = await stat(file).catch((error: unknown) => {
-    throw usage(`can't read ${file}: ${messageOf(error)}`)
+    throw usage(`can't read ${file}: ${errorMessage(error)}`)
   })
   if (!found.isFile()) throw usage(`${file} is not a file`)
   const isPacked = path.extname(file).toLowerCase() === '.gz'
@@ -99,7 +99,7 @@ async function readCompressedBeginning(file: string): Promise<Buffer> {
   try {
     return (await readUpTo(decompressed, beginningBytes)).subarray(0, beginningBytes)
   } catch (error) {
-    throw usage(`${file} is not a valid gzip file: ${messageOf(error)}`)
+    throw usage(`${file} is not a valid gzip file: ${errorMessage(error)}`)
   } finally {
     compressed.destroy()
     decompressed.destroy()

@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../shared/runtime/clock.ts'
 import { programEnvironment } from '../../shared/runtime/config.ts'
-import { messageOf, StartError } from '../../shared/contract/errors.ts'
+import { errorMessage, StartError } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Part } from '../../shared/runtime/service.ts'
 import { exitCodes } from './exit-codes.ts'
@@ -30,11 +30,11 @@ export interface RestartBounds {
   firstPauseMs: number
   maxPauseMs: number
   /** When restarts have failed for this time, the supervisor gives up. */
-  hopelessMs: number
+  giveUpAfterMs: number
 }
 
 /** A service must survive that MongoDB or a port is unavailable for a moment. */
-const standard: RestartBounds = { firstPauseMs: 1_000, maxPauseMs: 30_000, hopelessMs: 300_000 }
+const standard: RestartBounds = { firstPauseMs: 1_000, maxPauseMs: 30_000, giveUpAfterMs: 300_000 }
 
 /** Starts a process and keeps it running. Throws a StartError when it ends before it is ready for the first time. */
 export async function superviseChild(
@@ -55,7 +55,7 @@ export async function superviseChild(
     })
   }
   const restart = async (): Promise<void> => {
-    const hopelessAt = clock.monotonicMs() + bounds.hopelessMs
+    const hopelessAt = clock.monotonicMs() + bounds.giveUpAfterMs
     for (let pauseMs = bounds.firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, bounds.maxPauseMs)) {
       await sleep(pauseMs)
       if (stopping) return
@@ -72,7 +72,7 @@ export async function superviseChild(
           return
         }
         log.error(
-          `the ${name} process couldn't be started again, and a further try will follow: ${messageOf(error)}`,
+          `the ${name} process couldn't be started again, and a further try will follow: ${errorMessage(error)}`,
         )
       }
     }

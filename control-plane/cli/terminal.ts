@@ -41,7 +41,7 @@ export function table(
   const texts = rows.map((row) => row.map((cell) => oneLine(cell)))
   const isNumber = header.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] === 'number'))
   const widths = header.map((title, i) =>
-    Math.max(widthOf(title), ...texts.map((row) => widthOf(row[i] ?? ''))),
+    Math.max(displayWidth(title), ...texts.map((row) => displayWidth(row[i] ?? ''))),
   )
   const gaps = 2 * (header.length - 1)
   while (widths.reduce((sum, width) => sum + width, gaps) > options.width) {
@@ -83,12 +83,12 @@ const oneLine = (cell: string | number | null | undefined): string =>
     : (typeof cell === 'number' ? String(cell) : cell).replaceAll(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
 
 const padded = (text: string, width: number, isNumber: boolean): string => {
-  const blanks = ' '.repeat(Math.max(0, width - widthOf(text)))
+  const blanks = ' '.repeat(Math.max(0, width - displayWidth(text)))
   return isNumber ? blanks + text : text + blanks
 }
 
 /** Columns that a text takes: two for the wide characters of East Asia and for emoji. */
-export function widthOf(text: string): number {
+export function displayWidth(text: string): number {
   let width = 0
   for (const character of stripVTControlCharacters(text)) {
     if (/\p{Mark}/u.test(character)) continue
@@ -103,10 +103,10 @@ export function widthOf(text: string): number {
 }
 
 export function cutTo(text: string, width: number): string {
-  if (widthOf(text) <= width) return text
+  if (displayWidth(text) <= width) return text
   let cut = ''
   for (const character of text) {
-    if (widthOf(cut + character) > width - 1) break
+    if (displayWidth(cut + character) > width - 1) break
     cut += character
   }
   return `${cut}…`

@@ -2,7 +2,7 @@ import type { RequestHandler, Response } from 'express'
 import { rateLimit, type AugmentedRequest } from 'express-rate-limit'
 import { clock } from '../../shared/runtime/clock.ts'
 import { RequestError } from '../api/request-error.ts'
-import { localsOf } from '../api/request-locals.ts'
+import { requestLocals } from '../api/request-locals.ts'
 
 /**
  * Limits the requests of one API key in a minute; each process counts for itself. It comes after the credential check,
@@ -17,7 +17,7 @@ export function rateLimitByKey(requestsPerMinute: number): RequestHandler[] {
       standardHeaders: 'draft-8',
       legacyHeaders: false,
       identifier: 'requests',
-      keyGenerator: (_request, response: Response) => String(localsOf(response).caller.keyId),
+      keyGenerator: (_request, response: Response) => String(requestLocals(response).caller.keyId),
       handler: (request, _response, next) => {
         const resetTime = (request as AugmentedRequest)['rateLimit']?.resetTime
         const waitMs = resetTime === undefined ? 60_000 : resetTime.getTime() - clock.now().getTime()

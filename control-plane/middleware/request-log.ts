@@ -4,7 +4,7 @@ import { Gauge, Histogram, type Registry } from 'prom-client'
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import { credentialCandidates } from '../api/credentials.ts'
-import { localsOf, type RequestState } from '../api/request-locals.ts'
+import { requestLocals, type RequestState } from '../api/request-locals.ts'
 
 const clientRequestId = /^[\w.-]{1,128}$/
 
@@ -73,7 +73,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
       measureNow,
       leaveOut: leaveOutProbe,
     }
-    localsOf(response).state = state
+    requestLocals(response).state = state
     response.set('X-Request-Id', id)
     response.once('close', () => {
       measure()

@@ -28,7 +28,7 @@ export const securityHeaders = withPolicy(denyAll)
 export const docsSecurityHeaders = withPolicy(docsDirectives)
 
 /** The headers of a page of text with one inline style, which sends no requests. */
-export const securityHeadersOfPage = (styleSource: string): RequestHandler =>
+export const pageSecurityHeaders = (styleSource: string): RequestHandler =>
   withPolicy({
     ...denyAll,
     'style-src': [styleSource],

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
 import { logKinds } from '../../shared/contract/schemas/import.ts'
-import { describeAuthorization, needText, scopeOf } from '../api/authorization.ts'
+import { describeAuthorization, needText, endpointScope } from '../api/authorization.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirm/routes.ts'
 import { describeFields } from './field-texts.ts'
@@ -106,7 +106,7 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
     tags: [tag],
     description: describeAuthorization(described),
     'x-needs': needText(needs),
-    'x-scope': scopeOf(described),
+    'x-scope': endpointScope(described),
     requestParams: {
       ...(names.length === 0 ? {} : { path: z.object(Object.fromEntries(names.map(pathParameter))) }),
       ...(query instanceof z.ZodObject ? { query } : {}),

@@ -2,7 +2,7 @@
  * Names of things that this system doesn't store, such as a virtual MTA. A request gives them beside the thing's id. With
  * another id the stored name is another thing's: it becomes null unless the same request has a new name.
  */
-export function namesToForget(
+export function namesToClear(
   namesById: Readonly<Record<string, readonly string[]>>,
   stored: Readonly<Record<string, unknown>>,
   changes: Readonly<Record<string, unknown>>,

@@ -2,11 +2,11 @@ import type { ClientSession } from 'mongodb'
 import { databaseTime, type Database } from '../../shared/runtime/database.ts'
 import { reactionsOfSubscriber } from '../../shared/contract/schemas/autoresponder.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { noteTriggered, queueReactions, type Answering } from '../../shared/store/reactions.ts'
+import { recordTriggered, queueReactions, type AnsweringAutoresponder } from '../../shared/store/reactions.ts'
 
 /** The autoresponders that a request wants to react to its write of a subscriber. */
 export interface RequestedReactions {
-  autoresponders: readonly Answering[]
+  autoresponders: readonly AnsweringAutoresponder[]
   /** IANA name of the organization's zone. */
   zone: string
   /** The first of as many ids as there are autoresponders, allocated for the reactions. */
@@ -72,5 +72,5 @@ export function noteQueued(
   database: Database,
   { autoresponderIds, zone, causedAt }: QueuedReactions,
 ): Promise<void> {
-  return noteTriggered(database, autoresponderIds, { zone, at: causedAt })
+  return recordTriggered(database, autoresponderIds, { zone, at: causedAt })
 }

@@ -12,7 +12,7 @@ import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 import { withQuotaLock, takeQuota } from '../../shared/store/subscriber-quota.ts'
-import { dropReactionsOf, removeReactionsOf } from '../../shared/store/reactions.ts'
+import { dropSubscriberReactions, removeSubscriberReactions } from '../../shared/store/reactions.ts'
 import {
   noteQueued,
   queueRequested,
@@ -214,7 +214,7 @@ async function changeInTransaction(
     if (Object.keys(update).length > 0)
       await subscribers.updateOne({ _id: existing._id }, update, { session })
   }
-  if (dropsReactions) await dropReactionsOf(database.collections, session, [after.id])
+  if (dropsReactions) await dropSubscriberReactions(database.collections, session, [after.id])
   const queued = reactions && (await queueRequested(transaction, reactions, after))
   await alongside?.(session, existing)
   const moved = addMove(noStatusCounts(), from, after.status)
@@ -295,7 +295,7 @@ export function removeSubscribers(
     if (first === undefined) return { ids: [], moreRemaining: false }
     const ids = removed.map(({ id }) => id)
     await collections.subscribers.deleteMany({ _id: { $in: removed.map(({ _id }) => _id) } }, { session })
-    await removeReactionsOf(collections, session, ids)
+    await removeSubscriberReactions(collections, session, ids)
     await collections.deletedSubscribers.insertMany(
       removed.map(({ id, mailing_list_id }) => ({ _id: id, mailing_list_id })),
       { session },

@@ -4,21 +4,21 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Database } from '../../shared/runtime/database.ts'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { ChunkDocument } from '../../shared/contract/schemas/import.ts'
 import type { MarkedFolder } from '../../shared/storage/staging/marked-folder.ts'
 import {
   chunkLeaseMs,
   claimChunk,
-  maxAttempts,
+  maxChunkClaims,
   releaseChunk,
-  tokensOfChunks,
+  listLeasedTokens,
 } from '../../shared/store/chunks.ts'
 import { notifyEngines } from '../../shared/store/wake-up.ts'
 import type { WorkingImport } from '../store/import-queues.ts'
 import { failImportOfChunk, readState } from '../../shared/store/imports.ts'
-import { makeFinding, noteMissingOfChunk } from '../store/missing-files.ts'
+import { makeFinding, recordMissingInChunk } from '../store/missing-files.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
 import type { EngineMetrics, FailureReason } from '../metrics.ts'
@@ -89,7 +89,7 @@ export class ChunkLanes {
       ([, { isHung, startedAt }]) => !isHung && clock.monotonicMs() - startedAt > chunkLeaseMs,
     )
     if (old.length === 0) return
-    const leased = await tokensOfChunks(
+    const leased = await listLeasedTokens(
       database.collections,
       old.map(([token]) => token),
     )
@@ -165,7 +165,7 @@ export class ChunkLanes {
         continue
       }
       this.#scheduler.charge(entry.organization_id, chunk.record_count)
-      if (chunk.attempt > maxAttempts || (chunk.deaths ?? 0) >= maxDeaths) {
+      if (chunk.attempt > maxChunkClaims || (chunk.deaths ?? 0) >= maxDeaths) {
         await claims.track(token, this.#giveUp(chunk, token))
         // The chunk is ready again, but the next poll finds that its import has failed.
         this.#scheduler.markDrained(entry._id)
@@ -188,7 +188,7 @@ export class ChunkLanes {
       .catch((error: unknown): ChunkReport => {
         // The thread was ended with the registration, which says nothing about the chunk.
         if (this.#isDead) return { end: 'lost' }
-        const message = `the worker thread broke off: ${messageOf(error)}`
+        const message = `the worker thread broke off: ${errorMessage(error)}`
         return { end: 'failed', message, retryable: false, code: null, isMissing: false }
       })
       .then((report) => {
@@ -197,7 +197,7 @@ export class ChunkLanes {
       })
       .catch((error: unknown) => {
         claims.add(token)
-        log.warn({ chunk: chunk._id }, `a chunk couldn't be released, trying again: ${messageOf(error)}`)
+        log.warn({ chunk: chunk._id }, `a chunk couldn't be released, trying again: ${errorMessage(error)}`)
       })
       .finally(() => {
         this.#chunks.delete(token)
@@ -271,7 +271,7 @@ export class ChunkLanes {
     const lease = { importId: chunk.import_id, chunkId: chunk._id, token }
     const finding = await makeFinding(collections, engineId, message)
     const outcome = await this.#withSession((session) =>
-      noteMissingOfChunk(collections, session, lease, finding),
+      recordMissingInChunk(collections, session, lease, finding),
     )
     if (outcome === 'noted') missedFiles.record(chunk.import_id)
     if (outcome === 'failed') metrics.importFailed(code ?? 'chunk_damaged')
@@ -323,7 +323,7 @@ export class ChunkLanes {
       await this.#endMissing(chunk, token, report)
       return
     }
-    if (report.code !== null || (!report.retryable && chunk.attempt >= maxAttempts)) {
+    if (report.code !== null || (!report.retryable && chunk.attempt >= maxChunkClaims)) {
       const message =
         report.code === null
           ? `chunk ${chunk._id} failed ${chunk.attempt} times in a row, the last time with: ${report.message}`

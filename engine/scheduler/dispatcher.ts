@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { ClientSession } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { within } from '../../shared/runtime/within.ts'
 import { DiskReserveReached } from '../../shared/storage/staging/disk-reserve.ts'
 import { importsWithOpenChunks } from '../../shared/store/chunks.ts'
@@ -14,7 +14,7 @@ import { processImport } from '../process-import.ts'
 import { ImportStarter, maxPins } from './import-starter.ts'
 import { PollLoop, pollIntervalMs, withJitter } from './poll-loop.ts'
 import { MissedFiles } from './missed-files.ts'
-import { inRounds } from './organization-rounds.ts'
+import { sortRoundRobin } from './organization-rounds.ts'
 import { Quarantine, suspectDeaths } from './quarantine.ts'
 import { Finalizer } from './finalizer.ts'
 import { mayTakeSlot } from './slots.ts'
@@ -206,7 +206,7 @@ export class Dispatcher extends PollLoop {
       await this.#startStep(entry).catch((error: unknown) => {
         this.#options.log.warn(
           { import_id: entry._id },
-          `a step of an import can't be claimed, trying again: ${messageOf(error)}`,
+          `a step of an import can't be claimed, trying again: ${errorMessage(error)}`,
         )
       })
     }
@@ -220,7 +220,7 @@ export class Dispatcher extends PollLoop {
     const importing = free.filter((entry) => entry.state === 'importing').map(({ _id }) => _id)
     const withChunks = await importsWithOpenChunks(this.#options.database.collections, importing)
     const running = [...this.#steps.values()].map((step) => step.entry.organization_id)
-    return inRounds(
+    return sortRoundRobin(
       free.filter(({ _id }) => !withChunks.has(_id)),
       (organizationId) => running.filter((id) => id === organizationId).length,
     )
@@ -253,7 +253,7 @@ export class Dispatcher extends PollLoop {
     abort.signal.addEventListener('abort', () => {
       setTimeout(() => {
         this.#releaseHung(step)
-      }, this.#options.stepBounds.endMs).unref()
+      }, this.#options.stepBounds.endTimeoutMs).unref()
     })
     const mayRun = this.#mayClaim
     const run = () =>
@@ -269,7 +269,7 @@ export class Dispatcher extends PollLoop {
         this.#claims.add(token)
         this.#options.log.warn(
           { import_id: entry._id },
-          `a step couldn't be released, trying again: ${messageOf(error)}`,
+          `a step couldn't be released, trying again: ${errorMessage(error)}`,
         )
       })
       .finally(() => {
@@ -295,7 +295,7 @@ export class Dispatcher extends PollLoop {
     this.#hungSteps.add(step)
     log.error(
       { import_id: entry._id, step: entry.state, hung: this.#hungSteps.size },
-      `a step (${entry.state}) hasn't ended ${stepBounds.endMs / 1000} s after it was told to: a read or write of its files hangs. Its import is resumed without it. Check that the file server of DATA_DIR answers: with ${maxHungSteps} hung steps this engine takes no more`,
+      `a step (${entry.state}) hasn't ended ${stepBounds.endTimeoutMs / 1000} s after it was told to: a read or write of its files hangs. Its import is resumed without it. Check that the file server of DATA_DIR answers: with ${maxHungSteps} hung steps this engine takes no more`,
     )
     void releaseStep(database.collections, entry._id, token)
       .catch(() => {

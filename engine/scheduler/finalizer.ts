@@ -1,5 +1,5 @@
 import { clock } from '../../shared/runtime/clock.ts'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { listEndedImports, listOrganizationsToFinalize, type EndedImport } from '../store/import-queues.ts'
 import { PollLoop, pollIntervalMs, withJitter } from './poll-loop.ts'
 import { finalizeImport, type FinalizingContext } from '../stages/finish/finalize-import.ts'
@@ -65,7 +65,7 @@ export class Finalizer extends PollLoop {
     const isFinalized = await finalizeImport(entry, this.#options).catch((error: unknown) => {
       this.#options.log.warn(
         { import_id: entry._id },
-        `an ended import can't be finalized, trying again: ${messageOf(error)}`,
+        `an ended import can't be finalized, trying again: ${errorMessage(error)}`,
       )
       return false
     })

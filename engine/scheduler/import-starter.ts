@@ -1,5 +1,5 @@
 import { peekNextId, type Database } from '../../shared/runtime/database.ts'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import { sourceTypes, type SourceType, type UploadDocument } from '../../shared/contract/schemas/import.ts'
 import {
@@ -17,7 +17,7 @@ import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts
 import type { UploadPin, Uploads } from '../../shared/storage/uploads/upload-store.ts'
 import { within } from '../../shared/runtime/within.ts'
 import type { EngineMetrics } from '../metrics.ts'
-import { inRounds } from './organization-rounds.ts'
+import { sortRoundRobin } from './organization-rounds.ts'
 import type { StepBounds } from './step-progress.ts'
 
 export interface ImportStarterOptions {
@@ -120,7 +120,7 @@ export class ImportStarter {
       .filter(({ _id }) => !this.#starting.has(_id))
       .sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
     let pinsLeft = maxPins - this.#pins
-    return inRounds(waiting, (organizationId) => started.count(organizationId)).filter((entry) => {
+    return sortRoundRobin(waiting, (organizationId) => started.count(organizationId)).filter((entry) => {
       const isPinned = entry.sourceType === 'upload_directory'
       if ((isPinned && pinsLeft === 0) || !started.add(entry)) return false
       if (isPinned) pinsLeft -= 1
@@ -161,7 +161,7 @@ export class ImportStarter {
       .catch((error: unknown) => {
         this.#options.log.warn(
           { import_id: entry._id },
-          `an import can't be started, trying again: ${messageOf(error)}`,
+          `an import can't be started, trying again: ${errorMessage(error)}`,
         )
       })
       .finally(() => this.#starting.delete(entry._id))
@@ -187,7 +187,7 @@ export class ImportStarter {
       // The import's step tries again, and fails with the reason. With the database away, the start below fails too.
       log.warn(
         { import_id: importId },
-        `the file ${JSON.stringify(source.filename)} can't be pinned for an import that starts: ${messageOf(error)}`,
+        `the file ${JSON.stringify(source.filename)} can't be pinned for an import that starts: ${errorMessage(error)}`,
       )
     }
     const hasStarted = await this.#startNow(entry, upload)
@@ -207,12 +207,12 @@ export class ImportStarter {
     const pinning = uploads
       .pin({ organizationId, name: source.filename, importId, signal })
       .finally(() => (this.#pins -= 1))
-    const pin = await within(stepBounds.pinMs, pinning, hangs)
+    const pin = await within(stepBounds.pinTimeoutMs, pinning, hangs)
     if (pin !== hangs) return pin
     this.#hungPins += 1
     log.error(
       { import_id: importId, hung: this.#hungPins },
-      `pinning the file ${JSON.stringify(source.filename)} has not ended within ${stepBounds.pinMs / 1000} s: a read or write of it hangs. Its import starts without the pin. Check that the file server of DATA_DIR answers: with ${maxPins} hung pins this engine starts no further import of an uploaded file`,
+      `pinning the file ${JSON.stringify(source.filename)} has not ended within ${stepBounds.pinTimeoutMs / 1000} s: a read or write of it hangs. Its import starts without the pin. Check that the file server of DATA_DIR answers: with ${maxPins} hung pins this engine starts no further import of an uploaded file`,
     )
     void pinning
       .then((late) => (late === null ? undefined : uploads.releasePin(late)))

@@ -2,7 +2,7 @@
  * Sorts entries round-robin by organization: each organization's first entry, then each one's second, and so on. Within a
  * round the order is kept. An organization with running work, as `countRunning` says, skips as many rounds.
  */
-export function inRounds<T extends { organization_id: number }>(
+export function sortRoundRobin<T extends { organization_id: number }>(
   entries: readonly T[],
   countRunning: (organizationId: number) => number = () => 0,
 ): T[] {

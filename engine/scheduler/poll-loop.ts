@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Part } from '../../shared/runtime/service.ts'
 import { within } from '../../shared/runtime/within.ts'
@@ -83,7 +83,7 @@ export abstract class PollLoop implements Part {
     try {
       return isLeader === undefined || (await isLeader()) ? await this.poll() : pollIntervalMs
     } catch (error) {
-      log.warn(`${problem}, trying again: ${messageOf(error)}`)
+      log.warn(`${problem}, trying again: ${errorMessage(error)}`)
       return this.retryMs()
     }
   }

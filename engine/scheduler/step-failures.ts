@@ -1,5 +1,5 @@
-import { isCommandTimeout, retryReasonOfDriver } from '../../shared/runtime/database.ts'
-import { ImportError, messageOf } from '../../shared/contract/errors.ts'
+import { isCommandTimeout, driverRetryReason } from '../../shared/runtime/database.ts'
+import { ImportError, errorMessage } from '../../shared/contract/errors.ts'
 import type { ImportState } from '../../shared/contract/import-state.ts'
 import { DiskReserveReached } from '../../shared/storage/staging/disk-reserve.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
@@ -9,12 +9,12 @@ import { failImport } from '../../shared/store/imports.ts'
 import {
   makeFinding,
   recheckDelayMs,
-  noteMissingOfStep,
+  recordMissingInStep,
   type MissingOutcome,
 } from '../store/missing-files.ts'
 import type { FailureReason } from '../metrics.ts'
 import { deathsMessage } from './quarantine.ts'
-import { QuotaTaken, StillWritten } from '../stages/obtain/source.ts'
+import { QuotaInUse, StillWritten } from '../stages/obtain/source.ts'
 import { downloadTimeLeft, type StepRun } from './step.ts'
 
 /** What becomes of an import whose step threw: another try at once, another after a stored wait, or `failed`. */
@@ -40,9 +40,11 @@ const quotaWarning =
  *   the database is away                             → tried again at once
  *   anything else, or a command that timed out       → tried again after growing stored waits, up to `maxStepFailures`
  */
-export async function endInFailure(error: unknown, run: StepRun): Promise<void> {
+export async function endAfterError(error: unknown, run: StepRun): Promise<void> {
   if (await isFolderProblem(error, run)) {
-    run.log.warn(`the step is left to other engines, as DATA_DIR isn't available here: ${messageOf(error)}`)
+    run.log.warn(
+      `the step is left to other engines, as DATA_DIR isn't available here: ${errorMessage(error)}`,
+    )
   } else if (error instanceof ImportError && error.isMissing && run.folder.isUsed) {
     await noteMissing(error, run)
   } else if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
@@ -52,7 +54,7 @@ export async function endInFailure(error: unknown, run: StepRun): Promise<void> 
   } else if (error instanceof DiskReserveReached) {
     run.log.warn(`the import waits for space on the disk: ${error.message}`)
     await delayStep(run.database.collections, run.step, { waitMs: spaceWaitMs })
-  } else if (error instanceof QuotaTaken) {
+  } else if (error instanceof QuotaInUse) {
     run.log.info("the import waits: the organization's other imports take the quota for staged files")
     await delayStep(run.database.collections, run.step, { waitMs: quotaWaitMs, warning: quotaWarning })
   } else if (error instanceof ImportError) {
@@ -61,10 +63,10 @@ export async function endInFailure(error: unknown, run: StepRun): Promise<void> 
     await fail(
       run,
       'staging_full',
-      `no space is left for the import's files under DATA_DIR/staging (${messageOf(error)}): free some and create the import again`,
+      `no space is left for the import's files under DATA_DIR/staging (${errorMessage(error)}): free some and create the import again`,
     )
-  } else if (retryReasonOfDriver(error) !== null && !isCommandTimeout(error)) {
-    run.log.warn(`the step broke off and is tried again: ${messageOf(error)}`)
+  } else if (driverRetryReason(error) !== null && !isCommandTimeout(error)) {
+    run.log.warn(`the step broke off and is tried again: ${errorMessage(error)}`)
   } else {
     await endBrokenStep(error, run)
   }
@@ -84,7 +86,7 @@ async function noteMissing(error: ImportError, run: StepRun): Promise<void> {
   const { document, step, database, metrics, missedFiles, log } = run
   const { collections } = database
   const finding = await makeFinding(collections, document.step!.engine_id, error.message)
-  const outcome = await noteMissingOfStep(collections, step, finding)
+  const outcome = await recordMissingInStep(collections, step, finding)
   if (outcome === 'noted') missedFiles.record(step.id)
   if (outcome === 'failed') metrics.importFailed(error.code)
   log.warn(missingText(outcome, error.message))
@@ -141,12 +143,12 @@ async function recheckLater({ fingerprint }: StillWritten, run: StepRun): Promis
 async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
   const { document, step, database, log } = run
   const failures = document.step_failures + 1
-  log.error({ err: error, failures }, `the step broke off: ${messageOf(error)}`)
+  log.error({ err: error, failures }, `the step broke off: ${errorMessage(error)}`)
   if (failures < maxStepFailures) {
     await postponeStep(database.collections, step, { failures, waitMs: 1_000 * 2 ** failures })
     return
   }
-  await fail(run, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${advise(error)}`)
+  await fail(run, 'broken_step', `${errorMessage(error)} (the last of ${failures} tries): ${advise(error)}`)
 }
 
 function advise(error: unknown): string {

@@ -1,4 +1,4 @@
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import type { StagedFile, Staging } from '../../shared/storage/staging/staging.ts'
 import { stampStep } from '../../shared/store/import-steps.ts'
 import type { StepRun } from './step.ts'
@@ -6,22 +6,22 @@ import type { StepRun } from './step.ts'
 /** Bounds by which a step that stands still is detected; all times in milliseconds. */
 export interface StepBounds {
   /** Interval of the stamps of a step that moves. */
-  stampEveryMs: number
+  stampIntervalMs: number
   /** Other engines take the step over after this time without a stamp. */
-  stalledMs: number
+  stalledAfterMs: number
   /** A step that was told to end counts as hung after this time, and its engine waits no longer. */
-  endMs: number
+  endTimeoutMs: number
   /** An import of an uploaded file begins without a pin when its engine hasn't made one by then. */
-  pinMs: number
+  pinTimeoutMs: number
 }
 
 export const stepBounds: StepBounds = {
-  stampEveryMs: 15_000,
+  stampIntervalMs: 15_000,
   // Longer than any wait of a healthy step: 60 s for a silent server or a query, 120 s for a transaction with conflicts.
-  stalledMs: 5 * 60_000,
-  endMs: 5_000,
+  stalledAfterMs: 5 * 60_000,
+  endTimeoutMs: 5_000,
   // Even a slow file server copies the largest file, of 16 MiB, in this time.
-  pinMs: 60_000,
+  pinTimeoutMs: 60_000,
 }
 
 /** Counts the progress of a step: finished reads and writes of its files, subscribers read or changed. Threads share it. */
@@ -102,9 +102,9 @@ export function stampWhileMoving({ database, step, progress, stepBounds, log }: 
     stampStep(database.collections, step).catch((error: unknown) => {
       // The next interval stamps in any case.
       stamped = -1
-      log.debug(`the progress of a step couldn't be stored, trying again: ${messageOf(error)}`)
+      log.debug(`the progress of a step couldn't be stored, trying again: ${errorMessage(error)}`)
     })
-  }, stepBounds.stampEveryMs)
+  }, stepBounds.stampIntervalMs)
   return () => {
     clearInterval(timer)
   }

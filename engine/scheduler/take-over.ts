@@ -3,20 +3,20 @@ import type { Logger } from '../../shared/runtime/logger.ts'
 import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import {
-  holdersOfChunks,
-  importsOfChunksLeasedBy,
-  releaseChunksOf,
+  listEnginesWithChunks,
+  listImportsWithChunksOf,
+  releaseChunksOfEngine,
   releaseExpiredChunks,
 } from '../../shared/store/chunks.ts'
 import { notifyEngines } from '../../shared/store/wake-up.ts'
 import { isRegistered } from '../store/engines.ts'
 import {
-  holdersOfSteps,
-  importsOfStepsLeasedBy,
-  releaseStepsOf,
+  listEnginesWithSteps,
+  listImportsWithStepsOf,
+  releaseStepsOfEngine,
   takeOverStalledSteps,
 } from '../../shared/store/import-steps.ts'
-import { forgetDead, heartbeatMs, markDead, noteCleared, unregister } from '../../shared/store/leases.ts'
+import { removeDead, heartbeatMs, markDead, recordCleared, unregister } from '../../shared/store/leases.ts'
 import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import { maxStepFailures, stepActivity } from './step-failures.ts'
@@ -55,7 +55,7 @@ export function takeOverFromEngines({
         }
         const imports = await importsLeasedBy(collections, engine._id)
         const { chunks, steps } = await releaseLeases(database, engine, { died: true, log })
-        await noteCleared(database, 'engines', engine._id)
+        await recordCleared(database, 'engines', engine._id)
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
         const result =
           imports.length === 0
@@ -67,7 +67,7 @@ export function takeOverFromEngines({
         )
         await notifyEngines(collections, 'taken over')
       }
-      await forgetDead(database, 'engines')
+      await removeDead(database, 'engines')
       await releaseLeasesOfUnknown(collections)
       const expired = await releaseExpiredChunks(collections)
       if (expired.length > 0)
@@ -90,12 +90,12 @@ async function releaseStalledSteps({
   log,
   stepBounds,
 }: Required<TakeOverOptions>): Promise<void> {
-  const { stalledMs } = stepBounds
+  const { stalledAfterMs } = stepBounds
   const stalled = await takeOverStalledSteps(database.collections, {
-    stalledMs,
+    stalledMs: stalledAfterMs,
     maxFailures: maxStepFailures,
     message: (state) =>
-      `nothing moved for ${stalledMs / 1000} s while an engine ${stepActivity(state)}: no byte of its files was read or written and no subscriber changed (the last of ${maxStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
+      `nothing moved for ${stalledAfterMs / 1000} s while an engine ${stepActivity(state)}: no byte of its files was read or written and no subscriber changed (the last of ${maxStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
   })
   for (const { importId, engineId, state, seconds, isLast } of stalled) {
     const engine = engineId.slice(0, 8)
@@ -115,11 +115,14 @@ async function releaseStalledSteps({
  * was suspended in between.
  */
 export async function releaseLeasesOfUnknown(collections: Collections): Promise<void> {
-  const engineIds = [...(await holdersOfChunks(collections)), ...(await holdersOfSteps(collections))]
+  const engineIds = [
+    ...(await listEnginesWithChunks(collections)),
+    ...(await listEnginesWithSteps(collections)),
+  ]
   for (const engineId of new Set(engineIds)) {
     if (await isRegistered(collections, engineId)) continue
-    await releaseChunksOf(collections, engineId, { died: true })
-    await releaseStepsOf(collections, engineId, { died: true })
+    await releaseChunksOfEngine(collections, engineId, { died: true })
+    await releaseStepsOfEngine(collections, engineId, { died: true })
   }
 }
 
@@ -133,14 +136,14 @@ async function releaseLeases(
   { died, log }: { died: boolean; log: Logger },
 ): Promise<{ chunks: number; steps: number }> {
   await endTransactions(database, sessionIds, log)
-  const chunks = await releaseChunksOf(database.collections, _id, { died })
-  const steps = await releaseStepsOf(database.collections, _id, { died })
+  const chunks = await releaseChunksOfEngine(database.collections, _id, { died })
+  const steps = await releaseStepsOfEngine(database.collections, _id, { died })
   return { chunks, steps }
 }
 
 async function importsLeasedBy(collections: Collections, engineId: string): Promise<number[]> {
-  const ofChunks = await importsOfChunksLeasedBy(collections, engineId)
-  const ofSteps = await importsOfStepsLeasedBy(collections, engineId)
+  const ofChunks = await listImportsWithChunksOf(collections, engineId)
+  const ofSteps = await listImportsWithStepsOf(collections, engineId)
   return [...new Set([...ofChunks, ...ofSteps])]
 }
 

@@ -55,7 +55,7 @@ export function markDelivered(collections: Collections, lease: LeasedCallback): 
 }
 
 /** The attempt failed; with null for the wait it was the last one. False when the lease is lost. */
-export function noteFailure(
+export function recordFailure(
   collections: Collections,
   lease: LeasedCallback,
   { problem, waitMs }: { problem: string; waitMs: number | null },

@@ -1,7 +1,7 @@
 import type { ClientSession } from 'mongodb'
-import { inTransactionOf, type Database } from '../../shared/runtime/database.ts'
+import { runInTransaction, type Database } from '../../shared/runtime/database.ts'
 import type { ReactionDocument } from '../../shared/contract/schemas/autoresponder.ts'
-import { messageOfReaction } from '../../shared/store/outbox.ts'
+import { buildReactionMessage } from '../../shared/store/outbox.ts'
 
 /** The fields of a due reaction that its message is made of. */
 export type DueReaction = Pick<
@@ -30,7 +30,7 @@ export async function moveReactions(
   // Reading them outside of the transaction is cheaper, and nearly always all of them are still queued.
   let areAllQueued = true
   for (;;) {
-    const moved = await inTransactionOf(session, async (transaction) => {
+    const moved = await runInTransaction(session, async (transaction) => {
       const keys = due.map(({ _id }) => _id)
       const queued = areAllQueued
         ? due
@@ -51,7 +51,7 @@ export async function moveReactions(
         await transaction.abortTransaction()
         return null
       }
-      await outbox.insertMany(queued.map(messageOfReaction), {
+      await outbox.insertMany(queued.map(buildReactionMessage), {
         session: transaction,
         bypassDocumentValidation: true,
       })

@@ -27,7 +27,7 @@ export async function registerEngine(
 }
 
 /** Registers further sessions of an engine, before their first transaction. False when the engine is marked dead. */
-export async function noteSessions(
+export async function registerSessions(
   collections: Collections,
   engineId: string,
   sessionIds: Uint8Array[],
@@ -53,7 +53,7 @@ export async function isLeadingEngine({ engines }: Collections, engineId: string
 }
 
 /** The DATA_DIR of an engine, with its host. An engine that isn't registered counts as one with a folder of its own. */
-export async function folderOf({ engines }: Collections, engineId: string): Promise<string> {
+export async function readEngineFolder({ engines }: Collections, engineId: string): Promise<string> {
   const engine = await engines.findOne({ _id: engineId }, { projection: { folder: 1 } })
   return engine?.folder ?? engineId
 }

@@ -1,9 +1,9 @@
 import type { ClientSession } from 'mongodb'
-import { inTransactionOf } from '../../shared/runtime/database.ts'
+import { runInTransaction } from '../../shared/runtime/database.ts'
 import { workingStates } from '../../shared/contract/import-state.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import { releaseFailedChunk, type LeasedChunk } from '../../shared/store/chunks.ts'
-import { folderOf, isOnlyFolder } from './engines.ts'
+import { readEngineFolder, isOnlyFolder } from './engines.ts'
 import type { WorkingImport } from './import-queues.ts'
 import { failedWith } from '../../shared/store/import-steps.ts'
 
@@ -17,7 +17,7 @@ import { failedWith } from '../../shared/store/import-steps.ts'
 /** An engine leaves the import to others for this time, so that engines that are restarting can take it, and then retries. */
 export const recheckDelayMs = 60_000
 /** A finding is valid for this time. */
-export const countsMs = 180_000
+export const findingValidMs = 180_000
 
 const ago = (ms: number) => ({ $subtract: ['$$NOW', ms] })
 
@@ -36,7 +36,7 @@ export async function makeFinding(
   engineId: string,
   message: string,
 ): Promise<Finding> {
-  const folder = await folderOf(collections, engineId)
+  const folder = await readEngineFolder(collections, engineId)
   return { folder, isAlone: await isOnlyFolder(collections, folder), message }
 }
 
@@ -44,7 +44,7 @@ export async function makeFinding(
 export type MissingOutcome = 'noted' | 'failed' | 'lost'
 
 /** Stores the finding of the engine with the step's lease, or fails the import. */
-export async function noteMissingOfStep(
+export async function recordMissingInStep(
   collections: Collections,
   step: { id: number; token: string },
   finding: Finding,
@@ -58,13 +58,13 @@ export async function noteMissingOfStep(
 }
 
 /** Stores the finding of the engine with the chunk's lease, or fails the import. The transaction also releases the chunk. */
-export function noteMissingOfChunk(
+export function recordMissingInChunk(
   collections: Collections,
   session: ClientSession,
   lease: LeasedChunk,
   finding: Finding,
 ): Promise<MissingOutcome> {
-  return inTransactionOf(session, async () => {
+  return runInTransaction(session, async () => {
     if (!(await releaseFailedChunk(collections, session, lease))) return 'lost'
     const written = await collections.imports.findOneAndUpdate(
       { _id: lease.importId, state: { $in: [...workingStates] } },
@@ -76,7 +76,7 @@ export function noteMissingOfChunk(
 }
 
 function storeOrFail({ folder, isAlone, message }: Finding) {
-  const isValid = { $gt: ['$missing.at', ago(countsMs)] }
+  const isValid = { $gt: ['$missing.at', ago(findingValidMs)] }
   const isSameFolder = { $eq: ['$missing.folder', { $literal: folder }] }
   const isOld = { $lte: ['$missing.at', ago(recheckDelayMs)] }
   const isConfirmed = {
@@ -107,7 +107,7 @@ export async function withoutMissing(
   engineId: string,
 ): Promise<WorkingImport[]> {
   if (working.every(({ missing }) => missing === undefined)) return working
-  const folder = await folderOf(collections, engineId)
+  const folder = await readEngineFolder(collections, engineId)
   const missed = working.filter(({ missing }) => missing?.folder === folder).map(({ _id }) => _id)
   const left = await collections.imports
     .find(

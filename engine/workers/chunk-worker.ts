@@ -1,8 +1,8 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { openDatabase } from '../../shared/runtime/database.ts'
-import { idOf } from '../../shared/runtime/session-pool.ts'
+import { sessionId } from '../../shared/runtime/session-pool.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
-import { noteSessions } from '../store/engines.ts'
+import { registerSessions } from '../store/engines.ts'
 import {
   scanSecondHalf,
   type SecondHalfReport,
@@ -48,8 +48,8 @@ async function startWorker(): Promise<
       failures: new BsonWriter(),
     },
   }))
-  const sessionIds = lanes.map(({ session }) => idOf(session))
-  if (!(await noteSessions(collections, start.engineId, sessionIds)))
+  const sessionIds = lanes.map(({ session }) => sessionId(session))
+  if (!(await registerSessions(collections, start.engineId, sessionIds)))
     throw new Error('the engine is no longer registered')
 
   const contexts = new Map<number, ImportContext>()

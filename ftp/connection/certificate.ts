@@ -1,6 +1,6 @@
 import { readFile, stat } from 'node:fs/promises'
 import { createSecureContext, type SecureContext } from 'node:tls'
-import { messageOf, StartError } from '../../shared/contract/errors.ts'
+import { errorMessage, StartError } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Part } from '../../shared/runtime/service.ts'
 
@@ -39,7 +39,7 @@ export class Certificate implements Part {
     try {
       return new Certificate(files, options, { version, pems: await read(files) })
     } catch (error) {
-      throw new StartError(`settings FTP_TLS_CERT and FTP_TLS_KEY: ${messageOf(error)}`, { cause: error })
+      throw new StartError(`settings FTP_TLS_CERT and FTP_TLS_KEY: ${errorMessage(error)}`, { cause: error })
     }
   }
 
@@ -76,7 +76,7 @@ export class Certificate implements Part {
       this.#log.info('the FTP certificate was reloaded')
     } catch (error) {
       this.#log.warn(
-        `the FTP certificate has changed but is not used, the previous one stays in use: ${messageOf(error)}`,
+        `the FTP certificate has changed but is not used, the previous one stays in use: ${errorMessage(error)}`,
       )
     }
   }
@@ -90,7 +90,7 @@ async function read({ cert, key }: CertificateFiles): Promise<Pems> {
     createSecureContext(pems)
     return pems
   } catch (error) {
-    throw new Error(`${cert} and ${key} are not a certificate and its key: ${messageOf(error)}`, {
+    throw new Error(`${cert} and ${key} are not a certificate and its key: ${errorMessage(error)}`, {
       cause: error,
     })
   }
@@ -100,7 +100,7 @@ async function readPem(path: string): Promise<Buffer> {
   try {
     return await readFile(path)
   } catch (error) {
-    throw new Error(`can't read ${path}: ${messageOf(error)}`, { cause: error })
+    throw new Error(`can't read ${path}: ${errorMessage(error)}`, { cause: error })
   }
 }
 

@@ -69,7 +69,7 @@ export class Upload {
       expected: announced === undefined ? null : (keep ?? present) + announced,
     })
     if (reserved === null) throw overQuota(name)
-    const takeUp = { name, token: lock.token, wasLeft: lock.isAfterExpiry, keep }
+    const takeUp = { name, token: lock.token, wasAbandoned: lock.isAfterExpiry, keep }
     return new Upload({ store, name, lock, quota: reserved, takeUp })
   }
 

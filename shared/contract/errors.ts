@@ -70,14 +70,14 @@ export class StartError extends RollcallError {
 }
 
 /** The message of any thrown value, in one line. Data in messages of the MongoDB driver is left out. */
-export function messageOf(error: unknown): string {
+export function errorMessage(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   // The lookbehind keeps the time linear: a run of blanks is searched only from its beginning.
   const line = error.message.replaceAll(/(?<!\s)\s*\n\s*/g, ' ')
   // `instanceof` would need the driver, which the command line doesn't load.
   if (line !== '') return error.name.startsWith('Mongo') ? withoutData(line) : line
   // Node's AggregateError, for a host name with several addresses, has no message of its own.
-  const inner = error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : ''
+  const inner = error instanceof AggregateError ? error.errors.map(errorMessage).join('; ') : ''
   return inner === '' ? error.name : inner
 }
 

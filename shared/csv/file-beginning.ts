@@ -36,7 +36,7 @@ export function contentStartIn(beginning: Buffer): number {
 export const checkedRecords = 1_000
 
 /** The error of an import when more than half of its first records are invalid UTF-8; null otherwise. */
-export function mostlyInvalid(invalid: number, records: number): ImportError | null {
+export function encodingError(invalid: number, records: number): ImportError | null {
   if (invalid * 2 <= records) return null
   return new ImportError(
     'content_refused',

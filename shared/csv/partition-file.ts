@@ -189,7 +189,7 @@ export async function readExtents(
   }
   const bytes = target.subarray(0, at)
   const secondHalf = bytes.subarray(secondHalfAt)
-  const crc = checksumOf(crc32(bytes.subarray(0, secondHalfAt)), crc32(secondHalf))
+  const crc = combineChecksums(crc32(bytes.subarray(0, secondHalfAt)), crc32(secondHalf))
   renumber(secondHalf, partition.firstHalf)
   return { bytes, crc }
 }
@@ -224,7 +224,7 @@ export async function* readInPieces(
     const whole = bytes.subarray(0, endOfWholeRecords(bytes))
     rest = bytes.subarray(whole.length)
     if (isSecondHalf) renumber(whole, partition.firstHalf)
-    yield { bytes: whole, crc: checksumOf(firstCrc, secondCrc) }
+    yield { bytes: whole, crc: combineChecksums(firstCrc, secondCrc) }
   }
 }
 
@@ -232,7 +232,7 @@ export async function* readInPieces(
  * Combines the checksums of a range's extents in both files; without extents in the second file the first checksum
  * stays. The multiplication keeps equal damage in both files from cancelling out in the XOR.
  */
-export const checksumOf = (firstCrc: number, secondCrc: number): number =>
+export const combineChecksums = (firstCrc: number, secondCrc: number): number =>
   secondCrc === 0 ? firstCrc : (Math.imul(firstCrc, 0x9e3779b1) ^ secondCrc) >>> 0
 
 /** Throws ImportError `chunk_damaged` when the bytes read of a chunk have another checksum than those written. */

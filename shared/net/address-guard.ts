@@ -34,7 +34,7 @@ export class AddressGuard {
    * The host of a URL as it is looked up, without brackets. `URL` normalizes the hosts of http, https and ftp
    * (`0x7f.1` becomes `127.0.0.1`), but not those of ftps, which are therefore parsed as ftp.
    */
-  static hostOf(url: URL): string {
+  static lookupHost(url: URL): string {
     const normalized = url.protocol === 'ftps:' ? URL.parse(`ftp:${url.href.slice('ftps:'.length)}`) : url
     return (normalized ?? url).hostname.replace(/^\[|\]$/g, '')
   }

@@ -41,13 +41,13 @@ export function classifyStatus(status: number): DownloadFailure {
   return status >= 400 ? 'status_4xx' : 'other'
 }
 
-export function schemeOf(url: string): (typeof downloadSchemes)[number] {
+export function parseScheme(url: string): (typeof downloadSchemes)[number] {
   const scheme = URL.parse(url)?.protocol.slice(0, -1)
   return downloadSchemes.find((known) => known === scheme) ?? 'other'
 }
 
 /** The class of the first error in the chain of causes that has one. */
-export function downloadFailureOf(error: unknown): DownloadFailure {
+export function classifyDownloadFailure(error: unknown): DownloadFailure {
   for (let at: unknown = error; at instanceof Error; at = at.cause) {
     const failure = classifyError(at)
     if (failure !== null) return failure

@@ -1,5 +1,5 @@
 import { AddressRefused } from './address-guard.ts'
-import { ImportError, messageOf } from '../contract/errors.ts'
+import { ImportError, errorMessage } from '../contract/errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
 import { DownloadProblem } from './download-failure.ts'
 import { openByFtp } from './ftp-url.ts'
@@ -9,9 +9,9 @@ import {
   failedTry,
   isFtp,
   isHttp,
-  quoted,
-  shown,
-  targetOf,
+  quoteServerText,
+  maskUrl,
+  splitCredentials,
   type OpenOptions,
   type RemoteFile,
   type RemoteTarget,
@@ -28,7 +28,7 @@ import { decimalMegabyte } from '../values/byte-sizes.ts'
 
 export interface DownloadOptions extends OpenOptions {
   /** Remaining time for all attempts together. */
-  leftMs: number
+  remainingMs: number
   /** Bytes received so far, and the announced total where the server gave one; both before decoding. */
   onProgress: (received: number, expected: number | null) => void
 }
@@ -39,7 +39,7 @@ export async function* downloadedContent(
   filename: string,
   options: DownloadOptions,
 ): AsyncGenerator<Buffer> {
-  const deadline = AbortSignal.timeout(Math.max(0, Math.floor(options.leftMs)))
+  const deadline = AbortSignal.timeout(Math.max(0, Math.floor(options.remainingMs)))
   const signal = AbortSignal.any([options.signal, deadline])
   try {
     yield* downloadFile(url, filename, { ...options, signal })
@@ -50,14 +50,14 @@ export async function* downloadedContent(
 
 async function* downloadFile(url: URL, filename: string, context: DownloadOptions): AsyncGenerator<Buffer> {
   const { bounds } = context
-  const file = await openFinal(targetOf(url), context)
+  const file = await openFinal(splitCredentials(url), context)
   try {
     if (file.expected !== null && file.expected > bounds.bytes) throw tooLargeError(bounds)
     const receipt = { isWhole: false }
     const received = countBytes(file, url, receipt, context)
-    const decoded = file.isEncoded ? gunzip(received, `the body from ${shown(url)}`) : received
+    const decoded = file.isEncoded ? gunzip(received, `the body from ${maskUrl(url)}`) : received
     yield* limitBytes(unpack(decoded, file, filename), bounds)
-    if (!receipt.isWhole) throw failedTry(`${shown(url)} has data after the end of its gzip data`)
+    if (!receipt.isWhole) throw failedTry(`${maskUrl(url)} has data after the end of its gzip data`)
   } finally {
     await file.close()
   }
@@ -79,7 +79,7 @@ async function openFinal(first: RemoteTarget, options: OpenOptions): Promise<Rem
     if (!('location' in answer)) return answer
     if (redirects === options.bounds.redirects)
       throw failedTry(
-        `more than ${options.bounds.redirects} redirects, the last one from ${shown(target.url)}`,
+        `more than ${options.bounds.redirects} redirects, the last one from ${maskUrl(target.url)}`,
       )
     target = redirectTarget(target, answer.location)
   }
@@ -87,17 +87,17 @@ async function openFinal(first: RemoteTarget, options: OpenOptions): Promise<Rem
 
 function redirectTarget(from: RemoteTarget, location: string | undefined): RemoteTarget {
   if (location === undefined || location === '')
-    throw failedTry(`${shown(from.url)} redirects, but its answer has no Location`)
+    throw failedTry(`${maskUrl(from.url)} redirects, but its answer has no Location`)
   const to = URL.parse(location, from.url)
-  if (to === null) throw failedTry(`${shown(from.url)} redirects to an invalid URL`)
+  if (to === null) throw failedTry(`${maskUrl(from.url)} redirects to an invalid URL`)
   if (!isHttp(to) && !isFtp(to))
     throw failedTry(
-      `${shown(from.url)} redirects to a ${quoted(to.protocol, null)} address, expected http, https, ftp or ftps`,
+      `${maskUrl(from.url)} redirects to a ${quoteServerText(to.protocol, null)} address, expected http, https, ftp or ftps`,
     )
   const staysAtOrigin = to.origin === from.url.origin && isHttp(to)
   // Credentials in a Location come from the server and not from the client, so they aren't sent.
   to.username = to.password = ''
-  return { url: targetOf(to).url, credentials: staysAtOrigin ? from.credentials : null }
+  return { url: splitCredentials(to).url, credentials: staysAtOrigin ? from.credentials : null }
 }
 
 /** Passes the bytes from the network on. Throws when they exceed the bound or are fewer than announced. */
@@ -119,10 +119,10 @@ async function* countBytes(
     }
   } catch (error) {
     if (error instanceof ImportError) throw error
-    throw failedTry(`${shown(url)} broke off after ${soFar()}: ${messageOf(error)}`, error)
+    throw failedTry(`${maskUrl(url)} broke off after ${soFar()}: ${errorMessage(error)}`, error)
   }
   if (file.expected !== null && bytes !== file.expected)
-    throw failedTry(`${shown(url)} sent ${soFar()}`, new DownloadProblem('broken_off'))
+    throw failedTry(`${maskUrl(url)} sent ${soFar()}`, new DownloadProblem('broken_off'))
   receipt.isWhole = true
 }
 
@@ -146,7 +146,7 @@ const tooLargeError = ({ bytes }: DownloadBounds) =>
 const timeoutError = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
   new ImportError(
     'source_refused',
-    `${shown(url)} had not sent the whole file after ${totalMs / 60_000} minutes`,
+    `${maskUrl(url)} had not sent the whole file after ${totalMs / 60_000} minutes`,
     { cause: new DownloadProblem('timeout', cause) },
   )
 
@@ -158,8 +158,11 @@ function toImportError(error: unknown, url: URL, context: DownloadOptions, deadl
   const refused = findCause(error, AddressRefused)
   if (refused !== null) return new ImportError('source_refused', refused.message, { cause: error })
   if (error instanceof ImportError) return error.retryable ? error : failedTry(error.message, error)
-  const { credentials } = targetOf(url)
-  return failedTry(`${shown(url)} couldn't be downloaded: ${quoted(messageOf(error), credentials)}`, error)
+  const { credentials } = splitCredentials(url)
+  return failedTry(
+    `${maskUrl(url)} couldn't be downloaded: ${quoteServerText(errorMessage(error), credentials)}`,
+    error,
+  )
 }
 
 function findCause<T extends Error>(error: unknown, kind: new (...args: never[]) => T): T | null {

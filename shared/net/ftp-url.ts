@@ -3,12 +3,12 @@ import type { Socket } from 'node:net'
 import { PassThrough } from 'node:stream'
 import { Client, type FTPContext } from 'basic-ftp'
 import { AddressGuard, AddressRefused, type Address } from './address-guard.ts'
-import { messageOf, toError } from '../contract/errors.ts'
+import { errorMessage, toError } from '../contract/errors.ts'
 import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from './ftp-tls.ts'
 import {
   failedTry,
-  quoted,
-  shown,
+  quoteServerText,
+  maskUrl,
   type Credentials,
   type OpenOptions,
   type RemoteFile,
@@ -26,7 +26,7 @@ export async function openByFtp(target: RemoteTarget, options: OpenOptions): Pro
   const { url, credentials } = target
   const connection = new Connection(options)
   try {
-    const host = AddressGuard.hostOf(url)
+    const host = AddressGuard.lookupHost(url)
     const answers = await connection.orAborted(options.guard.resolve(host))
     await connection.open(url, host, answers)
     const { client } = connection
@@ -57,7 +57,10 @@ const nullIfConnected = (client: Client) => (error: unknown) => {
 function toFailedAttempt(error: unknown, url: URL, credentials: Credentials | null): unknown {
   if (error instanceof AddressRefused || !(error instanceof Error) || error.name === 'AbortError')
     return error
-  return failedTry(`${shown(url)} couldn't be downloaded: ${quoted(messageOf(error), credentials)}`, error)
+  return failedTry(
+    `${maskUrl(url)} couldn't be downloaded: ${quoteServerText(errorMessage(error), credentials)}`,
+    error,
+  )
 }
 
 /** The bytes of the file. It ends without an error only when the server has confirmed the transfer. */
@@ -77,7 +80,7 @@ async function* receiveFile(
     // The stream ends without an error also when the transfer broke off; only this promise tells the difference.
     await transfer
   } catch (error) {
-    throw new Error(quoted(messageOf(error), credentials), { cause: error })
+    throw new Error(quoteServerText(errorMessage(error), credentials), { cause: error })
   }
 }
 

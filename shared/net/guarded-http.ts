@@ -3,7 +3,7 @@ import { Agent, buildConnector, request, type Dispatcher } from 'undici'
 import { AddressRefused, type AddressGuard } from './address-guard.ts'
 import { toError } from '../contract/errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
-import { failedTry, shown, type RemoteTarget } from './remote-file.ts'
+import { failedTry, maskUrl, type RemoteTarget } from './remote-file.ts'
 
 /**
  * One request to a server that a client named, on a connection of its own to the checked address. Redirects aren't
@@ -26,7 +26,7 @@ export interface GuardedRequest {
  * agent. Throws ImportError `source_unavailable` (retryable) after too many informational answers, AddressRefused,
  * the signal's reason, and undici's errors.
  */
-export async function ask(
+export async function sendGuardedRequest(
   { url, credentials }: RemoteTarget,
   agent: Agent,
   { signal, headers, ...more }: GuardedRequest,
@@ -47,7 +47,7 @@ export async function ask(
     onInfo: () => {
       informational += 1
       if (informational > maxInformational)
-        flood.abort(failedTry(`${shown(url)} sent more than ${maxInformational} informational answers`))
+        flood.abort(failedTry(`${maskUrl(url)} sent more than ${maxInformational} informational answers`))
     },
   })
 }

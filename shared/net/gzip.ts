@@ -2,7 +2,7 @@ import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
-import { errorCode, ImportError, messageOf, toError } from '../contract/errors.ts'
+import { errorCode, ImportError, errorMessage, toError } from '../contract/errors.ts'
 import { decimalMegabyte } from '../values/byte-sizes.ts'
 
 export const isGzipName = (name: string): boolean => path.extname(name).toLowerCase() === '.gz'
@@ -46,7 +46,7 @@ export async function* gunzip(packed: AsyncIterable<Uint8Array>, what: string): 
   if (failure === null) return
   if (failure instanceof ImportError) throw failure
   if (code.startsWith('Z_'))
-    throw new ImportError('source_unreadable', `${what} is no intact gzip file: ${messageOf(failure)}`, {
+    throw new ImportError('source_unreadable', `${what} is no intact gzip file: ${errorMessage(failure)}`, {
       cause: failure,
     })
   throw failure

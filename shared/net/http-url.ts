@@ -1,11 +1,11 @@
 import type { Dispatcher } from 'undici'
 import { DownloadProblem, classifyStatus } from './download-failure.ts'
-import { ask, guardedAgent, refuseLiteral } from './guarded-http.ts'
+import { sendGuardedRequest, guardedAgent, refuseLiteral } from './guarded-http.ts'
 import { DelayedEnd } from './delayed-end.ts'
 import {
   failedTry,
-  quoted,
-  shown,
+  quoteServerText,
+  maskUrl,
   type OpenOptions,
   type RemoteFile,
   type RemoteTarget,
@@ -30,7 +30,7 @@ export async function openByHttp(
   const end = new DelayedEnd()
   const agent = guardedAgent(options.guard, options.bounds, (socket) => end.delay(socket))
   try {
-    const response = await ask(target, agent, {
+    const response = await sendGuardedRequest(target, agent, {
       signal: options.signal,
       headers: { 'accept-encoding': 'identity' },
     })
@@ -53,14 +53,14 @@ function describeBody(
 ): Pick<RemoteFile, 'expected' | 'isEncoded'> {
   if (statusCode !== 200)
     throw failedTry(
-      `${shown(url)} answered with status ${statusCode}, expected 200`,
+      `${maskUrl(url)} answered with status ${statusCode}, expected 200`,
       new DownloadProblem(classifyStatus(statusCode)),
     )
   const encoding = headerText(headers['content-encoding'])?.trim().toLowerCase() ?? ''
   const isEncoded = encoding === 'gzip' || encoding === 'x-gzip'
   if (!isEncoded && encoding !== '' && encoding !== 'identity')
     throw failedTry(
-      `the file from ${shown(url)} came with Content-Encoding ${JSON.stringify(quoted(encoding, null))}, expected gzip or none`,
+      `the file from ${maskUrl(url)} came with Content-Encoding ${JSON.stringify(quoteServerText(encoding, null))}, expected gzip or none`,
     )
   const length = headerText(headers['content-length'])
   return {

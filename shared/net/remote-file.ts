@@ -35,7 +35,7 @@ export const isFtp = (url: URL): boolean => url.protocol === 'ftp:' || url.proto
 export const isHttp = (url: URL): boolean => url.protocol === 'http:' || url.protocol === 'https:'
 
 /** Separates the URL from its credentials, so that messages and logs cannot show them by mistake. */
-export function targetOf(url: URL): RemoteTarget {
+export function splitCredentials(url: URL): RemoteTarget {
   const bare = new URL(url)
   bare.username = bare.password = bare.hash = ''
   const credentials =
@@ -48,15 +48,15 @@ export function targetOf(url: URL): RemoteTarget {
 const maxShownLength = 300
 
 /** The URL for messages and logs, without userinfo and query: both often contain secrets. */
-export function shown(url: URL): string {
-  const { url: bare } = targetOf(url)
+export function maskUrl(url: URL): string {
+  const { url: bare } = splitCredentials(url)
   const query = bare.search === '' ? '' : '?…'
   bare.search = ''
   return `${shorten(bare.href)}${query}`
 }
 
 /** Text of a server for a message: in one line, shortened, and without the credentials that were sent to it. */
-export function quoted(text: string, credentials: Credentials | null): string {
+export function quoteServerText(text: string, credentials: Credentials | null): string {
   let clean = text
   for (const secret of [credentials?.password, credentials?.username]) {
     if (secret === undefined || secret === '') continue

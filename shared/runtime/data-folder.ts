@@ -1,6 +1,6 @@
 import { access, chmod, constants, mkdir, stat } from 'node:fs/promises'
 import path from 'node:path'
-import { errorCode, messageOf, StartError } from '../contract/errors.ts'
+import { errorCode, errorMessage, StartError } from '../contract/errors.ts'
 import type { Logger } from './logger.ts'
 
 /**
@@ -14,7 +14,7 @@ export async function ensureDataFolder(folder: string, log: Logger): Promise<voi
     await removeAccessOfOthers(path.resolve(folder), log)
   } catch (error) {
     throw new StartError(
-      `DATA_DIR ${folder} can't be used: ${messageOf(error)}; set it to a folder that this user may write to`,
+      `DATA_DIR ${folder} can't be used: ${errorMessage(error)}; set it to a folder that this user may write to`,
       { cause: error },
     )
   }

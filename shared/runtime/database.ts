@@ -11,14 +11,14 @@ import {
   type MongoClientOptions,
 } from 'mongodb'
 import { clock } from './clock.ts'
-import { BusyError, messageOf, StartError } from '../contract/errors.ts'
+import { BusyError, errorMessage, StartError } from '../contract/errors.ts'
 import { IdAllocators } from './id-allocator.ts'
 import { LocalState } from './local-state.ts'
 import type { Logger } from './logger.ts'
 import { toBsonSchema } from '../contract/schemas/bson-schema.ts'
 import {
   collectionDefinitions,
-  collectionsOf,
+  openCollections,
   wakeUpCollectionName,
   type CollectionDefinition,
   type Collections,
@@ -136,12 +136,12 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   } catch (error) {
     if (error instanceof StartError) throw error
     throw new StartError(
-      `MongoDB at ${shownUri} can't be reached (tried for ${connectTimeoutMs / 1000} s): ${withoutUriSecrets(messageOf(error), options.uri)}; check MONGODB_URI, the network and that the server runs, or leave MONGODB_URI out for an embedded server`,
+      `MongoDB at ${shownUri} can't be reached (tried for ${connectTimeoutMs / 1000} s): ${withoutUriSecrets(errorMessage(error), options.uri)}; check MONGODB_URI, the network and that the server runs, or leave MONGODB_URI out for an embedded server`,
       { cause: error },
     )
   }
   const db = client.db(options.name)
-  const collections = collectionsOf(db)
+  const collections = openCollections(db)
   return {
     client,
     sessions: new SessionPool(client),
@@ -199,7 +199,7 @@ export async function ensureSchema(db: Db, log: Logger, version = schemaVersion)
  * when a newer version was started on the database.
  */
 async function recordSchemaVersion(db: Db, { major, minor }: SchemaVersion): Promise<boolean> {
-  const { schema } = collectionsOf(db)
+  const { schema } = openCollections(db)
   const isOlder = [{ major: { $lt: major } }, { major, minor: { $lt: minor } }]
   await schema
     .updateOne({ _id: 'schema', $or: isOlder }, { $set: { major, minor } }, { upsert: true })
@@ -264,7 +264,7 @@ export function inTransaction<T>(
   deadline = clock.monotonicMs() + timeoutMs,
 ): Promise<T> {
   return sessions.run((session) =>
-    inTransactionOf(session, async () => {
+    runInTransaction(session, async () => {
       if (clock.monotonicMs() > deadline) throw busyError()
       return work(session)
     }),
@@ -281,7 +281,7 @@ const busyError = (): BusyError =>
   )
 
 /** Does the same in a given session, without a deadline. */
-export function inTransactionOf<T>(
+export function runInTransaction<T>(
   session: ClientSession,
   work: (session: ClientSession) => Promise<T>,
 ): Promise<T> {
@@ -295,7 +295,7 @@ export function inTransactionOf<T>(
 const transientLabels = ['TransientTransactionError', 'RetryableWriteError', 'RetryableError']
 
 /** Why an operation that the driver gave up may succeed later; null when it would not. */
-export function retryReasonOfDriver(error: unknown): 'network' | 'transient' | null {
+export function driverRetryReason(error: unknown): 'network' | 'transient' | null {
   if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return 'network'
   if (error instanceof MongoError && transientLabels.some((label) => error.hasErrorLabel(label)))
     return 'transient'

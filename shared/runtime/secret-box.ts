@@ -2,7 +2,7 @@ import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:
 import { chmod, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { Settings } from './config.ts'
-import { errorCode, messageOf, StartError } from '../contract/errors.ts'
+import { errorCode, errorMessage, StartError } from '../contract/errors.ts'
 import type { Logger } from './logger.ts'
 import type { MarkedFolder } from '../storage/staging/marked-folder.ts'
 import { createPrivateFile } from './private-file.ts'
@@ -25,7 +25,7 @@ export interface SecretKey {
 }
 
 /** A sealed text can't be decrypted. The message tells users why, and what to do. */
-export class NotOpened extends Error {
+export class CannotUnseal extends Error {
   override readonly name = 'NotOpened'
 }
 
@@ -66,11 +66,11 @@ export class SecretBox {
   async open(sealed: Uint8Array, owner: string): Promise<string> {
     const bytes = Buffer.from(sealed)
     if (bytes.length < headBytes || bytes[0] !== version)
-      throw new NotOpened('it is in a form that this version of Rollcall does not know')
+      throw new CannotUnseal('it is in a form that this version of Rollcall does not know')
     const id = bytes.toString('hex', 1, 1 + keyIdBytes)
     const key = await this.#findKey(id)
     if (key === undefined)
-      throw new NotOpened(
+      throw new CannotUnseal(
         `it was encrypted with the key ${id}, which this process does not have: give all processes the same SECRETS_KEY_FILE, which must still have the earlier keys`,
       )
     const tagAt = 1 + keyIdBytes + nonceBytes
@@ -82,7 +82,7 @@ export class SecretBox {
     try {
       return decipher.update(bytes.subarray(headBytes), undefined, 'utf8') + decipher.final('utf8')
     } catch {
-      throw new NotOpened(
+      throw new CannotUnseal(
         `its data in the database was changed after it had been encrypted with the key ${id}: find out what changed it`,
       )
     }
@@ -130,7 +130,7 @@ export async function openSecretBox(
     }
     const name = keyFileSetting === undefined ? 'the key file' : 'SECRETS_KEY_FILE'
     throw new StartError(
-      `${name} ${file} can't be used: ${messageOf(error)}; it must have at least one key, one per line, each made by: openssl rand -base64 32`,
+      `${name} ${file} can't be used: ${errorMessage(error)}; it must have at least one key, one per line, each made by: openssl rand -base64 32`,
       { cause: error },
     )
   }

@@ -6,7 +6,7 @@ import type { Registry } from 'prom-client'
 import { clock } from './clock.ts'
 import { loadSettings, type Settings } from './config.ts'
 import { ensureDataFolder } from './data-folder.ts'
-import { errorCode, messageOf, StartError } from '../contract/errors.ts'
+import { errorCode, errorMessage, StartError } from '../contract/errors.ts'
 import { createLogger, type Logger } from './logger.ts'
 
 /**
@@ -84,11 +84,11 @@ export async function runProcess(name: string, start: (process: Process) => Prom
     stop(0)
   })
   process.on('unhandledRejection', (error) => {
-    log.fatal({ err: error }, `unexpected error: ${messageOf(error)}`)
+    log.fatal({ err: error }, `unexpected error: ${errorMessage(error)}`)
     stop(1)
   })
   process.on('uncaughtException', (error) => {
-    log.fatal({ err: error }, `unexpected error: ${messageOf(error)}`)
+    log.fatal({ err: error }, `unexpected error: ${errorMessage(error)}`)
     stop(1)
   })
 
@@ -113,7 +113,7 @@ export async function runProcess(name: string, start: (process: Process) => Prom
     if (stopping.signal.aborted) return
     if (error instanceof StartError) {
       if (!error.isLogged) log.fatal(error.message)
-    } else log.fatal({ err: error }, `couldn't start: ${messageOf(error)}`)
+    } else log.fatal({ err: error }, `couldn't start: ${errorMessage(error)}`)
     stop(1)
   }
 }
@@ -122,7 +122,7 @@ function settingsOrExit(name: string): Settings {
   try {
     return loadSettings()
   } catch (error) {
-    createLogger({ process: name, level: 'info' }).fatal(messageOf(error))
+    createLogger({ process: name, level: 'info' }).fatal(errorMessage(error))
     process.exit(1)
   }
 }
@@ -143,7 +143,7 @@ async function stopParts(parts: Part[], log: Logger): Promise<boolean> {
   for (const part of parts.reverse()) {
     await part.stop().catch((error: unknown) => {
       clean = false
-      log.error({ err: error }, `a part didn't stop cleanly: ${messageOf(error)}`)
+      log.error({ err: error }, `a part didn't stop cleanly: ${errorMessage(error)}`)
     })
   }
   return clean
@@ -215,12 +215,12 @@ export async function answerOperations(
       try {
         return { status: 200, type: options.registry.contentType, body: await options.registry.metrics() }
       } catch (error) {
-        return text(503, `the metrics can't be read: ${messageOf(error)}`)
+        return text(503, `the metrics can't be read: ${errorMessage(error)}`)
       }
     case '/healthz':
       return text(200, 'alive')
     case '/readyz': {
-      const reason = await options.unreadyBecause().catch(messageOf)
+      const reason = await options.unreadyBecause().catch(errorMessage)
       return reason === null ? text(200, 'ready') : text(503, reason)
     }
     default:
@@ -253,7 +253,7 @@ function describeListenError(
   const code = errorCode(error)
   if (code === 'EADDRINUSE') return `can't listen on ${address}: another program uses the port; ${advice}`
   if (code === 'EACCES') return `can't listen on ${address}: this user isn't allowed to; ${advice}`
-  return `can't listen on ${address}: ${messageOf(error)}`
+  return `can't listen on ${address}: ${errorMessage(error)}`
 }
 
 /** Stops accepting connections, waits for running requests, and closes each connection when it is idle. */

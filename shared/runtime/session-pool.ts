@@ -22,7 +22,7 @@ export class SessionPool {
 
   /** Logical session ids, including those whose registration isn't written yet. */
   get ids(): Uint8Array[] {
-    return [...this.#all].map(idOf)
+    return [...this.#all].map(sessionId)
   }
 
   /**
@@ -85,4 +85,4 @@ export class SessionPool {
 }
 
 /** The driver's id is a BSON document with the bytes. */
-export const idOf = (session: ClientSession): Uint8Array => session.id!.id as unknown as Uint8Array
+export const sessionId = (session: ClientSession): Uint8Array => session.id!.id as unknown as Uint8Array

@@ -3,7 +3,7 @@ import { clock } from '../runtime/clock.ts'
 import type { ApiKeyDocument, Role } from '../contract/schemas/api-key.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
 import { permissionValues, type Permissions, type UserDocument } from '../contract/schemas/user.ts'
-import { networkOf } from '../values/ip.ts'
+import { clientNetwork } from '../values/ip.ts'
 
 /**
  * API keys, as the control plane and the FTP server check them. The database stores only the HMAC of a key under a
@@ -127,7 +127,7 @@ export class AuthThrottle {
 
   /** Seconds for which the address is still blocked; 0 when it isn't. */
   async blockedSeconds(client: string): Promise<number> {
-    const address = networkOf(client)
+    const address = clientNetwork(client)
     const untilMs = clock.monotonicMs() + cacheMs
     if (clock.monotonicMs() < (this.#allowedUntil.get(address) ?? 0)) return 0
     this.#allowedUntil.delete(address)
@@ -145,8 +145,8 @@ export class AuthThrottle {
   }
 
   /** Counts a failure; resolves as `blockedSeconds` does. */
-  async noteFailure(client: string): Promise<number> {
-    const address = networkOf(client)
+  async recordFailure(client: string): Promise<number> {
+    const address = clientNetwork(client)
     const isSameMinute = { $gt: ['$until', '$$NOW'] }
     const failures: Partial<CountedFailures> | null = await this.#collections.authFailures.findOneAndUpdate(
       { _id: address },

@@ -29,7 +29,7 @@ export async function replaceChunks(
 export const chunkLeaseMs = 60_000
 
 /** After this many claims without a committed batch the chunk itself counts as faulty. */
-export const maxAttempts = 5
+export const maxChunkClaims = 5
 
 /** Who claims a chunk or a step. Each claim has a new token. Each claim has a new token. */
 export interface Claim {
@@ -96,7 +96,7 @@ export async function advanceChunk(
   },
 ): Promise<boolean> {
   const { chunk, from, to, isLast, counts, quota } = progress
-  const end = isLast ? { ...released, state: 'done' } : { lease_until: leaseEnd, places_held: quota.reserved }
+  const end = isLast ? { ...noLease, state: 'done' } : { lease_until: leaseEnd, places_held: quota.reserved }
   const set = {
     next_record: to,
     counts: { $literal: counts },
@@ -114,7 +114,7 @@ export async function advanceChunk(
 }
 
 /** The fields of a chunk without a lease. */
-export const released = { token: null, engine_id: null, lease_until: null, places_held: 0 }
+export const noLease = { token: null, engine_id: null, lease_until: null, places_held: 0 }
 
 /** Inside a transaction that changes the chunk's reservation. Renews the lease; false when it is lost. */
 export async function recordReservation(
@@ -138,7 +138,7 @@ export async function releaseChunk(
 ): Promise<void> {
   await collections.chunks.updateOne(
     { _id: lease.chunkId, state: 'running', token: lease.token },
-    { $set: { ...released, state: 'ready', ...(lease.countsAsAttempt ? {} : { attempt: 0 }) } },
+    { $set: { ...noLease, state: 'ready', ...(lease.countsAsAttempt ? {} : { attempt: 0 }) } },
   )
 }
 
@@ -160,7 +160,7 @@ export async function releaseFailedChunk(
 ): Promise<boolean> {
   const { matchedCount } = await collections.chunks.updateOne(
     { _id: chunkId, state: 'running', token },
-    { $set: { ...released, state: 'ready', attempt: 0 } },
+    { $set: { ...noLease, state: 'ready', attempt: 0 } },
     { session },
   )
   return matchedCount === 1
@@ -170,7 +170,7 @@ export async function releaseFailedChunk(
 export async function releaseChunkUnder(collections: Collections, claim: Claim): Promise<void> {
   await collections.chunks.updateOne(
     { state: 'running', engine_id: claim.engineId, token: claim.token },
-    { $set: { ...released, state: 'ready', attempt: 0 } },
+    { $set: { ...noLease, state: 'ready', attempt: 0 } },
   )
 }
 
@@ -181,31 +181,31 @@ export async function releaseChunkUnder(collections: Collections, claim: Claim):
 export const releaseMs = 5_000
 
 /** Releases the chunks of an engine that stopped. A death counts against each chunk, which may be its cause. */
-export async function releaseChunksOf(
+export async function releaseChunksOfEngine(
   collections: Collections,
   engineId: string,
   { died }: { died: boolean },
 ): Promise<number> {
   const { modifiedCount } = await collections.chunks.updateMany(
     { engine_id: engineId, state: 'running' },
-    { $set: { ...released, state: 'ready' }, ...(died ? { $inc: { deaths: 1 } } : {}) },
+    { $set: { ...noLease, state: 'ready' }, ...(died ? { $inc: { deaths: 1 } } : {}) },
     { maxTimeMS: releaseMs },
   )
   return modifiedCount
 }
 
 /** Ids of the engines that have leases on chunks. */
-export async function holdersOfChunks(collections: Collections): Promise<string[]> {
+export async function listEnginesWithChunks(collections: Collections): Promise<string[]> {
   return (await collections.chunks.distinct('engine_id', { state: 'running' })).filter((id) => id !== null)
 }
 
 /** Ids of the imports of which an engine has leased chunks. */
-export function importsOfChunksLeasedBy({ chunks }: Collections, engineId: string): Promise<number[]> {
+export function listImportsWithChunksOf({ chunks }: Collections, engineId: string): Promise<number[]> {
   return chunks.distinct('import_id', { engine_id: engineId, state: 'running' })
 }
 
 /** Returns those of the tokens under which a chunk is still leased. */
-export function tokensOfChunks({ chunks }: Collections, tokens: string[]): Promise<(string | null)[]> {
+export function listLeasedTokens({ chunks }: Collections, tokens: string[]): Promise<(string | null)[]> {
   return chunks.distinct('token', { state: 'running', token: { $in: tokens } })
 }
 
@@ -221,7 +221,7 @@ export async function releaseExpiredChunks({ chunks }: Collections) {
   for (const { _id, token, engine_id } of expired) {
     const { modifiedCount } = await chunks.updateOne(
       { _id, state: 'running', token, $expr: { $lt: ['$lease_until', '$$NOW'] } },
-      { $set: { ...released, state: 'ready' } },
+      { $set: { ...noLease, state: 'ready' } },
     )
     if (modifiedCount === 1) releasedChunks.push({ _id, engine_id })
   }
@@ -284,7 +284,7 @@ async function sumChunkCounts(
 }
 
 /** The same for one import. */
-export async function countsOfChunks(collections: Collections, importId: number): Promise<ImportCounts> {
+export async function sumCounts(collections: Collections, importId: number): Promise<ImportCounts> {
   return (await sumChunkCounts(collections, [importId])).get(importId) ?? noCounts()
 }
 
@@ -292,7 +292,7 @@ export async function countsOfChunks(collections: Collections, importId: number)
  * The counts of imports in any state. An import may be finalized after its document was read, and its chunks are then
  * removed. Totals are therefore read once more after the sums, and replace them.
  */
-export async function countsOf(
+export async function readCounts(
   collections: Collections,
   documents: Pick<ImportDocument, '_id' | 'totals'>[],
 ): Promise<Map<number, ImportCounts>> {
@@ -313,7 +313,7 @@ export async function countsOf(
  * Inside a transaction that deactivates subscribers of a chunk's range: adds them to the counts, and records that the
  * range is done up to `to`. False when another engine has advanced it since.
  */
-export async function noteDeactivated(
+export async function recordDeactivated(
   collections: Collections,
   session: ClientSession,
   { chunk, to, subscribers }: { chunk: ChunkDocument; to: string; subscribers: number },

@@ -1,9 +1,9 @@
 import { MongoWriteConcernError } from 'mongodb'
-import { isMaxTimeExpired, retryReasonOfDriver, type Database } from '../runtime/database.ts'
+import { isMaxTimeExpired, driverRetryReason, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
-import { BusyError, messageOf } from '../contract/errors.ts'
+import { BusyError, errorMessage } from '../contract/errors.ts'
 import { idsOfImport, type ImportDocument } from '../contract/schemas/import.ts'
-import { released } from './chunks.ts'
+import { noLease } from './chunks.ts'
 import { killSessions } from './leases.ts'
 
 /**
@@ -14,7 +14,7 @@ import { killSessions } from './leases.ts'
 export type FenceContext = { database: Database; log: Logger }
 
 /** How long a write waits for an engine's transaction before the sessions of that engine are ended. */
-export const timeoutMs = 2_000
+export const fenceTimeoutMs = 2_000
 const maxTries = 5
 
 /**
@@ -29,7 +29,7 @@ export async function fenceChunks(
   await updateMany(context, [_id], (options) =>
     context.database.collections.chunks.updateMany(
       { _id: idsOfImport(_id), state: { $in: ['ready', 'running'] }, fence: { $not: { $gte: number } } },
-      { $set: { ...released, state: 'ready', attempt: 0, fence: number } },
+      { $set: { ...noLease, state: 'ready', attempt: 0, fence: number } },
       options,
     ),
   )
@@ -42,7 +42,7 @@ export async function preemptChunks(context: FenceContext, importIds: number[]):
   await updateMany(context, importIds, (options) =>
     context.database.collections.chunks.updateMany(
       { import_id: { $in: importIds }, state: 'running' },
-      { $set: { ...released, state: 'ready', attempt: 0 } },
+      { $set: { ...noLease, state: 'ready', attempt: 0 } },
       options,
     ),
   )
@@ -57,7 +57,7 @@ async function updateMany(
   try {
     await writeEndingBlockers(context, importIds, write)
   } catch (error) {
-    if (retryReasonOfDriver(error) === null) throw error
+    if (driverRetryReason(error) === null) throw error
     await writeEndingBlockers(context, importIds, write)
   }
 }
@@ -73,7 +73,7 @@ export async function writeEndingBlockers<T>(
 ): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
-      return await write({ maxTimeMS: timeoutMs })
+      return await write({ maxTimeMS: fenceTimeoutMs })
     } catch (error) {
       // The write is done, and only its replication lags. No engine blocks it, and it must not be repeated.
       if (error instanceof MongoWriteConcernError) {
@@ -87,20 +87,20 @@ export async function writeEndingBlockers<T>(
     const engines = await findEngines(database, importIds)
     log.warn(
       { imports: importIds, engines: engines.map(({ _id }) => _id.slice(0, 8)) },
-      `a transaction has kept the rows of an import locked for ${timeoutMs / 1000} s: the open transactions of the engines that work on it are ended, and the engines repeat them`,
+      `a transaction has kept the rows of an import locked for ${fenceTimeoutMs / 1000} s: the open transactions of the engines that work on it are ended, and the engines repeat them`,
     )
     await killSessions(
       database.client,
       engines.flatMap((engine) => engine.session_ids),
     ).catch((error: unknown) => {
-      log.warn(`the sessions of engines can't be ended: ${messageOf(error)}`)
+      log.warn(`the sessions of engines can't be ended: ${errorMessage(error)}`)
     })
   }
 }
 
 const stillLocked = (cause: unknown): BusyError =>
   new BusyError(
-    `other transactions have kept an import locked for ${(maxTries * timeoutMs) / 1000} s, so the request may be done in part only: send it again`,
+    `other transactions have kept an import locked for ${(maxTries * fenceTimeoutMs) / 1000} s, so the request may be done in part only: send it again`,
     { retryAfter: 5, cause },
   )
 

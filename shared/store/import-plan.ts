@@ -8,7 +8,7 @@ import {
   type ImportPlan,
   type PlannedColumn,
 } from '../contract/schemas/import.ts'
-import { countsOfList } from './subscriber-counts.ts'
+import { readListCounts } from './subscriber-counts.ts'
 
 export type ImportToPlan = Pick<
   ImportDocument,
@@ -27,7 +27,7 @@ export async function makePlan(collections: Collections, document: ImportToPlan)
     collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
     collections.subscribers.findOne({ mailing_list_id: listId }, { projection: { _id: 1 } }),
     planReactions(collections, document),
-    countsOfList(collections, listId),
+    readListCounts(collections, listId),
   ])
   if (list === null || organization === null)
     throw new ImportError('plan_invalid', `mailing list ${listId} no longer exists`)

@@ -136,7 +136,7 @@ export async function releaseStepUnder(collections: Collections, claim: Claim): 
 }
 
 /** Releases the steps of an engine that stopped; resolves to how many. A death counts against each of them. */
-export async function releaseStepsOf(
+export async function releaseStepsOfEngine(
   collections: Collections,
   engineId: string,
   { died }: { died: boolean },
@@ -150,7 +150,7 @@ export async function releaseStepsOf(
 }
 
 /** Ids of the imports of which an engine has leased the step. */
-export async function importsOfStepsLeasedBy({ imports }: Collections, engineId: string): Promise<number[]> {
+export async function listImportsWithStepsOf({ imports }: Collections, engineId: string): Promise<number[]> {
   const found = await imports
     .find({ settled: false, 'step.engine_id': engineId }, { projection: { _id: 1 } })
     .hint(notFinalizedIndex)
@@ -159,7 +159,7 @@ export async function importsOfStepsLeasedBy({ imports }: Collections, engineId:
 }
 
 /** Ids of the engines that have leases on steps. */
-export async function holdersOfSteps(collections: Collections): Promise<string[]> {
+export async function listEnginesWithSteps(collections: Collections): Promise<string[]> {
   const found = await collections.imports
     .find({ settled: false, step: { $ne: null } }, { projection: { 'step.engine_id': 1 } })
     .hint(notFinalizedIndex)
@@ -186,7 +186,7 @@ export async function writeInStep(
  * Begins an attempt to download. `totalMs` is the time for all attempts from the beginning of the first one. Resolves
  * to its end; null when the lease is lost.
  */
-export async function beginTry(
+export async function beginAttempt(
   collections: Collections,
   step: { id: number; token: string },
   totalMs: number,

@@ -8,7 +8,7 @@ import {
   type ImportDocument,
 } from '../contract/schemas/import.ts'
 import type { SecretBox } from '../runtime/secret-box.ts'
-import { countsOf } from './chunks.ts'
+import { readCounts } from './chunks.ts'
 import { formatInstant } from '../values/time-zone.ts'
 
 /**
@@ -19,7 +19,7 @@ import { formatInstant } from '../values/time-zone.ts'
 /** Full views with all options and counts, in the order of `documents`. */
 export async function fullViews(collections: Collections, documents: ImportDocument[], secrets: SecretBox) {
   const [context, waitedFor, shown] = await Promise.all([
-    viewContextOf(collections, documents),
+    readViewContext(collections, documents),
     importsWaitedFor(collections, documents),
     withUrls(documents, secrets),
   ])
@@ -102,7 +102,7 @@ export type ImportSummary = Pick<ImportDocument, '_id' | keyof typeof summaryFie
 /** Views without the options, in the order of `documents`. */
 export async function listViews(collections: Collections, documents: ImportSummary[], secrets: SecretBox) {
   const [context, shown] = await Promise.all([
-    viewContextOf(collections, documents),
+    readViewContext(collections, documents),
     withUrls(documents, secrets),
   ])
   return shown.map(({ document, urls }) => summaryView(document, context, urls))
@@ -118,7 +118,7 @@ export interface ViewContext {
 }
 
 /** Names by list id, time zones by organization id, counts by import id. A deleted list has no name. */
-export async function viewContextOf(
+export async function readViewContext(
   collections: Collections,
   documents: ImportSummary[],
 ): Promise<ViewContext> {
@@ -135,7 +135,7 @@ export async function viewContextOf(
         { projection: { time_zone_name: 1 } },
       )
       .toArray(),
-    countsOf(collections, documents),
+    readCounts(collections, documents),
   ])
   return {
     listNames: new Map(lists.map((list) => [list._id, list.name])),

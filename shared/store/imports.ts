@@ -1,5 +1,5 @@
 import type { ClientSession, Filter } from 'mongodb'
-import { inTransactionOf, isDuplicateKey } from '../runtime/database.ts'
+import { runInTransaction, isDuplicateKey } from '../runtime/database.ts'
 import {
   endedStates,
   pausableStates,
@@ -96,7 +96,7 @@ async function moveAndFence(
 }
 
 /** Matches the imports of a list that may still write rows. Ended ones do so until none of their chunks is leased. */
-export const stillWriting = (listId: number): Filter<ImportDocument> => ({
+export const matchWritingImports = (listId: number): Filter<ImportDocument> => ({
   mailing_list_id: listId,
   $or: [{ state: { $in: [...unfinishedStates] } }, { holds_list: true }],
 })
@@ -213,7 +213,7 @@ export function failImportOfChunk(
   lease: LeasedChunk,
   message: string,
 ): Promise<boolean> {
-  return inTransactionOf(session, async () => {
+  return runInTransaction(session, async () => {
     if (!(await releaseFailedChunk(collections, session, lease))) return false
     const { matchedCount } = await collections.imports.updateOne(
       { _id: lease.importId, state: { $in: [...workingStates] } },

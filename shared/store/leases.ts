@@ -107,14 +107,14 @@ export async function markDead(database: Database, registry: Registry): Promise<
 }
 
 /** Records that the work of a dead process was taken over. */
-export async function noteCleared(database: Database, registry: Registry, _id: string): Promise<void> {
+export async function recordCleared(database: Database, registry: Registry, _id: string): Promise<void> {
   await openRegistry(database, registry).updateOne({ _id, dead: true, cleared_at: { $exists: false } }, [
     { $set: { cleared_at: '$$NOW' } },
   ])
 }
 
 /** Removes dead processes whose work was taken over long ago. */
-export async function forgetDead(database: Database, registry: Registry): Promise<void> {
+export async function removeDead(database: Database, registry: Registry): Promise<void> {
   await openRegistry(database, registry).deleteMany({
     dead: true,
     cleared_at: { $exists: true },

@@ -1,7 +1,7 @@
 import type { ClientSession, Filter } from 'mongodb'
 import type { ReactionDocument } from '../contract/schemas/autoresponder.ts'
 import { leasedIndex, type Collections } from '../contract/schemas/collections.ts'
-import { queueOf, type OutboxDocument } from '../contract/schemas/outbox.ts'
+import { outboxQueue, type OutboxDocument } from '../contract/schemas/outbox.ts'
 import { readBeginnings, readDue, readyMessages, type QueueBeginning } from './due-queues.ts'
 
 /**
@@ -13,7 +13,7 @@ import { readBeginnings, readDue, readyMessages, type QueueBeginning } from './d
 const unleased = { state: 'ready', lease_token: null, leased_until: null } as const
 
 /** The message of a due reaction. */
-export const messageOfReaction = (
+export const buildReactionMessage = (
   reaction: Pick<
     ReactionDocument,
     '_id' | 'id' | 'organization_id' | 'mailing_list_id' | 'autoresponder_id' | 'subscriber_id' | 'due_at'
@@ -23,7 +23,7 @@ export const messageOfReaction = (
   organization_id: reaction.organization_id,
   mailing_list_id: reaction.mailing_list_id,
   kind: 'autoresponder',
-  queue: queueOf.autoresponder(reaction.autoresponder_id),
+  queue: outboxQueue.autoresponder(reaction.autoresponder_id),
   autoresponder_id: reaction.autoresponder_id,
   subscriber_id: reaction.subscriber_id,
   reaction: reaction._id,
@@ -54,7 +54,7 @@ export async function putConfirmation(
     organization_id: organizationId,
     mailing_list_id: listId,
     kind: 'confirmation',
-    queue: queueOf.confirmations(organizationId),
+    queue: outboxQueue.confirmations(organizationId),
     autoresponder_id: null,
     subscriber_id: null,
     reaction: null,
@@ -129,8 +129,8 @@ export async function openQueues(collections: Collections, scope: OutboxScope): 
       .find({ organization_id: organizationId, paused: false }, { projection: idOnly })
       .toArray()
     const queues = [
-      queueOf.confirmations(organizationId),
-      ...running.map(({ _id }) => queueOf.autoresponder(_id)),
+      outboxQueue.confirmations(organizationId),
+      ...running.map(({ _id }) => outboxQueue.autoresponder(_id)),
     ]
     return readBeginnings(readyMessages(collections), queues)
   }
@@ -138,7 +138,7 @@ export async function openQueues(collections: Collections, scope: OutboxScope): 
   const paused = await autoresponders
     .find({ _id: { $in: beginnings.map(({ queue }) => queue) }, paused: true }, { projection: idOnly })
     .toArray()
-  const closed = new Set(paused.map(({ _id }) => queueOf.autoresponder(_id)))
+  const closed = new Set(paused.map(({ _id }) => outboxQueue.autoresponder(_id)))
   return beginnings.filter(({ queue }) => !closed.has(queue))
 }
 
@@ -187,7 +187,7 @@ export async function claimMessages(
 }
 
 /** Returns leased messages, as if they hadn't been leased. */
-export async function giveBack(
+export async function returnMessages(
   { outbox }: Collections,
   messages: readonly Pick<OutboxDocument, '_id'>[],
   { token }: Lease,

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../runtime/database.ts'
-import { messageOf } from '../contract/errors.ts'
+import { errorMessage } from '../contract/errors.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ProcessDocument } from '../contract/schemas/registration.ts'
 import type { Part } from '../runtime/service.ts'
@@ -51,7 +51,7 @@ export class ProcessRegistration implements Part {
     )
     const problem = await within(
       unregisterTimeoutMs,
-      removal.then(() => null, messageOf),
+      removal.then(() => null, errorMessage),
       `the database gave no answer within ${unregisterTimeoutMs / 1000} s`,
     )
     if (problem !== null)
@@ -71,7 +71,7 @@ export class ProcessRegistration implements Part {
           this.#ended = await endDeadWithoutEngines(this.#database, this.#ended, this.#log)
       } catch (error) {
         this.#log.warn(
-          `the lease of this process couldn't be renewed, or those of other processes couldn't be checked; trying again: ${messageOf(error)}`,
+          `the lease of this process couldn't be renewed, or those of other processes couldn't be checked; trying again: ${errorMessage(error)}`,
         )
       }
     }

@@ -1,5 +1,5 @@
 import type { Database } from '../runtime/database.ts'
-import { messageOf } from '../contract/errors.ts'
+import { errorMessage } from '../contract/errors.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { isAlive, killSessions, markDead, renewAfterElection, unregister } from './leases.ts'
 
@@ -59,7 +59,7 @@ export async function endTransactions(
 ): Promise<void> {
   await killSessions(client, sessionIds).catch((error: unknown) => {
     log.warn(
-      `the sessions of a dead process can't be killed, so rows that it was writing stay locked for up to 90 s: ${messageOf(error)}`,
+      `the sessions of a dead process can't be killed, so rows that it was writing stay locked for up to 90 s: ${errorMessage(error)}`,
     )
   })
 }

@@ -20,7 +20,7 @@ import { formatInstant, localToUtcMs } from '../values/time-zone.ts'
  */
 
 /** An autoresponder that answers, with its delay. */
-export type Answering = Pick<AutoresponderDocument, '_id'> & Delay
+export type AnsweringAutoresponder = Pick<AutoresponderDocument, '_id'> & Delay
 
 export interface ReactionToQueue {
   /** From `ids.allocate('reaction', n)`. Unused ids are never assigned, which does no harm. */
@@ -30,7 +30,7 @@ export interface ReactionToQueue {
   organizationId: number
   /** As read in the transaction. */
   subscriber: Pick<SubscriberDocument, 'id' | 'mailing_list_id' | 'reactivations'>
-  autoresponder: Answering
+  autoresponder: AnsweringAutoresponder
   /** IANA name of the organization's zone. */
   zone: string
   /** Start of the delay, by the database's clock, which decides what is due. */
@@ -94,7 +94,7 @@ type Unsent = Pick<ReactionDocument, '_id' | 'id' | 'state'>
 const unsentFields = { id: 1, state: 1 } as const
 
 /** Drops the unsent reactions of subscribers that are no longer active. Leased messages stay with their sender. */
-export async function dropReactionsOf(
+export async function dropSubscriberReactions(
   collections: Collections,
   session: ClientSession,
   subscriberIds: readonly number[],
@@ -120,7 +120,7 @@ export async function dropReactionsInList(
     { mailing_list_id: listId },
     { session, projection: { _id: 1 } },
   )
-  if (autoresponder !== null) await dropReactionsOf(collections, session, subscriberIds)
+  if (autoresponder !== null) await dropSubscriberReactions(collections, session, subscriberIds)
 }
 
 /** The same for single reactions, by `_id`, whose condition was not met. */
@@ -159,7 +159,7 @@ async function dropUnsent(
 }
 
 /** Removes the reactions of deleted subscribers, with their messages, also those that a sender has leased. */
-export async function removeReactionsOf(
+export async function removeSubscriberReactions(
   { reactions, outbox }: Collections,
   session: ClientSession,
   subscriberIds: readonly number[],
@@ -187,7 +187,7 @@ const maxKnownDays = 10_000
  * transaction of the reactions, because in it all such transactions would conflict. Each process writes once a day
  * for each autoresponder.
  */
-export async function noteTriggered(
+export async function recordTriggered(
   { collections, local: { triggeredDays } }: Database,
   autoresponderIds: Iterable<number>,
   { zone, at }: { zone: string; at: Date },

@@ -118,7 +118,10 @@ const sums = Object.fromEntries(subscriberStatuses.map((status) => [status, { $s
 const inOneSnapshot = { readConcern: { level: 'snapshot' }, batchSize: 5_000 } as const
 
 /** A list's subscribers by status; the cost doesn't depend on how many they are. */
-export async function countsOfList({ subscriberCounts }: Collections, listId: number): Promise<StatusCounts> {
+export async function readListCounts(
+  { subscriberCounts }: Collections,
+  listId: number,
+): Promise<StatusCounts> {
   const [row] = await subscriberCounts
     .aggregate<StatusCounts>(
       [{ $match: { mailing_list_id: listId } }, { $group: { _id: null, ...sums } }],
@@ -130,7 +133,7 @@ export async function countsOfList({ subscriberCounts }: Collections, listId: nu
 
 /** The number of subscribers of a list in any status. */
 export async function countSubscribers({ collections }: Database, listId: number): Promise<number> {
-  const counts = await countsOfList(collections, listId)
+  const counts = await readListCounts(collections, listId)
   return subscriberStatuses.reduce((sum, status) => sum + counts[status], 0)
 }
 

@@ -26,7 +26,7 @@ import { activeSubscribers, restartOpenWrites } from './subscriber-counts.ts'
  */
 
 /** The limit of an organization; null means unlimited. */
-export async function subscriberLimitOf(
+export async function readSubscriberLimit(
   collections: Collections,
   organizationId: number,
 ): Promise<number | null> {

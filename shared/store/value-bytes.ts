@@ -68,13 +68,13 @@ export function makesTooLarge(
   for (const size of sizes.values()) before += size
   const replaced = plan.fields.map(({ id }, i) => (values[i] === null ? 0 : (sizes.get(String(id)) ?? 0)))
   const kept = before - replaced.reduce((sum, size) => sum + size, 0)
-  return isGrownTooLarge(before, kept + bytesOf(values, plan))
+  return isGrownTooLarge(before, kept + writtenBytes(values, plan))
 }
 
 export const noSizes: ReadonlyMap<string, number> = new Map()
 
 /** Bytes of the written values, which are in the order of the plan's fields. */
-export const bytesOf = (values: SubscriberUpdate['values'], plan: ImportPlan): number =>
+export const writtenBytes = (values: SubscriberUpdate['values'], plan: ImportPlan): number =>
   plan.fields.reduce((sum, { id }, i) => {
     const value = values[i]
     return sum + (value === null || value === undefined || value === cleared ? 0 : valueBytes(id, value))

@@ -17,7 +17,7 @@ export function canonicalIp(text: string): string | null {
  * The network that counts as one client for limits per address: an IPv4 address itself, or the /64 of an IPv6 address.
  * One customer of an internet provider can use all 2^64 addresses of a /64. Other texts are returned as they are.
  */
-export function networkOf(address: string): string {
+export function clientNetwork(address: string): string {
   if (!address.includes(':')) return address
   const [withoutZone = ''] = address.split('%', 1)
   if (!isIPv6(withoutZone)) return address

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { Agent, fetch } from 'undici'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { findMongod } from '../../shared/runtime/mongod/find-mongod.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
@@ -157,7 +157,7 @@ async function sendDuring(
     const sentAt = Date.now()
     const answered = request('/svc/api/v2/mailing_lists', body).then(
       ({ status }) => String(status),
-      (error: unknown) => messageOf(error),
+      (error: unknown) => errorMessage(error),
     )
     replies.push(answered.then((answer) => ({ kind, sentAt, answer, ms: Date.now() - sentAt })))
   }

@@ -4,7 +4,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { MongoClient } from 'mongodb'
 import t, { type Test } from 'tap'
-import { collectionsOf } from '../../shared/contract/schemas/collections.ts'
+import { openCollections } from '../../shared/contract/schemas/collections.ts'
 import { DocumentedCommands, runCommands } from '../helpers/documented-commands.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { processesOf } from '../helpers/processes-of.ts'
@@ -138,7 +138,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     await rm(path.join(restored.DATA_DIR, 'staging', String(waiting[2])), { recursive: true })
     // The imports end in order, as a list has one at a time.
     for (const id of waiting) {
-      await collectionsOf(client.db('rollcall')).imports.updateOne(
+      await openCollections(client.db('rollcall')).imports.updateOne(
         { _id: id },
         { $set: { begins_at: new Date() } },
       )

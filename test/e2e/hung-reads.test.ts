@@ -90,7 +90,7 @@ t.test('a step that hangs is taken over by another engine, and ends when its rea
 
 t.test('a file that hangs for every engine fails its import, and the list is free', async (t) => {
   const service = await startService(t, ['control-plane'], threads)
-  const engine = await startHastyEngine(t, service, { steps: { ...hasty.steps, stalledMs: 1_000 } })
+  const engine = await startHastyEngine(t, service, { steps: { ...hasty.steps, stalledAfterMs: 1_000 } })
   const list = await createList(service)
   const { id } = await beginHungImport(t, service, list.id)
   t.match(await importEnd(service, id, 90_000), {

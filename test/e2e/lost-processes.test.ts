@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { Engines } from '../helpers/engines.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
@@ -182,7 +182,7 @@ t.test('an FTP server that is killed in an upload', { timeout: 200_000 }, async 
   const killedAt = Date.now()
   t.match(doomed.log(), /SIGKILL at/)
   const uploaded = await untilDone(async () => {
-    const answer = await next.upload('STOR a.csv', 'a@example.com\n').catch(messageOf)
+    const answer = await next.upload('STOR a.csv', 'a@example.com\n').catch(errorMessage)
     return { isDone: answer.startsWith('226'), answer }
   }, killedAt)
   t.comment(`uploaded again after ${uploaded} ms`)

@@ -194,7 +194,7 @@ t.test(
     const lines: string[] = []
     const log = pino({}, { write: (line) => void lines.push(line) })
     let hopeless = 0
-    const bounds = { firstPauseMs: 100, maxPauseMs: 200, hopelessMs: 60_000 }
+    const bounds = { firstPauseMs: 100, maxPauseMs: 200, giveUpAfterMs: 60_000 }
     const child = await superviseChild('ftp', log, () => (hopeless += 1), bounds)
     const url = new URL(child.ready.metrics['ftp']!)
     const healthy = () =>
@@ -220,7 +220,7 @@ t.test(
     await until('its health', healthy, (isHealthy) => isHealthy)
     t.equal(hopeless, 0)
 
-    bounds.hopelessMs = 0
+    bounds.giveUpAfterMs = 0
     await loseIt()
     await until(
       'the end of hope',

@@ -17,7 +17,7 @@ t.test("a pin that hangs doesn't keep its list: the import begins without it", a
   const engine = await startHastyEngine(
     t,
     service,
-    { steps: { ...hasty.steps, pinMs: 1_000 } },
+    { steps: { ...hasty.steps, pinTimeoutMs: 1_000 } },
     { NODE_OPTIONS: `--import=${preload}` },
   )
   const uploads = path.join(service.dataFolder, 'uploads', '1')
@@ -91,7 +91,7 @@ t.test('a step that is slow but advances is not taken over', async (t) => {
 
 t.test('deactivations are stamped as they get on', async (t) => {
   const service = await startService(t, ['control-plane'], threads)
-  await startHastyEngine(t, service, { steps: { stampEveryMs: 50 } })
+  await startHastyEngine(t, service, { steps: { stampIntervalMs: 50 } })
   const list = await createList(service)
   const rows = Array.from({ length: 20_000 }, (_, i) => `row${i}@example.com\n`)
   const noHeaders = { file_format: { csv_has_headers: false } }

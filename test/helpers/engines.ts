@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
 import { crashSetting, wentOn } from './crash-at.ts'
 import { startProgram, until, type Service } from './service.ts'
@@ -61,7 +61,7 @@ export class Engines {
   async untilEnded(engine: RunningEngine): Promise<void> {
     const isAlive = async () => engine.isAlive()
     await until('the end of the engine', isAlive, (alive) => !alive, 60_000).catch((error: unknown) => {
-      throw new Error(`${messageOf(error)}; it logged:\n${engine.log()}`)
+      throw new Error(`${errorMessage(error)}; it logged:\n${engine.log()}`)
     })
   }
 

@@ -6,7 +6,7 @@ import { startFtpServer, type FtpServerOptions } from '../../ftp/server.ts'
 import { AuthThrottle, keyHashSecret } from '../../shared/store/api-keys.ts'
 import { clientOptions } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
-import { collectionsOf } from '../../shared/contract/schemas/collections.ts'
+import { openCollections } from '../../shared/contract/schemas/collections.ts'
 import { SessionPool } from '../../shared/runtime/session-pool.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import type { Service } from './service.ts'
@@ -15,7 +15,7 @@ import type { Service } from './service.ts'
 export async function ftpFronts(t: Test, service: Service) {
   const client = await MongoClient.connect(service.settings['MONGODB_URI']!, clientOptions)
   t.teardown(() => client.close())
-  const collections = collectionsOf(client.db(service.db.databaseName))
+  const collections = openCollections(client.db(service.db.databaseName))
   const base = {
     host: '127.0.0.1',
     port: 0,

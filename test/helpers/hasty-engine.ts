@@ -1,6 +1,6 @@
 import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
 import { Engine } from '../../engine/engine.ts'
-import { startChore } from '../../engine/jobs/maintenance/maintenance.ts'
+import { startMaintenance } from '../../engine/jobs/maintenance/maintenance.ts'
 import { takeOverFromEngines } from '../../engine/scheduler/take-over.ts'
 import { createEngineMetrics } from '../../engine/metrics.ts'
 import { stepBounds as usualStepBounds } from '../../engine/scheduler/step-progress.ts'
@@ -37,7 +37,7 @@ await runProcess('engine', async (process) => {
   const folder = process.add(await MarkedFolder.open(settings, database.collections, log))
   const staging = openStaging(settings, database.collections, folder)
   const stepBounds = { ...usualStepBounds, ...steps }
-  process.add(startChore(takeOverFromEngines({ database, metrics, log, stepBounds }), log))
+  process.add(startMaintenance(takeOverFromEngines({ database, metrics, log, stepBounds }), log))
   const engine = process.add(
     new Engine({
       settings,

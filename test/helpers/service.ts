@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { MongoClient, type Db } from 'mongodb'
 import type { Test } from 'tap'
 import { hasEnded } from '../../shared/contract/import-state.ts'
-import { collectionsOf, type Collections } from '../../shared/contract/schemas/collections.ts'
+import { openCollections, type Collections } from '../../shared/contract/schemas/collections.ts'
 import { contractOf, type Contract } from './contract.ts'
 import { present } from './present.ts'
 
@@ -128,7 +128,7 @@ export async function startService(
     settings: everySetting,
     client,
     db,
-    collections: collectionsOf(db),
+    collections: openCollections(db),
     processes,
     start,
     call,

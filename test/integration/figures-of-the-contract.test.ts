@@ -26,9 +26,9 @@ import { callbackDays } from '../../shared/contract/schemas/callback.ts'
 import { stopTimeoutMs } from '../../shared/runtime/service.ts'
 import { downloadBounds } from '../../shared/net/download-bounds.ts'
 import { chunkLeaseMs } from '../../shared/store/chunks.ts'
-import { timeoutMs as fenceMs } from '../../shared/store/fence.ts'
+import { fenceTimeoutMs as fenceMs } from '../../shared/store/fence.ts'
 import { heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
-import { countsMs, recheckDelayMs } from '../../engine/store/missing-files.ts'
+import { findingValidMs, recheckDelayMs } from '../../engine/store/missing-files.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { unfinishedName } from '../../shared/storage/uploads/upload-names.ts'
 import { parseApiTime } from '../../shared/values/date-time.ts'
@@ -97,13 +97,13 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
     ['P: renewals in a lease', heartbeatMs * 4, leaseMs],
     ['P: lease of a chunk', chunkLeaseMs, 60_000],
     ['P: poll of an engine', pollIntervalMs, 1_000],
-    ['P: stamps of a step', stepBounds.stampEveryMs, 15_000],
-    ['P: minutes of a step that stands still', stepBounds.stalledMs, 5 * minute],
-    ['P: seconds for the end of a step', stepBounds.endMs, 5_000],
+    ['P: stamps of a step', stepBounds.stampIntervalMs, 15_000],
+    ['P: minutes of a step that stands still', stepBounds.stalledAfterMs, 5 * minute],
+    ['P: seconds for the end of a step', stepBounds.endTimeoutMs, 5_000],
     ['P: tries of a step', maxStepFailures, 5],
     ['P: deaths of a step or a chunk', maxDeaths, 5],
     ['P: a file that one engine alone misses', recheckDelayMs, 60_000],
-    ['P: a file that two engines miss', countsMs, 180_000],
+    ['P: a file that two engines miss', findingValidMs, 180_000],
     ['P: a batch that hangs in front of a pause; D 2.3', fenceMs, 2_000],
     ['P: a new limit that no request enforced', enforceLimits(database, log).everyMs, 3_000],
     ['P: the removal of files that hangs', removalMs, 10_000],

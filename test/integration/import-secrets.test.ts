@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Webhook } from 'standardwebhooks'
 import t, { type Test } from 'tap'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { noCounts } from '../../shared/contract/schemas/import.ts'
 import { startHastyEngine } from '../helpers/downloads.ts'
 import { Engines } from '../helpers/engines.ts'
@@ -487,7 +487,7 @@ t.test('a key file that cannot be used stops the start with its name, not with i
     for (const name of ['control-plane', 'engine'] as const) {
       const message = await startProcess(name, { ...service.settings, SECRETS_KEY_FILE: file })
         .then(() => 'it started')
-        .catch(messageOf)
+        .catch(errorMessage)
       t.match(message, problem)
       t.match(message, `SECRETS_KEY_FILE ${file} can't be used`)
       for (const key of [good, short]) t.notOk(message.includes(key.slice(0, 20)))

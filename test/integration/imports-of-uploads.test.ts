@@ -17,7 +17,7 @@ import { promisify } from 'node:util'
 import { ObjectId } from 'mongodb'
 import t from 'tap'
 import { sweepStaging } from '../../engine/jobs/maintenance/sweep-staging.ts'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { appendToGridFile, createGridFile } from '../../shared/storage/gridfs/grid-bucket.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
@@ -152,7 +152,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     await directory.prepare()
     const begin = async (name: string) => {
       const token = newUploadToken()
-      const upload = await directory.takeUp({ name, token, wasLeft: false, keep: 0 })
+      const upload = await directory.takeUp({ name, token, wasAbandoned: false, keep: 0 })
       await upload.write(Buffer.from('half'))
       await upload.close()
       return token
@@ -204,7 +204,7 @@ const uploadTogether = (sessions: FtpSession[], content: string): Promise<string
       session
         .upload(`STOR parallel${i}.csv`, content)
         // Refused before the data, when the others have reserved it all.
-        .catch(messageOf),
+        .catch(errorMessage),
     ),
   )
 

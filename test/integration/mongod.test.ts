@@ -22,7 +22,7 @@ import t from 'tap'
 import { freePort, startEmbeddedMongoDB } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { findMongod, type MongodSearch } from '../../shared/runtime/mongod/find-mongod.ts'
 import {
-  ownProcess,
+  currentProcessName,
   processIsAlive,
   processName,
   withFolderLock,
@@ -337,7 +337,7 @@ t.test('a data folder whose server had no password gets one, and keeps its data'
     60_000,
   )
 
-  await writeFile(path.join(root, 'users', String(process.pid)), ownProcess())
+  await writeFile(path.join(root, 'users', String(process.pid)), currentProcessName())
   await t.rejects(startEmbeddedMongoDB(onRealServer(dataFolder)), {
     message: /was started by an earlier version, without a password, and is in use: stop the processes/,
   })
@@ -350,7 +350,7 @@ t.test('a data folder whose server had no password gets one, and keeps its data'
 })
 
 t.test('a reused process id counts as no running server', async (t) => {
-  t.ok(processIsAlive(ownProcess()))
+  t.ok(processIsAlive(currentProcessName()))
   t.notOk(processIsAlive(`${process.pid} 12345`))
   t.notOk(processIsAlive('999999999 1'))
   t.notOk(processIsAlive(''))

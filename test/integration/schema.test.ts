@@ -4,7 +4,7 @@ import pino from 'pino'
 import t from 'tap'
 import { IdAllocators } from '../../shared/runtime/id-allocator.ts'
 import { ensureSchema } from '../../shared/runtime/database.ts'
-import { collectionDefinitions, collectionsOf } from '../../shared/contract/schemas/collections.ts'
+import { collectionDefinitions, openCollections } from '../../shared/contract/schemas/collections.ts'
 import { schemaVersion } from '../../shared/contract/schemas/schema-version.ts'
 import { createList, importEnd, importText, startService, testMongodbUri, until } from '../helpers/service.ts'
 
@@ -51,7 +51,7 @@ t.test('a second start changes nothing; a validator that differs is brought up t
 t.test(
   'what a newer version has made is left alone, and refused where its major version is newer',
   async (t) => {
-    const { schema } = collectionsOf(db)
+    const { schema } = openCollections(db)
     const { major, minor } = schemaVersion
     const validatorOf = async (name: string) =>
       (await db.listCollections({ name }).toArray())[0] as { options?: { validator?: unknown } }
@@ -83,7 +83,7 @@ t.test(
 )
 
 t.test('a validator refuses what a schema doesn’t know', async (t) => {
-  const { organizations } = collectionsOf(db)
+  const { organizations } = openCollections(db)
   const good = {
     _id: 1,
     name: 'x',
@@ -110,7 +110,7 @@ t.test('a validator refuses what a schema doesn’t know', async (t) => {
 })
 
 t.test('concurrent requests never get the same id', async (t) => {
-  const ids = new IdAllocators(collectionsOf(db))
+  const ids = new IdAllocators(openCollections(db))
   const firsts = await Promise.all(Array.from({ length: 50 }, (_, i) => ids.allocate('thing', (i % 3) + 1)))
   const all = firsts.flatMap((first, i) => Array.from({ length: (i % 3) + 1 }, (_, k) => first + k))
   t.equal(new Set(all).size, all.length)

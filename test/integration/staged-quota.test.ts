@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { purgeLogs } from '../../engine/jobs/maintenance/purge-logs.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
-import { messageOf } from '../../shared/contract/errors.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { leaveImport } from '../../shared/store/staged-usage.ts'
 import { countUsage } from '../../shared/storage/uploads/count-usage.ts'
@@ -137,7 +137,7 @@ for (const STAGING of ['disk', 'gridfs'])
 
     await t.test('uploads share the quota with what is staged', async (t) => {
       const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
-      t.match(await ftp.upload('STOR big.csv', 'x'.repeat(3_000_000)).catch(messageOf), /^552 /)
+      t.match(await ftp.upload('STOR big.csv', 'x'.repeat(3_000_000)).catch(errorMessage), /^552 /)
       ftp.close()
     })
 
@@ -199,7 +199,7 @@ for (const STAGING of ['disk', 'gridfs'])
         t.notOk((await usageOf(service))!.pinned)
         t.match(await ftp.command('DELE rows.csv'), /^250 /)
         t.match(await usageOf(service), { bytes: 0, pinned: content.length })
-        t.match(await ftp.upload('STOR rows.csv', content).catch(messageOf), /^552 /)
+        t.match(await ftp.upload('STOR rows.csv', content).catch(errorMessage), /^552 /)
         t.match((await createInline(service, random(1_500_000))).status, 413)
 
         t.match(await ftp.upload('STOR small.csv', 'email\n'), /^226 /, 'what fits is taken')

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { callbackWithoutSecrets, withoutSecrets } from '../../shared/runtime/import-secrets.ts'
-import { NotOpened, SecretBox, secretKey } from '../../shared/runtime/secret-box.ts'
+import { CannotUnseal, SecretBox, secretKey } from '../../shared/runtime/secret-box.ts'
 
 t.test('a URL is shown without what may be secret in it, and else as it was given', (t) => {
   const shown: [given: string, without: string][] = [
@@ -64,14 +64,14 @@ t.test('what is sealed opens for its owner alone, and says nothing', async (t) =
   t.equal(await box.open(sealed, 'import 1'), text)
   t.notOk(sealed.includes('secret'))
   t.notSame(box.seal(text, 'import 1'), sealed, 'never the same twice')
-  await t.rejects(box.open(sealed, 'import 2'), NotOpened)
+  await t.rejects(box.open(sealed, 'import 2'), CannotUnseal)
   for (let i = 0; i < sealed.length; i += 1) {
     const changed = Buffer.from(sealed)
     changed[i]! ^= 1
-    await t.rejects(box.open(changed, 'import 1'), NotOpened, `byte ${i}`)
+    await t.rejects(box.open(changed, 'import 1'), CannotUnseal, `byte ${i}`)
   }
   for (const short of [sealed.subarray(0, -1), sealed.subarray(0, 20), Buffer.alloc(0)])
-    await t.rejects(box.open(short, 'import 1'), NotOpened)
+    await t.rejects(box.open(short, 'import 1'), CannotUnseal)
 })
 
 t.test('the first key seals, all of them open, and a key that came later is found', async (t) => {
@@ -87,5 +87,5 @@ t.test('the first key seals, all of them open, and a key that came later is foun
   file = [recent, old]
   t.equal(await reader.open(rotated.seal('x', 'a'), 'a'), 'x')
   t.equal(boxWith().canSeal, false)
-  await t.rejects(boxWith().open(before.seal('x', 'a'), 'a'), NotOpened)
+  await t.rejects(boxWith().open(before.seal('x', 'a'), 'a'), CannotUnseal)
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { inRounds } from '../../engine/scheduler/organization-rounds.ts'
+import { sortRoundRobin } from '../../engine/scheduler/organization-rounds.ts'
 import { mayTakeSlot } from '../../engine/scheduler/slots.ts'
 
 /** How organizations share the slots of an engine. */
@@ -10,14 +10,18 @@ const order = (found: { i: number }[]): number[] => found.map(({ i }) => i)
 
 t.test('organizations are served in rounds', async (t) => {
   t.same(
-    order(inRounds(entries(1, 1, 1, 2, 2, 3))),
+    order(sortRoundRobin(entries(1, 1, 1, 2, 2, 3))),
     [0, 3, 5, 1, 4, 2],
     'each one’s first, then each one’s second',
   )
-  t.same(order(inRounds(entries(2, 1, 2, 1))), [0, 1, 2, 3], 'within a round the order is kept')
-  t.same(order(inRounds(entries())), [])
+  t.same(order(sortRoundRobin(entries(2, 1, 2, 1))), [0, 1, 2, 3], 'within a round the order is kept')
+  t.same(order(sortRoundRobin(entries())), [])
   const inHand = (organization: number): number => (organization === 1 ? 2 : 0)
-  t.same(order(inRounds(entries(1, 2, 2, 2, 2), inHand)), [1, 2, 0, 3, 4], 'what is in hand counts as rounds')
+  t.same(
+    order(sortRoundRobin(entries(1, 2, 2, 2, 2), inHand)),
+    [1, 2, 0, 3, 4],
+    'what is in hand counts as rounds',
+  )
 })
 
 /** Organizations take slots in turn until no further one may. */

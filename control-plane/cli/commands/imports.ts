@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { messageOf } from '../../../shared/contract/errors.ts'
+import { errorMessage } from '../../../shared/contract/errors.ts'
 import type { ImportView } from '../api-client.ts'
 import { inCommandTerms } from '../command-terms.ts'
 import { exitCodes } from '../exit-codes.ts'
@@ -87,7 +87,7 @@ export async function printLog(
   try {
     for await (const piece of pieces) if (!terminal.out.write(piece)) await once(terminal.out, 'drain')
   } catch (error) {
-    throw new CommandFailure(`the log broke off before its end: ${messageOf(error)}`)
+    throw new CommandFailure(`the log broke off before its end: ${errorMessage(error)}`)
   }
   return exitCodes.done
 }

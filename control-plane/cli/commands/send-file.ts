@@ -1,4 +1,4 @@
-import { messageOf } from '../../../shared/contract/errors.ts'
+import { errorMessage } from '../../../shared/contract/errors.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import { ApiRefusal, type ImportView } from '../api-client.ts'
 import { CommandFailure, isOverQuota, usage } from '../failures.ts'
@@ -53,7 +53,7 @@ export async function removeUpload(session: Session, name: string): Promise<void
   try {
     await removeByFtp(ftpTarget(session), name)
   } catch (error) {
-    sayStays(session.terminal, name, `it couldn't be removed (${messageOf(error)})`)
+    sayStays(session.terminal, name, `it couldn't be removed (${errorMessage(error)})`)
   }
 }
 

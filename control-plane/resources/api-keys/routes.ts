@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { refuseMoreThanAsked } from '../../api/authorization.ts'
+import { requireRequestedRoleNotAbove } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { withoutUndefined } from '../../api/validation.ts'
@@ -61,7 +61,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       examine: ({ deps, organizationId }, given) =>
         checkApiKey(deps, { ...given, organization_id: organizationId }, null),
       async handle({ deps, caller, organizationId, body, documentAsSent }) {
-        refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
+        requireRequestedRoleNotAbove(documentAsSent(), caller, 'an API key')
         const { document, secret } = await createApiKey(deps, caller, organizationId, body())
         return { data: { ...(await toView(deps, document)), key: secret } }
       },
@@ -90,7 +90,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         const key = await findApiKey(deps, caller, params['id'], searchedOrganization(organizationId))
         // This 403 precedes all other refusals, those of the body included.
         await requireCallerNotBelow(deps, caller, key)
-        refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
+        requireRequestedRoleNotAbove(documentAsSent(), caller, 'an API key')
         return { data: await toView(deps, await changeApiKey(deps, caller, key, body())) }
       },
     }),

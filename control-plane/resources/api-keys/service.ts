@@ -6,7 +6,7 @@ import { systemOrganizationId } from '../../../shared/contract/schemas/organizat
 import { requireNotAbove } from '../../api/authorization.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, pathId, reaches } from '../../api/scope.ts'
+import { missing, pathId, canAccess } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -110,7 +110,7 @@ export async function findApiKey(
   )
   if (
     key === null ||
-    !reaches(caller, key.organization_id) ||
+    !canAccess(caller, key.organization_id) ||
     (organizationId !== null && key.organization_id !== organizationId)
   )
     throw missing('API key', id)

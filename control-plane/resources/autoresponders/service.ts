@@ -17,7 +17,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { insertAutoresponder, updateAutoresponder } from '../../store/autoresponders.ts'
 import { bumpRevisions } from '../../store/mailing-lists.ts'
 import { changeList } from '../list-changes.ts'
-import { namesToForget } from '../outside-names.ts'
+import { namesToClear } from '../outside-names.ts'
 import { globMatcher } from './glob.ts'
 import { findFaults, impliedByDelay, sizeFaults, triggeredBy } from './rules.ts'
 import type { AutoresponderChange, AutoresponderCreation, autoresponderQuery } from './schemas.ts'
@@ -182,7 +182,7 @@ function applyChange(
   const next = { ...stored, ...asGiven }
   return {
     ...next,
-    ...namesToForget(namesById, stored, asGiven),
+    ...namesToClear(namesById, stored, asGiven),
     ...impliedByDelay(next),
     ...asGiven,
     name_key: comparisonForm(next.name),

@@ -2,7 +2,7 @@ import type { TemplateDispatch } from '../../../shared/contract/schemas/campaign
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import { withoutUndefined } from '../../api/validation.ts'
-import { namesToForget } from '../outside-names.ts'
+import { namesToClear } from '../outside-names.ts'
 import type { DispatchAttributes, DispatchView } from './schemas.ts'
 
 /** Applies a request to the stored delivery settings of a template, and shows them. */
@@ -35,7 +35,7 @@ export function changedDispatch(
   const asGiven = withoutUndefined(fields)
   const dispatch: TemplateDispatch = {
     ...before,
-    ...namesToForget(namesById, before, given),
+    ...namesToClear(namesById, before, given),
     ...(bounceEmail === undefined ? {} : bounceAddress(before, bounceEmail)),
     ...replacedRule(given),
     ...asGiven,

@@ -5,7 +5,7 @@ import type { MailingListDocument } from '../../../shared/contract/schemas/maili
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { WholePaging } from '../../api/endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
-import { missing, pathId, reaches } from '../../api/scope.ts'
+import { missing, pathId, canAccess } from '../../api/scope.ts'
 import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import { refuseProblems, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -54,7 +54,7 @@ export async function findTemplate(
   const found = await database.collections.campaignTemplates.findOne({
     _id: pathId(text, 'template'),
   })
-  if (found === null || !reaches(caller, found.organization_id)) throw missing('template', text)
+  if (found === null || !canAccess(caller, found.organization_id)) throw missing('template', text)
   return found
 }
 

@@ -10,7 +10,7 @@ import {
 } from '../../../shared/contract/schemas/custom-field.ts'
 import { builtInColumns } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
-import { stillWriting } from '../../../shared/store/imports.ts'
+import { matchWritingImports } from '../../../shared/store/imports.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { PageCall } from '../../api/json-page.ts'
@@ -175,7 +175,7 @@ export async function deleteCustomField(
         `custom field ${field._id} is the primary key of the list and can't be deleted`,
       )
     const writers = await collections.imports
-      .find(stillWriting(list._id), { session, projection: { field_ids: 1, state: 1 } })
+      .find(matchWritingImports(list._id), { session, projection: { field_ids: 1, state: 1 } })
       .toArray()
     const mapping = writers.find((document) => Object.values(document.field_ids).includes(field._id))
     if (mapping !== undefined)

@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { Database } from '../../../shared/runtime/database.ts'
 import type { SubscriberDocument, SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
-import { dropReactionsOf } from '../../../shared/store/reactions.ts'
+import { dropSubscriberReactions } from '../../../shared/store/reactions.ts'
 import { addMove, countMoves, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { markAsLeft } from '../../store/subscribers.ts'
 import type { RecordedEvent } from './schemas.ts'
@@ -80,7 +80,7 @@ export class Recipients {
       for (const { status } of recipients) addMove(changes, 'active', status)
       await countMoves(database, session, { organizationId, listId, changes })
     }
-    await dropReactionsOf(
+    await dropSubscriberReactions(
       collections,
       session,
       allLeft.map(({ id }) => id),

@@ -5,8 +5,8 @@ import {
   delayProjection,
   type AutoresponderDocument,
 } from '../../../shared/contract/schemas/autoresponder.ts'
-import type { Answering } from '../../../shared/store/reactions.ts'
-import { reaches } from '../../api/scope.ts'
+import type { AnsweringAutoresponder } from '../../../shared/store/reactions.ts'
+import { canAccess } from '../../api/scope.ts'
 
 /** An autoresponder whose mails have events, and the autoresponders that answer them. */
 export interface Sender {
@@ -19,7 +19,7 @@ export interface Sender {
 }
 
 /** An autoresponder that answers events of another one's mails. */
-export type Trigger = Answering &
+export type Trigger = AnsweringAutoresponder &
   Pick<
     AutoresponderDocument,
     | 'organization_id'
@@ -59,7 +59,7 @@ export async function readSenders(
       .toArray(),
     collections.autoresponders.find<Trigger>(filterByTargets(ids), { projection: triggerFields }).toArray(),
   ])
-  const accessible = found.filter(({ organization_id: owner }) => reaches(caller, owner))
+  const accessible = found.filter(({ organization_id: owner }) => canAccess(caller, owner))
   const zones = await readZones(collections, [...new Set(accessible.map((sender) => sender.organization_id))])
   return new Map(
     accessible.map(({ _id, organization_id: organizationId, mailing_list_id: listId }) => [

@@ -11,7 +11,7 @@ import {
 import { reactionsOfSubscriber } from '../../../shared/contract/schemas/autoresponder.ts'
 import { deliveryMessageKey, tokenEventKey, toldEventKey } from '../../../shared/contract/schemas/delivery.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
-import { noteTriggered } from '../../../shared/store/reactions.ts'
+import { recordTriggered } from '../../../shared/store/reactions.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { UnsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -27,11 +27,11 @@ export async function recordDeliveryEvents(
 ): Promise<z.infer<typeof deliveryEventsView>> {
   const now = await databaseTime(database.db)
   const reported = await readAccessible(database, caller, given, now)
-  const { accepted, duplicates, ignored, triggered } = await untilNoneIsTaken(() =>
+  const { accepted, duplicates, ignored, triggered } = await retryOnDuplicateEvent(() =>
     inTransaction(database, (session) => recordEvents(database, session, reported)),
   )
   for (const [zone, autoresponders] of Map.groupBy(triggered, ([, zone]) => zone))
-    await noteTriggered(
+    await recordTriggered(
       database,
       autoresponders.map(([id]) => id),
       { zone, at: now },
@@ -116,7 +116,7 @@ export async function recordUnsubscription(
  * Retries after a duplicate key, for up to 20 s. Concurrent calls with the same event, or with first events of the same
  * message, insert the same key: one commits, and the retry of the other finds the document.
  */
-export async function untilNoneIsTaken<T>(record: () => Promise<T>): Promise<T> {
+export async function retryOnDuplicateEvent<T>(record: () => Promise<T>): Promise<T> {
   const deadline = clock.monotonicMs() + timeoutMs
   for (;;) {
     try {

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { BatchReader, type ReadRecord } from '../../../shared/csv/chunk-records.ts'
-import { checkedRecords, mostlyInvalid } from '../../../shared/csv/file-beginning.ts'
+import { checkedRecords, encodingError } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import { headerLength, writeHeader } from '../../../shared/csv/partition-file.ts'
 import { dialectBytes, type ScannedRecord } from '../../../shared/csv/record-scanner.ts'
@@ -14,7 +14,7 @@ import type {
   ImportPlan,
   RowResult,
 } from '../../../shared/contract/schemas/import.ts'
-import { subscriberLimitOf } from '../../../shared/store/subscriber-quota.ts'
+import { readSubscriberLimit } from '../../../shared/store/subscriber-quota.ts'
 import { activeSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { findValueSizes, makesTooLarge, noSizes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
@@ -53,7 +53,7 @@ export async function rehearse(
 ): Promise<{ error: string | null; records: RehearsedRecord[] }> {
   const { plan, options } = rehearsal
   const { records, invalid, checked } = readRecords(sample, plan, options.file_format)
-  const refusal = mostlyInvalid(invalid, Math.max(1, checked))
+  const refusal = encodingError(invalid, Math.max(1, checked))
   if (refusal !== null) return { error: refusal.message, records: [] }
   return { error: null, records: await decideAll(records, rehearsal) }
 }
@@ -118,7 +118,7 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
   })
   const [existing, limit, active] = await Promise.all([
     findExisting(collections, mailingListId, records, decider.projection),
-    subscriberLimitOf(collections, organizationId),
+    readSubscriberLimit(collections, organizationId),
     activeSubscribers(collections, undefined, organizationId),
   ])
   const sizes = await findValueSizes(collections, [...existing.keys()])

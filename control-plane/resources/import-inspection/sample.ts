@@ -74,7 +74,7 @@ async function sampleUrl({ settings, stopping }: ControlPlane, source: CheckedSo
     guard: new AddressGuard(settings.URL_IMPORT_ALLOW),
     bounds: { ...downloadBounds, connectMs: maxUrlMs, silenceMs: maxUrlMs },
     signal: AbortSignal.any([stopping, ended.signal]),
-    leftMs: maxUrlMs * 2,
+    remainingMs: maxUrlMs * 2,
     onProgress: () => undefined,
   })
   try {

@@ -1,7 +1,7 @@
 import type { Filter } from 'mongodb'
 import { RequestError } from '../../api/request-error.ts'
 import { importStates, unfinishedStates } from '../../../shared/contract/import-state.ts'
-import { summaryFields, viewContextOf, type ImportSummary } from '../../../shared/store/import-views.ts'
+import { summaryFields, readViewContext, type ImportSummary } from '../../../shared/store/import-views.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { PageCall } from '../../api/json-page.ts'
@@ -36,7 +36,7 @@ export async function listJobs(
     sort: { _id: -1 },
     projection: summaryFields,
     views: async (documents: ImportSummary[]) => {
-      const context = await viewContextOf(collections, documents)
+      const context = await readViewContext(collections, documents)
       return documents.map((document) => toView(document, context))
     },
   })

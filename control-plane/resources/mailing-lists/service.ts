@@ -4,7 +4,7 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import { RequestError } from '../../api/request-error.ts'
 import { hasEnded } from '../../../shared/contract/import-state.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
-import { stillWriting } from '../../../shared/store/imports.ts'
+import { matchWritingImports } from '../../../shared/store/imports.ts'
 import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { PageCall } from '../../api/json-page.ts'
@@ -87,7 +87,7 @@ async function checkPrimaryKey(
   if ((await subscribers.findOne({ mailing_list_id: listId }, { session, projection: { _id: 1 } })) !== null)
     throw refusal('can be changed only while the list is empty')
   await keepOutNewSubscribers(deps.database, session, { organizationId, listId })
-  const writer = await imports.findOne(stillWriting(listId), { session, projection: { state: 1 } })
+  const writer = await imports.findOne(matchWritingImports(listId), { session, projection: { state: 1 } })
   if (writer !== null)
     throw refusal(
       `can't be changed while import ${writer._id} of the list ${hasEnded(writer.state) ? `is cleared up (it is ${writer.state}): try again in some seconds` : 'is unfinished'}`,

@@ -7,7 +7,7 @@ import { notifyEngines } from '../../../shared/store/wake-up.ts'
 import { enforceLimit } from '../../../shared/store/subscriber-quota.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, pathId, reaches } from '../../api/scope.ts'
+import { missing, pathId, canAccess } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -31,7 +31,7 @@ export async function findOrganization(
   text: string | undefined,
 ): Promise<OrganizationDocument> {
   const id = pathId(text, 'organization')
-  const organization = reaches(caller, id)
+  const organization = canAccess(caller, id)
     ? await database.collections.organizations.findOne({ _id: id })
     : null
   if (organization === null) throw missing('organization', text)

@@ -8,7 +8,7 @@ import {
   acknowledgeMessages,
   claimMessages,
   dropMessages,
-  giveBack,
+  returnMessages,
   openQueues,
   returnExpired,
   type Lease,
@@ -90,7 +90,11 @@ async function takeWithSlot(
     taken.push(...fitting)
     const fit = new Set(fitting.map(({ id }) => id))
     const overLimit = new Set(toHandOut.map(({ id }) => id).filter((id) => !fit.has(id)))
-    await giveBack(collections, [...toGiveBack, ...claimed.filter(({ _id }) => overLimit.has(_id))], lease)
+    await returnMessages(
+      collections,
+      [...toGiveBack, ...claimed.filter(({ _id }) => overLimit.has(_id))],
+      lease,
+    )
     await dropMessages(collections, toDrop, lease)
     if (overLimit.size > 0 || bytes >= maxPageBytes) break
     batchSize =
@@ -100,7 +104,7 @@ async function takeWithSlot(
   }
   // The client never got them, so the next call needn't wait until their lease ends.
   if (clientGone.aborted)
-    await giveBack(
+    await returnMessages(
       collections,
       taken.map(({ id }) => ({ _id: id })),
       lease,
@@ -128,7 +132,7 @@ async function giveBackOnError<T>(
   try {
     return await compose()
   } catch (error) {
-    await giveBack(collections, claimed, lease)
+    await returnMessages(collections, claimed, lease)
     throw error
   }
 }

@@ -4,7 +4,7 @@ import { hasEnded, unfinishedStates } from '../../../shared/contract/import-stat
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { cancelImport, pauseImport, readState, unpauseImport } from '../../../shared/store/imports.ts'
 import { notifyEngines } from '../../../shared/store/wake-up.ts'
-import { missing, pathId, reaches } from '../../api/scope.ts'
+import { missing, pathId, canAccess } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
 /** One import by its id: found for a caller, paused, unpaused, cancelled. */
@@ -16,7 +16,7 @@ export async function findImport(
   text: string | undefined,
 ): Promise<ImportDocument> {
   const document = await deps.database.collections.imports.findOne({ _id: pathId(text, 'subscriber import') })
-  if (document === null || !reaches(caller, document.organization_id))
+  if (document === null || !canAccess(caller, document.organization_id))
     throw missing('subscriber import', text)
   return document
 }

@@ -9,7 +9,7 @@ import { emailIdentity } from '../../../shared/values/email.ts'
 import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { batchedRead } from '../../api/batched-read.ts'
-import { missing, pathId, reaches, refuseRemoteList } from '../../api/scope.ts'
+import { missing, pathId, canAccess, refuseRemoteList } from '../../api/scope.ts'
 import { singleFlight } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { addressFilter, type FailedWrite, type SubscriberAddress } from '../../store/subscribers.ts'
@@ -39,7 +39,7 @@ export async function findSubscriberList(
   text: string | undefined,
 ): Promise<SubscriberList> {
   const found = await listWithContext(deps, pathId(text, 'mailing list'))
-  if (found === null || !reaches(caller, found.list.organization_id)) throw missing('mailing list', text)
+  if (found === null || !canAccess(caller, found.list.organization_id)) throw missing('mailing list', text)
   refuseRemoteList(found.list)
   return found
 }
@@ -211,14 +211,14 @@ export function writeRefusal(outcome: Exclude<FailedWrite, 'list_changed'>, text
   }
 }
 
-const maxAttempts = 20
+const maxListChanges = 20
 
 /**
  * Optimistic lock on the list: a write whose list has changed since the request was checked starts again with the list as it
  * is now. Called at the start of each attempt, with its number from 1; throws 503 when there were too many.
  */
 export function refuseUnstableList(attempt: number): void {
-  if (attempt <= maxAttempts) return
+  if (attempt <= maxListChanges) return
   throw new RequestError(
     'internal_error',
     'the mailing list is being changed all the time: try again in a moment',

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { requireNotAbove, refuseMoreThanAsked } from '../../api/authorization.ts'
+import { requireNotAbove, requireRequestedRoleNotAbove } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { clearLockout } from '../../store/users.ts'
 import {
@@ -159,7 +159,7 @@ export const userEndpoints = [
     forbids: [more],
     examine: ({ deps, caller }, given) => checkCreation(deps, caller, given),
     async handle({ deps, caller, body, documentAsSent, clientGone }) {
-      refuseMoreThanAsked(documentAsSent(), caller, 'a user')
+      requireRequestedRoleNotAbove(documentAsSent(), caller, 'a user')
       return { data: await toView(deps, await createUser(deps, caller, body(), clientGone)) }
     },
   }),
@@ -193,7 +193,7 @@ export const userEndpoints = [
       const user = await findUser(deps, caller, params['id'])
       // This 403 precedes all other refusals, those of the body included.
       requireNotAbove(user, caller, 'a user')
-      refuseMoreThanAsked(documentAsSent(), caller, 'a user')
+      requireRequestedRoleNotAbove(documentAsSent(), caller, 'a user')
       return { data: await toView(deps, await changeUser(deps, caller, user, body(), clientGone)) }
     },
   }),

@@ -9,7 +9,7 @@ import { comparisonForm } from '../../../shared/values/identity.ts'
 import { requireNotAbove } from '../../api/authorization.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, missingOrganization, pathId, reaches } from '../../api/scope.ts'
+import { missing, missingOrganization, pathId, canAccess } from '../../api/scope.ts'
 import { refuseProblems, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
@@ -67,7 +67,7 @@ export async function findUser(
     { _id: pathId(text, 'user') },
     session === undefined ? {} : { session },
   )
-  if (user === null || !reaches(caller, user.organization_id)) throw missing('user', text)
+  if (user === null || !canAccess(caller, user.organization_id)) throw missing('user', text)
   return user
 }
 

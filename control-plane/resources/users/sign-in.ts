@@ -3,7 +3,7 @@ import type { Caller } from '../../../shared/store/api-keys.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import { reaches } from '../../api/scope.ts'
+import { canAccess } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { countUnknownSignIn } from '../../store/counters.ts'
 import { recordSignInAttempt } from '../../store/users.ts'
@@ -24,7 +24,7 @@ export async function authenticate(
   const { settings, database } = deps
   const { collections } = database
   const found = await collections.users.findOne({ email_key: comparisonForm(email.trim()) })
-  const user = found !== null && reaches(caller, found.organization_id) ? found : null
+  const user = found !== null && canAccess(caller, found.organization_id) ? found : null
   const isCorrect = await isPassword(
     password,
     user?.password_hash ?? unmatchableHash,

@@ -4,23 +4,23 @@ export interface CallbackBounds {
   retryAfterMs: readonly number[]
   connectMs: number
   /** Timeout of an attempt as a whole, up to the status of the answer. */
-  tryMs: number
-  /** Lease of an attempt. It is longer than `tryMs`, because otherwise two attempts could be in flight at once. */
+  attemptTimeoutMs: number
+  /** Lease of an attempt. It is longer than `attemptTimeoutMs`, because otherwise two attempts could be in flight at once. */
   leaseMs: number
   /** Attempts in flight at once. */
   atOnce: number
   /** The same to one host, so that a slow host or one with many callbacks doesn't delay the others. */
-  atOnceOfHost: number
+  maxAttemptsOfHost: number
   /** The same of one organization, which may name any number of hosts. */
-  atOnceOfOrganization: number
+  maxAttemptsOfOrganization: number
 }
 
 export const callbackBounds: CallbackBounds = {
   retryAfterMs: [10_000, 60_000, 5 * 60_000, 30 * 60_000, 2 * 3_600_000],
   connectMs: 10_000,
-  tryMs: 15_000,
+  attemptTimeoutMs: 15_000,
   leaseMs: 30_000,
   atOnce: 64,
-  atOnceOfHost: 4,
-  atOnceOfOrganization: 16,
+  maxAttemptsOfHost: 4,
+  maxAttemptsOfOrganization: 16,
 }

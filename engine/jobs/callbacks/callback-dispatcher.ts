@@ -1,18 +1,18 @@
 import { randomUUID } from 'node:crypto'
 import type { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { databaseTime, type Database } from '../../../shared/runtime/database.ts'
-import { messageOf } from '../../../shared/contract/errors.ts'
+import { errorMessage } from '../../../shared/contract/errors.ts'
 import { within } from '../../../shared/runtime/within.ts'
 import { openSecrets } from '../../../shared/runtime/import-secrets.ts'
 import type { Logger } from '../../../shared/runtime/logger.ts'
 import {
-  hostOfQueue,
-  organizationOfQueue,
+  queueHost,
+  queueOrganization,
   type CallbackDocument,
 } from '../../../shared/contract/schemas/callback.ts'
-import { NotOpened, type SecretBox } from '../../../shared/runtime/secret-box.ts'
+import { CannotUnseal, type SecretBox } from '../../../shared/runtime/secret-box.ts'
 import type { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
-import { claimCallback, markDelivered, noteFailure, releaseCallback } from '../../store/callbacks.ts'
+import { claimCallback, markDelivered, recordFailure, releaseCallback } from '../../store/callbacks.ts'
 import { readBeginnings, waitingCallbacks, type QueueBeginning } from '../../../shared/store/due-queues.ts'
 import { isLeadingEngine } from '../../store/engines.ts'
 import { dropSecrets } from '../../../shared/store/import-secrets.ts'
@@ -98,18 +98,18 @@ export class CallbackDispatcher extends PollLoop {
 
   /** Of the queues with a free slot, one of the organization with the fewest attempts; of those, the earliest due. */
   #nextQueue(open: readonly QueueBeginning<string>[]): QueueBeginning<string> | undefined {
-    const { atOnce, atOnceOfHost, atOnceOfOrganization } = this.#options.bounds
+    const { atOnce, maxAttemptsOfHost, maxAttemptsOfOrganization } = this.#options.bounds
     const hosts = new Map<string, number>()
     const organizations = new Map<number, number>()
     for (const { queue } of this.#attempts) {
-      count(hosts, hostOfQueue(queue))
-      count(organizations, organizationOfQueue(queue))
+      count(hosts, queueHost(queue))
+      count(organizations, queueOrganization(queue))
     }
-    const slots = { total: atOnce, taken: this.#attempts.size, maxPerOrganization: atOnceOfOrganization }
-    const attempts = ({ queue }: QueueBeginning<string>) => organizations.get(organizationOfQueue(queue)) ?? 0
+    const slots = { total: atOnce, taken: this.#attempts.size, maxPerOrganization: maxAttemptsOfOrganization }
+    const attempts = ({ queue }: QueueBeginning<string>) => organizations.get(queueOrganization(queue)) ?? 0
     return open
       .filter((beginning) => mayTakeSlot({ ...slots, takenByOrganization: attempts(beginning) }))
-      .filter(({ queue }) => (hosts.get(hostOfQueue(queue)) ?? 0) < atOnceOfHost)
+      .filter(({ queue }) => (hosts.get(queueHost(queue)) ?? 0) < maxAttemptsOfHost)
       .reduce<QueueBeginning<string> | undefined>(
         (best, each) => (best === undefined || attempts(each) < attempts(best) ? each : best),
         undefined,
@@ -126,7 +126,7 @@ export class CallbackDispatcher extends PollLoop {
       .catch((error: unknown) => {
         log.warn(
           { import_id: callback._id },
-          `the result of a callback couldn't be stored, it is sent again when its lease expires: ${messageOf(error)}`,
+          `the result of a callback couldn't be stored, it is sent again when its lease expires: ${errorMessage(error)}`,
         )
       })
       .finally(() => {
@@ -157,11 +157,11 @@ export class CallbackDispatcher extends PollLoop {
     }
     const { problem } = sent
     const waitMs = bounds.retryAfterMs[callback.failures] ?? null
-    if (!(await noteFailure(collections, lease, { problem, waitMs }))) return
+    if (!(await recordFailure(collections, lease, { problem, waitMs }))) return
     if (waitMs === null) metrics.callbackGivenUp()
     const next = waitMs === null ? 'given up' : `tried again in ${waitMs / 1000} s`
     // Only the host is logged, because paths and queries of such URLs contain the receivers' tokens.
-    log.warn({ ...fields, host: hostOfQueue(callback.queue) }, `a callback failed and is ${next}: ${problem}`)
+    log.warn({ ...fields, host: queueHost(callback.queue) }, `a callback failed and is ${next}: ${problem}`)
     if (waitMs === null) await this.#dropSecrets(callback)
   }
 
@@ -179,7 +179,7 @@ export class CallbackDispatcher extends PollLoop {
       const webhook = { ...callback, id, body, sentAt: sentAt! }
       return await sendCallback(webhook, { guard, bounds, signal: this.#abort.signal })
     } catch (error) {
-      if (!(error instanceof NotOpened)) return null
+      if (!(error instanceof CannotUnseal)) return null
       return failed(`its URL and its secret can't be decrypted: ${error.message}`)
     }
   }

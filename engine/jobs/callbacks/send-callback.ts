@@ -1,8 +1,8 @@
 import { createHmac } from 'node:crypto'
 import { AddressRefused, type AddressGuard } from '../../../shared/net/address-guard.ts'
-import { messageOf } from '../../../shared/contract/errors.ts'
-import { ask, guardedAgent, refuseLiteral } from '../../../shared/net/guarded-http.ts'
-import { quoted, targetOf } from '../../../shared/net/remote-file.ts'
+import { errorMessage } from '../../../shared/contract/errors.ts'
+import { sendGuardedRequest, guardedAgent, refuseLiteral } from '../../../shared/net/guarded-http.ts'
+import { quoteServerText, splitCredentials } from '../../../shared/net/remote-file.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
 
 /** A message as defined by Standard Webhooks, and its receiver. */
@@ -21,7 +21,7 @@ export type SendResult = { result: 'delivered' } | { result: 'failed' | 'refused
 
 export interface SendOptions {
   guard: AddressGuard
-  bounds: Pick<CallbackBounds, 'connectMs' | 'tryMs'>
+  bounds: Pick<CallbackBounds, 'connectMs' | 'attemptTimeoutMs'>
   /** Aborts the attempt. */
   signal: AbortSignal
 }
@@ -32,12 +32,12 @@ const answerLimits = { bytes: 64 * 1024, ms: 1_000 }
 /** Makes one attempt. Throws only when the signal has aborted it. */
 export async function sendCallback(webhook: Webhook, options: SendOptions): Promise<SendResult> {
   const { guard, bounds, signal } = options
-  const target = targetOf(new URL(webhook.url))
-  const deadline = AbortSignal.timeout(bounds.tryMs)
-  const agent = guardedAgent(guard, { connectMs: bounds.connectMs, silenceMs: bounds.tryMs })
+  const target = splitCredentials(new URL(webhook.url))
+  const deadline = AbortSignal.timeout(bounds.attemptTimeoutMs)
+  const agent = guardedAgent(guard, { connectMs: bounds.connectMs, silenceMs: bounds.attemptTimeoutMs })
   try {
     refuseLiteral(guard, target)
-    const { statusCode, body } = await ask(target, agent, {
+    const { statusCode, body } = await sendGuardedRequest(target, agent, {
       signal: AbortSignal.any([signal, deadline]),
       method: 'POST',
       headers: webhookHeaders(webhook),
@@ -52,11 +52,11 @@ export async function sendCallback(webhook: Webhook, options: SendOptions): Prom
   } catch (error) {
     if (signal.aborted) throw error
     if (deadline.aborted)
-      return { result: 'failed', problem: `it gave no answer within ${bounds.tryMs / 1000} s` }
+      return { result: 'failed', problem: `it gave no answer within ${bounds.attemptTimeoutMs / 1000} s` }
     const isRefused = error instanceof AddressRefused
     return {
       result: isRefused ? 'refused' : 'failed',
-      problem: quoted(messageOf(error), target.credentials),
+      problem: quoteServerText(errorMessage(error), target.credentials),
     }
   } finally {
     await agent.destroy()

@@ -13,7 +13,7 @@ export interface MaintenanceJob {
 const graceMs = 300
 
 /** Runs a job now and then at its interval, until stopped. */
-export function startChore(job: MaintenanceJob, log: Logger): Part {
+export function startMaintenance(job: MaintenanceJob, log: Logger): Part {
   const loop = new MaintenanceLoop(job, log)
   loop.start()
   return loop

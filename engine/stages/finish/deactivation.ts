@@ -2,7 +2,7 @@ import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { ChunkDocument, ImportDocument } from '../../../shared/contract/schemas/import.ts'
-import { noteDeactivated } from '../../../shared/store/chunks.ts'
+import { recordDeactivated } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
 import { dropReactionsInList } from '../../../shared/store/reactions.ts'
 import { addMove, countMovesOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
@@ -174,7 +174,7 @@ async function writeDeactivated(
     { $inc: { step_writes: 1 }, $set: noFailures },
     session,
   )
-  const isCurrent = await noteDeactivated(collections, session, {
+  const isCurrent = await recordDeactivated(collections, session, {
     chunk,
     to: next,
     subscribers: leaving.length,

@@ -1,6 +1,6 @@
-import { messageOf } from '../../../shared/contract/errors.ts'
+import { errorMessage } from '../../../shared/contract/errors.ts'
 import { recordsIn } from '../../../shared/contract/schemas/import.ts'
-import { closeChunks, countsOfChunks, deleteChunks } from '../../../shared/store/chunks.ts'
+import { closeChunks, sumCounts, deleteChunks } from '../../../shared/store/chunks.ts'
 import { dropSecrets } from '../../../shared/store/import-secrets.ts'
 import type { EndedImport } from '../../store/import-queues.ts'
 import { fixTotals, markFinalized } from '../../../shared/store/imports.ts'
@@ -31,7 +31,7 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
   const { database, secrets, metrics, log } = context
   const { collections } = database
   if ((await closeChunks(collections, importId)) > 0) return false
-  const totals = await countsOfChunks(collections, importId)
+  const totals = await sumCounts(collections, importId)
   await fixTotals(collections, importId, totals)
   await queueCallback(database, importId, secrets)
   await dropSecrets(collections, importId)
@@ -63,7 +63,7 @@ async function removeWorkingData(document: EndedImport, context: FinalizingConte
       if (isLate === 'late')
         warn(`it hasn't ended for ${removalMs / 1000} s, does the file server of DATA_DIR answer?`)
     } catch (error) {
-      warn(messageOf(error))
+      warn(errorMessage(error))
     }
   }
   await deleteChunks(context.database.collections, importId)

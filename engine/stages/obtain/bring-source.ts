@@ -1,13 +1,16 @@
 import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import type { StepRun } from '../../scheduler/step.ts'
-import { sourceOf } from './source-of.ts'
+import { selectSource } from './source-of.ts'
 import type { SourceContext } from './source.ts'
 
 /** Brings the import's source into staging, against the organization's quota. Resolves and throws as Source does. */
 export async function bringSource(
   run: StepRun,
   target: string,
-  download: Pick<SourceContext, 'leftMs' | 'onProgress'> = { leftMs: 0, onProgress: () => undefined },
+  download: Pick<SourceContext, 'remainingMs' | 'onProgress'> = {
+    remainingMs: 0,
+    onProgress: () => undefined,
+  },
 ): Promise<string> {
   const { document, uploads, secrets, guard, bounds, signal } = run
   const within = document.source.type === 'url' ? 'all' : 'staged'
@@ -15,7 +18,7 @@ export async function bringSource(
     ...run.staging,
     write: (name, content) => run.staging.write(name, run.quota.reserved(document, content, within)),
   }
-  return sourceOf(document)(document, {
+  return selectSource(document)(document, {
     ...{ staging, target, uploads, secrets, guard, bounds, signal },
     ...download,
   })

@@ -1,6 +1,6 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
-import { downloadFailureOf, schemeOf } from '../../../shared/net/download-failure.ts'
-import { beginTry, writeInStep } from '../../../shared/store/import-steps.ts'
+import { classifyDownloadFailure, parseScheme } from '../../../shared/net/download-failure.ts'
+import { beginAttempt, writeInStep } from '../../../shared/store/import-steps.ts'
 import { downloadTimeLeft, type StepRun } from '../../scheduler/step.ts'
 import { bringSource } from './bring-source.ts'
 
@@ -22,7 +22,7 @@ export async function download(
 ): Promise<(Progress & { staged: string }) | null> {
   const { document, step, bounds, metrics, signal } = run
   const { collections } = run.database
-  const endsAt = await beginTry(collections, step, bounds.totalMs)
+  const endsAt = await beginAttempt(collections, step, bounds.totalMs)
   if (endsAt === null) return null
   document.download.ends_at = endsAt
   const progress: Progress = { 'download.bytes_received': 0, 'download.bytes_expected': null }
@@ -33,20 +33,20 @@ export async function download(
     progress['download.bytes_expected'] = expected
     hasMoved = true
   }
-  const leftMs = await downloadTimeLeft(run)
+  const remainingMs = await downloadTimeLeft(run)
   const timer = setInterval(() => {
     if (!hasMoved) return
     hasMoved = false
     writeInStep(collections, { ...step, state: 'downloading' }, { $set: progress }).catch(() => undefined)
   }, progressEveryMs)
   try {
-    const staged = await bringSource(run, target, { leftMs, onProgress })
+    const staged = await bringSource(run, target, { remainingMs: remainingMs, onProgress })
     metrics.downloadAttempt('ok')
     return { ...progress, staged }
   } catch (error) {
     if (error instanceof ImportError && !signal.aborted) {
       metrics.downloadAttempt(error.retryable ? 'failed' : 'refused')
-      metrics.downloadFailed(schemeOf(document.source.url ?? ''), downloadFailureOf(error))
+      metrics.downloadFailed(parseScheme(document.source.url ?? ''), classifyDownloadFailure(error))
     }
     throw error
   } finally {

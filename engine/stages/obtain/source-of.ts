@@ -4,7 +4,7 @@ import type { Source } from './source.ts'
 import { uploadDirectorySource } from './upload-directory.ts'
 import { urlSource } from './url.ts'
 
-export function sourceOf(document: ImportDocument): Source {
+export function selectSource(document: ImportDocument): Source {
   switch (document.source.type) {
     case 'json':
       return jsonSource

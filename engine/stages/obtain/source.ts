@@ -27,14 +27,14 @@ export interface SourceContext {
   guard: AddressGuard
   bounds: DownloadBounds
   /** Time that remains for all tries of a download. */
-  leftMs: number
+  remainingMs: number
   signal: AbortSignal
   /** Called with the bytes received so far and the expected total, if known; both before any decoding. */
   onProgress: (received: number, expected: number | null) => void
 }
 
 /** The organization's other imports use up its quota for staged files; the step is tried again later. */
-export class QuotaTaken extends Error {
+export class QuotaInUse extends Error {
   override readonly name = 'QuotaTaken'
 }
 

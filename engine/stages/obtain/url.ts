@@ -1,7 +1,7 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { openSecrets } from '../../../shared/runtime/import-secrets.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
-import { NotOpened } from '../../../shared/runtime/secret-box.ts'
+import { CannotUnseal } from '../../../shared/runtime/secret-box.ts'
 import { downloadedContent } from '../../../shared/net/download.ts'
 import type { Source, SourceContext } from './source.ts'
 
@@ -31,7 +31,7 @@ async function openUrl(document: ImportDocument, { secrets }: SourceContext): Pr
     const { url } = await openSecrets(document, secrets)
     return new URL(url ?? '')
   } catch (error) {
-    if (!(error instanceof NotOpened)) throw error
+    if (!(error instanceof CannotUnseal)) throw error
     throw new ImportError(
       'secrets_unreadable',
       `file_source.url can't be decrypted: ${error.message}; after that, create the import again`,

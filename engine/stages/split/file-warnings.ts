@@ -3,7 +3,7 @@ import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/im
 import { emailIdentity } from '../../../shared/values/email.ts'
 
 /** Records that deserve a warning, and the line of the first; 0 is none. Plain values, which cross threads. */
-export interface Noticed {
+export interface FileFindings {
   manyLines: number
   manyLinesFirst: number
   controlsLine: number
@@ -13,7 +13,7 @@ export interface Noticed {
 export class FileWarnings {
   readonly #plan: ImportPlan
   readonly #format: FileFormat
-  readonly noticed: Noticed = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0 }
+  readonly findings: FileFindings = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0 }
   #header: string | null = null
   #address: string | null = null
 
@@ -41,21 +41,21 @@ export class FileWarnings {
   }
 
   notice(record: ScannedRecord): void {
-    const { noticed } = this
+    const { findings } = this
     if (record.lines > remarkableLines) {
-      noticed.manyLines += 1
-      noticed.manyLinesFirst ||= record.line
+      findings.manyLines += 1
+      findings.manyLinesFirst ||= record.line
     }
-    if (noticed.controlsLine === 0 && this.#format.character_set === 'iso-8859-1' && hasC1Control(record))
-      noticed.controlsLine = record.line
+    if (findings.controlsLine === 0 && this.#format.character_set === 'iso-8859-1' && hasC1Control(record))
+      findings.controlsLine = record.line
   }
 
   /** Adds what another scan found in the rest of the file, whose lines it counts from 1; `lines` come before it. */
-  noticeRest(rest: Noticed, lines: number): void {
-    const { noticed } = this
-    if (rest.manyLines > 0) noticed.manyLinesFirst ||= rest.manyLinesFirst + lines
-    noticed.manyLines += rest.manyLines
-    if (rest.controlsLine > 0) noticed.controlsLine ||= rest.controlsLine + lines
+  addSecondHalf(rest: FileFindings, lines: number): void {
+    const { findings } = this
+    if (rest.manyLines > 0) findings.manyLinesFirst ||= rest.manyLinesFirst + lines
+    findings.manyLines += rest.manyLines
+    if (rest.controlsLine > 0) findings.controlsLine ||= rest.controlsLine + lines
   }
 
   get sentences(): string[] {
@@ -70,7 +70,7 @@ export class FileWarnings {
         `the header row holds an email address (${this.#address.trim().slice(0, 100)}), and csv_has_headers is true: if the file has no header, this subscriber is missing`,
       )
     }
-    const { manyLines, manyLinesFirst, controlsLine } = this.noticed
+    const { manyLines, manyLinesFirst, controlsLine } = this.findings
     if (manyLines > 0) {
       sentences.push(
         `${manyLines} records span more than ${remarkableLines} lines, the first at line ${manyLinesFirst}: is an enclosure missing?`,

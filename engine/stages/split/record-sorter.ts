@@ -1,11 +1,11 @@
 import { isUtf8 } from 'node:buffer'
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { readCells } from '../../../shared/csv/csv-cells.ts'
-import { checkedRecords, mostlyInvalid } from '../../../shared/csv/file-beginning.ts'
+import { checkedRecords, encodingError } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
 import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
-import { FileWarnings, type Noticed } from './file-warnings.ts'
+import { FileWarnings, type FileFindings } from './file-warnings.ts'
 import { RangeWriter, type PartitionOutput, type Range, type RecordToWrite } from './range-writer.ts'
 
 const maxRecords = 0xffffffff
@@ -102,9 +102,9 @@ export class RecordSorter {
   }
 
   /** Adds what another scan found in the second half, which `lines` precede. */
-  addSecondHalf(rest: { records: number; noticed: Noticed }, lines: number): void {
+  addSecondHalf(rest: { records: number; findings: FileFindings }, lines: number): void {
     this.#count(rest.records)
-    this.warnings.noticeRest(rest.noticed, lines)
+    this.warnings.addSecondHalf(rest.findings, lines)
   }
 
   #count(records: number): void {
@@ -151,7 +151,7 @@ export class RecordSorter {
   }
 
   #refuseIfMostlyBad(records: number): void {
-    const refusal = mostlyInvalid(this.#badlyEncoded, records)
+    const refusal = encodingError(this.#badlyEncoded, records)
     if (refusal !== null) throw refusal
   }
 }

@@ -84,7 +84,7 @@ const sorted = (identities: Buffer[]): Buffer[] => identities.sort((a, b) => a.c
  * Borders that cut sorted identities into about `ranges` parts. An identity that fills a part alone gets borders on
  * both sides, which make it a range of its own.
  */
-export function bordersOf(identities: Buffer[], ranges: number): Buffer[] {
+export function chooseBorders(identities: Buffer[], ranges: number): Buffer[] {
   const borders: Buffer[] = []
   const add = (border: Buffer) => {
     const last = borders.at(-1)

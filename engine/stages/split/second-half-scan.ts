@@ -3,7 +3,7 @@ import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/im
 import { openSource } from '../../../shared/storage/staging/packed-content.ts'
 import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import { countingStaging, StepProgress } from '../../scheduler/step-progress.ts'
-import type { Noticed } from './file-warnings.ts'
+import type { FileFindings } from './file-warnings.ts'
 import { PartitionOutput, type Range, type RangeContent } from './range-writer.ts'
 import { SourceScan } from './source-scan.ts'
 
@@ -36,7 +36,7 @@ export interface SecondHalfTask {
 /** The result of a scan; records and lines count from the beginning of the second half. */
 export interface SecondHalfReport {
   records: number
-  noticed: Noticed
+  findings: FileFindings
   /** One for each of the task's ranges. */
   sorted: RangeContent[]
   unidentified: Range[]
@@ -72,7 +72,7 @@ export async function scanSecondHalf(
       await scan.scanTo(task.to, isStopped)
       if (isStopped()) return null
       const ranges = await scan.end()
-      return { ...ranges, records: scan.sorter.records, noticed: scan.sorter.warnings.noticed }
+      return { ...ranges, records: scan.sorter.records, findings: scan.sorter.warnings.findings }
     } finally {
       await output.close()
       await file.close()
@@ -92,7 +92,7 @@ export interface HelperThread {
   progress: SharedArrayBuffer
   scan: (task: SecondHalfTask) => Promise<SecondHalfReport | null>
   /** Told why a scan failed. The main thread scans the second half then, and meets the error itself if it persists. */
-  onBrokenOff: (error: unknown) => void
+  onFailed: (error: unknown) => void
   /** Removes the helper's file when its result is not used. Never rejects. */
   removeOutput: () => Promise<void>
 }
@@ -117,7 +117,7 @@ export class SecondHalfScan {
         cancellation: this.#cancellation.buffer,
       })
       .catch((error: unknown) => {
-        helper.onBrokenOff(error)
+        helper.onFailed(error)
         return null
       })
   }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { inTransactionOf } from '../../../shared/runtime/database.ts'
-import { ImportError, messageOf } from '../../../shared/contract/errors.ts'
+import { runInTransaction } from '../../../shared/runtime/database.ts'
+import { ImportError, errorMessage } from '../../../shared/contract/errors.ts'
 import { reactionsPerRecord } from '../../../shared/store/import-plan.ts'
 import { openPartition } from '../../../shared/csv/partition-file.ts'
 import {
@@ -16,7 +16,7 @@ import { openSource } from '../../../shared/storage/staging/packed-content.ts'
 import { stagedPartition } from '../../../shared/storage/staging/staging.ts'
 import { replaceChunks } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
-import { QuotaTaken } from '../obtain/source.ts'
+import { QuotaInUse } from '../obtain/source.ts'
 import { refuseIfWrittenInto } from '../obtain/upload-directory.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import type { Range } from './range-writer.ts'
@@ -92,15 +92,15 @@ function helperThread(run: StepRun, source: string, output: string): HelperThrea
     minBytes: run.twoThreadsFrom,
     progress: run.progress.shared,
     scan: (task) => pool.runSecondHalf(task),
-    onBrokenOff: (error) => {
+    onFailed: (error) => {
       if (!signal.aborted)
         log.warn(
-          `a worker's half of a split failed, so one thread splits the whole file: ${messageOf(error)}`,
+          `a worker's half of a split failed, so one thread splits the whole file: ${errorMessage(error)}`,
         )
     },
     removeOutput: () =>
       staging.remove(output).catch((error: unknown) => {
-        log.debug(`the file of a worker's half stays until the end of the split: ${messageOf(error)}`)
+        log.debug(`the file of a worker's half stays until the end of the split: ${errorMessage(error)}`)
       }),
   }
 }
@@ -109,7 +109,7 @@ function helperThread(run: StepRun, source: string, output: string): HelperThrea
 const partitionRatio = 2
 
 async function reservePartition({ document, quota }: StepRun, sourceBytes: number): Promise<void> {
-  if (!(await quota.reservePartition(document, sourceBytes * partitionRatio))) throw new QuotaTaken()
+  if (!(await quota.reservePartition(document, sourceBytes * partitionRatio))) throw new QuotaInUse()
 }
 
 /** Once the chunks are stored, the source and the files of killed tries are no longer needed. */
@@ -125,9 +125,9 @@ async function removeUnused(run: StepRun, partition: string, bytes: number): Pro
   try {
     await staging.removeImport(step.id, { keep })
     await uploads.unpin(step.id)
-    await quota.hasPartition(document, bytes)
+    await quota.recordPartition(document, bytes)
   } catch (error) {
-    log.debug(`a staged source stays until the end of the import: ${messageOf(error)}`)
+    log.debug(`a staged source stays until the end of the import: ${errorMessage(error)}`)
   }
 }
 
@@ -143,7 +143,7 @@ async function enterImporting(
   const reactions = result.records * reactionsPerRecord(plan)
   const firstReactionId = reactions === 0 ? 1 : await ids.allocate('reaction', reactions)
   const chunks = chunkDocuments(document, plan, result.ranges, { firstSubscriberId, firstReactionId })
-  const isStored = await inTransactionOf(session, async () => {
+  const isStored = await runInTransaction(session, async () => {
     const set = {
       state: 'importing' as const,
       step_deaths: 0,

@@ -1,10 +1,15 @@
 import { checkedRecords, contentStart } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
-import { checksumOf, readInPieces, readRecordAt, type Partition } from '../../../shared/csv/partition-file.ts'
+import {
+  combineChecksums,
+  readInPieces,
+  readRecordAt,
+  type Partition,
+} from '../../../shared/csv/partition-file.ts'
 import type { FileFormat, ImportPlan, PartitionSecondHalf } from '../../../shared/contract/schemas/import.ts'
 import type { StagedFile, StagedWriter } from '../../../shared/storage/staging/staging.ts'
 import { filledRanges, PartitionOutput, RangeWriter, type Range, type RangeContent } from './range-writer.ts'
-import { bordersOf, IdentitySample, sampleIdentities } from './sampling.ts'
+import { chooseBorders, IdentitySample, sampleIdentities } from './sampling.ts'
 import { SourceScan } from './source-scan.ts'
 import { SecondHalfScan, type HelperThread, type SecondHalfReport } from './second-half-scan.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
@@ -87,7 +92,7 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
     format,
     wantedColumn: plan.identity.column,
   })
-  const borders = bordersOf(sample, sizes.ranges)
+  const borders = chooseBorders(sample, sizes.ranges)
   const part = { borders, bufferSize: sizes.bufferSize, targetBytes: sizes.target, plan, format }
   const scan = new SourceScan({ ...part, source, from: start, output, isSecondHalf: false })
   let report: SecondHalfReport | null = null
@@ -177,7 +182,7 @@ const joined = (range: Range, secondHalf: RangeContent | undefined): Range =>
         ...range,
         extents: range.extents.concat(secondHalf.extents),
         length: range.length + secondHalf.length,
-        crc32: checksumOf(range.crc32, secondHalf.crc32),
+        crc32: combineChecksums(range.crc32, secondHalf.crc32),
         records: range.records + secondHalf.records,
       }
 
@@ -227,7 +232,7 @@ async function splitRange(range: Range, { reopen, output, sizes, signal }: Split
       for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end))
         sample.offer(bytes, record.identityStart, record.start)
     }
-    const borders = bordersOf(
+    const borders = chooseBorders(
       sample.identities(),
       Math.min(maxRanges, Math.ceil(range.length / sizes.target)),
     )

@@ -93,7 +93,7 @@ export class BatchDraft {
   }
 
   /** Null when all records fit into one transaction; else how many do. */
-  dedupeAndDecide(batch: Batch): number | null {
+  fill(batch: Batch): number | null {
     const reader = new BatchReader(batch, contentFormat(this.#context.document), this.#chunk.kind)
     let records = 0
     let read = 0

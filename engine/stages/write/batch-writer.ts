@@ -1,6 +1,6 @@
 import { deflateSync } from 'node:zlib'
 import { outcomeId, type ImportCounts } from '../../../shared/contract/schemas/import.ts'
-import { dropReactionsInList, noteTriggered } from '../../../shared/store/reactions.ts'
+import { dropReactionsInList, recordTriggered } from '../../../shared/store/reactions.ts'
 import { countMovesOfLane } from '../../../shared/store/subscriber-counts.ts'
 import type { BatchDraft } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson/bson-commands.ts'
@@ -58,5 +58,5 @@ export async function writeSubscribers(
 export async function noteTriggeredBy(run: ChunkRun, { triggered, now }: BatchDraft): Promise<void> {
   const { database, context } = run
   const when = { zone: context.plan.time_zone_name, at: now }
-  await noteTriggered(database, triggered, when).catch(() => undefined)
+  await recordTriggered(database, triggered, when).catch(() => undefined)
 }

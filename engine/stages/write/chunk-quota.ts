@@ -4,7 +4,7 @@ import type { Collections } from '../../../shared/contract/schemas/collections.t
 import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
 import {
   reserveQuota,
-  subscriberLimitOf,
+  readSubscriberLimit,
   type QuotaReservation,
 } from '../../../shared/store/subscriber-quota.ts'
 import { runTransaction } from './transaction.ts'
@@ -87,7 +87,7 @@ export class ChunkQuota {
   /** Read once a claim: a change of the limit takes running chunks from their holders. */
   async #readLimit(): Promise<number> {
     const { collections, chunk } = this.#options
-    return (this.#limit ??= (await subscriberLimitOf(collections, chunk.organization_id)) ?? Infinity)
+    return (this.#limit ??= (await readSubscriberLimit(collections, chunk.organization_id)) ?? Infinity)
   }
 
   async #reserve(needed: number, wanted: number): Promise<QuotaReservation> {

@@ -2,7 +2,7 @@ import { reactionsPerRecord } from '../../../shared/store/import-plan.ts'
 import { rowDecider, type RowDecider } from '../../../shared/csv/row-decision.ts'
 import { rowReader, type RowReader } from '../../../shared/csv/row-reader.ts'
 import type { ImportDocument, ImportPlan } from '../../../shared/contract/schemas/import.ts'
-import { bytesOf } from '../../../shared/store/value-bytes.ts'
+import { writtenBytes } from '../../../shared/store/value-bytes.ts'
 import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
 import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 
@@ -40,11 +40,11 @@ export function importContext(document: ImportDocument): ImportContext | null {
     writeUpdate: updateWriter(plan.fields),
     reactions: reactionWriter(ids, plan),
     defaultBytes: {
-      added: bytesOf(
+      added: writtenBytes(
         plan.fields.map((field) => plan.default_values[field.id] ?? field.default),
         plan,
       ),
-      updated: bytesOf(
+      updated: writtenBytes(
         plan.fields.map(({ id }) => plan.default_values[id] ?? null),
         plan,
       ),

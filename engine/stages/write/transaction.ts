@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoError, type ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { isDuplicateKey, isWriteConflict, retryReasonOfDriver } from '../../../shared/runtime/database.ts'
+import { isDuplicateKey, isWriteConflict, driverRetryReason } from '../../../shared/runtime/database.ts'
 
 /**
  * Transactions under a lease: a batch of a chunk, its quota reservation, or a deactivation. A write conflict aborts all
@@ -104,7 +104,7 @@ async function commit(
 export function retryReason(error: unknown): RetryReason | null {
   if (isWriteConflict(error)) return 'write_conflict'
   if (isDuplicateKey(error)) return 'duplicate_key'
-  return retryReasonOfDriver(error)
+  return driverRetryReason(error)
 }
 
 function pauseMs(tries: number): number {

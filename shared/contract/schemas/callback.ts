@@ -35,8 +35,8 @@ export type CallbackDocument = z.infer<typeof callbackDocument>
 export const callbackQueue = (organizationId: number, url: string): string =>
   `${organizationId}@${new URL(url).host}`
 
-export const hostOfQueue = (queue: string): string => queue.slice(queue.indexOf('@') + 1)
-export const organizationOfQueue = (queue: string): number => Number.parseInt(queue, 10)
+export const queueHost = (queue: string): string => queue.slice(queue.indexOf('@') + 1)
+export const queueOrganization = (queue: string): number => Number.parseInt(queue, 10)
 
 /** Days for which a callback is kept after its end. */
 export const callbackDays = 7

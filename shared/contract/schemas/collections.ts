@@ -378,7 +378,7 @@ interface WakeUpDocument {
 }
 
 /** Returns the collections of a database, with the types of their documents. */
-export function collectionsOf(db: Db) {
+export function openCollections(db: Db) {
   return {
     schema: db.collection<SchemaDocument>('schema'),
     counters: db.collection<CounterDocument>('counters'),
@@ -427,4 +427,4 @@ const gridBucket = (db: Db, name: string) => ({
   pieces: db.collection<GridPieceDocument>(`${name}.chunks`),
 })
 
-export type Collections = ReturnType<typeof collectionsOf>
+export type Collections = ReturnType<typeof openCollections>

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { id, instant, integer } from './bson-schema.ts'
 
 /** Queues of the outbox. Those of confirmations are negative, so that they never equal the id of an autoresponder. */
-export const queueOf = {
+export const outboxQueue = {
   autoresponder: (autoresponderId: number): number => autoresponderId,
   confirmations: (organizationId: number): number => -organizationId,
 }

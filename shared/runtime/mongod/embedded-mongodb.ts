@@ -6,11 +6,17 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoClient, MongoServerError, type MongoClientOptions } from 'mongodb'
 import { z } from 'zod'
 import { clock } from '../clock.ts'
-import { messageOf, StartError } from '../../contract/errors.ts'
+import { errorMessage, StartError } from '../../contract/errors.ts'
 import type { Logger } from '../logger.ts'
 import { readOrCreateSecret, replacePrivateFile } from '../private-file.ts'
 import type { Mongod } from './find-mongod.ts'
-import { LockNotFree, ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
+import {
+  LockNotFree,
+  currentProcessName,
+  processIsAlive,
+  processName,
+  withFolderLock,
+} from './folder-lock.ts'
 
 /**
  * The embedded MongoDB server is a replica set of one member on loopback, with its data in `<data folder>/mongodb`. The
@@ -87,7 +93,7 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
     }
     const record = (await findRunning(made, options.log)) ?? (await startServer(made, options, null))
     await ensureUser(made, record)
-    await writeFile(user, ownProcess())
+    await writeFile(user, currentProcessName())
     return { folder: made, joined: record }
   })
   let server = joined
@@ -134,7 +140,7 @@ function keepRunning(
     running = server
       .restart()
       .catch((error: unknown) => {
-        if (!signal.aborted) log.error(`${messageOf(error)}; trying again`)
+        if (!signal.aborted) log.error(`${errorMessage(error)}; trying again`)
       })
       .finally(() => (isBusy = false))
     await running
@@ -390,6 +396,6 @@ async function findErrorIn(logFile: string): Promise<string> {
     const error = lines.map((line) => logLine.parse(JSON.parse(line))).find(({ s }) => s === 'E' || s === 'F')
     return error === undefined ? 'nothing was logged' : `${error.msg} ${JSON.stringify(error.attr ?? {})}`
   } catch (error) {
-    return messageOf(error)
+    return errorMessage(error)
   }
 }

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import { z } from 'zod'
 import { programSearchPath } from '../config.ts'
-import { messageOf, StartError } from '../../contract/errors.ts'
+import { errorMessage, StartError } from '../../contract/errors.ts'
 import type { Logger } from '../logger.ts'
 import { downloadFromMongoDB } from './download-from-mongodb.ts'
 import { downloadFromPythonIndex } from './download-from-python-index.ts'
@@ -106,7 +106,7 @@ async function tryExisting(name: string, binary: string | undefined, log: Logger
   try {
     return { binary: path.resolve(binary), version: await readVersion(binary) }
   } catch (error) {
-    log.warn(`embedded MongoDB: ${name} (${binary}) can't be used: ${messageOf(error)}`)
+    log.warn(`embedded MongoDB: ${name} (${binary}) can't be used: ${errorMessage(error)}`)
     return null
   }
 }
@@ -134,7 +134,7 @@ async function tryDownload(
     return { binary: final, version }
   } catch (error) {
     signal.throwIfAborted()
-    log.warn(`embedded MongoDB: no mongod from ${name}: ${messageOf(error)}`)
+    log.warn(`embedded MongoDB: no mongod from ${name}: ${errorMessage(error)}`)
     return null
   } finally {
     await rm(unfinished, { recursive: true, force: true })

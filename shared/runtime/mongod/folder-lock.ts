@@ -37,7 +37,7 @@ export async function withFolderLock<T>(
 async function tryLock(file: string): Promise<boolean> {
   try {
     const handle = await open(file, 'wx')
-    await handle.writeFile(ownProcess())
+    await handle.writeFile(currentProcessName())
     await handle.close()
     return true
   } catch (error) {
@@ -56,7 +56,7 @@ async function removeIfAbandoned(file: string): Promise<void> {
 }
 
 /** This process's name for `processIsAlive`: its id and its start time, because ids are reused. */
-export const ownProcess = (): string => processName(process.pid)
+export const currentProcessName = (): string => processName(process.pid)
 
 /** For `processIsAlive`. The start time is empty for a dead process, and on systems that don't report it. */
 export const processName = (pid: number): string => `${pid} ${readStartTime(pid)}`

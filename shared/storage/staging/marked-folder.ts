@@ -1,5 +1,5 @@
 import { clock } from '../../runtime/clock.ts'
-import { messageOf, StartError } from '../../contract/errors.ts'
+import { errorMessage, StartError } from '../../contract/errors.ts'
 import type { Logger } from '../../runtime/logger.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import type { Part } from '../../runtime/service.ts'
@@ -81,7 +81,7 @@ export class MarkedFolder implements Part {
       await this.#apply(await this.#compare())
     } catch (error) {
       // Without the database an unmarked folder stays unmarked.
-      this.#log.warn(`DATA_DIR can't be compared with the database, trying again: ${messageOf(error)}`)
+      this.#log.warn(`DATA_DIR can't be compared with the database, trying again: ${errorMessage(error)}`)
       if (this.#problem !== null) this.#recheckLater()
     }
     return this.#problem
@@ -103,7 +103,9 @@ export class MarkedFolder implements Part {
   async #apply(found: MarkProblem | null): Promise<void> {
     let problem = found?.text ?? null
     if (problem === null && this.#problem !== null)
-      problem = await this.#prepare().catch((error: unknown) => `DATA_DIR can't be used: ${messageOf(error)}`)
+      problem = await this.#prepare().catch(
+        (error: unknown) => `DATA_DIR can't be used: ${errorMessage(error)}`,
+      )
     this.#checkedAt = clock.monotonicMs()
     const before = this.#problem
     this.#problem = problem

@@ -86,7 +86,7 @@ function diskDirectory(
       if ((await find(from)) === null) return false
       return tryRename(locate(from), locate(to))
     },
-    async takeUp({ name, token, wasLeft, keep, signal }: TakeUp) {
+    async takeUp({ name, token, wasAbandoned, keep, signal }: TakeUp) {
       const unfinished = locate(unfinishedName(token, name))
       const copy = locate(`.copy-${token}`)
       const before = await unfinishedEntry(name)
@@ -96,7 +96,7 @@ function diskDirectory(
         await rm(unfinished, { force: true })
       } else if (before !== null) {
         // A session that was taken for dead may still append to the file that it has open.
-        if (wasLeft) await copyWhole(unfinished, unfinished, { name, copy, signal, mayGrow: true })
+        if (wasAbandoned) await copyWhole(unfinished, unfinished, { name, copy, signal, mayGrow: true })
       } else if ((await find(name)) !== null) {
         await copyWhole(locate(name), unfinished, { name, copy, signal })
         isCopy = true

@@ -210,7 +210,7 @@ async function takeUp(
   collections: Collections,
   organizationId: number,
   _id: string,
-  { name, token, wasLeft, keep, signal }: TakeUp,
+  { name, token, wasAbandoned, keep, signal }: TakeUp,
 ): Promise<GridUpload> {
   const { uploads: bucket, uploadNames } = collections
   if (fileNameProblem(name) !== null) throw new Error(`not a valid name of an upload: ${name}`)
@@ -222,7 +222,7 @@ async function takeUp(
   const { unfinished = null } = before ?? {}
   const base = keep === 0 ? null : (unfinished ?? (await uploadNames.findOne({ _id }))?.finished ?? null)
   // A former session may still write to an abandoned content, and a finished content never changes: both are copied.
-  const isResumed = base !== null && base === unfinished && !wasLeft
+  const isResumed = base !== null && base === unfinished && !wasAbandoned
   const content = isResumed
     ? new ObjectId(base.content)
     : await createGridFile(bucket, { filename: _id, pinned_by: [], detached: false })

@@ -126,7 +126,7 @@ export class StagedQuota {
   }
 
   /** Records that the source was split and removed, and the size of the partition. */
-  async hasPartition({ _id, organization_id }: ImportRef, partition: number): Promise<void> {
+  async recordPartition({ _id, organization_id }: ImportRef, partition: number): Promise<void> {
     const { collections, limits } = this.#options
     if (limits.bytes === Infinity) return
     await setStaged(collections, organization_id, _id, { source: 0, partition })

@@ -81,7 +81,7 @@ export interface TakeUp {
   /** The token of the upload's lock, which the caller must have. */
   token: string
   /** A former session of the upload was abandoned and may still write. */
-  wasLeft: boolean
+  wasAbandoned: boolean
   /** Bytes of the unfinished upload, or else of the finished file, with which it begins; null for all of them. */
   keep: number | null
   /** Aborts a copy of these bytes. */

@@ -29,7 +29,7 @@ import { openDatabase, type Database } from '../../../shared/runtime/database.ts
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { KeyedMutex } from '../../../shared/runtime/keyed-mutex.ts'
 import { openSecretBox } from '../../../shared/runtime/secret-box.ts'
-import { idOf } from '../../../shared/runtime/session-pool.ts'
+import { sessionId } from '../../../shared/runtime/session-pool.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
 import { openStaging, type StagingLocation } from '../../../shared/storage/staging/open-staging.ts'
@@ -104,7 +104,7 @@ export async function openSide(options: {
       log,
       registry,
       stopping: stopping.signal,
-      maySee: mayReadImports,
+      mayRead: mayReadImports,
     }),
     requestSlots: createRequestSlots(stopping.signal),
     fieldCache: new FieldCache(),
@@ -157,7 +157,7 @@ export async function openSide(options: {
         failures: new BsonWriter(),
       },
     },
-    sessionIds: [stepSession, laneSession].map(idOf),
+    sessionIds: [stepSession, laneSession].map(sessionId),
     folder,
     uploadDirectory: (organizationId) =>
       new UploadDirectory({

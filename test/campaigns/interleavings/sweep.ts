@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { retryReasonOfDriver } from '../../../shared/runtime/database.ts'
-import { messageOf } from '../../../shared/contract/errors.ts'
+import { driverRetryReason } from '../../../shared/runtime/database.ts'
+import { errorMessage } from '../../../shared/contract/errors.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { CommandGate } from '../../helpers/command-gate.ts'
 import { actors, actorsIn, isSuccessor, secondsOf, uploads, type ActorName } from './actors.ts'
@@ -89,7 +89,7 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
   const act = async (side: Side, actor: ActorName, other: Other): Promise<Done> => {
     const answer = await actors[actor](side, fixture, other).catch((error: unknown) => {
       // An engine that gets no reply breaks off, and polls again later.
-      if (how !== 'hold' && retryReasonOfDriver(error) !== null) return false
+      if (how !== 'hold' && driverRetryReason(error) !== null) return false
       throw error
     })
     return { actor, answer, activeThen: await activeIn(checker.database.collections, fixture) }
@@ -129,7 +129,7 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
       ...(await faultsOfEnd(sides, interleaving)),
     ]
   } catch (error) {
-    return [messageOf(error)]
+    return [errorMessage(error)]
   } finally {
     gate.release()
   }

@@ -91,25 +91,25 @@ const faults: readonly Fault[] = [
   {
     name: 'an import is found by its id in any organization',
     file: `${resources}/subscriber-imports/service.ts`,
-    text: 'if (document === null || !reaches(caller, document.organization_id))',
-    replacement: 'if (document === null || !reaches(caller, caller.organizationId))',
+    text: 'if (document === null || !canAccess(caller, document.organization_id))',
+    replacement: 'if (document === null || !canAccess(caller, caller.organizationId))',
   },
   {
     name: 'a template is found by its id in any organization',
     file: `${resources}/campaign-templates/service.ts`,
-    text: '!reaches(caller, found.organization_id)',
-    replacement: '!reaches(caller, caller.organizationId)',
+    text: '!canAccess(caller, found.organization_id)',
+    replacement: '!canAccess(caller, caller.organizationId)',
   },
   {
     name: 'a user is found by his id in any organization',
     file: `${resources}/users/service.ts`,
-    text: '!reaches(caller, user.organization_id)',
-    replacement: '!reaches(caller, caller.organizationId)',
+    text: '!canAccess(caller, user.organization_id)',
+    replacement: '!canAccess(caller, caller.organizationId)',
   },
   {
     name: 'a key is found by its id in any organization',
     file: `${resources}/api-keys/service.ts`,
-    text: '    !reaches(caller, key.organization_id) ||\n',
+    text: '    !canAccess(caller, key.organization_id) ||\n',
     replacement: '',
   },
   {
@@ -169,14 +169,14 @@ const faults: readonly Fault[] = [
   {
     name: "events of another organization's autoresponders count",
     file: `${resources}/delivery-events/senders.ts`,
-    text: 'found.filter(({ organization_id: owner }) => reaches(caller, owner))',
-    replacement: 'found.filter(() => reaches(caller, caller.organizationId))',
+    text: 'found.filter(({ organization_id: owner }) => canAccess(caller, owner))',
+    replacement: 'found.filter(() => canAccess(caller, caller.organizationId))',
   },
   {
     name: 'a user of another organization signs in',
     file: `${resources}/users/sign-in.ts`,
-    text: 'reaches(caller, found.organization_id)',
-    replacement: 'reaches(caller, caller.organizationId)',
+    text: 'canAccess(caller, found.organization_id)',
+    replacement: 'canAccess(caller, caller.organizationId)',
   },
   {
     name: 'the organization in a body counts for an admin too',
@@ -187,14 +187,14 @@ const faults: readonly Fault[] = [
   {
     name: 'a path names any organization',
     file: 'control-plane/api/scope.ts',
-    text: '    !reaches(caller, id) ||\n',
+    text: '    !canAccess(caller, id) ||\n',
     replacement: '',
   },
   {
     name: 'a list is found by its id in any organization',
     file: 'control-plane/api/scope.ts',
-    text: '!reaches(caller, list.organization_id)',
-    replacement: '!reaches(caller, caller.organizationId)',
+    text: '!canAccess(caller, list.organization_id)',
+    replacement: '!canAccess(caller, caller.organizationId)',
   },
   {
     name: 'who may read subscribers deletes them',
@@ -272,8 +272,8 @@ const faults: readonly Fault[] = [
   {
     name: 'a list of subscribers is found by its id in any organization',
     file: `${resources}/subscribers/service.ts`,
-    text: '!reaches(caller, found.list.organization_id)',
-    replacement: '!reaches(caller, caller.organizationId)',
+    text: '!canAccess(caller, found.list.organization_id)',
+    replacement: '!canAccess(caller, caller.organizationId)',
   },
   {
     name: 'a confirmation form of another list asks to confirm',

@@ -248,8 +248,8 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'a pause waits 5 s for a batch that hangs',
     'shared/store/fence.ts',
-    'timeoutMs = 2_000',
-    'timeoutMs = 5_000',
+    'fenceTimeoutMs = 2_000',
+    'fenceTimeoutMs = 5_000',
   ),
   wrong(
     'a removal that hangs has a minute',
@@ -260,8 +260,8 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'a missing file is remembered for 10 minutes',
     'engine/store/missing-files.ts',
-    'countsMs = 180_000',
-    'countsMs = 600_000',
+    'findingValidMs = 180_000',
+    'findingValidMs = 600_000',
   ),
   wrong(
     'new limits are enforced every minute',

@@ -382,7 +382,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a field is deleted under an import that failed and still writes',
     file: 'control-plane/resources/custom-fields/service.ts',
-    text: '.find(stillWriting(list._id), {',
+    text: '.find(matchWritingImports(list._id), {',
     replacement: '.find({ mailing_list_id: list._id, finished_at: null }, {',
     tests: [subscribers],
   },

@@ -91,14 +91,14 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a chunk that always fails is tried once more, and blamed on a lost batch',
     file: lanes,
-    text: '(!report.retryable && chunk.attempt >= maxAttempts)',
+    text: '(!report.retryable && chunk.attempt >= maxChunkClaims)',
     replacement: 'false',
     tests: [lostChunk],
   },
   {
     name: 'a chunk that is taken away without a batch is claimed for ever',
     file: lanes,
-    text: 'chunk.attempt > maxAttempts || (chunk.deaths ?? 0) >= maxDeaths',
+    text: 'chunk.attempt > maxChunkClaims || (chunk.deaths ?? 0) >= maxDeaths',
     replacement: '(chunk.deaths ?? 0) >= maxDeaths',
     tests: [lostChunk],
   },
@@ -183,14 +183,14 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a step under the name of an engine that is forgotten stays held',
     file: takeOver,
-    text: 'await releaseStepsOf(collections, engineId, { died: true })\n',
+    text: 'await releaseStepsOfEngine(collections, engineId, { died: true })\n',
     replacement: '\n',
     tests: [stores],
   },
   {
     name: 'steps of unregistered engines are not searched for',
     file: takeOver,
-    text: '...(await holdersOfSteps(collections))',
+    text: '...(await listEnginesWithSteps(collections))',
     replacement: '',
     tests: [stores],
   },
@@ -204,8 +204,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a step that a cleared engine claims stays held',
     file: takeOver,
-    text: 'const steps = await releaseStepsOf(database.collections, _id, { died })',
-    replacement: 'const steps = died ? await releaseStepsOf(database.collections, _id, { died }) : 0',
+    text: 'const steps = await releaseStepsOfEngine(database.collections, _id, { died })',
+    replacement: 'const steps = died ? await releaseStepsOfEngine(database.collections, _id, { died }) : 0',
     tests: [stores],
   },
   {
@@ -239,8 +239,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a host may have all callback slots of its organization',
     file: dispatcher,
-    text: '.filter(({ queue }) => (hosts.get(hostOfQueue(queue)) ?? 0) < atOnceOfHost)',
-    replacement: '.filter(() => atOnceOfHost > hosts.size - hosts.size)',
+    text: '.filter(({ queue }) => (hosts.get(queueHost(queue)) ?? 0) < maxAttemptsOfHost)',
+    replacement: '.filter(() => maxAttemptsOfHost > hosts.size - hosts.size)',
     tests: [callbacks],
   },
   {
@@ -302,7 +302,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a log that breaks off ends like a success',
     file: 'control-plane/cli/commands/imports.ts',
-    text: 'throw new CommandFailure(`the log broke off before its end: ${messageOf(error)}`)',
+    text: 'throw new CommandFailure(`the log broke off before its end: ${errorMessage(error)}`)',
     replacement: 'void error',
     tests: [commandLine],
   },

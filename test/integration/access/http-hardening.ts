@@ -407,7 +407,7 @@ t.test('one address fills no more than its share', async (t) => {
   const registry = new Registry()
   const port = await serve(
     t,
-    { firstByteTimeoutMs: 300, checkEveryMs: 50 },
+    { firstByteTimeoutMs: 300, checkIntervalMs: 50 },
     (_request, response) => response.end('read'),
     connectionsWith({ inProcess: 10, perAddress: 3 }, registry),
   )

@@ -9,7 +9,7 @@ import {
   watchBounds,
   type WatchBounds,
 } from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
-import { collectionsOf } from '../../../shared/contract/schemas/collections.ts'
+import { openCollections } from '../../../shared/contract/schemas/collections.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
 import { missing } from '../../helpers/missing-programs.ts'
 import { basic, bootstrapKey, createList, startProcess, until, type Json } from '../../helpers/service.ts'
@@ -244,12 +244,12 @@ async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
     await client.close()
   })
   const watch = new ImportWatch({
-    collections: collectionsOf(client.db(service.db.databaseName)),
+    collections: openCollections(client.db(service.db.databaseName)),
     secrets: noKeys,
     log: pino({ level: 'silent' }),
     registry: new Registry(),
     stopping: stop.signal,
-    maySee: () => true,
+    mayRead: () => true,
     bounds: { ...watchBounds, ...bounds },
   })
   const caller = { keyId: 1, organizationId: 1, role: 'system_admin' as const, permissions: {}, userId: null }

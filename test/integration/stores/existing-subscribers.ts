@@ -1,6 +1,6 @@
 import t from 'tap'
 import { findExisting } from '../../../engine/stages/write/existing-subscribers.ts'
-import { messageOf } from '../../../shared/contract/errors.ts'
+import { errorMessage } from '../../../shared/contract/errors.ts'
 import { findValueSizes, isDocumentTooLarge, valueBytes } from '../../../shared/store/value-bytes.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
@@ -76,9 +76,9 @@ t.test('the database measures values as the service does, and says which one is 
     (thrown: unknown) => thrown,
   )
   t.ok(isDocumentTooLarge(error))
-  t.match(messageOf(error), /BSON|larger/)
-  t.notMatch(messageOf(error), /example\.com|7:/, 'the message names no subscriber')
+  t.match(errorMessage(error), /BSON|larger/)
+  t.notMatch(errorMessage(error), /example\.com|7:/, 'the message names no subscriber')
   const taken: unknown = await collections.subscribers.insertOne(subscriber(1, {})).catch((e: unknown) => e)
-  t.match(messageOf(taken), /E11000/)
-  t.notMatch(messageOf(taken), /example\.com|7:/)
+  t.match(errorMessage(taken), /E11000/)
+  t.notMatch(errorMessage(taken), /example\.com|7:/)
 })

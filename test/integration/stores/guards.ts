@@ -10,7 +10,7 @@ import { noCounts, type ChunkDocument, type ImportDocument } from '../../../shar
 import type { OrganizationDocument } from '../../../shared/contract/schemas/organization.ts'
 import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
 import type { UploadUsageDocument } from '../../../shared/contract/schemas/upload.ts'
-import { idOf } from '../../../shared/runtime/session-pool.ts'
+import { sessionId } from '../../../shared/runtime/session-pool.ts'
 import * as callbacks from '../../../engine/store/callbacks.ts'
 import * as chunks from '../../../shared/store/chunks.ts'
 import { enforcePendingFences, fenceChunks, preemptChunks } from '../../../shared/store/fence.ts'
@@ -148,7 +148,7 @@ t.test('a chunk is released under its lease alone, or once the lease is over', a
       () => chunks.releaseChunkUnder(collections, mine),
     ),
     writeChunk('releaseChunksOf', leased, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
-      chunks.releaseChunksOf(collections, 'mine', { died: true }),
+      chunks.releaseChunksOfEngine(collections, 'mine', { died: true }),
     ),
     writeChunk(
       'releaseExpiredChunks',
@@ -168,7 +168,7 @@ t.test('a chunk is deactivated, closed and taken from its holder in the named st
       [{ deactivated_to: '1:c' }, { deactivated_to: null }, leased],
       () =>
         inSession((session) =>
-          chunks.noteDeactivated(collections, session, {
+          chunks.recordDeactivated(collections, session, {
             chunk: chunk({ deactivated_to: '1:b' }),
             to: '1:d',
             subscribers: 3,
@@ -344,10 +344,10 @@ t.test('a step is released by its holder alone', async (t) => {
       run: () => steps.releaseStepUnder(collections, mine),
     },
     {
-      write: 'releaseStepsOf',
+      write: 'releaseStepsOfEngine',
       changes: working,
       leaves: stepLost,
-      run: () => steps.releaseStepsOf(collections, 'mine', { died: true }),
+      run: () => steps.releaseStepsOfEngine(collections, 'mine', { died: true }),
     },
   ])
   t.same(faults, [])
@@ -365,7 +365,7 @@ t.test('a step writes and waits under its own token alone', async (t) => {
       write: 'beginTry',
       changes: { step, state: 'downloading' },
       leaves: [...stepLost, { state: 'paused' }],
-      run: () => steps.beginTry(collections, ours, 60_000),
+      run: () => steps.beginAttempt(collections, ours, 60_000),
     },
     {
       write: 'scheduleRetry',
@@ -518,7 +518,7 @@ t.test('a pause ends the transaction of an engine that hangs in a step', async (
   const session = client.startSession()
   await collections.engines.insertOne({
     ...{ _id: 'mine', number: 1, host: 'here', process_id: 1, started_at: past, dead: false },
-    ...{ lease_until: future, session_ids: [idOf(session)] },
+    ...{ lease_until: future, session_ids: [sessionId(session)] },
   })
   session.startTransaction()
   const update = { $inc: { step_writes: 1 } }
@@ -557,7 +557,7 @@ t.test('an import that is finalized while its counts are read keeps them', async
       ...collections,
       [read]: withEventAfterRead<never>(collections[read] as never, finalize),
     }
-    const found = await chunks.countsOf(reading, [{ _id: 1, totals: null }])
+    const found = await chunks.readCounts(reading, [{ _id: 1, totals: null }])
     t.equal(found.get(1)?.added, 5, `after the read of ${read}`)
   }
 })
@@ -599,7 +599,7 @@ t.test('a callback is written only by its holder', async (t) => {
       write: 'noteFailure',
       changes: tried,
       leaves: [...lost],
-      run: () => callbacks.noteFailure(collections, ofMine, { problem: 'it hung', waitMs: 1_000 }),
+      run: () => callbacks.recordFailure(collections, ofMine, { problem: 'it hung', waitMs: 1_000 }),
     },
     {
       write: 'releaseCallback',
@@ -644,7 +644,7 @@ t.test('a message is written only under its lease', async (t) => {
       write: 'giveBack',
       changes: taken,
       leaves: [{ lease_token: 'theirs' }],
-      run: () => outbox.giveBack(collections, [{ _id: 1 }], lease),
+      run: () => outbox.returnMessages(collections, [{ _id: 1 }], lease),
     },
     {
       write: 'acknowledgeMessages',
@@ -775,7 +775,7 @@ t.test('what a transaction has written is undone with it', async (t) => {
       }),
     replaceChunks: (session) => chunks.replaceChunks(collections, session, 1, [storedChunk(1, 5)]),
     noteDeactivated: (session) =>
-      chunks.noteDeactivated(collections, session, {
+      chunks.recordDeactivated(collections, session, {
         ...{ chunk: storedChunk(1, 1), to: '1:d', subscribers: 3 },
       }),
     writeInStep: (session) =>

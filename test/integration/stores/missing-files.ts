@@ -3,9 +3,13 @@ import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { listWorkingImports } from '../../../engine/store/import-queues.ts'
-import { folderOf, isOnlyFolder } from '../../../engine/store/engines.ts'
+import { readEngineFolder, isOnlyFolder } from '../../../engine/store/engines.ts'
 import { adoptDataFolderId } from '../../../shared/store/installation.ts'
-import { noteMissingOfChunk, noteMissingOfStep, withoutMissing } from '../../../engine/store/missing-files.ts'
+import {
+  recordMissingInChunk,
+  recordMissingInStep,
+  withoutMissing,
+} from '../../../engine/store/missing-files.ts'
 import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
@@ -63,7 +67,7 @@ t.test('a missing file fails the import when it was missed before', async (t) =>
     const finding = { folder: 'mine', isAlone, message }
     await stored(changes())
     const { missing } = await found()
-    t.equal(await noteMissingOfStep(collections, { id: 1, token: 'mine' }, finding), outcome, what)
+    t.equal(await recordMissingInStep(collections, { id: 1, token: 'mine' }, finding), outcome, what)
     const after = await found()
     const expected =
       outcome === 'failed'
@@ -79,7 +83,7 @@ t.test('a missing file fails the import when it was missed before', async (t) =>
     await stored({ ...changes(), state: 'importing', step: null })
     const leasedChunk = { importId: 1, chunkId: '1:000000', token: 'mine' }
     const noted = await database.client.withSession((session) =>
-      noteMissingOfChunk(collections, session, leasedChunk, finding),
+      recordMissingInChunk(collections, session, leasedChunk, finding),
     )
     t.equal(noted, outcome, `${what}, in a chunk`)
     t.equal((await found()).state, outcome === 'failed' ? 'failed' : 'importing', `${what}, in a chunk`)
@@ -98,7 +102,7 @@ t.test('an engine that has lost the step or the chunk notes nothing', async (t) 
   ] satisfies Partial<ImportDocument>[]) {
     await stored({ ...noteOf('theirs', 10), ...changes })
     const before = await found()
-    t.equal(await noteMissingOfStep(collections, { id: 1, token: 'mine' }, finding), 'lost')
+    t.equal(await recordMissingInStep(collections, { id: 1, token: 'mine' }, finding), 'lost')
     t.same(await found(), before, JSON.stringify(changes))
   }
   await stored({ ...noteOf('theirs', 10), state: 'importing', step: null })
@@ -107,7 +111,7 @@ t.test('an engine that has lost the step or the chunk notes nothing', async (t) 
   await collections.chunks.insertOne(storedChunk(1, 0, { ...chunk, token: 'theirs' }))
   const leasedChunk = { importId: 1, chunkId: '1:000000', token: 'mine' }
   const noted = await database.client.withSession((session) =>
-    noteMissingOfChunk(collections, session, leasedChunk, finding),
+    recordMissingInChunk(collections, session, leasedChunk, finding),
   )
   t.equal(noted, 'lost')
   t.same(await found(), before)
@@ -156,7 +160,7 @@ t.test('an engine is alone where no other folder has a running engine that share
     ...{ lease_until: ago(-60), folder: 'h:/data', ...changes },
   })
   await collections.engines.insertMany([engine('mine', 1, {}), engine('twin', 2, {})])
-  const folder = await folderOf(collections, 'mine')
+  const folder = await readEngineFolder(collections, 'mine')
   t.equal(folder, 'h:/data')
   t.equal(await isOnlyFolder(collections, folder), true, 'beside one with the same folder')
   for (const [changes, isAlone] of [

@@ -15,7 +15,7 @@ import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
 import { openStaging } from '../../../shared/storage/staging/open-staging.ts'
-import { claimStep, releaseStepsOf } from '../../../shared/store/import-steps.ts'
+import { claimStep, releaseStepsOfEngine } from '../../../shared/store/import-steps.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
 import type { PinnedUpload, UploadPin } from '../../../shared/storage/uploads/upload-store.ts'
@@ -107,7 +107,7 @@ const folderWithEvent = (event: () => Promise<void>): MarkedFolder =>
 
 /** Another engine takes the step from `engineId` and does all of it. */
 async function succeed(id: number, engineId: string): Promise<void> {
-  await releaseStepsOf(collections, engineId, { died: true })
+  await releaseStepsOfEngine(collections, engineId, { died: true })
   await (
     await stepOf(id, 'successor')
   )()

@@ -5,7 +5,7 @@ import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import { claimChunk, countChunkStates } from '../../../shared/store/chunks.ts'
-import { noteSessions, registerEngine } from '../../../engine/store/engines.ts'
+import { registerSessions, registerEngine } from '../../../engine/store/engines.ts'
 import { unregister } from '../../../shared/store/leases.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
@@ -91,7 +91,7 @@ t.test('an engine that lost its name has its new leases ended for two minutes', 
   const poll = () => takeOverFromEngines({ database, metrics, log }).run()
   const engineId = await register()
   await database.client.withSession(async (session) => {
-    await noteSessions(collections, engineId, [session.id!.id as unknown as Uint8Array])
+    await registerSessions(collections, engineId, [session.id!.id as unknown as Uint8Array])
     await collections.engines.updateOne({ _id: engineId }, { $set: { dead: true } })
     await poll()
     // The engine doesn't know yet.

@@ -100,7 +100,7 @@ t.test(
 )
 
 const put = async (directory: UploadStore, name: string, content: string) => {
-  const upload = await directory.takeUp({ name, token: newUploadToken(), wasLeft: false, keep: 0 })
+  const upload = await directory.takeUp({ name, token: newUploadToken(), wasAbandoned: false, keep: 0 })
   await upload.write(Buffer.from(content))
   await upload.prepare()
   await upload.publish()
@@ -115,8 +115,8 @@ for (const [organizationId, STAGING] of [
     const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
     const directory = uploads.directory(organizationId)
     await directory.prepare()
-    const takeUp = (name: string, keep: number | null, wasLeft = false) =>
-      directory.takeUp({ name, token: newUploadToken(), wasLeft, keep })
+    const takeUp = (name: string, keep: number | null, wasAbandoned = false) =>
+      directory.takeUp({ name, token: newUploadToken(), wasAbandoned, keep })
 
     await put(directory, 'finished.csv', 'short')
     await t.rejects(takeUp('finished.csv', 6), UploadChanged)
@@ -158,7 +158,7 @@ t.test('what is removed while it is copied in the database is no copy', async (t
   for (let round = 0; round < 6; round += 1) {
     await put(directory, 'a.csv', content)
     const taken = directory
-      .takeUp({ name: 'a.csv', token: newUploadToken(), wasLeft: false, keep: null })
+      .takeUp({ name: 'a.csv', token: newUploadToken(), wasAbandoned: false, keep: null })
       .catch((error: unknown) => error as Error)
     const [upload] = await Promise.all([taken, directory.remove('a.csv')])
     if (upload instanceof Error) t.match(upload, { name: 'UploadChanged' })
@@ -176,7 +176,7 @@ t.test('a name that leads to no content is a file that is not there', { timeout:
   const upload = await directory.takeUp({
     name: 'lost.csv',
     token: newUploadToken(),
-    wasLeft: false,
+    wasAbandoned: false,
     keep: null,
   })
   await upload.write(Buffer.from('a@example.com\n'))

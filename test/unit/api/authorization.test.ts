@@ -3,14 +3,14 @@ import {
   describeAuthorization,
   describeNeed,
   outranks,
-  meets,
+  meetsNeed,
   needText,
-  organizationOf,
+  findCallOrganization,
   refuseCaller,
   requireNotAbove,
-  refuseMoreThanAsked,
+  requireRequestedRoleNotAbove,
   refuseUnless,
-  scopeOf,
+  endpointScope,
 } from '../../../control-plane/api/authorization.ts'
 import type {
   Endpoint,
@@ -129,8 +129,8 @@ t.test('the scope is what the path says, or what is declared', (t) => {
     ['/organizations/all/subscribers_by_email/:email', 'all_organizations'],
     ['/jobs/unfinished_on_all_organizations', 'all_organizations'],
   ]
-  for (const [path, scope] of scopes) t.equal(scopeOf({ path }), scope, path)
-  t.equal(scopeOf({ path: '/users', scope: 'own_organization_or_all' }), 'own_organization_or_all')
+  for (const [path, scope] of scopes) t.equal(endpointScope({ path }), scope, path)
+  t.equal(endpointScope({ path: '/users', scope: 'own_organization_or_all' }), 'own_organization_or_all')
   t.end()
 })
 
@@ -149,10 +149,10 @@ t.test('each role has the permissions of the contract', (t) => {
     permission: ['autoresponder', 'update'],
     or: { permission: ['autoresponder', 'update_state'], alternativePermission: 'pausing' },
   }
-  const mayPause = (...values: string[]) => meets(caller('standard', { autoresponder: values }), pausing)
+  const mayPause = (...values: string[]) => meetsNeed(caller('standard', { autoresponder: values }), pausing)
   t.same([mayPause('update'), mayPause('update_state'), mayPause('create', 'delete')], [true, true, false])
   t.match(describeNeed(pausing), /autoresponder\/update .*autoresponder\/update_state is enough for pausing/)
-  const allowedNeeds = (who: Caller) => everything.filter((need) => meets(who, need))
+  const allowedNeeds = (who: Caller) => everything.filter((need) => meetsNeed(who, need))
   t.same(allowedNeeds(caller('standard')), ['any_key'])
   t.same(allowedNeeds(caller('standard', { subscriber: ['import'] })), ['any_key', importing])
   t.same(allowedNeeds(caller('standard', { subscriber: ['read'] })), ['any_key'])
@@ -261,7 +261,7 @@ t.test('what covers all organizations is for system admins, whatever else it nee
 t.test('the organization of a call is the one that its path begins with, else the own', async (t) => {
   // None of these reads the database.
   const organization = (path: string, params: Record<string, string>, who = caller('standard')) =>
-    organizationOf({} as ControlPlane, who, { path } as Endpoint, params)
+    findCallOrganization({} as ControlPlane, who, { path } as Endpoint, params)
   t.equal(await organization('/users', { organization_id: '2' }), 1)
   t.equal(await organization('/organizations/:organization_id/users', { organization_id: '1' }), 1)
   t.equal(await organization('/organization/:id', { id: '1' }), 1)
@@ -292,13 +292,13 @@ t.test('a caller can not create a key or a user with more permissions than its o
   requireNotAbove({ role: 'organization_admin', permissions: { unknown: ['x'] } }, admin, 'a user')
 
   t.throws(() => {
-    refuseMoreThanAsked({ role: 'system_admin' }, admin, 'an API key')
+    requireRequestedRoleNotAbove({ role: 'system_admin' }, admin, 'an API key')
   }, refused('an API key'))
   t.throws(() => {
-    refuseMoreThanAsked({ role: 'organization_admin' }, reader, 'a user')
+    requireRequestedRoleNotAbove({ role: 'organization_admin' }, reader, 'a user')
   }, refused('a user'))
   for (const document of [undefined, null, 'text', {}, { role: 'unknown' }, { role: 'organization_admin' }])
-    refuseMoreThanAsked(document, admin, 'a user')
-  refuseMoreThanAsked({ role: 'standard' }, reader, 'a user')
+    requireRequestedRoleNotAbove(document, admin, 'a user')
+  requireRequestedRoleNotAbove({ role: 'standard' }, reader, 'a user')
   t.end()
 })

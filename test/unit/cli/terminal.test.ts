@@ -3,7 +3,7 @@ import type { ImportView } from '../../../control-plane/cli/api-client.ts'
 import { parseMapping } from '../../../control-plane/cli/commands/import.ts'
 import { barLine, Rate } from '../../../control-plane/cli/progress.ts'
 import { readEvents } from '../../../control-plane/cli/server-sent-events.ts'
-import { cutTo, printableLines, table, widthOf } from '../../../control-plane/cli/terminal.ts'
+import { cutTo, printableLines, table, displayWidth } from '../../../control-plane/cli/terminal.ts'
 
 const plain = (_: unknown, text: string) => text
 
@@ -26,7 +26,8 @@ function view(state: string, done: number, total: number | null): ImportView {
 t.test('a progress bar fits its terminal, and leaves out what has no space', (t) => {
   const line = (width: number, shown = view('importing', 450_000, 1_000_000)) =>
     barLine(shown, { title: 'import 12', expectedRows: null, rowsPerSecond: 12_345, width, style: plain })
-  for (const width of [20, 30, 40, 59, 79, 119, 200]) t.ok(widthOf(line(width)) <= width, `${width} columns`)
+  for (const width of [20, 30, 40, 59, 79, 119, 200])
+    t.ok(displayWidth(line(width)) <= width, `${width} columns`)
   t.match(
     line(119),
     /^import 12 {2}importing {2}█+░+ +45% {4}450,000\/1,000,000 rows {2}12,345 rows\/s {2}45 s left$/,
@@ -66,7 +67,7 @@ t.test('tables are as wide as they must be, and cut where the terminal ends', (t
   const wide = table(['id', 'name', 'note'], rows, { width: Infinity, style: plain })
   t.equal(wide, `id  name  note\n 1  Ann   ${'x'.repeat(50)}\n20  邮箱\n`)
   for (const line of table(['id', 'name', 'note'], rows, { width: 30, style: plain }).split('\n'))
-    t.ok(widthOf(line) <= 30)
+    t.ok(displayWidth(line) <= 30)
   t.equal(table(['id'], [], { width: 80, style: plain }), 'id\n')
   t.notMatch(
     table(['a'], [['x\u001b[31m\ny']], { width: 80, style: plain }),

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { contentStartIn, mostlyInvalid } from '../../../shared/csv/file-beginning.ts'
+import { contentStartIn, encodingError } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import { RecordScanner, dialectBytes } from '../../../shared/csv/record-scanner.ts'
 import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
@@ -161,9 +161,9 @@ t.test('a file with many NUL bytes at its beginning is no text', async (t) => {
 })
 
 t.test('a file is refused when the greater part of its records is invalid', async (t) => {
-  t.equal(mostlyInvalid(0, 0), null)
-  t.equal(mostlyInvalid(5, 10), null)
-  t.match(mostlyInvalid(6, 10), {
+  t.equal(encodingError(0, 0), null)
+  t.equal(encodingError(5, 10), null)
+  t.match(encodingError(6, 10), {
     code: 'content_refused',
     message:
       '6 of the first 10 records are invalid UTF-8: if the file is ISO-8859-1, import it with "character_set": "ISO-8859-1"',

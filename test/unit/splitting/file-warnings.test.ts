@@ -1,6 +1,6 @@
 import t from 'tap'
 import { FileWarnings } from '../../../engine/stages/split/file-warnings.ts'
-import { bordersOf, IdentitySample } from '../../../engine/stages/split/sampling.ts'
+import { chooseBorders, IdentitySample } from '../../../engine/stages/split/sampling.ts'
 import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
 import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { makeField, makePlan, utf8Format } from '../../helpers/make-plan.ts'
@@ -100,12 +100,12 @@ t.test('what is noticed in the rest of a file counts from its beginning', async 
   const nothing = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0 }
   const rest = { manyLines: 2, manyLinesFirst: 3, controlsLine: 4 }
   const warnings = warningsOf()
-  warnings.noticeRest(nothing, 100)
-  t.same(warnings.noticed, nothing)
-  warnings.noticeRest(rest, 100)
-  t.same(warnings.noticed, { manyLines: 2, manyLinesFirst: 103, controlsLine: 104 })
-  warnings.noticeRest(rest, 200)
-  t.same(warnings.noticed, { manyLines: 4, manyLinesFirst: 103, controlsLine: 104 })
+  warnings.addSecondHalf(nothing, 100)
+  t.same(warnings.findings, nothing)
+  warnings.addSecondHalf(rest, 100)
+  t.same(warnings.findings, { manyLines: 2, manyLinesFirst: 103, controlsLine: 104 })
+  warnings.addSecondHalf(rest, 200)
+  t.same(warnings.findings, { manyLines: 4, manyLinesFirst: 103, controlsLine: 104 })
 })
 
 const texts = (buffers: Buffer[]) => buffers.map((buffer) => buffer.toString('latin1'))
@@ -113,18 +113,18 @@ const identities = (...names: string[]) => names.map((name) => Buffer.from(name)
 
 t.test('borders cut identities into parts of the same size', async (t) => {
   const ten = identities('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j')
-  t.same(texts(bordersOf(ten, 2)), ['f'])
-  t.same(texts(bordersOf(ten, 5)), ['c', 'e', 'g', 'i'])
-  t.same(bordersOf(ten, 1), [])
-  t.same(bordersOf(ten, 0), [])
-  t.same(bordersOf([], 5), [])
+  t.same(texts(chooseBorders(ten, 2)), ['f'])
+  t.same(texts(chooseBorders(ten, 5)), ['c', 'e', 'g', 'i'])
+  t.same(chooseBorders(ten, 1), [])
+  t.same(chooseBorders(ten, 0), [])
+  t.same(chooseBorders([], 5), [])
 })
 
 t.test('one identity that fills a part has borders on both sides', async (t) => {
   const heavy = identities('a', 'b', 'm', 'm', 'm', 'm', 'm', 'm', 'y', 'z')
-  const borders = bordersOf(heavy, 5)
+  const borders = chooseBorders(heavy, 5)
   t.same(texts(borders), ['m', 'm\0', 'y'])
-  t.same(texts(bordersOf(identities('m', 'm', 'm', 'm'), 4)), ['m', 'm\0'])
+  t.same(texts(chooseBorders(identities('m', 'm', 'm', 'm'), 4)), ['m', 'm\0'])
 })
 
 t.test('a sample has all of few identities, and an even share of many', async (t) => {

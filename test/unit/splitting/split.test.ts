@@ -10,7 +10,7 @@ import { seededRandom } from '../../../bench/load/random.ts'
 import { splitFile, type SplitResult } from '../../../engine/stages/split/split.ts'
 import { scanSecondHalf, type HelperThread } from '../../../engine/stages/split/second-half-scan.ts'
 import {
-  checksumOf,
+  combineChecksums,
   openPartition,
   readExtents,
   readInPieces,
@@ -50,13 +50,13 @@ async function split(
   const source = (await staging.open(`${id}/source`))!
   const output = await staging.create(`${id}/partition`)
   const brokenOff: unknown[] = []
-  const onBrokenOff = (error: unknown) => void brokenOff.push(error)
+  const onFailed = (error: unknown) => void brokenOff.push(error)
   const secondHalf = `${id}/tail`
   const removeOutput = () => staging.remove(secondHalf)
   const progress = new SharedArrayBuffer(4)
   const second = {
     ...{ source: `${id}/source`, output: secondHalf, minBytes: 0, progress },
-    ...{ onBrokenOff, removeOutput },
+    ...{ onFailed, removeOutput },
   }
   try {
     const result = await splitFile({
@@ -475,10 +475,10 @@ t.test('one thread splits alone where the other never begins, or breaks off', as
 t.test('damage that is alike in both files of a range shows in its checksum', async (t) => {
   const written = [Buffer.from('the records before the tail'), Buffer.from('and those in there')]
   const damaged = written.map((bytes) => Buffer.concat([bytes.subarray(0, -1), Buffer.of(bytes.at(-1)! ^ 1)]))
-  const checksum = ([head, secondHalf]: Buffer[]) => checksumOf(crc32(head!), crc32(secondHalf!))
+  const checksum = ([head, secondHalf]: Buffer[]) => combineChecksums(crc32(head!), crc32(secondHalf!))
   t.not(checksum(damaged), checksum(written))
-  t.equal(checksumOf(7, 0), 7)
-  t.equal(checksumOf(0, 7), 7)
+  t.equal(combineChecksums(7, 0), 7)
+  t.equal(combineChecksums(0, 7), 7)
 })
 
 t.test('a partition of which a file is gone is damaged, and says which file', async (t) => {
@@ -522,7 +522,7 @@ t.test('a split by two threads that is broken off ends when neither writes any m
       ...{ source: 'both/source', output: 'both/tail', minBytes: 0 },
       progress: new SharedArrayBuffer(4),
       scan: (task) => scanSecondHalf({ ...staging, create: slow }, task),
-      onBrokenOff: () => undefined,
+      onFailed: () => undefined,
       removeOutput: () => Promise.reject(new Error('not reached')),
     },
     plan: makePlan(),

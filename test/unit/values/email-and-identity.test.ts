@@ -3,7 +3,7 @@ import t from 'tap'
 import { asciiEmailIdentity } from '../../../shared/csv/identity-reader.ts'
 import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
 import { comparisonForm, subscriberKey, subscribersOfList } from '../../../shared/values/identity.ts'
-import { canonicalIp, ipExpectation, networkOf } from '../../../shared/values/ip.ts'
+import { canonicalIp, ipExpectation, clientNetwork } from '../../../shared/values/ip.ts'
 
 /** 256 characters. */
 const longDomain = `${`${'d'.repeat(63)}.`.repeat(3)}${'d'.repeat(61)}.de`
@@ -142,7 +142,7 @@ t.test('one client is one IPv4 address or one IPv6 network', (t) => {
     ['unix', 'unix'],
   ] as const
   t.strictSame(
-    cases.map(([address]) => [address, networkOf(address)]),
+    cases.map(([address]) => [address, clientNetwork(address)]),
     cases,
   )
   t.end()

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { parseEnclosedRecords, readCells } from '../../../shared/csv/csv-cells.ts'
-import { messageOf, withoutData } from '../../../shared/contract/errors.ts'
+import { errorMessage, withoutData } from '../../../shared/contract/errors.ts'
 import { maskPassword } from '../../../shared/runtime/logger.ts'
 import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
 import { withoutFormula, writeLine } from '../../../shared/csv/csv-line.ts'
@@ -8,7 +8,7 @@ import { parseApiTime, parseDateTime, parseDayOfYear } from '../../../shared/val
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { codePoints, fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import { canonicalIp, networkOf } from '../../../shared/values/ip.ts'
+import { canonicalIp, clientNetwork } from '../../../shared/values/ip.ts'
 import { globMatcher } from '../../../control-plane/resources/autoresponders/glob.ts'
 import {
   builtInNamed,
@@ -79,8 +79,8 @@ const functions: Record<string, (text: string) => unknown> = {
   comparisonForm,
   emailIdentity,
   canonicalIp,
-  networkOf,
-  messageOf: (text) => messageOf(new Error(text)),
+  networkOf: clientNetwork,
+  messageOf: (text) => errorMessage(new Error(text)),
   withoutData,
   maskPassword,
   codePoints,

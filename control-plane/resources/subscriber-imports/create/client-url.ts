@@ -16,7 +16,7 @@ export function urlProblem(
     ? [url.username, url.password, url.pathname]
     : [url.username, url.password]
   if (!decoded.every(isDecodable)) return 'has a % that no two hexadecimal digits follow'
-  const problem = new AddressGuard(settings.URL_IMPORT_ALLOW).literalProblem(AddressGuard.hostOf(url))
+  const problem = new AddressGuard(settings.URL_IMPORT_ALLOW).literalProblem(AddressGuard.lookupHost(url))
   return problem === null ? null : `can't be used: ${problem}`
 }
 

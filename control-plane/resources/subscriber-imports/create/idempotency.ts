@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { RequestError } from '../../../api/request-error.ts'
 import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
-import { NotOpened } from '../../../../shared/runtime/secret-box.ts'
+import { CannotUnseal } from '../../../../shared/runtime/secret-box.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { findReply } from '../../../store/idempotency-keys.ts'
 import type { CreationRequest, CreatedView } from './service.ts'
@@ -58,7 +58,7 @@ async function openReply(
   try {
     return await secrets.open(sealedReply, replyOwner(_id))
   } catch (error) {
-    if (!(error instanceof NotOpened)) throw error
+    if (!(error instanceof CannotUnseal)) throw error
     throw new RequestError(
       'internal_error',
       `import ${importId} was created with this Idempotency-Key, and the reply to that can't be decrypted: ${error.message}`,

@@ -18,7 +18,7 @@ export interface ImportWatchOptions {
   /** Every stream ends when it is aborted. */
   stopping: AbortSignal
   /** Whether a caller still has access to an organization's imports. */
-  maySee: (caller: Caller, organizationId: number) => boolean
+  mayRead: (caller: Caller, organizationId: number) => boolean
   bounds?: WatchBounds
 }
 
@@ -212,7 +212,7 @@ export class ImportWatch {
 
   /** Ends the streams of keys that were revoked or have lost access. */
   async #pollKeys(): Promise<void> {
-    const { collections, stopping, maySee } = this.#options
+    const { collections, stopping, mayRead } = this.#options
     const streams = [...this.#watched.values()].flatMap(({ snapshot, watchers }) =>
       [...watchers].map((watcher) => ({ watcher, organizationId: snapshot.organizationId })),
     )
@@ -221,7 +221,7 @@ export class ImportWatch {
     const callers = await callersByKey(collections, keyIds, stopping)
     for (const { watcher, organizationId } of streams) {
       const caller = callers.get(watcher.keyId)
-      if (caller === undefined || !maySee(caller, organizationId)) watcher.end()
+      if (caller === undefined || !mayRead(caller, organizationId)) watcher.end()
     }
   }
 

@@ -1,8 +1,8 @@
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
-import { meets } from '../../../api/authorization.ts'
+import { meetsNeed } from '../../../api/authorization.ts'
 import { either, permission, type Call, type Reply } from '../../../api/endpoint.ts'
-import { missing, reaches } from '../../../api/scope.ts'
+import { missing, canAccess } from '../../../api/scope.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 
 /** A key that creates imports can read them, but not their logs, which contain addresses. */
@@ -10,7 +10,7 @@ export const readsImports = either(permission('subscriber', 'read'), permission(
 
 /** Also checked while a caller follows an import: its key may lose the permission. */
 export const mayReadImports = (caller: Caller, organizationId: number): boolean =>
-  meets(caller, readsImports) && reaches(caller, organizationId)
+  meetsNeed(caller, readsImports) && canAccess(caller, organizationId)
 
 /**
  * An import's server-sent events. When a stream has ended, browsers and libraries connect again, with the id of their last

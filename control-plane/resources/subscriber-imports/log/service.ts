@@ -10,7 +10,7 @@ import {
   type ImportDocument,
   type LogKind,
 } from '../../../../shared/contract/schemas/import.ts'
-import { countsOf } from '../../../../shared/store/chunks.ts'
+import { readCounts } from '../../../../shared/store/chunks.ts'
 import { readCells } from '../../../../shared/csv/csv-cells.ts'
 import { withoutFormula, writeLine } from '../../../../shared/csv/csv-line.ts'
 import type { Reply } from '../../../api/endpoint.ts'
@@ -34,7 +34,7 @@ export async function importLog(
   const isPurged =
     document.logs_purged_at !== null ||
     (document.finished_at !== null && document.finished_at.getTime() <= purgedBefore)
-  const counts = (await countsOf(deps.database.collections, [document])).get(document._id)
+  const counts = (await readCounts(deps.database.collections, [document])).get(document._id)
   if (kind === undefined || isPurged || counts === undefined || counts[kind] === 0)
     throw new RequestError('not_found', `subscriber import ${document._id} has no log ${String(kindText)}`)
 

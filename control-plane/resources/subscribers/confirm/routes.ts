@@ -5,9 +5,9 @@ import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import { RequestError } from '../../../api/request-error.ts'
 import { canonicalIp } from '../../../../shared/values/ip.ts'
-import { localsOf } from '../../../api/request-locals.ts'
+import { requestLocals } from '../../../api/request-locals.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { notCached, securityHeadersOfPage } from '../../../middleware/security-headers.ts'
+import { notCached, pageSecurityHeaders } from '../../../middleware/security-headers.ts'
 import { confirm } from './service.ts'
 import { pages, styleSource } from './view.ts'
 
@@ -20,7 +20,7 @@ export const confirmationPath = '/confirm/:token'
 
 export function confirmationPage(deps: ControlPlane): Router {
   const router = Router()
-  const headers = [securityHeadersOfPage(styleSource), notCached]
+  const headers = [pageSecurityHeaders(styleSource), notCached]
   router.use('/confirm', ...headers, async (request, response, next) => {
     // Not decoded: a token needs no decoding, and one that can't be decoded must get the same page as others.
     const token = /^\/([^/]+)\/?$/.exec(request.path)?.[1]
@@ -28,7 +28,7 @@ export function confirmationPage(deps: ControlPlane): Router {
       next()
       return
     }
-    localsOf(response).state.route = confirmationPath
+    requestLocals(response).state.route = confirmationPath
     response.set('X-Robots-Tag', 'noindex').type('html')
     if (request.method === 'GET') await answerVisit(deps, token, request, response)
     // It changes nothing, and must not tell what a visit would find.
@@ -75,7 +75,7 @@ const sendFault: ErrorRequestHandler = (error: unknown, request, response, next)
     next(error)
     return
   }
-  const { state } = localsOf(response)
+  const { state } = requestLocals(response)
   state.log.error({ err: error }, 'a confirmation could not be answered')
   state.errorCode = 'internal_error'
   response.status(503).set('Retry-After', '60').send(pages.later)

@@ -4,7 +4,7 @@ import {
   delayProjection,
   type AutoresponderDocument,
 } from '../../../../shared/contract/schemas/autoresponder.ts'
-import type { Answering } from '../../../../shared/store/reactions.ts'
+import type { AnsweringAutoresponder } from '../../../../shared/store/reactions.ts'
 import { singleFlight } from '../../../api/single-flight.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import type { RequestedReactions } from '../../../store/requested-reactions.ts'
@@ -15,7 +15,7 @@ import type { Triggering } from './schemas.ts'
 
 /** The list's autoresponders that react to a request. Paused ones too: their mails are sent after the pause. */
 
-export type Triggered = Answering & Pick<AutoresponderDocument, 'name'>
+export type Triggered = AnsweringAutoresponder & Pick<AutoresponderDocument, 'name'>
 
 const projection = { name: 1, ...delayProjection } as const
 const maxEntries = 100

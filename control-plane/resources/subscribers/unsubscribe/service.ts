@@ -6,7 +6,7 @@ import { readUnsubscribeToken } from '../../../api/signed-token.ts'
 import { refuseProblems } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { changeSubscriber, type ChangeRequest, type SubscriberChange } from '../../../store/subscribers.ts'
-import { recordUnsubscription, untilNoneIsTaken } from '../../delivery-events/service.ts'
+import { recordUnsubscription, retryOnDuplicateEvent } from '../../delivery-events/service.ts'
 import { readIp } from '../check-values/service.ts'
 import type { SubscriberView } from '../schemas.ts'
 import { findSubscriberList } from '../service.ts'
@@ -44,7 +44,7 @@ export async function unsubscribe(
     },
   }
   // A sender may report the same event at this moment. Then the second write of it is a duplicate key, and runs again.
-  const result = await untilNoneIsTaken(() => changeSubscriber(database, request))
+  const result = await retryOnDuplicateEvent(() => changeSubscriber(database, request))
   if (result.outcome !== 'done') throw unknown
   return toView(result.after, context)
 }

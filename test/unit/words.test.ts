@@ -1,0 +1,52 @@
+import { glob, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+/** Private words that came back most often, in place of the field's terms: docs/decisions/149-rooms-and-names.md. */
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+interface PrivateWord {
+  pattern: RegExp
+  instead: string
+}
+
+const inNames: readonly PrivateWord[] = [
+  { pattern: /\b(?:most|least)[A-Z]\w*/g, instead: 'max… or min…' },
+  { pattern: /\b\w*(?:[pP]atience|[aA]fterglow)\w*/g, instead: '…TimeoutMs, …DeadlineMs or …GraceMs' },
+  { pattern: /\b(?:[lL]ookLoop|lookEvery\w*|betweenLooks\w*)/g, instead: 'poll' },
+  {
+    pattern: /\b\w*(?:TurnQueue|[sS]urroundings|[rR]ebirth|[bB]lameless)\w*/g,
+    instead: 'KeyedMutex, context',
+  },
+  { pattern: /\b(?:gatheredRead|sharedRead|joinNext|HeldQuota|areLast)\b/g, instead: 'batch, singleFlight' },
+]
+
+const inSentences: readonly PrivateWord[] = [
+  { pattern: /\b(?:whoever|whomever|somebody|nobody)\b/gi, instead: 'the holder, no caller' },
+  { pattern: /\b(?:he|him|his|himself)\b/g, instead: 'it, the engine, the user' },
+  { pattern: /\b(?:goes|go|gone|going|went) on with\b/gi, instead: 'resumes, continues' },
+  { pattern: /\bunder way\b/gi, instead: 'in progress, in flight' },
+  { pattern: /\bso (?:often|many times)\b/gi, instead: 'at most N times' },
+  { pattern: /\b(?:patience|surroundings|afterglow)\b/gi, instead: 'timeout, context' },
+]
+
+const comment = /\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm
+
+t.test('names and sentences have the words of the field', async (t) => {
+  const files = await Array.fromAsync(
+    glob(['{bench,control-plane,docs,engine,ftp,shared,test}/**/*.{ts,md}', '*.md'], { cwd: root }),
+  )
+  t.ok(files.length > 700, 'all sources and pages are read')
+  const found: string[] = []
+  for (const file of files.filter((name) => name !== 'test/unit/words.test.ts')) {
+    const text = await readFile(path.join(root, file), 'utf8')
+    const isPage = file.endsWith('.md')
+    const sentences = isPage ? text : (text.match(comment) ?? []).join('\n')
+    for (const { pattern, instead } of isPage ? [] : inNames)
+      for (const [word] of text.matchAll(pattern)) found.push(`${file}: ${word}; write ${instead}`)
+    for (const { pattern, instead } of inSentences)
+      for (const [word] of sentences.matchAll(pattern)) found.push(`${file}: "${word}"; write ${instead}`)
+  }
+  t.same(found, [])
+})
