@@ -269,6 +269,12 @@ t.test('beside a finished file the unfinished one is what SIZE, REST and APPE me
   t.match(await session.command('SIZE both.csv'), /^213 4$/)
   t.equal((await session.download('RETR both.csv')).text, 'finished content')
   t.match((await session.download('LIST both.csv')).text, / 16 .* both\.csv\r\n$/)
+  const names = (await session.download('NLST')).text.split('\r\n')
+  t.same(
+    names.filter((name) => name.includes('both')),
+    ['both.csv'],
+    'its hidden name is not listed',
+  )
   await session.data()
   await session.command('REST 5')
   t.match(await session.command('STOR both.csv'), /^554 /, 'past the end of the unfinished one')

@@ -525,6 +525,15 @@ t.test('old files, and files that were uploaded by FTP, are imported at once', a
   ftp.close()
 })
 
+t.test('an engine starts any number of imports of uploads, one after the other', async (t) => {
+  await putOld(path.join(onDisk.dataFolder, 'uploads', '1', 'small.csv'), rows(1))
+  await engineAtWork(engines.disk)
+  const states: string[] = []
+  for (let i = 0; i < 10; i += 1)
+    states.push((await importEnd(onDisk, (await create(onDisk, 'small.csv')).id)).state)
+  t.same(states, Array<string>(10).fill('finished'))
+})
+
 t.test('pins and pieces in the database that no import needs are removed', async (t) => {
   const { collections, settings, dataFolder } = services.gridfs
   const database = await openDatabase({ uri: testMongodbUri(), name: settings['MONGODB_DATABASE']! })

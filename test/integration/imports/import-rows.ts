@@ -410,6 +410,19 @@ t.test('a dry run has the same counts and logs and writes nothing', async (t) =>
   await checkCounts(list.id)
 })
 
+t.test('an import that is about to deactivate more than half of a list warns of it', async (t) => {
+  const list = await createList(service)
+  const options = { column_mapping: ['email'], deactivate_subscribers_not_in_import: true }
+  await importText(service, list.id, 'email\na@x.co\nb@x.co\nc@x.co\nd@x.co')
+  const half = await importText(service, list.id, 'email\na@x.co\nb@x.co', { ...options, dry_run: true })
+  t.match({ counts: countsOf(half), warnings: half.warnings }, { counts: { deactivated: 2 }, warnings: [] })
+  const most = await importText(service, list.id, 'email\na@x.co', options)
+  t.match(countsOf(most), { deactivated: 3 })
+  t.match(most.warnings, [
+    /^more than half of the 4 active subscribers .*deactivate_subscribers_not_in_import/,
+  ])
+})
+
 t.test('a subscriber whose addition commits after an import began is not deactivated by it', async (t) => {
   const database = await openDatabase({
     uri: service.settings['MONGODB_URI']!,

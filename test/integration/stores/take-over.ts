@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { pino } from 'pino'
 import t from 'tap'
 import { releaseLeasesOfUnknown, takeOverFromEngines } from '../../../engine/scheduler/take-over.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
@@ -116,4 +117,22 @@ t.test('a step is released by the name alone, also without any leased chunk', as
   await addStep(4, randomUUID())
   await releaseLeasesOfUnknown(collections)
   t.match(await collections.imports.findOne({ _id: 4 }), { step: null })
+})
+
+t.test('a take-over is logged with the process that died and the imports that it worked on', async (t) => {
+  await collections.chunks.deleteMany({})
+  await addChunk(0)
+  const lines: Record<string, unknown>[] = []
+  const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line)) })
+  const metrics = { stepTakenOver: () => undefined, importFailed: () => undefined }
+  const engineId = randomUUID()
+  await registerEngine(database, { _id: engineId, host: 'far', process_id: 4711, session_ids: [] })
+  await claim(engineId)
+  await addStep(6, engineId)
+  await collections.engines.updateOne({ _id: engineId }, { $set: { dead: true } })
+  await takeOverFromEngines({ database, metrics, log }).run()
+  t.match(
+    lines.find((line) => line['host'] === 'far'),
+    { dead_engine: engineId.slice(0, 8), host: 'far', pid: 4711, chunks: 1, steps: 1, imports: [1, 6] },
+  )
 })
