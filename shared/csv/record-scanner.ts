@@ -279,15 +279,12 @@ export class RecordScanner {
 
   /** The end of the record at `start`, without its line end. Sets `#flags`, `#breaks` and `#next`. */
   #endOfRecord(start: number): number {
+    const bytes = this.#window
     this.#flags = 0
     this.#breaks = 0
-    return this.#endFrom(start, true)
-  }
-
-  /** The same from any position in a record; `atCell` says whether a cell begins at `at`. */
-  #endFrom(at: number, atCell: boolean): number {
-    const bytes = this.#window
-    let cell = atCell ? at : -1
+    let at = start
+    /** Where a cell begins, until its first enclosure is passed. */
+    let cell = start
     for (;;) {
       const lineEnd = this.#lineEnd(at)
       if (this.#nextEnclosure < at) this.#nextEnclosure = this.#find(this.#enclosure, at)
@@ -295,7 +292,7 @@ export class RecordScanner {
       if (enclosure >= lineEnd) return this.#finish(lineEnd)
 
       const opens = enclosure === cell || (enclosure > at && bytes[enclosure - 1] === this.#separator)
-      cell = -1
+      cell = unknown
       if (!opens) {
         at = enclosure + 1
         continue
