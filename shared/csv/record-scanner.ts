@@ -305,22 +305,12 @@ export class RecordScanner {
         return this.#finish(this.#lineEnd(enclosure))
       }
       this.#flags |= recordFlags.enclosed
-      let after = close + 1
-      while (after < this.#to && this.#isBlank(bytes[after]!)) after += 1
-      if (after > close + 1) this.#flags |= recordFlags.irregular
-      if (after === this.#to) return this.#finish(after)
-      const byte = bytes[after]
-      if (byte === this.#separator) at = cell = after + 1
-      else if (byte === LF || byte === CR) at = after
-      else {
-        this.#flags |= recordFlags.irregular
-        at = close + 1
-      }
+      at = close + 1
+      if (at === this.#to) return this.#finish(at)
+      const byte = bytes[at]
+      if (byte === this.#separator) at = cell = at + 1
+      else if (byte !== LF && byte !== CR) this.#flags |= recordFlags.irregular
     }
-  }
-
-  #isBlank(byte: number): boolean {
-    return byte === SPACE || (byte === TAB && this.#separator !== TAB)
   }
 
   #finish(end: number): number {

@@ -7,6 +7,8 @@ const identityReader = 'shared/csv/identity-reader.ts'
 const chunkRecords = 'shared/csv/chunk-records.ts'
 const partitionFile = 'shared/csv/partition-file.ts'
 const rangeWriter = 'engine/stages/split/range-writer.ts'
+const recordSorter = 'engine/stages/split/record-sorter.ts'
+const sampling = 'engine/stages/split/sampling.ts'
 const authorization = 'control-plane/api/authorization.ts'
 
 export const explainedMutants: readonly ExplainedMutants[] = [
@@ -638,7 +640,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   {
     file: partitionFile,
     text: 'if (at + headerLength > bytes.length) return null',
-    replacements: ['if (false) return null'],
+    replacements: ['if (at - headerLength > bytes.length) return null', 'if (false) return null'],
     why: 'a header that is cut off reads as one whose record ends behind the buffer, which gives null too',
   },
   {
@@ -682,5 +684,92 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     text: 'ranges.at(-1)?.to',
     replacements: ['ranges.at(-1).to'],
     why: 'where a range has records there is a last one; the types alone ask',
+  },
+  {
+    file: recordScanner,
+    text: 'if (this.#nextLf < at) this',
+    replacements: ['if (true) this', 'if (this.#nextLf <= at) this'],
+    why: 'a search from the same position finds the same line feed; the known one saves it',
+  },
+  {
+    file: recordScanner,
+    text: 'if (this.#nextCr < at) this',
+    replacements: ['if (true) this', 'if (this.#nextCr <= at) this'],
+    why: 'a search from the same position finds the same carriage return; the known one saves it',
+  },
+  {
+    file: recordScanner,
+    text: 'return this.#nextLf < this.#nextCr ? ',
+    replacements: ['return this.#nextLf <= this.#nextCr ? '],
+    why: 'both are the same position only where neither is found',
+  },
+  {
+    file: recordScanner,
+    text: 'if (this.#nextEnclosure < at) this',
+    replacements: ['if (true) this', 'if (this.#nextEnclosure <= at) this'],
+    why: 'a search from the same position finds the same enclosure; the known one saves it',
+  },
+  {
+    file: recordSorter,
+    text: '{\n    number: 0,\n    line: 0,\n    flags: 0,\n    identity: Buffer.alloc(0),\n    identityLength: 0,\n    bytes: Buffer.alloc(0),\n    start: 0,\n    end: 0,\n  }',
+    replacements: ['{}'],
+    why: 'each value is written before the item is given to a range',
+  },
+  {
+    file: recordSorter,
+    text: 'if (!this.#isSecondHalf && this.records < checkedRecords) this',
+    replacements: [
+      'if (true) this',
+      'if (!this.#isSecondHalf || this.records < checkedRecords) this',
+      'if (!this.#isSecondHalf && true) this',
+      'if (!this.#isSecondHalf && this.records <= checkedRecords) this',
+    ],
+    why: 'a second half counts no invalid record, and a longer file has half at most, because it was refused otherwise',
+  },
+  {
+    file: recordSorter,
+    text: 'if (this.records <= checkedRecords) this',
+    replacements: ['if (true) this'],
+    why: 'saves checking later records, which nothing asks for',
+  },
+  {
+    file: recordScanner,
+    text: 'return found === -1 || found >= this.#to ?',
+    replacements: ['return found === -1 || found > this.#to ?'],
+    why: 'what is found at the end of the bytes is the position that stands for none',
+  },
+  {
+    file: partitionFile,
+    text: 'if (length >= 6) return uint48',
+    replacements: ['if (false) return uint48', 'if (length > 6) return uint48'],
+    why: 'the loop gives the same number, only slower',
+  },
+  {
+    file: recordScanner,
+    text: 'enclosure === cell || (enclosure > at && ',
+    replacements: ['enclosure === cell || (enclosure >= at && '],
+    why: 'where no cell begins at this position, the byte before it is an enclosure and no separator',
+  },
+  {
+    file: sampling,
+    text: 'for (let i = 1; i < ranges; i += 1) {',
+    replacements: ['for (let i = 1; i <= ranges; i += 1) {'],
+    why: 'behind the last part is no identity, which ends the loop',
+  },
+  {
+    file: sampling,
+    text: 'if (identity === undefined || before === undefined) break',
+    replacements: [
+      'if (identity === undefined && before === undefined) break',
+      'if (false || before === undefined) break',
+      'if (identity === undefined || false) break',
+    ],
+    why: 'both are missing together, where there are no identities at all',
+  },
+  {
+    file: sampling,
+    text: 'this.#offered += 1',
+    replacements: ['this.#offered -= 1'],
+    why: 'the remainder of a division by a negative number is the same',
   },
 ]

@@ -122,12 +122,12 @@ async function twoFiles() {
     Buffer.concat(list.map(staged)),
   ) as [Buffer, Buffer, Buffer, Buffer]
   await staging.write('two/first', Readable.from([filling, a, filling, b]))
-  await staging.write('two/second', Readable.from([filling, filling, c, filling, d]))
+  await staging.write('two/second', Readable.from([c, filling, d]))
   const extents = [
     ...[5, a.length],
     ...[10 + a.length, b.length],
-    ...[secondHalfOffset + 10, c.length],
-    ...[secondHalfOffset + 15 + c.length, d.length],
+    ...[secondHalfOffset, c.length],
+    ...[secondHalfOffset + 5 + c.length, d.length],
   ]
   const partition = await openPartition(staging, {
     partition: 'two/first',
@@ -176,6 +176,19 @@ t.test(
     await partition.close()
   },
 )
+
+t.test('a record of the second half without a byte counts, too', async (t) => {
+  const header = Buffer.alloc(16)
+  header.writeUInt32LE(1, 0)
+  header.writeUInt32LE(2, 4)
+  await staging.write('bare/first', Readable.from([Buffer.from('x')]))
+  await staging.write('bare/second', Readable.from([header]))
+  const secondHalf = { name: 'bare/second', records: 4, lines: 9 }
+  const bare = await openPartition(staging, { partition: 'bare/first', partition_tail: secondHalf })
+  const { bytes } = await readExtents(bare, [secondHalfOffset, 16])
+  t.match(recordAt(bytes, 0), { number: 5, line: 11 })
+  await bare.close()
+})
 
 t.test('a record that two extents share is in the later piece', async (t) => {
   const { partition, extents, first } = await twoFiles()
