@@ -137,6 +137,10 @@ t.test('a key that looks like an address is under the rules of its field', async
   t.same(identitiesOf('ann@b.co\na@b.c\n', { field: { maximum_length: 5 } }), [null, 'a@b.c'])
 })
 
+t.test('a domain of four numbers is none, and one of three is', async (t) => {
+  t.same(identitiesOf('a@1.2.3.4\na@1.2.3\na@1.2.3.x\n"a@1.2.3.4"\n'), [null, 'a@1.2.3', 'a@1.2.3.x', null])
+})
+
 t.test('64 KiB of a file tell where its content begins', async (t) => {
   for (const size of [10, 65_536, 200_000]) {
     let read = 0
