@@ -747,7 +747,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   {
     file: recordScanner,
     text: 'enclosure === cell || (enclosure > at && ',
-    replacements: ['enclosure === cell || (enclosure >= at && '],
+    replacements: ['enclosure === cell || (enclosure >= at && ', 'enclosure === cell || (true && '],
     why: 'where no cell begins at this position, the byte before it is an enclosure and no separator',
   },
   {

@@ -270,3 +270,12 @@ t.test('line breaks in enclosures of a too long record count, wherever a block e
   }
   t.end()
 })
+
+t.test('a doubled enclosure closes nothing where a block ends in it', (t) => {
+  for (let step = 1; step < 60; step += 1)
+    t.same(
+      scan(`${'x'.repeat(40)},"a""${'b'.repeat(20)}\nc`, utf8Format, 0, step).map(({ flags }) => flags),
+      [recordFlags.tooLong | recordFlags.unterminated, 0],
+    )
+  t.end()
+})
