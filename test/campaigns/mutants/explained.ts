@@ -772,4 +772,40 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     replacements: ['this.#offered -= 1'],
     why: 'the remainder of a division by a negative number is the same',
   },
+  {
+    file: recordScanner,
+    text: 'let at = this.#lineEnd(from); at < to; at',
+    replacements: ['let at = this.#lineEnd(from); at <= to; at'],
+    why: 'an enclosure is at that position, and no line end',
+  },
+  {
+    file: recordScanner,
+    text: 'if (start === this.#to && !this.#atEnd) return false',
+    replacements: ['if (false) return false'],
+    why: 'without a byte to scan, the cell waits for further ones in the same way',
+  },
+  {
+    file: identityReader,
+    text: 'while (from < to && isBlank(bytes[from]!)) from',
+    replacements: [
+      'while (true && isBlank(bytes[from]!)) from',
+      'while (from <= to && isBlank(bytes[from]!)) from',
+    ],
+    why: 'behind the end of a blank cell nothing is found either',
+  },
+  {
+    file: identityReader,
+    text: 'while (to > from && isBlank(bytes[to - 1]!)) to',
+    replacements: [
+      'while (true && isBlank(bytes[to - 1]!)) to',
+      'while (to >= from && isBlank(bytes[to - 1]!)) to',
+    ],
+    why: 'before the beginning of a blank cell nothing is found either',
+  },
+  {
+    file: identityReader,
+    text: 'if (length === 0 || at === to || domainLength > 256)',
+    replacements: ['if (length === 0 || false || domainLength > 256)'],
+    why: 'without an at sign there is no dot behind it, which is asked for in the end',
+  },
 ]

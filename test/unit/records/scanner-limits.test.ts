@@ -279,3 +279,23 @@ t.test('a doubled enclosure closes nothing where a block ends in it', (t) => {
     )
   t.end()
 })
+
+t.test('CR, LF and CRLF in an enclosure are a line break each', (t) => {
+  for (const [text, lines] of [
+    ['"a\r\rb"', 3],
+    ['"a\n\nb"', 3],
+    ['"\r\n\n"', 3],
+    ['"\n\r"', 3],
+    ['"\r\n\r"', 3],
+    ['"\r\n\r\n"', 3],
+    ['"a\r\n"', 2],
+  ] as const)
+    t.same(
+      scan(`${text}\nb`, utf8Format, 0, 64).map(({ line, lines }) => [line, lines]),
+      [
+        [1, lines],
+        [1 + lines, 1],
+      ],
+    )
+  t.end()
+})
