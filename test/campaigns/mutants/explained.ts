@@ -808,4 +808,16 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     replacements: ['if (length === 0 || false || domainLength > 256)'],
     why: 'without an at sign there is no dot behind it, which is asked for in the end',
   },
+  {
+    file: recordScanner,
+    text: 'const partEnd = bytes[this.#to - 1] === CR ?',
+    replacements: ['const partEnd = true ?'],
+    why: 'the part fills the record without its last byte, too, which then waits',
+  },
+  {
+    file: recordScanner,
+    text: 'this.#keep(long, start, partEnd, false)',
+    replacements: ['this.#keep(long, start, partEnd, true)'],
+    why: 'the part is longer than any cell that is kept whole',
+  },
 ]

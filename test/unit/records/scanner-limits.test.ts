@@ -299,3 +299,28 @@ t.test('CR, LF and CRLF in an enclosure are a line break each', (t) => {
     )
   t.end()
 })
+
+t.test('cells of a too long record end where the contract says, at the limits too', (t) => {
+  const long = 'x'.repeat(40)
+  for (const text of [
+    `${'x'.repeat(27)},"ab",${'y'.repeat(10)}\nb`,
+    `${'x'.repeat(27)},"abc",${'y'.repeat(10)}\nb`,
+    `${long},"a,",b\nb`,
+    `${long},"a\n",b\nb`,
+    `${long},"a\n\n\nb"\nb`,
+    `${long},"a\n\nb"\nb`,
+    `${long},`,
+  ])
+    for (const step of [1, 7, 64]) {
+      const { scanner, found } = makeScanner(utf8Format, 1)
+      feed(scanner, text, step, '"')
+      scanner.end()
+      const { records } = splitFile(text, utf8Format, modelLimits)
+      t.same(
+        found,
+        records.map((record) => expected(record, utf8Format, 1)),
+        `${JSON.stringify(text)}, ${step} bytes at a time`,
+      )
+    }
+  t.end()
+})
