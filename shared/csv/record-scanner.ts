@@ -279,15 +279,12 @@ export class RecordScanner {
 
   /** The end of the record at `start`, without its line end. Sets `#flags`, `#breaks` and `#next`. */
   #endOfRecord(start: number): number {
+    const bytes = this.#window
     this.#flags = 0
     this.#breaks = 0
-    return this.#endFrom(start, true)
-  }
-
-  /** The same from any position in a record; `atCell` says whether a cell begins at `at`. */
-  #endFrom(at: number, atCell: boolean): number {
-    const bytes = this.#window
-    let cell = atCell ? at : -1
+    let at = start
+    /** Where a cell begins, until its first enclosure is passed. */
+    let cell = start
     for (;;) {
       const lineEnd = this.#lineEnd(at)
       if (this.#nextEnclosure < at) this.#nextEnclosure = this.#find(this.#enclosure, at)
@@ -295,7 +292,7 @@ export class RecordScanner {
       if (enclosure >= lineEnd) return this.#finish(lineEnd)
 
       const opens = enclosure === cell || (enclosure > at && bytes[enclosure - 1] === this.#separator)
-      cell = -1
+      cell = unknown
       if (!opens) {
         at = enclosure + 1
         continue
@@ -308,22 +305,12 @@ export class RecordScanner {
         return this.#finish(this.#lineEnd(enclosure))
       }
       this.#flags |= recordFlags.enclosed
-      let after = close + 1
-      while (after < this.#to && this.#isBlank(bytes[after]!)) after += 1
-      if (after > close + 1) this.#flags |= recordFlags.irregular
-      if (after === this.#to) return this.#finish(after)
-      const byte = bytes[after]
-      if (byte === this.#separator) at = cell = after + 1
-      else if (byte === LF || byte === CR) at = after
-      else {
-        this.#flags |= recordFlags.irregular
-        at = close + 1
-      }
+      at = close + 1
+      if (at === this.#to) return this.#finish(at)
+      const byte = bytes[at]
+      if (byte === this.#separator) at = cell = at + 1
+      else if (byte !== LF && byte !== CR) this.#flags |= recordFlags.irregular
     }
-  }
-
-  #isBlank(byte: number): boolean {
-    return byte === SPACE || (byte === TAB && this.#separator !== TAB)
   }
 
   #finish(end: number): number {

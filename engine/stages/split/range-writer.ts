@@ -192,7 +192,7 @@ export class RangeWriter {
   }
 
   #spill(range: OpenRange): void {
-    if (range.buffer === null || range.fill === 0) return
+    if (range.buffer === null) return
     const bytes = range.buffer.subarray(0, range.fill)
     range.buffer = null
     range.fill = 0

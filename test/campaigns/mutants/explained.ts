@@ -2,6 +2,13 @@ import type { ExplainedMutants } from './explained-mutant.ts'
 
 const rowDecision = 'shared/csv/row-decision.ts'
 const rowReader = 'shared/csv/row-reader.ts'
+const recordScanner = 'shared/csv/record-scanner.ts'
+const identityReader = 'shared/csv/identity-reader.ts'
+const chunkRecords = 'shared/csv/chunk-records.ts'
+const partitionFile = 'shared/csv/partition-file.ts'
+const rangeWriter = 'engine/stages/split/range-writer.ts'
+const recordSorter = 'engine/stages/split/record-sorter.ts'
+const sampling = 'engine/stages/split/sampling.ts'
 const authorization = 'control-plane/api/authorization.ts'
 
 export const explainedMutants: readonly ExplainedMutants[] = [
@@ -512,5 +519,305 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     text: 'other < known ?',
     replacements: ['other <= known ?'],
     why: 'of two equal moments either is the earlier one',
+  },
+  {
+    file: recordScanner,
+    text: '{ bytes: this.#window, start: 0, end: 0, line: 0, lines: 0, flags: 0, longCell: null }',
+    replacements: ['{}'],
+    why: 'each value is written before the record is given to anyone',
+  },
+  {
+    file: identityReader,
+    text: 'if ((flags & recordFlags.enclosed) !== 0) {',
+    replacements: ['if (true) {'],
+    why: 'readCells reads a record without enclosures too, at a higher price',
+  },
+  {
+    file: identityReader,
+    text: 'while (from < end && bytes[from]',
+    replacements: ['while (from <= end && bytes[from]'],
+    why: 'the byte behind a record is a line end or none, and a position behind the end gives a blank cell',
+  },
+  {
+    file: identityReader,
+    text: 'if (from === end) return -1',
+    replacements: ['if (false) return -1'],
+    why: 'a cell that begins behind the end is blank, which is no identity either',
+  },
+  {
+    file: identityReader,
+    text: "if (this.#kind === 'email') {\n      const length = asciiEmailIdentity(bytes, from, to, this.identityBytes)\n      if (length !== -1) return length\n    }",
+    replacements: [
+      'if (false) {\n      const length = asciiEmailIdentity(bytes, from, to, this.identityBytes)\n      if (length !== -1) return length\n    }',
+      'if (this.#kind === "") {\n      const length = asciiEmailIdentity(bytes, from, to, this.identityBytes)\n      if (length !== -1) return length\n    }',
+      "if (this.#kind === 'email') {}",
+      "if (this.#kind === 'email') {\n      const length = asciiEmailIdentity(bytes, from, to, this.identityBytes)\n      if (false) return length\n    }",
+    ],
+    why: 'the fast path gives what emailIdentity gives, only sooner',
+  },
+  {
+    file: identityReader,
+    text: "this.#format)[0] ?? ''",
+    replacements: ['this.#format)[0] ?? "Stryker was here!"'],
+    why: 'readCells returns one cell at least',
+  },
+  {
+    file: identityReader,
+    text: "(text.includes('\\ufffd') && !isSound())",
+    replacements: ['(text.includes("") && !isSound())', '(true && !isSound())'],
+    why: 'a text without a replacement character was decoded from sound bytes, so that only the check is saved',
+  },
+  {
+    file: identityReader,
+    text: 'if (length > this.identityBytes.length)',
+    replacements: ['if (true)', 'if (length >= this.identityBytes.length)'],
+    why: 'a new buffer of the right length serves as well; keeping the old one saves memory',
+  },
+  {
+    file: identityReader,
+    text: "return this.#format.character_set !== 'utf-8' || isUtf8",
+    replacements: ['return false || isUtf8'],
+    why: 'only a text with a replacement character is checked, and ISO-8859-1 has none',
+  },
+  {
+    file: chunkRecords,
+    text: '(offset) =>\n    identityPrefix(bytes, offset + headerLength, identityLengthAt(bytes, offset)),\n  )',
+    replacements: ['() => undefined)'],
+    why: 'without prefixes, whole identities are compared, with the same order',
+  },
+  {
+    file: chunkRecords,
+    text: 'if (flags === 0) return',
+    replacements: ['if (false) return'],
+    why: 'readCells splits a record without enclosures in the same way',
+  },
+  {
+    file: chunkRecords,
+    text: 'if (!isForCsvParse(flags, text, this.#format)) return',
+    replacements: ['if (true) return'],
+    why: 'readCells reads every record; csv-parse is faster where enclosures are doubled',
+  },
+  {
+    file: chunkRecords,
+    text: 'if (this.#nextParsed === this.#parsed.length) this',
+    replacements: ['if (true) this'],
+    why: 'cells that are parsed ahead again are the same',
+  },
+  {
+    file: chunkRecords,
+    text: 'if (texts.length === maxParsedAhead) break',
+    replacements: ['if (false) break'],
+    why: 'bounds the memory of what is parsed ahead',
+  },
+  {
+    file: chunkRecords,
+    text: 'if (flagsAt(bytes, offset) !== recordFlags.enclosed) continue',
+    replacements: ['if (false) continue'],
+    why: 'saves decoding records that isForCsvParse refuses by the same flags',
+  },
+  {
+    file: chunkRecords,
+    text: '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: FileFormat,\n): boolean => flags === recordFlags.enclosed && text.includes(enclosure + enclosure)',
+    replacements: [
+      '() => undefined',
+      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: FileFormat,\n): boolean => false',
+      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: FileFormat,\n): boolean => flags === recordFlags.enclosed && true',
+      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: FileFormat,\n): boolean => flags === recordFlags.enclosed && text.includes(enclosure - enclosure)',
+    ],
+    why: 'csv-parse and readCells read regular records alike; where enclosures are doubled, csv-parse is faster',
+  },
+  {
+    file: chunkRecords,
+    text: "format.character_set === 'utf-8' &&\n    text.includes('\\ufffd') &&",
+    replacements: [
+      "true &&\n    text.includes('\\ufffd') &&",
+      "format.character_set === 'utf-8' || text.includes('\\ufffd') &&",
+      'format.character_set === \'utf-8\' &&\n    text.includes("") &&',
+      "format.character_set === 'utf-8' &&\n    true &&",
+    ],
+    why: 'only a text decoded from invalid UTF-8 or with the character itself has U+FFFD, so that a check is saved',
+  },
+  {
+    file: partitionFile,
+    text: 'if (at + headerLength > bytes.length) return null',
+    replacements: ['if (at - headerLength > bytes.length) return null', 'if (false) return null'],
+    why: 'a header that is cut off reads as one whose record ends behind the buffer, which gives null too',
+  },
+  {
+    file: rangeWriter,
+    text: 'readonly #free: Buffer[] = []',
+    replacements: ['readonly #free: Buffer[] = ["Stryker was here"]'],
+    why: 'the first call of getBuffer empties the list, because its size is new',
+  },
+  {
+    file: rangeWriter,
+    text: 'if (buffer instanceof ArrayBuffer)',
+    replacements: ['if (true)'],
+    why: 'no buffer shares its memory between threads; the types alone ask',
+  },
+  {
+    file: rangeWriter,
+    text: 'prefix === borderPrefix ? isLess',
+    replacements: ['true ? isLess'],
+    why: 'isLess decides by all bytes; the prefix saves that where it differs',
+  },
+  {
+    file: rangeWriter,
+    text: ': prefix < borderPrefix',
+    replacements: [': prefix <= borderPrefix'],
+    why: 'equal prefixes were told apart before',
+  },
+  {
+    file: rangeWriter,
+    text: 'const fits = length <= this.#bufferSize',
+    replacements: ['const fits = length < this.#bufferSize'],
+    why: 'a record that fills a buffer is an extent of its own either way',
+  },
+  {
+    file: rangeWriter,
+    text: 'range.from = ranges[0]?.from',
+    replacements: ['range.from = ranges[0].from'],
+    why: 'where a range has records there is a first one; the types alone ask',
+  },
+  {
+    file: rangeWriter,
+    text: 'ranges.at(-1)?.to',
+    replacements: ['ranges.at(-1).to'],
+    why: 'where a range has records there is a last one; the types alone ask',
+  },
+  {
+    file: recordScanner,
+    text: 'if (this.#nextLf < at) this',
+    replacements: ['if (true) this', 'if (this.#nextLf <= at) this'],
+    why: 'a search from the same position finds the same line feed; the known one saves it',
+  },
+  {
+    file: recordScanner,
+    text: 'if (this.#nextCr < at) this',
+    replacements: ['if (true) this', 'if (this.#nextCr <= at) this'],
+    why: 'a search from the same position finds the same carriage return; the known one saves it',
+  },
+  {
+    file: recordScanner,
+    text: 'return this.#nextLf < this.#nextCr ? ',
+    replacements: ['return this.#nextLf <= this.#nextCr ? '],
+    why: 'both are the same position only where neither is found',
+  },
+  {
+    file: recordScanner,
+    text: 'if (this.#nextEnclosure < at) this',
+    replacements: ['if (true) this', 'if (this.#nextEnclosure <= at) this'],
+    why: 'a search from the same position finds the same enclosure; the known one saves it',
+  },
+  {
+    file: recordSorter,
+    text: '{\n    number: 0,\n    line: 0,\n    flags: 0,\n    identity: Buffer.alloc(0),\n    identityLength: 0,\n    bytes: Buffer.alloc(0),\n    start: 0,\n    end: 0,\n  }',
+    replacements: ['{}'],
+    why: 'each value is written before the item is given to a range',
+  },
+  {
+    file: recordSorter,
+    text: 'if (!this.#isSecondHalf && this.records < checkedRecords) this',
+    replacements: [
+      'if (true) this',
+      'if (!this.#isSecondHalf || this.records < checkedRecords) this',
+      'if (!this.#isSecondHalf && true) this',
+      'if (!this.#isSecondHalf && this.records <= checkedRecords) this',
+    ],
+    why: 'a second half counts no invalid record, and a longer file has half at most, because it was refused otherwise',
+  },
+  {
+    file: recordSorter,
+    text: 'if (this.records <= checkedRecords) this',
+    replacements: ['if (true) this'],
+    why: 'saves checking later records, which nothing asks for',
+  },
+  {
+    file: recordScanner,
+    text: 'return found === -1 || found >= this.#to ?',
+    replacements: ['return found === -1 || found > this.#to ?'],
+    why: 'what is found at the end of the bytes is the position that stands for none',
+  },
+  {
+    file: partitionFile,
+    text: 'if (length >= 6) return uint48',
+    replacements: ['if (false) return uint48', 'if (length > 6) return uint48'],
+    why: 'the loop gives the same number, only slower',
+  },
+  {
+    file: recordScanner,
+    text: 'enclosure === cell || (enclosure > at && ',
+    replacements: ['enclosure === cell || (enclosure >= at && ', 'enclosure === cell || (true && '],
+    why: 'where no cell begins at this position, the byte before it is an enclosure and no separator',
+  },
+  {
+    file: sampling,
+    text: 'for (let i = 1; i < ranges; i += 1) {',
+    replacements: ['for (let i = 1; i <= ranges; i += 1) {'],
+    why: 'behind the last part is no identity, which ends the loop',
+  },
+  {
+    file: sampling,
+    text: 'if (identity === undefined || before === undefined) break',
+    replacements: [
+      'if (identity === undefined && before === undefined) break',
+      'if (false || before === undefined) break',
+      'if (identity === undefined || false) break',
+    ],
+    why: 'both are missing together, where there are no identities at all',
+  },
+  {
+    file: sampling,
+    text: 'this.#offered += 1',
+    replacements: ['this.#offered -= 1'],
+    why: 'the remainder of a division by a negative number is the same',
+  },
+  {
+    file: recordScanner,
+    text: 'let at = this.#lineEnd(from); at < to; at',
+    replacements: ['let at = this.#lineEnd(from); at <= to; at'],
+    why: 'an enclosure is at that position, and no line end',
+  },
+  {
+    file: recordScanner,
+    text: 'if (start === this.#to && !this.#atEnd) return false',
+    replacements: ['if (false) return false'],
+    why: 'without a byte to scan, the cell waits for further ones in the same way',
+  },
+  {
+    file: identityReader,
+    text: 'while (from < to && isBlank(bytes[from]!)) from',
+    replacements: [
+      'while (true && isBlank(bytes[from]!)) from',
+      'while (from <= to && isBlank(bytes[from]!)) from',
+    ],
+    why: 'behind the end of a blank cell nothing is found either',
+  },
+  {
+    file: identityReader,
+    text: 'while (to > from && isBlank(bytes[to - 1]!)) to',
+    replacements: [
+      'while (true && isBlank(bytes[to - 1]!)) to',
+      'while (to >= from && isBlank(bytes[to - 1]!)) to',
+    ],
+    why: 'before the beginning of a blank cell nothing is found either',
+  },
+  {
+    file: identityReader,
+    text: 'if (length === 0 || at === to || domainLength > 256)',
+    replacements: ['if (length === 0 || false || domainLength > 256)'],
+    why: 'without an at sign there is no dot behind it, which is asked for in the end',
+  },
+  {
+    file: recordScanner,
+    text: 'const partEnd = bytes[this.#to - 1] === CR ?',
+    replacements: ['const partEnd = true ?'],
+    why: 'the part fills the record without its last byte, too, which then waits',
+  },
+  {
+    file: recordScanner,
+    text: 'this.#keep(long, start, partEnd, false)',
+    replacements: ['this.#keep(long, start, partEnd, true)'],
+    why: 'the part is longer than any cell that is kept whole',
   },
 ]

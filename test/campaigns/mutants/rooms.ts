@@ -39,17 +39,26 @@ export const rooms: Readonly<Record<string, Room>> = {
       'shared/csv/csv-cells.ts',
       'shared/csv/identity-reader.ts',
       'shared/csv/file-beginning.ts',
+      'shared/csv/chunk-records.ts',
+      'shared/csv/partition-file.ts',
     ],
     tests: [
       'test/unit/records/scanner-limits.test.ts',
       'test/unit/records/record-scanner.test.ts',
       'test/unit/records/identity-reader.test.ts',
+      'test/unit/records/ascii-email.test.ts',
+      'test/unit/records/partition-file.test.ts',
+      'test/unit/records/chunk-records.test.ts',
       'test/unit/values/csv-line.test.ts',
       'test/unit/values/email-and-identity.test.ts',
     ],
   },
   splitting: {
-    files: ['engine/stages/split/file-warnings.ts'],
-    tests: ['test/unit/splitting/file-warnings.test.ts'],
+    files: ['file-warnings', 'sampling', 'range-writer', 'record-sorter'].map(
+      (name) => `engine/stages/split/${name}.ts`,
+    ),
+    tests: ['file-warnings', 'sampling', 'range-writer', 'record-sorter'].map(
+      (name) => `test/unit/splitting/${name}.test.ts`,
+    ),
   },
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { contentStartIn, encodingError } from '../../../shared/csv/file-beginning.ts'
+import { contentStart, contentStartIn, encodingError } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import { RecordScanner, dialectBytes } from '../../../shared/csv/record-scanner.ts'
 import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
@@ -16,7 +16,8 @@ interface Given {
 
 /** The identities of a file's records, null for none. */
 function identitiesOf(content: string | Buffer, { column = 0, format = utf8Format, field }: Given = {}) {
-  const fields = field === undefined ? [] : [makeField({ id: 3, name: 'Key', ...field })]
+  const other = makeField({ id: 2, name: 'Other', field_type: 'boolean' })
+  const fields = field === undefined ? [other] : [other, makeField({ id: 3, name: 'Key', ...field })]
   const identity =
     field === undefined
       ? { kind: 'email' as const, column, field_id: null }
@@ -112,6 +113,50 @@ t.test('an unterminated record has no identity, a too long one has that of its c
   const bad = Buffer.concat([Buffer.from([0xff, 0x2c]), Buffer.from(`${long}\n`)])
   t.same(identitiesOf(bad, { field: {} }), [null])
   t.same(identitiesOf(bad, { field: {}, format: latin }), ['\u00ff'])
+  t.same(identitiesOf(`\ufffd,${long}\n`, { field: {} }), ['\ufffd'], 'the character itself')
+})
+
+t.test('bytes behind a record are not read', async (t) => {
+  const plan = {
+    identity: { kind: 'email' as const, column: 0, field_id: null },
+    fields: [],
+  }
+  const read = (text: string, end: number, column = 0) => {
+    const reader = new IdentityReader({ ...plan, identity: { ...plan.identity, column } }, utf8Format)
+    const record = { bytes: Buffer.from(text), start: 0, end, line: 1, lines: 1, flags: 0, longCell: null }
+    const length = reader.read(record)
+    return length === -1 ? null : reader.identityBytes.toString('utf8', 0, length)
+  }
+  t.equal(read('ann@b.com', 8), 'ann@b.co')
+  t.equal(read('x,ann@b.com', 10, 1), 'ann@b.co')
+  t.equal(read('x', 1, 1), null)
+  t.equal(read('xyann@b.co', 1, 1), null)
+})
+
+t.test('a key that looks like an address is under the rules of its field', async (t) => {
+  t.same(identitiesOf('ann@b.co\na@b.c\n', { field: { maximum_length: 5 } }), [null, 'a@b.c'])
+})
+
+t.test('a domain of four numbers is none, and one of three is', async (t) => {
+  t.same(identitiesOf('a@1.2.3.4\na@1.2.3\na@1.2.3.x\n"a@1.2.3.4"\n'), [null, 'a@1.2.3', 'a@1.2.3.x', null])
+})
+
+t.test('64 KiB of a file tell where its content begins', async (t) => {
+  for (const size of [10, 65_536, 200_000]) {
+    let read = 0
+    const source = {
+      size,
+      read: (target: Buffer) => {
+        read += target.length
+        target.fill('a')
+        target.write('\ufeff')
+        return Promise.resolve(target.length)
+      },
+      close: () => Promise.resolve(),
+    }
+    t.equal(await contentStart(source), 3)
+    t.equal(read, Math.min(size, 65_536))
+  }
 })
 
 t.test('the content of a file begins behind its byte order mark', async (t) => {

@@ -220,6 +220,11 @@ t.test('blanks count as bytes of a record, however many and however they come', 
       [0, 2],
       [0, 4],
     ])
+    const behind = scan(`${' '.repeat(40)}\r\nb`, utf8Format, 0, step)
+    t.same(
+      behind.map(({ flags, line }) => [flags, line]),
+      [[0, 2]],
+    )
   }
   t.end()
 })
@@ -230,5 +235,92 @@ t.test('a window grows when more than half of it waits', (t) => {
   t.equal(scanner.space().length, 2, 'half of four')
   feed(scanner, 'c', 1)
   t.equal(scanner.space().length, 5, 'three of eight')
+  t.end()
+})
+
+t.test('a record or a blank line of any length takes bounded memory', (t) => {
+  const texts = [
+    'x'.repeat(1_000),
+    'abc,'.repeat(250),
+    '"a",'.repeat(250),
+    `"${'x'.repeat(1_000)}`,
+    '"a"b'.repeat(250),
+  ]
+  for (const text of [...texts, ' '.repeat(1_000), `"a"${' '.repeat(1_000)}`])
+    for (const step of [1, 7, 64]) {
+      const { scanner, found } = makeScanner(utf8Format, 0)
+      // Asserts the size of the window.
+      feed(scanner, text, step)
+      feed(scanner, `\nb\n`, step)
+      t.equal(found.at(-1)!.bytes, 'b', `${text.slice(0, 10)}, ${step} bytes at a time`)
+    }
+  t.end()
+})
+
+t.test('line breaks in enclosures of a too long record count, wherever a block ends', (t) => {
+  for (let step = 1; step < 48; step += 1) {
+    const found = scan(`"a\nb","c\r\nd",${'x'.repeat(40)},"e\n"\nb`, utf8Format, 1, step)
+    t.same(
+      found.map(({ line, lines, longCell }) => [line, lines, longCell]),
+      [
+        [1, 4, '"c\r\nd"'],
+        [5, 1, null],
+      ],
+    )
+  }
+  t.end()
+})
+
+t.test('a doubled enclosure closes nothing where a block ends in it', (t) => {
+  for (let step = 1; step < 60; step += 1)
+    t.same(
+      scan(`${'x'.repeat(40)},"a""${'b'.repeat(20)}\nc`, utf8Format, 0, step).map(({ flags }) => flags),
+      [recordFlags.tooLong | recordFlags.unterminated, 0],
+    )
+  t.end()
+})
+
+t.test('CR, LF and CRLF in an enclosure are a line break each', (t) => {
+  for (const [text, lines] of [
+    ['"a\r\rb"', 3],
+    ['"a\n\nb"', 3],
+    ['"\r\n\n"', 3],
+    ['"\n\r"', 3],
+    ['"\r\n\r"', 3],
+    ['"\r\n\r\n"', 3],
+    ['"a\r\n"', 2],
+  ] as const)
+    t.same(
+      scan(`${text}\nb`, utf8Format, 0, 64).map(({ line, lines }) => [line, lines]),
+      [
+        [1, lines],
+        [1 + lines, 1],
+      ],
+    )
+  t.end()
+})
+
+t.test('cells of a too long record end where the contract says, at the limits too', (t) => {
+  const long = 'x'.repeat(40)
+  for (const text of [
+    `${'x'.repeat(27)},"ab",${'y'.repeat(10)}\nb`,
+    `${'x'.repeat(27)},"abc",${'y'.repeat(10)}\nb`,
+    `${long},"a,",b\nb`,
+    `${long},"a\n",b\nb`,
+    `${long},"a\n\n\nb"\nb`,
+    `${long},"a\n\nb"\nb`,
+    `${long},`,
+  ])
+    for (const step of [1, 7, 64]) {
+      const { scanner, found } = makeScanner(utf8Format, 1)
+      feed(scanner, text, step, '"')
+      scanner.end()
+      const { records } = splitFile(text, utf8Format, modelLimits)
+      t.same(
+        found,
+        records.map((record) => expected(record, utf8Format, 1)),
+        `${JSON.stringify(text)}, ${step} bytes at a time`,
+      )
+    }
   t.end()
 })

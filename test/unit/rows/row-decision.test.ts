@@ -284,6 +284,10 @@ t.test(
       ...{ result: 'updated', from: 'bounced', to: 'scomp' },
       ...{ set: { status: 'scomp' }, unset: [] },
     })
+    t.same(decide(['a@b.co', 'scomp', ...removal], { status: 'bounced' }, options, plan), {
+      ...{ result: 'updated', from: 'bounced', to: 'scomp' },
+      ...{ set: { status: 'scomp', ...subscribed, ...removed }, unset: [] },
+    })
     for (const [before, after] of [
       [undefined, 1],
       [2, 3],
