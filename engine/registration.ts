@@ -50,7 +50,7 @@ export interface EngineRegistration {
   stop: (options: { isDead: boolean }) => Promise<void>
 }
 
-/** Counter stripes of one engine number, for the lanes of its workers and of workers that replaced dead ones. */
+/** Counter stripes of an engine number: one for its steps, the rest for lanes, also of replacement workers. */
 const stripesPerEngine = 1_024
 
 /** Registers an engine under a new id and starts its parts. */

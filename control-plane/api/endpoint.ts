@@ -17,7 +17,7 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   summary: string
   tag: string
   needs: Need
-  /** Must be set where the path doesn't imply it; see `scopeOf`. */
+  /** Must be set where the path doesn't imply it; see `endpointScope`. */
   scope?: Scope
   query?: z.ZodType<Query>
   body?: BodyDescription<Body>
@@ -25,7 +25,7 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   headers?: Record<string, string>
   reply: ReplyDescription
   /**
-   * Whether a request needs one of the few slots for costly work (`costlyRequests`). The path's last segment may
+   * Whether a request needs one of the few slots for costly work (request-slots.ts). The path's last segment may
    * decide.
    */
   isCostly?: boolean | ((lastSegment: string) => boolean)

@@ -2,7 +2,7 @@ import { findCaller, hashKey, type Caller } from '../../shared/store/api-keys.ts
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 
-/** The contract gives changes of keys and users 5 s to take effect. */
+/** The API promises that changes of keys and users take effect within 5 s. */
 const keptMs = 2_000
 const maxKept = 10_000
 

@@ -246,7 +246,7 @@ export class ChunkLanes {
     }
   }
 
-  /** For a chunk on which `maxDeaths` engines died, or that was claimed `maxAttempts` times without a batch. */
+  /** For a chunk on which `maxDeaths` engines died, or that was claimed `maxChunkClaims` times without a batch. */
   async #giveUp(chunk: ChunkDocument, token: string): Promise<void> {
     const { log } = this.#options
     const deaths = chunk.deaths ?? 0

@@ -17,7 +17,7 @@ export interface Reservation {
   name: string
   /** The token of the upload's lock. */
   token: string
-  /** When the usage had been counted last, as of the reservation. */
+  /** When the reservation was made, the usage had last been counted at this time. */
   countedAt: Date
   /** Recounts the directory, because killed processes may have left reservations. */
   recount: () => Promise<void>
@@ -45,7 +45,9 @@ export class ReservedQuota {
     this.#isKnown = known.isKnown
   }
 
-  /** To call before the upload grows to `size` bytes. False when that passes the limit. Throws the database's errors. */
+  /**
+   * To call before the upload grows to `size` bytes. False when that passes the limit. Throws the database's errors.
+   */
   async allow(size: number): Promise<boolean> {
     const reservation = this.#reservation
     if (reservation === null || size <= this.#granted) return true
@@ -72,7 +74,8 @@ export class ReservedQuota {
     await withUploadLocks(collections, organizationId, [name], async () => {
       const finished = (await store.find(name))?.size ?? null
       const change = this.#usageChange(await work(), finished)
-      // An error changes nothing for the client: the work is done, and the usage is recounted before it refuses an upload.
+      // An error changes nothing for the client: the work is done, and the usage is recounted before it refuses an
+      // upload.
       await endUpload(collections, organizationId, { token, change, seen: countedAt }).catch(() => undefined)
       // An import may still use the file that was replaced.
       if (finished !== null) await countPinned(collections, organizationId, store).catch(() => undefined)
@@ -80,8 +83,8 @@ export class ReservedQuota {
   }
 
   /**
-   * The change of the usage beyond the reservation. `finished`: bytes of the finished file before the end of the upload;
-   * null when there was none.
+   * The change of the usage beyond the reservation. `finished`: bytes of the finished file before the end of the
+   * upload; null when there was none.
    */
   #usageChange(outcome: UploadOutcome, finished: number | null): { bytes: number; files: number } {
     // A rename may have given the name a file meanwhile, or taken it away.

@@ -14,7 +14,7 @@ import { withUploadLocks } from './with-upload-locks.ts'
 
 /** Reserved at the beginning of an upload. Small uploads, which are the usual case, need no other reservation. */
 const firstPortionBytes = 64 * 1024
-/** Of the usage, after which it is recounted: others may put files into the directory, too. */
+/** A usage that is older is recounted, because other programs may put files into the directory too. */
 const maxUsageAgeMs = 3_600_000
 
 export interface UploadQuotaOptions {
@@ -143,7 +143,7 @@ export class UploadQuota {
     return (await readUsage(collections, organizationId))?.counted_at ?? null
   }
 
-  /** Whether the name stays counted without its finished file: for an unfinished upload, unless a reservation counts it. */
+  /** Whether the usage still counts the name without its finished file, because of an unfinished upload. */
   async #staysKnown(name: string): Promise<boolean> {
     const { collections, organizationId, limits, store } = this.#options
     if (isUnlimited(limits)) return false

@@ -9,9 +9,9 @@ const timeoutMs = uploadLeaseMs + 15_000
 const retryMs = 20
 
 /**
- * Runs work that changes the files behind these names and their counts, under one lock a name across all processes.
- * These locks last a moment; the lock of an upload is another one and lasts as long as the upload. Throws when a lock
- * isn't free within 30 s, and what `work` throws.
+ * Runs work that changes the files behind these names and their counts, under one lock for each name across all
+ * processes. These locks last a moment; the lock of an upload is another one and lasts as long as the upload. Throws
+ * when a lock isn't free within 30 s, and what `work` throws.
  */
 export async function withUploadLocks<T>(
   collections: Collections,

@@ -31,7 +31,7 @@ export const chunkLeaseMs = 60_000
 /** After this many claims without a committed batch the chunk itself counts as faulty. */
 export const maxChunkClaims = 5
 
-/** Who claims a chunk or a step. Each claim has a new token. Each claim has a new token. */
+/** Who claims a chunk or a step. Each claim has a new token. */
 export interface Claim {
   engineId: string
   token: string
@@ -131,7 +131,7 @@ export async function recordReservation(
   return matchedCount === 1
 }
 
-/** Releases a chunk that is to be resumed later. `countsAsAttempt` says that it failed; see `maxAttempts`. */
+/** Releases a chunk that is to be resumed later. `countsAsAttempt` says that it failed; see `maxChunkClaims`. */
 export async function releaseChunk(
   collections: Collections,
   lease: { chunkId: string; token: string; countsAsAttempt: boolean },

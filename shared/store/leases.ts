@@ -8,7 +8,7 @@ import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../con
  *
  * An election takes 10 to 14 s, in which no process can renew its lease, and the clock of the new primary may differ.
  * So a lease belongs to an election. Leases of an earlier election are renewed in full before any of them is judged.
- * Each write uses the election and the time of one answer of one primary. It stays true where a later primary
+ * Each write takes election and time from the same answer of a primary, so it stays right where a later primary
  * executes it.
  */
 
@@ -18,7 +18,7 @@ export const heartbeatMs = 3_000
 /** By then a living engine has noticed that it was marked dead: its renewal was answered or has timed out. */
 const forgetDeadMs = 120_000
 
-/** A lease survives a gap of this length between renewals, because it is renewed after a quarter of its duration. */
+/** A longer gap between two writes to the registry shows a stall, after which no lease is judged for a while. */
 const maxGapMs = 2 * heartbeatMs
 
 /** Engines have a collection of their own, because queries that count engines must not count other processes. */

@@ -186,7 +186,7 @@ export async function claimMessages(
     .toArray()
 }
 
-/** Returns leased messages, as if they hadn't been leased. */
+/** Gives leased messages back to the outbox, as if they hadn't been leased. */
 export async function returnMessages(
   { outbox }: Collections,
   messages: readonly Pick<OutboxDocument, '_id'>[],

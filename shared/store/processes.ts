@@ -21,9 +21,9 @@ export async function endDeadProcesses(database: Database, log: Logger): Promise
 }
 
 /**
- * Ends the transactions of all dead processes where no engine is alive to do so. Dead engines stay registered: the
- * next engine takes over from them, and one that was only suspended resumes. So the transactions of a lease are ended
- * only once. `ended` has the leases of the previous call; resolves to those for the next call.
+ * Ends the transactions of all dead processes where no engine is alive to do so. Dead engines stay registered: the next
+ * engine takes over from them, and one that was only suspended resumes. Each call finds them again, so `ended` has the
+ * leases whose transactions earlier calls have ended; resolves to those for the next call.
  */
 export async function endDeadWithoutEngines(
   database: Database,

@@ -136,8 +136,8 @@ export async function growSource(
 
 /**
  * Reserves the partition of an import. False when the staged bytes of the organization would exceed the limit and
- * another of its imports has a partition. The only partition of an organization is refused just when failed rows of
- * ended imports exceed the quota alone. Otherwise a file that nearly fills the quota could never be imported.
+ * another of its imports has a partition. The only partition of an organization is refused only where the failed rows
+ * of ended imports alone exceed the quota. Otherwise a file that nearly fills the quota could never be imported.
  */
 export async function reservePartition(
   { uploadUsage }: Collections,

@@ -158,7 +158,7 @@ async function bumpQuotaRevision(
 }
 
 /**
- * Inside a transaction of requests that makes `amount` more subscribers active. `full`: active subscribers alone
+ * Inside a request's transaction that makes `amount` more subscribers active. `full`: active subscribers alone
  * leave too little. `busy`: chunks of imports have reserved the rest, and may give some of it back.
  */
 export async function takeQuota(

@@ -30,7 +30,7 @@ const totals = {
   files: { $add: ['$files', { $sum: '$uploads.files' }] },
 }
 
-/** Conditions that the usage stays within the limits. It has none for Infinity, which is no BSON integer. */
+/** Conditions for the usage to stay within the limits. A limit of Infinity, which is no BSON integer, has none. */
 export function fits(
   more: { bytes: number; files: number },
   limits: UploadLimits,

@@ -13,8 +13,8 @@ import { concernsUrl, type Sender, type Trigger } from './senders.ts'
 
 /**
  * The reactions of autoresponders to the events of a call. An autoresponder answers a message once, which the `_id` of
- * its reaction ensures. Autoresponders for a missing open or click queue their reaction when the message is sent. An open
- * or click before the due time drops it.
+ * its reaction ensures. Autoresponders for a missing open or click queue their reaction when the message is sent. An
+ * open or click before the due time drops it.
  */
 export class Answers {
   readonly #queued = new Map<string, Answer>()
@@ -54,7 +54,7 @@ export class Answers {
     }
   }
 
-  /** Removes the answers of this call to a subscriber that has left in it. */
+  /** Removes this call's answers to a subscriber that one of its events has made inactive. */
   cancel(subscriberId: number): void {
     for (const [key, answer] of this.#queued)
       if (answer.subscriber.id === subscriberId) this.#queued.delete(key)
@@ -127,7 +127,7 @@ export class Answers {
 }
 
 function makeAnswer(trigger: Trigger, event: RecordedEvent, { sender, subscriber }: EventContext): Answer {
-  // When the sender's clock is ahead, the time of the request counts, so that no reaction is late.
+  // When the mail sender's clock is ahead, the time of the request counts, so that no reaction is late.
   const causedAt = earlier(event.created_at, event.occurred_at)
   return {
     key: messageReactionId(subscriber.id, trigger._id, event.message_id),

@@ -35,7 +35,7 @@ export const unknownMessage = (key: string): DeliveryMessageDocument => ({
 export interface EventContext {
   /** YYYYMMDD of the event in the organization's zone. */
   day: number
-  /** Of a click: the first one on that link of the message. */
+  /** Whether the event is the first click on that link of the message. */
   isNewLink: boolean
   /** Whether the event changed the subscriber's status. */
   moves: boolean

@@ -96,7 +96,7 @@ export const subscriberImportEndpoints = [
     needs: permission('subscriber', 'import'),
     headers: {
       'Idempotency-Key':
-        '1 to 255 characters; for 24 h the same one of the same API key on the same list, with the same bytes as body, is answered as the first success was, and makes no second import; a refusal is not remembered',
+        '1 to 255 characters; for 24 h, a request that repeats it with the same API key, list and body gets the reply to the first one that succeeded, and makes no second import; a refusal is not remembered',
     },
     body: {
       wrapper: 'subscriber_import',
@@ -155,7 +155,7 @@ export const subscriberImportEndpoints = [
     needs: readsImports,
     headers: {
       'Last-Event-ID':
-        'of the last event that came: an import that has not changed since and has ended is a 204',
+        'the id of the last event that came; where the import has ended and not changed since, the reply is a 204',
     },
     reply: {
       texts: { 'text/event-stream': { schema: importEvent, example: exampleImportEvent } },
@@ -173,7 +173,7 @@ export const subscriberImportEndpoints = [
   moveEndpoint('unpause', 'Resumes a paused import where it stopped'),
   moveEndpoint(
     'cancel',
-    'Ends an import for good; rows that are written stay. The reply has the counts of its moment. For 2 s the batch that each lane has sent to the database may still be counted; the events, the callback and later views have the final counts',
+    'Ends an import for good; rows that are written stay. No row is written after the reply',
   ),
   endpoint({
     method: 'get',

@@ -5,13 +5,16 @@ export interface CallbackBounds {
   connectMs: number
   /** Timeout of an attempt as a whole, up to the status of the answer. */
   attemptTimeoutMs: number
-  /** Lease of an attempt. It is longer than `attemptTimeoutMs`, because otherwise two attempts could be in flight at once. */
+  /**
+   * Lease of an attempt. It is longer than `attemptTimeoutMs`, because otherwise two attempts could be in flight at
+   * once.
+   */
   leaseMs: number
   /** Attempts in flight at once. */
   atOnce: number
-  /** The same to one host, so that a slow host or one with many callbacks doesn't delay the others. */
+  /** Attempts to one host at once, so that a slow host or one with many callbacks doesn't delay the others. */
   maxAttemptsOfHost: number
-  /** The same of one organization, which may name any number of hosts. */
+  /** Attempts of one organization at once; it may name any number of hosts. */
   maxAttemptsOfOrganization: number
 }
 

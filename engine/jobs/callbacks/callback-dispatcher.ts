@@ -46,13 +46,13 @@ interface Attempt {
 }
 
 /**
- * Sends the callbacks that are due. Only the leading engine, that with the smallest number, does so: a host sees no more
- * of them at once, whatever the number of engines. The others check once a second whether they lead. Where two believe
- * so, each callback still has one lease.
+ * Sends the callbacks that are due. Only the leading engine, that with the smallest number, does so, so that the bounds
+ * hold whatever the number of engines. The others check once a second whether they lead. Where two believe that they
+ * lead, each callback still has one lease.
  *
- * Callbacks are queued by organization and host. A slot goes to the organization with the fewest attempts in flight, and
- * none has more slots than are left free (slots.ts). Neither receivers that hang nor ten thousand imports that end at once
- * delay another organization's callbacks.
+ * Callbacks are queued by organization and host. A slot goes to the organization with the fewest attempts in flight,
+ * and none has more slots than are left free (slots.ts). Neither receivers that hang nor ten thousand imports that end
+ * at once delay another organization's callbacks.
  */
 export class CallbackDispatcher extends PollLoop {
   readonly #options: CallbackDispatcherOptions

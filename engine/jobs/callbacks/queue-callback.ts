@@ -6,8 +6,8 @@ import { insertCallback } from '../../store/callbacks.ts'
 import { notifyEngines } from '../../../shared/store/wake-up.ts'
 
 /**
- * Queues the callback of an ended import whose counts are final, if it has one. Its body is fixed here: the reply that a
- * request for the import would get. Idempotent: a callback that is queued already stays as it is.
+ * Queues the callback of an ended import whose counts are final, if it has one. Its body is fixed here: the reply that
+ * a request for the import would get. Idempotent: a callback that is queued already stays as it is.
  */
 export async function queueCallback(
   { collections }: Database,
@@ -16,7 +16,7 @@ export async function queueCallback(
 ): Promise<void> {
   const document = await collections.imports.findOne({ _id: importId, callback: { $ne: null } })
   if (document === null) return
-  // Due at once, by the database's clock.
+  // The callback is due at once: `finished_at` is by the database's clock.
   const { callback, finished_at: dueAt } = document
   if (callback === null || dueAt === null) return
   const [view] = await fullViews(collections, [document], secrets)

@@ -12,7 +12,7 @@ export interface MaintenanceJob {
 /** Jobs may be broken off anywhere; with the database away one would otherwise delay a stop for seconds. */
 const graceMs = 300
 
-/** Runs a job now and then at its interval, until stopped. */
+/** Runs a job at once and then at its interval, until it is stopped. */
 export function startMaintenance(job: MaintenanceJob, log: Logger): Part {
   const loop = new MaintenanceLoop(job, log)
   loop.start()

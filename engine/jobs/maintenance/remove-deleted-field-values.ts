@@ -7,8 +7,8 @@ import type { MaintenanceJob } from './maintenance.ts'
 
 /**
  * Removes the subscribers' values of deleted custom fields. A run may break off anywhere: the next one, in any engine,
- * resumes behind the last key range that was done. A request that read the field before it was deleted may write a value
- * behind the pass. So a second pass over all subscribers of the list follows minutes later.
+ * resumes after the last key range that was done. A request that read the field before it was deleted may write a value
+ * to a range that was done. So a second pass over all subscribers of the list follows minutes later.
  */
 export function removeDeletedFieldValues({ collections }: Database, log: Logger): MaintenanceJob {
   return {

@@ -26,7 +26,7 @@ export interface ReactionDispatcherOptions {
   log: Logger
 }
 
-/** What `hasContent` says, computed by the server so that a megabyte of mail isn't read. */
+/** `hasContent` of contract/schemas/autoresponder.ts as an expression, so that a megabyte of mail isn't read. */
 const someContent = {
   $or: ['$content_html', '$content_text'].map((content) => ({
     $regexMatch: { input: { $ifNull: [content, ''] }, regex: String.raw`\S` },
@@ -41,20 +41,20 @@ const perRound = 2 * reactionLanes * perTransaction
 const graceMs = 2_000
 
 /**
- * Moves due reactions into the outbox. Only the leading engine, that with the smallest number, does so. Two engines that
- * believe they lead do no harm, because a reaction leaves the state `queued` only once.
+ * Moves due reactions into the outbox. Only the leading engine, that with the smallest number, does so. Two engines
+ * that believe they lead do no harm, because a reaction leaves the state `queued` only once.
  *
  * It sleeps until the next reaction is due, for a second at most; a wake-up tells it of reactions queued meanwhile.
  *
  * Order: within an organization by due time, in rounds of up to `perRound`. A message is in the outbox before those of
- * later rounds. Organizations are served round-robin, so that a million reactions of one don't delay the welcome mail of
- * another.
+ * later rounds. Organizations are served round-robin, so that a million reactions of one don't delay the welcome mail
+ * of another.
  */
 export class ReactionDispatcher extends PollLoop {
   readonly #options: ReactionDispatcherOptions
   /** Organizations in the order in which they were served, the latest last. */
   #served: number[] = []
-  /** Those of the autoresponders of this poll that have no mail to send. */
+  /** Ids of this poll's autoresponders without content: their reactions are dropped. */
   #withoutContent = new Set<number>()
 
   constructor(options: ReactionDispatcherOptions) {
@@ -93,7 +93,9 @@ export class ReactionDispatcher extends PollLoop {
     return untilDue(beginnings, now)
   }
 
-  /** Queues of autoresponders that aren't paused, by organization. The least recently served organization comes first. */
+  /**
+   * Queues of autoresponders that aren't paused, by organization. The least recently served organization comes first.
+   */
   async #listOpenQueues(due: readonly QueueBeginning[]): Promise<Map<number, QueueBeginning[]>> {
     if (due.length === 0) return new Map()
     const running = await this.#options.database.collections.autoresponders

@@ -14,8 +14,8 @@ import type { StepRun } from '../../scheduler/step.ts'
 
 /**
  * The search for subscribers that are absent from the import's file: active, on the list when the import began, and of
- * an identity that no record has. A merge of each chunk's identities with the subscribers of its range, which together
- * are the whole list. Memory holds the identities of one chunk.
+ * an identity that no record has. Each chunk's identities are compared with the subscribers of its range; all ranges
+ * together are the whole list. Memory holds the identities of one chunk.
  */
 
 interface Range {

@@ -15,11 +15,12 @@ import { activeAtStart, openRanges, requirePlan, searchRange } from './absent-su
  * `deactivate_subscribers_not_in_import`: first counts the absent subscribers, so that a warning is stored before
  * anything is done, then deactivates them.
  *
- * Exactly once, by an optimistic lock: each transaction moves `deactivated_to` of the chunk from the value that was
- * read. The next holder of the step resumes from there, and the transaction of a stale holder matches nothing.
+ * Each subscriber is deactivated exactly once, by an optimistic lock: each transaction moves `deactivated_to` of the
+ * chunk from the value that was read. The next holder of the step resumes from there, and the transaction of a stale
+ * holder matches nothing.
  *
- * Both store their progress once a second, also where no subscriber is absent. A step that is killed repeats one
- * second of work.
+ * Both store their progress once a second, also where no subscriber is absent. A step that is killed repeats one second
+ * of work.
  */
 
 const subscribersPerTransaction = 1_000
@@ -30,7 +31,7 @@ const maxConflictRetries = 2
 const timeoutMs = 120_000
 
 /**
- * How many subscribers are absent, counted up to half of the list; stores a warning when they are more. Resumes where
+ * How many subscribers are absent, counted to just over half of the active ones; stores a warning then. Resumes where
  * an earlier holder of the step stopped, and throws what deactivateAbsent throws.
  */
 export async function countAbsentAndWarn(run: StepRun): Promise<number> {
@@ -71,9 +72,9 @@ async function countAbsent(run: StepRun, max: number): Promise<number> {
 }
 
 /**
- * Resumes where an earlier holder of the step stopped. Throws ImportError `chunk_damaged` before any subscriber of a
- * range is deactivated whose records are gone or changed; the signal's reason; an Error when another engine has
- * leased the step.
+ * Resumes where an earlier holder of the step stopped. Where the records of a range are gone or changed, throws
+ * ImportError `chunk_damaged` before any subscriber of that range is deactivated. Throws the signal's reason, and an
+ * Error when another engine has leased the step.
  */
 export async function deactivateAbsent(run: StepRun): Promise<void> {
   const isProgressDue = everySecond()

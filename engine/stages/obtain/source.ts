@@ -35,7 +35,7 @@ export interface SourceContext {
 
 /** The organization's other imports use up its quota for staged files; the step is tried again later. */
 export class QuotaInUse extends Error {
-  override readonly name = 'QuotaTaken'
+  override readonly name = 'QuotaInUse'
 }
 
 /** A program other than our FTP server still writes the upload; `fingerprint` is of its present content. */

@@ -6,9 +6,9 @@ import type { PinnedUpload, Uploads } from '../../../shared/storage/uploads/uplo
 import { StillWritten, type Source } from './source.ts'
 
 /**
- * The file that was pinned when the import began: a later change of its name has no effect. A complete one is read in
- * place and checked again afterwards (refuseIfWrittenInto). Others are copied, as a program may still write into them:
- * their fingerprint must be the same at two checks, and before and after the copy.
+ * The file that was pinned when the import began: a later rename has no effect. A complete one that isn't packed is
+ * read in place and checked again afterwards (refuseIfWrittenInto). All others are copied. Into an incomplete one a
+ * program may still write: its fingerprint must be the same at two checks, and before and after the copy.
  */
 export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source

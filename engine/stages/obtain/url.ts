@@ -5,7 +5,7 @@ import { CannotUnseal } from '../../../shared/runtime/secret-box.ts'
 import { downloadedContent } from '../../../shared/net/download.ts'
 import type { Source, SourceContext } from './source.ts'
 
-/** Stages the file behind the URL, which is complete only when the server has said so. */
+/** Stages the file behind the URL. It counts as complete only when the server has said so. */
 export const urlSource: Source = async (document, context) => {
   const url = await openUrl(document, context)
   let failure: unknown = null

@@ -8,7 +8,7 @@ import {
 import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
 import type { StagedWriter } from '../../../shared/storage/staging/staging.ts'
 
-/** A future chunk: the identities [from, to), where null is open, and where their records lie in the partition. */
+/** A future chunk: the identities [from, to), null for an open end, and their records' places in the partition. */
 export interface Range {
   kind: ChunkDocument['kind']
   from: Buffer | null

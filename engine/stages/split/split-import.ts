@@ -25,7 +25,7 @@ import type { HelperThread } from './second-half-scan.ts'
 
 /**
  * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed.
- * Throws ImportError `source_missing`, QuotaTaken, and what splitFile and refuseIfWrittenInto throw.
+ * Throws ImportError `source_missing`, QuotaInUse, and what splitFile and refuseIfWrittenInto throw.
  */
 export async function splitImport(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
   const { document, staging, uploads, signal } = run
@@ -70,7 +70,7 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
 }
 
 /**
- * The result and the errors of a split are void when the source was written into meanwhile: that error replaces them.
+ * When the source was written into meanwhile, ImportError `source_unreadable` replaces the split's result or error.
  */
 async function splitUnchanged(
   { document, uploads }: StepRun,

@@ -15,16 +15,16 @@ import { SecondHalfScan, type HelperThread, type SecondHalfReport } from './seco
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /**
- * Splits an import's file into chunks, as a range partition. One scan writes every record to the range of its
- * identity, so that all records of one identity are in one chunk, in file order. Memory doesn't grow with the file:
- * each range has one buffer, a smaller one in huge files.
+ * Splits an import's file into chunks, as a range partition. One scan writes every record to the range of its identity,
+ * so that all records of one identity are in one chunk, in file order. Memory doesn't grow with the file: each range
+ * has one buffer, a smaller one in huge files.
  *
  * Borders come from a sample, so ranges are about equal in size. An identity that repeats a million times, or a
- * misleading sample, makes one much larger. It is split again by its own content, until it is small or has one
- * identity.
+ * misleading sample, makes a range much larger. Such a range is split again by its own content, until it is small or
+ * has one identity.
  *
- * In a large file a helper thread scans the second half at the same time (second-half-scan.ts), into the same ranges and a
- * second partition file.
+ * In a large file a helper thread scans the second half at the same time (second-half-scan.ts), into the same ranges
+ * and a second partition file.
  */
 
 export interface SplitOptions {
@@ -51,7 +51,7 @@ export interface SplitResult {
 
 const targetRangeBytes = 1_500_000
 const minRangeBytes = 128_000
-/** A small file is split into as many ranges, so that every lane has work. */
+/** A small file is split into this many ranges, or fewer of `minRangeBytes`, so that every lane has work. */
 const smallFileRanges = 24
 const maxRanges = 4_096
 /** For the buffers of all ranges together. */

@@ -2,8 +2,9 @@ import type { MarkedFolder } from './marked-folder.ts'
 import type { Staging } from './staging.ts'
 
 /**
- * Staging whose writes and removals throw FolderUnavailable while DATA_DIR is unavailable. A write succeeds only when
- * DATA_DIR is still available after it. `open` has no guard: a caller that finds no file checks the folder itself.
+ * Staging where `write`, `create`, `removeImport` and `listImports` throw FolderUnavailable while DATA_DIR is
+ * unavailable. A `write` succeeds only when DATA_DIR is still available after it. `open` has no guard: a caller that
+ * finds no file checks the folder itself.
  */
 export function guardedStaging(staging: Staging, folder: MarkedFolder): Staging {
   return {

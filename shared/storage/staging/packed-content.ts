@@ -4,12 +4,10 @@ import { inBlocks } from './in-blocks.ts'
 import type { StagedFile, Staging } from './staging.ts'
 
 /**
- * Inline content is compressed in the staging, because its import may be scheduled for years ahead. A body of a
- * few kilobytes may unpack to 64 MB. Each block is compressed by itself, so that splitting can read from any position
- * with one block in memory:
- *
+ * Inline content is compressed in the staging, because its import may be scheduled for years ahead, and a compressed
+ * body of a few kilobytes may bring 64 MB. Each block is compressed by itself, so that splitting can read from any
+ * position with one block in memory:
  *     block, block, ..., the blocks' packed lengths (4 bytes each), length of the content (8 bytes), mark (4 bytes)
- *
  * Each block has a checksum of zstd.
  */
 

@@ -4,11 +4,11 @@ import { correctUsage, listLiveUploads, readUsage } from '../../store/upload-usa
 import type { UploadStore } from './upload-store.ts'
 
 /**
- * Recounts the storage of an organization, and replaces the usage that each change updates. It runs when there is no
- * usage yet, when it is old, and before a refusal. Processes may have been killed between two updates.
+ * Recounts the storage of an organization, and replaces the stored usage, which each change otherwise updates. It runs
+ * when there is no usage yet, when it is old, and before a refusal. Processes may have been killed between two updates.
  */
 
-/** Recounts at most this often; if uploads keep changing meanwhile, the last known usage stays. */
+/** Tries of one recount; if uploads keep changing meanwhile, the last known usage stays. */
 const maxCounts = 3
 /** Pinned files are few, and counted fast. */
 const maxPinnedCounts = 20

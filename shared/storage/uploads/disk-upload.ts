@@ -22,7 +22,8 @@ export interface DiskUploadOptions {
 }
 
 /**
- * The hidden file of an upload on disk. A session that resumes the upload renames it first, so this can't publish it.
+ * The hidden file of an upload on disk. A session that resumes the upload renames the file first, so the former one
+ * can't publish it.
  */
 export class DiskUpload implements UploadInProgress {
   size: number

@@ -2,8 +2,9 @@ import type { MarkedFolder } from '../staging/marked-folder.ts'
 import type { Uploads, UploadStore } from './upload-store.ts'
 
 /**
- * Uploads that throw FolderUnavailable while DATA_DIR is unavailable, because an unmounted folder would seem to have
- * no uploads. A missing file of a pin counts as gone only when DATA_DIR is available afterwards.
+ * Uploads whose directories, new pins and purge throw FolderUnavailable while DATA_DIR is unavailable, because an
+ * unmounted folder would seem to have no uploads. A missing file of a pin counts as gone only when DATA_DIR is
+ * available afterwards.
  */
 export function guardedUploads(uploads: Uploads, folder: MarkedFolder): Uploads {
   return {

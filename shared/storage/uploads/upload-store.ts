@@ -22,7 +22,7 @@ export interface Uploads {
   openPin(pin: UploadPin): Promise<PinnedUpload | null>
   /** Removes the pins of an ended import. */
   unpin(importId: number): Promise<void>
-  /** Ids of imports that have pins. */
+  /** Ids of imports whose pins `unpin` must remove. None on disk, where pins go with the import's staged files. */
   listPinned(): Promise<number[]>
   /** Removes unfinished uploads that are older than that, and other leftovers; resolves to the number of uploads. */
   purge(options: { olderThanMs: number }): Promise<number>

@@ -89,7 +89,7 @@ export async function creationContext(
   }
 }
 
-/** By its id, or where the reference has none by its name, in any case. */
+/** By its id; where the reference has none, by its name, in any letter case. */
 async function namedAutoresponder(
   { autoresponders }: Collections,
   listId: number,

@@ -9,7 +9,7 @@ import type { CreationRequest, CreatedView } from './service.ts'
 
 /** A second request with the Idempotency-Key of an earlier one gets the reply to that, and creates no import. */
 
-/** The key's id: one of the same API key and list. Null where the request has no key. */
+/** The id under which the reply is stored, of API key, list and Idempotency-Key. Null where the request has none. */
 export const idempotencyId = (request: CreationRequest): string | null =>
   request.idempotencyKey === null
     ? null
@@ -34,7 +34,9 @@ export async function earlierReply(
   return JSON.parse(earlier.reply ?? (await openReply(deps, earlier))) as CreatedView
 }
 
-/** The reply as it is stored with the import. Where the import is encrypted, so is the reply: it has the same secrets. */
+/**
+ * The reply as it is stored with the import. Where the import is encrypted, so is the reply: it has the same secrets.
+ */
 export function storedReply(
   { secrets }: ControlPlane,
   id: string,

@@ -14,8 +14,8 @@ import { fileNameInUrl, storedUrl, urlProblem } from './client-url.ts'
 import type { ImportCreation } from '../schemas.ts'
 
 /**
- * A creation's body against its list: what a schema alone can't check. Pure. All problems are collected, so that a client
- * fixes them in one go.
+ * A creation's body against its list: what a schema alone can't check. Pure. All problems are collected, so that a
+ * client fixes them in one go.
  */
 export interface ImportDeps {
   list: MailingListDocument
@@ -35,8 +35,8 @@ export interface CheckedOptions {
 }
 
 /**
- * The options as an import stores them: names in the list's spelling, defaults as values of their fields. Each problem is
- * added to `problems` as a sentence. Only without a problem are the options valid.
+ * The options as an import stores them: names in the list's spelling, defaults as values of their fields. Each problem
+ * is added to `problems` as a sentence. Only without a problem are the options valid.
  */
 export function checkOptions(
   body: ImportCreation,
@@ -178,8 +178,9 @@ export interface CheckedSource {
 const urlSchemes = ['http:', 'https:', 'ftp:', 'ftps:']
 
 /**
- * The source as an import stores it, without its content; a URL still has its password. `content` is null where the body
- * has none. Adds to `problems` as `checkOptions` does. No source is opened: one that is missing fails the import later.
+ * The source as an import stores it, without its content; a URL still has its password. `content` is null where the
+ * body has none. Adds to `problems` as `checkOptions` does. No source is opened: check.ts refuses an upload that is
+ * missing, and a URL that doesn't answer fails the import later.
  */
 export function checkSource(
   source: ImportCreation['file_source'],
