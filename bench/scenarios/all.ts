@@ -1,6 +1,7 @@
 import type { Scenario } from '../scenario.ts'
 import { allSkipped, beyondCache, newRows, overwriting, staging } from './comparisons.ts'
 import { ftpUploads } from './ftp-uploads.ts'
+import { manySmall } from './many-small.ts'
 import { pauseAndKill } from './pause-and-kill.ts'
 import { requests } from './requests.ts'
 import { smallBesideGiant } from './small-beside-giant.ts'
@@ -13,6 +14,7 @@ export const scenarios: Scenario[] = [
   beyondCache,
   pauseAndKill,
   smallBesideGiant,
+  manySmall,
   staging,
   requests,
   ftpUploads,
