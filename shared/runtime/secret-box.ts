@@ -26,7 +26,7 @@ export interface SecretKey {
 
 /** A sealed text can't be decrypted. The message tells users why, and what to do. */
 export class CannotUnseal extends Error {
-  override readonly name = 'NotOpened'
+  override readonly name = 'CannotUnseal'
 }
 
 export class SecretBox {

@@ -106,7 +106,7 @@ t.test('an engine with an empty folder is red, and the others do its work', asyn
     t.same([view.state, countsOf(view)], ['finished', { added: 30_000 }], view.error_message ?? '')
   }
   t.same((await readdir(folder)).sort(), [], 'nothing is written into a folder that may be another one')
-  t.match(sick.log(), /"level":"error".*nothing is done with files until DATA_DIR is available/)
+  t.match(sick.log(), /"level":"error".*no file is read or written until DATA_DIR is available/)
 
   // The new folder replaces a lost one, as the message says.
   await writeFile(path.join(folder, 'installation.id'), await readFile(mark))

@@ -59,8 +59,13 @@ async function startEngine(callbacks: Partial<CallbackBounds>, answers: Download
   return engine
 }
 
-const patient = { connectMs: 30_000, tryMs: 60_000, leaseMs: 90_000 }
-const hastyBounds = { ...patient, retryAfterMs: [100, 200, 300, 400, 500], atOnce: 6, atOnceOfHost: 2 }
+const slowBounds = { connectMs: 30_000, attemptTimeoutMs: 60_000, leaseMs: 90_000 }
+const hastyBounds = {
+  ...slowBounds,
+  retryAfterMs: [100, 200, 300, 400, 500],
+  atOnce: 6,
+  maxAttemptsOfHost: 2,
+}
 const here = [['127.0.0.1']]
 const resolved = {
   'receiver.test': here,
@@ -316,7 +321,7 @@ t.test('a slot goes to the organization that has the fewest, though others wait 
 })
 
 /** The waits of engines in the tests below. */
-const longerWait = { ...patient, retryAfterMs: [1_500] }
+const longerWait = { ...slowBounds, retryAfterMs: [1_500] }
 
 t.test('an engine that stops gives back what it was sending', async (t) => {
   responses.set('/stops', (response, nth) => {

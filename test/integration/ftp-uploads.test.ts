@@ -62,7 +62,11 @@ t.test('a name that one process receives is refused by another one', async (t) =
   t.match(await second.upload('STOR shared.csv', 'newer'), /^226 /)
   t.equal(await contentOf('shared.csv'), 'newer')
   t.same(await namesLike('shared.csv'), ['shared.csv'])
-  t.equal(await uploadLocks.countDocuments(), 0)
+  await until(
+    'the end of the locks, which go right after the reply',
+    () => uploadLocks.countDocuments(),
+    (count) => count === 0,
+  )
   first.close()
   second.close()
 })

@@ -79,7 +79,7 @@ t.test('the first key seals, all of them open, and a key that came later is foun
   const [before, rotated] = [boxWith(old), boxWith(recent, old)]
   t.equal(await rotated.open(before.seal('x', 'a'), 'a'), 'x')
   await t.rejects(before.open(rotated.seal('x', 'a'), 'a'), {
-    name: 'NotOpened',
+    name: 'CannotUnseal',
     message: new RegExp(`with the key ${recent.id}, which this process does not have: .*SECRETS_KEY_FILE`),
   })
   let file = [old]
