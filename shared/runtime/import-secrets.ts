@@ -33,7 +33,7 @@ export function sealed<T extends ImportWithSecrets>(document: T, box: SecretBox)
   }
 }
 
-/** Throws NotOpened when the secrets can't be decrypted. */
+/** Throws CannotUnseal when the secrets can't be decrypted. */
 export async function openSecrets(document: ImportWithSecrets, box: SecretBox): Promise<ImportSecrets> {
   const { source, callback } = document
   if (document.sealed !== undefined)

@@ -62,7 +62,7 @@ export class SecretBox {
     return Buffer.concat([head, cipher.getAuthTag(), sealed])
   }
 
-  /** Decrypts a text. Throws NotOpened. */
+  /** Decrypts a text. Throws CannotUnseal. */
   async open(sealed: Uint8Array, owner: string): Promise<string> {
     const bytes = Buffer.from(sealed)
     if (bytes.length < headBytes || bytes[0] !== version)
