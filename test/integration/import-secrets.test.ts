@@ -402,7 +402,11 @@ t.test(
       () => waiting.findOne({ _id: untold.id, failures: 2 }),
       (callback) => callback !== null,
     )
-    t.match(again, { state: 'waiting', problem: /its URL and its secret are gone/ }, 'it cannot be sent once more')
+    t.match(
+      again,
+      { state: 'waiting', problem: /its URL and its secret are gone/ },
+      'it cannot be sent once more',
+    )
     await engine.stop()
     t.same(await leaks(service, { ...planted, callbackSecret }), [])
     t.match(await service.get(`/subscriber_imports/${ended.id}`), { file_source: { url: shownAtEnd.url } })
