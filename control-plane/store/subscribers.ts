@@ -68,20 +68,10 @@ export async function insertSubscriber(
   document: SubscriberDocument,
   options: InsertOptions = {},
 ): Promise<SubscriberWrite> {
-  const deadline = clock.monotonicMs() + quotaTimeoutMs
-  for (;;) {
-    try {
-      const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
-        insertInTransaction({ database, session, organizationId, hasQuotaLock }, document, options),
-      )
-      if (result.outcome === 'done' && result.queued !== undefined) await noteQueued(database, result.queued)
-      return result.outcome
-    } catch (error) {
-      const outcome = undoneOutcome(error)
-      if (outcome !== 'busy' || clock.monotonicMs() > deadline) return outcome
-      await pauseBeforeRetry()
-    }
-  }
+  const result = await writeWithQuota(database, organizationId, (transaction) =>
+    insertInTransaction(transaction, document, options),
+  )
+  return result.outcome
 }
 
 type InsertResult = { outcome: 'done'; queued: QueuedReactions | undefined } | { outcome: FailedWrite }
@@ -166,21 +156,9 @@ export type ChangeResult =
 
 /** Changes a subscriber. A duplicate key error of what `alongside` writes is thrown. */
 export async function changeSubscriber(database: Database, request: ChangeRequest): Promise<ChangeResult> {
-  const { organizationId } = request
-  const deadline = clock.monotonicMs() + quotaTimeoutMs
-  for (;;) {
-    try {
-      const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
-        changeInTransaction({ database, session, organizationId, hasQuotaLock }, request),
-      )
-      if (result.outcome === 'done' && result.queued !== undefined) await noteQueued(database, result.queued)
-      return result
-    } catch (error) {
-      const outcome = undoneOutcome(error)
-      if (outcome !== 'busy' || clock.monotonicMs() > deadline) return { outcome }
-      await pauseBeforeRetry()
-    }
-  }
+  return writeWithQuota(database, request.organizationId, (transaction) =>
+    changeInTransaction(transaction, request),
+  )
 }
 
 async function changeInTransaction(
@@ -404,6 +382,33 @@ async function insertOrUndo(
   }
 }
 
+/**
+ * Runs a write in its transaction, and again while imports reserve the quota that it needs. Records the reactions that it
+ * queued after the commit. Throws what is no outcome.
+ */
+async function writeWithQuota<
+  Result extends { outcome: 'done'; queued: QueuedReactions | undefined } | { outcome: FailedWrite },
+>(
+  database: Database,
+  organizationId: number,
+  write: (transaction: WriteTransaction) => Promise<Result>,
+): Promise<Result | { outcome: UndoneWrite }> {
+  const deadline = clock.monotonicMs() + quotaTimeoutMs
+  for (;;) {
+    try {
+      const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
+        write({ database, session, organizationId, hasQuotaLock }),
+      )
+      if (result.outcome === 'done' && result.queued !== undefined) await noteQueued(database, result.queued)
+      return result
+    } catch (error) {
+      const outcome = undoneOutcome(error)
+      if (outcome !== 'busy' || clock.monotonicMs() > deadline) return { outcome }
+      await sleep(quotaPauseMs * (0.5 + Math.random()))
+    }
+  }
+}
+
 /** The outcome of a write that was undone. Throws any other error. */
 function undoneOutcome(error: unknown): UndoneWrite {
   if (error instanceof UndoWrite) return error.outcome
@@ -413,4 +418,4 @@ function undoneOutcome(error: unknown): UndoneWrite {
 /** Imports may give back reserved quota: a write that meets too little tries again for this time. */
 const quotaTimeoutMs = 20_000
 
-const pauseBeforeRetry = (): Promise<void> => sleep(50 * (0.5 + Math.random()))
+const quotaPauseMs = 50
