@@ -6,6 +6,7 @@ import { fileSystemTime } from '../uploads/file-fingerprint.ts'
 import type { DiskReserve } from './disk-reserve.ts'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
 import { binaryMegabyte } from '../../values/byte-sizes.ts'
+import { syncFolder } from './sync-folder.ts'
 
 /** Free space is checked again after this many written bytes. */
 const checkEveryBytes = 16 * binaryMegabyte
@@ -104,17 +105,6 @@ async function writeWhole(
     await handle.close()
   }
   return size
-}
-
-/** A rename is durable only after a sync of its folder. */
-async function syncFolder(folder: string): Promise<void> {
-  if (process.platform === 'win32') return
-  const handle = await open(folder, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
 }
 
 class DiskFile implements StagedFile {

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { access, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { access, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { keyHashSecret } from '../../store/api-keys.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { errorCode } from '../../contract/errors.ts'
 import { adoptDataFolderId, listImportsWithStagedFiles, readDataFolderId } from '../../store/installation.ts'
 import { stagingFolder, type StagingLocation } from './open-staging.ts'
+import { syncFolder } from './sync-folder.ts'
 
 /**
  * The mark of the installation: an id in the database, and the same id in a file of DATA_DIR. A process whose
@@ -133,14 +134,3 @@ const exists = (file: string): Promise<boolean> =>
     () => true,
     () => false,
   )
-
-/** A rename is durable only after a sync of its folder. */
-async function syncFolder(folder: string): Promise<void> {
-  if (process.platform === 'win32') return
-  const handle = await open(folder, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
-}
