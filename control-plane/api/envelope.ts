@@ -103,18 +103,8 @@ export const folderRefusal =
 /** Maps errors of the router and the database driver to the API's. Their own messages are not passed on. */
 function toRequestError(error: unknown, requestId: string): RequestError {
   if (error instanceof RequestError) return error
-  if (error instanceof BusyError)
-    return new RequestError('internal_error', error.message, {
-      status: 503,
-      headers: { 'Retry-After': String(error.retryAfter) },
-      cause: error,
-    })
-  if (error instanceof FolderUnavailable)
-    return new RequestError('internal_error', folderRefusal, {
-      status: 503,
-      headers: { 'Retry-After': '30' },
-      cause: error,
-    })
+  if (error instanceof BusyError) return unavailable(error.message, error.retryAfter, error)
+  if (error instanceof FolderUnavailable) return unavailable(folderRefusal, 30, error)
   const status = isHash(error) ? error['status'] : undefined
   if (error instanceof URIError || status === 400)
     return new RequestError('not_found', 'the path is not a valid URL path', { status: 404 })
@@ -123,15 +113,18 @@ function toRequestError(error: unknown, requestId: string): RequestError {
       'validation_failed',
       'the record would be larger than 16 MB, the maximum of the database, with what other requests wrote to it at the same time: make it smaller',
     )
-  if (driverRetryReason(error) !== null) {
-    return new RequestError(
-      'internal_error',
-      `the database can't be reached just now, try again (request ${requestId})`,
-      { status: 503, headers: { 'Retry-After': '5' } },
-    )
-  }
+  if (driverRetryReason(error) !== null)
+    return unavailable(`the database can't be reached just now, try again (request ${requestId})`, 5, error)
   return new RequestError('internal_error', internalErrorMessage(requestId), { status: 500 })
 }
+
+/** The same request may succeed after `retryAfter` seconds. */
+const unavailable = (message: string, retryAfter: number, cause: unknown): RequestError =>
+  new RequestError('internal_error', message, {
+    status: 503,
+    headers: { 'Retry-After': String(retryAfter) },
+    cause,
+  })
 
 export const internalErrorMessage = (requestId: string): string =>
   `Internal Server Error: the request is not the cause; the log has the details under request ${requestId}`
