@@ -92,7 +92,7 @@ async function releaseStalledSteps({
 }: Required<TakeOverOptions>): Promise<void> {
   const { stalledAfterMs } = stepBounds
   const stalled = await takeOverStalledSteps(database.collections, {
-    stalledMs: stalledAfterMs,
+    stalledAfterMs,
     maxFailures: maxStepFailures,
     message: (state) =>
       `nothing moved for ${stalledAfterMs / 1000} s while an engine ${stepActivity(state)}: no byte of its files was read or written and no subscriber changed (the last of ${maxStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,

@@ -68,18 +68,18 @@ export interface StalledStep {
 }
 
 /**
- * Takes steps without progress for `stalledMs` from their engines, so that they are claimed again. The
+ * Takes steps without progress for `stalledAfterMs` from their engines, so that they are claimed again. The
  * `maxFailures`-th failure of a step fails its import with the message.
  */
 export async function takeOverStalledSteps(
   collections: Collections,
-  bounds: { stalledMs: number; maxFailures: number; message: (state: ImportState) => string },
+  bounds: { stalledAfterMs: number; maxFailures: number; message: (state: ImportState) => string },
 ): Promise<StalledStep[]> {
   const isStalled: Filter<ImportDocument> = {
     settled: false,
     // An absent value would compare as less than any time.
     'step.moved_at': { $type: 'date' },
-    $expr: { $lt: ['$step.moved_at', { $subtract: ['$$NOW', bounds.stalledMs] }] },
+    $expr: { $lt: ['$step.moved_at', { $subtract: ['$$NOW', bounds.stalledAfterMs] }] },
   }
   const stalled = await collections.imports
     .aggregate<

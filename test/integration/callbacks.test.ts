@@ -59,13 +59,17 @@ async function startEngine(callbacks: Partial<CallbackBounds>, answers: Download
   return engine
 }
 
-const slowBounds = { connectMs: 30_000, attemptTimeoutMs: 60_000, leaseMs: 90_000 }
+const slowBounds = {
+  connectMs: 30_000,
+  attemptTimeoutMs: 60_000,
+  leaseMs: 90_000,
+} satisfies Partial<CallbackBounds>
 const hastyBounds = {
   ...slowBounds,
   retryAfterMs: [100, 200, 300, 400, 500],
-  atOnce: 6,
-  maxAttemptsOfHost: 2,
-}
+  maxInFlight: 6,
+  maxInFlightOfHost: 2,
+} satisfies Partial<CallbackBounds>
 const here = [['127.0.0.1']]
 const resolved = {
   'receiver.test': here,
@@ -321,7 +325,7 @@ t.test('a slot goes to the organization that has the fewest, though others wait 
 })
 
 /** The waits of engines in the tests below. */
-const longerWait = { ...slowBounds, retryAfterMs: [1_500] }
+const longerWait = { ...slowBounds, retryAfterMs: [1_500] } satisfies Partial<CallbackBounds>
 
 t.test('an engine that stops gives back what it was sending', async (t) => {
   responses.set('/stops', (response, nth) => {

@@ -11,11 +11,11 @@ export interface CallbackBounds {
    */
   leaseMs: number
   /** Attempts in flight at once. */
-  atOnce: number
+  maxInFlight: number
   /** Attempts to one host at once, so that a slow host or one with many callbacks doesn't delay the others. */
-  maxAttemptsOfHost: number
+  maxInFlightOfHost: number
   /** Attempts of one organization at once; it may name any number of hosts. */
-  maxAttemptsOfOrganization: number
+  maxInFlightOfOrganization: number
 }
 
 export const callbackBounds: CallbackBounds = {
@@ -23,7 +23,7 @@ export const callbackBounds: CallbackBounds = {
   connectMs: 10_000,
   attemptTimeoutMs: 15_000,
   leaseMs: 30_000,
-  atOnce: 64,
-  maxAttemptsOfHost: 4,
-  maxAttemptsOfOrganization: 16,
+  maxInFlight: 64,
+  maxInFlightOfHost: 4,
+  maxInFlightOfOrganization: 16,
 }

@@ -98,18 +98,22 @@ export class CallbackDispatcher extends PollLoop {
 
   /** Of the queues with a free slot, one of the organization with the fewest attempts; of those, the earliest due. */
   #nextQueue(open: readonly QueueBeginning<string>[]): QueueBeginning<string> | undefined {
-    const { atOnce, maxAttemptsOfHost, maxAttemptsOfOrganization } = this.#options.bounds
+    const { maxInFlight, maxInFlightOfHost, maxInFlightOfOrganization } = this.#options.bounds
     const hosts = new Map<string, number>()
     const organizations = new Map<number, number>()
     for (const { queue } of this.#attempts) {
       count(hosts, queueHost(queue))
       count(organizations, queueOrganization(queue))
     }
-    const slots = { total: atOnce, taken: this.#attempts.size, maxPerOrganization: maxAttemptsOfOrganization }
+    const slots = {
+      total: maxInFlight,
+      taken: this.#attempts.size,
+      maxPerOrganization: maxInFlightOfOrganization,
+    }
     const attempts = ({ queue }: QueueBeginning<string>) => organizations.get(queueOrganization(queue)) ?? 0
     return open
       .filter((beginning) => mayTakeSlot({ ...slots, takenByOrganization: attempts(beginning) }))
-      .filter(({ queue }) => (hosts.get(queueHost(queue)) ?? 0) < maxAttemptsOfHost)
+      .filter(({ queue }) => (hosts.get(queueHost(queue)) ?? 0) < maxInFlightOfHost)
       .reduce<QueueBeginning<string> | undefined>(
         (best, each) => (best === undefined || attempts(each) < attempts(best) ? each : best),
         undefined,

@@ -148,7 +148,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a step that moves is taken over',
     file: steps,
-    text: "$expr: { $lt: ['$step.moved_at', { $subtract: ['$$NOW', bounds.stalledMs] }] },",
+    text: "$expr: { $lt: ['$step.moved_at', { $subtract: ['$$NOW', bounds.stalledAfterMs] }] },",
     replacement: "$expr: { $lte: ['$step.moved_at', '$$NOW'] },",
     tests: [stores],
   },

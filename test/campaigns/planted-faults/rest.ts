@@ -239,8 +239,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a host may have all callback slots of its organization',
     file: dispatcher,
-    text: '.filter(({ queue }) => (hosts.get(queueHost(queue)) ?? 0) < maxAttemptsOfHost)',
-    replacement: '.filter(() => maxAttemptsOfHost > hosts.size - hosts.size)',
+    text: '.filter(({ queue }) => (hosts.get(queueHost(queue)) ?? 0) < maxInFlightOfHost)',
+    replacement: '.filter(() => maxInFlightOfHost > hosts.size - hosts.size)',
     tests: [callbacks],
   },
   {

@@ -246,7 +246,12 @@ t.test('a stop lets requests in progress end, and tells their clients to close',
 })
 
 t.test('a client that sends slowly is cut off', async (t) => {
-  const limits = { headersTimeoutMs: 300, requestTimeoutMs: 600, idleTimeoutMs: 1_000, checkIntervalMs: 50 }
+  const limits: Partial<HttpLimits> = {
+    headersTimeoutMs: 300,
+    requestTimeoutMs: 600,
+    idleTimeoutMs: 1_000,
+    checkIntervalMs: 50,
+  }
   const port = await serve(t, limits, (request, response) => {
     request.resume().once('end', () => response.end('read'))
   })

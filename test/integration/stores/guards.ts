@@ -255,7 +255,7 @@ t.test('progress between a read and the write that follows prevents the take-ove
     t.same(
       await steps.takeOverStalledSteps(
         { ...collections, imports: withEvent },
-        { stalledMs: 60_000, maxFailures: 3, message: () => 'it hangs' },
+        { stalledAfterMs: 60_000, maxFailures: 3, message: () => 'it hangs' },
       ),
       [],
     )
@@ -297,7 +297,7 @@ const working = { step, state: 'splitting' } as const
 const { download } = importOf({})
 
 t.test('a step is claimed when it is due, and taken over when it stands still', async (t) => {
-  const stalledBounds = { stalledMs: 60_000, maxFailures: 3, message: () => 'it hangs' }
+  const stalledBounds = { stalledAfterMs: 60_000, maxFailures: 3, message: () => 'it hangs' }
   const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'claimStep',
