@@ -10,6 +10,7 @@ import { bootstrapKey, type Json, type Service } from './service.ts'
 export interface Door {
   name: string
   isInline: boolean
+  isUrl: boolean
   takes: (fixture: Fixture) => boolean
   /** Brings the file there, under a name of its own, and says how an import names it. */
   bring: (fixture: Fixture, prefix: string) => Promise<Json>
@@ -24,6 +25,7 @@ export const bytesOf = (fixture: Fixture): Buffer => fixture.bytes?.() ?? fileBy
 const inlineDoor: Door = {
   name: 'inline',
   isInline: true,
+  isUrl: false,
   takes: ({ inline, headers }) => inline !== null && headers === undefined,
   bring: async (fixture) => ({ type: 'json', content: fixture.inline ?? textOf(fixture) }),
 }
@@ -62,6 +64,7 @@ async function ftpDoor(t: Test, service: Service): Promise<Door> {
   return {
     name: 'an upload by FTP',
     isInline: false,
+    isUrl: false,
     takes: ({ headers }) => headers === undefined,
     bring: async (fixture, prefix) => {
       const filename = `${prefix}-${fixture.file}`
@@ -96,6 +99,7 @@ async function urlDoor(t: Test): Promise<Door> {
   return {
     name: 'a URL',
     isInline: false,
+    isUrl: true,
     takes: () => true,
     bring: async (fixture, prefix) => {
       const path = `${prefix}-${fixture.file}`
