@@ -11,7 +11,7 @@ import {
 import { booleanFromText, fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'
-import { builtInNamed, meanTheSame, plainName, speaksOfEmail } from './column-words.ts'
+import { builtInNamed, meanTheSame, plainName, spacedName, speaksOfEmail } from './column-words.ts'
 import { isEmail } from './dialect.ts'
 
 /** A proposed mapping of a file's columns, from their headers and their cells. */
@@ -46,20 +46,29 @@ interface Target {
 
 const minConfidence = 0.5
 
+interface Match {
+  at: number
+  column: ColumnToName
+  target: Target
+  confidence: number
+}
+
+/** Finds the email column first, because an import needs one, and then the best match of every other column. */
 export function proposeColumns(
   columns: ColumnToName[],
   { list, fields }: { list: MailingListDocument; fields: CustomFieldDocument[] },
-): { proposals: Proposal[]; dateFormat: DateOrder | null } {
-  const targets = listTargets(list, fields)
+): { proposals: Proposal[]; dateFormat: DateOrder | null; warnings: string[] } {
+  const others = listTargets(list, fields)
+  const email = findEmailColumn(columns)
   const candidates = columns
     .flatMap((column, at) =>
-      targets.map((target) => ({ at, column, target, confidence: rateMatch(column, target) })),
+      others.map((target): Match => ({ at, column, target, confidence: rateMatch(column, target) })),
     )
     .filter(({ confidence }) => confidence >= minConfidence)
     .sort((a, b) => b.confidence - a.confidence || a.at - b.at)
-  const chosen = new Map<number, (typeof candidates)[number]>()
+  const chosen = new Map<number, Match>()
   const taken = new Set<string>()
-  for (const candidate of candidates) {
+  for (const candidate of [...(email === null ? [] : [email]), ...candidates]) {
     if (chosen.has(candidate.at) || taken.has(candidate.target.name)) continue
     chosen.set(candidate.at, candidate)
     taken.add(candidate.target.name)
@@ -73,26 +82,70 @@ export function proposeColumns(
       confidence: Math.round((chosen.get(at)?.confidence ?? 0) * 100) / 100,
     })),
     dateFormat: detectDateOrder(dated),
+    warnings: columns.flatMap((column, at) =>
+      chosen.has(at) ? [] : warnOfUnfitCells(column, at, fields, taken),
+    ),
   }
+}
+
+/**
+ * Among the columns that hold addresses, the one whose header says so best, then the one with most addresses. Without
+ * addresses, a header that says so is enough, and then cells that at least have an @. Null when there is neither.
+ */
+function findEmailColumn(columns: ColumnToName[]): Match | null {
+  const rated = columns.map((column, at) => ({
+    ...{ at, column },
+    named: column.header === null ? 0 : emailTarget.matchHeader(column.header),
+    addresses: column.values.filter(isEmail).length,
+    signs: column.values.filter((value) => value.includes('@')).length,
+  }))
+  const withAddresses = rated.filter(({ addresses }) => addresses > 0)
+  const [best] = (withAddresses.length > 0 ? withAddresses : rated)
+    .filter(({ named, addresses, signs }) => named > 0 || addresses > 0 || signs > 0)
+    .sort((a, b) => b.named - a.named || b.addresses - a.addresses || b.signs - a.signs || a.at - b.at)
+  if (best === undefined) return null
+  const { at, column } = best
+  return { at, column, target: emailTarget, confidence: rateMatch(column, emailTarget) }
+}
+
+/** A column that has the name of a custom field, and is ignored because too few of its cells are values of it. */
+function warnOfUnfitCells(
+  { header, values }: ColumnToName,
+  at: number,
+  fields: CustomFieldDocument[],
+  taken: Set<string>,
+): string[] {
+  const name = header === null ? null : spacedName(header.slice(0, maxHeaderUnits))
+  const field = fields.find((candidate) => spacedName(candidate.name) === name)
+  if (field === undefined || taken.has(field.name)) return []
+  const accepts = fieldAccepts(field)
+  const unfit = values.filter((value) => !accepts(value)).length
+  if (unfit === 0) return []
+  const { expectation } = fieldReader(toFieldDefinition(field), 'mdy')
+  return [
+    `column ${at + 1} has the name of the custom field ${JSON.stringify(field.name)}, and is not proposed for it: ${unfit} of its first ${values.length} values are not ${expectation}; give a column_mapping to import it anyway`,
+  ]
 }
 
 function rateMatch({ header, values }: ColumnToName, target: Target): number {
   const headerMatch = header === null ? 0 : target.matchHeader(header)
+  if (headerMatch === 0 && target.name !== 'email' && (target.name !== 'status' || header !== null)) return 0
   const fitting = values.filter((value) => target.accepts(value)).length
   const fit = values.length === 0 ? null : fitting / values.length
   if (headerMatch === 0) {
     // Cells alone identify an email, and nearly so a status.
-    if (fit === null || fit < 0.8) return 0
-    if (target.name === 'email') return (header === null ? 0.95 : 0.75) * fit
-    return target.name === 'status' && header === null ? 0.6 * fit : 0
+    if (target.name === 'email') return (header === null ? 0.95 : 0.75) * (fit ?? 0)
+    return fit !== null && fit >= 0.8 ? 0.6 * fit : 0
   }
   if (fit === null) return headerMatch * 0.8
   // A matching header outweighs some invalid cells, but not most of them.
   return headerMatch * (target.acceptsAnything ? 1 : fit < 0.3 ? fit : 0.4 + 0.6 * fit)
 }
 
+/** All targets but email. */
 function listTargets(list: MailingListDocument, fields: CustomFieldDocument[]): Target[] {
   const usable = builtInColumns.filter((name) => {
+    if (name === 'email') return false
     if (name === 'confirmed' || name === 'confirm_time') return list.has_confirmed
     return name !== 'email_format' || list.has_format
   })
@@ -114,6 +167,8 @@ function builtInTarget(name: BuiltInColumn): Target {
     dates: isTime ? 'date' : null,
   }
 }
+
+const emailTarget = builtInTarget('email')
 
 function cellTest(name: BuiltInColumn): (value: string) => boolean {
   switch (name) {
@@ -137,20 +192,26 @@ function cellTest(name: BuiltInColumn): (value: string) => boolean {
 
 function fieldTarget(document: CustomFieldDocument): Target {
   const field = toFieldDefinition(document)
-  const readers = (['mdy', 'dmy'] as const).map((order) => fieldReader(field, order))
   return {
     name: field.name,
     matchHeader(header) {
       const text = header.trim()
       if (text.length > maxHeaderUnits) return 0
       if (text === field.name || comparisonForm(text) === document.name_key) return 1
+      if (spacedName(text) === spacedName(field.name)) return 0.98
       if (plainName(text) === plainName(field.name) && plainName(text) !== '') return 0.95
       return meanTheSame(text, field.name) ? 0.8 : 0
     },
-    accepts: (value) => readers.some((reader) => reader.fromText(value) !== null),
+    accepts: fieldAccepts(document),
     acceptsAnything: field.field_type === 'text' || field.field_type === 'text_multiline',
     dates: field.field_type === 'date' || field.field_type === 'day_of_year' ? field.field_type : null,
   }
+}
+
+function fieldAccepts(document: CustomFieldDocument): (value: string) => boolean {
+  const field = toFieldDefinition(document)
+  const readers = (['mdy', 'dmy'] as const).map((order) => fieldReader(field, order))
+  return (value) => readers.some((reader) => reader.fromText(value) !== null)
 }
 
 /** Decides by the dates that are valid in one order only; null on a tie, or without such dates. */
