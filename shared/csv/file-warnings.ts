@@ -1,6 +1,6 @@
-import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
-import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
-import { emailIdentity } from '../../../shared/values/email.ts'
+import type { ScannedRecord } from './record-scanner.ts'
+import type { FileFormat, ImportPlan } from '../contract/schemas/import.ts'
+import { emailIdentity } from '../values/email.ts'
 
 /** Records that deserve a warning, and the line of the first; 0 is none. Plain values, which cross threads. */
 export interface FileFindings {
