@@ -162,14 +162,32 @@ const groupByWord = new Map<string, number>(
   fieldWords.flatMap((group, i) => group.map((word) => [plainName(word), i] as const)),
 )
 
-/** The built-in column with this name or a synonym of it. */
-export const builtInNamed = (header: string): BuiltInColumn | undefined =>
-  builtInByWord.get(plainName(header))
+/** A name in the forms in which it is compared with others. They are made once, since a file may have 2,000 headers. */
+export interface ComparedName {
+  text: string
+  /** Without case. */
+  folded: string
+  /** Trimmed, without case, with `_` and `-` as blanks. */
+  spaced: string
+  /** In the form of `plainName`. */
+  plain: string
+  /** The built-in column with this name or a synonym of it. */
+  builtIn: BuiltInColumn | undefined
+  /** Names of one group are synonyms, such as Surname and Nachname. */
+  group: number | undefined
+}
 
-/** Whether two names are synonyms, such as Surname and Nachname. */
-export function meanTheSame(a: string, b: string): boolean {
-  const group = groupByWord.get(plainName(a))
-  return group !== undefined && group === groupByWord.get(plainName(b))
+export function comparedName(name: string): ComparedName {
+  const text = name.trim().slice(0, maxNameUnits)
+  const plain = plainName(text)
+  return {
+    text,
+    folded: comparisonForm(text),
+    spaced: comparisonForm(text.replaceAll(/[\s_-]+/gu, ' ').trim()),
+    plain,
+    builtIn: builtInByWord.get(plain),
+    group: groupByWord.get(plain),
+  }
 }
 
 /** Whether the text is a plausible name of a column. */
@@ -191,10 +209,5 @@ const emailStems =
   )
 
 /** Whether a header has a word for email among others, such as "Primary e-mail (work)". */
-export function speaksOfEmail(header: string): boolean {
-  const plain = plainName(header)
-  return emailStems.some((stem) => plain.includes(stem))
-}
-
-/** A name for comparisons: trimmed, without case, with `_` and `-` as blanks. */
-export const spacedName = (text: string): string => comparisonForm(text.replaceAll(/[\s_-]+/gu, ' ').trim())
+export const speaksOfEmail = ({ plain }: ComparedName): boolean =>
+  emailStems.some((stem) => plain.includes(stem))
