@@ -30,9 +30,9 @@ import { subscriberTransition } from '../../shared/values/subscriber-transition.
 
 export type SubscriberWrite =
   | 'done'
-  /** No subscriber has the address, or `claim` found nothing to use up. */
+  /** The reference names no subscriber, or `claim` found nothing to use up. */
   | 'missing'
-  /** More than one subscriber has the address. */
+  /** The reference names more than one subscriber. */
   | 'several'
   /** Another subscriber of the list has the identity. */
   | 'taken'
@@ -47,7 +47,8 @@ export type SubscriberWrite =
 export type FailedWrite = Exclude<SubscriberWrite, 'done'>
 
 /** Which subscriber: by `_id`, by its public id, or by the email where that isn't the identity. */
-export type SubscriberAddress = string | { listId: number; id: number } | { listId: number; emailKey: string }
+export type SubscriberReference =
+  string | { listId: number; id: number } | { listId: number; emailKey: string }
 
 interface CheckedAgainst {
   /** The list's revision at which the request was checked; without it nothing is compared. */
@@ -144,7 +145,7 @@ export function applyValues(
 
 export interface ChangeRequest extends CheckedAgainst {
   organizationId: number
-  address: SubscriberAddress
+  reference: SubscriberReference
   /** What to change of the subscriber as the transaction sees it. Pure: it may run several times. */
   decide: (existing: SubscriberDocument) => SubscriberChange
   /** Writes more in the same transaction. */
@@ -163,11 +164,14 @@ export async function changeSubscriber(database: Database, request: ChangeReques
 
 async function changeInTransaction(
   transaction: WriteTransaction,
-  { address, decide, listRevision, reactions, alongside }: ChangeRequest,
+  { reference, decide, listRevision, reactions, alongside }: ChangeRequest,
 ): Promise<(ChangeResult & { queued: QueuedReactions | undefined }) | { outcome: FailedWrite }> {
   const { database, session, organizationId } = transaction
   const { subscribers } = database.collections
-  const [existing, another] = await subscribers.find(addressFilter(address), { session }).limit(2).toArray()
+  const [existing, another] = await subscribers
+    .find(referenceFilter(reference), { session })
+    .limit(2)
+    .toArray()
   if (existing === undefined) return { outcome: 'missing' }
   if (another !== undefined) return { outcome: 'several' }
   const { mailing_list_id: listId, status: from } = existing
@@ -253,19 +257,19 @@ export async function changeInPlace(
   }
 }
 
-/** Removes up to `limit` subscribers with an address, lowest id first, and the reactions that are queued for them. */
+/** Removes up to `limit` subscribers with this reference, lowest id first, and the reactions that are queued for them. */
 export function removeSubscribers(
   database: Database,
   organizationId: number,
-  address: SubscriberAddress,
+  reference: SubscriberReference,
   limit: number,
 ): Promise<{ ids: number[]; moreRemaining: boolean }> {
   const { collections } = database
   return inTransaction(database, async (session) => {
     const found = await collections.subscribers
-      .find(addressFilter(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
+      .find(referenceFilter(reference), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
       // An `_id` finds one at most: a sort would cost the server work for nothing.
-      .sort(typeof address === 'string' ? {} : { id: 1 })
+      .sort(typeof reference === 'string' ? {} : { id: 1 })
       .limit(limit + 1)
       .toArray()
     const removed = found.slice(0, limit)
@@ -285,11 +289,11 @@ export function removeSubscribers(
   })
 }
 
-export function addressFilter(address: SubscriberAddress): Filter<SubscriberDocument> {
-  if (typeof address === 'string') return { _id: address }
-  return 'id' in address
-    ? { mailing_list_id: address.listId, id: address.id }
-    : { mailing_list_id: address.listId, email_key: address.emailKey }
+export function referenceFilter(reference: SubscriberReference): Filter<SubscriberDocument> {
+  if (typeof reference === 'string') return { _id: reference }
+  return 'id' in reference
+    ? { mailing_list_id: reference.listId, id: reference.id }
+    : { mailing_list_id: reference.listId, email_key: reference.emailKey }
 }
 
 /** What a write of a subscriber depends on, in the snapshot of its transaction. */

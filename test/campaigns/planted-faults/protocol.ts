@@ -584,8 +584,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a change reads its subscriber outside of its transaction',
     file: 'control-plane/store/subscribers.ts',
-    text: 'find(addressFilter(address), { session }).limit(2)',
-    replacement: 'find(addressFilter(address)).limit(2)',
+    text: 'find(referenceFilter(reference), { session }).limit(2)',
+    replacement: 'find(referenceFilter(reference)).limit(2)',
     tests: [races],
   },
   {
