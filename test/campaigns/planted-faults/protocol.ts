@@ -584,8 +584,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a change reads its subscriber outside of its transaction',
     file: 'control-plane/store/subscribers.ts',
-    text: 'find(referenceFilter(reference), { session }).limit(2)',
-    replacement: 'find(referenceFilter(reference)).limit(2)',
+    text: 'find(referenceFilter(reference), { session })',
+    replacement: 'find(referenceFilter(reference))',
     tests: [races],
   },
   {
