@@ -11,7 +11,7 @@ import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
-import { withQuotaLock, takeQuota } from '../../shared/store/subscriber-quota.ts'
+import { withQuotaLock, useQuota } from '../../shared/store/subscriber-quota.ts'
 import { dropSubscriberReactions, removeSubscriberReactions } from '../../shared/store/reactions.ts'
 import {
   noteQueued,
@@ -19,7 +19,7 @@ import {
   type QueuedReactions,
   type RequestedReactions,
 } from './requested-reactions.ts'
-import { addMove, countMoves, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
+import { addMove, changeCounts, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
 import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
@@ -35,7 +35,7 @@ export type SubscriberWrite =
   /** The reference names more than one subscriber. */
   | 'several'
   /** Another subscriber of the list has the identity. */
-  | 'taken'
+  | 'identity_exists'
   /** Active subscribers fill the organization's limit. */
   | 'over_limit'
   /** Imports have reserved the rest of the limit, and gave none of it back while the request waited. */
@@ -87,11 +87,11 @@ async function insertInTransaction(
   const list = await readListState(database, session, listId)
   if (!isAtRevision(list, listRevision)) return { outcome: 'list_changed' }
   if (claim !== undefined && !(await claim(session))) return { outcome: 'missing' }
-  if (subscriberTransition(null, status).needsQuota) await takeQuotaOrUndo(transaction)
+  if (subscriberTransition(null, status).needsQuota) await useQuotaOrUndo(transaction)
   await insertOrUndo(transaction, withImportEpoch(document, list))
   const queued = reactions && (await queueRequested(transaction, reactions, document))
   const changes = addMove(noStatusCounts(), null, status)
-  await countMoves(database, session, { organizationId, listId, changes })
+  await changeCounts(database, session, { organizationId, listId, changes })
   return { outcome: 'done', queued }
 }
 
@@ -182,7 +182,7 @@ async function changeInTransaction(
   const { needsQuota, isReactivation, dropsReactions } = subscriberTransition(from, change.set.status ?? from)
   if (isReactivation) change.set.reactivations = (existing.reactivations ?? 0) + 1
   const after = applyChange(existing, change)
-  if (needsQuota) await takeQuotaOrUndo(transaction)
+  if (needsQuota) await useQuotaOrUndo(transaction)
   if (after._id !== existing._id) {
     await subscribers.deleteOne({ _id: existing._id }, { session })
     await insertOrUndo(transaction, await withoutDeletedValues(database, session, after))
@@ -200,7 +200,7 @@ async function changeInTransaction(
   const queued = reactions && (await queueRequested(transaction, reactions, after))
   await alongside?.(session, existing)
   const moved = addMove(noStatusCounts(), from, after.status)
-  await countMoves(database, session, { organizationId, listId, changes: moved })
+  await changeCounts(database, session, { organizationId, listId, changes: moved })
   return { outcome: 'done', before: existing, after, queued }
 }
 
@@ -284,7 +284,7 @@ export function removeSubscribers(
     )
     const changes = noStatusCounts()
     for (const { status } of removed) addMove(changes, status, null)
-    await countMoves(database, session, { organizationId, listId: first.mailing_list_id, changes })
+    await changeCounts(database, session, { organizationId, listId: first.mailing_list_id, changes })
     return { ids, moreRemaining: found.length > limit }
   })
 }
@@ -353,7 +353,7 @@ interface WriteTransaction {
   hasQuotaLock: boolean
 }
 
-type UndoneWrite = Extract<FailedWrite, 'taken' | 'over_limit' | 'busy'>
+type UndoneWrite = Extract<FailedWrite, 'identity_exists' | 'over_limit' | 'busy'>
 
 /** Thrown inside a transaction, which is rolled back by it. */
 class UndoWrite extends Error {
@@ -365,14 +365,14 @@ class UndoWrite extends Error {
   }
 }
 
-async function takeQuotaOrUndo({
+async function useQuotaOrUndo({
   database: { collections },
   session,
   organizationId,
   hasQuotaLock,
 }: WriteTransaction): Promise<void> {
-  const outcome = await takeQuota(collections, session, organizationId, { hasQuotaLock })
-  if (outcome !== 'taken') throw new UndoWrite(outcome === 'full' ? 'over_limit' : 'busy')
+  const outcome = await useQuota(collections, session, organizationId, { hasQuotaLock })
+  if (outcome !== 'ok') throw new UndoWrite(outcome === 'full' ? 'over_limit' : 'busy')
 }
 
 async function insertOrUndo(
@@ -382,7 +382,7 @@ async function insertOrUndo(
   try {
     await collections.subscribers.insertOne(document, { session })
   } catch (error) {
-    throw isDuplicateKey(error) ? new UndoWrite('taken') : error
+    throw isDuplicateKey(error) ? new UndoWrite('identity_exists') : error
   }
 }
 

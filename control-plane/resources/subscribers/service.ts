@@ -188,7 +188,7 @@ export async function refuseUnlessOne(
 
 // ---- the write ----
 
-export const takenIdentity = 'the list already has a subscriber with this identity'
+export const identityExists = 'the list already has a subscriber with this identity'
 export const quotaRefusals = {
   over_limit: "status can't be active: the organization's subscriber limit is reached",
   busy: "status can't be active just now: imports hold what is left under the organization's subscriber limit, try again when they have ended",
@@ -203,8 +203,8 @@ export function writeRefusal(outcome: Exclude<FailedWrite, 'list_changed'>, text
       return missing('subscriber', text)
     case 'several':
       return new RequestError('multiple_records_found', severalSubscribers(text))
-    case 'taken':
-      return new RequestError('validation_failed', takenIdentity)
+    case 'identity_exists':
+      return new RequestError('validation_failed', identityExists)
     case 'over_limit':
     case 'busy':
       return new RequestError('validation_failed', quotaRefusals[outcome])

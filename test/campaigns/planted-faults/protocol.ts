@@ -311,8 +311,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'two requests take the last place',
     file: places,
-    text: "  await bumpQuotaRevision(collections, session, organizationId)\n  return 'taken'",
-    replacement: "  return 'taken'",
+    text: "  await bumpQuotaRevision(collections, session, organizationId)\n  return 'ok'",
+    replacement: "  return 'ok'",
     tests: [stores],
   },
   {

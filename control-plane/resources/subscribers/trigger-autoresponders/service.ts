@@ -143,7 +143,7 @@ async function createAndTrigger(request: TriggerRequest): Promise<TriggeredView 
     reactions,
   })
   if (outcome === 'list_changed') return 'try_again'
-  if (outcome === 'taken') {
+  if (outcome === 'identity_exists') {
     // Where the email isn't the identity, a subscriber with another email may have it.
     const added = await database.collections.subscribers.findOne(referenceFilter(reference), {
       projection: { _id: 1 },
