@@ -11,7 +11,7 @@ import {
 import { booleanFromText, fieldReader } from '../../../shared/values/field-value.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'
 import { comparedName, plainName, speaksOfEmail, type ComparedName } from './column-words.ts'
-import { isEmail } from './dialect.ts'
+import { isEmail } from '../../../shared/csv/dialect.ts'
 
 /** A proposed mapping of a file's columns, from their headers and their cells. */
 export interface Proposal {
