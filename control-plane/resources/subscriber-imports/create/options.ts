@@ -68,6 +68,7 @@ export function checkOptions(
     file_format: body.file_format,
     dry_run: body.dry_run,
     blank_cells: body.blank_cells,
+    apply_custom_field_defaults: body.apply_custom_field_defaults,
   }
   return { options, fieldIds }
 }
