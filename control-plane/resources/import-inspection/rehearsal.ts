@@ -5,6 +5,7 @@ import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import { headerLength, writeHeader } from '../../../shared/csv/partition-file.ts'
 import { dialectBytes, type ScannedRecord } from '../../../shared/csv/record-scanner.ts'
 import { rowDecider, needsQuota, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
+import { RowFailure } from '../../../shared/csv/row-fault.ts'
 import { readRow, rowReader, type Row, type RowReader } from '../../../shared/csv/row-reader.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../../shared/contract/schemas/custom-field.ts'
@@ -134,7 +135,8 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
       return { record: number, result: 'skipped_duplicate', error: null, values: asTyped() }
     if (identity !== null) identities.add(identity)
     const row = readRow(reader, record)
-    if (typeof row === 'string') return { record: number, result: 'failed', error: row, values: asTyped() }
+    if (row instanceof RowFailure)
+      return { record: number, result: 'failed', error: row.reason, values: asTyped() }
     if (identity === null) throw new Error('a valid row has no identity')
     const key = subscriberKey(mailingListId, identity)
     const decision = decider.decide({ key, row, newId: 1, now }, existing.get(key))

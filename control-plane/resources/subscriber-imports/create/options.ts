@@ -72,6 +72,7 @@ export function checkOptions(
     ...(body.file_format.csv_field_separator === undefined ? { default_separator: true as const } : {}),
     dry_run: body.dry_run,
     blank_cells: body.blank_cells,
+    apply_custom_field_defaults: body.apply_custom_field_defaults,
   }
   return { options, fieldIds }
 }
