@@ -13,6 +13,7 @@ import { binaryMegabyte } from '../values/byte-sizes.ts'
 import { characterSetName, isTranscoded, recordDecoder } from './character-set.ts'
 import { detectDialect } from './dialect.ts'
 import type { Sample } from './sampled-records.ts'
+import { findNonTable } from './no-table.ts'
 import { transcoder, type TranscodedSet } from './transcoder.ts'
 
 /**
@@ -55,6 +56,8 @@ export interface Beginning {
  * to do, for bytes that aren't CSV text in the requested character set.
  */
 export function readBeginning(sample: Sample, requested: RequestedFormat): Beginning {
+  const nonTable = findNonTable(sample.bytes)
+  if (nonTable !== null) refuse(nonTable, { isNoTable: true })
   const mark = findMark(sample.bytes)
   const chosen = chooseCharacterSet(sample, mark, requested.characterSet)
   const { characterSet, transcodedFrom } = chosen

@@ -13,7 +13,6 @@ import type { CustomFieldDocument } from '../../../shared/contract/schemas/custo
 import type { ContentFormat, FileFormat } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
-import { RequestError } from '../../api/request-error.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/create/check.ts'
 import {
@@ -27,7 +26,7 @@ import type { ImportCreation } from '../subscriber-imports/schemas.ts'
 import { proposeColumns, type Proposal } from './column-proposals.ts'
 import { detectHeader } from './header.ts'
 import { rehearse, shortened, type RehearsalResult } from './rehearsal.ts'
-import { readSample } from './sample.ts'
+import { readSample, unreadable } from './sample.ts'
 import type { InspectionRequest, InspectionView } from './schemas.ts'
 
 interface Inspection {
@@ -125,17 +124,6 @@ function readInspected(
     }
     return { beginning: noTable, refusal: error.message }
   }
-}
-
-const sourceKeys = {
-  json: 'content',
-  upload_directory: 'filename',
-  url: 'url',
-} as const satisfies Record<CheckedSource['type'], string>
-
-function unreadable({ type }: CheckedSource, error: ImportError): RequestError {
-  const message = `file_source.${sourceKeys[type]} can't be read: ${error.message}`
-  return new RequestError('validation_failed', message, { cause: error })
 }
 
 const noTable: Beginning = {
