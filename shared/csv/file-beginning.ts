@@ -12,8 +12,8 @@ import type {
 import { binaryMegabyte } from '../values/byte-sizes.ts'
 import { characterSetName, isTranscoded, recordDecoder } from './character-set.ts'
 import { detectDialect } from './dialect.ts'
-import type { Sample } from './sampled-records.ts'
 import { findNonTable } from './no-table.ts'
+import type { Sample } from './sampled-records.ts'
 import { transcoder, type TranscodedSet } from './transcoder.ts'
 
 /**
@@ -53,7 +53,7 @@ export interface Beginning {
 
 /**
  * Reads the first `beginningBytes` of a file, or all of a shorter one. Throws ImportError `content_refused`, with what
- * to do, for bytes that aren't CSV text in the requested character set.
+ * to do, for what is no table, and for bytes that aren't text in the requested character set.
  */
 export function readBeginning(sample: Sample, requested: RequestedFormat): Beginning {
   const nonTable = findNonTable(sample.bytes)
@@ -229,9 +229,9 @@ export function guessUtf16(all: Buffer): 'utf-16le' | 'utf-16be' | null {
 }
 
 function convertBeginning(bytes: Buffer, set: TranscodedSet, isWhole: boolean): Buffer {
-  const { write, end } = transcoder(set)
-  const converted = write(bytes)
-  return isWhole ? Buffer.concat([converted, end()]) : converted
+  const conversion = transcoder(set)
+  const converted = conversion.write(bytes)
+  return isWhole ? Buffer.concat([converted, conversion.end()]) : converted
 }
 
 /** `sep=;` as spreadsheets read it: enclosed or not, with anything that separates after it. */

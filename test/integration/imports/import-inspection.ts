@@ -199,13 +199,13 @@ t.test('reads uploads and URLs, of any size and in any character set', async (t)
     character_set: 'windows-1252',
     columns: [{}, { samples: ['€'] }],
     warnings: [],
-    records: [{ result: 'added' }],
+    records: [{ result: 'added', values: { 'First name': '€' } }],
   })
   t.match(await upload('wide.csv', Buffer.from(`\ufeff${text}`, 'utf16le')), {
     character_set: 'utf-16le',
     columns: [{ proposed: 'email' }, { proposed: 'First name', samples: ['Jörg', 'Änn'] }],
     import_error: null,
-    records: [{ result: 'failed' }, { result: 'added' }],
+    records: [{ result: 'failed' }, { result: 'added', values: { 'First name': 'Änn' } }],
   })
   t.match(
     await upload('unmarked.csv', Buffer.from(text, 'utf16le')),
@@ -215,7 +215,7 @@ t.test('reads uploads and URLs, of any size and in any character set', async (t)
   t.match(await upload('bars.csv', Buffer.from('Email|First name\nann@example.com|Ann\n')), {
     csv_field_separator: '|',
     import_error: null,
-    records: [{ result: 'added' }],
+    records: [{ result: 'added', values: { 'First name': 'Ann' } }],
   })
   const large = Buffer.from(`email\n${'x'.repeat(200)}@example.com\nann@example.com\n`.repeat(10_000))
   const packed = await upload('large.csv.gz', gzipSync(large))
