@@ -1,7 +1,7 @@
 import {
   contentFormat,
+  faultKinds,
   type FaultCount,
-  type FaultKind,
   type ImportDocument,
 } from '../contract/schemas/import.ts'
 import { cellReason, faultReasons } from '../csv/row-fault.ts'
@@ -40,10 +40,10 @@ function fieldName(
   return plan?.fields.find(({ id }) => id === fieldId)?.name ?? null
 }
 
-function faultReason(document: ImportDocument, { kind, column }: FaultCount): string {
+function faultReason(document: ImportDocument, fault: FaultCount): string {
   const { plan, options } = document
-  const known = kind as FaultKind
-  switch (known) {
+  const kind = faultKinds.find((known) => known === fault.kind)
+  switch (kind) {
     case 'encoding':
       return `invalid ${contentFormat(document).character_set.toUpperCase()}`
     case 'too_large':
@@ -53,11 +53,12 @@ function faultReason(document: ImportDocument, { kind, column }: FaultCount): st
     case 'unterminated':
     case 'surplus_cells':
     case 'no_value':
-      return faultReasons[known]
+      return faultReasons[kind]
     default: {
-      const planned = column === null ? null : plan?.columns[column]
-      if (plan === null || planned === null || planned === undefined) return 'the row is not valid'
-      return cellReason(known, columnExpectation(planned, plan, options))
+      const column = fault.column === null ? null : plan?.columns[fault.column]
+      // An engine of a later version may have counted a kind that is not known here.
+      if (kind === undefined || plan === null || !column) return 'the row is not valid'
+      return cellReason(kind, columnExpectation(column, plan, options))
     }
   }
 }

@@ -67,10 +67,10 @@ for (const dry_run of [false, true])
         isEnough,
         60_000,
       )
-    // Each engine dies inside a chunk's transaction or right after it, with batches behind it and ahead.
+    // The rows without an identity are one chunk of four batches. Engines die after the first and before the third one.
     for (const crashAt of [
-      'update import_chunks $literal > commitTransaction after 3',
-      'update import_chunks $literal > commitTransaction before 4',
+      'update import_chunks },"places_held" > commitTransaction after 1',
+      'update import_chunks },"places_held" > commitTransaction before 2',
     ]) {
       const engine = await engines.start(crashAt)
       await engines.untilEnded(engine)

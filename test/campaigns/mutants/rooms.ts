@@ -19,7 +19,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     ].map((name) => `test/unit/values/${name}.test.ts`),
   },
   rows: {
-    files: ['shared/csv/row-decision.ts', 'shared/csv/row-reader.ts'],
+    files: ['shared/csv/row-decision.ts', 'shared/csv/row-fault.ts', 'shared/csv/row-reader.ts'],
     tests: ['test/unit/rows/row-decision.test.ts', 'test/unit/rows/row-reader.test.ts'],
   },
   formulas: {

@@ -152,7 +152,7 @@ async function importUpload(listId: number, file: Buffer, more: object): Promise
 t.test('the 20 most frequent faults are shown, then those of the first records', async (t) => {
   const numbers = Array.from({ length: 23 }, (_, i) => ({ name: `N${i}`, field_type: 'number' }))
   const list = await createList(service, numbers)
-  const row = (i: number, column: number) =>
+  const row = (column: number, i: number) =>
     [`r${i}@x.co`, ...numbers.map((_, at) => (at === column ? 'x' : '1'))].join(',')
   // Column 3 has three faults, column 22 two, and all others one each, from the last column to the first.
   const columns = [...Array.from({ length: 23 }, (_, i) => 22 - i), 22, 3, 3]
