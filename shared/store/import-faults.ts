@@ -4,6 +4,7 @@ import {
   type FaultCount,
   type ImportDocument,
 } from '../contract/schemas/import.ts'
+import { characterSetName } from '../csv/character-set.ts'
 import { cellReason, faultReasons } from '../csv/row-fault.ts'
 import { columnExpectation } from '../csv/row-reader.ts'
 import { valuesTooLarge } from './value-bytes.ts'
@@ -45,7 +46,7 @@ function faultReason(document: ImportDocument, fault: FaultCount): string {
   const kind = faultKinds.find((known) => known === fault.kind)
   switch (kind) {
     case 'encoding':
-      return `invalid ${contentFormat(document).character_set.toUpperCase()}`
+      return `invalid ${characterSetName(contentFormat(document).character_set)}`
     case 'too_large':
       return valuesTooLarge
     case 'nul':
