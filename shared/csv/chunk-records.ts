@@ -1,5 +1,5 @@
 import type { ChunkDocument, ContentFormat } from '../contract/schemas/import.ts'
-import { characterSetName, recordDecoder, type RecordDecoder } from './character-set.ts'
+import { characterSetName, recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
 import { parseEnclosedRecords, readCells } from './csv-cells.ts'
 import {
   endOfRecordAt,
@@ -175,7 +175,7 @@ export class BatchReader {
     }
     if ((flags & recordFlags.tooLong) !== 0)
       return `the record at line ${line} is too long: it has more than 1 MiB, and only its beginning is shown here`
-    if (!this.#decoder.isValid(text, this.#batch.bytes, start, end))
+    if (text.includes(undecodable) && !this.#decoder.isValid(this.#batch.bytes, start, end))
       return `invalid ${characterSetName(this.#format.character_set)} in the record at line ${line}`
     if (text.includes('\0')) return `a NUL character in the record at line ${line}`
     return null
