@@ -227,7 +227,7 @@ export class BatchDraft {
     const { document } = this.#context
     const { failures } = this.buffers
     // Missing cells are added when the log is read: blanks for 2,000 columns would outweigh a short row.
-    const line = writeLine([...record.cells, reason], document.options.file_format)
+    const line = writeLine([...record.cells, reason], contentFormat(document))
     this.counts.failed += 1
     const failure = failures.begin()
     failures.string('_id', failureId(document._id, record.number))

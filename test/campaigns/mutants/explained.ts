@@ -91,7 +91,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     why: 'equal ranks were told apart in the line before',
   },
   {
-    file: 'engine/stages/split/file-warnings.ts',
+    file: 'shared/csv/file-warnings.ts',
     text: "const named = names.filter((name, i) => name !== null && plain(cells[i] ?? '') === plain(name))",
     replacements: [
       'const named = names.filter((name, i) => name !== null && plain(cells[i] ?? "Stryker was here!") === plain(name))',
@@ -99,7 +99,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     why: 'a cell that is not there is blank, and a name or word is neither that nor what stands in for it',
   },
   {
-    file: 'engine/stages/split/file-warnings.ts',
+    file: 'shared/csv/file-warnings.ts',
     text: "const email = cells[names.indexOf('email')] ?? ''",
     replacements: ['const email = cells[names.indexOf(\'email\')] ?? "Stryker was here!"'],
     why: 'a cell that is not there is blank, and a name or word is neither that nor what stands in for it',

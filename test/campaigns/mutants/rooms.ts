@@ -54,9 +54,10 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
   },
   splitting: {
-    files: ['file-warnings', 'sampling', 'range-writer', 'record-sorter'].map(
-      (name) => `engine/stages/split/${name}.ts`,
-    ),
+    files: [
+      'shared/csv/file-warnings.ts',
+      ...['sampling', 'range-writer', 'record-sorter'].map((name) => `engine/stages/split/${name}.ts`),
+    ],
     tests: ['file-warnings', 'sampling', 'range-writer', 'record-sorter'].map(
       (name) => `test/unit/splitting/${name}.test.ts`,
     ),
