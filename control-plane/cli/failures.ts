@@ -58,9 +58,9 @@ export function isCertificateProblem(error: unknown): boolean {
   return false
 }
 
-/** Whether a 413 means that the organization's quota is full. Then the file doesn't fit by FTP either. */
+/** Whether a 413 means that the organization's quota is full. Then the file doesn't fit by any way. */
 export const isOverQuota = ({ status, message }: ApiRefusal): boolean =>
-  status === 413 && message.includes("the organization's quota")
+  status === 413 && /the organization's quota|UPLOAD_MAX_MB/.test(message)
 
 function hintFor(refusal: ApiRefusal, { hasKey }: { hasKey: boolean }): string | null {
   const { status, message } = refusal

@@ -1,4 +1,5 @@
 import { InvalidArgumentError, Option, type Command } from 'commander'
+import { characterSets } from '../../shared/contract/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
 import { usage } from './failures.ts'
 import { listOption } from './option-values.ts'
@@ -49,12 +50,13 @@ const separators: Record<string, string> = { tab: '\t', '\\t': '\t' }
 const enclosures: Record<string, string> = { double: '"', single: "'" }
 
 export function addImportOptions(command: Command): Command {
-  const add = (flags: string, description: string) => {
+  // A command takes the default of an option when it is added, so all are added when they are complete.
+  const options = [listOption('--list <list>', 'the mailing list, by id or name').makeOptionMandatory()]
+  const add = (flags: string, description: string): Option => {
     const option = new Option(flags, description)
-    command.addOption(option)
+    options.push(option)
     return option
   }
-  command.addOption(listOption('--list <list>', 'the mailing list, by id or name').makeOptionMandatory())
   add(
     '--map <columns>',
     'what the columns are: all of them, or some as NUMBER=NAME; - or ignore ignores a column',
@@ -85,7 +87,7 @@ export function addImportOptions(command: Command): Command {
   add('--autoresponder-updated <name|id>', 'an API autoresponder for updated subscribers')
   add('--dry-run', 'do everything but the writes')
   add('--watch', 'follow the import to its end')
-  command.addOption(failOnOption())
+  options.push(failOnOption())
   add('--via <way>', 'how the file is sent').choices(['inline', 'http', 'ftp'])
   add('--begins-at <time>', 'when it begins, by default now')
   add('--no-headers', 'the first line is a record, not a header')
@@ -93,7 +95,7 @@ export function addImportOptions(command: Command): Command {
     .default('auto')
     .argParser(separator)
   add('--enclosure <what>', 'what cells may be enclosed in: double or single (quotes)').argParser(enclosure)
-  add('--character-set <name>', "the file's character set, or auto").default('auto')
+  add('--character-set <name>', "the file's character set, or auto").default('auto').argParser(characterSet)
   add('--date-format <order>', 'mdy if 01/02/2014 is in January, dmy if it is in February').choices([
     'mdy',
     'dmy',
@@ -101,6 +103,7 @@ export function addImportOptions(command: Command): Command {
   add('--callback-url <url>', 'is sent the import when it has ended')
   add('--idempotency-key <key>', 'a second command with it, within a day, makes no second import')
   add('-y, --yes', 'do not ask for confirmation')
+  for (const option of options) command.addOption(option)
   return command
 }
 
@@ -146,6 +149,14 @@ function enclosure(text: string): string {
   const value = enclosures[text] ?? text
   if (['"', "'"].includes(value)) return value
   throw new InvalidArgumentError('Allowed are double and single.')
+}
+
+/** Wrong usage, because the service would refuse it only when the file is uploaded. */
+function characterSet(text: string): string {
+  const names = [...characterSets, 'auto']
+  const name = names.find((known) => known === text.trim().toLowerCase())
+  if (name !== undefined) return name
+  throw new InvalidArgumentError(`Allowed are ${names.join(', ')}.`)
 }
 
 /** Of `NAME=VALUE` or `"NAME"=VALUE`. */

@@ -1,7 +1,7 @@
 import { Argument, Command, Option } from 'commander'
 import { roles } from '../../shared/contract/schemas/api-key.ts'
 import { fieldTypes } from '../../shared/contract/schemas/custom-field.ts'
-import { logKinds } from '../../shared/contract/schemas/import.ts'
+import { characterSets, logKinds } from '../../shared/contract/schemas/import.ts'
 import { packageVersion } from '../../shared/runtime/package-version.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { completionScript, shells, type Shell } from './commands/completion.ts'
@@ -138,6 +138,7 @@ const knownValues: Record<string, readonly string[]> = {
   '--type': fieldTypes,
   '--role': roles,
   '--scope': ['active', 'finished', 'recent', 'all'],
+  '--character-set': [...characterSets, 'auto'],
   '--separator': ['auto', 'tab'],
   '--enclosure': ['double', 'single'],
 }

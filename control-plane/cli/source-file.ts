@@ -5,8 +5,9 @@ import { open, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { errorMessage } from '../../shared/contract/errors.ts'
+import { findNonTable } from '../../shared/csv/no-table.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
-import { usage } from './failures.ts'
+import { CommandFailure, usage } from './failures.ts'
 
 /** A file on this machine that is to be imported. */
 export interface SourceFile {
@@ -34,6 +35,7 @@ export async function openSourceFile(file: string, input: Readable): Promise<Sou
   const { stats, beginning } = await readBeginning(file).catch((error: unknown) => {
     throw usage(`can't read ${file}: ${errorMessage(error)}`)
   })
+  requireTable(file, beginning)
   const size = Number(stats.size)
   return {
     name: path.basename(file),
@@ -58,7 +60,14 @@ export function requireFile(file: string, stats: { isFile: () => boolean }): voi
 const writeMark = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
   [dev, ino, size, mtimeNs, ctimeNs].join(':')
 
+/** The service would refuse it too, but only when the file is uploaded. */
+function requireTable(name: string, beginning: Buffer): void {
+  const problem = findNonTable(beginning)
+  if (problem !== null) throw new CommandFailure(`${name}: ${problem}`)
+}
+
 function pipedFile(bytes: Buffer): SourceFile {
+  requireTable('standard input', bytes)
   return {
     name: 'stdin.csv',
     size: bytes.length,

@@ -23,7 +23,7 @@ type SendFlags = Pick<ImportFlags, 'via' | 'characterSet' | 'idempotencyKey'>
 
 /** Whether the file could go inline by its kind: it is UTF-8, no container, and asked for as nothing else. */
 export function isInlineKind(file: SourceFile, { characterSet }: SendFlags): boolean {
-  return ['auto', 'utf-8'].includes(characterSet.toLowerCase()) && file.sample(1) !== null
+  return ['auto', 'utf-8'].includes(characterSet) && file.sample(1) !== null
 }
 
 /** The file's content if it goes inline, or null if it is to be uploaded. Throws wrong usage if `--via` can't be. */
