@@ -77,7 +77,7 @@ pid, fd = pty.fork()
 if pid == 0:
     fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
     os.execv(sys.argv[2], sys.argv[2:])
-steps = [step.split('=>') for step in sys.argv[1].split('|')]
+steps = [step.split('=>') for step in sys.argv[1].split('|') if step]
 seen = b''
 at = 0
 def type(answer):

@@ -232,7 +232,7 @@ async function askForColumns(
     const answer = (
       await ask(
         terminal,
-        isUsable ? 'Import it like this? [Y/n, or a mapping] ' : 'Which column is which? [a mapping, or n] ',
+        isUsable ? 'Import it? [Y/n, or a mapping] ' : 'Which column is which? [mapping, n] ',
       )
     ).trim()
     if (isUsable && /^(y|yes|)$/i.test(answer)) return guessed
