@@ -54,14 +54,16 @@ export class Upload {
     const { append, start = 0, isAtEnd = false, announced, lock, quota } = options
     const [finished, unfinished] = await Promise.all([store.find(name), store.findUnfinished(name)])
     const present = (unfinished ?? finished)?.size ?? 0
-    if (!append && start > present)
-      throw wrongStart(name, `has ${present} bytes, so it can't be resumed at byte ${start}`)
     const end = unfinished?.size ?? 0
     if (isAtEnd && start !== end)
       throw wrongStart(
         name,
-        `has an unfinished upload of ${end} bytes, so it resumes at byte ${end}, not ${start}`,
+        unfinished === null
+          ? `has no unfinished upload, so it begins at byte 0, not ${start}`
+          : `has an unfinished upload of ${end} bytes, so it resumes at byte ${end}, not ${start}`,
       )
+    if (!append && start > present)
+      throw wrongStart(name, `has ${present} bytes, so it can't be resumed at byte ${start}`)
     const keep = append ? null : start
     const reserved = await quota.reserve({
       name,
@@ -78,6 +80,11 @@ export class Upload {
 
   private constructor(parts: UploadParts) {
     this.#parts = parts
+  }
+
+  /** In bytes, of an open upload. */
+  get size(): number {
+    return this.#openFile().size
   }
 
   /** Aborted when another session has taken over the upload. */
