@@ -38,12 +38,13 @@ async function sampleUpload(
   organizationId: number,
   name: string,
 ): Promise<Sample> {
-  const stream = await uploads.directory(organizationId).read(name, 0)
-  if (stream === null)
+  const file = await uploads.directory(organizationId).open(name)
+  if (file === null)
     throw new RequestError(
       'validation_failed',
       `file_source.filename ${JSON.stringify(name)} is not in the upload directory`,
     )
+  const stream = file.read()
   const stored: AsyncIterable<Buffer> = stream
   const pieces = isGzipName(name) ? gunzipUpload(stored, JSON.stringify(name)) : stored
   try {

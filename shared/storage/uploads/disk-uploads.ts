@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
-import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink } from 'node:fs/promises'
+import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
-import type { Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { errorCode } from '../../contract/errors.ts'
 import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
 import { DiskUpload } from './disk-upload.ts'
@@ -21,8 +21,8 @@ const noFollow = constants.O_NOFOLLOW ?? 0
 const maxStrayAgeMs = 24 * 3_600_000
 
 /**
- * Upload directories as folders. Processes of several machines may share them, and other programs than our FTP server
- * may write to them. Entries that are no regular files (links, folders) count as absent.
+ * Upload directories as folders. Processes of several machines may share them, and other programs than ours may
+ * write to them. Entries that are no regular files (links, folders) count as absent.
  */
 export function diskUploads(options: DiskPinsOptions): Uploads {
   const root = path.join(options.dataFolder, 'uploads')
@@ -63,9 +63,26 @@ function diskDirectory(
       const entry = await unfinishedEntry(name)
       return entry === null ? null : readEntry(locate(entry), name)
     },
-    async read(name, start): Promise<Readable | null> {
+    async listUnfinished() {
+      const entries = (await listNames(folder)).flatMap((entry) => {
+        const name = parseUnfinished(entry)?.name
+        return name === undefined ? [] : [{ entry, name }]
+      })
+      const found = await mapInGroups(entries, ({ entry, name }) => readEntry(locate(entry), name))
+      return found.filter((entry) => entry !== null)
+    },
+    async open(name) {
       const handle = await openRegular(locate(name))
-      return handle === null ? null : handle.createReadStream({ start })
+      if (handle === null) return null
+      const { size, mtime: modifiedAt } = await handle.stat()
+      return {
+        size,
+        modifiedAt,
+        // `end` of a stream is its last byte. A file that other programs extend is read up to its present size.
+        read: ({ start = 0, end = size } = {}) =>
+          end > start ? handle.createReadStream({ start, end: end - 1 }) : emptyStream(handle),
+        close: () => handle.close(),
+      }
     },
     async remove(name) {
       if ((await find(name)) === null) return false
@@ -142,6 +159,11 @@ function diskDirectory(
     },
     countPinned: (importIds) => countPinnedBytes(stagingFolder, importIds),
   }
+}
+
+/** A stream without bytes that closes the file, because a range of a file has at least one byte. */
+function emptyStream(handle: FileHandle): Readable {
+  return Readable.from([], { objectMode: false }).once('close', () => void handle.close())
 }
 
 async function listNames(folder: string): Promise<string[]> {

@@ -48,6 +48,17 @@ export interface UploadEntry {
   modifiedAt: Date
 }
 
+/** A finished file that is open: a change of its name doesn't affect it. */
+export interface UploadFile {
+  /** In bytes. */
+  size: number
+  modifiedAt: Date
+  /** From byte `start` up to and without byte `end`. The file is closed with the stream. */
+  read(range?: { start?: number; end?: number }): Readable
+  /** For a file that isn't read. */
+  close(): Promise<void>
+}
+
 /** The directory of one organization. */
 export interface UploadStore {
   /** Creates the directory. */
@@ -57,8 +68,10 @@ export interface UploadStore {
   find(name: string): Promise<UploadEntry | null>
   /** The unfinished upload of that name, in progress or broken off. */
   findUnfinished(name: string): Promise<UploadEntry | null>
-  /** The finished file from `start` on, which must not be after its end; null when there is none. */
-  read(name: string, start: number): Promise<Readable | null>
+  /** Unfinished uploads, in progress or broken off. */
+  listUnfinished(): Promise<UploadEntry[]>
+  /** Opens the finished file; null when there is none. */
+  open(name: string): Promise<UploadFile | null>
   /** False when there was no finished file. */
   remove(name: string): Promise<boolean>
   /** The caller must have the lock of the upload. */
@@ -103,6 +116,8 @@ export interface UploadInProgress {
   readonly isCopy: boolean
   /** Appends; one call at a time. Throws errors of the file system or the database. */
   write(piece: Uint8Array): Promise<void>
+  /** Makes the written bytes durable. */
+  sync(): Promise<void>
   /** Makes the written bytes durable, before `publish`. */
   prepare(): Promise<void>
   /** Gives it its final name, after `prepare`. False when another session has taken it over. */
