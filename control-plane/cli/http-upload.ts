@@ -106,7 +106,10 @@ const resumableSize = (found: UploadView | undefined, file: SourceFile): number 
 
 async function send({ client, file, onProgress }: HttpUpload, name: string, from: number): Promise<void> {
   let readError: unknown = null
-  const source = file.bytes(from).on('error', (error) => (readError = error))
+  const source = file.bytes(from).on('error', (error: NodeJS.ErrnoException) => {
+    // A request that fails aborts the reading.
+    if (error.code !== 'ABORT_ERR') readError = error
+  })
   const headers = {
     'content-length': String(file.size - from),
     ...(from === 0 ? {} : { 'content-range': `bytes ${from}-${file.size - 1}/${file.size}` }),

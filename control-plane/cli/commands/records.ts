@@ -51,9 +51,10 @@ const secrets: ReadonlySet<string> = new Set(['key'])
 /** Prints a name and a value on each line. */
 export function printRecord({ out }: Terminal, record: RecordView): void {
   const entries = Object.entries(record).filter(([, value]) => value !== null && value !== undefined)
-  const width = Math.max(0, ...entries.map(([name]) => displayWidth(printable(name))))
-  for (const [name, value] of entries) {
-    const label = printable(name)
+  const names = entries.map(([name]) => printable(name))
+  const width = Math.min(Math.max(0, ...names.map(displayWidth)), Math.floor(terminalWidth(out) / 2))
+  for (const [i, [name, value]] of entries.entries()) {
+    const label = cutTo(names[i] ?? '', width)
     const line = `${label}${' '.repeat(width - displayWidth(label))}  ${printable(String(shown(value)))}`
     out.write(`${secrets.has(name) ? line : cutTo(line, terminalWidth(out))}\n`)
   }
