@@ -3,6 +3,7 @@ import { beginningBytes, readBeginning } from '../../../shared/csv/file-beginnin
 import { openSource } from '../../../shared/storage/staging/packed-content.ts'
 import type { StagedFile, Staging } from '../../../shared/storage/staging/staging.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
+import type { SpooledFile } from '../../../shared/containers/unpack.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import { ContentReader, requestOf, type ReadContent } from './content-reader.ts'
 import { selectSource } from './source-of.ts'
@@ -29,14 +30,36 @@ export async function bringSource(
   const { document, uploads, secrets, guard, bounds, signal } = run
   const within = document.source.type === 'url' ? 'all' : 'staged'
   const reader = new ContentReader(document)
+  /** Sizes of the zips that are stored at present, by their staged names. */
+  const spooled = new Map<string, number>()
+  const spooledBytes = () => [...spooled.values()].reduce((sum, size) => sum + size, 0)
+  const write: Staging['write'] = (name, content) =>
+    run.staging.write(name, run.quota.reserved(document, content, within, spooledBytes()))
   const staging: Staging = {
     ...run.staging,
-    write: (name, content) =>
-      run.staging.write(name, run.quota.reserved(document, reader.read(content), within)),
+    write: (name, content) => write(name, reader.read(content)),
   }
+
+  const spool = async (content: AsyncIterable<Buffer>): Promise<SpooledFile> => {
+    const name = `${target}-zip${spooled.size}`
+    const size = await write(name, content)
+    const file = await run.staging.open(name)
+    if (file === null) throw new Error(`the staged file ${name} is gone: was DATA_DIR/staging emptied?`)
+    spooled.set(name, size)
+    return {
+      size,
+      read: (bytes, position) => file.read(bytes, position),
+      close: async () => {
+        spooled.delete(name)
+        await file.close()
+        await run.staging.remove(name)
+      },
+    }
+  }
+
   try {
     const staged = await selectSource(document)(document, {
-      ...{ staging, target, uploads, secrets, guard, bounds, signal },
+      ...{ staging, target, uploads, secrets, guard, bounds, signal, spool },
       ...download,
     })
     if (reader.result !== null) return { staged, ...reader.result }
@@ -57,8 +80,8 @@ export async function readStaged(
   const file = await openStaged(staging, staged)
   try {
     const bytes = Buffer.alloc(Math.min(beginningBytes, file.size))
-    await file.read(bytes, 0)
-    const sample = { bytes, isWhole: file.size <= beginningBytes }
+    const read = await file.read(bytes, 0)
+    const sample = { bytes: bytes.subarray(0, read), isWhole: file.size <= beginningBytes }
     const { content, warnings, transcodedFrom } = readBeginning(sample, requestOf(document))
     return { staged, content, warnings, isTranscoded: transcodedFrom !== null }
   } finally {

@@ -1,5 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { uploadFolder } from '../../../shared/storage/uploads/upload-names.ts'
 import type { Rows } from './row.ts'
 import { creation, creationFailures, onRemoteList } from './subscriber-imports.ts'
@@ -14,17 +15,17 @@ export const importInspectionRows: Rows = {
     failures: {
       'a Remote List': onRemoteList(creation({})),
       ...creationFailures,
-      'a packed file that is none': async ({ service, organizationId, list }) => {
+      'a packed file without its end': async ({ service, organizationId, list }) => {
         const folder = uploadFolder(service.dataFolder, organizationId)
         await mkdir(folder, { recursive: true })
-        await writeFile(path.join(folder, 'odd.csv.gz'), 'email\nann@example.com\n')
+        await writeFile(path.join(folder, 'odd.csv'), gzipSync('email\nann@example.com\n').subarray(0, 20))
         return {
           sent: {
             params: { mailing_list_id: (await list()).id },
-            body: creation({ file_source: { type: 'upload_directory', filename: 'odd.csv.gz' } }),
+            body: creation({ file_source: { type: 'upload_directory', filename: 'odd.csv' } }),
           },
           code: 'validation_failed',
-          message: /no intact gzip file/,
+          message: /"odd.csv" is cut off: its gzip data has no end/,
         }
       },
       'a URL with nothing behind it': async ({ service, list }) => ({
