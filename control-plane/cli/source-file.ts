@@ -7,12 +7,12 @@ import { buffer } from 'node:stream/consumers'
 import { createGunzip, createGzip } from 'node:zlib'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
-import {
-  asUtf8,
-  detectCharacterSet,
-  type CharacterSet,
-} from '../resources/import-inspection/character-set.ts'
+import { beginningBytes, detectCharacterSet, guessUtf16 } from '../../shared/csv/file-beginning.ts'
+import type { Sample } from '../../shared/csv/sampled-records.ts'
 import { usage } from './failures.ts'
+
+/** The character sets that are converted to UTF-8 here. */
+export type LocalCharacterSet = 'utf-8' | 'iso-8859-1' | 'windows-1252' | 'utf-16le' | 'utf-16be'
 
 /** A file on this machine that is to be imported. */
 export interface SourceFile {
@@ -20,7 +20,7 @@ export interface SourceFile {
   size: number
   /** Whether it is compressed (.gz). It is uploaded compressed, and the service decompresses it. */
   isPacked: boolean
-  characterSet: CharacterSet
+  characterSet: LocalCharacterSet
   /** The beginning of its first megabyte as text, cut after a line if possible. */
   beginning: (maxCharacters: number) => string
   /** All of it as text; null when it has bytes that are invalid in its character set. */
@@ -29,14 +29,13 @@ export interface SourceFile {
   bytes(): Readable
 }
 
-const beginningBytes = binaryMegabyte
 /** Standard input is kept in memory, so it is bounded. */
 const maxPipeBytes = 64 * binaryMegabyte
 
 /** Opens a file; `-` is standard input. Throws wrong usage when it can't be read. */
 export async function openSourceFile(
   file: string,
-  options: { characterSet?: CharacterSet; input: Readable },
+  options: { characterSet?: LocalCharacterSet; input: Readable },
 ): Promise<SourceFile> {
   if (file === '-') return pipedFile(await readPipe(options.input), options.characterSet)
   const found = await stat(file).catch((error: unknown) => {
@@ -46,7 +45,7 @@ export async function openSourceFile(
   const isPacked = path.extname(file).toLowerCase() === '.gz'
   const head = isPacked ? await readCompressedBeginning(file) : await readBeginning(file, found.size)
   const characterSet =
-    options.characterSet ?? detectCharacterSet(head, { isWhole: head.length === found.size && !isPacked })
+    options.characterSet ?? detect({ bytes: head, isWhole: head.length === found.size && !isPacked })
   return {
     name: path.basename(file),
     size: found.size,
@@ -62,8 +61,8 @@ export async function openSourceFile(
   }
 }
 
-function pipedFile(bytes: Buffer, requested: CharacterSet | undefined): SourceFile {
-  const characterSet = requested ?? detectCharacterSet(bytes, { isWhole: true })
+function pipedFile(bytes: Buffer, requested: LocalCharacterSet | undefined): SourceFile {
+  const characterSet = requested ?? detect({ bytes, isWhole: true })
   const text = decode(bytes, characterSet)
   return {
     name: 'stdin.csv',
@@ -76,10 +75,16 @@ function pipedFile(bytes: Buffer, requested: CharacterSet | undefined): SourceFi
   }
 }
 
-const decode = (bytes: Buffer, characterSet: CharacterSet): string => asUtf8(bytes, characterSet).toString()
+function detect(sample: Sample): LocalCharacterSet {
+  const detected = detectCharacterSet(sample)
+  return detected.startsWith('utf-16') ? detected : (guessUtf16(sample.bytes) ?? detected)
+}
+
+const decode = (bytes: Buffer, characterSet: LocalCharacterSet): string =>
+  characterSet === 'iso-8859-1' ? bytes.toString('latin1') : new TextDecoder(characterSet).decode(bytes)
 
 /** Null for broken UTF-8: in a JSON text it would become U+FFFD and be imported, although its record must fail. */
-const decodeStrictly = (bytes: Buffer, characterSet: CharacterSet): string | null =>
+const decodeStrictly = (bytes: Buffer, characterSet: LocalCharacterSet): string | null =>
   characterSet === 'utf-8' && !isUtf8(bytes) ? null : decode(bytes, characterSet)
 
 async function readBeginning(file: string, size: number): Promise<Buffer> {
@@ -135,7 +140,7 @@ function cutAfterLine(text: string, maxCharacters: number): string {
   return text.slice(0, maxCharacters).replace(/[\ud800-\udbff]$/, '')
 }
 
-function recompressed(stream: Readable, characterSet: CharacterSet): Readable {
+function recompressed(stream: Readable, characterSet: LocalCharacterSet): Readable {
   const compressed = createGzip({ level: 1 })
   // An error destroys the last stream too, whose reader gets it.
   pipeline(
@@ -148,7 +153,10 @@ function recompressed(stream: Readable, characterSet: CharacterSet): Readable {
   return compressed
 }
 
-async function* recoded(stream: AsyncIterable<Buffer>, characterSet: CharacterSet): AsyncGenerator<Buffer> {
+async function* recoded(
+  stream: AsyncIterable<Buffer>,
+  characterSet: LocalCharacterSet,
+): AsyncGenerator<Buffer> {
   const decoder = new TextDecoder(characterSet === 'iso-8859-1' ? 'windows-1252' : characterSet)
   for await (const piece of stream) yield Buffer.from(decoder.decode(piece, { stream: true }))
   yield Buffer.from(decoder.decode())

@@ -127,8 +127,9 @@ const fieldTexts: Record<string, string> = {
     'the URL with its password masked, and after the end also possible tokens in its query; null for other sources',
   file_format: 'the format of the file',
   csv_has_headers: 'whether its first line is a header',
-  character_set: 'its character set, in any case; without effect on inline text',
-  csv_field_separator: 'the character between cells: comma, tab or semicolon',
+  character_set:
+    'its character set, in any case, as the WHATWG Encoding Standard names them; `auto` detects UTF-8, windows-1252, and UTF-16 with a byte order mark; without effect on inline text',
+  csv_field_separator: 'the character between cells: comma, tab, semicolon or bar; `auto` detects it',
   csv_field_enclosure: 'the character that may enclose cells',
   date_format: 'whether 01/02/2014 is in January (mdy) or in February (dmy)',
   stats: 'its progress',

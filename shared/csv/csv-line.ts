@@ -1,6 +1,6 @@
-import type { FileFormat } from '../contract/schemas/import.ts'
+import type { ContentFormat } from '../contract/schemas/import.ts'
 
-export type CsvDialect = Pick<FileFormat, 'csv_field_separator' | 'csv_field_enclosure'>
+export type CsvDialect = Pick<ContentFormat, 'csv_field_separator' | 'csv_field_enclosure'>
 
 /** Formats a CSV line without its line end. Cells are enclosed only where a reader would otherwise get other cells. */
 export function writeLine(cells: readonly string[], dialect: CsvDialect): string {

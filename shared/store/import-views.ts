@@ -1,6 +1,8 @@
 import { shownUrls, type ShownUrls } from '../runtime/import-secrets.ts'
 import { unfinishedOfListIndex, type Collections } from '../contract/schemas/collections.ts'
 import {
+  detectedCharacterSet,
+  detectedSeparator,
   logKinds,
   noCounts,
   recordsIn,
@@ -48,6 +50,8 @@ function fullView(
     default_custom_fields: options.default_custom_fields,
     subscriber_defaults: options.subscriber_defaults,
     file_format: options.file_format,
+    detected_character_set: detectedCharacterSet(document),
+    detected_csv_field_separator: detectedSeparator(document),
     stats: {
       ...summary.stats,
       subscribers: pickLogKinds(counts),

@@ -346,7 +346,7 @@ t.test('compressed, large and binary files are uploaded by FTP in any character 
   const windows = Buffer.from('email\tFirst name\nwin@example.com\tx\n')
   windows[windows.lastIndexOf('x')] = 0x80
   const broken = Buffer.from(
-    'email,First name\nJ\u00f6rg@example.com,a\ngood@example.com,\u00f6\nbad@example.com,x\n',
+    `email,First name\nJ\u00f6rg@example.com,a\ngood@example.com,${'\u00f6'.repeat(20)}\nbad@example.com,x\n`,
   )
   broken[broken.lastIndexOf('x')] = 0xff
   const import_ = async (name: string, bytes: Uint8Array, ...more: string[]) =>
@@ -461,14 +461,13 @@ t.test('an error says what is wrong, and its exit code says on which side', asyn
   const url = ['import', 'http://127.0.0.1:1/people.csv', '--list', String(listId)]
   const [windows, ...misused] = await Promise.all([
     call([...url, '--character-set', 'windows-1252']),
-    call([...url, '--character-set', 'utf-16le']),
     call([...url, '--via', 'ftp']),
     call(['imports', '--watch']),
     call(['imports', '1', '--scope', 'all']),
     call(['imports', '1', '--list', '1']),
   ])
   t.match(windows, { code: 1, err: /127\.0\.0\.1/ })
-  const reasons = [/download it/, /leave out --via/, /add its ID/, /--scope and --list/, /--scope and --list/]
+  const reasons = [/leave out --via/, /add its ID/, /--scope and --list/, /--scope and --list/]
   for (const [i, ended] of misused.entries()) t.match(ended, { code: 2, err: reasons[i] })
   t.match(typo, { code: 2, err: /Did you mean import\?/ })
   t.match(none, { code: 2 })

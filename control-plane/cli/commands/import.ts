@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { readCells } from '../../../shared/csv/csv-cells.ts'
-import type { CharacterSet } from '../../resources/import-inspection/character-set.ts'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
 import { ApiRefusal, ServiceUnreachable, type ApiClient, type ImportView } from '../api-client.ts'
 import { inCommandTerms } from '../command-terms.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure, usage } from '../failures.ts'
 import type { Session } from '../session.ts'
-import { openSourceFile, type SourceFile } from '../source-file.ts'
+import { openSourceFile, type LocalCharacterSet, type SourceFile } from '../source-file.ts'
 import { ask, terminalWidth, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
 import { endExitCode, printSummary, watchToItsEnd } from './imports.ts'
 import { removeUpload, sayStays, sendFile } from './send-file.ts'
@@ -23,7 +22,7 @@ export interface ImportFlags {
   beginsAt?: string
   headers: boolean
   separator?: ',' | ';' | 'tab'
-  characterSet?: CharacterSet
+  characterSet?: LocalCharacterSet
   dateFormat?: 'mdy' | 'dmy'
   yes?: true
   json?: true
@@ -104,16 +103,10 @@ async function inspect(
 
 const isUrl = (source: string): boolean => /^(https?|ftps?):\/\//i.test(source)
 
-/** The service fetches a URL itself, and reads fewer character sets than the command line converts. */
-function refuseForUrl({ via, characterSet }: ImportFlags): void {
+/** The service fetches a URL itself. */
+function refuseForUrl({ via }: ImportFlags): void {
   if (via !== undefined) throw usage('a URL is fetched by the service: leave out --via')
-  if (characterSet === 'utf-16le' || characterSet === 'utf-16be')
-    throw usage(`the service can't read a URL as ${characterSet}: download it, and import the file`)
 }
-
-/** The service's name of a character set. */
-const serviceCharacterSet = (characterSet: CharacterSet): string =>
-  characterSet === 'windows-1252' ? 'iso-8859-1' : characterSet
 
 function requestedOptions(options: ImportFlags, file: SourceFile | null): Record<string, unknown> {
   const format = {
@@ -122,9 +115,7 @@ function requestedOptions(options: ImportFlags, file: SourceFile | null): Record
       ? {}
       : { csv_field_separator: options.separator === 'tab' ? '\t' : options.separator }),
     ...(options.dateFormat === undefined ? {} : { date_format: options.dateFormat }),
-    ...(file === null && options.characterSet !== undefined
-      ? { character_set: serviceCharacterSet(options.characterSet) }
-      : {}),
+    ...(file === null && options.characterSet !== undefined ? { character_set: options.characterSet } : {}),
   }
   return {
     ...(options.map === undefined ? {} : { column_mapping: parseMapping(options.map) }),
@@ -155,7 +146,7 @@ function fileFormat(
     csv_has_headers: options.headers && inspection.csv_has_headers,
     csv_field_separator: separator,
     csv_field_enclosure: inspection.csv_field_enclosure,
-    character_set: serviceCharacterSet(found),
+    character_set: found,
     ...(options.dateFormat === undefined && inspection.date_format === null
       ? {}
       : { date_format: options.dateFormat ?? inspection.date_format }),

@@ -12,7 +12,7 @@ import { booleanFromText, fieldReader } from '../../../shared/values/field-value
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'
 import { builtInNamed, meanTheSame, plainName, speaksOfEmail } from './column-words.ts'
-import { isEmail } from './dialect.ts'
+import { isEmail } from '../../../shared/csv/dialect.ts'
 
 /** A proposed mapping of a file's columns, from their headers and their cells. */
 export interface Proposal {

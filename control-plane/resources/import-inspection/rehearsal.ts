@@ -1,4 +1,4 @@
-import { isUtf8 } from 'node:buffer'
+import { recordDecoder } from '../../../shared/csv/character-set.ts'
 import { BatchReader, type ReadRecord } from '../../../shared/csv/chunk-records.ts'
 import { checkedRecords, encodingError } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
@@ -9,7 +9,7 @@ import { readRow, rowReader, type Row, type RowReader } from '../../../shared/cs
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../../shared/contract/schemas/custom-field.ts'
 import type {
-  FileFormat,
+  ContentFormat,
   ImportOptions,
   ImportPlan,
   RowResult,
@@ -19,8 +19,7 @@ import { activeSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { findValueSizes, makesTooLarge, noSizes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
-import type { Sample } from './sample.ts'
-import { scanSample } from './sampled-records.ts'
+import { scanSample, type Sample } from '../../../shared/csv/sampled-records.ts'
 
 /**
  * Rehearses the import of a sample's first records. They pass the same code as an import's records (scanner, identity,
@@ -32,6 +31,10 @@ export interface Rehearsal {
   mailingListId: number
   plan: ImportPlan
   options: ImportOptions
+  /** How the sample is read. */
+  format: ContentFormat
+  /** Lines before the sample. */
+  skippedLines: number
   now: Date
 }
 
@@ -51,19 +54,18 @@ export async function rehearse(
   sample: Sample,
   rehearsal: Rehearsal,
 ): Promise<{ error: string | null; records: RehearsedRecord[] }> {
-  const { plan, options } = rehearsal
-  const { records, invalid, checked } = readRecords(sample, plan, options.file_format)
-  const refusal = encodingError(invalid, Math.max(1, checked))
+  const { records, invalid, checked } = readRecords(sample, rehearsal)
+  const refusal = encodingError(invalid, Math.max(1, checked), rehearsal.format)
   if (refusal !== null) return { error: refusal.message, records: [] }
   return { error: null, records: await decideAll(records, rehearsal) }
 }
 
 function readRecords(
   sample: Sample,
-  plan: ImportPlan,
-  format: FileFormat,
+  { plan, format, skippedLines }: Rehearsal,
 ): { records: ReadRecord[]; invalid: number; checked: number } {
   const identities = new IdentityReader(plan, format)
+  const decoder = recordDecoder(format.character_set)
   const records: ReadRecord[] = []
   let headerIsNext = format.csv_has_headers
   let invalid = 0
@@ -71,6 +73,7 @@ function readRecords(
   scanSample(sample, {
     dialect: dialectBytes(format),
     wantedColumn: plan.identity.column,
+    skippedLines,
     onRecord(record) {
       if (headerIsNext) {
         headerIsNext = false
@@ -78,8 +81,8 @@ function readRecords(
       }
       if (checked === checkedRecords) return
       checked += 1
-      if (format.character_set === 'utf-8' && !isUtf8(record.bytes.subarray(record.start, record.end)))
-        invalid += 1
+      const { bytes, start, end } = record
+      if (!decoder.isValid(bytes, start, end)) invalid += 1
       if (records.length < rehearsedRecords) records.push(readRecord(record, checked, identities, format))
     },
   })
@@ -91,7 +94,7 @@ function readRecord(
   record: ScannedRecord,
   number: number,
   identities: IdentityReader,
-  format: FileFormat,
+  format: ContentFormat,
 ): ReadRecord {
   const identityLength = identities.read(record)
   const identity = identities.identityBytes.subarray(0, Math.max(0, identityLength))

@@ -7,18 +7,12 @@ import { downloadedContent } from '../../../shared/net/download.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { CheckedSource } from '../subscriber-imports/create/options.ts'
-import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
+import { beginningBytes } from '../../../shared/csv/file-beginning.ts'
+import type { Sample } from '../../../shared/csv/sampled-records.ts'
 import { readBeginning, unpackSample } from './unpack-sample.ts'
 
-/** The beginning of a source. */
-export interface Sample {
-  bytes: Buffer
-  /** Whether the source ends here. */
-  isWhole: boolean
-}
-
 /** Of every kind of source, inline content included; of a packed source also before it is unpacked. */
-export const maxBytes = binaryMegabyte
+export const maxBytes = beginningBytes
 export const maxUrlMs = 30_000
 
 /** Reads the beginning of the source. Throws `validation_failed` when an import couldn't read it either. */

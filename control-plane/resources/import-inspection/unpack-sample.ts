@@ -8,7 +8,7 @@ import {
 import { decompress } from '../../../shared/containers/decompress.ts'
 import { tooManyContainers } from '../../../shared/containers/unpack.ts'
 import { unzip } from '../../../shared/containers/zip.ts'
-import type { Sample } from './sample.ts'
+import type { Sample } from '../../../shared/csv/sampled-records.ts'
 import { unzipBeginning } from './unzip-beginning.ts'
 
 interface UnpackSampleOptions {

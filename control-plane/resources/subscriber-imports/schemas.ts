@@ -1,6 +1,15 @@
 import { z } from 'zod'
 import { importStates } from '../../../shared/contract/import-state.ts'
-import { importOptions, logKinds, rowResults, sourceTypes } from '../../../shared/contract/schemas/import.ts'
+import {
+  characterSets,
+  detectedCharacterSets,
+  enclosures,
+  importOptions,
+  logKinds,
+  rowResults,
+  separators,
+  sourceTypes,
+} from '../../../shared/contract/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/contract/schemas/subscriber.ts'
 import {
   boundedText,
@@ -26,6 +35,12 @@ const autoresponderReference = z
   .refine((given) => given.id !== undefined || given.name !== undefined, {
     error: 'must have the key id or name',
   })
+
+const characterSetOptions = [...characterSets, 'auto'] as const
+const separatorOptions = [...separators, 'auto'] as const
+
+export const characterSetOption = () => oneOfAnyCase(characterSetOptions)
+export const separatorOption = () => punctuation(separatorOptions)
 
 export const importCreation = z.object({
   begins_at: z
@@ -93,9 +108,13 @@ export const importCreation = z.object({
   file_format: z
     .object({
       csv_has_headers: flag().default(true),
-      character_set: oneOfAnyCase(['utf-8', 'iso-8859-1']).prefault('utf-8'),
-      csv_field_separator: punctuation([',', '\t', ';']).default(','),
-      csv_field_enclosure: punctuation(['"', "'"])
+      character_set: characterSetOption().prefault('utf-8'),
+      csv_field_separator: separatorOption()
+        .optional()
+        .describe(
+          'by default comma, or what a first line such as `sep=;` says; `auto`: what that line says, or else what `inspect` proposes',
+        ),
+      csv_field_enclosure: punctuation(enclosures)
         .default('"')
         // openapi-python-client can't read a default that is a quote, and would leave the endpoint out.
         .meta({
@@ -187,11 +206,18 @@ export const importView = z
     file_source: fileSource,
     file_format: z.object({
       csv_has_headers: z.boolean(),
-      character_set: z.enum(['utf-8', 'iso-8859-1']),
-      csv_field_separator: punctuation([',', '\t', ';']),
-      csv_field_enclosure: punctuation(['"', "'"]),
+      character_set: z.enum(characterSetOptions),
+      csv_field_separator: separatorOption(),
+      csv_field_enclosure: punctuation(enclosures),
       date_format: z.enum(['mdy', 'dmy']),
     }),
+    detected_character_set: z
+      .enum(detectedCharacterSets)
+      .nullable()
+      .describe("what `auto` detected; null without `auto`, and before the file's beginning was read"),
+    detected_csv_field_separator: punctuation(separators)
+      .nullable()
+      .describe("what `auto` or a first line such as `sep=;` decided; null where the request's one is used"),
     stats: z.object({
       number_of_records: count.nullable(),
       records_imported: count,
@@ -288,6 +314,8 @@ export const exampleImport: z.infer<typeof importView> = {
     csv_field_enclosure: '"',
     date_format: 'mdy',
   },
+  detected_character_set: null,
+  detected_csv_field_separator: null,
   stats: {
     number_of_records: 100_000,
     records_imported: 100_000,

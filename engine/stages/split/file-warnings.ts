@@ -1,25 +1,32 @@
+import { characterSetName, recordDecoder, type RecordDecoder } from '../../../shared/csv/character-set.ts'
 import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
-import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import type { CharacterSet, ContentFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 
-/** Records that deserve a warning, and the line of the first; 0 is none. Plain values, which cross threads. */
+/** Records that deserve a warning, and the line or number of the first; 0 is none. Plain values, which cross threads. */
 export interface FileFindings {
   manyLines: number
   manyLinesFirst: number
   controlsLine: number
+  /** Number of the first record that is invalid in the character set that `auto` detected. */
+  firstInvalid: number
 }
 
 /** Content that can be imported but is probably a mistake, found while the file is scanned. */
 export class FileWarnings {
   readonly #plan: ImportPlan
-  readonly #format: FileFormat
-  readonly findings: FileFindings = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0 }
+  readonly #format: ContentFormat
+  readonly findings: FileFindings = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0, firstInvalid: 0 }
+  readonly #meantSet: string | undefined
+  readonly #decoder: RecordDecoder
   #header: string | null = null
   #address: string | null = null
 
-  constructor(plan: ImportPlan, format: FileFormat) {
+  constructor(plan: ImportPlan, format: ContentFormat) {
     this.#plan = plan
     this.#format = format
+    this.#meantSet = setsWithPunctuation[format.character_set]
+    this.#decoder = recordDecoder(format.character_set)
   }
 
   /** Called where `csv_has_headers` is false: a record that names the columns is probably a header. */
@@ -40,19 +47,23 @@ export class FileWarnings {
     this.#address = cells.find((cell) => emailIdentity(cell.trim()) !== null) ?? null
   }
 
-  notice(record: ScannedRecord): void {
+  /** `number` is the record's, from 1. */
+  notice(record: ScannedRecord, number: number): void {
     const { findings } = this
     if (record.lines > remarkableLines) {
       findings.manyLines += 1
       findings.manyLinesFirst ||= record.line
     }
-    if (findings.controlsLine === 0 && this.#format.character_set === 'iso-8859-1' && hasC1Control(record))
+    if (findings.controlsLine === 0 && this.#meantSet !== undefined && hasC1Control(record))
       findings.controlsLine = record.line
+    if (findings.firstInvalid === 0 && this.#format.isDetected === true && !this.#isValid(record))
+      findings.firstInvalid = number
   }
 
-  /** Adds what another scan found in the rest of the file, whose lines it counts from 1; `lines` come before it. */
-  addSecondHalf(rest: FileFindings, lines: number): void {
+  /** Adds what another scan found in the rest of the file, whose records and lines it counts from 1. */
+  addSecondHalf(rest: FileFindings, { records, lines }: { records: number; lines: number }): void {
     const { findings } = this
+    if (rest.firstInvalid > 0) findings.firstInvalid ||= rest.firstInvalid + records
     if (rest.manyLines > 0) findings.manyLinesFirst ||= rest.manyLinesFirst + lines
     findings.manyLines += rest.manyLines
     if (rest.controlsLine > 0) findings.controlsLine ||= rest.controlsLine + lines
@@ -70,7 +81,7 @@ export class FileWarnings {
         `the header row holds an email address (${this.#address.trim().slice(0, 100)}), and csv_has_headers is true: if the file has no header, this subscriber is missing`,
       )
     }
-    const { manyLines, manyLinesFirst, controlsLine } = this.findings
+    const { manyLines, manyLinesFirst, controlsLine, firstInvalid } = this.findings
     if (manyLines > 0) {
       sentences.push(
         `${manyLines} records span more than ${remarkableLines} lines, the first at line ${manyLinesFirst}: is an enclosure missing?`,
@@ -78,14 +89,34 @@ export class FileWarnings {
     }
     if (controlsLine > 0) {
       sentences.push(
-        `the record at line ${controlsLine} has bytes 0x80-0x9F, which are control characters in ISO-8859-1: is the file windows-1252?`,
+        `the record at line ${controlsLine} has bytes 0x80-0x9F, which are control characters in ${this.#setName}: is the file ${this.#meantSet}?`,
+      )
+    }
+    if (firstInvalid > 0) {
+      sentences.push(
+        `from record ${firstInvalid} on there are records that are invalid ${this.#setName}, the character set that was detected, and fail: if the file has another one, import it with that as character_set`,
       )
     }
     return sentences
   }
+
+  get #setName(): string {
+    return characterSetName(this.#format.character_set)
+  }
+
+  #isValid({ bytes, start, end }: ScannedRecord): boolean {
+    return this.#decoder.isValid(bytes, start, end)
+  }
 }
 
 const remarkableLines = 20
+
+/** Windows sets have letters and punctuation in place of the control characters of these. */
+const setsWithPunctuation: Partial<Record<CharacterSet, string>> = {
+  'iso-8859-1': 'windows-1252',
+  'iso-8859-2': 'windows-1250',
+  'iso-8859-15': 'windows-1252',
+}
 
 const wordsForEmail = new Set(['email', 'emails', 'mail', 'emailaddress', 'mailaddress'])
 

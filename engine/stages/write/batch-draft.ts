@@ -2,7 +2,6 @@ import { BatchReader, type Batch, type ReadRecord } from '../../../shared/csv/ch
 import { needsQuota, type Decision, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
 import { readRow } from '../../../shared/csv/row-reader.ts'
 import {
-  contentFormat,
   failureId,
   logKinds,
   noCounts,
@@ -94,7 +93,7 @@ export class BatchDraft {
 
   /** Null when all records fit into one transaction; else how many do. */
   fill(batch: Batch): number | null {
-    const reader = new BatchReader(batch, contentFormat(this.#context.document), this.#chunk.kind)
+    const reader = new BatchReader(batch, this.#context.format, this.#chunk.kind)
     let records = 0
     let read = 0
     for (let record = reader.read(); record !== null; record = reader.read()) {
@@ -224,10 +223,10 @@ export class BatchDraft {
   }
 
   #fail(record: ReadRecord, reason: string): void {
-    const { document } = this.#context
+    const { document, format } = this.#context
     const { failures } = this.buffers
     // Missing cells are added when the log is read: blanks for 2,000 columns would outweigh a short row.
-    const line = writeLine([...record.cells, reason], document.options.file_format)
+    const line = writeLine([...record.cells, reason], format)
     this.counts.failed += 1
     const failure = failures.begin()
     failures.string('_id', failureId(document._id, record.number))

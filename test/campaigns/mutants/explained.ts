@@ -563,21 +563,9 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: identityReader,
-    text: "(text.includes('\\ufffd') && !isSound())",
-    replacements: ['(text.includes("") && !isSound())', '(true && !isSound())'],
-    why: 'a text without a replacement character was decoded from sound bytes, so that only the check is saved',
-  },
-  {
-    file: identityReader,
     text: 'if (length > this.identityBytes.length)',
     replacements: ['if (true)', 'if (length >= this.identityBytes.length)'],
     why: 'a new buffer of the right length serves as well; keeping the old one saves memory',
-  },
-  {
-    file: identityReader,
-    text: "return this.#format.character_set !== 'utf-8' || isUtf8",
-    replacements: ['return false || isUtf8'],
-    why: 'only a text with a replacement character is checked, and ISO-8859-1 has none',
   },
   {
     file: chunkRecords,
@@ -617,25 +605,14 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: chunkRecords,
-    text: '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: FileFormat,\n): boolean => flags === recordFlags.enclosed && text.includes(enclosure + enclosure)',
+    text: '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: ContentFormat,\n): boolean => flags === recordFlags.enclosed && text.includes(enclosure + enclosure)',
     replacements: [
       '() => undefined',
-      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: FileFormat,\n): boolean => false',
-      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: FileFormat,\n): boolean => flags === recordFlags.enclosed && true',
-      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: FileFormat,\n): boolean => flags === recordFlags.enclosed && text.includes(enclosure - enclosure)',
+      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: ContentFormat,\n): boolean => false',
+      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: ContentFormat,\n): boolean => flags === recordFlags.enclosed && true',
+      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: ContentFormat,\n): boolean => flags === recordFlags.enclosed && text.includes(enclosure - enclosure)',
     ],
     why: 'csv-parse and readCells read regular records alike; where enclosures are doubled, csv-parse is faster',
-  },
-  {
-    file: chunkRecords,
-    text: "format.character_set === 'utf-8' &&\n    text.includes('\\ufffd') &&",
-    replacements: [
-      "true &&\n    text.includes('\\ufffd') &&",
-      "format.character_set === 'utf-8' || text.includes('\\ufffd') &&",
-      'format.character_set === \'utf-8\' &&\n    text.includes("") &&',
-      "format.character_set === 'utf-8' &&\n    true &&",
-    ],
-    why: 'only a text decoded from invalid UTF-8 or with the character itself has U+FFFD, so that a check is saved',
   },
   {
     file: partitionFile,

@@ -179,8 +179,8 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'inspection reads 2 MB',
     `${resources}/import-inspection/sample.ts`,
-    'maxBytes = binaryMegabyte',
-    'maxBytes = 2 * binaryMegabyte',
+    'maxBytes = beginningBytes',
+    'maxBytes = 2 * beginningBytes',
   ),
   wrong(
     'a megabyte of a body has 1,000,000 bytes',

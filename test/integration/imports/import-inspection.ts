@@ -182,7 +182,7 @@ t.test('reads uploads and URLs, of any size and in any character set', async (t)
   }
   const text = 'Email\tVorname\njörg@example.com\tJörg\nann@example.com\tÄnn\n'
   t.match(await upload('latin.csv', Buffer.from(text, 'latin1')), {
-    character_set: 'iso-8859-1',
+    character_set: 'windows-1252',
     csv_field_separator: '\t',
     records: [{ result: 'failed' }, { result: 'added', values: { 'First name': 'Änn' } }],
   })
@@ -191,19 +191,19 @@ t.test('reads uploads and URLs, of any size and in any character set', async (t)
   t.match(await upload('windows.csv', windows), {
     character_set: 'windows-1252',
     columns: [{}, { samples: ['€'] }],
-    warnings: [/save it as UTF-8/],
-    records: [{ result: 'added' }],
+    warnings: [],
+    records: [{ result: 'added', values: { 'First name': '€' } }],
   })
   t.match(await upload('wide.csv', Buffer.from(`\ufeff${text}`, 'utf16le')), {
     character_set: 'utf-16le',
     columns: [{ proposed: 'email' }, { proposed: 'First name', samples: ['Jörg', 'Änn'] }],
-    import_error: /UTF-16/,
-    records: [],
+    import_error: null,
+    records: [{ result: 'failed' }, { result: 'added', values: { 'First name': 'Änn' } }],
   })
   t.match(await upload('bars.csv', Buffer.from('Email|First name\nann@example.com|Ann\n')), {
     csv_field_separator: '|',
-    import_error: /bars/,
-    records: [],
+    import_error: null,
+    records: [{ result: 'added', values: { 'First name': 'Ann' } }],
   })
   const large = Buffer.from(`email\n${'x'.repeat(200)}@example.com\nann@example.com\n`.repeat(10_000))
   const packed = await upload('large.csv.gz', gzipSync(large))

@@ -13,13 +13,13 @@ import {
 } from '../../../shared/csv/chunk-records.ts'
 import { parseEnclosedRecords, readCells } from '../../../shared/csv/csv-cells.ts'
 import { dialectBytes, RecordScanner } from '../../../shared/csv/record-scanner.ts'
-import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
+import type { ContentFormat } from '../../../shared/contract/schemas/import.ts'
 import { utf8Format } from '../../helpers/make-plan.ts'
 import { decode } from '../../model/character-set.ts'
 import { compareByBytes } from '../../model/comparison-form.ts'
 import { splitFile } from '../../model/records.ts'
 
-const latin: FileFormat = { ...utf8Format, character_set: 'iso-8859-1' }
+const latin: ContentFormat = { ...utf8Format, character_set: 'iso-8859-1' }
 
 interface Staged {
   number: number
@@ -40,7 +40,7 @@ function staged({ number, line = 1, flags = 0, identity = '', bytes = Buffer.all
 }
 
 /** The records of a chunk that has a whole file, each with the same identity. */
-function chunkOf(file: Buffer, format: FileFormat, identity = 'key'): Buffer {
+function chunkOf(file: Buffer, format: ContentFormat, identity = 'key'): Buffer {
   const records: Buffer[] = []
   const scanner = new RecordScanner({
     dialect: dialectBytes(format),
@@ -59,7 +59,7 @@ function chunkOf(file: Buffer, format: FileFormat, identity = 'key'): Buffer {
   return Buffer.concat(records)
 }
 
-function readChunk(chunk: Buffer, format: FileFormat, kind: 'sorted' | 'unidentified' = 'sorted') {
+function readChunk(chunk: Buffer, format: ContentFormat, kind: 'sorted' | 'unidentified' = 'sorted') {
   const reader = new BatchReader({ offsets: listRecords(chunk), bytes: chunk }, format, kind)
   const records: ReadRecord[] = []
   for (let record = reader.read(); record !== null; record = reader.read()) records.push(record)
@@ -81,12 +81,14 @@ const text = (separator: string, enclosure: string) =>
 const file = fc.constantFrom(',' as const, ';' as const, '\t' as const).chain((csv_field_separator) =>
   fc.constantFrom('"' as const, "'" as const).chain((csv_field_enclosure) =>
     fc.record({
-      format: fc.constantFrom('utf-8' as const, 'iso-8859-1' as const).map((character_set): FileFormat => ({
-        ...utf8Format,
-        character_set,
-        csv_field_separator,
-        csv_field_enclosure,
-      })),
+      format: fc
+        .constantFrom('utf-8' as const, 'iso-8859-1' as const)
+        .map((character_set): ContentFormat => ({
+          ...utf8Format,
+          character_set,
+          csv_field_separator,
+          csv_field_enclosure,
+        })),
       content: text(csv_field_separator, csv_field_enclosure),
     }),
   ),
@@ -180,10 +182,7 @@ t.test('a record says why it cannot be used', (t) => {
     null,
   ])
   const bad = Buffer.from([0x61, 0x0a, 0x62, 0xff, 0x0a])
-  t.same(problems(bad), [
-    null,
-    'invalid UTF-8 in the record at line 2: if the file is ISO-8859-1, import it as such',
-  ])
+  t.same(problems(bad), [null, 'invalid UTF-8 in the record at line 2'])
   t.same(problems(bad, latin), [null, null])
   t.same(problems('a\ufffd\n'), [null], 'the character itself')
   t.same(problems(Buffer.from('a\ufffd\n'), latin), [null])

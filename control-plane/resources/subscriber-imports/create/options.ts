@@ -65,7 +65,11 @@ export function checkOptions(
       ...(list.has_confirmed ? { confirmed: body.subscriber_defaults.confirmed } : {}),
       ...(list.has_format ? { format: body.subscriber_defaults.format } : {}),
     },
-    file_format: body.file_format,
+    file_format: {
+      ...body.file_format,
+      csv_field_separator: body.file_format.csv_field_separator ?? ',',
+    },
+    ...(body.file_format.csv_field_separator === undefined ? { default_separator: true as const } : {}),
     dry_run: body.dry_run,
     blank_cells: body.blank_cells,
   }

@@ -5,12 +5,15 @@ import { RequestError } from '../../../api/request-error.ts'
 import {
   contentFormat,
   idsOfImport,
+  isSeparatorFromLine,
   logDays,
   logKinds,
+  type CharacterSet,
   type ImportDocument,
   type LogKind,
 } from '../../../../shared/contract/schemas/import.ts'
 import { readCounts } from '../../../../shared/store/chunks.ts'
+import { isTranscoded, textEncoder } from '../../../../shared/csv/character-set.ts'
 import { readCells } from '../../../../shared/csv/csv-cells.ts'
 import { withoutFormula, writeLine } from '../../../../shared/csv/csv-line.ts'
 import type { Reply } from '../../../api/endpoint.ts'
@@ -38,16 +41,25 @@ export async function importLog(
   if (kind === undefined || isPurged || counts === undefined || counts[kind] === 0)
     throw new RequestError('not_found', `subscriber import ${document._id} has no log ${String(kindText)}`)
 
-  const charset = kind === 'failed' ? contentFormat(document).character_set : 'utf-8'
+  const charset = kind === 'failed' ? failedLogCharset(document) : 'utf-8'
   const extension = kind === 'failed' ? 'csv' : 'txt'
   return {
     stream:
-      kind === 'failed'
-        ? failedLog(deps, document, { encoding: charset === 'utf-8' ? 'utf8' : 'latin1', isSafe })
-        : addressLog(deps, document, kind),
+      kind === 'failed' ? failedLog(deps, document, { charset, isSafe }) : addressLog(deps, document, kind),
     contentType: `${kind === 'failed' ? 'text/csv' : 'text/plain'}; charset=${charset}`,
     headers: { 'Content-Disposition': `attachment; filename="import-${document._id}-${kind}.${extension}"` },
   }
+}
+
+/** That of the import, so that the log imports again with the same settings; UTF-8 where the import converted it. */
+function failedLogCharset(document: ImportDocument): CharacterSet {
+  const set = requestedSet(document)
+  return isTranscoded(set) ? 'utf-8' : set
+}
+
+function requestedSet(document: ImportDocument): CharacterSet {
+  const { character_set: set } = document.options.file_format
+  return set === 'auto' || document.source.type === 'json' ? contentFormat(document).character_set : set
 }
 
 async function* addressLog(
@@ -75,16 +87,21 @@ const bytesPerPiece = 64 * 1024
 async function* failedLog(
   deps: ControlPlane,
   document: ImportDocument,
-  { encoding, isSafe }: { encoding: 'utf8' | 'latin1'; isSafe: boolean },
+  { charset, isSafe }: { charset: CharacterSet; isSafe: boolean },
 ): AsyncGenerator<Buffer> {
   const { header, options } = document
-  const { file_format: format, column_mapping: mapping } = options
+  const { column_mapping: mapping } = options
+  const format = contentFormat(document)
+  const encode = textEncoder(charset)
   const logLine = (cells: string[]): string => {
     const padding = new Array<string>(Math.max(0, mapping.length + 1 - cells.length)).fill('')
     const padded = cells.toSpliced(-1, 0, ...padding)
     return `${writeLine(isSafe ? padded.map(withoutFormula) : padded, format)}\n`
   }
-  if (header !== null) yield Buffer.from(logLine([...header, 'error']), encoding)
+  // A spreadsheet recognizes UTF-8 by its byte order mark.
+  if (isTranscoded(requestedSet(document))) yield Buffer.from('\ufeff')
+  if (isSeparatorFromLine(document)) yield Buffer.from(`sep=${format.csv_field_separator}\n`)
+  if (header !== null) yield encode(logLine([...header, 'error']))
   const failures = deps.database.collections.failures
     .find({ _id: idsOfImport(document._id) })
     .sort({ _id: 1 })
@@ -92,8 +109,8 @@ async function* failedLog(
   for await (const failure of failures) {
     lines += logLine(readCells(failure.line, format))
     if (lines.length < bytesPerPiece) continue
-    yield Buffer.from(lines, encoding)
+    yield encode(lines)
     lines = ''
   }
-  if (lines !== '') yield Buffer.from(lines, encoding)
+  if (lines !== '') yield encode(lines)
 }

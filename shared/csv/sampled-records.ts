@@ -1,5 +1,11 @@
-import { RecordScanner, type Dialect, type ScannedRecord } from '../../../shared/csv/record-scanner.ts'
-import type { Sample } from './sample.ts'
+import { RecordScanner, type Dialect, type ScannedRecord } from './record-scanner.ts'
+
+/** The beginning of a file. */
+export interface Sample {
+  bytes: Buffer
+  /** Whether the file ends here. */
+  isWhole: boolean
+}
 
 /**
  * Finds the records of a sample with the scanner of imports. A last record that the end of the sample may have cut is
@@ -7,7 +13,12 @@ import type { Sample } from './sample.ts'
  */
 export function scanSample(
   { bytes, isWhole }: Sample,
-  options: { dialect: Dialect; wantedColumn: number; onRecord: (record: ScannedRecord) => void },
+  options: {
+    dialect: Dialect
+    wantedColumn: number
+    skippedLines?: number
+    onRecord: (record: ScannedRecord) => void
+  },
 ): void {
   let records = 0
   const scanner = new RecordScanner({

@@ -1,18 +1,17 @@
-import { readCells } from '../../../shared/csv/csv-cells.ts'
-import { recordFlags } from '../../../shared/csv/record-scanner.ts'
-import { emailIdentity } from '../../../shared/values/email.ts'
-import { isColumnWord } from './column-words.ts'
-import type { Sample } from './sample.ts'
-import { scanSample } from './sampled-records.ts'
+import { enclosures, type FileFormat, type Separator } from '../contract/schemas/import.ts'
+import { emailIdentity } from '../values/email.ts'
+import { readCells } from './csv-cells.ts'
+import { recordFlags } from './record-scanner.ts'
+import { scanSample, type Sample } from './sampled-records.ts'
 
-/** Detects separator, enclosure and header of a sample. Imports read all of these separators except the bar. */
-export const separators = [',', ';', '\t', '|'] as const
-export const enclosures = ['"', "'"] as const
-
+/** Detects the separator and the enclosure of a sample in UTF-8. */
 export interface SampleDialect {
-  separator: (typeof separators)[number]
-  enclosure: (typeof enclosures)[number]
+  separator: Separator
+  enclosure: FileFormat['csv_field_enclosure']
 }
+
+/** In the order in which they win a tie. */
+const separators: readonly Separator[] = [',', ';', '\t', '|']
 
 /** The bytes and records that are read with each separator and enclosure. */
 const sampledBytes = 128 * 1024
@@ -36,7 +35,7 @@ export function firstRecords(sample: Sample, { separator, enclosure }: SampleDia
       found.cells.push(
         (flags & recordFlags.unterminated) !== 0
           ? [text]
-          : readCells(text, toCsvDialect(separator, enclosure)),
+          : readCells(text, { csv_field_separator: separator, csv_field_enclosure: enclosure }),
       )
     },
   })
@@ -48,10 +47,6 @@ export interface SampledCells {
   /** The number of records with well-formed enclosed cells. */
   enclosed: number
 }
-
-/** The cast admits the bar: `readCells` works with any characters, and its type has those of imports. */
-const toCsvDialect = (separator: string, enclosure: string) =>
-  ({ csv_field_separator: separator, csv_field_enclosure: enclosure }) as Parameters<typeof readCells>[1]
 
 /**
  * The separator and enclosure with the highest score. Cells that are emails count most, then an equal number of cells in
@@ -89,15 +84,3 @@ function tableScore({ cells, enclosed }: SampledCells): number {
 }
 
 export const isEmail = (cell: string): boolean => emailIdentity(cell.trim()) !== null
-
-/** Whether the first record is a header: by its words, or because it differs from the other records. */
-export function detectHeader([first, ...others]: string[][], fieldNames: readonly string[]): boolean {
-  if (first === undefined) return true
-  if (first.some((cell) => isEmail(cell))) return false
-  if (first.some((cell) => isColumnWord(cell, fieldNames))) return true
-  const emailColumn = first.findIndex(
-    (_, i) => others.filter((record) => isEmail(record[i] ?? '')).length * 2 > others.length,
-  )
-  if (others.length > 0 && emailColumn !== -1) return first[emailColumn]?.includes('@') !== true
-  return first.every((cell) => cell.trim() !== '' && !/^[\d\s.,:/+-]*$|@/.test(cell))
-}
