@@ -1,8 +1,10 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
+import { Agent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
@@ -16,6 +18,7 @@ import {
   controlPlaneOrigin,
   createList,
   importEnd,
+  startProcess,
   startService,
   until,
   type Json,
@@ -95,7 +98,7 @@ t.test('an import reads what came over HTTP, without a wait', async (t) => {
     },
   })
   const view = await importEnd(service, created.id)
-  t.match(view, { state: 'finished', number_of_records: 2, warnings: [] })
+  t.match(view, { state: 'finished', stats: { number_of_records: 2 }, warnings: [] })
 })
 
 t.test('curl -T sends a file, and asks before it does', { skip: missing('curl') }, async (t) => {
@@ -113,7 +116,7 @@ t.test('curl -T sends a file, and asks before it does', { skip: missing('curl') 
   await curl('-o', copy, '-C', '-', url)
   t.ok((await readFile(copy)).equals(content), 'a download can be resumed')
   const refused = await curl('-T', file, '-H', 'Content-Range: bytes 5-3000004/9000000', url).catch(
-    (error: Json) => error,
+    (error: unknown) => error as Json,
   )
   t.match(JSON.parse(refused.stdout), { success: false, error_code: 'invalid_request' })
   t.notMatch(refused.stderr, /100 Continue/)
@@ -344,7 +347,7 @@ async function startBeside(
   t: Test,
   settings: Record<string, string> = {},
 ): Promise<{ running: RunningProcess; from: string }> {
-  const running = await service.start('control-plane', settings)
+  const running = await startProcess('control-plane', { ...service.settings, ...settings })
   t.teardown(() => running.stop())
   return { running, from: running.ready.http! }
 }
@@ -367,11 +370,28 @@ t.test('a full directory answers 413', async (t) => {
   t.match(await unknown.end(Buffer.alloc(700_000)), { status: 413 })
   t.equal((await putSmall('b.csv', 300_000)).status, 200)
   await isRefused(t, 'c.csv', { 'content-length': 1 }, full)
-  t.equal((await putSmall('b.csv', 390_000)).status, 200, 'a file may be replaced')
+  t.equal((await putSmall('b.csv', 90_000)).status, 200, 'a file may be replaced')
   t.match(
     (await callSmall('GET', '/uploads', undefined, { key })).body.data.map(({ size }: Json) => size),
-    [600_000, 390_000],
+    [600_000, 90_000],
   )
+})
+
+t.test('each organization has a directory of its own, for system admins too', async (t) => {
+  const { id } = await service.post('/organizations', { organization: { name: 'Other' } })
+  const { key } = await service.post(`/organizations/${id}/api_keys`, {
+    api_key: { name: 'other', role: 'organization_admin' },
+  })
+  await put('same.csv', 'of the first')
+  t.match((await call('GET', '/uploads', undefined, { key })).body.data, [])
+  for (const method of ['GET', 'DELETE'])
+    t.match((await call(method, '/uploads/same.csv', undefined, { key })).body, { error_code: 'not_found' })
+  await call('PUT', '/uploads/same.csv', 'of the other', { key, headers: octets })
+  t.equal((await call('GET', '/uploads/same.csv')).text, 'of the first')
+  t.equal((await call('GET', '/uploads/same.csv', undefined, { key })).text, 'of the other')
+  const standard = await service.post('/api_keys', { api_key: { name: 'standard', role: 'standard' } })
+  const allowed = { status: 403, code: 'not_authorized', message: /subscriber\/import/, key: standard.key }
+  await isRefused(t, 'same.csv', {}, allowed)
 })
 
 t.test('an upload ends with its key, and what came stays', async (t) => {
@@ -434,9 +454,9 @@ t.test('what a killed process received can be resumed when its lease has ended',
 
 t.test('transfers are counted by their protocol', async (t) => {
   const metric = async (name: string): Promise<number> => {
-    const text = await (await fetch(`${origin}/metrics`)).text()
+    const metrics = await (await fetch(`${origin}/metrics`)).text()
     return Number(
-      text
+      metrics
         .split('\n')
         .find((line) => line.startsWith(`${name} `))
         ?.slice(name.length),
@@ -473,17 +493,20 @@ t.test('transfers are counted by their protocol', async (t) => {
 })
 
 t.test('a connection serves other requests after an upload', async (t) => {
-  const { port, hostname } = new URL(origin)
-  const { connect } = await import('node:net')
-  const socket = connect(Number(port), hostname)
-  await once(socket, 'connect')
-  let text = ''
-  socket.setEncoding('utf8').on('data', (piece: string) => (text += piece))
-  const head = (line: string, more = '') =>
-    `${line} HTTP/1.1\r\nHost: h\r\nAuthorization: ${authorization}\r\n${more}\r\n`
-  socket.write(`${head('PUT /svc/api/v2/uploads/alive.csv', 'Content-Length: 5\r\n')}01234`)
-  socket.write(head('GET /svc/api/v2/uploads/alive.csv', 'Connection: close\r\n'))
-  await once(socket, 'close')
-  t.equal(text.match(/HTTP\/1\.1 200 /g)?.length, 2)
-  t.ok(text.endsWith('01234'))
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  t.teardown(() => agent.destroy())
+  const ask = async (method: string, body?: string) => {
+    const request = httpRequest(`${origin}/svc/api/v2/uploads/alive.csv`, {
+      method,
+      agent,
+      headers: { authorization },
+    })
+    request.end(body)
+    const [response] = (await once(request, 'response')) as [IncomingMessage]
+    return { text: await text(response), port: request.socket?.localPort }
+  }
+  const first = await ask('PUT', '01234')
+  const second = await ask('GET')
+  t.match(JSON.parse(first.text), { success: true })
+  t.same(second, { text: '01234', port: first.port }, 'over the same connection')
 })
