@@ -53,7 +53,8 @@ const undefinedBytes: Partial<Record<SingleByteSet, readonly number[]>> = {
 
 /** The character of each byte. U+FFFD stands for undecodable ones, since no single-byte set has that character. */
 function characterTable(set: SingleByteSet): string[] {
-  const characters = [...createSinglebyteDecoder(set, true)(Uint8Array.from({ length: 256 }, (_, i) => i))]
+  const allBytes = Uint8Array.from({ length: 256 }, (_, byte) => byte)
+  const characters = createSinglebyteDecoder(set, true)(allBytes).split('')
   for (const byte of undefinedBytes[set] ?? []) characters[byte] = undecodable
   return characters
 }

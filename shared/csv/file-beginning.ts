@@ -12,6 +12,7 @@ import type {
 import { binaryMegabyte } from '../values/byte-sizes.ts'
 import { characterSetName, isTranscoded, recordDecoder } from './character-set.ts'
 import { detectDialect } from './dialect.ts'
+import { findNonTable } from './no-table.ts'
 import type { Sample } from './sampled-records.ts'
 import { transcoder, type TranscodedSet } from './transcoder.ts'
 
@@ -52,9 +53,11 @@ export interface Beginning {
 
 /**
  * Reads the first `beginningBytes` of a file, or all of a shorter one. Throws ImportError `content_refused`, with what
- * to do, for bytes that aren't CSV text in the requested character set.
+ * to do, for what is no table, and for bytes that aren't text in the requested character set.
  */
 export function readBeginning(sample: Sample, requested: RequestedFormat): Beginning {
+  const nonTable = findNonTable(sample.bytes)
+  if (nonTable !== null) refuse(nonTable, { isNoTable: true })
   const mark = findMark(sample.bytes)
   const chosen = chooseCharacterSet(sample, mark, requested.characterSet)
   const { characterSet, transcodedFrom } = chosen
@@ -87,8 +90,8 @@ export function readBeginning(sample: Sample, requested: RequestedFormat): Begin
   }
 }
 
-const refuse = (message: string): never => {
-  throw new ImportError('content_refused', message)
+const refuse = (message: string, options: { isNoTable?: boolean } = {}): never => {
+  throw new ImportError('content_refused', message, options)
 }
 
 interface Mark {
@@ -122,7 +125,9 @@ function chooseCharacterSet(
   requested: RequestedFormat['characterSet'],
 ): ChosenCharacterSet {
   if (mark?.set === 'utf-32')
-    return refuse('the file begins with a UTF-32 byte order mark: save it as UTF-8 and import it again')
+    return refuse('the file begins with a UTF-32 byte order mark: save it as UTF-8 and import it again', {
+      isNoTable: true,
+    })
   if (requested === 'auto') return asIs(mark?.set ?? detectCharacterSet(sample))
   if (mark?.set === 'utf-8') {
     if (!isTranscoded(requested)) return asIs(requested)
@@ -205,6 +210,7 @@ function refuseNuls(all: Buffer, decodedFrom: CharacterSet | null): void {
   const what = decodedFrom === null ? 'CSV text' : `CSV text in ${characterSetName(decodedFrom)}`
   refuse(
     `${share}, so the file isn't ${what}; it may be UTF-16, a spreadsheet or an archive: save it as CSV in UTF-8`,
+    { isNoTable: decodedFrom === null },
   )
 }
 
@@ -223,9 +229,9 @@ export function guessUtf16(all: Buffer): 'utf-16le' | 'utf-16be' | null {
 }
 
 function convertBeginning(bytes: Buffer, set: TranscodedSet, isWhole: boolean): Buffer {
-  const { write, end } = transcoder(set)
-  const converted = write(bytes)
-  return isWhole ? Buffer.concat([converted, end()]) : converted
+  const conversion = transcoder(set)
+  const converted = conversion.write(bytes)
+  return isWhole ? Buffer.concat([converted, conversion.end()]) : converted
 }
 
 /** `sep=;` as spreadsheets read it: enclosed or not, with anything that separates after it. */

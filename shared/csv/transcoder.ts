@@ -23,20 +23,20 @@ export interface Transcoder {
 const invalidByte = Buffer.of(0xff)
 
 export function transcoder(set: TranscodedSet): Transcoder {
-  const { cut, decode } = set === 'utf-16le' || set === 'utf-16be' ? utf16(set) : multiByte(set)
+  const coding = set === 'utf-16le' || set === 'utf-16be' ? utf16(set) : multiByte(set)
   let rest: Buffer = Buffer.alloc(0)
   return {
     write(piece) {
       const bytes = rest.length === 0 ? piece : Buffer.concat([rest, piece])
-      const end = cut(bytes)
+      const end = coding.cut(bytes)
       // A copy: the caller may reuse the piece.
       rest = Buffer.from(bytes.subarray(end))
-      return decode(bytes.subarray(0, end))
+      return coding.decode(bytes.subarray(0, end))
     },
     end() {
       const bytes = rest
       rest = Buffer.alloc(0)
-      return decode(bytes)
+      return coding.decode(bytes)
     },
   }
 }

@@ -3,6 +3,7 @@ import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink } from 'node:
 import path from 'node:path'
 import type { Readable } from 'node:stream'
 import { errorCode } from '../../contract/errors.ts'
+import { DiskFile } from '../staging/disk-staging.ts'
 import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
 import { DiskUpload } from './disk-upload.ts'
 import { fileSystemTime } from './file-fingerprint.ts'
@@ -66,6 +67,16 @@ function diskDirectory(
     async read(name, start): Promise<Readable | null> {
       const handle = await openRegular(locate(name))
       return handle === null ? null : handle.createReadStream({ start })
+    },
+    async open(name) {
+      const handle = await openRegular(locate(name))
+      if (handle === null) return null
+      try {
+        return new DiskFile(handle, (await handle.stat()).size)
+      } catch (error) {
+        await handle.close()
+        throw error
+      }
     },
     async remove(name) {
       if ((await find(name)) === null) return false

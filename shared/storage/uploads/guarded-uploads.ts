@@ -41,6 +41,7 @@ function guardedStore(store: UploadStore, folder: MarkedFolder): UploadStore {
     find: guarded((name: string) => store.find(name)),
     findUnfinished: guarded((name: string) => store.findUnfinished(name)),
     read: guarded((name: string, start: number) => store.read(name, start)),
+    open: guarded((name: string) => store.open(name)),
     remove: guarded((name: string) => store.remove(name)),
     removeUnfinished: guarded((name: string) => store.removeUnfinished(name)),
     rename: guarded((from: string, to: string) => store.rename(from, to)),

@@ -1,5 +1,7 @@
 import type { Readable } from 'node:stream'
+import type { RandomAccessFile } from '../../containers/container-kind.ts'
 import type { UploadDocument } from '../../contract/schemas/import.ts'
+import type { StagedFile } from '../staging/staging.ts'
 
 /**
  * The upload directories, on disk (disk-uploads.ts) or in the database (grid-uploads.ts). All names must be valid by
@@ -30,14 +32,14 @@ export interface Uploads {
 
 export type UploadPin = NonNullable<UploadDocument['pin']>
 
-export interface PinnedUpload {
+export interface PinnedUpload extends RandomAccessFile {
   /** Its name in the staging, after its bytes were synced; null where it has none there. */
   staged(): Promise<string | null>
   /** Any write to the file changes it. */
   fingerprint(): Promise<string>
   /** Whether its last write was long ago, by the clock of its file system. */
   isQuiet(): Promise<boolean>
-  content(signal: AbortSignal): AsyncIterable<Uint8Array>
+  content(signal: AbortSignal): AsyncIterable<Buffer>
   close(): Promise<void>
 }
 
@@ -59,6 +61,8 @@ export interface UploadStore {
   findUnfinished(name: string): Promise<UploadEntry | null>
   /** The finished file from `start` on, which must not be after its end; null when there is none. */
   read(name: string, start: number): Promise<Readable | null>
+  /** The finished file, for reading at any position; null when there is none. The caller closes it. */
+  open(name: string): Promise<StagedFile | null>
   /** False when there was no finished file. */
   remove(name: string): Promise<boolean>
   /** The caller must have the lock of the upload. */

@@ -1,7 +1,7 @@
-import { characterSetName, recordDecoder, type RecordDecoder } from '../../../shared/csv/character-set.ts'
-import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
-import type { CharacterSet, ContentFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
-import { emailIdentity } from '../../../shared/values/email.ts'
+import type { CharacterSet, ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
+import { emailIdentity } from '../values/email.ts'
+import { characterSetName, recordDecoder, type RecordDecoder } from './character-set.ts'
+import type { ScannedRecord } from './record-scanner.ts'
 
 /** Records that deserve a warning, and the line or number of the first; 0 is none. Plain values, which cross threads. */
 export interface FileFindings {
