@@ -155,7 +155,7 @@ function textByEditor(bytes: Buffer, set: DecodedSet, { text, isValid }: Line): 
 export function differencesFromIconv(set: DecodedSet, texts: ValidText[]): string[] {
   const known = (knownCodes[set] ?? []).map((code) => textOf(Buffer.from(code, 'hex'), set))
   const comparable = texts.filter(({ text }) => !known.some((character) => text.includes(character)))
-  const converted = iconv(iconvNames[set][0], Buffer.concat(comparable.map(({ bytes }) => bytes)))
+  const converted = iconv(iconvNames[set], Buffer.concat(comparable.map(({ bytes }) => bytes)))
   let at = 0
   for (const { where, text } of comparable) {
     const expected = Buffer.from(text)
@@ -192,13 +192,13 @@ export const differencesInCodes = (set: DecodedSet): string[] =>
 /** The codes, in hexadecimal, that iconv reads otherwise than the model. */
 export function codesOtherInIconv(set: DecodedSet): string[] {
   const codes = codesOf(set)
-  const [main, ...others] = iconvNames[set].map((name) => linesByIconv(name, codes))
-  const trailAlone = new Map(codes.flatMap((code, i) => (code.length === 1 ? [[code[0], main![i]]] : [])))
+  const lines = linesByIconv(iconvNames[set], codes)
+  const trailAlone = new Map(codes.flatMap((code, i) => (code.length === 1 ? [[code[0], lines[i]]] : [])))
   const isOther = (code: Buffer, i: number): boolean => {
     const { text, isValid } = expectedLines(code, set)[0]!
-    if (isValid) return [main!, ...others].every((line) => line[i] !== text)
-    // iconv goes on behind the first byte, so the second one may be a character.
-    return /[^\0-\x7f]/.test(main![i]!) && main![i] !== trailAlone.get(code[1])
+    if (isValid) return lines[i] !== text
+    // iconv resumes behind the first byte, so the second one may be a character.
+    return /[^\0-\x7f]/.test(lines[i]!) && lines[i] !== trailAlone.get(code[1])
   }
   return codes.filter(isOther).map((code) => code.toString('hex'))
 }

@@ -1,20 +1,20 @@
 import type { DecodedSet } from './character-sets.ts'
 
-/** The names of the sets in glibc's iconv. Big5 of the Encoding Standard is Windows' set and Hong Kong's together. */
-export const iconvNames: Readonly<Record<DecodedSet, readonly [string, ...string[]]>> = {
-  'utf-8': ['UTF-8'],
-  'iso-8859-1': ['ISO-8859-1'],
-  'windows-1252': ['CP1252'],
-  'windows-1250': ['CP1250'],
-  'windows-1251': ['CP1251'],
-  'iso-8859-2': ['ISO-8859-2'],
-  'iso-8859-15': ['ISO-8859-15'],
-  'utf-16le': ['UTF-16LE'],
-  'utf-16be': ['UTF-16BE'],
-  shift_jis: ['CP932'],
-  gbk: ['GB18030'],
-  big5: ['BIG5-HKSCS', 'CP950'],
-  'euc-kr': ['CP949'],
+/** The names of the sets in glibc's iconv. */
+export const iconvNames: Readonly<Record<DecodedSet, string>> = {
+  'utf-8': 'UTF-8',
+  'iso-8859-1': 'ISO-8859-1',
+  'windows-1252': 'CP1252',
+  'windows-1250': 'CP1250',
+  'windows-1251': 'CP1251',
+  'iso-8859-2': 'ISO-8859-2',
+  'iso-8859-15': 'ISO-8859-15',
+  'utf-16le': 'UTF-16LE',
+  'utf-16be': 'UTF-16BE',
+  shift_jis: 'CP932',
+  gbk: 'GB18030',
+  big5: 'BIG5-HKSCS',
+  'euc-kr': 'CP949',
 }
 
 export const twoByteSets: readonly DecodedSet[] = ['shift_jis', 'gbk', 'big5', 'euc-kr']
@@ -51,6 +51,10 @@ export const knownCodes: Readonly<Partial<Record<DecodedSet, readonly string[]>>
       9cbc 9cbd 9cd0 9d57 9d5a 9dc4 9ea9 9eef 9efd 9f60 9f66 9fcb 9fd8 a063 a077 a0d5 a0df a0e4
       c6cf c6d3 c6d5 c6d7 c6de c6df fa5f fa66 fabd fac5 fad5 fb48 fbb8 fbf3 fbf9 fc4f fc6c fcb9 fce2 fcf1 fdb7 fdb8
       fdbb fdf1 fe52 fe6f feaa fedd`),
+    // The standard reads these as Windows does (CP950), iconv as Hong Kong's government.
+    ...words(
+      'a145 a14e a15a a1c2 a1c3 a1c5 a1e3 a1f2 a1f3 a1fe a240 a241 a242 a244 a246 a247 a2cc a2ce a3e1',
+    ),
     // Pictures of controls, of the ETEN extensions.
     ...inclusive(0xa3_c0, 0xa3_e0),
   ],

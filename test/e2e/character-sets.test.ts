@@ -46,7 +46,7 @@ t.test('a line that is longer than a record may be leaves the lines beside it wh
     const bytes = Buffer.concat([
       line,
       Buffer.from('\n'),
-      Buffer.alloc(5 * 1024 * 1024 + 1, line),
+      Buffer.alloc(2.5 * 1024 * 1024 + 1, line),
       Buffer.from('\n'),
       line,
     ])
