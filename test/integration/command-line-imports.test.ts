@@ -318,7 +318,7 @@ t.test('what is not plain UTF-8 goes as it is through the upload directory', asy
     t.match(json.at(-1), { file_source: { type: 'upload_directory' } })
     t.match(err, /^uploaded as /m)
   }
-  t.match(results[0]!.json.at(-1), { detected_character_set: 'windows-1252' })
+  t.match(results[0].json.at(-1), { detected_character_set: 'windows-1252' })
   t.equal((await valuesOf(list, 'win@example.com'))['First name'], '€')
   t.equal((await valuesOf(list, 'wide@example.com'))['First name'], 'ł')
   t.equal((await valuesOf(list, 'latin@example.com'))['First name'], 'é')

@@ -55,8 +55,8 @@ export async function showSubscribers(
   else
     for (const [i, { custom_fields: fields, ...subscriber }] of found.entries()) {
       if (i > 0) session.say('')
-      const values = Object.entries(fields).map(([name, { value }]) => [name, value])
-      printRecord(terminal, { ...subscriber, ...Object.fromEntries(values) })
+      const values = Object.entries(fields).map(([name, { value }]): [string, unknown] => [name, value])
+      printRecord(terminal, subscriber, Object.fromEntries(values))
     }
   if (found.length > 0) return exitCodes.done
   writeSentence(
