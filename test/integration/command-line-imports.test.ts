@@ -1,7 +1,10 @@
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readdir } from 'node:fs/promises'
 import { createServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { stripVTControlCharacters } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
@@ -12,7 +15,7 @@ import { startService, until, type Json } from '../helpers/service.ts'
 
 /** `rollcall import` and what shows its results, against a running service. */
 const service = await startService(t, ['control-plane', 'engine', 'ftp'])
-const { start, run, call, file, onTerminal } = await commandLine(t, service)
+const { environment, folder, start, run, call, file, onTerminal } = await commandLine(t, service)
 
 async function makeList(name: string, more: Json = {}): Promise<number> {
   return (await service.post('/mailing_lists', { mailing_list: { name, ...more } })).id
@@ -252,7 +255,7 @@ t.test('a watched import ends with its counts and the reasons on standard error'
   t.match(err, /result +rows\nadded +1\nfailed +3\n/)
   t.match(
     err,
-    /failed +column +header +reason +first record +example\n +2 +2 +Age +.* 2 +old\n +1 +1 +email +.* 4 +dora\n/,
+    /failed +column +header +reason +record +example\n +2 +2 +Age +.* 2 +old\n +1 +1 +email +.* 4 +dora\n/,
   )
   const id = /Import (\d+)/.exec(out)![1]!
   t.match(await call(['imports', id]), { code: 0, out: /failed +3\n[^]* 2 +old\n/ })
@@ -499,3 +502,18 @@ t.test(
     t.match(await call(['subscribers', list, 'ann@example.com']), { out: '邮箱'.repeat(50) })
   },
 )
+
+t.test('an installation from a clone makes a command for every folder', async (t) => {
+  const prefix = path.join(folder, 'global')
+  const root = fileURLToPath(new URL('../..', import.meta.url))
+  const options = ['--prefix', prefix, '--offline', '--no-audit', '--no-fund']
+  const installed = spawnSync('npm', ['install', '--global', '.', ...options], {
+    cwd: root,
+    env: environment(),
+  })
+  t.equal(installed.status, 0, installed.stderr.toString())
+  const rollcall = (...args: string[]) =>
+    spawnSync(path.join(prefix, 'bin/rollcall'), args, { cwd: folder, env: environment() })
+  t.match(rollcall('--version').stdout.toString(), /^\d+\.\d+\.\d+\n$/)
+  t.match(rollcall('list', 'list').stdout.toString(), /^ *id +name /)
+})

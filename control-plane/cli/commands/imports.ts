@@ -191,7 +191,7 @@ function printCounts(terminal: Terminal, stream: NodeJS.WriteStream, view: Impor
     ],
   )
   if (faults.length > 0)
-    stream.write(table(['failed', 'column', 'header', 'reason', 'first record', 'example'], faults, look))
+    stream.write(table(['failed', 'column', 'header', 'reason', 'record', 'example'], faults, look))
   if ((view.stats.subscribers['failed'] ?? 0) > 0)
     writeSentence(
       stream,

@@ -48,9 +48,11 @@ export async function listRecords(
 /** Shown only once, so they are never cut. */
 const secrets: ReadonlySet<string> = new Set(['key'])
 
-/** Prints a name and a value on each line. */
-export function printRecord({ out }: Terminal, record: RecordView): void {
-  const entries = Object.entries(record).filter(([, value]) => value !== null && value !== undefined)
+/** Prints a name and a value of the records on each line. Records may have names in common. */
+export function printRecord({ out }: Terminal, ...records: RecordView[]): void {
+  const entries = records
+    .flatMap((record) => Object.entries(record))
+    .filter(([, value]) => value !== null && value !== undefined)
   const names = entries.map(([name]) => printable(name))
   const width = Math.min(Math.max(0, ...names.map(displayWidth)), Math.floor(terminalWidth(out) / 2))
   for (const [i, [name, value]] of entries.entries()) {

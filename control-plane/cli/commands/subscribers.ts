@@ -55,9 +55,8 @@ export async function showSubscribers(
   else
     for (const [i, { custom_fields: fields, ...subscriber }] of found.entries()) {
       if (i > 0) session.say('')
-      const record: RecordView = { ...subscriber }
-      for (const [name, { value }] of Object.entries(fields)) record[name] = value
-      printRecord(terminal, record)
+      const values = Object.entries(fields).map(([name, { value }]): [string, unknown] => [name, value])
+      printRecord(terminal, subscriber, Object.fromEntries(values))
     }
   if (found.length > 0) return exitCodes.done
   writeSentence(
