@@ -202,13 +202,10 @@ function checkLogs(t: Test, { fixture, expected, door }: Check, { logs }: Outcom
   const { characterSet } = expected
   const charset = !door.isInline && singleByte.test(characterSet) ? characterSet : 'utf-8'
   const isTranscoded = !door.isInline && !singleByte.test(characterSet) && characterSet !== 'utf-8'
-  for (const [query, log] of Object.entries({
-    '': failedLog,
-    '?line=true': lineLog,
-    '?safe=true': safeLog,
-  })) {
+  for (const [query, log] of Object.entries(logsOf(fixture))) {
     if (log === undefined) continue
-    const { contentType, bytes } = logs[query]!
+    t.ok(logs[query], `there is a failed log${query}`)
+    const { contentType, bytes } = logs[query] ?? { contentType: '', bytes: Buffer.alloc(0) }
     t.match(contentType.toLowerCase(), `charset=${charset}`, 'the type says the character set')
     const text =
       charset === 'iso-8859-1'
