@@ -104,6 +104,7 @@ t.test('each container comes to the same rows as the plain file, at each door', 
   }
 })
 
+const page = Buffer.from('<!DOCTYPE html>\n<html><body>Please sign in</body></html>')
 const refused: [name: string, bytes: Buffer, message: RegExp][] = [
   ['cut.gz', gzipSync(table).subarray(0, -9), /^"(url|upload)-cut.gz" is cut off: its gzip data has no end/],
   ['trailing.gz', Buffer.concat([gzipSync(table), Buffer.from('xxxx')]), /data after the end|no intact gzip/],
@@ -128,6 +129,9 @@ const refused: [name: string, bytes: Buffer, message: RegExp][] = [
     ]),
     /^the file is an Excel workbook.*save it as CSV UTF-8/,
   ],
+  ['page.csv', page, /^the file is an HTML page.*save it as CSV UTF-8/],
+  ['page.gz', gzipSync(page), /^the file is an HTML page/],
+  ['report.zip', zip('%PDF-1.7\n'), /^the file is a PDF document.*save it as CSV UTF-8/],
 ]
 
 t.test('a container that is refused fails its import at once, before a row is written', async (t) => {
@@ -147,6 +151,20 @@ t.test('a container that is refused fails its import at once, before a row is wr
       })
     }
   }
+})
+
+t.test('what is no table is refused inline too', async (t) => {
+  const source = { type: 'json', content: page.toString() }
+  const { view, list } = await importFrom(source)
+  t.match(view, {
+    state: 'failed',
+    error_message: /^the file is an HTML page/,
+    stats: { number_of_records: null },
+  })
+  const inspection = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports/inspect`, {
+    subscriber_import: { file_source: source },
+  })
+  t.match(inspection.body, { error_code: 'validation_failed', error_message: /is an HTML page/ })
 })
 
 /** The engine's resident memory in MB; null where the system doesn't show it. */

@@ -60,8 +60,8 @@ export async function readStaged(
   const file = await openStaged(staging, staged)
   try {
     const bytes = Buffer.alloc(Math.min(beginningBytes, file.size))
-    await file.read(bytes, 0)
-    const sample = { bytes, isWhole: file.size <= beginningBytes }
+    const read = await file.read(bytes, 0)
+    const sample = { bytes: bytes.subarray(0, read), isWhole: file.size <= beginningBytes }
     const { content, warnings, transcodedFrom } = readBeginning(sample, requestOf(document))
     return { staged, content, warnings, isTranscoded: transcodedFrom !== null }
   } finally {
