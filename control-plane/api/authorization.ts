@@ -37,9 +37,9 @@ export function describeNeed(need: Need): string {
   const needed = `the permission ${permission.join('/')}`
   if (or === undefined) return needed
   const other = or.permission.join('/')
-  return or.alternativePermission === undefined
+  return or.forBodies === undefined
     ? `${needed} or ${other}`
-    : `${needed} (${other} is enough for ${or.alternativePermission})`
+    : `${needed} (${other} is enough for ${or.forBodies})`
 }
 
 /** The need in a short form, for programs that read the API description. */

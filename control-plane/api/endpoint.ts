@@ -60,10 +60,10 @@ export type Need = 'any_key' | 'admin' | 'system_admin' | PermissionNeed
 export interface PermissionNeed {
   permission: Permission
   /**
-   * Another sufficient permission. With `alternativePermission`, a text for the API description, it is sufficient only
+   * Another sufficient permission. With `forBodies`, a text for the API description, it is sufficient only
    * for some bodies; the handler decides for each body.
    */
-  or?: { permission: Permission; alternativePermission?: string }
+  or?: { permission: Permission; forBodies?: string }
 }
 
 export type Permission = readonly [key: string, value: string]
@@ -218,9 +218,9 @@ export const either = (need: PermissionNeed, { permission: other }: PermissionNe
   or: { permission: other },
 })
 
-/** The first permission, or the lesser one for the bodies that `alternativePermission` describes. */
+/** The first permission, or the lesser one for the bodies that `forBodies` describes. */
 export const orFor = (
-  alternativePermission: string,
+  forBodies: string,
   need: PermissionNeed,
   { permission: lesser }: PermissionNeed,
-): PermissionNeed => ({ ...need, or: { permission: lesser, alternativePermission } })
+): PermissionNeed => ({ ...need, or: { permission: lesser, forBodies } })

@@ -1,10 +1,10 @@
 import type { ClientSession } from 'mongodb'
 import { isDuplicateKey, isWriteConflict, type Database } from '../../shared/runtime/database.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { withQuotaLock, takeQuota } from '../../shared/store/subscriber-quota.ts'
+import { withQuotaLock, useQuota } from '../../shared/store/subscriber-quota.ts'
 import {
   addMove,
-  countMovesOfLists,
+  changeCountsOfLists,
   noStatusCounts,
   type StatusCounts,
 } from '../../shared/store/subscriber-counts.ts'
@@ -66,9 +66,9 @@ async function insertGroup(
           withImportEpoch(document, lists.get(document.mailing_list_id)),
         )
         const amount = documents.filter(({ status }) => subscriberTransition(null, status).needsQuota).length
-        await takeQuotaTogether(database, session, organizationId, { amount, hasQuotaLock })
+        await useQuotaTogether(database, session, organizationId, { amount, hasQuotaLock })
         await database.collections.subscribers.insertMany(documents, { session })
-        await countMovesOfLists(database, session, organizationId, changesByList(documents))
+        await changeCountsOfLists(database, session, organizationId, changesByList(documents))
       }
       return items.map((item) => () => Promise.resolve(fitting.includes(item) ? 'done' : 'list_changed'))
     },
@@ -98,16 +98,13 @@ function changesByList(documents: readonly SubscriberDocument[]): Map<number, St
   return byList
 }
 
-async function takeQuotaTogether(
+async function useQuotaTogether(
   { collections }: Database,
   session: ClientSession,
   organizationId: number,
   { amount, hasQuotaLock }: { amount: number; hasQuotaLock: boolean },
 ): Promise<void> {
-  if (
-    amount > 0 &&
-    (await takeQuota(collections, session, organizationId, { amount, hasQuotaLock })) !== 'taken'
-  )
+  if (amount > 0 && (await useQuota(collections, session, organizationId, { amount, hasQuotaLock })) !== 'ok')
     throw new GroupFailed()
 }
 

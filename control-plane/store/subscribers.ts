@@ -11,7 +11,7 @@ import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
-import { withQuotaLock, takeQuota } from '../../shared/store/subscriber-quota.ts'
+import { withQuotaLock, useQuota } from '../../shared/store/subscriber-quota.ts'
 import { dropSubscriberReactions, removeSubscriberReactions } from '../../shared/store/reactions.ts'
 import {
   noteQueued,
@@ -19,7 +19,7 @@ import {
   type QueuedReactions,
   type RequestedReactions,
 } from './requested-reactions.ts'
-import { addMove, countMoves, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
+import { addMove, changeCounts, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
 import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
@@ -30,12 +30,12 @@ import { subscriberTransition } from '../../shared/values/subscriber-transition.
 
 export type SubscriberWrite =
   | 'done'
-  /** No subscriber has the address, or `claim` found nothing to use up. */
+  /** The reference names no subscriber, or `claim` found nothing to use up. */
   | 'missing'
-  /** More than one subscriber has the address. */
+  /** The reference names more than one subscriber. */
   | 'several'
   /** Another subscriber of the list has the identity. */
-  | 'taken'
+  | 'identity_exists'
   /** Active subscribers fill the organization's limit. */
   | 'over_limit'
   /** Imports have reserved the rest of the limit, and gave none of it back while the request waited. */
@@ -47,7 +47,8 @@ export type SubscriberWrite =
 export type FailedWrite = Exclude<SubscriberWrite, 'done'>
 
 /** Which subscriber: by `_id`, by its public id, or by the email where that isn't the identity. */
-export type SubscriberAddress = string | { listId: number; id: number } | { listId: number; emailKey: string }
+export type SubscriberReference =
+  string | { listId: number; id: number } | { listId: number; emailKey: string }
 
 interface CheckedAgainst {
   /** The list's revision at which the request was checked; without it nothing is compared. */
@@ -86,11 +87,11 @@ async function insertInTransaction(
   const list = await readListState(database, session, listId)
   if (!isAtRevision(list, listRevision)) return { outcome: 'list_changed' }
   if (claim !== undefined && !(await claim(session))) return { outcome: 'missing' }
-  if (subscriberTransition(null, status).needsQuota) await takeQuotaOrUndo(transaction)
+  if (subscriberTransition(null, status).needsQuota) await useQuotaOrUndo(transaction)
   await insertOrUndo(transaction, withImportEpoch(document, list))
   const queued = reactions && (await queueRequested(transaction, reactions, document))
   const changes = addMove(noStatusCounts(), null, status)
-  await countMoves(database, session, { organizationId, listId, changes })
+  await changeCounts(database, session, { organizationId, listId, changes })
   return { outcome: 'done', queued }
 }
 
@@ -144,7 +145,7 @@ export function applyValues(
 
 export interface ChangeRequest extends CheckedAgainst {
   organizationId: number
-  address: SubscriberAddress
+  reference: SubscriberReference
   /** What to change of the subscriber as the transaction sees it. Pure: it may run several times. */
   decide: (existing: SubscriberDocument) => SubscriberChange
   /** Writes more in the same transaction. */
@@ -163,11 +164,14 @@ export async function changeSubscriber(database: Database, request: ChangeReques
 
 async function changeInTransaction(
   transaction: WriteTransaction,
-  { address, decide, listRevision, reactions, alongside }: ChangeRequest,
+  { reference, decide, listRevision, reactions, alongside }: ChangeRequest,
 ): Promise<(ChangeResult & { queued: QueuedReactions | undefined }) | { outcome: FailedWrite }> {
   const { database, session, organizationId } = transaction
   const { subscribers } = database.collections
-  const [existing, another] = await subscribers.find(addressFilter(address), { session }).limit(2).toArray()
+  const [existing, another] = await subscribers
+    .find(referenceFilter(reference), { session })
+    .limit(2)
+    .toArray()
   if (existing === undefined) return { outcome: 'missing' }
   if (another !== undefined) return { outcome: 'several' }
   const { mailing_list_id: listId, status: from } = existing
@@ -178,7 +182,7 @@ async function changeInTransaction(
   const { needsQuota, isReactivation, dropsReactions } = subscriberTransition(from, change.set.status ?? from)
   if (isReactivation) change.set.reactivations = (existing.reactivations ?? 0) + 1
   const after = applyChange(existing, change)
-  if (needsQuota) await takeQuotaOrUndo(transaction)
+  if (needsQuota) await useQuotaOrUndo(transaction)
   if (after._id !== existing._id) {
     await subscribers.deleteOne({ _id: existing._id }, { session })
     await insertOrUndo(transaction, await withoutDeletedValues(database, session, after))
@@ -196,7 +200,7 @@ async function changeInTransaction(
   const queued = reactions && (await queueRequested(transaction, reactions, after))
   await alongside?.(session, existing)
   const moved = addMove(noStatusCounts(), from, after.status)
-  await countMoves(database, session, { organizationId, listId, changes: moved })
+  await changeCounts(database, session, { organizationId, listId, changes: moved })
   return { outcome: 'done', before: existing, after, queued }
 }
 
@@ -253,19 +257,19 @@ export async function changeInPlace(
   }
 }
 
-/** Removes up to `limit` subscribers with an address, lowest id first, and the reactions that are queued for them. */
+/** Removes up to `limit` subscribers with this reference, lowest id first, and the reactions that are queued for them. */
 export function removeSubscribers(
   database: Database,
   organizationId: number,
-  address: SubscriberAddress,
+  reference: SubscriberReference,
   limit: number,
 ): Promise<{ ids: number[]; moreRemaining: boolean }> {
   const { collections } = database
   return inTransaction(database, async (session) => {
     const found = await collections.subscribers
-      .find(addressFilter(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
+      .find(referenceFilter(reference), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
       // An `_id` finds one at most: a sort would cost the server work for nothing.
-      .sort(typeof address === 'string' ? {} : { id: 1 })
+      .sort(typeof reference === 'string' ? {} : { id: 1 })
       .limit(limit + 1)
       .toArray()
     const removed = found.slice(0, limit)
@@ -280,16 +284,16 @@ export function removeSubscribers(
     )
     const changes = noStatusCounts()
     for (const { status } of removed) addMove(changes, status, null)
-    await countMoves(database, session, { organizationId, listId: first.mailing_list_id, changes })
+    await changeCounts(database, session, { organizationId, listId: first.mailing_list_id, changes })
     return { ids, moreRemaining: found.length > limit }
   })
 }
 
-export function addressFilter(address: SubscriberAddress): Filter<SubscriberDocument> {
-  if (typeof address === 'string') return { _id: address }
-  return 'id' in address
-    ? { mailing_list_id: address.listId, id: address.id }
-    : { mailing_list_id: address.listId, email_key: address.emailKey }
+export function referenceFilter(reference: SubscriberReference): Filter<SubscriberDocument> {
+  if (typeof reference === 'string') return { _id: reference }
+  return 'id' in reference
+    ? { mailing_list_id: reference.listId, id: reference.id }
+    : { mailing_list_id: reference.listId, email_key: reference.emailKey }
 }
 
 /** What a write of a subscriber depends on, in the snapshot of its transaction. */
@@ -349,7 +353,7 @@ interface WriteTransaction {
   hasQuotaLock: boolean
 }
 
-type UndoneWrite = Extract<FailedWrite, 'taken' | 'over_limit' | 'busy'>
+type UndoneWrite = Extract<FailedWrite, 'identity_exists' | 'over_limit' | 'busy'>
 
 /** Thrown inside a transaction, which is rolled back by it. */
 class UndoWrite extends Error {
@@ -361,14 +365,14 @@ class UndoWrite extends Error {
   }
 }
 
-async function takeQuotaOrUndo({
+async function useQuotaOrUndo({
   database: { collections },
   session,
   organizationId,
   hasQuotaLock,
 }: WriteTransaction): Promise<void> {
-  const outcome = await takeQuota(collections, session, organizationId, { hasQuotaLock })
-  if (outcome !== 'taken') throw new UndoWrite(outcome === 'full' ? 'over_limit' : 'busy')
+  const outcome = await useQuota(collections, session, organizationId, { hasQuotaLock })
+  if (outcome !== 'ok') throw new UndoWrite(outcome === 'full' ? 'over_limit' : 'busy')
 }
 
 async function insertOrUndo(
@@ -378,7 +382,7 @@ async function insertOrUndo(
   try {
     await collections.subscribers.insertOne(document, { session })
   } catch (error) {
-    throw isDuplicateKey(error) ? new UndoWrite('taken') : error
+    throw isDuplicateKey(error) ? new UndoWrite('identity_exists') : error
   }
 }
 

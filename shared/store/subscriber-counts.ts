@@ -47,18 +47,18 @@ export interface ListChanges {
 }
 
 /** Inside a request's transaction: applies changes to the counts of a list. Writes nothing where all are 0. */
-export function countMoves(
+export function changeCounts(
   database: Database,
   session: ClientSession,
   { organizationId, listId, changes }: ListChanges,
 ): Promise<void> {
-  return countMovesOfLists(database, session, organizationId, new Map([[listId, changes]]))
+  return changeCountsOfLists(database, session, organizationId, new Map([[listId, changes]]))
 }
 
 /**
  * The same for several lists of an organization. All use one stripe, as each further stripe could cause a conflict.
  */
-export async function countMovesOfLists(
+export async function changeCountsOfLists(
   { collections, local }: Database,
   session: ClientSession,
   organizationId: number,
@@ -80,7 +80,7 @@ export async function countMovesOfLists(
 }
 
 /** Inside an engine's transaction: applies changes to the stripe that only this lane writes. */
-export async function countMovesOfLane(
+export async function changeCountsOfLane(
   { subscriberCounts }: Collections,
   session: ClientSession,
   stripe: string,

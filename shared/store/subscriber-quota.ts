@@ -161,18 +161,18 @@ async function bumpQuotaRevision(
  * Inside a request's transaction that makes `amount` more subscribers active. `full`: active subscribers alone
  * leave too little. `busy`: chunks of imports have reserved the rest, and may give some of it back.
  */
-export async function takeQuota(
+export async function useQuota(
   collections: Collections,
   session: ClientSession,
   organizationId: number,
   { amount = 1, hasQuotaLock }: { amount?: number; hasQuotaLock: boolean },
-): Promise<'taken' | 'full' | 'busy'> {
+): Promise<'ok' | 'full' | 'busy'> {
   const organization = await collections.organizations.findOne(
     { _id: organizationId },
     { session, projection: { subscriber_limit: 1 } },
   )
   const limit = organization?.subscriber_limit ?? null
-  if (limit === null) return 'taken'
+  if (limit === null) return 'ok'
   if (!hasQuotaLock) throw new QuotaLockNeeded()
   const active = await activeSubscribers(collections, session, organizationId)
   if (active + amount > limit) return 'full'
@@ -187,7 +187,7 @@ export async function takeQuota(
     .toArray()
   if (active + (reserved[0]?.total ?? 0) + amount > limit) return 'busy'
   await bumpQuotaRevision(collections, session, organizationId)
-  return 'taken'
+  return 'ok'
 }
 
 /** Thrown by a transaction that began without the lock of the process, and is repeated with it. */

@@ -9,7 +9,7 @@ import { bumpReactionRequests } from '../../store/subscribers.ts'
 import { earlier } from './message-state.ts'
 import type { Recipient } from './recipients.ts'
 import type { RecordedEvent } from './schemas.ts'
-import { concernsUrl, type Sender, type Trigger } from './senders.ts'
+import { concernsUrl, type EventAutoresponder, type Answering } from './event-autoresponders.ts'
 
 /**
  * The reactions of autoresponders to the events of a call. An autoresponder answers a message once, which the `_id` of
@@ -22,11 +22,11 @@ export class Answers {
   readonly #dropped = new Map<string, Date>()
 
   /** Adds what an event triggers; its subscriber must be active. */
-  add(event: RecordedEvent, context: EventContext): void {
-    const { sender, message, isFirstSent, clickedAt } = context
-    for (const trigger of sender.triggers) {
-      const answer = makeAnswer(trigger, event, context)
-      switch (trigger.trigger) {
+  add(event: RecordedEvent, context: AnswerContext): void {
+    const { autoresponder, message, isFirstSent, clickedAt } = context
+    for (const answering of autoresponder.answering) {
+      const answer = makeAnswer(answering, event, context)
+      switch (answering.trigger) {
         case 'autoresponder_send':
           if (isFirstSent) this.#queue(answer)
           break
@@ -34,15 +34,15 @@ export class Answers {
           if (event.type === 'opened') this.#queue(answer)
           break
         case 'autoresponder_click':
-          if (event.type === 'clicked' && concernsUrl(trigger, event.url)) this.#queue(answer)
+          if (event.type === 'clicked' && concernsUrl(answering, event.url)) this.#queue(answer)
           break
         case 'autoresponder_nonopen':
           if (isFirstSent) this.#queueUnless(answer, message.opened_at)
           else if (event.type === 'opened') this.#drop(answer.key, event.occurred_at)
           break
         case 'autoresponder_nonclick':
-          if (isFirstSent) this.#queueUnless(answer, clickedAt(trigger))
-          else if (event.type === 'clicked' && concernsUrl(trigger, event.url))
+          if (isFirstSent) this.#queueUnless(answer, clickedAt(answering))
+          else if (event.type === 'clicked' && concernsUrl(answering, event.url))
             this.#drop(answer.key, event.occurred_at)
           break
         // These triggers don't depend on messages of another autoresponder.
@@ -72,21 +72,21 @@ export class Answers {
     const reactions = await queueReactions(
       collections,
       session,
-      answers.map(({ trigger, sender, subscriber, messageId, causedAt }, i) => ({
+      answers.map(({ answering, autoresponder, subscriber, messageId, causedAt }, i) => ({
         id: firstId + i,
         cause: { messageId },
-        organizationId: sender.organizationId,
+        organizationId: autoresponder.organizationId,
         subscriber,
-        autoresponder: trigger,
-        zone: sender.zone,
+        autoresponder: answering,
+        zone: autoresponder.zone,
         causedAt,
       })),
     )
     const triggered = new Set(reactions.map(({ autoresponder_id: id }) => id))
     return new Map(
       answers
-        .filter(({ trigger }) => triggered.has(trigger._id))
-        .map(({ trigger, sender }) => [trigger._id, sender.zone]),
+        .filter(({ answering }) => triggered.has(answering._id))
+        .map(({ answering, autoresponder }) => [answering._id, autoresponder.zone]),
     )
   }
 
@@ -126,36 +126,40 @@ export class Answers {
   }
 }
 
-function makeAnswer(trigger: Trigger, event: RecordedEvent, { sender, subscriber }: EventContext): Answer {
+function makeAnswer(
+  answering: Answering,
+  event: RecordedEvent,
+  { autoresponder, subscriber }: AnswerContext,
+): Answer {
   // When the mail sender's clock is ahead, the time of the request counts, so that no reaction is late.
   const causedAt = earlier(event.created_at, event.occurred_at)
   return {
-    key: messageReactionId(subscriber.id, trigger._id, event.message_id),
-    trigger,
-    sender,
+    key: messageReactionId(subscriber.id, answering._id, event.message_id),
+    answering,
+    autoresponder,
     subscriber,
     messageId: event.message_id,
     causedAt,
-    dueAt: dueTime(trigger, causedAt, sender.zone),
+    dueAt: dueTime(answering, causedAt, autoresponder.zone),
   }
 }
 
-interface EventContext {
-  sender: Sender
+interface AnswerContext {
+  autoresponder: EventAutoresponder
   subscriber: Readonly<Recipient>
   /** The state after the event. */
   message: DeliveryMessageDocument
   /** Whether the event is the message's first `sent`. */
   isFirstSent: boolean
-  /** The message's earliest click that concerns a trigger; null without one. */
-  clickedAt: (trigger: Trigger) => Date | null
+  /** The message's earliest click that concerns that autoresponder; null without one. */
+  clickedAt: (answering: Answering) => Date | null
 }
 
 interface Answer {
   /** The `_id` of its reaction. */
   key: string
-  trigger: Trigger
-  sender: Sender
+  answering: Answering
+  autoresponder: EventAutoresponder
   subscriber: Readonly<Recipient>
   messageId: string
   causedAt: Date

@@ -3,7 +3,7 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import type { Database } from '../../../shared/runtime/database.ts'
 import type { SubscriberDocument, SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
 import { dropSubscriberReactions } from '../../../shared/store/reactions.ts'
-import { addMove, countMoves, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
+import { addMove, changeCounts, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { markAsLeft } from '../../store/subscribers.ts'
 import type { RecordedEvent } from './schemas.ts'
 
@@ -78,7 +78,7 @@ export class Recipients {
     for (const [listId, { organizationId, recipients }] of this.#left) {
       const changes = noStatusCounts()
       for (const { status } of recipients) addMove(changes, 'active', status)
-      await countMoves(database, session, { organizationId, listId, changes })
+      await changeCounts(database, session, { organizationId, listId, changes })
     }
     await dropSubscriberReactions(
       collections,

@@ -16,7 +16,7 @@ import { DayCounts } from './counts.ts'
 import { applyEvent, earlier, unknownMessage } from './message-state.ts'
 import { Recipients, statusAfter } from './recipients.ts'
 import type { RecordedEvent } from './schemas.ts'
-import type { Sender } from './senders.ts'
+import type { EventAutoresponder } from './event-autoresponders.ts'
 
 /**
  * Records events with all their effects in one transaction, in the order in which they came. The state of a message is
@@ -26,7 +26,7 @@ import type { Sender } from './senders.ts'
 export interface ReportedEvent {
   event: RecordedEvent
   /** Null for a confirmation mail, whose events are stored and not counted. */
-  recipient: { sender: Sender; subscriberId: number } | null
+  recipient: { autoresponder: EventAutoresponder; subscriberId: number } | null
   /** Set when the event's effect on the subscriber's status was written before. */
   hasMoved?: boolean
 }
@@ -42,7 +42,7 @@ export interface RecordResult {
 
 interface MessageEvent {
   event: RecordedEvent
-  sender: Sender
+  autoresponder: EventAutoresponder
   subscriberId: number
   key: string
   hasMoved?: boolean
@@ -61,14 +61,18 @@ export async function recordEvents(
   const recipients = await readRecipients(database, session, reported)
   const known = reported.filter(
     ({ recipient }) =>
-      recipient === null || recipients.isKnown(recipient.subscriberId, recipient.sender.listId),
+      recipient === null || recipients.isKnown(recipient.subscriberId, recipient.autoresponder.listId),
   )
   const fresh = await withoutDuplicates(collections, session, known)
   const messageEvents = fresh.flatMap(({ recipient, ...rest }): MessageEvent[] => {
     if (recipient === null) return []
-    const { sender, subscriberId } = recipient
+    const { autoresponder, subscriberId } = recipient
     return [
-      { ...rest, ...recipient, key: deliveryMessageKey(sender.id, subscriberId, rest.event.message_id) },
+      {
+        ...rest,
+        ...recipient,
+        key: deliveryMessageKey(autoresponder.id, subscriberId, rest.event.message_id),
+      },
     ]
   })
   const messages = await Messages.read(collections, session, messageEvents)
@@ -76,14 +80,14 @@ export async function recordEvents(
   const answers = new Answers()
 
   for (const messageEvent of messageEvents) {
-    const { event, sender, subscriberId, hasMoved } = messageEvent
-    const day = localDay(event.occurred_at, sender.zone)
+    const { event, autoresponder, subscriberId, hasMoved } = messageEvent
+    const day = localDay(event.occurred_at, autoresponder.zone)
     if (event.type === 'skipped') {
-      dayCounts.count(sender.id, day, `skips_${event.reason}`)
+      dayCounts.count(autoresponder.id, day, `skips_${event.reason}`)
       continue
     }
     const status = statusAfter(event)
-    const leaves = status !== null && recipients.leave(subscriberId, status, sender.organizationId)
+    const leaves = status !== null && recipients.leave(subscriberId, status, autoresponder.organizationId)
     if (leaves) answers.cancel(subscriberId)
     const message = messages.get(messageEvent)
     const isFirstSent = event.type === 'sent' && message.sent_day === null
@@ -92,14 +96,14 @@ export async function recordEvents(
     const subscriber = recipients.findActive(subscriberId)
     if (subscriber !== undefined)
       answers.add(event, {
-        sender,
+        autoresponder,
         subscriber,
         message,
         isFirstSent,
-        clickedAt: (trigger) =>
-          trigger.trigger_autoresponder_to_click_on_any_url === true
+        clickedAt: (answering) =>
+          answering.trigger_autoresponder_to_click_on_any_url === true
             ? message.clicked_at
-            : messages.earliestClick(messageEvent, trigger.trigger_autoresponder_to_click_urls ?? []),
+            : messages.earliestClick(messageEvent, answering.trigger_autoresponder_to_click_urls ?? []),
       })
   }
   for (const { autoresponderId, before, after } of messages.states())
@@ -130,9 +134,9 @@ function readRecipients(
   const idsByList = new Map<number, Set<number>>()
   for (const { recipient } of reported) {
     if (recipient === null) continue
-    const { sender, subscriberId } = recipient
-    const ids = idsByList.get(sender.listId) ?? new Set<number>()
-    idsByList.set(sender.listId, ids.add(subscriberId))
+    const { autoresponder, subscriberId } = recipient
+    const ids = idsByList.get(autoresponder.listId) ?? new Set<number>()
+    idsByList.set(autoresponder.listId, ids.add(subscriberId))
   }
   return Recipients.read(database, session, idsByList)
 }
@@ -211,13 +215,18 @@ class Messages {
   }
 
   /** The state so far, which the caller changes in place. */
-  get({ key, sender }: MessageEvent): DeliveryMessageDocument {
+  get({ key, autoresponder }: MessageEvent): DeliveryMessageDocument {
     const known = this.#states.get(key)
     if (known !== undefined) return known.after
     const stored = this.#stored.get(key)
     const before = stored ?? unknownMessage(key)
     const after = { ...before }
-    this.#states.set(key, { autoresponderId: sender.id, isStored: stored !== undefined, before, after })
+    this.#states.set(key, {
+      autoresponderId: autoresponder.id,
+      isStored: stored !== undefined,
+      before,
+      after,
+    })
     return after
   }
 
@@ -259,12 +268,12 @@ class Messages {
   }
 }
 
-/** The links whose clicks must be known for an event: a click's own, and for `sent` those of the triggers. */
-function neededLinks({ event, sender, key }: MessageEvent): string[] {
+/** The links whose clicks must be known for an event: a click's own, and for `sent` those that answering autoresponders name. */
+function neededLinks({ event, autoresponder, key }: MessageEvent): string[] {
   if (event.type === 'clicked') return [clickedLinkKey(key, event.url)]
   if (event.type !== 'sent') return []
-  return sender.triggers
+  return autoresponder.answering
     .filter(({ trigger }) => trigger === 'autoresponder_nonclick')
-    .flatMap((trigger) => trigger.trigger_autoresponder_to_click_urls ?? [])
+    .flatMap((answering) => answering.trigger_autoresponder_to_click_urls ?? [])
     .map((url) => clickedLinkKey(key, url))
 }

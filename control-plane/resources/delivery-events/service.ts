@@ -17,7 +17,7 @@ import type { UnsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { recordEvents, type ReportedEvent } from './record.ts'
 import type { deliveryEventsView, GivenEvent, RecordedEvent } from './schemas.ts'
-import { readSenders, readZones } from './senders.ts'
+import { readEventAutoresponders, readZones } from './event-autoresponders.ts'
 
 /** Records the events of a call, all or none. */
 export async function recordDeliveryEvents(
@@ -47,8 +47,8 @@ async function readAccessible(
   now: Date,
 ): Promise<ReportedEvent[]> {
   const ids = new Set(given.flatMap(({ autoresponder_id: id }) => id ?? []))
-  const [senders, zones] = await Promise.all([
-    readSenders(database, caller, [...ids]),
+  const [autoresponders, zones] = await Promise.all([
+    readEventAutoresponders(database, caller, [...ids]),
     readZones(database.collections, [caller.organizationId]),
   ])
   return given.flatMap((event): ReportedEvent[] => {
@@ -58,10 +58,12 @@ async function readAccessible(
       const zone = zones.get(organizationId) ?? 'UTC'
       return [{ event: toRecorded(event, { organizationId, zone, now }), recipient: null }]
     }
-    const sender = senders.get(autoresponderId)
-    if (sender === undefined) return []
-    const { organizationId, zone } = sender
-    return [{ event: toRecorded(event, { organizationId, zone, now }), recipient: { sender, subscriberId } }]
+    const autoresponder = autoresponders.get(autoresponderId)
+    if (autoresponder === undefined) return []
+    const { organizationId, zone } = autoresponder
+    return [
+      { event: toRecorded(event, { organizationId, zone, now }), recipient: { autoresponder, subscriberId } },
+    ]
   })
 }
 
@@ -108,8 +110,10 @@ export async function recordUnsubscription(
     subscriber_id: subscriberId,
     created_at: now,
   }
-  const sender = { id: autoresponderId, organizationId, listId, zone, triggers: [] }
-  await recordEvents(database, session, [{ event, recipient: { sender, subscriberId }, hasMoved: true }])
+  const autoresponder = { id: autoresponderId, organizationId, listId, zone, answering: [] }
+  await recordEvents(database, session, [
+    { event, recipient: { autoresponder, subscriberId }, hasMoved: true },
+  ])
 }
 
 /**

@@ -21,7 +21,7 @@ import {
   subscriberView,
   unsubscription,
 } from './schemas.ts'
-import { findSubscriberList, quotaRefusals, severalSubscribers, takenIdentity } from './service.ts'
+import { findSubscriberList, quotaRefusals, severalSubscribers, identityExists } from './service.ts'
 import { checkTriggering } from './trigger-autoresponders/check-body.ts'
 import {
   exampleTriggered,
@@ -124,7 +124,7 @@ export const subscriberEndpoints = [
       validation_failed: [
         ...faultyValues,
         'custom_fields.Plan is required',
-        takenIdentity,
+        identityExists,
         ...Object.values(quotaRefusals),
       ],
     },
@@ -157,7 +157,7 @@ export const subscriberEndpoints = [
       validation_failed: [
         ...faultyValues,
         "custom_fields.Plan is required and can't be unset",
-        takenIdentity,
+        identityExists,
         ...Object.values(quotaRefusals),
       ],
     },
@@ -197,7 +197,7 @@ export const subscriberEndpoints = [
       requested_too_many: '101 autoresponders are asked for, and 100 entries are possible at once',
       validation_failed: [
         ...triggeringRefusals.validation_failed,
-        takenIdentity,
+        identityExists,
         ...Object.values(quotaRefusals),
       ],
     },

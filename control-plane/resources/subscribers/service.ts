@@ -12,7 +12,7 @@ import { batchedRead } from '../../api/batched-read.ts'
 import { missing, pathId, canAccess, refuseRemoteList } from '../../api/scope.ts'
 import { singleFlight } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { addressFilter, type FailedWrite, type SubscriberAddress } from '../../store/subscribers.ts'
+import { referenceFilter, type FailedWrite, type SubscriberReference } from '../../store/subscribers.ts'
 import { fieldFinder } from '../custom-fields/field-finder.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
@@ -121,7 +121,7 @@ const entryBytes = 1_024
 const idText = /^[1-9]\d{0,15}$/
 
 /** What an id or email in a path names; null when the text is neither. */
-export function parseAddress(list: MailingListDocument, text: string): SubscriberAddress | null {
+export function parseReference(list: MailingListDocument, text: string): SubscriberReference | null {
   if (idText.test(text))
     return Number.isSafeInteger(Number(text)) ? { listId: list._id, id: Number(text) } : null
   const emailKey = emailIdentity(text.trim())
@@ -132,25 +132,25 @@ export function parseAddress(list: MailingListDocument, text: string): Subscribe
 }
 
 /** The same; throws `not_found` when the text is neither. */
-export function requireAddress(list: MailingListDocument, text: string): SubscriberAddress {
-  const address = parseAddress(list, text)
-  if (address === null) throw missing('subscriber', text)
-  return address
+export function requireReference(list: MailingListDocument, text: string): SubscriberReference {
+  const reference = parseReference(list, text)
+  if (reference === null) throw missing('subscriber', text)
+  return reference
 }
 
-/** An address that at most one subscriber has. */
-type PointAddress = string | { listId: number; id: number }
+/** A reference that names at most one subscriber. */
+type UniqueReference = string | { listId: number; id: number }
 
-export const isPoint = (address: SubscriberAddress): address is PointAddress =>
-  typeof address === 'string' || 'id' in address
+export const isUnique = (reference: SubscriberReference): reference is UniqueReference =>
+  typeof reference === 'string' || 'id' in reference
 
 export const findSubscriber = (
   database: Database,
-  address: PointAddress,
+  reference: UniqueReference,
 ): Promise<SubscriberDocument | null> =>
-  typeof address === 'string'
-    ? subscriberByKey(database, address)
-    : subscriberById(database, `${address.listId}:${address.id}`)
+  typeof reference === 'string'
+    ? subscriberByKey(database, reference)
+    : subscriberById(database, `${reference.listId}:${reference.id}`)
 
 const subscriberByKey = batchedRead(async ({ collections }: Database, keys: string[]) => {
   const found = await collections.subscribers.find({ _id: { $in: keys } }).toArray()
@@ -176,11 +176,11 @@ const subscriberById = batchedRead(async ({ collections }: Database, keys: strin
 /** Throws `not_found` or `multiple_records_found`, which name the subscriber as the path does. */
 export async function refuseUnlessOne(
   { database }: ControlPlane,
-  address: SubscriberAddress,
+  reference: SubscriberReference,
   text: string,
 ): Promise<void> {
   const found = await database.collections.subscribers
-    .find(addressFilter(address), { projection: { _id: 1 } })
+    .find(referenceFilter(reference), { projection: { _id: 1 } })
     .limit(2)
     .toArray()
   if (found.length !== 1) throw writeRefusal(found.length === 0 ? 'missing' : 'several', text)
@@ -188,7 +188,7 @@ export async function refuseUnlessOne(
 
 // ---- the write ----
 
-export const takenIdentity = 'the list already has a subscriber with this identity'
+export const identityExists = 'the list already has a subscriber with this identity'
 export const quotaRefusals = {
   over_limit: "status can't be active: the organization's subscriber limit is reached",
   busy: "status can't be active just now: imports hold what is left under the organization's subscriber limit, try again when they have ended",
@@ -203,8 +203,8 @@ export function writeRefusal(outcome: Exclude<FailedWrite, 'list_changed'>, text
       return missing('subscriber', text)
     case 'several':
       return new RequestError('multiple_records_found', severalSubscribers(text))
-    case 'taken':
-      return new RequestError('validation_failed', takenIdentity)
+    case 'identity_exists':
+      return new RequestError('validation_failed', identityExists)
     case 'over_limit':
     case 'busy':
       return new RequestError('validation_failed', quotaRefusals[outcome])

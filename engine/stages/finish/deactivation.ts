@@ -5,7 +5,7 @@ import type { ChunkDocument, ImportDocument } from '../../../shared/contract/sch
 import { recordDeactivated } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
 import { dropReactionsInList } from '../../../shared/store/reactions.ts'
-import { addMove, countMovesOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
+import { addMove, changeCountsOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { appendDeactivationLog, deactivateSubscribers } from '../../store/deactivations.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import { runTransaction, type Attempt } from '../write/transaction.ts'
@@ -198,7 +198,7 @@ async function writeDeactivated(
     document.mailing_list_id,
     leaving.map((subscriber) => subscriber.id),
   )
-  await countMovesOfLane(collections, session, stripe, {
+  await changeCountsOfLane(collections, session, stripe, {
     organizationId: document.organization_id,
     listId: document.mailing_list_id,
     changes: addMove(noStatusCounts(), 'active', 'deactivated', leaving.length),

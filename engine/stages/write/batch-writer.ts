@@ -1,7 +1,7 @@
 import { deflateSync } from 'node:zlib'
 import { outcomeId, type ImportCounts } from '../../../shared/contract/schemas/import.ts'
 import { dropReactionsInList, recordTriggered } from '../../../shared/store/reactions.ts'
-import { countMovesOfLane } from '../../../shared/store/subscriber-counts.ts'
+import { changeCountsOfLane } from '../../../shared/store/subscriber-counts.ts'
 import type { BatchDraft } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson/bson-commands.ts'
 import type { ChunkRun } from './chunk-run.ts'
@@ -48,7 +48,7 @@ export async function writeSubscribers(
   await updateBson(subscribers, buffers.updates)
   await dropReactionsInList(collections, session, listId, leaving)
   const moved = { organizationId, listId, changes: statusChanges }
-  await countMovesOfLane(collections, session, stripe, moved)
+  await changeCountsOfLane(collections, session, stripe, moved)
 }
 
 /**

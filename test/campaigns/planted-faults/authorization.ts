@@ -168,7 +168,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: "events of another organization's autoresponders count",
-    file: `${resources}/delivery-events/senders.ts`,
+    file: `${resources}/delivery-events/event-autoresponders.ts`,
     text: 'found.filter(({ organization_id: owner }) => canAccess(caller, owner))',
     replacement: 'found.filter(() => canAccess(caller, caller.organizationId))',
   },

@@ -311,8 +311,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'two requests take the last place',
     file: places,
-    text: "  await bumpQuotaRevision(collections, session, organizationId)\n  return 'taken'",
-    replacement: "  return 'taken'",
+    text: "  await bumpQuotaRevision(collections, session, organizationId)\n  return 'ok'",
+    replacement: "  return 'ok'",
     tests: [stores],
   },
   {
@@ -584,8 +584,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a change reads its subscriber outside of its transaction',
     file: 'control-plane/store/subscribers.ts',
-    text: 'find(addressFilter(address), { session }).limit(2)',
-    replacement: 'find(addressFilter(address)).limit(2)',
+    text: 'find(referenceFilter(reference), { session })',
+    replacement: 'find(referenceFilter(reference))',
     tests: [races],
   },
   {

@@ -18,9 +18,9 @@ import * as steps from '../../../shared/store/import-steps.ts'
 import * as imports from '../../../shared/store/imports.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import * as outbox from '../../../shared/store/outbox.ts'
-import { enforcePendingLimits, reserveQuota, takeQuota } from '../../../shared/store/subscriber-quota.ts'
+import { enforcePendingLimits, reserveQuota, useQuota } from '../../../shared/store/subscriber-quota.ts'
 import * as staged from '../../../shared/store/staged-usage.ts'
-import { countMoves, countMovesOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
+import { changeCounts, changeCountsOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { changeInPlace } from '../../../control-plane/store/subscribers.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
@@ -762,9 +762,9 @@ t.test('what a transaction has written is undone with it', async (t) => {
   const moved = { organizationId: 1, listId: 1, changes: { ...noStatusCounts(), active: 3 } }
   const request = { amount: 1, hasQuotaLock: true }
   const writes: Record<string, (session: ClientSession) => Promise<unknown>> = {
-    countMoves: (session) => countMoves(database, session, moved),
-    countMovesOfLane: (session) => countMovesOfLane(collections, session, 'e1', moved),
-    takeQuota: (session) => takeQuota(collections, session, 1, request),
+    changeCounts: (session) => changeCounts(database, session, moved),
+    changeCountsOfLane: (session) => changeCountsOfLane(collections, session, 'e1', moved),
+    useQuota: (session) => useQuota(collections, session, 1, request),
     advanceChunk: (session) => chunks.advanceChunk(collections, session, progress),
     recordReservation: (session) => chunks.recordReservation(collections, session, leasedChunk, 7),
     releaseFailedChunk: (session) =>
@@ -898,7 +898,7 @@ async function beginTransaction(work: TransactionWork) {
 }
 
 const takeOne: TransactionWork = (session) =>
-  takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })
+  useQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })
 /** Reserves a quota of 1 for a chunk of import 1. */
 const reserveOne =
   (number: number, token: string, limit = 10) =>
@@ -910,9 +910,9 @@ const reserveOne =
 
 t.test('a request takes only quota that is neither used nor reserved, and is told which it is', async (t) => {
   const take = (amount: number) =>
-    inTransaction(database, (session) => takeQuota(collections, session, 1, { amount, hasQuotaLock: true }))
+    inTransaction(database, (session) => useQuota(collections, session, 1, { amount, hasQuotaLock: true }))
   await prepareQuota()
-  t.equal(await take(1), 'taken')
+  t.equal(await take(1), 'ok')
   t.equal(await take(2), 'busy', 'a chunk has reserved what would be left')
   t.equal(await take(5), 'full', 'active subscribers alone leave too little')
 })

@@ -147,7 +147,7 @@ t.test('each role has the permissions of the contract', (t) => {
   const everything: Need[] = ['any_key', importing, 'admin', 'system_admin']
   const pausing: Need = {
     permission: ['autoresponder', 'update'],
-    or: { permission: ['autoresponder', 'update_state'], alternativePermission: 'pausing' },
+    or: { permission: ['autoresponder', 'update_state'], forBodies: 'pausing' },
   }
   const mayPause = (...values: string[]) => meetsNeed(caller('standard', { autoresponder: values }), pausing)
   t.same([mayPause('update'), mayPause('update_state'), mayPause('create', 'delete')], [true, true, false])
@@ -175,7 +175,7 @@ const readingOrImporting: Need = {
 }
 const updatingOrPausing: Need = {
   permission: ['autoresponder', 'update'],
-  or: { permission: ['autoresponder', 'update_state'], alternativePermission: 'pausing' },
+  or: { permission: ['autoresponder', 'update_state'], forBodies: 'pausing' },
 }
 
 t.test('a refusal says what is needed, with a 403', (t) => {

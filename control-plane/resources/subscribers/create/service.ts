@@ -122,7 +122,7 @@ async function requestConfirmation(
   if (form === null) throw missing('confirmation form', formId)
   const { _id, email, email_key, status, format, custom_fields } = newSubscriber(body, context)
   if ((await collections.subscribers.findOne({ _id }, { projection: { _id: 1 } })) !== null)
-    throw writeRefusal('taken', email)
+    throw writeRefusal('identity_exists', email)
   await putPendingSubscriber(database, list.organization_id, {
     _id,
     mailing_list_id: list._id,

@@ -1,8 +1,8 @@
 import { RequestError } from '../../../api/request-error.ts'
 import { missing } from '../../../api/scope.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { addressFilter, removeSubscribers } from '../../../store/subscribers.ts'
-import { requireAddress, type SubscriberList } from '../service.ts'
+import { referenceFilter, removeSubscribers } from '../../../store/subscribers.ts'
+import { requireReference, type SubscriberList } from '../service.ts'
 
 const maxRemoved = 10
 
@@ -15,10 +15,10 @@ export async function deleteSubscribers(
   { list }: SubscriberList,
   text: string,
 ): Promise<{ subscriber_ids_removed: number[]; more_remaining: boolean }> {
-  const address = requireAddress(list, text)
+  const reference = requireReference(list, text)
   if (settings.DISABLE_SUBSCRIBER_DELETION) {
     const kept = await database.collections.subscribers
-      .find(addressFilter(address), { projection: { id: 1 } })
+      .find(referenceFilter(reference), { projection: { id: 1 } })
       .limit(maxRemoved)
       .toArray()
     if (kept.length === 0) throw missing('subscriber', text)
@@ -28,7 +28,12 @@ export async function deleteSubscribers(
       `subscriber ${ids.join(', ')} can't be deleted: the directive disable_subscriber_deletion is enabled`,
     )
   }
-  const { ids, moreRemaining } = await removeSubscribers(database, list.organization_id, address, maxRemoved)
+  const { ids, moreRemaining } = await removeSubscribers(
+    database,
+    list.organization_id,
+    reference,
+    maxRemoved,
+  )
   if (ids.length === 0) throw missing('subscriber', text)
   return { subscriber_ids_removed: ids, more_remaining: moreRemaining }
 }

@@ -8,8 +8,8 @@ import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from
 import { pieceBytes } from '../../../api/pieces.ts'
 import { singleFlight } from '../../../api/single-flight.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
-import type { SubscriberAddress } from '../../../store/subscribers.ts'
-import { findSubscriber, isPoint, parseAddress, type SubscriberList } from '../service.ts'
+import type { SubscriberReference } from '../../../store/subscribers.ts'
+import { findSubscriber, isUnique, parseReference, type SubscriberList } from '../service.ts'
 import { toView } from '../view.ts'
 
 /** Subscribers of one list: pages by a range of its index on ids, named ones by point reads. */
@@ -54,7 +54,7 @@ export async function namedSubscribers(
   segment: string,
 ): Promise<JsonRecords> {
   const { list } = context
-  // Decoded before the split: many clients encode the comma, and no address contains one.
+  // Decoded before the split: many clients encode the comma, and no reference contains one.
   const names = decodeURIComponent(segment)
     .split(',')
     .map((name) => name.trim())
@@ -64,9 +64,9 @@ export async function namedSubscribers(
       'requested_too_many',
       `${names.length} subscribers are asked for, and ${maxNames} are possible at once`,
     )
-  const addresses = names.map((name) => parseAddress(list, name)).filter((address) => address !== null)
-  const [only] = addresses
-  if (addresses.length === 1 && only !== undefined && isPoint(only)) {
+  const references = names.map((name) => parseReference(list, name)).filter((reference) => reference !== null)
+  const [only] = references
+  if (references.length === 1 && only !== undefined && isUnique(only)) {
     const subscriber = await findSubscriber(database, only)
     return new JsonRecords(subscriber === null ? [] : [JSON.stringify(toView(subscriber, context))])
   }
@@ -74,7 +74,7 @@ export async function namedSubscribers(
   const found: FoundJson[] = []
   let bytes = 0
   let pausedAt = 0
-  for (const filter of filtersByIndex(list, addresses)) {
+  for (const filter of filtersByIndex(list, references)) {
     const cursor = subscribers.find(filter).limit(maxMatches + 1)
     while (await cursor.hasNext())
       for (const subscriber of cursor.readBufferedDocuments()) {
@@ -98,39 +98,39 @@ export async function namedSubscribers(
       'requested_too_many',
       `more than ${maxMatches} subscribers have what is asked for, and ${maxMatches} are possible at once: go through them by pages of /mailing_lists/${list._id}/subscribers_by_email/:email`,
     )
-  return new JsonRecords(inOrderOfNames(found, addresses))
+  return new JsonRecords(inOrderOfNames(found, references))
 }
 
-/** A subscriber's parts that addresses name, and its view as JSON. */
+/** A subscriber's parts that references name, and its view as JSON. */
 type FoundJson = Pick<SubscriberDocument, '_id' | 'id' | 'email_key'> & { text: string }
 
-function inOrderOfNames(found: FoundJson[], addresses: SubscriberAddress[]): string[] {
+function inOrderOfNames(found: FoundJson[], references: SubscriberReference[]): string[] {
   found.sort((a, b) => a.id - b.id)
   const texts = new Map<number, string>()
-  for (const address of addresses) {
+  for (const reference of references) {
     for (const subscriber of found)
-      if (hasAddress(subscriber, address)) texts.set(subscriber.id, subscriber.text)
+      if (isMeantBy(subscriber, reference)) texts.set(subscriber.id, subscriber.text)
   }
   return [...texts.values()]
 }
 
-function hasAddress(subscriber: FoundJson, address: SubscriberAddress): boolean {
-  if (typeof address === 'string') return subscriber._id === address
-  return 'id' in address ? subscriber.id === address.id : subscriber.email_key === address.emailKey
+function isMeantBy(subscriber: FoundJson, reference: SubscriberReference): boolean {
+  if (typeof reference === 'string') return subscriber._id === reference
+  return 'id' in reference ? subscriber.id === reference.id : subscriber.email_key === reference.emailKey
 }
 
-/** A filter for each index that the addresses need. */
+/** A filter for each index that the references need. */
 function filtersByIndex(
   { _id: listId }: MailingListDocument,
-  addresses: SubscriberAddress[],
+  references: SubscriberReference[],
 ): Filter<SubscriberDocument>[] {
   const keys: string[] = []
   const ids: number[] = []
   const emailKeys: string[] = []
-  for (const address of addresses) {
-    if (typeof address === 'string') keys.push(address)
-    else if ('id' in address) ids.push(address.id)
-    else emailKeys.push(address.emailKey)
+  for (const reference of references) {
+    if (typeof reference === 'string') keys.push(reference)
+    else if ('id' in reference) ids.push(reference.id)
+    else emailKeys.push(reference.emailKey)
   }
   return [
     ...(keys.length === 0 ? [] : [{ _id: { $in: keys } }]),

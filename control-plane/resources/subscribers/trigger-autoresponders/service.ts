@@ -9,10 +9,10 @@ import { isHash } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import type { RequestedReactions } from '../../../store/requested-reactions.ts'
 import {
-  addressFilter,
+  referenceFilter,
   changeSubscriber,
   insertSubscriber,
-  type SubscriberAddress,
+  type SubscriberReference,
   type SubscriberChange,
 } from '../../../store/subscribers.ts'
 import { newSubscriber } from '../create/service.ts'
@@ -21,7 +21,7 @@ import {
   findSubscriberList,
   refuseUnlessOne,
   refuseUnstableList,
-  requireAddress,
+  requireReference,
   writeRefusal,
   type SubscriberList,
 } from '../service.ts'
@@ -52,18 +52,19 @@ export async function triggerAutoresponders(
   for (let attempt = 1; ; attempt += 1) {
     refuseUnstableList(attempt)
     const context = await findSubscriberList(deps, caller, path.listText)
-    const address = requireAddress(context.list, subscriberText)
-    const hasEmail = typeof address === 'string' || 'emailKey' in address
+    const reference = requireReference(context.list, subscriberText)
+    const hasEmail = typeof reference === 'string' || 'emailKey' in reference
     let checked: CheckedTriggering
     try {
       checked = checkTriggering(parseBody(), context)
     } catch (error) {
       // A missing subscriber is reported before a faulty body, unless the body wants it created.
-      if (!hasEmail || !wantsCreation(documentAsSent())) await refuseUnlessOne(deps, address, subscriberText)
+      if (!hasEmail || !wantsCreation(documentAsSent()))
+        await refuseUnlessOne(deps, reference, subscriberText)
       throw error
     }
     const named = await findNamed(deps.database, context.list._id, checked.body)
-    const request: TriggerRequest = { deps, context, address, subscriberText, named, ...checked }
+    const request: TriggerRequest = { deps, context, reference, subscriberText, named, ...checked }
     const result = await triggerExisting(request)
     if (result === 'list_changed') continue
     if (result !== 'missing') return result
@@ -77,7 +78,7 @@ export async function triggerAutoresponders(
 interface TriggerRequest extends CheckedTriggering {
   deps: ControlPlane
   context: SubscriberList
-  address: SubscriberAddress
+  reference: SubscriberReference
   /** How the path names the subscriber. */
   subscriberText: string
   named: Triggered[]
@@ -87,7 +88,7 @@ const wantsCreation = (document: unknown): boolean =>
   isHash(document) && document['create_missing_subscriber'] === true
 
 async function triggerExisting(request: TriggerRequest): Promise<TriggeredView | 'missing' | 'list_changed'> {
-  const { deps, context, address, subscriberText, named, body, sections } = request
+  const { deps, context, reference, subscriberText, named, body, sections } = request
   const { list } = context
   const updates = {
     active: readUpdate({ custom_fields: sections.for_active }, context),
@@ -103,7 +104,7 @@ async function triggerExisting(request: TriggerRequest): Promise<TriggeredView |
   }
   const result = await changeSubscriber(deps.database, {
     organizationId: list.organization_id,
-    address,
+    reference,
     decide,
     listRevision: list.revision,
     reactions: await planTriggered(request, named),
@@ -120,7 +121,7 @@ async function triggerExisting(request: TriggerRequest): Promise<TriggeredView |
 
 /** `try_again`: the list has changed, or another request has just added the subscriber. */
 async function createAndTrigger(request: TriggerRequest): Promise<TriggeredView | 'try_again'> {
-  const { deps, context, address, subscriberText, named, body, sections } = request
+  const { deps, context, reference, subscriberText, named, body, sections } = request
   const { database } = deps
   const { list } = context
   const creation = subscriberCreation.parse({ email: subscriberText, custom_fields: sections.for_new })
@@ -142,9 +143,9 @@ async function createAndTrigger(request: TriggerRequest): Promise<TriggeredView 
     reactions,
   })
   if (outcome === 'list_changed') return 'try_again'
-  if (outcome === 'taken') {
+  if (outcome === 'identity_exists') {
     // Where the email isn't the identity, a subscriber with another email may have it.
-    const added = await database.collections.subscribers.findOne(addressFilter(address), {
+    const added = await database.collections.subscribers.findOne(referenceFilter(reference), {
       projection: { _id: 1 },
     })
     if (added !== null || context.primaryKey === null) return 'try_again'

@@ -33,7 +33,7 @@ export async function unsubscribe(
   const ip = readIp('ip', body.ip, problems) ?? undefined
   const request: ChangeRequest = {
     organizationId: context.list.organization_id,
-    address: { listId: mail.listId, id: mail.subscriberId },
+    reference: { listId: mail.listId, id: mail.subscriberId },
     decide(existing) {
       refuseProblems(problems)
       return planUnsubscription(existing, ip)

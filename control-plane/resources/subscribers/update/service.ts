@@ -23,10 +23,10 @@ import type { SubscriberUpdate, SubscriberView } from '../schemas.ts'
 import {
   findSubscriber,
   findSubscriberList,
-  isPoint,
+  isUnique,
   refuseUnlessOne,
   refuseUnstableList,
-  requireAddress,
+  requireReference,
   writeRefusal,
   type SubscriberList,
 } from '../service.ts'
@@ -51,27 +51,27 @@ export async function updateSubscriber(
     const fieldsReadAt = database.local.leaseWatch.lastKnownTime
     const context = await findSubscriberList(deps, caller, path.listText)
     const { list } = context
-    const address = requireAddress(list, path.subscriberText)
+    const reference = requireReference(list, path.subscriberText)
     let body: SubscriberUpdate
     try {
       body = parseBody()
     } catch (error) {
       // A missing subscriber is reported before a faulty body. The order costs a read only where the body is faulty.
-      await refuseUnlessOne(deps, address, path.subscriberText)
+      await refuseUnlessOne(deps, reference, path.subscriberText)
       throw error
     }
     const update = readUpdate(body, context)
     const reactions = body.run_autoresponders ? await planReactions(deps, context, body) : undefined
 
-    if (reactions === undefined && isPoint(address) && !unsetsRequiredField(update)) {
-      const existing = await findSubscriber(database, address)
+    if (reactions === undefined && isUnique(reference) && !unsetsRequiredField(update)) {
+      const existing = await findSubscriber(database, reference)
       const written =
         existing && (await changeInPlace(database, existing, planChange(existing, update), fieldsReadAt))
       if (written !== null) return toView(written, context)
     }
     const result = await changeSubscriber(database, {
       organizationId: list.organization_id,
-      address,
+      reference,
       decide: (existing) => planChange(existing, update),
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),

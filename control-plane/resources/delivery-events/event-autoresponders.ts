@@ -9,17 +9,17 @@ import type { AnsweringAutoresponder } from '../../../shared/store/reactions.ts'
 import { canAccess } from '../../api/scope.ts'
 
 /** An autoresponder whose mails have events, and the autoresponders that answer them. */
-export interface Sender {
+export interface EventAutoresponder {
   id: number
   organizationId: number
   listId: number
   /** IANA name of the organization's time zone. */
   zone: string
-  triggers: Trigger[]
+  answering: Answering[]
 }
 
 /** An autoresponder that answers events of another one's mails. */
-export type Trigger = AnsweringAutoresponder &
+export type Answering = AnsweringAutoresponder &
   Pick<
     AutoresponderDocument,
     | 'organization_id'
@@ -29,7 +29,7 @@ export type Trigger = AnsweringAutoresponder &
     | (typeof autoresponderTargets)[number]
   >
 
-const triggerFields = {
+const answeringFields = {
   organization_id: 1,
   trigger: 1,
   trigger_autoresponder_to_click_on_any_url: 1,
@@ -47,20 +47,24 @@ export const filterByTargets = (ids: readonly number[]) => ({
  * The autoresponders that the caller can access, by id. Reading them outside of the transaction is safe, because they are
  * never deleted, nor moved to another list.
  */
-export async function readSenders(
+export async function readEventAutoresponders(
   { collections }: Database,
   caller: Caller,
   ids: readonly number[],
-): Promise<Map<number, Sender>> {
+): Promise<Map<number, EventAutoresponder>> {
   if (ids.length === 0) return new Map()
-  const [found, triggers] = await Promise.all([
+  const [found, candidates] = await Promise.all([
     collections.autoresponders
       .find({ _id: { $in: [...ids] } }, { projection: { organization_id: 1, mailing_list_id: 1 } })
       .toArray(),
-    collections.autoresponders.find<Trigger>(filterByTargets(ids), { projection: triggerFields }).toArray(),
+    collections.autoresponders
+      .find<Answering>(filterByTargets(ids), { projection: answeringFields })
+      .toArray(),
   ])
   const accessible = found.filter(({ organization_id: owner }) => canAccess(caller, owner))
-  const zones = await readZones(collections, [...new Set(accessible.map((sender) => sender.organization_id))])
+  const zones = await readZones(collections, [
+    ...new Set(accessible.map(({ organization_id: owner }) => owner)),
+  ])
   return new Map(
     accessible.map(({ _id, organization_id: organizationId, mailing_list_id: listId }) => [
       _id,
@@ -69,8 +73,8 @@ export async function readSenders(
         organizationId,
         listId,
         zone: zones.get(organizationId) ?? 'UTC',
-        triggers: triggers.filter(
-          (trigger) => trigger.organization_id === organizationId && findTarget(trigger) === _id,
+        answering: candidates.filter(
+          (other) => other.organization_id === organizationId && findTarget(other) === _id,
         ),
       },
     ]),
@@ -89,22 +93,22 @@ export async function readZones(
 }
 
 /** The autoresponder whose mails it answers. Target fields of other triggers may be stored, and have no effect. */
-function findTarget(trigger: Trigger): number | null {
-  switch (trigger.trigger) {
+function findTarget(answering: Answering): number | null {
+  switch (answering.trigger) {
     case 'autoresponder_open':
     case 'autoresponder_nonopen':
-      return trigger.trigger_autoresponder_to_open_id
+      return answering.trigger_autoresponder_to_open_id
     case 'autoresponder_click':
     case 'autoresponder_nonclick':
-      return trigger.trigger_autoresponder_to_click_id
+      return answering.trigger_autoresponder_to_click_id
     case 'autoresponder_send':
-      return trigger.trigger_autoresponder_to_send_id
+      return answering.trigger_autoresponder_to_send_id
     default:
       return null
   }
 }
 
 /** Whether a click on this URL triggers it; the URLs in its list match exactly. */
-export const concernsUrl = (trigger: Trigger, url: string): boolean =>
-  trigger.trigger_autoresponder_to_click_on_any_url === true ||
-  trigger.trigger_autoresponder_to_click_urls?.includes(url) === true
+export const concernsUrl = (answering: Answering, url: string): boolean =>
+  answering.trigger_autoresponder_to_click_on_any_url === true ||
+  answering.trigger_autoresponder_to_click_urls?.includes(url) === true
