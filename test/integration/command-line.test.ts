@@ -192,7 +192,7 @@ t.test('an import of which every row failed has an exit code of its own', async 
   t.equal((await call(['imports', id, '--watch'])).code, 3)
 })
 
-t.test('compressed, large and binary files are uploaded by FTP in any character set', async (t) => {
+t.test('compressed, large and binary files are uploaded in any character set', async (t) => {
   const windows = Buffer.from('email\tFirst name\nwin@example.com\tx\n')
   windows[windows.lastIndexOf('x')] = 0x80
   const broken = Buffer.from(
@@ -594,7 +594,7 @@ t.test('makes a key where all are lost, starts processes, and completes commands
   t.equal(complete('impo'), 'import/imports')
   t.equal(complete('org', 'cr'), 'create')
   t.match(complete('import', '--vi'), /--via/)
-  t.equal(complete('import', 'x.csv', '--via', ''), 'inline/ftp')
+  t.equal(complete('import', 'x.csv', '--via', ''), 'inline/http/ftp')
   await file('with blanks.csv', '')
   t.equal(complete('import', 'with\\ bl'), 'with blanks.csv')
   t.match(complete('logs', '7', 'skipped_o'), /skipped_overwrite\/skipped_over_limit/)
