@@ -242,8 +242,6 @@ class OpenUpload extends DiskFile implements UploadFile {
 
   /** `end` of a stream is its last byte. A file that other programs extend is read up to its present size. */
   stream({ start = 0, end = this.size }: { start?: number; end?: number } = {}): Readable {
-    return end > start
-      ? this.#handle.createReadStream({ start, end: end - 1 })
-      : emptyStream(this.#handle)
+    return end > start ? this.#handle.createReadStream({ start, end: end - 1 }) : emptyStream(this.#handle)
   }
 }
