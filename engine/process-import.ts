@@ -8,7 +8,7 @@ import {
   type ImportPlan,
 } from '../shared/contract/schemas/import.ts'
 import { stagedSource } from '../shared/storage/staging/staging.ts'
-import { countChunkStates, sumCounts } from '../shared/store/chunks.ts'
+import { countChunkStates, sumImport } from '../shared/store/chunks.ts'
 import { notifyEngines } from '../shared/store/wake-up.ts'
 import { releaseStep, writeInStep } from '../shared/store/import-steps.ts'
 import { finishImport } from '../shared/store/imports.ts'
@@ -145,16 +145,16 @@ async function finish(run: StepRun): Promise<void> {
   if (states.ready + states.running > 0) return
   const startedAt = clock.monotonicMs()
 
-  checkCounts(await sumCounts(collections, document._id), document)
+  checkCounts((await sumImport(collections, document._id)).counts, document)
   if (document.options.deactivate_subscribers_not_in_import && (await countAbsentAndWarn(run)) > 0)
     await deactivateAbsent(run)
-  const totals = await sumCounts(collections, document._id)
-  const finishedAt = await finishImport(collections, step, totals)
+  const sums = await sumImport(collections, document._id)
+  const finishedAt = await finishImport(collections, step, sums)
   if (finishedAt === null) return
   metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
   const wholeMs = finishedAt.getTime() - (document.started_at?.getTime() ?? Infinity)
   metrics.stageEnded('import', Math.max(0, wholeMs) / 1000)
-  log.info(totals, 'import finished')
+  log.info(sums.counts, 'import finished')
 }
 
 function checkCounts(counts: ImportCounts, { number_of_records, options }: ImportDocument): void {

@@ -150,6 +150,8 @@ const fieldTexts: Record<string, string> = {
   'subscribers.deactivated': 'deactivated subscribers, who were absent from the file; not part of the sum',
   dry_run: 'whether it does everything but the writes',
   blank_cells: 'whether a blank cell clears a custom field of an existing subscriber',
+  apply_custom_field_defaults:
+    'whether an added subscriber gets the defaults of custom fields without a value',
   callback_url: 'where the ended import is sent, masked as `file_source.url` is; null for none',
   waiting_for_import_id: 'the import of the same list for which it waits; null for none',
   warnings: 'sentences about what looks like a mistake, but does not fail',

@@ -20,8 +20,16 @@ export interface ReadRecord {
   /** Null when the record has no valid identity. */
   identity: string | null
   cells: string[]
-  /** Why the whole record is unusable, for the failed log; null when its cells can be read. */
-  problem: string | null
+  /** Physical line of the file on which it begins, from 1. */
+  line: number
+  /** Why the whole record is unusable; null when its cells can be read. */
+  problem: RecordProblem | null
+}
+
+export interface RecordProblem {
+  kind: 'unterminated' | 'too_long' | 'encoding' | 'nul'
+  /** For the failed log. */
+  reason: string
 }
 
 /** Limits of a batch. They depend on nothing but the chunk, so that a chunk is always cut into the same batches. */
@@ -134,6 +142,7 @@ export class BatchReader {
     const text = this.#decoder.decode(bytes, found.start, found.end)
     const record: ReadRecord = {
       number: found.number,
+      line: found.line,
       identity:
         this.#kind === 'unidentified' ? null : bytes.toString('utf8', found.identityStart, found.start),
       cells: this.#cells(found.flags, text),
@@ -167,17 +176,22 @@ export class BatchReader {
     this.#nextParsed = 0
   }
 
-  #findProblem({ flags, start, end, line }: PartitionedRecord, text: string): string | null {
+  #findProblem({ flags, start, end, line }: PartitionedRecord, text: string): RecordProblem | null {
     if ((flags & recordFlags.unterminated) !== 0) {
       // The record ends with the line on which the enclosure opens, but may begin some lines earlier.
       const lineEnds = text.match(/\r\n|\n|\r/g)?.length ?? 0
-      return `unterminated enclosure, line ${line + lineEnds}`
+      return { kind: 'unterminated', reason: `unterminated enclosure, line ${line + lineEnds}` }
     }
     if ((flags & recordFlags.tooLong) !== 0)
-      return `the record at line ${line} is too long: it has more than 1 MiB, and only its beginning is shown here`
-    if (text.includes(undecodable) && !this.#decoder.isValid(this.#batch.bytes, start, end))
-      return `invalid ${characterSetName(this.#format.character_set)} in the record at line ${line}`
-    if (text.includes('\0')) return `a NUL character in the record at line ${line}`
+      return {
+        kind: 'too_long',
+        reason: `the record at line ${line} is too long: it has more than 1 MiB, and only its beginning is shown here`,
+      }
+    if (text.includes(undecodable) && !this.#decoder.isValid(this.#batch.bytes, start, end)) {
+      const name = characterSetName(this.#format.character_set)
+      return { kind: 'encoding', reason: `invalid ${name} in the record at line ${line}` }
+    }
+    if (text.includes('\0')) return { kind: 'nul', reason: `a NUL character in the record at line ${line}` }
     return null
   }
 }

@@ -57,7 +57,7 @@ export interface Beginning {
  */
 export function readBeginning(sample: Sample, requested: RequestedFormat): Beginning {
   const nonTable = findNonTable(sample.bytes)
-  if (nonTable !== null) refuse(nonTable)
+  if (nonTable !== null) refuse(nonTable, { isNoTable: true })
   const mark = findMark(sample.bytes)
   const chosen = chooseCharacterSet(sample, mark, requested.characterSet)
   const { characterSet, transcodedFrom } = chosen
@@ -90,8 +90,8 @@ export function readBeginning(sample: Sample, requested: RequestedFormat): Begin
   }
 }
 
-const refuse = (message: string): never => {
-  throw new ImportError('content_refused', message)
+const refuse = (message: string, options: { isNoTable?: boolean } = {}): never => {
+  throw new ImportError('content_refused', message, options)
 }
 
 interface Mark {
@@ -125,7 +125,9 @@ function chooseCharacterSet(
   requested: RequestedFormat['characterSet'],
 ): ChosenCharacterSet {
   if (mark?.set === 'utf-32')
-    return refuse('the file begins with a UTF-32 byte order mark: save it as UTF-8 and import it again')
+    return refuse('the file begins with a UTF-32 byte order mark: save it as UTF-8 and import it again', {
+      isNoTable: true,
+    })
   if (requested === 'auto') return asIs(mark?.set ?? detectCharacterSet(sample))
   if (mark?.set === 'utf-8') {
     if (!isTranscoded(requested)) return asIs(requested)
@@ -208,6 +210,7 @@ function refuseNuls(all: Buffer, decodedFrom: CharacterSet | null): void {
   const what = decodedFrom === null ? 'CSV text' : `CSV text in ${characterSetName(decodedFrom)}`
   refuse(
     `${share}, so the file isn't ${what}; it may be UTF-16, a spreadsheet or an archive: save it as CSV in UTF-8`,
+    { isNoTable: decodedFrom === null },
   )
 }
 

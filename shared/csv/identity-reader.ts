@@ -1,5 +1,5 @@
 import type { ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
-import { emailIdentity } from '../values/email.ts'
+import { cellEmailIdentity, isMailto } from '../values/email.ts'
 import { fieldReader, type FieldReader } from '../values/field-value.ts'
 import { comparisonForm } from '../values/identity.ts'
 import { recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
@@ -77,7 +77,7 @@ export class IdentityReader {
   }
 
   #parseIdentity(text: string): string | null {
-    if (this.#field === null) return emailIdentity(text)
+    if (this.#field === null) return cellEmailIdentity(text)
     const value = this.#field.fromText(text)
     return value === null ? null : comparisonForm(String(value))
   }
@@ -99,10 +99,11 @@ const isBlank = (byte: number): boolean => byte === 0x20 || (byte >= 0x09 && byt
 const AT = 0x40
 const DOT = 0x2e
 const DASH = 0x2d
+const COLON = 0x3a
 
 /**
- * Fast path of `emailIdentity`: writes the comparison form of an ASCII email to `target` and returns its length. After
- * -1 `emailIdentity` decides, because the cell may be a valid email in another form.
+ * Fast path of `cellEmailIdentity`: writes the comparison form of an ASCII email to `target` and returns its length.
+ * After -1 `cellEmailIdentity` decides, because the cell may be a valid email in another form.
  */
 export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, target: Buffer): number {
   let from = start
@@ -121,6 +122,7 @@ export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, ta
   }
   const domainLength = to - at - 1
   if (length === 0 || at === to || domainLength > 256) return -1
+  if (target[6] === COLON && isMailto(target.toString('latin1', 0, length))) return -1
   target[length++] = AT
 
   let label = 0

@@ -1,6 +1,5 @@
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { ImportError } from '../../../shared/contract/errors.ts'
-import { findNonTable } from '../../../shared/csv/no-table.ts'
 import { RequestError } from '../../api/request-error.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import { downloadedContent } from '../../../shared/net/download.ts'
@@ -23,21 +22,22 @@ export async function readSample(
   content: ContentSample | null,
 ): Promise<Sample> {
   try {
-    const sample = await readSource(deps, organizationId, source, content)
-    const problem = findNonTable(sample.bytes)
-    if (problem !== null) throw new ImportError('content_refused', problem)
-    return sample
+    return await readSource(deps, organizationId, source, content)
   } catch (error) {
-    if (!(error instanceof ImportError)) throw error
-    const message = `${fields[source.type]} can't be read: ${error.message}`
-    throw new RequestError('validation_failed', message, { cause: error })
+    throw error instanceof ImportError ? unreadable(source, error) : error
   }
 }
 
-const fields: Record<CheckedSource['type'], string> = {
-  json: 'file_source.content',
-  upload_directory: 'file_source.filename',
-  url: 'file_source.url',
+const sourceKeys: Record<CheckedSource['type'], string> = {
+  json: 'content',
+  upload_directory: 'filename',
+  url: 'url',
+}
+
+/** The refusal of a source that no setting makes readable, in the words of the import. */
+export function unreadable({ type }: CheckedSource, error: ImportError): RequestError {
+  const message = `file_source.${sourceKeys[type]} can't be read: ${error.message}`
+  return new RequestError('validation_failed', message, { cause: error })
 }
 
 async function readSource(

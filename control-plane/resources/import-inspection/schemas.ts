@@ -25,14 +25,18 @@ export const inspectionView = z
   .object({
     character_set: z
       .enum(characterSets)
-      .describe('as given; otherwise as detected: utf-8, windows-1252, utf-16le or utf-16be'),
-    csv_field_separator: punctuation(separators).describe('as detected'),
-    csv_field_enclosure: punctuation(enclosures).describe('as detected'),
-    csv_has_headers: z.boolean().describe('whether the first line is a header, as detected'),
+      .describe(
+        'as given, where the file can be read with it; otherwise as detected: utf-8, windows-1252, utf-16le or utf-16be',
+      ),
+    csv_field_separator: punctuation(separators).describe('as given, or else as detected'),
+    csv_field_enclosure: punctuation(enclosures).describe('as given, or else as detected'),
+    csv_has_headers: z.boolean().describe('whether the first line is a header, as given or else as detected'),
     date_format: z
       .enum(['mdy', 'dmy'])
       .nullable()
-      .describe('the order of day and month, as detected in the dates; null without evidence'),
+      .describe(
+        'the order of day and month, as given or else as detected in the dates; null without evidence',
+      ),
     column_mapping: z
       .array(z.string().nullable())
       .describe('the mapping of the records: the given or else the proposed one'),
@@ -52,7 +56,9 @@ export const inspectionView = z
     import_error: z
       .string()
       .nullable()
-      .describe('the reason why the whole import would fail; then there are no records'),
+      .describe(
+        'the reason why the whole import would fail, which another setting mends; then there are no records',
+      ),
     records: z
       .array(
         z.object({

@@ -17,6 +17,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/create/check.ts'
 import {
   checkOptions,
+  optionWarnings,
   type CheckedOptions,
   type CheckedSource,
   type ImportDeps,
@@ -24,8 +25,8 @@ import {
 import type { ImportCreation } from '../subscriber-imports/schemas.ts'
 import { proposeColumns, type Proposal } from './column-proposals.ts'
 import { detectHeader } from './header.ts'
-import { rehearse, shortened, type RehearsedRecord } from './rehearsal.ts'
-import { readSample } from './sample.ts'
+import { rehearse, shortened, type RehearsalResult } from './rehearsal.ts'
+import { readSample, unreadable } from './sample.ts'
 import type { InspectionRequest, InspectionView } from './schemas.ts'
 
 interface Inspection {
@@ -57,20 +58,20 @@ export async function inspectSource(
   const sample = await readSample(deps, list.organization_id, source, content)
   const { beginning, refusal } = readInspected(sample, given, source)
   const table = readTable(beginning, given, context.fields)
-  const { proposals, dateFormat } = proposeColumns(table.columns, context)
+  const { proposals, dateFormat, warnings: unfitColumns } = proposeColumns(table.columns, context)
   const format = chooseFormat(given, beginning, table, dateFormat)
   const mapping = given.column_mapping ?? proposals.map(({ proposed }) => proposed)
   const checked = checkMapped(given, mapping, format, context)
-  const { error, records } = await rehearseSample(deps, {
+  const { error, records, warnings } = await rehearseSample(deps, {
     ...{ list, beginning, format, now: context.now },
     checked: refusal === null ? checked : { options: null, error: refusal },
   })
   return {
     character_set: format.character_set,
-    csv_field_separator: table.detected.separator,
-    csv_field_enclosure: table.detected.enclosure,
-    csv_has_headers: table.detectedHeader,
-    date_format: dateFormat,
+    csv_field_separator: format.csv_field_separator,
+    csv_field_enclosure: format.csv_field_enclosure,
+    csv_has_headers: format.csv_has_headers,
+    date_format: given.file_format.date_format ?? dateFormat,
     column_mapping: checked.options?.options.column_mapping ?? mapping,
     columns: table.columns.map(({ header, values }, i) => ({
       header: header === null ? null : shortened(header),
@@ -79,35 +80,44 @@ export async function inspectSource(
     })),
     import_error: error,
     records,
-    warnings: [...beginning.warnings, ...findWarnings(given, sample, source, table)],
+    warnings: [
+      ...(checked.options === null ? [] : optionWarnings(checked.options.options)),
+      ...beginning.warnings,
+      ...warnings,
+      ...findWarnings(given, sample, source, table),
+      ...(given.column_mapping === undefined ? unfitColumns : []),
+    ],
   }
 }
 
 /**
  * The beginning in the character set of the request, or else a detected one. `refusal`: why an import with the request's
- * settings would fail; then the beginning is read in the character set that it seems to have.
+ * settings would fail; then the beginning is read in the character set that it seems to have. Throws
+ * `validation_failed` for what no setting makes a table.
  */
 function readInspected(
   sample: Sample,
   { file_format: given }: InspectionRequest,
   source: CheckedSource,
 ): { beginning: Beginning; refusal: string | null } {
-  const enclosure = given.csv_field_enclosure ?? '"'
+  const { csv_field_separator: named, csv_field_enclosure: enclosure = '"' } = given
+  // Null: where no line sets the separator, readTable detects it together with the enclosure.
+  const separator = named === undefined || named === 'auto' ? null : named
   const read = (characterSet: FileFormat['character_set']) =>
-    readBeginning(sample, { characterSet, separator: null, enclosure })
-  const requested = source.type === 'json' ? 'utf-8' : (given.character_set ?? 'auto')
+    readBeginning(sample, { characterSet, separator, enclosure })
+  const guess = guessUtf16(sample.bytes)
+  const requested = source.type === 'json' ? 'utf-8' : (given.character_set ?? guess ?? 'auto')
   try {
     return { beginning: read(requested), refusal: null }
   } catch (error) {
     if (!(error instanceof ImportError)) throw error
-    const guess = guessUtf16(sample.bytes)
-    const isMended = guess !== null && given.character_set === undefined
-    for (const characterSet of [guess, 'auto'] as const) {
+    if (error.isNoTable) throw unreadable(source, error)
+    for (const characterSet of guess === null ? (['auto'] as const) : ([guess, 'auto'] as const)) {
       try {
-        if (characterSet !== null)
-          return { beginning: read(characterSet), refusal: isMended ? null : error.message }
+        return { beginning: read(characterSet), refusal: error.message }
       } catch (again) {
         if (!(again instanceof ImportError)) throw again
+        if (again.isNoTable) throw unreadable(source, again)
       }
     }
     return { beginning: noTable, refusal: error.message }
@@ -232,10 +242,10 @@ async function rehearseSample(
     checked: ReturnType<typeof checkMapped>
     now: Date
   },
-): Promise<{ error: string | null; records: RehearsedRecord[] }> {
+): Promise<RehearsalResult> {
   const { collections } = deps.database
   try {
-    if (checked.options === null) return { error: checked.error, records: [] }
+    if (checked.options === null) return { error: checked.error, records: [], warnings: [] }
     const { options, fieldIds } = checked.options
     const plan = await makePlan(collections, {
       organization_id: list.organization_id,
@@ -252,7 +262,7 @@ async function rehearseSample(
       skippedLines: beginning.content.skipped_lines,
     })
   } catch (error) {
-    if (error instanceof ImportError) return { error: error.message, records: [] }
+    if (error instanceof ImportError) return { error: error.message, records: [], warnings: [] }
     throw error
   }
 }

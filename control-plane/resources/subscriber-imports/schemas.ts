@@ -134,6 +134,11 @@ export const importCreation = z.object({
   blank_cells: oneOf(['keep', 'clear'])
     .default('keep')
     .describe('whether a blank cell clears a custom field when an existing subscriber is overwritten'),
+  apply_custom_field_defaults: flag()
+    .default(true)
+    .describe(
+      'whether an added subscriber gets the defaults of fields for which neither the file nor `default_custom_fields` has a value',
+    ),
   callback_url: boundedText({ max: maxUrlLength })
     .meta({ format: 'uri' })
     .optional()
@@ -148,13 +153,15 @@ export const importListQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safe
 })
 export type ImportListQuery = z.infer<typeof importListQuery>
 
+const flagText = () => z.enum(['true', '1', 'false', '0']).optional()
+
 export const importLogQuery = z.object({
-  safe: z
-    .enum(['true', '1', 'false', '0'])
-    .optional()
-    .describe(
-      "`true` or `1`: cells of `failed` that a spreadsheet would run as a formula have a `'` before them; without it they are as typed, so that the file imports again",
-    ),
+  safe: flagText().describe(
+    "`true` or `1`: cells of `failed` that a spreadsheet would run as a formula have a `'` before them; without it they are as typed, so that the file imports again",
+  ),
+  line: flagText().describe(
+    '`true` or `1`: `failed` has a column `line` before the message: the line of the file on which the record begins, from 1',
+  ),
 })
 
 const instant = instantView()
@@ -175,6 +182,36 @@ export const importListView = z
     stats: z.object({ number_of_records: count.nullable(), records_imported: count }),
   })
   .meta({ id: 'SubscriberImportSummary' })
+
+const failure = z
+  .object({
+    column: z
+      .int()
+      .min(1)
+      .nullable()
+      .describe(
+        'the faulty column, from 1; null where the whole record is at fault, or the field has no column',
+      ),
+    header: z.string().nullable().describe("the column's header as typed; null for none"),
+    field: z
+      .string()
+      .nullable()
+      .describe('the built-in column or custom field; null where the record is at fault'),
+    reason: z.string().describe('what is wrong; it holds no value of a cell'),
+    rows: z
+      .int()
+      .min(1)
+      .describe('failed rows with this fault first, in the order of the checks and columns'),
+    first_record: z.int().min(1).describe('number of the first of these records, from 1'),
+    example: z
+      .string()
+      .max(60)
+      .nullable()
+      .describe(
+        'the cell of that record as typed, cut to 60 characters; null for none, and once the logs are purged',
+      ),
+  })
+  .meta({ id: 'FailureSummary' })
 
 const referenceView = z.object({ id: z.int(), name: z.string() }).nullable()
 const resultCounts = z.object(
@@ -231,6 +268,7 @@ export const importView = z
     }),
     dry_run: z.boolean(),
     blank_cells: z.enum(['keep', 'clear']),
+    apply_custom_field_defaults: z.boolean(),
     callback_url: z.string().nullable(),
     waiting_for_import_id: z.int().nullable(),
     download: z
@@ -243,6 +281,11 @@ export const importView = z
       .nullable()
       .describe('of `url`, from the first attempt on; bytes as received over the network'),
     warnings: z.array(z.string()),
+    failure_summary: z
+      .array(failure)
+      .describe(
+        'why rows failed: the 20 most frequent faults, then by their first record; each failed row counts once',
+      ),
   })
   .meta({ id: 'SubscriberImport' })
 
@@ -329,10 +372,22 @@ export const exampleImport: z.infer<typeof importView> = {
   },
   dry_run: false,
   blank_cells: 'keep',
+  apply_custom_field_defaults: true,
   callback_url: null,
   waiting_for_import_id: null,
   download: null,
   warnings: [],
+  failure_summary: [
+    {
+      column: 1,
+      header: 'E-Mail',
+      field: 'email',
+      reason: 'not an email address',
+      rows: 1_000,
+      first_record: 17,
+      example: 'bob@example',
+    },
+  ],
 }
 
 export const exampleCreation = {

@@ -5,7 +5,7 @@ import { checkedRecords, encodingError } from '../../../shared/csv/file-beginnin
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
 import type { ContentFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
-import { FileWarnings, type FileFindings } from './file-warnings.ts'
+import { FileWarnings, type FileFindings } from '../../../shared/csv/file-warnings.ts'
 import { RangeWriter, type PartitionOutput, type Range, type RecordToWrite } from './range-writer.ts'
 
 const maxRecords = 0xffffffff

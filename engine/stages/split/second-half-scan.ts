@@ -3,7 +3,7 @@ import type { ContentFormat, ImportPlan } from '../../../shared/contract/schemas
 import { openSource } from '../../../shared/storage/staging/packed-content.ts'
 import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import { countingStaging, StepProgress } from '../../scheduler/step-progress.ts'
-import type { FileFindings } from './file-warnings.ts'
+import type { FileFindings } from '../../../shared/csv/file-warnings.ts'
 import { PartitionOutput, type Range, type RangeContent } from './range-writer.ts'
 import { SourceScan } from './source-scan.ts'
 

@@ -1,5 +1,5 @@
 import { reactionsPerRecord } from '../../../shared/store/import-plan.ts'
-import { rowDecider, type RowDecider } from '../../../shared/csv/row-decision.ts'
+import { rowDecider, valuesWithoutFile, type RowDecider } from '../../../shared/csv/row-decision.ts'
 import { rowReader, type RowReader } from '../../../shared/csv/row-reader.ts'
 import {
   contentFormat,
@@ -48,10 +48,7 @@ export function importContext(document: ImportDocument): ImportContext | null {
     writeUpdate: updateWriter(plan.fields),
     reactions: reactionWriter(ids, plan),
     defaultBytes: {
-      added: writtenBytes(
-        plan.fields.map((field) => plan.default_values[field.id] ?? field.default),
-        plan,
-      ),
+      added: writtenBytes(valuesWithoutFile(plan, options), plan),
       updated: writtenBytes(
         plan.fields.map(({ id }) => plan.default_values[id] ?? null),
         plan,

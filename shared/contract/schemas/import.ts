@@ -43,6 +43,45 @@ export const noCounts = (): ImportCounts => recordFromKeys(logKinds, () => 0)
 export const recordsIn = (counts: ImportCounts): number =>
   rowResults.reduce((sum, result) => sum + counts[result], 0)
 
+/** What can be wrong with a failed row. The sentences are in shared/csv/row-fault.ts. */
+export const faultKinds = [
+  // of a cell
+  'blank',
+  'wrong_value',
+  'day_first',
+  'mailto',
+  'angle_bracket',
+  'not_clearable',
+  // of a record
+  'encoding',
+  'nul',
+  'too_long',
+  'unterminated',
+  'surplus_cells',
+  // of a subscriber
+  'no_value',
+  'too_large',
+] as const
+export type FaultKind = (typeof faultKinds)[number]
+
+/** How many rows have a fault. A row counts once, under its first fault. */
+const faultCount = z.object({
+  /** One of `faultKinds`; an engine of a later version may know others. */
+  kind: z.string(),
+  /** Index in the mapping; null where the whole record is at fault, or the field isn't mapped. */
+  column: integer().min(0).nullable(),
+  /** The required field without a value; null for other faults. */
+  field_id: id().nullable(),
+  rows: integer().min(1),
+  /** The first of the rows, and its cell. The server compares the keys in this order. */
+  first: z.object({ record: integer().min(1), example: z.string().nullable() }),
+})
+export type FaultCount = z.infer<typeof faultCount>
+export type RowFault = Pick<FaultCount, 'column' | 'field_id'> & { kind: FaultKind }
+
+/** Faults that an import shows. */
+export const maxFaults = 20
+
 /** Reserved column names, which custom fields can't have. */
 export const builtInColumns = [
   'email',
@@ -145,6 +184,8 @@ export const importOptions = z.object({
   default_separator: z.literal(true).optional(),
   dry_run: z.boolean(),
   blank_cells: z.enum(['keep', 'clear']),
+  /** Absent is true. */
+  apply_custom_field_defaults: z.boolean().optional(),
 })
 export type ImportOptions = z.infer<typeof importOptions>
 
@@ -294,6 +335,8 @@ export const importDocument = z.object({
   partition_tail: partitionSecondHalf.optional(),
   /** The final counts; until they are fixed, the counts are the sum over the chunks. */
   totals: importCounts.nullable(),
+  /** The most frequent faults, stored with the totals. Absent: none, or an earlier version stored the totals. */
+  faults: z.array(faultCount).optional(),
   error_message: z.string().nullable(),
   warnings: z.array(z.string()),
   /**
@@ -413,6 +456,8 @@ export const chunkDocument = z.object({
   /** Subscribers of its range before this `_id` were checked for absence from the import. */
   deactivated_to: z.string().nullable(),
   counts: importCounts,
+  /** Faults of the rows that are counted as failed; absent is none. */
+  faults: z.array(faultCount).optional(),
 })
 export type ChunkDocument = z.infer<typeof chunkDocument>
 
@@ -446,6 +491,8 @@ export const failureDocument = z.object({
   _id: z.string(),
   /** The record's cells and the message as a CSV line, without its line end. */
   line: z.string(),
+  /** Physical line of the file on which the record begins, from 1. Absent: an earlier version stored the row. */
+  file_line: integer().min(1).optional(),
 })
 export type FailureDocument = z.infer<typeof failureDocument>
 

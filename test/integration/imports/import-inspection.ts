@@ -126,7 +126,11 @@ t.test('heeds the limit, the primary key and what is given', async (t) => {
     column_mapping: ['email'],
     ...inline('email;Number\na@example.com;1\n'),
   })
-  t.match(given, { csv_field_separator: ';', csv_has_headers: true, column_mapping: ['email'] })
+  t.match(
+    given,
+    { csv_field_separator: ',', csv_has_headers: false, column_mapping: ['email'] },
+    'the reply has what the records were read with',
+  )
   t.equal(given.records.length, 2, 'a line that is said to be a record is one')
   t.equal(given.warnings.length, 1)
   t.match(given.warnings[0], /csv_field_separator is ",", and the file looks as if it were ";"/)
@@ -136,7 +140,10 @@ t.test('heeds the limit, the primary key and what is given', async (t) => {
     column_mapping: [null, 'email'],
     ...inline('a@b.co,ab\nx,c@c.cc'),
   })
-  t.match(headless.warnings, [/csv_has_headers is true, and the file looks as if it were false/])
+  t.match(headless.warnings, [
+    /the header row holds an email address \(a@b\.co\)/,
+    /csv_has_headers is true, and the file looks as if it were false/,
+  ])
 
   const [field] = await service.get(`/mailing_lists/${id}/custom_fields`)
   await service.call('PUT', `/mailing_lists/${id}`, {
@@ -200,6 +207,11 @@ t.test('reads uploads and URLs, of any size and in any character set', async (t)
     import_error: null,
     records: [{ result: 'failed' }, { result: 'added', values: { 'First name': 'Änn' } }],
   })
+  t.match(
+    await upload('unmarked.csv', Buffer.from(text, 'utf16le')),
+    { character_set: 'utf-16le', import_error: null, records: [{ result: 'failed' }, { result: 'added' }] },
+    'UTF-16 is proposed without a mark too, where no character set is given',
+  )
   t.match(await upload('bars.csv', Buffer.from('Email|First name\nann@example.com|Ann\n')), {
     csv_field_separator: '|',
     import_error: null,

@@ -108,8 +108,9 @@ t.test('cells of random files are those that the contract says', (t) => {
         found.bytesRead,
         records.reduce((sum, record) => sum + record.bytes.length, 0),
       )
-      for (const [i, { isUnterminated, cells, bytes: raw }] of records.entries()) {
+      for (const [i, { isUnterminated, cells, line, bytes: raw }] of records.entries()) {
         assert.equal(found.records[i]!.number, i + 1)
+        assert.equal(found.records[i]!.line, line)
         assert.equal(found.records[i]!.problem !== null, isUnterminated)
         if (!isUnterminated)
           assert.deepEqual(
@@ -172,7 +173,9 @@ t.test('blanks behind a closing enclosure are dropped, and other text makes the 
 
 t.test('a record says why it cannot be used', (t) => {
   const problems = (content: string | Buffer, format = utf8Format) =>
-    readChunk(chunkOf(Buffer.from(content as string), format), format).records.map(({ problem }) => problem)
+    readChunk(chunkOf(Buffer.from(content as string), format), format).records.map(
+      ({ problem }) => problem?.reason ?? null,
+    )
   t.same(problems('a,b\n"c"\n'), [null, null])
   t.same(problems('a\n\n"x\r\ny\rz\nw","v\nb\n'), [null, 'unterminated enclosure, line 6', null])
   t.same(problems('"a\nb'), ['unterminated enclosure, line 1', null])
@@ -187,6 +190,25 @@ t.test('a record says why it cannot be used', (t) => {
   t.same(problems('a\ufffd\n'), [null], 'the character itself')
   t.same(problems(Buffer.from('a\ufffd\n'), latin), [null])
   t.same(problems('a\nb\0\n'), [null, 'a NUL character in the record at line 2'])
+  t.end()
+})
+
+t.test('a record has the line on which it begins and a kind of fault', (t) => {
+  const content = 'a\r\n\r"b\r\nc\rd\ne"\n\n x\n"y\n'
+  const { records } = readChunk(chunkOf(Buffer.from(content), utf8Format), utf8Format)
+  t.same(
+    records.map(({ line, problem }) => [line, problem?.kind ?? null]),
+    [
+      [1, null],
+      [3, null],
+      [8, null],
+      [9, 'unterminated'],
+    ],
+  )
+  const kinds = (bytes: Buffer) =>
+    readChunk(chunkOf(bytes, utf8Format), utf8Format).records.map(({ problem }) => problem?.kind)
+  t.same(kinds(Buffer.from([0x62, 0xff, 0x0a, 0x61, 0x00, 0x0a])), ['encoding', 'nul'])
+  t.same(kinds(Buffer.from('x'.repeat(1_048_577))), ['too_long'])
   t.end()
 })
 

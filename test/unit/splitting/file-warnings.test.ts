@@ -1,5 +1,5 @@
 import t from 'tap'
-import { FileWarnings } from '../../../engine/stages/split/file-warnings.ts'
+import { FileWarnings } from '../../../shared/csv/file-warnings.ts'
 import { chooseBorders, IdentitySample } from '../../../engine/stages/split/sampling.ts'
 import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
 import type { ContentFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'

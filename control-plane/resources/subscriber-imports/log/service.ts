@@ -12,7 +12,7 @@ import {
   type ImportDocument,
   type LogKind,
 } from '../../../../shared/contract/schemas/import.ts'
-import { readCounts } from '../../../../shared/store/chunks.ts'
+import { readSums } from '../../../../shared/store/chunks.ts'
 import { isTranscoded, textEncoder } from '../../../../shared/csv/character-set.ts'
 import { readCells } from '../../../../shared/csv/csv-cells.ts'
 import { withoutFormula, writeLine } from '../../../../shared/csv/csv-line.ts'
@@ -29,7 +29,7 @@ export async function importLog(
   deps: ControlPlane,
   document: ImportDocument,
   kindText: string | undefined,
-  { isSafe }: { isSafe: boolean },
+  { isSafe, hasLines }: { isSafe: boolean; hasLines: boolean },
 ): Promise<Reply> {
   const kind = logKinds.find((candidate) => candidate === kindText)
   const now = await databaseTime(deps.database.db)
@@ -37,7 +37,7 @@ export async function importLog(
   const isPurged =
     document.logs_purged_at !== null ||
     (document.finished_at !== null && document.finished_at.getTime() <= purgedBefore)
-  const counts = (await readCounts(deps.database.collections, [document])).get(document._id)
+  const counts = (await readSums(deps.database.collections, [document])).get(document._id)?.counts
   if (kind === undefined || isPurged || counts === undefined || counts[kind] === 0)
     throw new RequestError('not_found', `subscriber import ${document._id} has no log ${String(kindText)}`)
 
@@ -45,7 +45,9 @@ export async function importLog(
   const extension = kind === 'failed' ? 'csv' : 'txt'
   return {
     stream:
-      kind === 'failed' ? failedLog(deps, document, { charset, isSafe }) : addressLog(deps, document, kind),
+      kind === 'failed'
+        ? failedLog(deps, document, { charset, isSafe, hasLines })
+        : addressLog(deps, document, kind),
     contentType: `${kind === 'failed' ? 'text/csv' : 'text/plain'}; charset=${charset}`,
     headers: { 'Content-Disposition': `attachment; filename="import-${document._id}-${kind}.${extension}"` },
   }
@@ -82,32 +84,33 @@ const bytesPerPiece = 64 * 1024
 
 /**
  * The failed records in file order, as a CSV file that can be corrected and imported again. With `isSafe` formulas become
- * text, so that a spreadsheet doesn't run them.
+ * text, so that a spreadsheet doesn't run them. With `hasLines` the cell before the message says on which line of the
+ * file the record begins.
  */
 async function* failedLog(
   deps: ControlPlane,
   document: ImportDocument,
-  { charset, isSafe }: { charset: CharacterSet; isSafe: boolean },
+  { charset, isSafe, hasLines }: { charset: CharacterSet; isSafe: boolean; hasLines: boolean },
 ): AsyncGenerator<Buffer> {
   const { header, options } = document
   const { column_mapping: mapping } = options
   const format = contentFormat(document)
   const encode = textEncoder(charset)
-  const logLine = (cells: string[]): string => {
+  const logLine = (cells: string[], fileLine: string): string => {
     const padding = new Array<string>(Math.max(0, mapping.length + 1 - cells.length)).fill('')
-    const padded = cells.toSpliced(-1, 0, ...padding)
+    const padded = cells.toSpliced(-1, 0, ...padding, ...(hasLines ? [fileLine] : []))
     return `${writeLine(isSafe ? padded.map(withoutFormula) : padded, format)}\n`
   }
   // A spreadsheet recognizes UTF-8 by its byte order mark.
   if (isTranscoded(requestedSet(document))) yield Buffer.from('\ufeff')
   if (isSeparatorFromLine(document)) yield Buffer.from(`sep=${format.csv_field_separator}\n`)
-  if (header !== null) yield encode(logLine([...header, 'error']))
+  if (header !== null) yield encode(logLine([...header, 'error'], 'line'))
   const failures = deps.database.collections.failures
     .find({ _id: idsOfImport(document._id) })
     .sort({ _id: 1 })
   let lines = ''
   for await (const failure of failures) {
-    lines += logLine(readCells(failure.line, format))
+    lines += logLine(readCells(failure.line, format), String(failure.file_line ?? ''))
     if (lines.length < bytesPerPiece) continue
     yield encode(lines)
     lines = ''

@@ -1,0 +1,176 @@
+import type { Collections } from '../../contract/schemas/collections.ts'
+import {
+  addName,
+  freeUsage,
+  reserveUpload,
+  isUnlimited,
+  readUsage,
+  type UploadLimits,
+} from '../../store/upload-usage.ts'
+import { countPinned, countUsage } from './count-usage.ts'
+import type { UploadStore } from './upload-store.ts'
+import { ReservedQuota } from './reserved-quota.ts'
+import { withUploadLocks } from './with-upload-locks.ts'
+
+/** Reserved at the beginning of an upload. Small uploads, which are the usual case, need no other reservation. */
+const firstPortionBytes = 64 * 1024
+/** A usage that is older is recounted, because other programs may put files into the directory too. */
+const maxUsageAgeMs = 3_600_000
+
+export interface UploadQuotaOptions {
+  collections: Collections
+  organizationId: number
+  limits: UploadLimits
+  store: UploadStore
+}
+
+/**
+ * The limits of one organization's upload directory. Its usage is updated when uploads begin, grow and end. The
+ * directory is counted when there is no usage, when the usage is old, and before a refusal, because killed processes
+ * may have left reservations.
+ */
+export class UploadQuota {
+  readonly #options: UploadQuotaOptions
+
+  constructor(options: UploadQuotaOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Reserves quota for an upload, under the lock of its name. Null when the upload would pass a limit. Sizes are in
+   * bytes; null stands for a missing file or no announced size. Throws the database's errors.
+   */
+  async reserve(upload: {
+    name: string
+    token: string
+    /** The size with which the upload begins. */
+    start: number
+    finished: number | null
+    unfinished: number | null
+    /** The final size, where the client announced it. */
+    expected: number | null
+  }): Promise<ReservedQuota | null> {
+    const { collections, organizationId, limits, store } = this.#options
+    const { name, token, start, finished, unfinished, expected } = upload
+    const isKnown = finished !== null || unfinished !== null
+    if (isUnlimited(limits)) return new ReservedQuota(null, { granted: Infinity, unfinished, isKnown })
+    // One byte more than the present size, so that a full directory refuses the upload at its beginning.
+    const minBytes = Math.max(start + 1, unfinished ?? 0, expected ?? 0)
+    const files = isKnown ? 0 : 1
+    const tryReserve = async (bytes: number, maxAgeMs = maxUsageAgeMs) => {
+      const request = { reservation: { token, name, bytes, files }, moved: unfinished ?? 0, maxAgeMs }
+      const countedAt = await reserveUpload(collections, organizationId, request, limits)
+      if (countedAt === null) return null
+      const recount = () => this.#recount()
+      return new ReservedQuota(
+        { collections, organizationId, limits, store, name, token, countedAt, recount },
+        { granted: bytes, unfinished, isKnown },
+      )
+    }
+    const quota = (await tryReserve(minBytes + firstPortionBytes)) ?? (await tryReserve(minBytes))
+    if (quota !== null) return quota
+    await this.#recount()
+    // In a busy directory a count may fail each time; an old usage alone must not refuse the upload.
+    return (await tryReserve(minBytes)) ?? (await tryReserve(minBytes, Infinity))
+  }
+
+  /** Removes the finished file; false when there is none. */
+  remove(name: string): Promise<boolean> {
+    const { store } = this.#options
+    return this.withUploadLocks([name], async () => {
+      const countedAt = await this.#readCountedAt()
+      const finished = await store.find(name)
+      if (finished === null || !(await store.remove(name))) return false
+      await this.#free(countedAt, { bytes: finished.size, files: (await this.#staysKnown(name)) ? 0 : 1 })
+      await this.#countPinned()
+      return true
+    })
+  }
+
+  /** Removes the unfinished upload; the caller has its lock. */
+  async removeUnfinished(name: string): Promise<void> {
+    const { store } = this.#options
+    await this.withUploadLocks([name], async () => {
+      const countedAt = await this.#readCountedAt()
+      const unfinished = await store.findUnfinished(name)
+      if (unfinished === null) return
+      await store.removeUnfinished(name)
+      await this.#free(countedAt, {
+        bytes: unfinished.size,
+        files: (await store.find(name)) === null ? 1 : 0,
+      })
+    })
+  }
+
+  /** Renames the finished file. `over limit`: its old name stays counted, and the new one is one too many. */
+  rename(from: string, to: string): Promise<'renamed' | 'missing' | 'over limit'> {
+    const { store } = this.#options
+    return this.withUploadLocks([from, to], async () => {
+      const [source, target] = await Promise.all([store.find(from), store.find(to)])
+      if (source === null) return 'missing'
+      if (from === to) return 'renamed'
+      const stays = await this.#staysKnown(from)
+      const isKnown = target !== null || (await this.#staysKnown(to))
+      const isOneMore = stays && !isKnown
+      if (isOneMore && !(await this.#addName())) return 'over limit'
+      const countedAt = await this.#readCountedAt()
+      if (!(await store.rename(from, to))) {
+        if (isOneMore) await this.#free(countedAt, { bytes: 0, files: 1 })
+        return 'missing'
+      }
+      await this.#free(countedAt, { bytes: target?.size ?? 0, files: !stays && isKnown ? 1 : 0 })
+      if (target !== null) await this.#countPinned()
+      return 'renamed'
+    })
+  }
+
+  /** Without limits nothing is counted, so no lock is needed. */
+  withUploadLocks<T>(names: string[], work: () => Promise<T>): Promise<T> {
+    const { collections, organizationId, limits } = this.#options
+    return isUnlimited(limits) ? work() : withUploadLocks(collections, organizationId, names, work)
+  }
+
+  async #free(countedAt: Date | null, { bytes, files }: { bytes: number; files: number }): Promise<void> {
+    const { collections, organizationId } = this.#options
+    if (countedAt !== null)
+      await freeUsage(collections, organizationId, { bytes: -bytes, files: -files }, countedAt)
+  }
+
+  /** When the usage was counted last; null without limits or usage. */
+  async #readCountedAt(): Promise<Date | null> {
+    const { collections, organizationId, limits } = this.#options
+    if (isUnlimited(limits)) return null
+    return (await readUsage(collections, organizationId))?.counted_at ?? null
+  }
+
+  /** Whether the usage still counts the name without its finished file, because of an unfinished upload. */
+  async #staysKnown(name: string): Promise<boolean> {
+    const { collections, organizationId, limits, store } = this.#options
+    if (isUnlimited(limits)) return false
+    const usage = await readUsage(collections, organizationId)
+    const reservation = usage?.uploads.find((upload) => upload.name === name)
+    return reservation === undefined ? (await store.findUnfinished(name)) !== null : reservation.files === 0
+  }
+
+  async #addName(): Promise<boolean> {
+    const { collections, organizationId, limits } = this.#options
+    const tryAdd = () => addName(collections, organizationId, limits)
+    if (await tryAdd()) return true
+    await this.#recount()
+    return tryAdd()
+  }
+
+  #recount(): Promise<void> {
+    const { collections, organizationId, store } = this.#options
+    return countUsage(collections, organizationId, store)
+  }
+
+  /**
+   * To call after a name was removed, since an import may still use its file. Errors are ignored: the usage is
+   * recounted before it refuses an upload.
+   */
+  async #countPinned(): Promise<void> {
+    const { collections, organizationId, limits, store } = this.#options
+    if (!isUnlimited(limits)) await countPinned(collections, organizationId, store).catch(() => undefined)
+  }
+}
