@@ -151,6 +151,7 @@ async function attemptPart(
     to: position + batch.offsets.length,
     isLast,
     counts: run.countsWith(draft.counts),
+    faults: run.faultsWith(draft.faults),
     quota: quota.after(draft.quotaUsed),
   })
   if (!isLeased) return { abort: { end: 'given_up' } }

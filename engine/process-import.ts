@@ -8,12 +8,12 @@ import {
   type ImportPlan,
 } from '../shared/contract/schemas/import.ts'
 import { stagedSource } from '../shared/storage/staging/staging.ts'
-import { countChunkStates, sumCounts } from '../shared/store/chunks.ts'
+import { countChunkStates, sumImport } from '../shared/store/chunks.ts'
 import { notifyEngines } from '../shared/store/wake-up.ts'
 import { releaseStep, writeInStep } from '../shared/store/import-steps.ts'
 import { finishImport } from '../shared/store/imports.ts'
 import { countAbsentAndWarn, deactivateAbsent } from './stages/finish/deactivation.ts'
-import { bringSource } from './stages/obtain/bring-source.ts'
+import { bringSource, readStaged, type BroughtSource } from './stages/obtain/bring-source.ts'
 import { download } from './stages/obtain/download.ts'
 import { splitImport } from './stages/split/split-import.ts'
 import { maxDeaths } from './scheduler/quarantine.ts'
@@ -84,36 +84,57 @@ async function storePlan({ document, step, database }: StepRun): Promise<ImportP
 }
 
 /**
- * Resolves to the name of the staged source, null when the step is lost. The import stores the name, so that a split
- * that starts over reads the same bytes.
+ * Resolves to the name of the staged source, null when the step is lost. The import stores the name and what the file's
+ * beginning said, so that a split that starts over reads the same bytes alike.
  */
 async function obtain(run: StepRun): Promise<string | null> {
   const { document, step } = run
   const { state, source } = document
-  if (document.staged !== undefined) return document.staged
+  if (document.staged !== undefined) {
+    // An engine of an earlier version staged it, and the split stores what its beginning says.
+    if (document.content === undefined) addContent(document, await readStaged(run, document.staged))
+    return document.staged
+  }
   // Inline content was staged before the import was created, under a name of its own.
-  if (source.type === 'json') return bringSource(run, stagedSource(document._id))
+  if (source.type === 'json') return addContent(document, await bringSource(run, stagedSource(document._id)))
   const target = stagedSource(document._id, step.token)
   const obtained = await timed(run, 'obtain', async () =>
-    state === 'downloading' ? download(run, target) : { staged: await bringSource(run, target) },
+    state === 'downloading'
+      ? download(run, target)
+      : { brought: await bringSource(run, target), progress: {} },
   )
   if (obtained === null) return null
+  const { staged, content, warnings } = obtained.brought
   const isLeased = await writeInStep(
     run.database.collections,
     { ...step, state },
-    { $set: { state: 'splitting', step_deaths: 0, step_failures: 0, ...obtained }, $unset: { missing: '' } },
+    {
+      $set: {
+        ...{ state: 'splitting', step_deaths: 0, step_failures: 0, staged, content },
+        ...obtained.progress,
+      },
+      $push: { warnings: { $each: warnings } },
+      $unset: { missing: '' },
+    },
   )
   if (!isLeased) return null
   // A failure of the split that follows in this run is its first one.
   document.step_failures = 0
-  if (obtained.staged === target) await countStaged(run, target)
-  return obtained.staged
+  addContent(document, obtained.brought)
+  if (staged === target) await countStaged(run, target)
+  return staged
 }
 
-async function countStaged({ staging, metrics }: StepRun, name: string): Promise<void> {
+function addContent(document: ImportDocument, { staged, content, warnings }: BroughtSource): string {
+  document.content = content
+  document.warnings = [...document.warnings, ...warnings]
+  return staged
+}
+
+async function countStaged({ document, staging, metrics }: StepRun, name: string): Promise<void> {
   const file = await staging.open(name)
   if (file === null) return
-  metrics.bytes('stage', file.size)
+  metrics.bytes('stage', document.content?.source_bytes ?? file.size)
   await file.close()
 }
 
@@ -124,16 +145,16 @@ async function finish(run: StepRun): Promise<void> {
   if (states.ready + states.running > 0) return
   const startedAt = clock.monotonicMs()
 
-  checkCounts(await sumCounts(collections, document._id), document)
+  checkCounts((await sumImport(collections, document._id)).counts, document)
   if (document.options.deactivate_subscribers_not_in_import && (await countAbsentAndWarn(run)) > 0)
     await deactivateAbsent(run)
-  const totals = await sumCounts(collections, document._id)
-  const finishedAt = await finishImport(collections, step, totals)
+  const sums = await sumImport(collections, document._id)
+  const finishedAt = await finishImport(collections, step, sums)
   if (finishedAt === null) return
   metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
   const wholeMs = finishedAt.getTime() - (document.started_at?.getTime() ?? Infinity)
   metrics.stageEnded('import', Math.max(0, wholeMs) / 1000)
-  log.info(totals, 'import finished')
+  log.info(sums.counts, 'import finished')
 }
 
 function checkCounts(counts: ImportCounts, { number_of_records, options }: ImportDocument): void {

@@ -45,7 +45,7 @@ export class FtpDirectory {
   async read(path: string, start: number): Promise<Readable> {
     const name = toName(path)
     const file = await this.#uploads.open(name)
-    if (start <= file.size) return file.read({ start })
+    if (start <= file.size) return file.stream({ start })
     await file.close()
     throw refusal(554, name, `has ${file.size} bytes, so it can't be read from byte ${start}`)
   }

@@ -119,11 +119,12 @@ const punctuationNames: Record<string, string> = {
   '\t': 'tab',
   ';': 'semicolon',
   '|': 'bar',
+  auto: 'auto',
   '"': 'double_quote',
   "'": 'single_quote',
 }
 
-/** One of several punctuation characters. Generated clients name the enum's members by `x-enum-varnames`. */
+/** One of several punctuation characters, or `auto`. Generated clients name the enum's members by `x-enum-varnames`. */
 export const punctuation = <const T extends readonly [string, ...string[]]>(characters: T) =>
   oneOf(characters).meta({
     'x-enum-varnames': characters.map((character) => punctuationNames[character]),

@@ -127,8 +127,9 @@ const fieldTexts: Record<string, string> = {
     'the URL with its password masked, and after the end also possible tokens in its query; null for other sources',
   file_format: 'the format of the file',
   csv_has_headers: 'whether its first line is a header',
-  character_set: 'its character set, in any case; without effect on inline text',
-  csv_field_separator: 'the character between cells: comma, tab or semicolon',
+  character_set:
+    'its character set, in any case, as the WHATWG Encoding Standard names them; `auto` detects UTF-8, windows-1252, and UTF-16 with a byte order mark; without effect on inline text',
+  csv_field_separator: 'the character between cells: comma, tab, semicolon or bar; `auto` detects it',
   csv_field_enclosure: 'the character that may enclose cells',
   date_format: 'whether 01/02/2014 is in January (mdy) or in February (dmy)',
   stats: 'its progress',
@@ -149,6 +150,8 @@ const fieldTexts: Record<string, string> = {
   'subscribers.deactivated': 'deactivated subscribers, who were absent from the file; not part of the sum',
   dry_run: 'whether it does everything but the writes',
   blank_cells: 'whether a blank cell clears a custom field of an existing subscriber',
+  apply_custom_field_defaults:
+    'whether an added subscriber gets the defaults of custom fields without a value',
   callback_url: 'where the ended import is sent, masked as `file_source.url` is; null for none',
   waiting_for_import_id: 'the import of the same list for which it waits; null for none',
   warnings: 'sentences about what looks like a mistake, but does not fail',

@@ -21,23 +21,25 @@ export type ImportErrorCode = (typeof importErrorCodes)[number]
 
 /**
  * An import can't continue as it is. `retryable`: the same step may succeed later. `isMissing`: a file is missing in
- * this process's folder, but another process may have it.
+ * this process's folder, but another process may have it. `isNoTable`: no setting makes a table of the file.
  */
 export class ImportError extends RollcallError {
   override readonly name = 'ImportError'
   readonly code: ImportErrorCode
   readonly retryable: boolean
   readonly isMissing: boolean
+  readonly isNoTable: boolean
 
   constructor(
     code: ImportErrorCode,
     message: string,
-    options: { retryable?: boolean; isMissing?: boolean; cause?: unknown } = {},
+    options: { retryable?: boolean; isMissing?: boolean; isNoTable?: boolean; cause?: unknown } = {},
   ) {
     super(message, { cause: options.cause })
     this.code = code
     this.retryable = options.retryable ?? false
     this.isMissing = options.isMissing ?? false
+    this.isNoTable = options.isNoTable ?? false
   }
 }
 

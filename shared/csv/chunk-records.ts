@@ -1,5 +1,5 @@
-import { isUtf8 } from 'node:buffer'
-import type { ChunkDocument, FileFormat } from '../contract/schemas/import.ts'
+import type { ChunkDocument, ContentFormat } from '../contract/schemas/import.ts'
+import { characterSetName, recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
 import { parseEnclosedRecords, readCells } from './csv-cells.ts'
 import {
   endOfRecordAt,
@@ -20,8 +20,16 @@ export interface ReadRecord {
   /** Null when the record has no valid identity. */
   identity: string | null
   cells: string[]
-  /** Why the whole record is unusable, for the failed log; null when its cells can be read. */
-  problem: string | null
+  /** Physical line of the file on which it begins, from 1. */
+  line: number
+  /** Why the whole record is unusable; null when its cells can be read. */
+  problem: RecordProblem | null
+}
+
+export interface RecordProblem {
+  kind: 'unterminated' | 'too_long' | 'encoding' | 'nul'
+  /** For the failed log. */
+  reason: string
 }
 
 /** Limits of a batch. They depend on nothing but the chunk, so that a chunk is always cut into the same batches. */
@@ -107,9 +115,9 @@ export function* identitiesOf({ offsets, bytes }: Batch): Generator<string> {
  */
 export class BatchReader {
   readonly #batch: Batch
-  readonly #format: FileFormat
+  readonly #format: ContentFormat
   readonly #kind: ChunkDocument['kind']
-  readonly #encoding: 'utf8' | 'latin1'
+  readonly #decoder: RecordDecoder
   /** Bytes of the imported file, without the partition's headers and identities. */
   bytesRead = 0
   #next = 0
@@ -117,11 +125,11 @@ export class BatchReader {
   #parsed: string[][] = []
   #nextParsed = 0
 
-  constructor(batch: Batch, format: FileFormat, kind: ChunkDocument['kind']) {
+  constructor(batch: Batch, format: ContentFormat, kind: ChunkDocument['kind']) {
     this.#batch = batch
     this.#format = format
     this.#kind = kind
-    this.#encoding = format.character_set === 'utf-8' ? 'utf8' : 'latin1'
+    this.#decoder = recordDecoder(format.character_set)
   }
 
   /** The next record; null after the last one. */
@@ -131,13 +139,14 @@ export class BatchReader {
     if (offset === undefined) return null
     const found = recordAt(bytes, offset)
     this.bytesRead += found.end - found.start
-    const text = bytes.toString(this.#encoding, found.start, found.end)
+    const text = this.#decoder.decode(bytes, found.start, found.end)
     const record: ReadRecord = {
       number: found.number,
+      line: found.line,
       identity:
         this.#kind === 'unidentified' ? null : bytes.toString('utf8', found.identityStart, found.start),
       cells: this.#cells(found.flags, text),
-      problem: findProblem(found, text, bytes, this.#format),
+      problem: this.#findProblem(found, text),
     }
     this.#next += 1
     return record
@@ -160,11 +169,30 @@ export class BatchReader {
       if (texts.length === maxParsedAhead) break
       if (flagsAt(bytes, offset) !== recordFlags.enclosed) continue
       const { start, end, flags } = recordAt(bytes, offset)
-      const text = bytes.toString(this.#encoding, start, end)
+      const text = this.#decoder.decode(bytes, start, end)
       if (isForCsvParse(flags, text, this.#format)) texts.push(text)
     }
     this.#parsed = parseEnclosedRecords(texts, this.#format)
     this.#nextParsed = 0
+  }
+
+  #findProblem({ flags, start, end, line }: PartitionedRecord, text: string): RecordProblem | null {
+    if ((flags & recordFlags.unterminated) !== 0) {
+      // The record ends with the line on which the enclosure opens, but may begin some lines earlier.
+      const lineEnds = text.match(/\r\n|\n|\r/g)?.length ?? 0
+      return { kind: 'unterminated', reason: `unterminated enclosure, line ${line + lineEnds}` }
+    }
+    if ((flags & recordFlags.tooLong) !== 0)
+      return {
+        kind: 'too_long',
+        reason: `the record at line ${line} is too long: it has more than 1 MiB, and only its beginning is shown here`,
+      }
+    if (text.includes(undecodable) && !this.#decoder.isValid(this.#batch.bytes, start, end)) {
+      const name = characterSetName(this.#format.character_set)
+      return { kind: 'encoding', reason: `invalid ${name} in the record at line ${line}` }
+    }
+    if (text.includes('\0')) return { kind: 'nul', reason: `a NUL character in the record at line ${line}` }
+    return null
   }
 }
 
@@ -174,28 +202,5 @@ const maxParsedAhead = 128
 const isForCsvParse = (
   flags: number,
   text: string,
-  { csv_field_enclosure: enclosure }: FileFormat,
+  { csv_field_enclosure: enclosure }: ContentFormat,
 ): boolean => flags === recordFlags.enclosed && text.includes(enclosure + enclosure)
-
-function findProblem(
-  record: PartitionedRecord,
-  text: string,
-  bytes: Buffer,
-  format: FileFormat,
-): string | null {
-  if ((record.flags & recordFlags.unterminated) !== 0) {
-    // The record ends with the line on which the enclosure opens, but may begin some lines earlier.
-    const lineEnds = text.match(/\r\n|\n|\r/g)?.length ?? 0
-    return `unterminated enclosure, line ${record.line + lineEnds}`
-  }
-  if ((record.flags & recordFlags.tooLong) !== 0)
-    return `the record at line ${record.line} is too long: it has more than 1 MiB, and only its beginning is shown here`
-  const badByte =
-    format.character_set === 'utf-8' &&
-    text.includes('\ufffd') &&
-    !isUtf8(bytes.subarray(record.start, record.end))
-  if (badByte)
-    return `invalid UTF-8 in the record at line ${record.line}: if the file is ISO-8859-1, import it as such`
-  if (text.includes('\0')) return `a NUL character in the record at line ${record.line}`
-  return null
-}

@@ -1,15 +1,15 @@
-import type { FileFormat } from '../contract/schemas/import.ts'
+import type { ContentFormat } from '../contract/schemas/import.ts'
 
-export type CsvDialect = Pick<FileFormat, 'csv_field_separator' | 'csv_field_enclosure'>
+export type CsvDialect = Pick<ContentFormat, 'csv_field_separator' | 'csv_field_enclosure'>
 
-/** Formats a CSV line without its line end. Cells are enclosed only where a reader would otherwise get other cells. */
+/** Formats a CSV line without its line end. Cells are enclosed only where RFC 4180 or a blank at either end needs it. */
 export function writeLine(cells: readonly string[], dialect: CsvDialect): string {
   const { csv_field_separator: separator, csv_field_enclosure: enclosure } = dialect
   const line = cells
     .map((cell) => (needsEnclosure(cell, separator, enclosure) ? enclose(cell, enclosure) : cell))
     .join(separator)
-  // A reader skips blank lines, so a line of nothing but tabs gets an enclosed empty cell.
-  return /^\t*$/.test(line) ? enclosure + enclosure + line : line
+  // Readers skip empty lines.
+  return line === '' ? enclosure + enclosure : line
 }
 
 /**
@@ -19,19 +19,20 @@ export function writeLine(cells: readonly string[], dialect: CsvDialect): string
 export const withoutFormula = (cell: string): string =>
   /^(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(cell) ? `'${cell}` : cell
 
-/**
- * RFC 4180, and blanks at either end, because many readers drop them from a bare cell. `trim` also covers a byte order
- * mark, which readers drop at the beginning of a file.
- */
+/** RFC 4180, and blanks at either end, because many readers drop them from a bare cell. */
 function needsEnclosure(cell: string, separator: string, enclosure: string): boolean {
   return (
     cell.includes(enclosure) ||
     cell.includes(separator) ||
     cell.includes('\n') ||
     cell.includes('\r') ||
-    cell.trim() !== cell
+    isBlank(cell.charCodeAt(0)) ||
+    isBlank(cell.charCodeAt(cell.length - 1))
   )
 }
+
+/** A space or a tab. */
+const isBlank = (unit: number): boolean => unit === 0x20 || unit === 0x09
 
 const enclose = (cell: string, enclosure: string): string =>
   `${enclosure}${cell.replaceAll(enclosure, enclosure + enclosure)}${enclosure}`

@@ -1,8 +1,8 @@
-import { isUtf8 } from 'node:buffer'
-import type { FileFormat, ImportPlan } from '../contract/schemas/import.ts'
-import { emailIdentity } from '../values/email.ts'
+import type { ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
+import { cellEmailIdentity, isMailto } from '../values/email.ts'
 import { fieldReader, type FieldReader } from '../values/field-value.ts'
 import { comparisonForm } from '../values/identity.ts'
+import { recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
 import { readCells } from './csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 
@@ -13,14 +13,16 @@ import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 export class IdentityReader {
   identityBytes: Buffer = Buffer.allocUnsafeSlow(1024)
 
-  readonly #format: FileFormat
+  readonly #format: ContentFormat
+  readonly #decoder: RecordDecoder
   readonly #column: number
   readonly #kind: ImportPlan['identity']['kind']
   readonly #field: FieldReader | null
   readonly #separator: number
 
-  constructor(plan: Pick<ImportPlan, 'identity' | 'fields'>, format: FileFormat) {
+  constructor(plan: Pick<ImportPlan, 'identity' | 'fields'>, format: ContentFormat) {
     this.#format = format
+    this.#decoder = recordDecoder(format.character_set)
     this.#column = plan.identity.column
     this.#kind = plan.identity.kind
     this.#separator = format.csv_field_separator.charCodeAt(0)
@@ -38,8 +40,8 @@ export class IdentityReader {
     if ((flags & recordFlags.unterminated) !== 0) return -1
     if ((flags & recordFlags.tooLong) !== 0) return this.#readLongCell(record.longCell)
     if ((flags & recordFlags.enclosed) !== 0) {
-      const cell = readCells(this.#decode(bytes, start, end), this.#format)[this.#column]
-      return cell === undefined ? -1 : this.#readText(cell, () => this.#isSound(bytes, start, end))
+      const cell = readCells(this.#decoder.decode(bytes, start, end), this.#format)[this.#column]
+      return cell === undefined ? -1 : this.#readText(cell, bytes, start, end)
     }
     let from = start
     for (let column = this.#column; column > 0; column -= 1) {
@@ -53,19 +55,20 @@ export class IdentityReader {
       const length = asciiEmailIdentity(bytes, from, to, this.identityBytes)
       if (length !== -1) return length
     }
-    return this.#readText(this.#decode(bytes, from, to), () => this.#isSound(bytes, from, to))
+    return this.#readText(this.#decoder.decode(bytes, from, to), bytes, from, to)
   }
 
   #readLongCell(cell: Buffer | null): number {
     if (cell === null) return -1
-    const text = readCells(this.#decode(cell, 0, cell.length), this.#format)[0] ?? ''
-    return this.#readText(text, () => this.#isSound(cell, 0, cell.length))
+    const text = readCells(this.#decoder.decode(cell, 0, cell.length), this.#format)[0] ?? ''
+    return this.#readText(text, cell, 0, cell.length)
   }
 
-  /** `isSound` checks the bytes against the character set; it is called only for a text with replacement characters. */
-  #readText(cell: string, isSound: () => boolean): number {
+  /** The cell was decoded from these bytes, or from some of them. */
+  #readText(cell: string, bytes: Buffer, start: number, end: number): number {
     const text = cell.trim()
-    if (text === '' || text.includes('\0') || (text.includes('\ufffd') && !isSound())) return -1
+    if (text === '' || text.includes('\0')) return -1
+    if (text.includes(undecodable) && !this.#decoder.isValid(bytes, start, end)) return -1
     const identity = this.#parseIdentity(text)
     if (identity === null) return -1
     const length = Buffer.byteLength(identity)
@@ -74,17 +77,9 @@ export class IdentityReader {
   }
 
   #parseIdentity(text: string): string | null {
-    if (this.#field === null) return emailIdentity(text)
+    if (this.#field === null) return cellEmailIdentity(text)
     const value = this.#field.fromText(text)
     return value === null ? null : comparisonForm(String(value))
-  }
-
-  #decode(bytes: Buffer, start: number, end: number): string {
-    return bytes.toString(this.#format.character_set === 'utf-8' ? 'utf8' : 'latin1', start, end)
-  }
-
-  #isSound(bytes: Buffer, start: number, end: number): boolean {
-    return this.#format.character_set !== 'utf-8' || isUtf8(bytes.subarray(start, end))
   }
 }
 
@@ -104,10 +99,11 @@ const isBlank = (byte: number): boolean => byte === 0x20 || (byte >= 0x09 && byt
 const AT = 0x40
 const DOT = 0x2e
 const DASH = 0x2d
+const COLON = 0x3a
 
 /**
- * Fast path of `emailIdentity`: writes the comparison form of an ASCII email to `target` and returns its length. After
- * -1 `emailIdentity` decides, because the cell may be a valid email in another form.
+ * Fast path of `cellEmailIdentity`: writes the comparison form of an ASCII email to `target` and returns its length.
+ * After -1 `cellEmailIdentity` decides, because the cell may be a valid email in another form.
  */
 export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, target: Buffer): number {
   let from = start
@@ -126,6 +122,7 @@ export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, ta
   }
   const domainLength = to - at - 1
   if (length === 0 || at === to || domainLength > 256) return -1
+  if (target[6] === COLON && isMailto(target.toString('latin1', 0, length))) return -1
   target[length++] = AT
 
   let label = 0

@@ -1,4 +1,4 @@
-import type { FileFormat } from '../contract/schemas/import.ts'
+import type { ContentFormat } from '../contract/schemas/import.ts'
 import { binaryMegabyte } from '../values/byte-sizes.ts'
 
 /**
@@ -25,7 +25,7 @@ export interface Dialect {
 }
 
 export function dialectBytes(
-  format: Pick<FileFormat, 'csv_field_separator' | 'csv_field_enclosure'>,
+  format: Pick<ContentFormat, 'csv_field_separator' | 'csv_field_enclosure'>,
 ): Dialect {
   return {
     separator: format.csv_field_separator.charCodeAt(0),
@@ -135,17 +135,22 @@ export class RecordScanner {
 
   readonly #record: ScannedRecord
 
-  /** `wantedColumn` is the index of the cell that `longCell` gets in a too long record. */
+  /**
+   * `wantedColumn` is the index of the cell that `longCell` gets in a too long record; `skippedLines` come before the
+   * first byte.
+   */
   constructor(options: {
     dialect: Dialect
     wantedColumn: number
     onRecord: (record: ScannedRecord) => void
+    skippedLines?: number
     limits?: ScannerLimits
   }) {
     this.#separator = options.dialect.separator
     this.#enclosure = options.dialect.enclosure
     this.#wantedColumn = options.wantedColumn
     this.#onRecord = options.onRecord
+    this.#line += options.skippedLines ?? 0
     this.#limits = options.limits ?? importLimits
     this.#window = Buffer.allocUnsafeSlow(this.#limits.firstWindow)
     this.#record = { bytes: this.#window, start: 0, end: 0, line: 0, lines: 0, flags: 0, longCell: null }
@@ -156,7 +161,7 @@ export class RecordScanner {
     return this.#from === this.#to && this.#long === null
   }
 
-  /** Number of physical lines scanned. */
+  /** Number of physical lines scanned, with the skipped ones. */
   get lines(): number {
     return this.#line - 1
   }

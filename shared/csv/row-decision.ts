@@ -1,7 +1,8 @@
-import type { FieldValue } from '../contract/schemas/custom-field.ts'
-import type { ImportOptions, ImportPlan, RowResult } from '../contract/schemas/import.ts'
+import type { FieldDefinition, FieldValue } from '../contract/schemas/custom-field.ts'
+import type { ImportOptions, ImportPlan, RowFault, RowResult } from '../contract/schemas/import.ts'
 import type { EmailFormat, SubscriberDocument, SubscriberStatus } from '../contract/schemas/subscriber.ts'
 import { emailIdentity } from '../values/email.ts'
+import { faultReasons } from './row-fault.ts'
 import type { Row } from './row-reader.ts'
 import { subscriberTransition } from '../values/subscriber-transition.ts'
 
@@ -13,7 +14,7 @@ export type Decision =
   | { result: 'added'; subscriber: NewSubscriber }
   | { result: 'updated'; update: SubscriberUpdate; from: SubscriberStatus; to: SubscriberStatus }
   | { result: Exclude<RowResult, 'added' | 'updated' | 'failed'> }
-  | { result: 'failed'; reason: string }
+  | { result: 'failed'; reason: string; fault: RowFault }
 
 /**
  * A subscriber to add. Missing values are null, so that all objects have one shape: thousands are made per second, and
@@ -101,7 +102,12 @@ export interface RowDecider {
 export function rowDecider(context: RowContext): RowDecider {
   const { plan, options } = context
   const { overwrite_what: what } = options
-  const requiredFields = plan.fields.filter((field) => field.required && field.id !== plan.identity.field_id)
+  const columnOf = ({ id }: FieldDefinition) =>
+    plan.columns.findIndex((column) => column?.kind === 'field' && column.field_id === id)
+  // By column, as other faults of a row are; fields without one come last.
+  const requiredFields = plan.fields
+    .filter((field) => field.required && field.id !== plan.identity.field_id)
+    .toSorted((a, b) => (columnOf(a) >>> 0) - (columnOf(b) >>> 0))
   // A blank cell is an error only when it would clear a required field that has a value now.
   const readsFields =
     options.overwrite && what.custom_fields && options.blank_cells === 'clear' ? requiredFields : []
@@ -110,9 +116,9 @@ export function rowDecider(context: RowContext): RowDecider {
     ? ['id', 'status', 'confirmed', 'reactivations', ...readsFields.map(({ id }) => `custom_fields.${id}`)]
     : ['_id']
   const projection = Object.fromEntries(readPaths.map((path) => [path, 1 as const]))
-  const initialValues = plan.fields.map((field) => plan.default_values[field.id] ?? field.default)
+  const initialValues = valuesWithoutFile(plan, options)
   const mappedIndexes = context.mappedFieldIds.map((id) => plan.fields.findIndex((field) => field.id === id))
-  const required = requiredFields.map((field) => ({ name: field.name, index: plan.fields.indexOf(field) }))
+  const required = requiredFields.map((field) => ({ ...field, index: plan.fields.indexOf(field) }))
   const identityIndex = plan.fields.findIndex((field) => field.id === plan.identity.field_id)
   const keptValues = plan.fields.map((field, index) =>
     what.custom_fields && index !== identityIndex ? (plan.default_values[field.id] ?? null) : null,
@@ -134,11 +140,7 @@ export function rowDecider(context: RowContext): RowDecider {
       if (value !== null && value !== undefined) values[mappedIndexes[i]!] = value
     }
     const missing = required.find(({ index }) => values[index] === null)
-    if (missing !== undefined)
-      return {
-        result: 'failed',
-        reason: `${missing.name}: a new subscriber needs a value, and neither the file nor a default has one`,
-      }
+    if (missing !== undefined) return failure('no_value', missing)
 
     const { subscriber_defaults: fallback } = options
     const status = row.status ?? fallback.status
@@ -163,6 +165,15 @@ export function rowDecider(context: RowContext): RowDecider {
     return { result: 'added', subscriber }
   }
 
+  function failure(kind: 'no_value' | 'not_clearable', field: FieldDefinition): Decision {
+    const column = columnOf(field)
+    return {
+      result: 'failed',
+      reason: `${field.name}: ${faultReasons[kind]}`,
+      fault: { kind, column: column === -1 ? null : column, field_id: field.id },
+    }
+  }
+
   function change({ row, now }: RowToDecide, existing: ExistingSubscriber): Decision {
     const values: SubscriberUpdate['values'] = keptValues.slice()
     if (what.custom_fields) {
@@ -177,11 +188,7 @@ export function rowDecider(context: RowContext): RowDecider {
         (field) =>
           values[plan.fields.indexOf(field)] === cleared && existing.custom_fields[field.id] !== undefined,
       )
-      if (missing !== undefined)
-        return {
-          result: 'failed',
-          reason: `${missing.name}: the cell is blank, and a required field can't be cleared`,
-        }
+      if (missing !== undefined) return failure('not_clearable', missing)
     }
     const isKeyed = plan.identity.kind !== 'email'
     const update: SubscriberUpdate = {
@@ -223,6 +230,13 @@ export function rowDecider(context: RowContext): RowDecider {
     return { result: 'updated', update, from, to }
   }
 }
+
+/** The values of a new subscriber for which the file has none, in the order of the plan's fields. */
+export const valuesWithoutFile = (plan: ImportPlan, options: ImportOptions): (FieldValue | null)[] =>
+  plan.fields.map(
+    (field) =>
+      plan.default_values[field.id] ?? ((options.apply_custom_field_defaults ?? true) ? field.default : null),
+  )
 
 /** Whether the decision makes one more subscriber active, which uses quota under the subscriber limit. */
 export const needsQuota = (decision: Decision): boolean =>

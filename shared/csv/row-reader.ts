@@ -1,6 +1,12 @@
 import type { ReadRecord } from './chunk-records.ts'
 import type { FieldType, FieldValue } from '../contract/schemas/custom-field.ts'
-import type { BuiltInColumn, ImportOptions, ImportPlan } from '../contract/schemas/import.ts'
+import type {
+  BuiltInColumn,
+  FaultKind,
+  ImportOptions,
+  ImportPlan,
+  PlannedColumn,
+} from '../contract/schemas/import.ts'
 import {
   emailFormats,
   subscriberStatuses,
@@ -14,7 +20,7 @@ import {
   toInstant,
   type DateOrder,
 } from '../values/date-time.ts'
-import { emailExpectation, emailIdentity } from '../values/email.ts'
+import { cellEmailIdentity, emailExpectation, isMailto } from '../values/email.ts'
 import {
   booleanExpectation,
   booleanFromText,
@@ -23,6 +29,7 @@ import {
   maxTextLength,
 } from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
+import { cellReason, RowFailure, wholeFault } from './row-fault.ts'
 
 /** The parsed cells of a good row. Null means that the file has no value: no such column, or a blank cell. */
 export interface Row {
@@ -47,22 +54,40 @@ export interface RowReader {
   mappedFieldIds: number[]
   /** Index of the email column: logs show the email as typed, also when the row fails. */
   emailColumn: number
-  /** The parsed row, or the reasons why it can't be imported. */
-  read(cells: readonly string[]): Row | string
-  /** Explains why a record without a valid identity can't be imported. */
-  identityProblem(cells: readonly string[]): string
+  /** The parsed row, or why it can't be imported. Only a failure makes an object beside the row. */
+  read(cells: readonly string[]): Row | RowFailure
+  /** Index of the column with the identity. */
+  identityColumn: number
+  /** Why a record without a valid identity can't be imported. */
+  identityFailure(cells: readonly string[]): RowFailure
 }
 
-/** The parsed row of a record, or the reasons why it can't be imported. */
-export const readRow = (
+/** The parsed row of a record, or why it can't be imported. */
+export function readRow(
   reader: RowReader,
   { problem, identity, cells }: Pick<ReadRecord, 'problem' | 'identity' | 'cells'>,
-): Row | string => problem ?? (identity === null ? reader.identityProblem(cells) : reader.read(cells))
+): Row | RowFailure {
+  if (problem !== null) {
+    const isWhole = identity !== null || !hasReadableIdentity(reader, problem.kind, cells)
+    const fault = isWhole ? wholeFault(problem.kind) : reader.identityFailure(cells).fault
+    return new RowFailure(problem.reason, fault)
+  }
+  return identity === null ? reader.identityFailure(cells) : reader.read(cells)
+}
+
+/**
+ * Whether a faulty record's identity could be read, so that a wrong one is its first fault. Of a record that is too
+ * long only the beginning is kept.
+ */
+function hasReadableIdentity(reader: RowReader, kind: FaultKind, cells: readonly string[]): boolean {
+  return (kind === 'encoding' || kind === 'nul') && !/[\0\ufffd]/.test(cells[reader.identityColumn] ?? '')
+}
 
 interface CellReader {
   name: string
   expectation: string
   required: boolean
+  isEmail?: boolean
   /** Parses a trimmed, non-blank cell into the row; false when the column can't have that value. */
   read(text: string, row: Row): boolean
   /** For a column of dates: their order, and whether a text is a date in a given order. */
@@ -75,22 +100,7 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
   const columns = plan.columns.map((column): CellReader | null => {
     if (column === null) return null
     if (column.kind === 'built_in') return builtInReader(column.name, plan, options)
-    const field = plan.fields.find((candidate) => candidate.id === column.field_id)!
-    const order = options.file_format.date_format
-    const reader = fieldReader(field, order)
-    const index = mappedFieldIds.push(field.id) - 1
-    const isReadIn = dateReaders[field.field_type]
-    return {
-      name: field.name,
-      expectation: reader.expectation,
-      required: plan.identity.field_id === field.id,
-      ...(isReadIn === undefined ? {} : { dates: { order, isReadIn } }),
-      read(text, row) {
-        const value = reader.fromText(text)
-        row.fields[index] = Array.isArray(value) && value.length === 0 ? null : value
-        return value !== null
-      },
-    }
+    return customFieldReader(column.field_id, mappedFieldIds.push(column.field_id) - 1, plan, options)
   })
   const emailColumn = plan.columns.findIndex(
     (column) => column?.kind === 'built_in' && column.name === 'email',
@@ -99,42 +109,91 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
   return {
     mappedFieldIds,
     emailColumn,
+    identityColumn: plan.identity.column,
     read(cells) {
       const surplus =
         cells.length > columns.length
           ? cells.slice(columns.length).find((cell) => cell.trim() !== '')
           : undefined
       if (surplus !== undefined) {
-        return `the record has ${cells.length} cells, but the mapping has ${columns.length} columns; the first extra cell is ${shorten(surplus.trim())}`
+        const reason = `the record has ${cells.length} cells, but the mapping has ${columns.length} columns; the first extra cell is ${shorten(surplus.trim())}`
+        return new RowFailure(reason, wholeFault('surplus_cells'))
       }
       const row = blankRow(mappedFieldIds.length)
-      let problems = ''
+      let failure: RowFailure | null = null
       for (let i = 0; i < columns.length; i += 1) {
         const column = columns[i]
         if (column === null || column === undefined) continue
         const text = cells[i]?.trim() ?? ''
         if (text === '' ? column.required : !column.read(text, row)) {
-          problems += (problems === '' ? '' : '; ') + describeProblem(column, text)
+          if (failure === null) failure = cellFailure(column, i, text)
+          else failure.reason += `; ${describeProblem(column, text)}`
         } else if (column.dates?.order === 'dmy' && isMonthFirstDate(text)) {
           row.monthFirstDates += 1
         }
       }
-      return problems === '' ? row : problems
+      return failure ?? row
     },
-    identityProblem(cells) {
-      const column = columns[plan.identity.column]!
-      return describeProblem(column, cells[plan.identity.column]?.trim() ?? '')
+    identityFailure(cells) {
+      const { column } = plan.identity
+      return cellFailure(columns[column]!, column, cells[column]?.trim() ?? '')
     },
   }
 }
 
-function describeProblem({ name, expectation, dates }: CellReader, text: string): string {
-  if (text === '') return `${name}: the cell is blank instead of ${expectation}`
-  const hint =
-    dates?.order === 'mdy' && dates.isReadIn(text, 'dmy')
-      ? '; if the day comes first, set date_format to dmy'
-      : ''
-  return `${name}: ${shorten(text)} is not ${expectation}${hint}`
+/** Describes a good value of a mapped column. */
+export function columnExpectation(
+  column: NonNullable<PlannedColumn>,
+  plan: ImportPlan,
+  options: ImportOptions,
+): string {
+  const reader =
+    column.kind === 'built_in'
+      ? builtInReader(column.name, plan, options)
+      : customFieldReader(column.field_id, 0, plan, options)
+  return reader.expectation
+}
+
+const cellFailure = (reader: CellReader, column: number, text: string): RowFailure =>
+  new RowFailure(describeProblem(reader, text), { kind: faultKind(reader, text), column, field_id: null })
+
+function describeProblem(reader: CellReader, text: string): string {
+  const { name, expectation } = reader
+  const reason = cellReason(faultKind(reader, text), expectation)
+  return text === '' ? `${name}: ${reason}` : `${name}: ${shorten(text)} is ${reason}`
+}
+
+function faultKind({ dates, isEmail }: CellReader, text: string): FaultKind {
+  if (text === '') return 'blank'
+  if (isEmail && isMailto(text)) return 'mailto'
+  if (isEmail && /[<>]/.test(text)) return 'angle_bracket'
+  // A time that its offset moves out of the years is wrong in any order.
+  const isDayFirst = dates?.order === 'mdy' && !dates.isReadIn(text, 'mdy') && dates.isReadIn(text, 'dmy')
+  return isDayFirst ? 'day_first' : 'wrong_value'
+}
+
+/** `index` is the position of the field's value in a row. */
+function customFieldReader(
+  fieldId: number,
+  index: number,
+  plan: ImportPlan,
+  options: ImportOptions,
+): CellReader {
+  const field = plan.fields.find((candidate) => candidate.id === fieldId)!
+  const order = options.file_format.date_format
+  const reader = fieldReader(field, order)
+  const isReadIn = dateReaders[field.field_type]
+  return {
+    name: field.name,
+    expectation: reader.expectation,
+    required: plan.identity.field_id === field.id,
+    ...(isReadIn === undefined ? {} : { dates: { order, isReadIn } }),
+    read(text, row) {
+      const value = reader.fromText(text)
+      row.fields[index] = Array.isArray(value) && value.length === 0 ? null : value
+      return value !== null
+    },
+  }
 }
 
 const isDateTime = (text: string, order: DateOrder): boolean => parseDateTime(text, order) !== null
@@ -190,10 +249,11 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
         name,
         required: true,
         expectation: emailExpectation,
+        isEmail: true,
         read(text, row) {
           row.email = text
           // An email that is the identity was validated when the file was split.
-          return plan.identity.kind === 'email' || emailIdentity(text) !== null
+          return plan.identity.kind === 'email' || cellEmailIdentity(text) !== null
         },
       }
     case 'status':

@@ -3,7 +3,7 @@ import { ImportError, errorMessage } from '../contract/errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
 import { DownloadProblem } from './download-failure.ts'
 import { openByFtp } from './ftp-url.ts'
-import { gunzip, gunzipIfPacked, isGzipName } from './gzip.ts'
+import { decompress } from '../containers/decompress.ts'
 import { openByHttp } from './http-url.ts'
 import {
   failedTry,
@@ -19,8 +19,8 @@ import {
 import { decimalMegabyte } from '../values/byte-sizes.ts'
 
 /**
- * One attempt to download a file over any scheme. It follows redirects, counts the bytes, decodes and unpacks them,
- * and counts again. It ends without an error only when the server has confirmed that the file is complete.
+ * One attempt to download a file over any scheme. It follows redirects, counts the bytes, takes off their
+ * Content-Encoding, and counts again. It ends without an error only when the server has confirmed that the file is complete.
  *
  * Redirects are followed here and not by undici, because the address of every hop is checked. Credentials are sent
  * only to the origin that they were given for.
@@ -34,40 +34,29 @@ export interface DownloadOptions extends OpenOptions {
 }
 
 /** Yields the file. Throws ImportError, `retryable` where a later attempt may succeed, or the signal's reason. */
-export async function* downloadedContent(
-  url: URL,
-  filename: string,
-  options: DownloadOptions,
-): AsyncGenerator<Buffer> {
+export async function* downloadedContent(url: URL, options: DownloadOptions): AsyncGenerator<Buffer> {
   const deadline = AbortSignal.timeout(Math.max(0, Math.floor(options.remainingMs)))
   const signal = AbortSignal.any([options.signal, deadline])
   try {
-    yield* downloadFile(url, filename, { ...options, signal })
+    yield* downloadFile(url, { ...options, signal })
   } catch (error) {
     throw toImportError(error, url, options, deadline)
   }
 }
 
-async function* downloadFile(url: URL, filename: string, context: DownloadOptions): AsyncGenerator<Buffer> {
+async function* downloadFile(url: URL, context: DownloadOptions): AsyncGenerator<Buffer> {
   const { bounds } = context
   const file = await openFinal(splitCredentials(url), context)
   try {
     if (file.expected !== null && file.expected > bounds.bytes) throw tooLargeError(bounds)
-    const receipt = { isWhole: false }
-    const received = countBytes(file, url, receipt, context)
-    const decoded = file.isEncoded ? gunzip(received, `the body from ${maskUrl(url)}`) : received
-    yield* limitBytes(unpack(decoded, file, filename), bounds)
-    if (!receipt.isWhole) throw failedTry(`${maskUrl(url)} has data after the end of its gzip data`)
+    const what = `the body from ${maskUrl(url)}`
+    let decoded = countBytes(file, url, context)
+    for (const encoding of file.encodings.toReversed())
+      decoded = limitBytes(decompress(decoded, encoding, { what }), bounds)
+    yield* decoded
   } finally {
     await file.close()
   }
-}
-
-function unpack(pieces: AsyncGenerator<Buffer>, { isEncoded }: RemoteFile, filename: string) {
-  if (!isGzipName(filename)) return pieces
-  return isEncoded
-    ? gunzipIfPacked(pieces, JSON.stringify(filename))
-    : gunzip(pieces, JSON.stringify(filename))
 }
 
 /** Opens the file at the end of all redirects. */
@@ -104,7 +93,6 @@ function redirectTarget(from: RemoteTarget, location: string | undefined): Remot
 async function* countBytes(
   file: RemoteFile,
   url: URL,
-  receipt: { isWhole: boolean },
   { bounds, onProgress }: DownloadOptions,
 ): AsyncGenerator<Buffer> {
   let bytes = 0
@@ -123,7 +111,6 @@ async function* countBytes(
   }
   if (file.expected !== null && bytes !== file.expected)
     throw failedTry(`${maskUrl(url)} sent ${soFar()}`, new DownloadProblem('broken_off'))
-  receipt.isWhole = true
 }
 
 /** Passes the bytes on, and throws when they exceed the bound. */
@@ -136,7 +123,7 @@ async function* limitBytes(pieces: AsyncIterable<Buffer>, bounds: DownloadBounds
   }
 }
 
-const tooLargeError = ({ bytes }: DownloadBounds) =>
+export const tooLargeError = ({ bytes }: DownloadBounds) =>
   new ImportError(
     'source_refused',
     `the file has more than ${bytes / decimalMegabyte} MB, the maximum for a download: upload it by FTP instead`,

@@ -38,7 +38,7 @@ export async function openByFtp(target: RemoteTarget, options: OpenOptions): Pro
     const expected = await connection.orAborted(client.size(path).catch(nullIfConnected(client)))
     return {
       expected,
-      isEncoded: false,
+      encodings: [],
       body: receiveFile(connection, path, target),
       close: async () => connection.close(),
     }

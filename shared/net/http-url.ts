@@ -1,4 +1,5 @@
 import type { Dispatcher } from 'undici'
+import { ImportError } from '../contract/errors.ts'
 import { DownloadProblem, classifyStatus } from './download-failure.ts'
 import { sendGuardedRequest, guardedAgent, refuseLiteral } from './guarded-http.ts'
 import { DelayedEnd } from './delayed-end.ts'
@@ -50,23 +51,33 @@ export async function openByHttp(
 function describeBody(
   { statusCode, headers }: Dispatcher.ResponseData,
   url: URL,
-): Pick<RemoteFile, 'expected' | 'isEncoded'> {
+): Pick<RemoteFile, 'expected' | 'encodings'> {
   if (statusCode !== 200)
     throw failedTry(
       `${maskUrl(url)} answered with status ${statusCode}, expected 200`,
       new DownloadProblem(classifyStatus(statusCode)),
     )
-  const encoding = headerText(headers['content-encoding'])?.trim().toLowerCase() ?? ''
-  const isEncoded = encoding === 'gzip' || encoding === 'x-gzip'
-  if (!isEncoded && encoding !== '' && encoding !== 'identity')
-    throw failedTry(
-      `the file from ${maskUrl(url)} came with Content-Encoding ${JSON.stringify(quoteServerText(encoding, null))}, expected gzip or none`,
-    )
   const length = headerText(headers['content-length'])
   return {
     expected: length !== undefined && /^\d+$/.test(length) ? Number(length) : null,
-    isEncoded,
+    encodings: parseEncodings([headers['content-encoding'] ?? ''].flat().join(), url),
   }
+}
+
+/** Each encoding needs a decoder with memory of its own. */
+const maxEncodings = 4
+
+function parseEncodings(text: string, url: URL): RemoteFile['encodings'] {
+  const names = text.split(',').map((name) => name.trim().toLowerCase())
+  const encodings = names
+    .filter((name) => name !== '' && name !== 'identity')
+    .map((name) => (name === 'x-gzip' ? 'gzip' : name))
+  const known = encodings.filter((name) => name === 'gzip' || name === 'zstd')
+  if (known.length === encodings.length && known.length <= maxEncodings) return known
+  throw new ImportError(
+    'source_refused',
+    `the file from ${maskUrl(url)} came with Content-Encoding ${JSON.stringify(quoteServerText(text, null))}, expected none, gzip or zstd, at most ${maxEncodings} in all`,
+  )
 }
 
 const headerText = (value: string | string[] | undefined): string | undefined =>

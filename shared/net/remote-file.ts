@@ -6,8 +6,8 @@ import type { DownloadBounds } from './download-bounds.ts'
 export interface RemoteFile {
   /** Bytes that the server announced, before decoding; null when it announced none. */
   expected: number | null
-  /** The body has Content-Encoding gzip. */
-  isEncoded: boolean
+  /** What the body's Content-Encoding says, the last one applied last. */
+  encodings: ('gzip' | 'zstd')[]
   /** Throws when the transfer breaks off. Ends without an error only when the server has confirmed the end. */
   body: AsyncIterable<Buffer>
   close: () => Promise<void>

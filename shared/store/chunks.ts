@@ -2,8 +2,10 @@ import type { ClientSession } from 'mongodb'
 import type { Collections } from '../contract/schemas/collections.ts'
 import {
   furtherCounts,
+  maxFaults,
   noCounts,
   type ChunkDocument,
+  type FaultCount,
   type ImportCounts,
   type ImportDocument,
 } from '../contract/schemas/import.ts'
@@ -92,14 +94,17 @@ export async function advanceChunk(
     to: number
     isLast: boolean
     counts: ImportCounts
+    /** Null where the batch adds none. */
+    faults: FaultCount[] | null
     quota: { reserved: number; used: number }
   },
 ): Promise<boolean> {
-  const { chunk, from, to, isLast, counts, quota } = progress
+  const { chunk, from, to, isLast, counts, faults, quota } = progress
   const end = isLast ? { ...noLease, state: 'done' } : { lease_until: leaseEnd, places_held: quota.reserved }
   const set = {
     next_record: to,
     counts: { $literal: counts },
+    ...(faults === null ? {} : { faults: { $literal: faults } }),
     attempt: 0,
     deaths: 0,
     places_used: quota.used,
@@ -263,51 +268,107 @@ export async function importsWithOpenChunks(
   return new Set(await collections.chunks.distinct('import_id', open, snapshotRead))
 }
 
-/** The counts of imports without fixed totals, as sums over their chunks in one snapshot. */
-async function sumChunkCounts(
-  collections: Collections,
-  importIds: number[],
-): Promise<Map<number, ImportCounts>> {
-  if (importIds.length === 0) return new Map()
-  const kinds = [...Object.keys(noCounts()), ...furtherCounts]
-  const group = {
-    _id: '$import_id',
-    ...Object.fromEntries(kinds.map((kind) => [kind, { $sum: `$counts.${kind}` }])),
-  }
-  const sums = collections.chunks.aggregate<ImportCounts & { _id: number }>(
-    [{ $match: { import_id: { $in: importIds } } }, { $group: group }],
-    snapshotRead,
-  )
-  const result = new Map<number, ImportCounts>()
-  for await (const { _id, ...counts } of sums) result.set(_id, counts)
+/** What has become of an import's rows. */
+export interface ImportSums {
+  counts: ImportCounts
+  /** The most frequent ones first, then by their first row; at most `maxFaults`. */
+  faults: FaultCount[]
+}
+
+const noSums = (): ImportSums => ({ counts: noCounts(), faults: [] })
+
+/** The sums of imports without fixed totals, over their chunks in one snapshot. */
+async function sumChunks(collections: Collections, importIds: number[]): Promise<Map<number, ImportSums>> {
+  const result = new Map<number, ImportSums>()
+  if (importIds.length === 0) return result
+  const [sums] = await collections.chunks
+    .aggregate<{
+      counts: { _id: number; counts: ImportCounts }[]
+      faults: { _id: number; faults: FaultCount[] }[]
+    }>(
+      [
+        { $match: { import_id: { $in: importIds } } },
+        { $project: { import_id: 1, counts: 1, faults: 1 } },
+        { $facet: { counts: sumOfCounts, faults: sumOfFaults } },
+      ],
+      snapshotRead,
+    )
+    .toArray()
+  const faultsOf = new Map(sums?.faults.map(({ _id, faults }) => [_id, faults]))
+  for (const { _id, counts } of sums?.counts ?? [])
+    result.set(_id, { counts, faults: faultsOf.get(_id) ?? [] })
   return result
 }
 
+const countKinds = [...Object.keys(noCounts()), ...furtherCounts]
+const sumOfCounts = [
+  {
+    $group: {
+      _id: '$import_id',
+      ...Object.fromEntries(countKinds.map((kind) => [kind, { $sum: `$counts.${kind}` }])),
+    },
+  },
+  { $project: { counts: Object.fromEntries(countKinds.map((kind) => [kind, `$${kind}`])) } },
+]
+
+const faultKeys = ['kind', 'column', 'field_id']
+const sumOfFaults = [
+  { $unwind: '$faults' },
+  {
+    $group: {
+      _id: {
+        import_id: '$import_id',
+        ...Object.fromEntries(faultKeys.map((key) => [key, `$faults.${key}`])),
+      },
+      rows: { $sum: '$faults.rows' },
+      first: { $min: '$faults.first' },
+    },
+  },
+  { $sort: { rows: -1, 'first.record': 1 } },
+  {
+    $group: {
+      _id: '$_id.import_id',
+      faults: {
+        $push: {
+          ...Object.fromEntries(faultKeys.map((key) => [key, `$_id.${key}`])),
+          rows: '$rows',
+          first: '$first',
+        },
+      },
+    },
+  },
+  { $project: { faults: { $slice: ['$faults', maxFaults] } } },
+]
+
 /** The same for one import. */
-export async function sumCounts(collections: Collections, importId: number): Promise<ImportCounts> {
-  return (await sumChunkCounts(collections, [importId])).get(importId) ?? noCounts()
+export async function sumImport(collections: Collections, importId: number): Promise<ImportSums> {
+  return (await sumChunks(collections, [importId])).get(importId) ?? noSums()
 }
 
 /**
- * The counts of imports in any state. An import may be finalized after its document was read, and its chunks are then
+ * The sums of imports in any state. An import may be finalized after its document was read, and its chunks are then
  * removed. Totals are therefore read once more after the sums, and replace them.
  */
-export async function readCounts(
+export async function readSums(
   collections: Collections,
-  documents: Pick<ImportDocument, '_id' | 'totals'>[],
-): Promise<Map<number, ImportCounts>> {
-  const counts = new Map<number, ImportCounts>()
-  // Totals that were fixed before a kind of count was introduced lack it.
-  for (const { _id, totals } of documents) counts.set(_id, { ...noCounts(), ...totals })
+  documents: Pick<ImportDocument, '_id' | 'totals' | 'faults'>[],
+): Promise<Map<number, ImportSums>> {
+  const sums = new Map(documents.map((document) => [document._id, fixedSums(document)]))
   const open = documents.filter(({ totals }) => totals === null).map(({ _id }) => _id)
-  if (open.length === 0) return counts
-  for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
+  if (open.length === 0) return sums
+  for (const [id, sum] of await sumChunks(collections, open)) sums.set(id, sum)
   const finalized = await collections.imports
-    .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
+    .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1, faults: 1 } })
     .toArray()
-  for (const { _id, totals } of finalized) counts.set(_id, { ...noCounts(), ...totals })
-  return counts
+  for (const document of finalized) sums.set(document._id, fixedSums(document))
+  return sums
 }
+
+/** Totals that were fixed before a kind of count was introduced lack it. */
+const fixedSums = ({ totals, faults = [] }: Pick<ImportDocument, 'totals' | 'faults'>): ImportSums => ({
+  counts: { ...noCounts(), ...totals },
+  faults,
+})
 
 /**
  * Inside a transaction that deactivates subscribers of a chunk's range: adds them to the counts, and records that the

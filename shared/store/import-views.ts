@@ -1,6 +1,8 @@
 import { shownUrls, type ShownUrls } from '../runtime/import-secrets.ts'
 import { unfinishedOfListIndex, type Collections } from '../contract/schemas/collections.ts'
 import {
+  detectedCharacterSet,
+  detectedSeparator,
   logKinds,
   noCounts,
   recordsIn,
@@ -8,7 +10,8 @@ import {
   type ImportDocument,
 } from '../contract/schemas/import.ts'
 import type { SecretBox } from '../runtime/secret-box.ts'
-import { readCounts } from './chunks.ts'
+import { readSums, type ImportSums } from './chunks.ts'
+import { faultView } from './import-faults.ts'
 import { formatInstant } from '../values/time-zone.ts'
 
 /**
@@ -34,7 +37,7 @@ function fullView(
   { urls, waitingFor }: { urls: ShownUrls; waitingFor: number | null },
 ) {
   const { options } = document
-  const counts = context.counts.get(document._id) ?? noCounts()
+  const { counts, faults } = context.sums.get(document._id) ?? { counts: noCounts(), faults: [] }
   const summary = summaryView(document, context, urls)
   return {
     ...summary,
@@ -48,16 +51,20 @@ function fullView(
     default_custom_fields: options.default_custom_fields,
     subscriber_defaults: options.subscriber_defaults,
     file_format: options.file_format,
+    detected_character_set: detectedCharacterSet(document),
+    detected_csv_field_separator: detectedSeparator(document),
     stats: {
       ...summary.stats,
       subscribers: pickLogKinds(counts),
     },
     dry_run: options.dry_run,
     blank_cells: options.blank_cells,
+    apply_custom_field_defaults: options.apply_custom_field_defaults ?? true,
     callback_url: urls.callbackUrl,
     waiting_for_import_id: waitingFor,
     download: downloadView(document, context),
     warnings: buildWarnings(document, counts),
+    failure_summary: faults.map((fault) => faultView(document, fault)),
   }
 }
 
@@ -114,15 +121,15 @@ const withUrls = <T extends ImportSummary>(documents: T[], secrets: SecretBox) =
 export interface ViewContext {
   listNames: Map<number, string>
   zones: Map<number, string>
-  counts: Map<number, ImportCounts>
+  sums: Map<number, ImportSums>
 }
 
-/** Names by list id, time zones by organization id, counts by import id. A deleted list has no name. */
+/** Names by list id, time zones by organization id, sums by import id. A deleted list has no name. */
 export async function readViewContext(
   collections: Collections,
   documents: ImportSummary[],
 ): Promise<ViewContext> {
-  const [lists, organizations, counts] = await Promise.all([
+  const [lists, organizations, sums] = await Promise.all([
     collections.mailingLists
       .find(
         { _id: { $in: [...new Set(documents.map((document) => document.mailing_list_id))] } },
@@ -135,16 +142,16 @@ export async function readViewContext(
         { projection: { time_zone_name: 1 } },
       )
       .toArray(),
-    readCounts(collections, documents),
+    readSums(collections, documents),
   ])
   return {
     listNames: new Map(lists.map((list) => [list._id, list.name])),
     zones: new Map(organizations.map((organization) => [organization._id, organization.time_zone_name])),
-    counts,
+    sums,
   }
 }
 
-function summaryView(document: ImportSummary, { listNames, zones, counts }: ViewContext, { url }: ShownUrls) {
+function summaryView(document: ImportSummary, { listNames, zones, sums }: ViewContext, { url }: ShownUrls) {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { source } = document
   return {
@@ -162,7 +169,7 @@ function summaryView(document: ImportSummary, { listNames, zones, counts }: View
     },
     stats: {
       number_of_records: document.number_of_records,
-      records_imported: recordsIn(counts.get(document._id) ?? noCounts()),
+      records_imported: recordsIn(sums.get(document._id)?.counts ?? noCounts()),
     },
   }
 }

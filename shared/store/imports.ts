@@ -8,13 +8,8 @@ import {
   type ImportState,
 } from '../contract/import-state.ts'
 import { lockedListsIndex, unpurgedIndex, type Collections } from '../contract/schemas/collections.ts'
-import {
-  logDays,
-  type ImportCounts,
-  type ImportDocument,
-  type UploadDocument,
-} from '../contract/schemas/import.ts'
-import { releaseFailedChunk, type LeasedChunk } from './chunks.ts'
+import { logDays, type ImportDocument, type UploadDocument } from '../contract/schemas/import.ts'
+import { releaseFailedChunk, type ImportSums, type LeasedChunk } from './chunks.ts'
 import { writeEndingBlockers, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
 import { freeKept } from './staged-usage.ts'
@@ -144,12 +139,20 @@ export async function listImportsWithOldLogs(collections: Collections): Promise<
 export async function markLogsPurged(collections: Collections, id: number): Promise<void> {
   const marked = await collections.imports.findOneAndUpdate(
     { _id: id, logs_purged_at: null },
-    [{ $set: { logs_purged_at: '$$NOW' } }],
+    [{ $set: { logs_purged_at: '$$NOW', faults: withoutExamples } }],
     { projection: { organization_id: 1, 'totals.kept_bytes': 1 } },
   )
   if (marked === null) return
   const bytes = marked.totals?.kept_bytes ?? 0
   if (bytes > 0) await freeKept(collections, marked.organization_id, bytes)
+}
+
+/** The faults of an import whose logs are gone: examples are cells, as the logs' are. */
+const withoutExamples = {
+  $map: {
+    input: { $ifNull: ['$faults', []] },
+    in: { $mergeObjects: ['$$this', { first: { record: '$$this.first.record', example: null } }] },
+  },
 }
 
 /**
@@ -231,10 +234,11 @@ export function failImportOfChunk(
 export async function finishImport(
   collections: Collections,
   step: { id: number; token: string },
-  totals: ImportCounts,
+  { counts, faults }: ImportSums,
 ): Promise<Date | null> {
   const finished = {
-    ...{ state: 'finished', finished_at: '$$NOW', totals: { $literal: totals } },
+    ...{ state: 'finished', finished_at: '$$NOW' },
+    ...{ totals: { $literal: counts }, faults: { $literal: faults } },
     ...{ step: null, holds_list: '$$REMOVE' },
   }
   const ended = await collections.imports.findOneAndUpdate(
@@ -245,8 +249,12 @@ export async function finishImport(
   return ended?.finished_at ?? null
 }
 
-/** Fixes the counts of an ended import of which no chunk is leased, and unlocks its list. */
-export async function fixTotals(collections: Collections, id: number, totals: ImportCounts): Promise<void> {
+/** Fixes the sums of an ended import of which no chunk is leased, and unlocks its list. */
+export async function fixTotals(
+  collections: Collections,
+  id: number,
+  { counts: totals, faults }: ImportSums,
+): Promise<void> {
   await collections.imports.updateOne({ _id: id, state: { $in: [...endedStates] }, totals: null }, [
     {
       $set: {
@@ -256,6 +264,7 @@ export async function fixTotals(collections: Collections, id: number, totals: Im
             $add: [totals.kept_bytes ?? 0, { $bsonSize: '$options.default_custom_fields' }, -emptyBytes],
           },
         },
+        faults: { $literal: faults },
       },
     },
     { $unset: 'holds_list' },

@@ -29,6 +29,13 @@ export function emailIdentity(text: string): string | null {
   return `${local}@${domain}`.toLowerCase()
 }
 
+/** Whether the text is a link to an address. In an address itself `mailto:` would be part of its name. */
+export const isMailto = (text: string): boolean => /^mailto:/i.test(text)
+
+/** `emailIdentity` of a trimmed cell, in which only the address belongs. */
+export const cellEmailIdentity = (text: string): string | null =>
+  isMailto(text) ? null : emailIdentity(text)
+
 function asciiDomain(domain: string): string | null {
   if (!beyondAscii.test(domain)) return isDomain(domain) ? domain : null
   // `domainToASCII` parses a URL's host and would accept percent signs or ports, so ASCII characters are checked first.

@@ -154,25 +154,38 @@ function shownOptions(field: FieldDefinition): string {
 }
 
 /**
- * Reads several options from one text that separates them with "|" or ",". Names of options may contain both
- * characters, so each part is matched with the longest option that ends at a separator. The time is linear in the text:
- * each part is one binary search in the sorted names.
+ * Reads several options from one text that separates them with "|", "," or ";". Names of options may contain these
+ * characters, so each part is matched with the longest option that ends at a separator. A part in `"` is matched with
+ * the longest option that ends at the closing `"`. The time is linear in the text: each part is one binary search in
+ * the sorted names, or two.
  */
 function checkboxReader(field: FieldDefinition): FieldReader {
   const byForm = optionsByForm(field)
   const longestAt = longestOptionFinder([...byForm.keys()])
+  const byEnclosedForm = new Map([...byForm].map(([form, option]) => [form.replaceAll('"', '""'), option]))
+  for (const [form, option] of byForm) byEnclosedForm.set(form, option)
+  const longestEnclosedAt = longestOptionFinder([...byEnclosedForm.keys()])
   const inListOrder = (chosen: Set<string>) => field.options.filter((option) => chosen.has(option))
 
   const fromText = (text: string): string[] | null => {
     const chosen = new Set<string>()
     const form = comparisonForm(text)
     const isEnd = partEnds(form)
+    const closing = form.includes('"') ? closingEnclosures(form) : null
     for (let at = 0; at <= form.length; at += 1) {
       at = afterBlanks(form, at)
       const name = longestAt(form, at, isEnd)
       if (name !== null) {
         chosen.add(byForm.get(name)!)
         at = afterBlanks(form, at + name.length)
+      } else if (closing !== null && form.charAt(at) === '"') {
+        const begin = afterBlanks(form, at + 1)
+        const enclosed = longestEnclosedAt(form, begin, closing)
+        const end = begin + (enclosed?.length ?? 0)
+        // Nothing but blanks in the enclosure is a blank part.
+        if (closing[end] !== 1) return null
+        if (enclosed !== null) chosen.add(byEnclosedForm.get(enclosed)!)
+        at = afterBlanks(form, afterBlanks(form, end) + 1)
       } else if (at < form.length && !isSeparator(form.charAt(at))) return null
     }
     return inListOrder(chosen)
@@ -195,7 +208,8 @@ function checkboxReader(field: FieldDefinition): FieldReader {
   }
 }
 
-const isSeparator = (character: string): boolean => character === '|' || character === ','
+const isSeparator = (character: string): boolean =>
+  character === '|' || character === ',' || character === ';'
 
 function afterBlanks(text: string, from: number): number {
   let at = from
@@ -216,6 +230,22 @@ function partEnds(text: string): Uint8Array {
   }
   isEnd[end] = 1
   return isEnd
+}
+
+/** 1 at each position where blanks and a `"` follow that closes an enclosed part: the part ends right after it. */
+function closingEnclosures(text: string): Uint8Array {
+  const isClosing = new Uint8Array(text.length + 1)
+  /** Whether the part ends at the position after `at`, or only blanks come before its end. */
+  let isPartEnd = true
+  let isBeforeClosing = false
+  for (let at = text.length - 1; at >= 0; at -= 1) {
+    const character = text.charAt(at)
+    const isBlank = character.trim() === ''
+    isBeforeClosing = (isBlank && isBeforeClosing) || (character === '"' && isPartEnd)
+    if (isBeforeClosing) isClosing[at] = 1
+    isPartEnd = isSeparator(character) || (isBlank && isPartEnd)
+  }
+  return isClosing
 }
 
 /**

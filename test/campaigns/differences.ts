@@ -44,6 +44,7 @@ export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, arou
     withoutLongOnes(failedLog, failedLog),
     withoutLongOnes(failedCells(observed), failedLog),
   )
+  compare('failure_summary', expected.failureSummary, summaryWithoutReasons(view.failure_summary))
   const { least, most } = overLimit ?? { least: 0, most: 0 }
   const skipped: number = view.stats.subscribers.skipped_over_limit
   if (skipped < least || skipped > most)
@@ -71,6 +72,18 @@ const linesOf = (log: string | undefined): string[] => (log === undefined ? [] :
 
 /** The failed log without its messages. */
 const failedCells = ({ failedLog }: ObservedEnd): string[][] => failedLog.map((cells) => cells.slice(0, -1))
+
+/** The reasons are the service's own texts. Two faults of one column have different ones. */
+const summaryWithoutReasons = (summary: Record<string, unknown>[]) =>
+  summary.map(({ reason, ...fault }) => {
+    const alike = summary.filter(
+      (other) =>
+        other['reason'] === reason &&
+        other['column'] === fault['column'] &&
+        other['field'] === fault['field'],
+    )
+    return alike.length > 1 || typeof reason !== 'string' ? { reason, ...fault } : fault
+  })
 
 /** The log keeps the beginning of a record that is too long; how much of it is nowhere said. */
 const withoutLongOnes = (lines: string[][], expected: string[][]): string[][] =>

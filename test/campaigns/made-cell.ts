@@ -82,6 +82,12 @@ const oddEmails = [
   'a@x.co,b@x.co',
   'a\n@x.co',
   'a@１.２.３.４',
+  'mailto:ann@example.com',
+  'MailTo:bob@Example.COM',
+  'mailto:',
+  'Ann <ann@example.com>',
+  '<bob@example.com>',
+  'mailto:Ann <ann@example.com>',
 ]
 
 function madeEmail(random: Random): string {
@@ -347,11 +353,28 @@ function checkboxesCell(field: MadeField, random: Random): string {
       'Ja|Nein|yes',
       'A , B',
       'A,  B',
+      'A;B;A',
+      '"A"; "none"',
+      '"A;B"',
+      '""',
+      ' " " ;',
+      '"A',
+      'A"',
+      '"A"B',
+      '"A"";"B"',
+      '"A, B";"B"',
+      '"say ""x"""',
+      '"say "x""',
+      '"5"""',
+      '"5""',
+      '"""B"""',
     ])
   const parts = Array.from({ length: random.between(1, 4) }, () => cased(random.oneOf(field.options), random))
+  const blanked = (part: string) => (random.chance(0.15) ? ` ${part} ` : part)
   return parts
-    .map((part) => (random.chance(0.15) ? ` ${part} ` : part))
-    .join(random.oneOf(['|', ',', ', ', ' | ', '||', ',|']))
+    .map((part) => (random.chance(0.2) ? `"${blanked(part.replaceAll('"', '""'))}"` : part))
+    .map(blanked)
+    .join(random.oneOf(['|', ',', ', ', ' | ', '||', ',|', ';', '; ', ';"";']))
 }
 
 /** A value for a stored subscriber, now and then none. */

@@ -82,6 +82,7 @@ export function madeOptions(list: MadeList, random: Random): ImportOptions {
     },
     dry_run: flag(0.12),
     blank_cells: random.oneOf(['keep', 'clear']),
+    apply_custom_field_defaults: flag(0.7),
   }
 }
 

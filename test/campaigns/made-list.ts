@@ -95,6 +95,7 @@ export const optionSets = [
   ['yes', 'Ja|Nein', 'Straße', 'ÉTÉ'],
   ['1', '10', '1,0', ' 2 0 '.trim()],
   ['ΟΔΟΣ', 'Istanbul', 'İzmir', 'K'],
+  ['A;B', 'A', '"B"', 'say "x"', '5"'],
 ]
 
 function madeField(name: string, random: Random): MadeField {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
 import { logKinds, type FileFormat, type LogKind } from '../../shared/contract/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
@@ -14,7 +15,7 @@ import type { Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
 export interface ObservedEnd {
   view: Json
   logs: Partial<Record<LogKind, string>>
-  /** Cells of each failed record; the last one is the message. */
+  /** Cells of each failed record; the last two are the line and the message. */
   failedLog: string[][]
   table: SubscriberTable
   /** Contradictions within the documents. */
@@ -29,11 +30,18 @@ export async function observe(
   const view = await service.get(`/subscriber_imports/${importId}`)
   const logs: ObservedEnd['logs'] = {}
   let failedLog: string[][] = []
+  const flaws: string[] = []
   for (const kind of logKinds) {
     if (view.stats.subscribers[kind] === 0) continue
-    const bytes = await logBytes(service, importId, kind)
-    if (kind === 'failed') failedLog = readFailedLog(bytes, observed.format)
-    else logs[kind] = bytes.toString('utf8')
+    if (kind === 'failed') {
+      const plain = await logBytes(service, importId, kind)
+      const lined = await logBytes(service, importId, kind, '?line=true')
+      failedLog = readFailedLog(lined, observed.format)
+      const withoutLine = failedLog.map((cells) => cells.toSpliced(-2, 1))
+      if (!isDeepStrictEqual(withoutLine, readFailedLog(plain, observed.format)))
+        flaws.push('the failed log with lines has other cells than the one without')
+      for (const bytes of [plain, lined]) flaws.push(...wrongEnclosures(bytes, observed.format))
+    } else logs[kind] = (await logBytes(service, importId, kind)).toString('utf8')
   }
   const documents = await service.collections.subscribers.find({ mailing_list_id: observed.listId }).toArray()
   return {
@@ -42,15 +50,16 @@ export async function observe(
     failedLog,
     table: tableOf(documents, observed.fields),
     flaws: [
+      ...flaws,
       ...(await wrongCounters(service, observed.listId, documents)),
       ...documents.flatMap((document) => wrongDocument(document, observed.hasPrimaryKey)),
     ],
   }
 }
 
-async function logBytes(service: Service, importId: number, kind: LogKind): Promise<Buffer> {
+async function logBytes(service: Service, importId: number, kind: LogKind, query = ''): Promise<Buffer> {
   const base = controlPlaneOrigin(service)
-  const reply = await fetch(`${base}/svc/api/v2/subscriber_imports/${importId}/logs/${kind}`, {
+  const reply = await fetch(`${base}/svc/api/v2/subscriber_imports/${importId}/logs/${kind}${query}`, {
     headers: { authorization: basic(`api:${bootstrapKey}`) },
   })
   return Buffer.from(await reply.arrayBuffer())
@@ -60,11 +69,31 @@ const byteOrderMark = '\xef\xbb\xbf'
 const noLimits = { recordBytes: Infinity, enclosedBytes: Infinity, enclosedLines: Infinity }
 
 /** The log as an import with the same settings would read it, were it not for a mark that is a cell's, and long lines. */
-function readFailedLog(bytes: Buffer, format: FileFormat): string[][] {
+const readFailedLog = (bytes: Buffer, format: FileFormat): string[][] =>
+  rawCellsOf(bytes, format).map((cells) => cells.map((cell) => decode(cell, format.character_set)))
+
+function rawCellsOf(bytes: Buffer, format: FileFormat): string[][] {
   const text = bytes.toString('latin1')
   const marked = text.startsWith(byteOrderMark) ? byteOrderMark + text : text
   const { records } = splitFile(marked, { ...format, csv_has_headers: false }, noLimits)
-  return records.map(({ cells }) => cells.map((cell) => decode(cell, format.character_set)))
+  return records.map(({ cells }) => cells)
+}
+
+/**
+ * "Every cell that holds the enclosure, the separator, CR or LF, or begins or ends with a blank or tab, with the
+ * enclosure doubled inside; records end with LF" (beyond 1).
+ */
+function wrongEnclosures(bytes: Buffer, format: FileFormat): string[] {
+  const { csv_field_separator: separator, csv_field_enclosure: enclosure } = format
+  const needsEnclosure = (cell: string) =>
+    [separator, enclosure, '\r', '\n'].some((character) => cell.includes(character)) ||
+    /^[ \t]|[ \t]$/.test(cell)
+  const written = (cell: string) =>
+    needsEnclosure(cell) ? enclosure + cell.replaceAll(enclosure, enclosure + enclosure) + enclosure : cell
+  const text = rawCellsOf(bytes, format)
+    .map((cells) => `${cells.map(written).join(separator)}\n`)
+    .join('')
+  return text === bytes.toString('latin1') ? [] : ['the failed log is not enclosed as RFC 4180 has it']
 }
 
 export function tableOf(documents: SubscriberDocument[], fields: FieldDefinition[]): SubscriberTable {

@@ -118,7 +118,7 @@ export interface Left {
 }
 
 export async function whatIsLeftBy(service: Service, importId: number): Promise<Left> {
-  const { state, error_message, warnings, stats, mailing_list_id } = await service.get(
+  const { state, error_message, warnings, stats, failure_summary, mailing_list_id } = await service.get(
     `/subscriber_imports/${importId}`,
   )
   const subscribers = await service.collections.subscribers
@@ -131,11 +131,11 @@ export async function whatIsLeftBy(service: Service, importId: number): Promise<
   const byStatus = (count: (status: (typeof subscriberStatuses)[number]) => number) =>
     Object.fromEntries(subscriberStatuses.map((status) => [status, count(status)]))
   const logs = logKinds.map(async (kind) => {
-    const { body, text } = await service.call('GET', `/subscriber_imports/${importId}/logs/${kind}`)
+    const { body, text } = await service.call('GET', `/subscriber_imports/${importId}/logs/${kind}?line=true`)
     return [kind, body?.success === false ? body.error_code : text] as const
   })
   return {
-    view: { state, error_message, warnings, stats },
+    view: { state, error_message, warnings, stats, failure_summary },
     table: subscribers.map(tableRow),
     counted: byStatus((status) => stripes.reduce((sum, stripe) => sum + stripe[status], 0)),
     present: byStatus((status) => subscribers.filter((subscriber) => subscriber.status === status).length),

@@ -1,9 +1,9 @@
 import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
-import type { FileFormat, ImportOptions, ImportPlan } from '../../shared/contract/schemas/import.ts'
+import type { ContentFormat, ImportOptions, ImportPlan } from '../../shared/contract/schemas/import.ts'
 
 /** Plans and options for tests of what lies below an import: complete, with the defaults of the API. */
 
-export const utf8Format: FileFormat = {
+export const utf8Format: ContentFormat = {
   csv_has_headers: false,
   character_set: 'utf-8',
   csv_field_separator: ',',

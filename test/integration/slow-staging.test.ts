@@ -47,6 +47,7 @@ async function downloadSlowly(url: string, restAfter = 2_000_000): Promise<numbe
     secrets: noKeys,
     guard: new AddressGuard(['127.0.0.1']),
     bounds: downloadBounds,
+    spool: undefined as never,
     remainingMs: 60_000,
     signal: new AbortController().signal,
     onProgress: () => undefined,

@@ -14,4 +14,5 @@ await runTogether(new URL('stores/', import.meta.url), [
   'guards',
   'missing-files',
   'list-counts',
+  'import-sums',
 ])

@@ -77,31 +77,63 @@ const optionNamed = (text: string, field: FieldDefinition): string | null =>
 
 /**
  * "Split at `|` or `,` outside options' own names (longest option first), parts trimmed, blank ones ignored, each
- * option once, in the list's order; an unknown one fails."
+ * option once, in the list's order; an unknown one fails" (2.5). "Also split at `;`, and a part may be enclosed in `"`
+ * (doubled inside); options' own names are found first, longest first, also inside the enclosure; an enclosed part that
+ * is no option fails" (beyond 1).
  */
 function readCheckboxes(text: string, field: FieldDefinition): string[] | null {
   const chosen = new Set<string>()
   let at = 0
   while (at <= text.length) {
-    const ends = [...partEnds(text, at)]
-    const longest = ends.toReversed().find((end) => optionNamed(text.slice(at, end).trim(), field) !== null)
-    const end = longest ?? ends[0]!
-    const part = text.slice(at, end).trim()
-    if (part !== '') {
-      const option = optionNamed(part, field)
-      if (option === null) return null
-      chosen.add(option)
-    }
-    at = end + 1
+    const part = partAt(text, at, field)
+    if (part === null) return null
+    if (part.option !== null) chosen.add(part.option)
+    at = part.end + 1
   }
   return field.options.filter((option) => chosen.has(option))
 }
 
+interface Part {
+  end: number
+  /** Null where the part is blank. */
+  option: string | null
+}
+
+/** The part that begins at `from`; null where it is no option. */
+function partAt(text: string, from: number, field: FieldDefinition): Part | null {
+  const ends = [...partEnds(text, from)]
+  for (const end of ends.toReversed()) {
+    const option = optionNamed(text.slice(from, end).trim(), field)
+    if (option !== null) return { end, option }
+  }
+  if (!text.slice(from).trimStart().startsWith('"')) {
+    const end = ends[0]!
+    return text.slice(from, end).trim() === '' ? { end, option: null } : null
+  }
+  const enclosed = ends.flatMap((end) => {
+    const content = /^"(.*)"$/s.exec(text.slice(from, end).trim())?.[1]?.trim()
+    return content === undefined ? [] : [{ end, content }]
+  })
+  for (const { end, content } of enclosed.toReversed()) {
+    const option = optionNamed(content, field) ?? optionNamed(undoubled(content), field)
+    if (option !== null) return { end, option }
+  }
+  const blank = enclosed.find(({ content }) => content === '')
+  return blank === undefined ? null : { end: blank.end, option: null }
+}
+
+/** A text in which each `"` is doubled, without the second ones; no name where one is not. */
+const undoubled = (text: string): string =>
+  text.replaceAll('""', '').includes('"') ? '' : text.replaceAll('""', '"')
+
 /** The ends of a part that begins at `from`: any separator that follows, or the end of the text. */
 function* partEnds(text: string, from: number): Generator<number> {
-  for (let at = from; at < text.length; at += 1) if (text[at] === '|' || text[at] === ',') yield at
+  for (let at = from; at < text.length; at += 1) if (separators.has(text.charAt(at))) yield at
   yield text.length
 }
+
+/** NFC, in which names are compared, makes the Greek question mark a semicolon. */
+const separators = new Set(['|', ',', ';', '\u037e'])
 
 /**
  * Values in JSON (decisions 7): "string, integer, `YYYY-MM-DD`, `MM-DD`, option name, array of option names, boolean;

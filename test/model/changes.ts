@@ -1,4 +1,4 @@
-import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
+import type { FieldDefinition, FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { ImportOptions } from '../../shared/contract/schemas/import.ts'
 import { readJsonValue } from './cells.ts'
 import type { RowContent } from './rows.ts'
@@ -20,7 +20,7 @@ export function addedSubscriber(
   for (const field of list.fields) {
     // "`default_custom_fields` wherever the file brings no value ... Field defaults come after that, on added rows only."
     values[field.id] =
-      row.values[field.id] ?? importDefaults(list, options)[field.id] ?? field.default ?? null
+      row.values[field.id] ?? importDefaults(list, options)[field.id] ?? fieldDefault(field, options)
     if (field.required && values[field.id] === null) return null
   }
   const status = row.status ?? defaults.status
@@ -41,6 +41,26 @@ export function addedSubscriber(
     confirmTime: confirmed ? (row.confirmTime ?? 'now') : null,
     values,
   }
+}
+
+/** "False leaves fields without value where neither the file nor `default_custom_fields` brings one" (beyond 1). */
+const fieldDefault = (field: FieldDefinition, options: ImportOptions): FieldValue | null =>
+  options.apply_custom_field_defaults === false ? null : field.default
+
+/** The required fields for whose sake a row without a fault of its own fails (2.7, 4 and 5). */
+export function fieldsAtFault(
+  before: Subscriber | null,
+  row: RowContent,
+  list: ModelledList,
+  options: ImportOptions,
+): FieldDefinition[] {
+  const defaults = importDefaults(list, options)
+  return list.fields.filter((field) => {
+    const { id } = field
+    if (!field.required || id === list.primaryKey?.id) return false
+    if (before === null) return (row.values[id] ?? defaults[id] ?? fieldDefault(field, options)) === null
+    return row.blankFields.includes(id) && defaults[id] === undefined && before.values[id] !== null
+  })
 }
 
 /** The subscriber as a row leaves it; null where a required field would be cleared. */

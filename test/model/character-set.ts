@@ -1,12 +1,17 @@
+import assert from 'node:assert/strict'
+import type { FileFormat } from '../../shared/contract/schemas/import.ts'
+
 /** Bytes as characters and back (decisions 2.4). `raw` strings have a character a byte. */
 
-export type CharacterSet = 'utf-8' | 'iso-8859-1'
+/** The model reads two of them. */
+export type CharacterSet = FileFormat['character_set']
 
 export const rawOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString('latin1')
 
 /** "ISO-8859-1 is the real one (byte 0x80 is U+0080)"; invalid UTF-8 is shown as U+FFFD. */
 export function decode(raw: string, set: CharacterSet): string {
   if (set === 'iso-8859-1') return raw
+  assert.equal(set, 'utf-8')
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.from(raw, 'latin1'))
 }
 

@@ -5,8 +5,12 @@ import { comparisonForm } from './comparison-form.ts'
 
 const localCharacters = /^[A-Za-z0-9\-._+=%/:;?!#$&'*`{}|~]{1,256}$/
 
-/** The comparison form of an address; null when it is none. */
+/**
+ * The comparison form of an address; null when it is none. "An email cell that begins with `mailto:` (without case)
+ * fails" (beyond 1).
+ */
 export function emailKey(text: string): string | null {
+  if (text.toLowerCase().startsWith('mailto:')) return null
   const parts = text.split('@')
   if (parts.length !== 2) return null
   const [local, domain] = parts as [string, string]

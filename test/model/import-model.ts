@@ -4,12 +4,18 @@ import {
   type ImportOptions,
   type RowResult,
 } from '../../shared/contract/schemas/import.ts'
-import { addedSubscriber, updatedSubscriber } from './changes.ts'
+import { addedSubscriber, fieldsAtFault, updatedSubscriber } from './changes.ts'
 import { decode, isNoText, rawOf, type CharacterSet } from './character-set.ts'
 import { compareByBytes } from './comparison-form.ts'
 import { splitFile, type SplitFile } from './records.ts'
-import { readRow, type Row } from './rows.ts'
-import type { ExpectedEnd, ModelledImport, Subscriber, SubscriberTable } from './subscriber-table.ts'
+import { cutExample, readRow, type Fault, type Row, type RowContent } from './rows.ts'
+import type {
+  ExpectedEnd,
+  ExpectedFault,
+  ModelledImport,
+  Subscriber,
+  SubscriberTable,
+} from './subscriber-table.ts'
 
 /** The end of an import, as decisions 2.4 to 2.9 describe it. */
 export function expectedEnd(given: ModelledImport): ExpectedEnd {
@@ -29,6 +35,7 @@ export function expectedEnd(given: ModelledImport): ExpectedEnd {
     counts: countsOf(decided, deactivated),
     logs: logsOf(decided, deactivated),
     failedLog: failedLogOf(decided, file, given.options, characterSet),
+    failureSummary: failureSummaryOf(decided, file, characterSet),
     table: given.options.dry_run ? given.existing : tableAfter(given.existing, decided, deactivated),
     overLimit: overLimit(given, decided),
   }
@@ -40,6 +47,7 @@ const failedEarly = (given: ModelledImport): ExpectedEnd => ({
   counts: noCounts(),
   logs: {},
   failedLog: [],
+  failureSummary: [],
   table: given.existing,
   overLimit: null,
 })
@@ -56,6 +64,8 @@ interface Decided {
   before: Subscriber | null
   /** The subscriber after an `added` or `updated` row. */
   after: Subscriber | null
+  /** Set where the row failed. */
+  fault: Fault | null
 }
 
 function decideAll(rows: Row[], given: ModelledImport): Decided[] {
@@ -71,7 +81,12 @@ function decideAll(rows: Row[], given: ModelledImport): Decided[] {
 function decide(row: Row, isRepeated: boolean, given: ModelledImport): Omit<Decided, 'row'> {
   const { options, list } = given
   const before = row.identity === null ? null : (given.existing.get(row.identity) ?? null)
-  const ended = (result: RowResult) => ({ result, before, after: null })
+  const ended = (result: RowResult) => ({
+    result,
+    before,
+    after: null,
+    fault: result === 'failed' ? row.fault : null,
+  })
   if (row.identity === null) return ended('failed')
   if (isRepeated) return ended('skipped_duplicate')
   if (row.content === null) return ended('failed')
@@ -82,8 +97,49 @@ function decide(row: Row, isRepeated: boolean, given: ModelledImport): Omit<Deci
     before === null
       ? addedSubscriber(row.identity, row.content, list, options)
       : updatedSubscriber(before, row.content, list, options)
-  if (after === null) return ended('failed')
-  return { result: before === null ? 'added' : 'updated', before, after }
+  if (after === null)
+    return { ...ended('failed'), fault: faultOfSubscriber(row.cells, before, row.content, given) }
+  return { result: before === null ? 'added' : 'updated', before, after, fault: null }
+}
+
+/** "Then by column": of several fields at fault the one whose column is the first; those without a column come last. */
+function faultOfSubscriber(
+  cells: string[],
+  before: Subscriber | null,
+  content: RowContent,
+  { options, list }: ModelledImport,
+): Fault {
+  const names = fieldsAtFault(before, content, list, options).map(({ name }) => name)
+  const column = options.column_mapping.findIndex((name) => name !== null && names.includes(name))
+  return {
+    column: column === -1 ? null : column,
+    kind: before === null ? 'no value' : 'not clearable',
+    field: options.column_mapping[column] ?? names[0]!,
+    example: column === -1 ? null : cutExample(cells[column] ?? ''),
+  }
+}
+
+/** "Largest first, then by `first_record`; at most 20." */
+function failureSummaryOf(decided: Decided[], file: SplitFile, characterSet: CharacterSet): ExpectedFault[] {
+  const faults = new Map<string, ExpectedFault>()
+  for (const { row, fault } of decided) {
+    if (fault === null) continue
+    const { column, kind, field, example } = fault
+    const key = `${column} ${kind} ${field}`
+    const known = faults.get(key)
+    const header = column === null ? undefined : file.header?.[column]
+    faults.set(key, {
+      column: column === null ? null : column + 1,
+      header: header === undefined ? null : decode(header, characterSet),
+      field,
+      rows: (known?.rows ?? 0) + 1,
+      first_record: known?.first_record ?? row.number + 1,
+      example: known === undefined ? example : known.example,
+    })
+  }
+  return [...faults.values()]
+    .toSorted((a, b) => b.rows - a.rows || a.first_record - b.first_record)
+    .slice(0, 20)
 }
 
 /** "Active subscribers that existed when the import began and whose identity is in no record" (2.8). */
@@ -121,17 +177,24 @@ function logsOf(decided: Decided[], deactivated: Subscriber[]): ExpectedEnd['log
   return logs
 }
 
-/** "The record's cells as typed, padded to the mapping ... header only if the input had one" (2.9); in file order. */
+/**
+ * "The record's cells as typed, padded to the mapping ... header only if the input had one" (2.9); in file order.
+ * "`?line=true` puts a column `line` before `error`" (beyond 1).
+ */
 function failedLogOf(
   decided: Decided[],
   file: SplitFile,
   options: ImportOptions,
   characterSet: CharacterSet,
 ): string[][] {
-  const failed = decided.filter(({ result }) => result === 'failed').map(({ row }) => row.cells)
+  const failed = decided.filter(({ result }) => result === 'failed').map(({ row }) => row)
   if (failed.length === 0) return []
-  const header = file.header === null ? [] : [file.header.map((cell) => decode(cell, characterSet))]
-  return [...header, ...failed].map((cells) => padded(cells, options.column_mapping.length))
+  const header = file.header?.map((cell) => decode(cell, characterSet))
+  const withLine = (cells: string[], line: string) => [...padded(cells, options.column_mapping.length), line]
+  return [
+    ...(header === undefined ? [] : [withLine(header, 'line')]),
+    ...failed.map(({ cells, line }) => withLine(cells, String(line))),
+  ]
 }
 
 const padded = (cells: string[], length: number): string[] => [

@@ -23,8 +23,22 @@ export interface Row {
   /** Null where it isn't valid: the row fails, and counts for no identity. */
   identity: string | null
   hasInvalidBytes: boolean
+  /** The line on which the record begins, from 1. */
+  line: number
+  /** What is wrong with it, whatever becomes of the row; null for nothing. */
+  fault: Fault | null
   /** The values of the cells; null where one of them, or the whole record, isn't valid. */
   content: RowContent | null
+}
+
+/** "Under the first fault in the order of 2.7, then by column" (beyond 1). */
+export interface Fault {
+  /** Index in the mapping; "null where the whole record is at fault". */
+  column: number | null
+  kind: string
+  field: string | null
+  /** The cell as typed. */
+  example: string | null
 }
 
 /** The values of a row; blank and unmapped cells are left out. */
@@ -54,19 +68,22 @@ export function readRow(record: RawRecord, number: number, around: RowContext): 
   const { options, characterSet } = around
   const cells = record.cells.map((cell) => decode(cell, characterSet))
   const hasInvalidBytes = !isValid(record.bytes, characterSet)
-  const row = { number, cells, hasInvalidBytes, typedEmail: '', identity: null, content: null }
+  const { line } = record
+  const row = { number, cells, line, hasInvalidBytes, typedEmail: '', identity: null, content: null }
   // "An unterminated record has none."
-  if (record.isUnterminated) return row
+  if (record.isUnterminated) return { ...row, fault: recordFault('unterminated') }
   const mapping = options.column_mapping
   const isWhole =
     !record.isTooLong &&
     !hasInvalidBytes &&
     !record.bytes.includes('\0') &&
     cells.slice(mapping.length).every((cell) => cell.trim() === '')
+  const identity = readIdentity(record, around)
   return {
     ...row,
     typedEmail: cellOf(cells, mapping, 'email'),
-    identity: readIdentity(record, around),
+    identity,
+    fault: faultOf(record, cells, identity, around),
     content: isWhole ? readContent(cells, around) : null,
   }
 }
@@ -155,3 +172,73 @@ const nameIn =
 
 const given = <K extends string, T>(key: K, value: T | undefined): Partial<Record<K, T>> =>
   value === undefined ? {} : ({ [key]: value } as Record<K, T>)
+
+const recordFault = (kind: string): Fault => ({ column: null, kind, field: null, example: null })
+
+/**
+ * The fault of a record that isn't unterminated. Of one that is too long only the beginning is kept, so that none of its
+ * cells is at fault.
+ */
+function faultOf(
+  record: RawRecord,
+  cells: string[],
+  identity: string | null,
+  around: RowContext,
+): Fault | null {
+  const { options, list, characterSet } = around
+  const mapping = options.column_mapping
+  if (record.isTooLong) return recordFault('too long')
+  const isEncoded = isValid(record.bytes, characterSet)
+  const isSound = isEncoded && !record.bytes.includes('\0')
+  const key = mapping.indexOf(list.primaryKey?.name ?? 'email')
+  const isReadable = isSound || !/[\0\ufffd]/.test(cells[key] ?? '')
+  if (identity === null && isReadable) return cellFault(key, cells, around)
+  if (!isEncoded) return recordFault('encoding')
+  if (!isSound) return recordFault('NUL')
+  if (cells.slice(mapping.length).some((cell) => cell.trim() !== '')) return recordFault('surplus')
+  for (const column of mapping.keys()) {
+    const fault = cellFault(column, cells, around)
+    if (fault !== null) return fault
+  }
+  return null
+}
+
+/** The fault of one cell: null where it makes a sound row beside a sound identity. */
+function cellFault(column: number, cells: string[], around: RowContext): Fault | null {
+  const { options, list } = around
+  const mapping = options.column_mapping
+  const name = mapping[column] ?? null
+  if (name === null) return null
+  const text = cellOf(cells, mapping, name)
+  const isNeeded = name === 'email' || name === list.primaryKey?.name
+  const isRead = (order: 'mdy' | 'dmy'): boolean => {
+    if (name === 'email') return emailKey(text) !== null
+    const alone = {
+      ...options,
+      column_mapping: ['email', name],
+      file_format: { ...options.file_format, date_format: order },
+    }
+    return readContent(['a@b.co', text], { ...around, options: alone }) !== null
+  }
+  if (text === '' ? !isNeeded : isRead(options.file_format.date_format)) return null
+  const kind = cellFaultKind(name, text, options, isRead)
+  return { column, kind, field: name, example: cutExample(cells[column] ?? '') }
+}
+
+function cellFaultKind(
+  name: string,
+  text: string,
+  { file_format: format }: ImportOptions,
+  isRead: (order: 'mdy' | 'dmy') => boolean,
+): string {
+  if (text === '') return 'blank'
+  if (name === 'email' && text.toLowerCase().startsWith('mailto:')) return 'mailto'
+  if (name === 'email' && /[<>]/.test(text)) return 'angle bracket'
+  return format.date_format === 'mdy' && isRead('dmy') ? 'day first' : 'value'
+}
+
+/** "At most 60 code points (cut with `…`)." */
+export function cutExample(cell: string): string {
+  const characters = Array.from(cell)
+  return characters.length > 60 ? `${characters.slice(0, 59).join('')}…` : cell
+}

@@ -51,6 +51,16 @@ export interface ModelledImport {
   quota: number | null
 }
 
+/** An entry of `failure_summary`. The reason is the service's own text; one kind of fault has one reason. */
+export interface ExpectedFault {
+  column: number | null
+  header: string | null
+  field: string | null
+  rows: number
+  first_record: number
+  example: string | null
+}
+
 export interface ExpectedEnd {
   state: 'finished' | 'failed'
   /** Null where the import failed before its records were read. */
@@ -58,8 +68,9 @@ export interface ExpectedEnd {
   counts: Record<LogKind, number>
   /** Lines by kind, in order; a kind without any has no log. */
   logs: Partial<Record<Exclude<LogKind, 'failed'>, string[]>>
-  /** Cells of the failed log without the message; the header, if any, first. */
+  /** Cells of the failed log, the line and not the message at their end; the header, if any, first. */
   failedLog: string[][]
+  failureSummary: ExpectedFault[]
   table: SubscriberTable
   /** Set where the limit cuts rows off: then only how many rows are skipped is determined, within these bounds. */
   overLimit: { least: number; most: number } | null

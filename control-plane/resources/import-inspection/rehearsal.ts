@@ -1,15 +1,18 @@
-import { isUtf8 } from 'node:buffer'
+import { recordDecoder } from '../../../shared/csv/character-set.ts'
 import { BatchReader, type ReadRecord } from '../../../shared/csv/chunk-records.ts'
+import { readCells } from '../../../shared/csv/csv-cells.ts'
 import { checkedRecords, encodingError } from '../../../shared/csv/file-beginning.ts'
+import { FileWarnings } from '../../../shared/csv/file-warnings.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import { headerLength, writeHeader } from '../../../shared/csv/partition-file.ts'
 import { dialectBytes, type ScannedRecord } from '../../../shared/csv/record-scanner.ts'
 import { rowDecider, needsQuota, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
+import { RowFailure } from '../../../shared/csv/row-fault.ts'
 import { readRow, rowReader, type Row, type RowReader } from '../../../shared/csv/row-reader.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../../shared/contract/schemas/custom-field.ts'
 import type {
-  FileFormat,
+  ContentFormat,
   ImportOptions,
   ImportPlan,
   RowResult,
@@ -19,8 +22,7 @@ import { activeSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { findValueSizes, makesTooLarge, noSizes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
-import type { Sample } from './sample.ts'
-import { scanSample } from './sampled-records.ts'
+import { scanSample, type Sample } from '../../../shared/csv/sampled-records.ts'
 
 /**
  * Rehearses the import of a sample's first records. They pass the same code as an import's records (scanner, identity,
@@ -32,6 +34,10 @@ export interface Rehearsal {
   mailingListId: number
   plan: ImportPlan
   options: ImportOptions
+  /** How the sample is read. */
+  format: ContentFormat
+  /** Lines before the sample. */
+  skippedLines: number
   now: Date
 }
 
@@ -47,43 +53,51 @@ export interface RehearsedRecord {
 const rehearsedRecords = 20
 
 /** `error`: the reason why the whole import would fail; then there are no records. */
-export async function rehearse(
-  sample: Sample,
-  rehearsal: Rehearsal,
-): Promise<{ error: string | null; records: RehearsedRecord[] }> {
-  const { plan, options } = rehearsal
-  const { records, invalid, checked } = readRecords(sample, plan, options.file_format)
-  const refusal = encodingError(invalid, Math.max(1, checked))
-  if (refusal !== null) return { error: refusal.message, records: [] }
-  return { error: null, records: await decideAll(records, rehearsal) }
+export interface RehearsalResult {
+  error: string | null
+  records: RehearsedRecord[]
+  /** Those that the import would have of the sample. */
+  warnings: string[]
+}
+
+export async function rehearse(sample: Sample, rehearsal: Rehearsal): Promise<RehearsalResult> {
+  const { records, invalid, checked, warnings } = readRecords(sample, rehearsal)
+  const refusal = encodingError(invalid, Math.max(1, checked), rehearsal.format)
+  if (refusal !== null) return { error: refusal.message, records: [], warnings: [] }
+  return { error: null, records: await decideAll(records, rehearsal), warnings }
 }
 
 function readRecords(
   sample: Sample,
-  plan: ImportPlan,
-  format: FileFormat,
-): { records: ReadRecord[]; invalid: number; checked: number } {
+  { plan, format, skippedLines }: Rehearsal,
+): { records: ReadRecord[]; invalid: number; checked: number; warnings: string[] } {
   const identities = new IdentityReader(plan, format)
+  const decoder = recordDecoder(format.character_set)
+  const warnings = new FileWarnings(plan, format)
   const records: ReadRecord[] = []
   let headerIsNext = format.csv_has_headers
   let invalid = 0
-  let checked = 0
+  let number = 0
   scanSample(sample, {
     dialect: dialectBytes(format),
     wantedColumn: plan.identity.column,
+    skippedLines,
     onRecord(record) {
+      const { bytes, start, end } = record
+      const cells = () => readCells(decoder.decode(bytes, start, end), format)
       if (headerIsNext) {
         headerIsNext = false
+        warnings.headerRecord(cells())
         return
       }
-      if (checked === checkedRecords) return
-      checked += 1
-      if (format.character_set === 'utf-8' && !isUtf8(record.bytes.subarray(record.start, record.end)))
-        invalid += 1
-      if (records.length < rehearsedRecords) records.push(readRecord(record, checked, identities, format))
+      number += 1
+      if (number === 1 && !format.csv_has_headers) warnings.firstRecord(cells())
+      warnings.notice(record, number)
+      if (number <= checkedRecords && !decoder.isValid(bytes, start, end)) invalid += 1
+      if (number <= rehearsedRecords) records.push(readRecord(record, number, identities, format))
     },
   })
-  return { records, invalid, checked }
+  return { records, invalid, checked: Math.min(number, checkedRecords), warnings: warnings.sentences }
 }
 
 /** Puts the record into the form of a partition, and reads it with the reader of chunks. */
@@ -91,7 +105,7 @@ function readRecord(
   record: ScannedRecord,
   number: number,
   identities: IdentityReader,
-  format: FileFormat,
+  format: ContentFormat,
 ): ReadRecord {
   const identityLength = identities.read(record)
   const identity = identities.identityBytes.subarray(0, Math.max(0, identityLength))
@@ -131,7 +145,8 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
       return { record: number, result: 'skipped_duplicate', error: null, values: asTyped() }
     if (identity !== null) identities.add(identity)
     const row = readRow(reader, record)
-    if (typeof row === 'string') return { record: number, result: 'failed', error: row, values: asTyped() }
+    if (row instanceof RowFailure)
+      return { record: number, result: 'failed', error: row.reason, values: asTyped() }
     if (identity === null) throw new Error('a valid row has no identity')
     const key = subscriberKey(mailingListId, identity)
     const decision = decider.decide({ key, row, newId: 1, now }, existing.get(key))

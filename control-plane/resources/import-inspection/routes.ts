@@ -11,7 +11,7 @@ export const importInspectionEndpoints = [
     path: '/mailing_lists/:mailing_list_id/subscriber_imports/inspect',
     operationId: 'inspectSubscriberImport',
     summary:
-      'Reads the beginning of a source (up to 1 MB; a URL for up to 30 s): its format, a mapping of its columns, and the results that an import of its first 20 records would have. Nothing is written',
+      'Reads the beginning of a source (up to 1 MB; a URL for up to 30 s): its format, a mapping of its columns, and the results that an import of its first 20 records would have. The reply can be sent to a creation as `file_format`, and its `column_mapping` too. Nothing is written',
     tag: 'Subscriber imports',
     needs: permission('subscriber', 'import'),
     body: {
@@ -27,7 +27,8 @@ export const importInspectionEndpoints = [
       invalid_request: [remoteListRefusal],
       validation_failed: [
         ...creationRefusals,
-        'file_source.filename can\'t be read: "subscribers.csv.gz" is no intact gzip file: incorrect header check',
+        'file_source.filename can\'t be read: "subscribers.csv.gz" is cut off: its gzip data has no end; transfer the whole file again',
+        "file_source.filename can't be read: the file is a PDF document, and imports read tables as text: convert it, save it as CSV UTF-8 and import that file",
         "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
       ],
     },

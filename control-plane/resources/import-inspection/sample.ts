@@ -1,28 +1,46 @@
-import type { Readable } from 'node:stream'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { RequestError } from '../../api/request-error.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import { downloadedContent } from '../../../shared/net/download.ts'
-import { gunzipUpload, isGzipName } from '../../../shared/net/gzip.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { CheckedSource } from '../subscriber-imports/create/options.ts'
-import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
+import { beginningBytes } from '../../../shared/csv/file-beginning.ts'
+import type { Sample } from '../../../shared/csv/sampled-records.ts'
+import { readBeginning, unpackSample } from './unpack-sample.ts'
 
-/** The beginning of a source. */
-export interface Sample {
-  bytes: Buffer
-  /** Whether the source ends here. */
-  isWhole: boolean
-}
-
-/** Of every kind of source, inline content included. */
-export const maxBytes = binaryMegabyte
+/** Of every kind of source, inline content included; of a packed source also before it is unpacked. */
+export const maxBytes = beginningBytes
 export const maxUrlMs = 30_000
 
 /** Reads the beginning of the source. Throws `validation_failed` when an import couldn't read it either. */
 export async function readSample(
+  deps: ControlPlane,
+  organizationId: number,
+  source: CheckedSource,
+  content: ContentSample | null,
+): Promise<Sample> {
+  try {
+    return await readSource(deps, organizationId, source, content)
+  } catch (error) {
+    throw error instanceof ImportError ? unreadable(source, error) : error
+  }
+}
+
+const sourceKeys: Record<CheckedSource['type'], string> = {
+  json: 'content',
+  upload_directory: 'filename',
+  url: 'url',
+}
+
+/** The refusal of a source that no setting makes readable, in the words of the import. */
+export function unreadable({ type }: CheckedSource, error: ImportError): RequestError {
+  const message = `file_source.${sourceKeys[type]} can't be read: ${error.message}`
+  return new RequestError('validation_failed', message, { cause: error })
+}
+
+async function readSource(
   deps: ControlPlane,
   organizationId: number,
   source: CheckedSource,
@@ -34,13 +52,15 @@ export async function readSample(
       return content
     case 'upload_directory':
       return sampleUpload(deps, organizationId, source.filename)
-    case 'url':
-      return sampleUrl(deps, source)
+    case 'url': {
+      const what = JSON.stringify(source.filename)
+      return unpackSample(await downloadBeginning(deps, source), { what, signal: deps.stopping, maxBytes })
+    }
   }
 }
 
 async function sampleUpload(
-  { uploads }: ControlPlane,
+  { uploads, stopping }: ControlPlane,
   organizationId: number,
   name: string,
 ): Promise<Sample> {
@@ -50,28 +70,28 @@ async function sampleUpload(
       'validation_failed',
       `file_source.filename ${JSON.stringify(name)} is not in the upload directory`,
     )
-  const stream = file.read()
-  const stored: AsyncIterable<Buffer> = stream
-  const pieces = isGzipName(name) ? gunzipUpload(stored, JSON.stringify(name)) : stored
   try {
-    return await readBeginning(pieces)
-  } catch (error) {
-    throw refusal('file_source.filename', error)
+    const bytes = Buffer.alloc(Math.min(maxBytes, file.size))
+    const length = await file.read(bytes, 0)
+    const beginning = { bytes: bytes.subarray(0, length), isWhole: file.size <= maxBytes }
+    return await unpackSample(beginning, {
+      what: JSON.stringify(name),
+      signal: stopping,
+      ...{ maxBytes, file },
+    })
   } finally {
-    destroy(stream)
+    await file.close()
   }
 }
 
-/** Closes a stream before its end. A later error has no other listener, and would end the process. */
-function destroy(stream: Readable): void {
-  stream.on('error', () => undefined).destroy()
-}
-
-async function sampleUrl({ settings, stopping }: ControlPlane, source: CheckedSource): Promise<Sample> {
+async function downloadBeginning(
+  { settings, stopping }: ControlPlane,
+  source: CheckedSource,
+): Promise<Sample> {
   const ended = new AbortController()
   const timer = setTimeout(() => ended.abort(), maxUrlMs)
   const received: Buffer[] = []
-  const pieces = downloadedContent(new URL(source.url ?? ''), source.filename, {
+  const pieces = downloadedContent(new URL(source.url ?? ''), {
     guard: new AddressGuard(settings.URL_IMPORT_ALLOW),
     bounds: { ...downloadBounds, connectMs: maxUrlMs, silenceMs: maxUrlMs },
     signal: AbortSignal.any([stopping, ended.signal]),
@@ -79,9 +99,9 @@ async function sampleUrl({ settings, stopping }: ControlPlane, source: CheckedSo
     onProgress: () => undefined,
   })
   try {
-    return await readBeginning(pieces, received, () => ended.abort())
+    return await readBeginning(pieces, maxBytes, { received, onEnough: () => ended.abort() })
   } catch (error) {
-    if (!ended.signal.aborted) throw refusal('file_source.url', error)
+    if (!ended.signal.aborted) throw error
     // The time is up, and what was received is enough for a sample.
     if (received.length > 0) return { bytes: Buffer.concat(received), isWhole: false }
     throw new RequestError(
@@ -91,26 +111,4 @@ async function sampleUrl({ settings, stopping }: ControlPlane, source: CheckedSo
   } finally {
     clearTimeout(timer)
   }
-}
-
-async function readBeginning(
-  pieces: AsyncIterable<Buffer>,
-  received: Buffer[] = [],
-  onEnough: () => void = () => undefined,
-): Promise<Sample> {
-  let length = 0
-  for await (const piece of pieces) {
-    received.push(piece)
-    length += piece.length
-    if (length < maxBytes) continue
-    onEnough()
-    return { bytes: Buffer.concat(received).subarray(0, maxBytes), isWhole: false }
-  }
-  return { bytes: Buffer.concat(received), isWhole: true }
-}
-
-/** Turns an error with which the import would fail into a refusal of the request. */
-function refusal(field: string, error: unknown): unknown {
-  if (!(error instanceof ImportError)) return error
-  return new RequestError('validation_failed', `${field} can't be read: ${error.message}`, { cause: error })
 }

@@ -1,9 +1,7 @@
 import { z } from 'zod'
-import { rowResults } from '../../../shared/contract/schemas/import.ts'
-import { fieldJson, flag, oneOf, oneOfAnyCase, punctuation } from '../../api/fields.ts'
-import { importCreation } from '../subscriber-imports/schemas.ts'
-import { knownCharacterSets } from './character-set.ts'
-import { enclosures, separators } from './dialect.ts'
+import { characterSets, enclosures, rowResults, separators } from '../../../shared/contract/schemas/import.ts'
+import { fieldJson, flag, oneOf, punctuation } from '../../api/fields.ts'
+import { characterSetOption, importCreation, separatorOption } from '../subscriber-imports/schemas.ts'
 
 /** The body of a creation, in which the mapping and the format may be left out for detection. */
 export const inspectionRequest = importCreation.extend({
@@ -13,9 +11,9 @@ export const inspectionRequest = importCreation.extend({
   file_format: z
     .object({
       csv_has_headers: flag().optional(),
-      character_set: oneOfAnyCase(['utf-8', 'iso-8859-1']).optional(),
-      csv_field_separator: punctuation([',', '\t', ';']).optional(),
-      csv_field_enclosure: punctuation(['"', "'"]).optional(),
+      character_set: characterSetOption().optional(),
+      csv_field_separator: separatorOption().optional(),
+      csv_field_enclosure: punctuation(enclosures).optional(),
       date_format: oneOf(['mdy', 'dmy']).optional(),
     })
     .prefault({})
@@ -26,19 +24,19 @@ export type InspectionRequest = z.infer<typeof inspectionRequest>
 export const inspectionView = z
   .object({
     character_set: z
-      .enum(knownCharacterSets)
+      .enum(characterSets)
       .describe(
-        'as detected. windows-1252 is imported as ISO-8859-1, with the loss described in `warnings`; UTF-16 is not imported',
+        'as given, where the file can be read with it; otherwise as detected: utf-8, windows-1252, utf-16le or utf-16be',
       ),
-    csv_field_separator: punctuation(separators).describe(
-      'as detected; a file with bars as separators is not imported',
-    ),
-    csv_field_enclosure: punctuation(enclosures).describe('as detected'),
-    csv_has_headers: z.boolean().describe('whether the first line is a header, as detected'),
+    csv_field_separator: punctuation(separators).describe('as given, or else as detected'),
+    csv_field_enclosure: punctuation(enclosures).describe('as given, or else as detected'),
+    csv_has_headers: z.boolean().describe('whether the first line is a header, as given or else as detected'),
     date_format: z
       .enum(['mdy', 'dmy'])
       .nullable()
-      .describe('the order of day and month, as detected in the dates; null without evidence'),
+      .describe(
+        'the order of day and month, as given or else as detected in the dates; null without evidence',
+      ),
     column_mapping: z
       .array(z.string().nullable())
       .describe('the mapping of the records: the given or else the proposed one'),
@@ -58,7 +56,9 @@ export const inspectionView = z
     import_error: z
       .string()
       .nullable()
-      .describe('the reason why the whole import would fail; then there are no records'),
+      .describe(
+        'the reason why the whole import would fail, which another setting mends; then there are no records',
+      ),
     records: z
       .array(
         z.object({

@@ -1,24 +1,32 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { makePlan } from '../../../shared/store/import-plan.ts'
-import { contentStartIn } from '../../../shared/csv/file-beginning.ts'
+import { recordDecoder } from '../../../shared/csv/character-set.ts'
+import { detectDialect, firstRecords, type SampleDialect } from '../../../shared/csv/dialect.ts'
+import {
+  detectCharacterSet,
+  guessUtf16,
+  readBeginning,
+  type Beginning,
+} from '../../../shared/csv/file-beginning.ts'
+import type { Sample } from '../../../shared/csv/sampled-records.ts'
 import type { CustomFieldDocument } from '../../../shared/contract/schemas/custom-field.ts'
-import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
+import type { ContentFormat, FileFormat } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/create/check.ts'
 import {
   checkOptions,
+  optionWarnings,
   type CheckedOptions,
   type CheckedSource,
   type ImportDeps,
 } from '../subscriber-imports/create/options.ts'
 import type { ImportCreation } from '../subscriber-imports/schemas.ts'
-import { asUtf8, detectCharacterSet, type CharacterSet } from './character-set.ts'
 import { proposeColumns, type Proposal } from './column-proposals.ts'
-import { detectDialect, detectHeader, firstRecords, type SampleDialect } from './dialect.ts'
-import { rehearse, shortened, type RehearsedRecord } from './rehearsal.ts'
-import { readSample, type Sample } from './sample.ts'
+import { detectHeader } from './header.ts'
+import { rehearse, shortened, type RehearsalResult } from './rehearsal.ts'
+import { readSample, unreadable } from './sample.ts'
 import type { InspectionRequest, InspectionView } from './schemas.ts'
 
 interface Inspection {
@@ -48,20 +56,22 @@ export async function inspectSource(
   // Reading may take 30 s, during which the request must not occupy a slot.
   if (source.type !== 'json') releaseSlot()
   const sample = await readSample(deps, list.organization_id, source, content)
-  // Inline content was decoded with the request.
-  const characterSet = source.type === 'json' ? 'utf-8' : detectCharacterSet(sample.bytes, sample)
-  const table = readTable(sample, characterSet, given, context.fields)
-  const { proposals, dateFormat } = proposeColumns(table.columns, context)
-  const format = chooseFormat(given, characterSet, table, dateFormat)
+  const { beginning, refusal } = readInspected(sample, given, source)
+  const table = readTable(beginning, given, context.fields)
+  const { proposals, dateFormat, warnings: unfitColumns } = proposeColumns(table.columns, context)
+  const format = chooseFormat(given, beginning, table, dateFormat)
   const mapping = given.column_mapping ?? proposals.map(({ proposed }) => proposed)
   const checked = checkMapped(given, mapping, format, context)
-  const { error, records } = await rehearseSample(deps, { list, sample, checked, now: context.now })
+  const { error, records, warnings } = await rehearseSample(deps, {
+    ...{ list, beginning, format, now: context.now },
+    checked: refusal === null ? checked : { options: null, error: refusal },
+  })
   return {
-    character_set: characterSet,
-    csv_field_separator: table.detected.separator,
-    csv_field_enclosure: table.detected.enclosure,
-    csv_has_headers: table.detectedHeader,
-    date_format: dateFormat,
+    character_set: format.character_set,
+    csv_field_separator: format.csv_field_separator,
+    csv_field_enclosure: format.csv_field_enclosure,
+    csv_has_headers: format.csv_has_headers,
+    date_format: given.file_format.date_format ?? dateFormat,
     column_mapping: checked.options?.options.column_mapping ?? mapping,
     columns: table.columns.map(({ header, values }, i) => ({
       header: header === null ? null : shortened(header),
@@ -70,8 +80,54 @@ export async function inspectSource(
     })),
     import_error: error,
     records,
-    warnings: findWarnings(given, characterSet, source, table),
+    warnings: [
+      ...(checked.options === null ? [] : optionWarnings(checked.options.options)),
+      ...beginning.warnings,
+      ...warnings,
+      ...findWarnings(given, sample, source, table),
+      ...(given.column_mapping === undefined ? unfitColumns : []),
+    ],
   }
+}
+
+/**
+ * The beginning in the character set of the request, or else a detected one. `refusal`: why an import with the request's
+ * settings would fail; then the beginning is read in the character set that it seems to have. Throws
+ * `validation_failed` for what no setting makes a table.
+ */
+function readInspected(
+  sample: Sample,
+  { file_format: given }: InspectionRequest,
+  source: CheckedSource,
+): { beginning: Beginning; refusal: string | null } {
+  const { csv_field_separator: named, csv_field_enclosure: enclosure = '"' } = given
+  // Null: where no line sets the separator, readTable detects it together with the enclosure.
+  const separator = named === undefined || named === 'auto' ? null : named
+  const read = (characterSet: FileFormat['character_set']) =>
+    readBeginning(sample, { characterSet, separator, enclosure })
+  const guess = guessUtf16(sample.bytes)
+  const requested = source.type === 'json' ? 'utf-8' : (given.character_set ?? guess ?? 'auto')
+  try {
+    return { beginning: read(requested), refusal: null }
+  } catch (error) {
+    if (!(error instanceof ImportError)) throw error
+    if (error.isNoTable) throw unreadable(source, error)
+    for (const characterSet of guess === null ? (['auto'] as const) : ([guess, 'auto'] as const)) {
+      try {
+        return { beginning: read(characterSet), refusal: error.message }
+      } catch (again) {
+        if (!(again instanceof ImportError)) throw again
+        if (again.isNoTable) throw unreadable(source, again)
+      }
+    }
+    return { beginning: noTable, refusal: error.message }
+  }
+}
+
+const noTable: Beginning = {
+  content: { character_set: 'utf-8', csv_field_separator: ',', start: 0, skipped_lines: 0 },
+  ...{ transcodedFrom: null, markBytes: 0, warnings: [] },
+  records: { bytes: Buffer.alloc(0), isWhole: true },
 }
 
 const noProposal: Proposal = { proposed: null, confidence: 0 }
@@ -90,10 +146,10 @@ function minimalMapping({ list, fields }: ImportDeps): string[] {
   return ['email', ...(key === undefined ? [] : [key.name])]
 }
 
-const completeFormat = ({ file_format: given }: InspectionRequest): FileFormat => ({
+const completeFormat = ({ file_format: given }: InspectionRequest): ImportCreation['file_format'] => ({
   csv_has_headers: given.csv_has_headers ?? true,
   character_set: given.character_set ?? 'utf-8',
-  csv_field_separator: given.csv_field_separator ?? ',',
+  csv_field_separator: given.csv_field_separator,
   csv_field_enclosure: given.csv_field_enclosure ?? '"',
   date_format: given.date_format ?? 'mdy',
 })
@@ -110,15 +166,17 @@ interface Table {
 
 /** The file's columns as text, in any character set. */
 function readTable(
-  { bytes, isWhole }: Sample,
-  characterSet: CharacterSet,
+  { content, records: { bytes, isWhole } }: Beginning,
   { file_format: given }: InspectionRequest,
   fields: CustomFieldDocument[],
 ): Table {
-  const sample = { bytes: asUtf8(bytes, characterSet), isWhole }
-  const detected = detectDialect(sample, { separator: undefined, enclosure: undefined })
+  const text = recordDecoder(content.character_set).decode(bytes, 0, bytes.length)
+  const sample = { bytes: Buffer.from(text), isWhole }
+  const fromLine = content.skipped_lines === 1 ? content.csv_field_separator : undefined
+  const detected = detectDialect(sample, { separator: fromLine, enclosure: undefined })
+  const { csv_field_separator: separator } = given
   const dialect = detectDialect(sample, {
-    separator: given.csv_field_separator,
+    separator: separator === undefined || separator === 'auto' ? fromLine : separator,
     enclosure: given.csv_field_enclosure,
   })
   const { cells } = firstRecords(sample, dialect)
@@ -137,24 +195,19 @@ function readTable(
   return { detected, detectedHeader, dialect, hasHeader, columns }
 }
 
-/** The format for the import, or the reason why imports can't read the file. */
 function chooseFormat(
   { file_format: given }: InspectionRequest,
-  characterSet: CharacterSet,
+  { content }: Beginning,
   { dialect, hasHeader }: Table,
   dateFormat: FileFormat['date_format'] | null,
-): FileFormat | { error: string } {
-  const { separator } = dialect
-  if (separator === '|')
-    return { error: 'the cells are separated by bars (|); imports read commas, semicolons and tabs' }
+): ContentFormat {
   return {
     csv_has_headers: hasHeader,
-    character_set:
-      given.character_set ??
-      (characterSet === 'iso-8859-1' || characterSet === 'windows-1252' ? 'iso-8859-1' : 'utf-8'),
-    csv_field_separator: separator,
+    character_set: content.character_set,
+    csv_field_separator: dialect.separator,
     csv_field_enclosure: dialect.enclosure,
     date_format: given.date_format ?? dateFormat ?? 'mdy',
+    isDetected: (given.character_set ?? 'auto') === 'auto',
   }
 }
 
@@ -162,10 +215,9 @@ function chooseFormat(
 function checkMapped(
   given: InspectionRequest,
   mapping: (string | null)[],
-  format: FileFormat | { error: string },
+  { isDetected: _, ...format }: ContentFormat,
   context: ImportDeps,
 ): { options: CheckedOptions | null; error: string | null } {
-  if ('error' in format) return { options: null, error: format.error }
   const problems: string[] = []
   const options = checkOptions({ ...given, column_mapping: mapping, file_format: format }, context, problems)
   if (problems.length === 0) return { options, error: null }
@@ -179,20 +231,21 @@ async function rehearseSample(
   deps: ControlPlane,
   {
     list,
-    sample,
+    beginning,
+    format,
     checked,
     now,
   }: {
     list: MailingListDocument
-    sample: Sample
+    beginning: Beginning
+    format: ContentFormat
     checked: ReturnType<typeof checkMapped>
     now: Date
   },
-): Promise<{ error: string | null; records: RehearsedRecord[] }> {
+): Promise<RehearsalResult> {
   const { collections } = deps.database
   try {
-    const start = contentStartIn(sample.bytes)
-    if (checked.options === null) return { error: checked.error, records: [] }
+    if (checked.options === null) return { error: checked.error, records: [], warnings: [] }
     const { options, fieldIds } = checked.options
     const plan = await makePlan(collections, {
       organization_id: list.organization_id,
@@ -201,19 +254,15 @@ async function rehearseSample(
       field_ids: fieldIds,
       first_new_subscriber_id: 1,
     })
-    return await rehearse(
-      { bytes: sample.bytes.subarray(start), isWhole: sample.isWhole },
-      {
-        collections,
-        organizationId: list.organization_id,
-        mailingListId: list._id,
-        plan,
-        options,
-        now,
-      },
-    )
+    return await rehearse(beginning.records, {
+      collections,
+      organizationId: list.organization_id,
+      mailingListId: list._id,
+      ...{ plan, options, format, now },
+      skippedLines: beginning.content.skipped_lines,
+    })
   } catch (error) {
-    if (error instanceof ImportError) return { error: error.message, records: [] }
+    if (error instanceof ImportError) return { error: error.message, records: [], warnings: [] }
     throw error
   }
 }
@@ -221,22 +270,23 @@ async function rehearseSample(
 /** Warns of given settings that differ from the detected ones, and of data that the import would lose. */
 function findWarnings(
   { file_format: given }: InspectionRequest,
-  characterSet: CharacterSet,
+  sample: Sample,
   source: CheckedSource,
   { detected, detectedHeader, dialect }: Table,
 ): string[] {
   const warnings: string[] = []
   const differs = (key: string, value: unknown, found: unknown) => {
-    if (value !== undefined && value !== found)
+    if (value !== undefined && value !== 'auto' && value !== found)
       warnings.push(
         `file_format.${key} is ${JSON.stringify(value)}, and the file looks as if it were ${JSON.stringify(found)}`,
       )
   }
-  if (characterSet === 'windows-1252')
-    warnings.push(
-      'the file has bytes 0x80-0x9F, which are control characters in ISO-8859-1: it is windows-1252, as spreadsheets write it; save it as UTF-8, or its dashes, quotes and euro signs get lost',
-    )
-  else if (source.type !== 'json') differs('character_set', given.character_set, characterSet)
+  const { character_set: characterSet } = given
+  // Other sets than UTF-8 can't be told apart by their bytes.
+  if (source.type !== 'json' && characterSet !== undefined && sample.bytes.some((byte) => byte >= 0x80)) {
+    const found = detectCharacterSet(sample)
+    if (characterSet === 'utf-8' || found === 'utf-8') differs('character_set', characterSet, found)
+  }
   differs('csv_field_separator', given.csv_field_separator, detected.separator)
   differs('csv_field_enclosure', given.csv_field_enclosure, detected.enclosure)
   if (dialect.separator === detected.separator)

@@ -5,12 +5,12 @@ import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { JobView } from './schemas.ts'
 
 /** A job is a second view of an import: every import is a job. */
-export function toView(document: ImportSummary, { zones, counts }: ViewContext): JobView {
+export function toView(document: ImportSummary, { zones, sums }: ViewContext): JobView {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { created_at, begins_at, started_at, finished_at, state } = document
   const format = (instant: Date) => formatInstant(instant, zone)
   const now = clock.now()
-  const importCounts = counts.get(document._id)
+  const counts = sums.get(document._id)?.counts
   const retryAt = [document.step_not_before, document.download.next_attempt_at].find(
     (instant) => instant instanceof Date && instant > now,
   )
@@ -23,7 +23,7 @@ export function toView(document: ImportSummary, { zones, counts }: ViewContext):
     state2: null,
     paused: state === 'paused',
     name: document.source.filename,
-    progress_value: importCounts === undefined ? 0 : recordsIn(importCounts),
+    progress_value: counts === undefined ? 0 : recordsIn(counts),
     progress_total: document.number_of_records,
     job_type: 'SubscriberImport',
     begins_at: format(begins_at),

@@ -193,11 +193,13 @@ export const subscriberImportEndpoints = [
     refusals: { not_found: [noImport, 'subscriber import 4711 has no log failed'] },
     async handle({ deps, caller, params, query }) {
       const document = await findImport(deps, caller, params['id'])
-      const { safe } = query()
-      return importLog(deps, document, params['kind'], { isSafe: safe === 'true' || safe === '1' })
+      const { safe, line } = query()
+      return importLog(deps, document, params['kind'], { isSafe: isOn(safe), hasLines: isOn(line) })
     },
   }),
 ]
+
+const isOn = (text: string | undefined): boolean => text === 'true' || text === '1'
 
 function readIdempotencyKey([key, ...others]: readonly string[]): string | null {
   if (key === undefined) return null

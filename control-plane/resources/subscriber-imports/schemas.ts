@@ -1,6 +1,15 @@
 import { z } from 'zod'
 import { importStates } from '../../../shared/contract/import-state.ts'
-import { importOptions, logKinds, rowResults, sourceTypes } from '../../../shared/contract/schemas/import.ts'
+import {
+  characterSets,
+  detectedCharacterSets,
+  enclosures,
+  importOptions,
+  logKinds,
+  rowResults,
+  separators,
+  sourceTypes,
+} from '../../../shared/contract/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/contract/schemas/subscriber.ts'
 import {
   boundedText,
@@ -26,6 +35,12 @@ const autoresponderReference = z
   .refine((given) => given.id !== undefined || given.name !== undefined, {
     error: 'must have the key id or name',
   })
+
+const characterSetOptions = [...characterSets, 'auto'] as const
+const separatorOptions = [...separators, 'auto'] as const
+
+export const characterSetOption = () => oneOfAnyCase(characterSetOptions)
+export const separatorOption = () => punctuation(separatorOptions)
 
 export const importCreation = z.object({
   begins_at: z
@@ -93,9 +108,13 @@ export const importCreation = z.object({
   file_format: z
     .object({
       csv_has_headers: flag().default(true),
-      character_set: oneOfAnyCase(['utf-8', 'iso-8859-1']).prefault('utf-8'),
-      csv_field_separator: punctuation([',', '\t', ';']).default(','),
-      csv_field_enclosure: punctuation(['"', "'"])
+      character_set: characterSetOption().prefault('utf-8'),
+      csv_field_separator: separatorOption()
+        .optional()
+        .describe(
+          'by default comma, or what a first line such as `sep=;` says; `auto`: what that line says, or else what `inspect` proposes',
+        ),
+      csv_field_enclosure: punctuation(enclosures)
         .default('"')
         // openapi-python-client can't read a default that is a quote, and would leave the endpoint out.
         .meta({
@@ -109,6 +128,11 @@ export const importCreation = z.object({
   blank_cells: oneOf(['keep', 'clear'])
     .default('keep')
     .describe('whether a blank cell clears a custom field when an existing subscriber is overwritten'),
+  apply_custom_field_defaults: flag()
+    .default(true)
+    .describe(
+      'whether an added subscriber gets the defaults of fields for which neither the file nor `default_custom_fields` has a value',
+    ),
   callback_url: boundedText({ max: maxUrlLength })
     .meta({ format: 'uri' })
     .optional()
@@ -123,13 +147,15 @@ export const importListQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safe
 })
 export type ImportListQuery = z.infer<typeof importListQuery>
 
+const flagText = () => z.enum(['true', '1', 'false', '0']).optional()
+
 export const importLogQuery = z.object({
-  safe: z
-    .enum(['true', '1', 'false', '0'])
-    .optional()
-    .describe(
-      "`true` or `1`: cells of `failed` that a spreadsheet would run as a formula have a `'` before them; without it they are as typed, so that the file imports again",
-    ),
+  safe: flagText().describe(
+    "`true` or `1`: cells of `failed` that a spreadsheet would run as a formula have a `'` before them; without it they are as typed, so that the file imports again",
+  ),
+  line: flagText().describe(
+    '`true` or `1`: `failed` has a column `line` before the message: the line of the file on which the record begins, from 1',
+  ),
 })
 
 const instant = instantView()
@@ -150,6 +176,36 @@ export const importListView = z
     stats: z.object({ number_of_records: count.nullable(), records_imported: count }),
   })
   .meta({ id: 'SubscriberImportSummary' })
+
+const failure = z
+  .object({
+    column: z
+      .int()
+      .min(1)
+      .nullable()
+      .describe(
+        'the faulty column, from 1; null where the whole record is at fault, or the field has no column',
+      ),
+    header: z.string().nullable().describe("the column's header as typed; null for none"),
+    field: z
+      .string()
+      .nullable()
+      .describe('the built-in column or custom field; null where the record is at fault'),
+    reason: z.string().describe('what is wrong; it holds no value of a cell'),
+    rows: z
+      .int()
+      .min(1)
+      .describe('failed rows with this fault first, in the order of the checks and columns'),
+    first_record: z.int().min(1).describe('number of the first of these records, from 1'),
+    example: z
+      .string()
+      .max(60)
+      .nullable()
+      .describe(
+        'the cell of that record as typed, cut to 60 characters; null for none, and once the logs are purged',
+      ),
+  })
+  .meta({ id: 'FailureSummary' })
 
 const referenceView = z.object({ id: z.int(), name: z.string() }).nullable()
 const resultCounts = z.object(
@@ -187,11 +243,18 @@ export const importView = z
     file_source: fileSource,
     file_format: z.object({
       csv_has_headers: z.boolean(),
-      character_set: z.enum(['utf-8', 'iso-8859-1']),
-      csv_field_separator: punctuation([',', '\t', ';']),
-      csv_field_enclosure: punctuation(['"', "'"]),
+      character_set: z.enum(characterSetOptions),
+      csv_field_separator: separatorOption(),
+      csv_field_enclosure: punctuation(enclosures),
       date_format: z.enum(['mdy', 'dmy']),
     }),
+    detected_character_set: z
+      .enum(detectedCharacterSets)
+      .nullable()
+      .describe("what `auto` detected; null without `auto`, and before the file's beginning was read"),
+    detected_csv_field_separator: punctuation(separators)
+      .nullable()
+      .describe("what `auto` or a first line such as `sep=;` decided; null where the request's one is used"),
     stats: z.object({
       number_of_records: count.nullable(),
       records_imported: count,
@@ -199,6 +262,7 @@ export const importView = z
     }),
     dry_run: z.boolean(),
     blank_cells: z.enum(['keep', 'clear']),
+    apply_custom_field_defaults: z.boolean(),
     callback_url: z.string().nullable(),
     waiting_for_import_id: z.int().nullable(),
     download: z
@@ -211,6 +275,11 @@ export const importView = z
       .nullable()
       .describe('of `url`, from the first attempt on; bytes as received over the network'),
     warnings: z.array(z.string()),
+    failure_summary: z
+      .array(failure)
+      .describe(
+        'why rows failed: the 20 most frequent faults, then by their first record; each failed row counts once',
+      ),
   })
   .meta({ id: 'SubscriberImport' })
 
@@ -288,6 +357,8 @@ export const exampleImport: z.infer<typeof importView> = {
     csv_field_enclosure: '"',
     date_format: 'mdy',
   },
+  detected_character_set: null,
+  detected_csv_field_separator: null,
   stats: {
     number_of_records: 100_000,
     records_imported: 100_000,
@@ -295,10 +366,22 @@ export const exampleImport: z.infer<typeof importView> = {
   },
   dry_run: false,
   blank_cells: 'keep',
+  apply_custom_field_defaults: true,
   callback_url: null,
   waiting_for_import_id: null,
   download: null,
   warnings: [],
+  failure_summary: [
+    {
+      column: 1,
+      header: 'E-Mail',
+      field: 'email',
+      reason: 'not an email address',
+      rows: 1_000,
+      first_record: 17,
+      example: 'bob@example',
+    },
+  ],
 }
 
 export const exampleCreation = {

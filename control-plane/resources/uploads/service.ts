@@ -153,7 +153,7 @@ async function* content(
 ): AsyncGenerator<Buffer> {
   const transfer = deps.transfers.begin(caller, 'out')
   try {
-    yield* transfer.counted(file.read(range))
+    yield* transfer.counted(file.stream(range))
     transfer.complete()
   } finally {
     transfer.end()

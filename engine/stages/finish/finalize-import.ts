@@ -1,6 +1,6 @@
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { recordsIn } from '../../../shared/contract/schemas/import.ts'
-import { closeChunks, sumCounts, deleteChunks } from '../../../shared/store/chunks.ts'
+import { closeChunks, sumImport, deleteChunks } from '../../../shared/store/chunks.ts'
 import { dropSecrets } from '../../../shared/store/import-secrets.ts'
 import type { EndedImport } from '../../store/import-queues.ts'
 import { fixTotals, markFinalized } from '../../../shared/store/imports.ts'
@@ -31,8 +31,9 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
   const { database, secrets, metrics, log } = context
   const { collections } = database
   if ((await closeChunks(collections, importId)) > 0) return false
-  const totals = await sumCounts(collections, importId)
-  await fixTotals(collections, importId, totals)
+  const sums = await sumImport(collections, importId)
+  const totals = sums.counts
+  await fixTotals(collections, importId, sums)
   await queueCallback(database, importId, secrets)
   await dropSecrets(collections, importId)
   await removeWorkingData(document, context)

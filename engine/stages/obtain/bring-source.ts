@@ -1,9 +1,24 @@
-import type { Staging } from '../../../shared/storage/staging/staging.ts'
+import { ImportError } from '../../../shared/contract/errors.ts'
+import { beginningBytes, readBeginning } from '../../../shared/csv/file-beginning.ts'
+import { openSource } from '../../../shared/storage/staging/packed-content.ts'
+import type { StagedFile, Staging } from '../../../shared/storage/staging/staging.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import type { StepRun } from '../../scheduler/step.ts'
+import { ContentReader, requestOf, type ReadContent } from './content-reader.ts'
 import { selectSource } from './source-of.ts'
 import type { SourceContext } from './source.ts'
+import { refuseIfWrittenInto } from './upload-directory.ts'
+import { ZipSpool } from './zip-spool.ts'
 
-/** Brings the import's source into staging, against the organization's quota. Resolves and throws as Source does. */
+export interface BroughtSource extends ReadContent {
+  /** Name of the staged source. */
+  staged: string
+}
+
+/**
+ * Brings the import's source into staging, against the organization's quota, and reads its beginning. Throws as Source
+ * does, and ImportError `content_refused` for what isn't CSV text in its character set.
+ */
 export async function bringSource(
   run: StepRun,
   target: string,
@@ -11,15 +26,78 @@ export async function bringSource(
     remainingMs: 0,
     onProgress: () => undefined,
   },
-): Promise<string> {
+): Promise<BroughtSource> {
   const { document, uploads, secrets, guard, bounds, signal } = run
   const within = document.source.type === 'url' ? 'all' : 'staged'
+  const reader = new ContentReader(document)
   const staging: Staging = {
     ...run.staging,
-    write: (name, content) => run.staging.write(name, run.quota.reserved(document, content, within)),
+    write: (name, content) =>
+      run.staging.write(name, run.quota.reserved(document, reader.read(content), within)),
   }
-  return selectSource(document)(document, {
-    ...{ staging, target, uploads, secrets, guard, bounds, signal },
-    ...download,
+  const zips = new ZipSpool(run, { target, within })
+  try {
+    const staged = await selectSource(document)(document, {
+      ...{ staging, target, uploads, secrets, guard, bounds, signal },
+      spool: (content) => zips.store(content),
+      ...download,
+    })
+    if (reader.result !== null) return { staged, ...reader.result }
+    const inPlace = await readStaged(run, staged)
+    if (!inPlace.isTranscoded) return inPlace
+    await copyConverted(run, staged, (content) => staging.write(target, content))
+    return { staged: target, ...reader.result! }
+  } catch (error) {
+    throw reader.refusal ?? error
+  }
+}
+
+/** Reads the beginning of a source that is staged already. */
+export async function readStaged(
+  { document, staging }: StepRun,
+  staged: string,
+): Promise<BroughtSource & { isTranscoded: boolean }> {
+  const file = await openStaged(staging, staged)
+  try {
+    const bytes = Buffer.alloc(Math.min(beginningBytes, file.size))
+    const read = await file.read(bytes, 0)
+    const sample = { bytes: bytes.subarray(0, read), isWhole: file.size <= beginningBytes }
+    const { content, warnings, transcodedFrom } = readBeginning(sample, requestOf(document))
+    return { staged, content, warnings, isTranscoded: transcodedFrom !== null }
+  } finally {
+    await file.close()
+  }
+}
+
+/** Copies an upload that could be read in place if it needn't be converted. */
+async function copyConverted(
+  { document, staging, uploads }: StepRun,
+  staged: string,
+  write: (content: AsyncIterable<Uint8Array>) => Promise<unknown>,
+): Promise<void> {
+  const file = await openStaged(staging, staged)
+  try {
+    await write(readAll(file))
+  } finally {
+    await file.close()
+  }
+  await refuseIfWrittenInto(document, staged, uploads)
+}
+
+async function* readAll(file: StagedFile): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < file.size;) {
+    const bytes = Buffer.allocUnsafeSlow(Math.min(binaryMegabyte, file.size - at))
+    const read = await file.read(bytes, at)
+    if (read === 0) return
+    at += read
+    yield bytes.subarray(0, read)
+  }
+}
+
+async function openStaged(staging: Staging, name: string): Promise<StagedFile> {
+  const file = await openSource(staging, name)
+  if (file !== null) return file
+  throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?', {
+    isMissing: true,
   })
 }

@@ -2,7 +2,7 @@ import { ImportError } from '../../../shared/contract/errors.ts'
 import { classifyDownloadFailure, parseScheme } from '../../../shared/net/download-failure.ts'
 import { beginAttempt, writeInStep } from '../../../shared/store/import-steps.ts'
 import { downloadTimeLeft, type StepRun } from '../../scheduler/step.ts'
-import { bringSource } from './bring-source.ts'
+import { bringSource, type BroughtSource } from './bring-source.ts'
 
 export const progressEveryMs = 1_000
 
@@ -13,13 +13,13 @@ interface Progress {
 }
 
 /**
- * One try of a download, with its progress stored once a second. Resolves to the staged name and the final progress,
- * null when the step is lost; throws what Source does.
+ * One try of a download, with its progress stored once a second. Resolves to the source and the final progress, null when
+ * the step is lost; throws what bringSource does.
  */
 export async function download(
   run: StepRun,
   target: string,
-): Promise<(Progress & { staged: string }) | null> {
+): Promise<{ brought: BroughtSource; progress: Progress } | null> {
   const { document, step, bounds, metrics, signal } = run
   const { collections } = run.database
   const endsAt = await beginAttempt(collections, step, bounds.totalMs)
@@ -40,9 +40,9 @@ export async function download(
     writeInStep(collections, { ...step, state: 'downloading' }, { $set: progress }).catch(() => undefined)
   }, progressEveryMs)
   try {
-    const staged = await bringSource(run, target, { remainingMs: remainingMs, onProgress })
+    const brought = await bringSource(run, target, { remainingMs: remainingMs, onProgress })
     metrics.downloadAttempt('ok')
-    return { ...progress, staged }
+    return { brought, progress }
   } catch (error) {
     if (error instanceof ImportError && !signal.aborted) {
       metrics.downloadAttempt(error.retryable ? 'failed' : 'refused')

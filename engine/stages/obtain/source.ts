@@ -1,3 +1,4 @@
+import type { UnpackOptions } from '../../../shared/containers/unpack.ts'
 import type { AddressGuard } from '../../../shared/net/address-guard.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { SecretBox } from '../../../shared/runtime/secret-box.ts'
@@ -26,6 +27,8 @@ export interface SourceContext {
   /** Allows or refuses the addresses of downloads. */
   guard: AddressGuard
   bounds: DownloadBounds
+  /** Stores a zip of the import for as long as it is unpacked. */
+  spool: UnpackOptions['spool']
   /** Time that remains for all tries of a download. */
   remainingMs: number
   signal: AbortSignal

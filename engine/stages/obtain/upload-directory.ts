@@ -1,18 +1,19 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
-import { gunzipUpload, isGzipName } from '../../../shared/net/gzip.ts'
+import { findContainer, headBytes } from '../../../shared/containers/container-kind.ts'
+import { unpacked, uploadBound } from '../../../shared/containers/unpack.ts'
 import { isSameContent } from '../../../shared/storage/uploads/file-fingerprint.ts'
 import type { PinnedUpload, Uploads } from '../../../shared/storage/uploads/upload-store.ts'
 import { StillWritten, type Source } from './source.ts'
 
 /**
- * The file that was pinned when the import began: a later rename has no effect. A complete one that isn't packed is
- * read in place and checked again afterwards (refuseIfWrittenInto). All others are copied. Into an incomplete one a
+ * The file that was pinned when the import began: a later rename has no effect. A complete one that is no container is
+ * read in place and checked again afterwards (refuseIfWrittenInto). All others are copied, out of their containers. Into an incomplete one a
  * program may still write: its fingerprint must be the same at two checks, and before and after the copy.
  */
 export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source
-  const { staging, target, uploads, signal } = context
+  const { staging, target, uploads, signal, spool } = context
   // Where pinning failed, hung or found no file, the import began without a pin, and each try makes one of its own.
   const storedPin = document.upload?.pin ?? null
   const { _id: importId, organization_id: organizationId } = document
@@ -25,23 +26,27 @@ export const uploadDirectorySource: Source = async (document, context) => {
     else if (!(await seemsComplete(document, pinned, fingerprint)))
       throw new StillWritten(filename, fingerprint)
 
-    const isReadInPlace = pin.is_settled && storedPin !== null && !isGzipName(filename)
+    const isReadInPlace = pin.is_settled && storedPin !== null && !(await isContainer(pinned))
     const staged = isReadInPlace ? await pinned.staged() : null
     if (staged !== null) return staged
 
-    const content = pinned.content(signal)
-    await staging.write(
-      target,
-      isGzipName(filename) ? gunzipUpload(content, JSON.stringify(filename)) : content,
-    )
-    try {
+    const checkUnchanged = async () => {
       const after = await pinned.fingerprint()
       if (pin.is_settled) refuseIfChanged(after, pin.fingerprint, filename)
       else if (after !== fingerprint) throw new StillWritten(filename, after)
+    }
+    const what = JSON.stringify(filename)
+    const bound = uploadBound(pinned.size, what)
+    const content = unpacked(pinned.content(signal), { ...{ what, signal, bound, spool }, file: pinned })
+    try {
+      await staging.write(target, content)
+      await checkUnchanged()
     } catch (error) {
       // Only the file with this step's token in its name: after a suspension the step may have another holder, to
       // which the import's other files belong.
       await staging.remove(target).catch(() => undefined)
+      // A container that was written into seems to be damaged.
+      if (error instanceof ImportError) await checkUnchanged()
       throw error
     }
     return target
@@ -70,6 +75,11 @@ export async function refuseIfWrittenInto(
   } finally {
     await pinned.close()
   }
+}
+
+async function isContainer(pinned: PinnedUpload): Promise<boolean> {
+  const head = Buffer.alloc(headBytes)
+  return findContainer(head.subarray(0, await pinned.read(head, 0))) !== null
 }
 
 async function seemsComplete(

@@ -2,16 +2,20 @@ import { ImportError } from '../../../shared/contract/errors.ts'
 import { openSecrets } from '../../../shared/runtime/import-secrets.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { CannotUnseal } from '../../../shared/runtime/secret-box.ts'
-import { downloadedContent } from '../../../shared/net/download.ts'
+import { unpacked } from '../../../shared/containers/unpack.ts'
+import { downloadedContent, tooLargeError } from '../../../shared/net/download.ts'
 import type { Source, SourceContext } from './source.ts'
 
-/** Stages the file behind the URL. It counts as complete only when the server has said so. */
+/**
+ * Stages the file behind the URL. It counts as complete only when the server has said so. A container in it that can't
+ * be unpacked is final: its bytes are as the server has them.
+ */
 export const urlSource: Source = async (document, context) => {
   const url = await openUrl(document, context)
   let failure: unknown = null
   const content = (async function* () {
     try {
-      yield* downloadedContent(url, document.source.filename, context)
+      yield* unpackedDownload(url, document.source.filename, context)
     } catch (error) {
       failure = error
       throw error
@@ -24,6 +28,15 @@ export const urlSource: Source = async (document, context) => {
     // The download's error where there is one: the staging may reject with another one that says less.
     throw failure ?? error
   }
+}
+
+async function* unpackedDownload(url: URL, filename: string, context: SourceContext): AsyncGenerator<Buffer> {
+  const { bounds, signal, spool } = context
+  yield* unpacked(downloadedContent(url, context), {
+    what: JSON.stringify(filename),
+    bound: { bytes: bounds.bytes, error: () => tooLargeError(bounds) },
+    ...{ signal, spool },
+  })
 }
 
 async function openUrl(document: ImportDocument, { secrets }: SourceContext): Promise<URL> {

@@ -1,11 +1,11 @@
-import { isUtf8 } from 'node:buffer'
 import { ImportError } from '../../../shared/contract/errors.ts'
+import { recordDecoder, type RecordDecoder } from '../../../shared/csv/character-set.ts'
 import { readCells } from '../../../shared/csv/csv-cells.ts'
 import { checkedRecords, encodingError } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
-import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
-import { FileWarnings, type FileFindings } from './file-warnings.ts'
+import type { ContentFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import { FileWarnings, type FileFindings } from '../../../shared/csv/file-warnings.ts'
 import { RangeWriter, type PartitionOutput, type Range, type RecordToWrite } from './range-writer.ts'
 
 const maxRecords = 0xffffffff
@@ -16,7 +16,7 @@ export interface SorterOptions {
   borders: Buffer[]
   targetBytes: number
   plan: ImportPlan
-  format: FileFormat
+  format: ContentFormat
   /**
    * The scan begins in the middle of the file: it has no header, and the file's beginning is checked by the other
    * scan.
@@ -33,7 +33,8 @@ export class RecordSorter {
   header: string[] | null = null
   readonly warnings: FileWarnings
 
-  readonly #format: FileFormat
+  readonly #format: ContentFormat
+  readonly #decoder: RecordDecoder
   readonly #identities: IdentityReader
   readonly #ranges: RangeWriter
   readonly #output: PartitionOutput
@@ -58,6 +59,7 @@ export class RecordSorter {
   constructor(options: SorterOptions) {
     this.warnings = new FileWarnings(options.plan, options.format)
     this.#format = options.format
+    this.#decoder = recordDecoder(options.format.character_set)
     this.#identities = new IdentityReader(options.plan, options.format)
     this.#isSecondHalf = options.isSecondHalf
     this.#output = options.output
@@ -76,7 +78,7 @@ export class RecordSorter {
     }
     this.#count(1)
     if (!this.#isSecondHalf) this.#checkBeginning(record)
-    this.warnings.notice(record)
+    this.warnings.notice(record, this.records)
 
     const identityLength = this.#identities.read(record)
     const item = this.#item
@@ -103,8 +105,8 @@ export class RecordSorter {
 
   /** Adds what another scan found in the second half, which `lines` precede. */
   addSecondHalf(rest: { records: number; findings: FileFindings }, lines: number): void {
+    this.warnings.addSecondHalf(rest.findings, { records: this.records, lines })
     this.#count(rest.records)
-    this.warnings.addSecondHalf(rest.findings, lines)
   }
 
   #count(records: number): void {
@@ -123,8 +125,7 @@ export class RecordSorter {
   }
 
   #readCells(record: ScannedRecord): string[] {
-    const encoding = this.#format.character_set === 'utf-8' ? 'utf8' : 'latin1'
-    return readCells(record.bytes.toString(encoding, record.start, record.end), this.#format)
+    return readCells(this.#decoder.decode(record.bytes, record.start, record.end), this.#format)
   }
 
   /** Records without an identity stay in file order, which is the order of the failed log. */
@@ -144,14 +145,13 @@ export class RecordSorter {
     this.#unidentifiedBytes += this.#item.end - this.#item.start
   }
 
-  #checkEncoding(record: ScannedRecord): void {
-    if (this.#format.character_set !== 'utf-8') return
-    if (!isUtf8(record.bytes.subarray(record.start, record.end))) this.#badlyEncoded += 1
+  #checkEncoding({ bytes, start, end }: ScannedRecord): void {
+    if (!this.#decoder.isValid(bytes, start, end)) this.#badlyEncoded += 1
     if (this.records === checkedRecords) this.#refuseIfMostlyBad(checkedRecords)
   }
 
   #refuseIfMostlyBad(records: number): void {
-    const refusal = encodingError(this.#badlyEncoded, records)
+    const refusal = encodingError(this.#badlyEncoded, records, this.#format)
     if (refusal !== null) throw refusal
   }
 }

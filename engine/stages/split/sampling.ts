@@ -1,6 +1,6 @@
 import type { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import { dialectBytes, RecordScanner } from '../../../shared/csv/record-scanner.ts'
-import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
+import type { ContentFormat } from '../../../shared/contract/schemas/import.ts'
 import type { StagedFile } from '../../../shared/storage/staging/staging.ts'
 import { successor } from './range-writer.ts'
 
@@ -19,7 +19,7 @@ export interface SampleOptions {
   start: number
   windows: number
   identities: IdentityReader
-  format: FileFormat
+  format: ContentFormat
   wantedColumn: number
 }
 

@@ -1,9 +1,9 @@
 import { secondHalfOffset } from '../../../shared/csv/partition-file.ts'
-import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import type { ContentFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { openSource } from '../../../shared/storage/staging/packed-content.ts'
 import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import { countingStaging, StepProgress } from '../../scheduler/step-progress.ts'
-import type { FileFindings } from './file-warnings.ts'
+import type { FileFindings } from '../../../shared/csv/file-warnings.ts'
 import { PartitionOutput, type Range, type RangeContent } from './range-writer.ts'
 import { SourceScan } from './source-scan.ts'
 
@@ -26,7 +26,7 @@ export interface SecondHalfTask {
   bufferSize: number
   targetBytes: number
   plan: ImportPlan
-  format: FileFormat
+  format: ContentFormat
   /** Two Int32: `ownerIndex` and `stopIndex`. */
   cancellation: SharedArrayBuffer
   /** The step's (step-progress.ts). */

@@ -15,7 +15,8 @@ export class SourceScan {
   readonly #scanner: RecordScanner
   #position: number
 
-  constructor(options: SorterOptions & { source: StagedFile; from: number }) {
+  /** `skippedLines` come before the byte `from`. */
+  constructor(options: SorterOptions & { source: StagedFile; from: number; skippedLines?: number }) {
     const sorter = new RecordSorter(options)
     this.sorter = sorter
     this.#source = options.source
@@ -24,6 +25,7 @@ export class SourceScan {
     this.#scanner = new RecordScanner({
       dialect: dialectBytes(options.format),
       wantedColumn: options.plan.identity.column,
+      ...(options.skippedLines === undefined ? {} : { skippedLines: options.skippedLines }),
       onRecord: (record) => {
         sorter.add(record)
       },
@@ -52,7 +54,7 @@ export class SourceScan {
     return this.#scanner.isBetweenRecords
   }
 
-  /** Physical lines scanned. */
+  /** Physical lines scanned, with the skipped ones. */
   get lines(): number {
     return this.#scanner.lines
   }

@@ -8,6 +8,7 @@ import {
   contentFormat,
   noCounts,
   type ChunkDocument,
+  type ImportContent,
   type ImportDocument,
   type ImportPlan,
 } from '../../../shared/contract/schemas/import.ts'
@@ -24,11 +25,14 @@ import { splitFile, type SplitOptions, type SplitResult } from './split.ts'
 import type { HelperThread } from './second-half-scan.ts'
 
 /**
- * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed.
+ * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed. The
+ * import must have the source's `content`.
  * Throws ImportError `source_missing`, QuotaInUse, and what splitFile and refuseIfWrittenInto throw.
  */
 export async function splitImport(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
   const { document, staging, uploads, signal } = run
+  const { content } = document
+  if (content === undefined) throw new Error("the beginning of the import's source wasn't read")
   await refuseIfWrittenInto(document, staged, uploads)
   const partition = stagedPartition(document._id, randomUUID())
   let bytes = 0
@@ -49,12 +53,13 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
         second: helperThread(run, staged, `${partition}-tail`),
         plan,
         format: contentFormat(document),
+        content,
         signal,
       })
       // Other engines could not read chunks in a folder that only this engine has.
       await run.folder.require({ fresh: true })
-      run.metrics.bytes('split', source.size)
-      await enterImporting(run, plan, { result, partition })
+      run.metrics.bytes('split', content.source_bytes ?? source.size)
+      await enterImporting(run, plan, { content, result, partition })
       bytes = result.ranges.reduce((sum, { length }) => sum + length, 0)
     } catch (error) {
       // The import waits for disk space, which this file would take.
@@ -135,7 +140,7 @@ async function removeUnused(run: StepRun, partition: string, bytes: number): Pro
 async function enterImporting(
   run: StepRun,
   plan: ImportPlan,
-  { result, partition }: { result: SplitResult; partition: string },
+  { content, result, partition }: { content: ImportContent; result: SplitResult; partition: string },
 ): Promise<void> {
   const { document, step, session } = run
   const { collections, ids } = run.database
@@ -151,6 +156,7 @@ async function enterImporting(
       number_of_records: result.records,
       header: result.header,
       warnings: [...document.warnings, ...result.warnings],
+      content,
       partition,
       ...(result.secondHalf === null ? {} : { partition_tail: result.secondHalf }),
     }

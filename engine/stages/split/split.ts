@@ -1,4 +1,4 @@
-import { checkedRecords, contentStart } from '../../../shared/csv/file-beginning.ts'
+import { checkedRecords } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import {
   combineChecksums,
@@ -6,7 +6,12 @@ import {
   readRecordAt,
   type Partition,
 } from '../../../shared/csv/partition-file.ts'
-import type { FileFormat, ImportPlan, PartitionSecondHalf } from '../../../shared/contract/schemas/import.ts'
+import type {
+  ContentFormat,
+  ImportContent,
+  ImportPlan,
+  PartitionSecondHalf,
+} from '../../../shared/contract/schemas/import.ts'
 import type { StagedFile, StagedWriter } from '../../../shared/storage/staging/staging.ts'
 import { filledRanges, PartitionOutput, RangeWriter, type Range, type RangeContent } from './range-writer.ts'
 import { chooseBorders, IdentitySample, sampleIdentities } from './sampling.ts'
@@ -35,7 +40,9 @@ export interface SplitOptions {
   /** A helper for the second half of a large source; without it this thread scans everything. */
   second?: HelperThread
   plan: ImportPlan
-  format: FileFormat
+  format: ContentFormat
+  /** Where the records begin. */
+  content: Pick<ImportContent, 'start' | 'skipped_lines'>
   signal: AbortSignal
 }
 
@@ -81,7 +88,7 @@ export async function splitFile(options: SplitOptions): Promise<SplitResult> {
 
 async function splitInto(output: PartitionOutput, options: SplitOptions): Promise<SplitResult> {
   const { source, second, plan, format, signal } = options
-  const start = await contentStart(source)
+  const { start, skipped_lines: skippedLines } = options.content
   const secondHalfStart = second === undefined ? null : await findSecondHalf(source, start, format, second)
   const sizes = rangeSizes(source.size, secondHalfStart === null ? 1 : 2)
   const sample = await sampleIdentities({
@@ -94,7 +101,7 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
   })
   const borders = chooseBorders(sample, sizes.ranges)
   const part = { borders, bufferSize: sizes.bufferSize, targetBytes: sizes.target, plan, format }
-  const scan = new SourceScan({ ...part, source, from: start, output, isSecondHalf: false })
+  const scan = new SourceScan({ ...part, source, from: start, skippedLines, output, isSecondHalf: false })
   let report: SecondHalfReport | null = null
   if (second !== undefined && secondHalfStart !== null) {
     const helper = new SecondHalfScan(second, { ...part, from: secondHalfStart, to: source.size })
@@ -137,7 +144,7 @@ const stoppedBy = (signal: AbortSignal) => (): boolean => {
 async function findSecondHalf(
   source: StagedFile,
   start: number,
-  { csv_field_enclosure: enclosure }: FileFormat,
+  { csv_field_enclosure: enclosure }: ContentFormat,
   { minBytes = largeSourceBytes }: HelperThread,
 ): Promise<number | null> {
   if (source.size < minBytes) return null

@@ -1,8 +1,8 @@
 import { BatchReader, type Batch, type ReadRecord } from '../../../shared/csv/chunk-records.ts'
 import { needsQuota, type Decision, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
+import { exampleOf, RowFailure, wholeFault } from '../../../shared/csv/row-fault.ts'
 import { readRow } from '../../../shared/csv/row-reader.ts'
 import {
-  contentFormat,
   failureId,
   logKinds,
   noCounts,
@@ -17,6 +17,7 @@ import { writeLine } from '../../../shared/csv/csv-line.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import type { BsonWriter } from './bson/bson-writer.ts'
 import { LineWriter } from './bson/byte-writer.ts'
+import { FaultCounts } from './fault-counts.ts'
 import type { ImportContext } from './import-context.ts'
 import type { DueTimes } from './reaction-writer.ts'
 import { subscriberTransition } from '../../../shared/values/subscriber-transition.ts'
@@ -61,6 +62,8 @@ export const recordsWithin = (bytes: number): number => Math.max(1, Math.floor(m
  */
 export class BatchDraft {
   readonly counts: ImportCounts = noCounts()
+  /** Of the rows that are counted as failed. */
+  readonly faults = new FaultCounts()
   readonly statusChanges = noStatusCounts()
   /** Ids of subscribers that the batch makes inactive. */
   readonly leaving: number[] = []
@@ -94,7 +97,7 @@ export class BatchDraft {
 
   /** Null when all records fit into one transaction; else how many do. */
   fill(batch: Batch): number | null {
-    const reader = new BatchReader(batch, contentFormat(this.#context.document), this.#chunk.kind)
+    const reader = new BatchReader(batch, this.#context.format, this.#chunk.kind)
     let records = 0
     let read = 0
     for (let record = reader.read(); record !== null; record = reader.read()) {
@@ -131,7 +134,7 @@ export class BatchDraft {
       return
     }
     const row = readRow(reader, record)
-    if (typeof row === 'string') {
+    if (row instanceof RowFailure) {
       this.#fail(record, row)
       return
     }
@@ -142,7 +145,7 @@ export class BatchDraft {
     const subscriber = this.#start.existing.get(key)
     const decision = decider.decide({ key, row, newId, now: this.now }, subscriber)
     if (this.#isTooLarge(decision, key, bytes)) {
-      this.#fail(record, valuesTooLarge)
+      this.#fail(record, { reason: valuesTooLarge, fault: wholeFault('too_large') })
       return
     }
     if (needsQuota(decision)) {
@@ -154,7 +157,7 @@ export class BatchDraft {
     }
     switch (decision.result) {
       case 'failed':
-        this.#fail(record, decision.reason)
+        this.#fail(record, decision)
         return
       case 'added': {
         const { status } = decision.subscriber
@@ -223,15 +226,18 @@ export class BatchDraft {
     })
   }
 
-  #fail(record: ReadRecord, reason: string): void {
-    const { document } = this.#context
+  #fail(record: ReadRecord, { reason, fault }: Pick<RowFailure, 'reason' | 'fault'>): void {
+    const { document, format } = this.#context
     const { failures } = this.buffers
     // Missing cells are added when the log is read: blanks for 2,000 columns would outweigh a short row.
-    const line = writeLine([...record.cells, reason], document.options.file_format)
+    const line = writeLine([...record.cells, reason], format)
     this.counts.failed += 1
+    const example = fault.column === null ? null : exampleOf(record.cells[fault.column] ?? '')
+    this.faults.add({ ...fault, rows: 1, first: { record: record.number, example } })
     const failure = failures.begin()
     failures.string('_id', failureId(document._id, record.number))
     failures.string('line', line)
+    failures.number('file_line', record.line)
     failures.end(failure)
     this.counts.kept_bytes = failures.length
   }

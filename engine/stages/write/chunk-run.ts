@@ -5,12 +5,14 @@ import {
   furtherCounts,
   logKinds,
   type ChunkDocument,
+  type FaultCount,
   type ImportCounts,
 } from '../../../shared/contract/schemas/import.ts'
 import type { Lane, ProcessChunkOptions } from '../../process-chunk.ts'
 import { longRowBytes, recordsWithin, type BatchDraft } from './batch-draft.ts'
 import type { BatchReport } from './batch-writer.ts'
 import { ChunkQuota } from './chunk-quota.ts'
+import { addFaults, type FaultCounts } from './fault-counts.ts'
 import type { ImportContext } from './import-context.ts'
 import type { RetryReason } from './transaction.ts'
 
@@ -29,6 +31,7 @@ export class ChunkRun {
   /** Identity of the last of them. */
   lastIdentity: string | null = null
   #counts: ImportCounts
+  #faults: FaultCount[]
   /**
    * Whether batches read the existing subscribers. False while none can exist: the list was empty at the import's
    * start, and no duplicate key has shown one since.
@@ -69,6 +72,7 @@ export class ChunkRun {
     this.position = chunk.next_record
     this.#counts = chunk.counts
     this.readsExisting = !context.plan.list_was_empty
+    this.#faults = chunk.faults ?? []
   }
 
   countRetry(reason: RetryReason): void {
@@ -87,9 +91,14 @@ export class ChunkRun {
     return sum
   }
 
+  /** The chunk's faults once a batch with these is committed; null where the batch adds none. */
+  faultsWith({ all }: FaultCounts): FaultCount[] | null {
+    return all.length === 0 ? null : addFaults(this.#faults, all)
+  }
+
   /** Moves on by the committed batch of `records`, which was begun at `startedAt`, and reports it. */
   reportCommit(
-    { counts, lastIdentity, quotaUsed, bytesRead }: BatchDraft,
+    { counts, faults, lastIdentity, quotaUsed, bytesRead }: BatchDraft,
     records: number,
     startedAt: number,
   ): void {
@@ -97,6 +106,7 @@ export class ChunkRun {
     this.lastIdentity = lastIdentity
     this.position += records
     this.#counts = this.countsWith(counts)
+    this.#faults = this.faultsWith(faults) ?? this.#faults
     this.quota.use(quotaUsed)
     const writeMs = clock.monotonicMs() - startedAt
     this.#onBatch({ counts, bytes: bytesRead, writeMs, retries: this.#retries })

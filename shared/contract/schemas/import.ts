@@ -43,6 +43,45 @@ export const noCounts = (): ImportCounts => recordFromKeys(logKinds, () => 0)
 export const recordsIn = (counts: ImportCounts): number =>
   rowResults.reduce((sum, result) => sum + counts[result], 0)
 
+/** What can be wrong with a failed row. The sentences are in shared/csv/row-fault.ts. */
+export const faultKinds = [
+  // of a cell
+  'blank',
+  'wrong_value',
+  'day_first',
+  'mailto',
+  'angle_bracket',
+  'not_clearable',
+  // of a record
+  'encoding',
+  'nul',
+  'too_long',
+  'unterminated',
+  'surplus_cells',
+  // of a subscriber
+  'no_value',
+  'too_large',
+] as const
+export type FaultKind = (typeof faultKinds)[number]
+
+/** How many rows have a fault. A row counts once, under its first fault. */
+const faultCount = z.object({
+  /** One of `faultKinds`; an engine of a later version may know others. */
+  kind: z.string(),
+  /** Index in the mapping; null where the whole record is at fault, or the field isn't mapped. */
+  column: integer().min(0).nullable(),
+  /** The required field without a value; null for other faults. */
+  field_id: id().nullable(),
+  rows: integer().min(1),
+  /** The first of the rows, and its cell. The server compares the keys in this order. */
+  first: z.object({ record: integer().min(1), example: z.string().nullable() }),
+})
+export type FaultCount = z.infer<typeof faultCount>
+export type RowFault = Pick<FaultCount, 'column' | 'field_id'> & { kind: FaultKind }
+
+/** Faults that an import shows. */
+export const maxFaults = 20
+
 /** Reserved column names, which custom fields can't have. */
 export const builtInColumns = [
   'email',
@@ -60,14 +99,51 @@ export type BuiltInColumn = (typeof builtInColumns)[number]
 export const sourceTypes = ['json', 'upload_directory', 'url'] as const
 export type SourceType = (typeof sourceTypes)[number]
 
+/** The character sets of files, as replies show their names (shared/csv/character-set.ts). */
+export const characterSets = [
+  'utf-8',
+  'iso-8859-1',
+  'windows-1252',
+  'windows-1250',
+  'windows-1251',
+  'iso-8859-2',
+  'iso-8859-15',
+  'utf-16le',
+  'utf-16be',
+  'utf-16',
+  'shift_jis',
+  'gbk',
+  'big5',
+  'euc-kr',
+] as const
+export type CharacterSet = (typeof characterSets)[number]
+
+/** Those that `auto` detects. */
+export const detectedCharacterSets = ['utf-8', 'windows-1252', 'utf-16le', 'utf-16be'] as const
+export type DetectedCharacterSet = (typeof detectedCharacterSets)[number]
+
+export const separators = [',', '\t', ';', '|'] as const
+export type Separator = (typeof separators)[number]
+export const enclosures = ['"', "'"] as const
+
+/** As requested. `auto` is detected in the file's beginning; see contentFormat. */
 export const fileFormat = z.object({
   csv_has_headers: z.boolean(),
-  character_set: z.enum(['utf-8', 'iso-8859-1']),
-  csv_field_separator: z.enum([',', '\t', ';']),
-  csv_field_enclosure: z.enum(['"', "'"]),
+  character_set: z.enum([...characterSets, 'auto']),
+  csv_field_separator: z.enum([...separators, 'auto']),
+  csv_field_enclosure: z.enum(enclosures),
   date_format: z.enum(['mdy', 'dmy']),
 })
 export type FileFormat = z.infer<typeof fileFormat>
+
+/** The format in which a file is read, without `auto`. */
+export interface ContentFormat extends Omit<FileFormat, 'character_set' | 'csv_field_separator'> {
+  /** Sets of several bytes a character are staged as UTF-8, and still named here. */
+  character_set: CharacterSet
+  csv_field_separator: Separator
+  /** `auto` was requested and detected this character set. */
+  isDetected?: boolean
+}
 
 const autoresponderReference = z.object({ id: id(), name: z.string() })
 
@@ -104,8 +180,12 @@ export const importOptions = z.object({
     format: z.enum(emailFormats).optional(),
   }),
   file_format: fileFormat,
+  /** The request had no separator, so that a first line such as `sep=;` decides. Absent: it had one. */
+  default_separator: z.literal(true).optional(),
   dry_run: z.boolean(),
   blank_cells: z.enum(['keep', 'clear']),
+  /** Absent is true. */
+  apply_custom_field_defaults: z.boolean().optional(),
 })
 export type ImportOptions = z.infer<typeof importOptions>
 
@@ -159,6 +239,20 @@ const uploadDocument = z.object({
   waiting: z.object({ since: instant(), fingerprint: z.string() }).nullable(),
 })
 export type UploadDocument = z.infer<typeof uploadDocument>
+
+/** What the beginning of the source said. It is stored once, so that every engine reads the staged bytes alike. */
+const importContent = z.object({
+  /** The character set that the source was read in. */
+  character_set: z.enum(characterSets),
+  csv_field_separator: z.enum(separators),
+  /** Length of the byte order mark and the `sep=` line with which the staged bytes begin. */
+  start: integer().min(0),
+  /** 1 where they begin with a `sep=` line, otherwise 0. */
+  skipped_lines: integer().min(0),
+  /** Bytes of the source before it was converted to UTF-8; absent when it is staged as it is. */
+  source_bytes: integer().min(0).optional(),
+})
+export type ImportContent = z.infer<typeof importContent>
 
 const partitionSecondHalf = z.object({
   name: z.string(),
@@ -229,6 +323,8 @@ export const importDocument = z.object({
   upload: uploadDocument.optional(),
   /** Name of the staged source; absent when it has the name for inline content. */
   staged: z.string().optional(),
+  /** Absent until the file's beginning is read, and when an engine of an earlier version read it. */
+  content: importContent.optional(),
   plan: importPlan.nullable(),
   /** Cells of the header as typed, for the failed log; null when the file has no header. */
   header: z.array(z.string()).nullable(),
@@ -239,6 +335,8 @@ export const importDocument = z.object({
   partition_tail: partitionSecondHalf.optional(),
   /** The final counts; until they are fixed, the counts are the sum over the chunks. */
   totals: importCounts.nullable(),
+  /** The most frequent faults, stored with the totals. Absent: none, or an earlier version stored the totals. */
+  faults: z.array(faultCount).optional(),
   error_message: z.string().nullable(),
   warnings: z.array(z.string()),
   /**
@@ -278,10 +376,36 @@ export const importDocument = z.object({
 })
 export type ImportDocument = z.infer<typeof importDocument>
 
-/** The format of the staged bytes. Inline content is staged as UTF-8, whatever `character_set` the import has. */
-export function contentFormat({ source, options }: Pick<ImportDocument, 'source' | 'options'>): FileFormat {
-  return source.type === 'json' ? { ...options.file_format, character_set: 'utf-8' } : options.file_format
+type ImportWithContent = Pick<ImportDocument, 'source' | 'options' | 'content'>
+
+/** The format of the staged bytes. Imports that an earlier version split have no `content`, and no `auto`. */
+export function contentFormat({ source, options, content }: ImportWithContent): ContentFormat {
+  const { character_set: characterSet, csv_field_separator: separator, ...others } = options.file_format
+  const isDetected = characterSet === 'auto'
+  return {
+    ...others,
+    character_set: content?.character_set ?? (isDetected || source.type === 'json' ? 'utf-8' : characterSet),
+    csv_field_separator: content?.csv_field_separator ?? (separator === 'auto' ? ',' : separator),
+    isDetected,
+  }
 }
+
+/** The character set that `auto` detected; null when it wasn't requested, or the beginning isn't read yet. */
+export const detectedCharacterSet = ({ options, content }: ImportWithContent): DetectedCharacterSet | null =>
+  options.file_format.character_set === 'auto'
+    ? (detectedCharacterSets.find((set) => set === content?.character_set) ?? null)
+    : null
+
+/** Whether a first line such as `sep=;` decided the separator. */
+export const isSeparatorFromLine = ({ options, content }: Pick<ImportDocument, 'options' | 'content'>) =>
+  content?.skipped_lines === 1 &&
+  (options.default_separator === true || options.file_format.csv_field_separator === 'auto')
+
+/** The separator that `auto` or such a line decided; null when neither did, or the beginning isn't read yet. */
+export const detectedSeparator = (document: Pick<ImportDocument, 'options' | 'content'>): Separator | null =>
+  document.options.file_format.csv_field_separator === 'auto' || isSeparatorFromLine(document)
+    ? (document.content?.csv_field_separator ?? null)
+    : null
 
 const chunkStates = ['ready', 'running', 'done'] as const
 
@@ -332,6 +456,8 @@ export const chunkDocument = z.object({
   /** Subscribers of its range before this `_id` were checked for absence from the import. */
   deactivated_to: z.string().nullable(),
   counts: importCounts,
+  /** Faults of the rows that are counted as failed; absent is none. */
+  faults: z.array(faultCount).optional(),
 })
 export type ChunkDocument = z.infer<typeof chunkDocument>
 
@@ -365,6 +491,8 @@ export const failureDocument = z.object({
   _id: z.string(),
   /** The record's cells and the message as a CSV line, without its line end. */
   line: z.string(),
+  /** Physical line of the file on which the record begins, from 1. Absent: an earlier version stored the row. */
+  file_line: integer().min(1).optional(),
 })
 export type FailureDocument = z.infer<typeof failureDocument>
 

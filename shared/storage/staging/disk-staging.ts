@@ -107,7 +107,7 @@ async function writeWhole(
   return size
 }
 
-class DiskFile implements StagedFile {
+export class DiskFile implements StagedFile {
   readonly #handle: FileHandle
   readonly size: number
 

@@ -85,7 +85,7 @@ async function appendAll(
   return end
 }
 
-const gridFile = (bucket: GridBucket, file: ObjectId, size: number): StagedFile => ({
+export const gridFile = (bucket: GridBucket, file: ObjectId, size: number): StagedFile => ({
   size,
   read: (target, position) => readGridFile(bucket, file, target, position),
   close: () => Promise.resolve(),

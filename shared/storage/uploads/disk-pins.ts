@@ -4,6 +4,7 @@ import path from 'node:path'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { errorCode } from '../../contract/errors.ts'
 import { buildFingerprint, fileSystemTime } from './file-fingerprint.ts'
+import { DiskFile } from '../staging/disk-staging.ts'
 import { copySteady, openRegular } from './steady-copy.ts'
 import { fileNameProblem, newUploadToken, uploadFolder } from './upload-names.ts'
 import type { PinnedUpload, UploadPin, Uploads } from './upload-store.ts'
@@ -82,7 +83,13 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       const file = locate(reference)
       const handle = await openRegular(file)
       if (handle === null) return null
-      return pinnedFile(handle, path.dirname(file), reference.startsWith(unpinnedPrefix) ? null : reference)
+      try {
+        const staged = reference.startsWith(unpinnedPrefix) ? null : reference
+        return pinnedFile(handle, (await handle.stat()).size, path.dirname(file), staged)
+      } catch (error) {
+        await handle.close()
+        throw error
+      }
     },
   }
 }
@@ -134,8 +141,11 @@ async function regularStats(file: string): Promise<BigIntStats | null> {
   }
 }
 
-function pinnedFile(handle: FileHandle, folder: string, staged: string | null): PinnedUpload {
+function pinnedFile(handle: FileHandle, size: number, folder: string, staged: string | null): PinnedUpload {
+  const file = new DiskFile(handle, size)
   return {
+    size,
+    read: (target, position) => file.read(target, position),
     staged: async () => {
       // For files that were uploaded this returns at once, as they are synced already.
       if (staged !== null && process.platform !== 'win32') await handle.datasync()
@@ -144,7 +154,7 @@ function pinnedFile(handle: FileHandle, folder: string, staged: string | null): 
     fingerprint: async () => buildFingerprint(await handle.stat({ bigint: true })),
     isQuiet: async () => (await fileSystemTime(folder)) - (await handle.stat()).mtimeMs > quietMs,
     content: (signal) => readPinned(handle, signal),
-    close: () => handle.close(),
+    close: () => file.close(),
   }
 }
 

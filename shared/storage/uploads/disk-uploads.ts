@@ -3,6 +3,7 @@ import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink, type FileHan
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { errorCode } from '../../contract/errors.ts'
+import { DiskFile } from '../staging/disk-staging.ts'
 import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
 import { DiskUpload } from './disk-upload.ts'
 import { fileSystemTime } from './file-fingerprint.ts'
@@ -12,6 +13,7 @@ import {
   UploadChanged,
   type TakeUp,
   type UploadEntry,
+  type UploadFile,
   type Uploads,
   type UploadStore,
 } from './upload-store.ts'
@@ -74,14 +76,12 @@ function diskDirectory(
     async open(name) {
       const handle = await openRegular(locate(name))
       if (handle === null) return null
-      const { size, mtime: modifiedAt } = await handle.stat()
-      return {
-        size,
-        modifiedAt,
-        // `end` of a stream is its last byte. A file that other programs extend is read up to its present size.
-        read: ({ start = 0, end = size } = {}) =>
-          end > start ? handle.createReadStream({ start, end: end - 1 }) : emptyStream(handle),
-        close: () => handle.close(),
+      try {
+        const { size, mtime: modifiedAt } = await handle.stat()
+        return new OpenUpload(handle, size, modifiedAt)
+      } catch (error) {
+        await handle.close()
+        throw error
       }
     },
     async remove(name) {
@@ -228,4 +228,20 @@ async function purgeFolder(folder: string, maxUnfinishedAgeMs: number): Promise<
     removed += isUpload ? 1 : 0
   }
   return removed
+}
+
+class OpenUpload extends DiskFile implements UploadFile {
+  readonly modifiedAt: Date
+  readonly #handle: FileHandle
+
+  constructor(handle: FileHandle, size: number, modifiedAt: Date) {
+    super(handle, size)
+    this.#handle = handle
+    this.modifiedAt = modifiedAt
+  }
+
+  /** `end` of a stream is its last byte. A file that other programs extend is read up to its present size. */
+  stream({ start = 0, end = this.size }: { start?: number; end?: number } = {}): Readable {
+    return end > start ? this.#handle.createReadStream({ start, end: end - 1 }) : emptyStream(this.#handle)
+  }
 }

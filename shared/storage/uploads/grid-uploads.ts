@@ -11,6 +11,7 @@ import {
 } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import type { UploadNameDocument } from '../../contract/schemas/upload.ts'
+import { gridFile } from '../staging/grid-staging.ts'
 import { keyRanges } from '../../store/key-ranges.ts'
 import { detachAndRemove, dropUnfinished, removeForgotten, removeUnused } from './grid-contents.ts'
 import { GridUpload } from './grid-upload.ts'
@@ -59,13 +60,13 @@ export function gridUploads(database: GridDatabase): Uploads {
       const content = new ObjectId(reference)
       const entry = await bucket.files.findOne({ _id: content })
       if (entry === null || entry.length === null) return null
-      const { length } = entry
+      const file = gridFile(bucket, content, entry.length)
       return {
+        ...file,
         staged: () => Promise.resolve(null),
         fingerprint: () => Promise.resolve(reference),
         isQuiet: () => Promise.resolve(true),
-        content: (signal) => streamGridFile(bucket, content, { end: length, signal }),
-        close: () => Promise.resolve(),
+        content: (signal) => streamGridFile(bucket, content, { end: file.size, signal }),
       }
     },
     async unpin(importId) {
@@ -148,11 +149,10 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       const { size, modified_at: modifiedAt } = finished
       const content = new ObjectId(finished.content)
       return {
-        size,
+        ...gridFile(bucket, content, size),
         modifiedAt,
-        read: ({ start = 0, end = size } = {}) =>
+        stream: ({ start = 0, end = size } = {}) =>
           Readable.from(streamGridFile(bucket, content, { start, end }), { objectMode: false }),
-        close: () => Promise.resolve(),
       }
     },
     async remove(name) {

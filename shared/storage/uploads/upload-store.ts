@@ -1,5 +1,7 @@
 import type { Readable } from 'node:stream'
+import type { RandomAccessFile } from '../../containers/container-kind.ts'
 import type { UploadDocument } from '../../contract/schemas/import.ts'
+import type { StagedFile } from '../staging/staging.ts'
 
 /**
  * The upload directories, on disk (disk-uploads.ts) or in the database (grid-uploads.ts). All names must be valid by
@@ -30,14 +32,14 @@ export interface Uploads {
 
 export type UploadPin = NonNullable<UploadDocument['pin']>
 
-export interface PinnedUpload {
+export interface PinnedUpload extends RandomAccessFile {
   /** Its name in the staging, after its bytes were synced; null where it has none there. */
   staged(): Promise<string | null>
   /** Any write to the file changes it. */
   fingerprint(): Promise<string>
   /** Whether its last write was long ago, by the clock of its file system. */
   isQuiet(): Promise<boolean>
-  content(signal: AbortSignal): AsyncIterable<Uint8Array>
+  content(signal: AbortSignal): AsyncIterable<Buffer>
   close(): Promise<void>
 }
 
@@ -49,14 +51,10 @@ export interface UploadEntry {
 }
 
 /** A finished file that is open: a change of its name doesn't affect it. */
-export interface UploadFile {
-  /** In bytes. */
-  size: number
+export interface UploadFile extends StagedFile {
   modifiedAt: Date
   /** From byte `start` up to and without byte `end`. The file is closed with the stream. */
-  read(range?: { start?: number; end?: number }): Readable
-  /** For a file that isn't read. */
-  close(): Promise<void>
+  stream(range?: { start?: number; end?: number }): Readable
 }
 
 /** The directory of one organization. */

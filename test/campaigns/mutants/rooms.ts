@@ -19,7 +19,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     ].map((name) => `test/unit/values/${name}.test.ts`),
   },
   rows: {
-    files: ['shared/csv/row-decision.ts', 'shared/csv/row-reader.ts'],
+    files: ['shared/csv/row-decision.ts', 'shared/csv/row-fault.ts', 'shared/csv/row-reader.ts'],
     tests: ['test/unit/rows/row-decision.test.ts', 'test/unit/rows/row-reader.test.ts'],
   },
   formulas: {
@@ -46,6 +46,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       'test/unit/records/scanner-limits.test.ts',
       'test/unit/records/record-scanner.test.ts',
       'test/unit/records/identity-reader.test.ts',
+      'test/unit/records/file-beginning.test.ts',
       'test/unit/records/ascii-email.test.ts',
       'test/unit/records/partition-file.test.ts',
       'test/unit/records/chunk-records.test.ts',
@@ -54,9 +55,10 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
   },
   splitting: {
-    files: ['file-warnings', 'sampling', 'range-writer', 'record-sorter'].map(
-      (name) => `engine/stages/split/${name}.ts`,
-    ),
+    files: [
+      'shared/csv/file-warnings.ts',
+      ...['sampling', 'range-writer', 'record-sorter'].map((name) => `engine/stages/split/${name}.ts`),
+    ],
     tests: ['file-warnings', 'sampling', 'range-writer', 'record-sorter'].map(
       (name) => `test/unit/splitting/${name}.test.ts`,
     ),

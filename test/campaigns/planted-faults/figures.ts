@@ -179,8 +179,8 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'inspection reads 2 MB',
     `${resources}/import-inspection/sample.ts`,
-    'maxBytes = binaryMegabyte',
-    'maxBytes = 2 * binaryMegabyte',
+    'maxBytes = beginningBytes',
+    'maxBytes = 2 * beginningBytes',
   ),
   wrong(
     'a megabyte of a body has 1,000,000 bytes',
@@ -234,7 +234,7 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong('101 NULs are taken', 'shared/csv/file-beginning.ts', 'minNuls = 100', 'minNuls = 101'),
   wrong(
     'a warning comes of 30 lines',
-    'engine/stages/split/file-warnings.ts',
+    'shared/csv/file-warnings.ts',
     'remarkableLines = 20',
     'remarkableLines = 30',
   ),

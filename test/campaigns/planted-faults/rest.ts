@@ -11,6 +11,7 @@ const callbacks: TestRun = { files: ['test/integration/callbacks.test.ts'] }
 const commandLine: TestRun = { files: ['test/integration/command-line.test.ts'] }
 const uploadsOfImports: TestRun = { files: ['test/integration/imports-of-uploads.test.ts'] }
 const ftpUploads: TestRun = { files: ['test/integration/ftp-uploads.test.ts'] }
+const failureSummary: TestRun = { files: ['test/e2e/failure-summary.test.ts'] }
 const lostChunk: TestRun = { files: ['test/e2e/lost-chunk.test.ts'] }
 
 const split = 'engine/stages/split/split-import.ts'
@@ -52,6 +53,34 @@ export const restFaults: readonly PlantedFault[] = [
     text: 'const reactions = result.records * reactionsPerRecord(plan)',
     replacement: 'const reactions = Math.min(reactionsPerRecord(plan), 1) * result.records',
     tests: [effects],
+  },
+  {
+    name: 'an engine counts only the faults of the batches of its own claim',
+    file: 'engine/stages/write/chunk-run.ts',
+    text: 'this.#faults = chunk.faults ?? []',
+    replacement: 'this.#faults = []',
+    tests: [failureSummary],
+  },
+  {
+    name: 'a batch counts its faults without those before it',
+    file: 'engine/stages/write/chunk-run.ts',
+    text: 'this.#faults = this.faultsWith(faults) ?? this.#faults',
+    replacement: 'void faults',
+    tests: [failureSummary],
+  },
+  {
+    name: 'the example of a fault is that of its last chunk',
+    file: 'shared/store/chunks.ts',
+    text: "first: { $min: '$faults.first' },",
+    replacement: "first: { $last: '$faults.first' },",
+    tests: [stores],
+  },
+  {
+    name: 'examples outlive the logs',
+    file: 'shared/store/imports.ts',
+    text: "logs_purged_at: '$$NOW', faults: withoutExamples }",
+    replacement: "logs_purged_at: '$$NOW' }",
+    tests: [imports],
   },
   {
     name: 'a walk by key ends after its first piece',
@@ -274,7 +303,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'an import of which every row failed ends like one that went well',
     file: 'control-plane/cli/commands/imports.ts',
-    text: '? exitCodes.everyRowFailed : exitCodes.done',
+    text: '? exitCodes.rowsFailed : exitCodes.done',
     replacement: '? exitCodes.done : exitCodes.done',
     tests: [commandLine],
   },

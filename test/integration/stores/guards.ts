@@ -95,6 +95,7 @@ const progress = {
   to: 6,
   isLast: false,
   counts: noCounts(),
+  faults: null,
   quota: { reserved: 1, used: 0 },
 }
 
@@ -440,13 +441,13 @@ t.test('an import changes state only from the named states', async (t) => {
       write: 'finishImport',
       changes: { state: 'importing', step, holds_list: true },
       leaves: [...stepLost, { state: 'paused' }, { state: 'cancelled' }],
-      run: () => imports.finishImport(collections, ours, totals),
+      run: () => imports.finishImport(collections, ours, { counts: totals, faults: [] }),
     },
     {
       write: 'fixTotals',
       changes: { ...failed, holds_list: true },
       leaves: [{ state: 'paused' }, { state: 'importing' }, { totals: { ...totals, added: 3 } }],
-      run: () => imports.fixTotals(collections, 1, totals),
+      run: () => imports.fixTotals(collections, 1, { counts: totals, faults: [] }),
     },
     {
       write: 'markFinalized',
@@ -544,21 +545,22 @@ t.test('a pause or a cancel whose request died is enforced', async (t) => {
 })
 
 t.test('an import that is finalized while its counts are read keeps them', async (t) => {
-  const counts = { ...noCounts(), added: 5 }
+  const counts = { ...noCounts(), added: 5, failed: 2 }
+  const faults = [{ kind: 'nul', column: null, field_id: null, rows: 2, first: { record: 7, example: null } }]
   const finalize = async (): Promise<void> => {
-    await imports.fixTotals(collections, 1, counts)
+    await imports.fixTotals(collections, 1, { counts, faults })
     await chunks.deleteChunks(collections, 1)
   }
   for (const read of ['chunks', 'imports'] as const) {
     await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
     await collections.imports.insertOne(importOf(ended))
-    await collections.chunks.insertOne(chunk({ state: 'done', counts }))
+    await collections.chunks.insertOne(chunk({ state: 'done', counts, faults }))
     const reading = {
       ...collections,
       [read]: withEventAfterRead<never>(collections[read] as never, finalize),
     }
-    const found = await chunks.readCounts(reading, [{ _id: 1, totals: null }])
-    t.equal(found.get(1)?.added, 5, `after the read of ${read}`)
+    const found = await chunks.readSums(reading, [{ _id: 1, totals: null }])
+    t.match(found.get(1), { counts, faults }, `after the read of ${read}`)
   }
 })
 

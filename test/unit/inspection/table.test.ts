@@ -1,10 +1,7 @@
 import t from 'tap'
 import { proposeColumns } from '../../../control-plane/resources/import-inspection/column-proposals.ts'
-import {
-  detectDialect,
-  detectHeader,
-  firstRecords,
-} from '../../../control-plane/resources/import-inspection/dialect.ts'
+import { detectHeader } from '../../../control-plane/resources/import-inspection/header.ts'
+import { detectDialect, firstRecords } from '../../../shared/csv/dialect.ts'
 import { fieldTypes, type CustomFieldDocument } from '../../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 

@@ -13,13 +13,13 @@ import {
 } from '../../../shared/csv/chunk-records.ts'
 import { parseEnclosedRecords, readCells } from '../../../shared/csv/csv-cells.ts'
 import { dialectBytes, RecordScanner } from '../../../shared/csv/record-scanner.ts'
-import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
+import type { ContentFormat } from '../../../shared/contract/schemas/import.ts'
 import { utf8Format } from '../../helpers/make-plan.ts'
 import { decode } from '../../model/character-set.ts'
 import { compareByBytes } from '../../model/comparison-form.ts'
 import { splitFile } from '../../model/records.ts'
 
-const latin: FileFormat = { ...utf8Format, character_set: 'iso-8859-1' }
+const latin: ContentFormat = { ...utf8Format, character_set: 'iso-8859-1' }
 
 interface Staged {
   number: number
@@ -40,7 +40,7 @@ function staged({ number, line = 1, flags = 0, identity = '', bytes = Buffer.all
 }
 
 /** The records of a chunk that has a whole file, each with the same identity. */
-function chunkOf(file: Buffer, format: FileFormat, identity = 'key'): Buffer {
+function chunkOf(file: Buffer, format: ContentFormat, identity = 'key'): Buffer {
   const records: Buffer[] = []
   const scanner = new RecordScanner({
     dialect: dialectBytes(format),
@@ -59,7 +59,7 @@ function chunkOf(file: Buffer, format: FileFormat, identity = 'key'): Buffer {
   return Buffer.concat(records)
 }
 
-function readChunk(chunk: Buffer, format: FileFormat, kind: 'sorted' | 'unidentified' = 'sorted') {
+function readChunk(chunk: Buffer, format: ContentFormat, kind: 'sorted' | 'unidentified' = 'sorted') {
   const reader = new BatchReader({ offsets: listRecords(chunk), bytes: chunk }, format, kind)
   const records: ReadRecord[] = []
   for (let record = reader.read(); record !== null; record = reader.read()) records.push(record)
@@ -81,12 +81,14 @@ const text = (separator: string, enclosure: string) =>
 const file = fc.constantFrom(',' as const, ';' as const, '\t' as const).chain((csv_field_separator) =>
   fc.constantFrom('"' as const, "'" as const).chain((csv_field_enclosure) =>
     fc.record({
-      format: fc.constantFrom('utf-8' as const, 'iso-8859-1' as const).map((character_set): FileFormat => ({
-        ...utf8Format,
-        character_set,
-        csv_field_separator,
-        csv_field_enclosure,
-      })),
+      format: fc
+        .constantFrom('utf-8' as const, 'iso-8859-1' as const)
+        .map((character_set): ContentFormat => ({
+          ...utf8Format,
+          character_set,
+          csv_field_separator,
+          csv_field_enclosure,
+        })),
       content: text(csv_field_separator, csv_field_enclosure),
     }),
   ),
@@ -106,8 +108,9 @@ t.test('cells of random files are those that the contract says', (t) => {
         found.bytesRead,
         records.reduce((sum, record) => sum + record.bytes.length, 0),
       )
-      for (const [i, { isUnterminated, cells, bytes: raw }] of records.entries()) {
+      for (const [i, { isUnterminated, cells, line, bytes: raw }] of records.entries()) {
         assert.equal(found.records[i]!.number, i + 1)
+        assert.equal(found.records[i]!.line, line)
         assert.equal(found.records[i]!.problem !== null, isUnterminated)
         if (!isUnterminated)
           assert.deepEqual(
@@ -170,7 +173,9 @@ t.test('blanks behind a closing enclosure are dropped, and other text makes the 
 
 t.test('a record says why it cannot be used', (t) => {
   const problems = (content: string | Buffer, format = utf8Format) =>
-    readChunk(chunkOf(Buffer.from(content as string), format), format).records.map(({ problem }) => problem)
+    readChunk(chunkOf(Buffer.from(content as string), format), format).records.map(
+      ({ problem }) => problem?.reason ?? null,
+    )
   t.same(problems('a,b\n"c"\n'), [null, null])
   t.same(problems('a\n\n"x\r\ny\rz\nw","v\nb\n'), [null, 'unterminated enclosure, line 6', null])
   t.same(problems('"a\nb'), ['unterminated enclosure, line 1', null])
@@ -180,14 +185,30 @@ t.test('a record says why it cannot be used', (t) => {
     null,
   ])
   const bad = Buffer.from([0x61, 0x0a, 0x62, 0xff, 0x0a])
-  t.same(problems(bad), [
-    null,
-    'invalid UTF-8 in the record at line 2: if the file is ISO-8859-1, import it as such',
-  ])
+  t.same(problems(bad), [null, 'invalid UTF-8 in the record at line 2'])
   t.same(problems(bad, latin), [null, null])
   t.same(problems('a\ufffd\n'), [null], 'the character itself')
   t.same(problems(Buffer.from('a\ufffd\n'), latin), [null])
   t.same(problems('a\nb\0\n'), [null, 'a NUL character in the record at line 2'])
+  t.end()
+})
+
+t.test('a record has the line on which it begins and a kind of fault', (t) => {
+  const content = 'a\r\n\r"b\r\nc\rd\ne"\n\n x\n"y\n'
+  const { records } = readChunk(chunkOf(Buffer.from(content), utf8Format), utf8Format)
+  t.same(
+    records.map(({ line, problem }) => [line, problem?.kind ?? null]),
+    [
+      [1, null],
+      [3, null],
+      [8, null],
+      [9, 'unterminated'],
+    ],
+  )
+  const kinds = (bytes: Buffer) =>
+    readChunk(chunkOf(bytes, utf8Format), utf8Format).records.map(({ problem }) => problem?.kind)
+  t.same(kinds(Buffer.from([0x62, 0xff, 0x0a, 0x61, 0x00, 0x0a])), ['encoding', 'nul'])
+  t.same(kinds(Buffer.from('x'.repeat(1_048_577))), ['too_long'])
   t.end()
 })
 

@@ -1,16 +1,15 @@
 import t from 'tap'
-import { contentStart, contentStartIn, encodingError } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import { RecordScanner, dialectBytes } from '../../../shared/csv/record-scanner.ts'
 import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
-import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
+import type { ContentFormat } from '../../../shared/contract/schemas/import.ts'
 import { makeField, utf8Format } from '../../helpers/make-plan.ts'
 
-const latin: FileFormat = { ...utf8Format, character_set: 'iso-8859-1' }
+const latin: ContentFormat = { ...utf8Format, character_set: 'iso-8859-1' }
 
 interface Given {
   column?: number
-  format?: FileFormat
+  format?: ContentFormat
   field?: Partial<FieldDefinition>
 }
 
@@ -139,78 +138,4 @@ t.test('a key that looks like an address is under the rules of its field', async
 
 t.test('a domain of four numbers is none, and one of three is', async (t) => {
   t.same(identitiesOf('a@1.2.3.4\na@1.2.3\na@1.2.3.x\n"a@1.2.3.4"\n'), [null, 'a@1.2.3', 'a@1.2.3.x', null])
-})
-
-t.test('64 KiB of a file tell where its content begins', async (t) => {
-  for (const size of [10, 65_536, 200_000]) {
-    let read = 0
-    const source = {
-      size,
-      read: (target: Buffer) => {
-        read += target.length
-        target.fill('a')
-        target.write('\ufeff')
-        return Promise.resolve(target.length)
-      },
-      close: () => Promise.resolve(),
-    }
-    t.equal(await contentStart(source), 3)
-    t.equal(read, Math.min(size, 65_536))
-  }
-})
-
-t.test('the content of a file begins behind its byte order mark', async (t) => {
-  t.equal(contentStartIn(Buffer.from('\ufeffa@b.co')), 3)
-  for (const start of ['a@b.co', '', '\u00e4', '\uf000x'])
-    t.equal(contentStartIn(Buffer.from(start)), 0, JSON.stringify(start))
-  t.equal(contentStartIn(Buffer.from([0xef, 0xbb, 0x41])), 0)
-  t.equal(contentStartIn(Buffer.from([0xef, 0x41, 0xbf])), 0)
-  t.equal(contentStartIn(Buffer.from([0x41, 0xbb, 0xbf])), 0)
-  for (const mark of [
-    [0xff, 0xfe],
-    [0xfe, 0xff],
-  ])
-    t.throws(() => contentStartIn(Buffer.from([...mark, 0x41])), {
-      code: 'content_refused',
-      message: 'the file begins with a UTF-16 byte order mark: save it as UTF-8 and import it again',
-    })
-  for (const bytes of [
-    [0xff, 0x41],
-    [0xfe, 0x41],
-    [0x41, 0xfe],
-    [0x41, 0xff],
-    [0xff, 0xff],
-    [0xfe, 0xfe],
-  ])
-    t.equal(contentStartIn(Buffer.from(bytes)), 0)
-})
-
-t.test('a file with many NUL bytes at its beginning is no text', async (t) => {
-  const withNuls = (nuls: number, length: number) => {
-    const bytes = Buffer.alloc(length, 'a')
-    bytes.fill(0, length - nuls)
-    return bytes
-  }
-  t.equal(contentStartIn(withNuls(99, 99)), 0, 'fewer than a hundred')
-  t.equal(contentStartIn(withNuls(100, 10_000)), 0, 'one in a hundred')
-  for (const [nuls, length] of [
-    [100, 9_999],
-    [100, 100],
-    [101, 10_000],
-  ] as const)
-    t.throws(() => contentStartIn(withNuls(nuls, length)), {
-      code: 'content_refused',
-      message: `${nuls} of the first ${length} bytes are NUL, so the file isn't CSV text; it may be UTF-16, a spreadsheet or an archive: save it as CSV in UTF-8`,
-    })
-  t.equal(contentStartIn(withNuls(1_000, 65_536 + 1_000)), 0, 'what comes behind 64 KiB is not looked at')
-})
-
-t.test('a file is refused when the greater part of its records is invalid', async (t) => {
-  t.equal(encodingError(0, 0), null)
-  t.equal(encodingError(5, 10), null)
-  t.match(encodingError(6, 10), {
-    code: 'content_refused',
-    message:
-      '6 of the first 10 records are invalid UTF-8: if the file is ISO-8859-1, import it with "character_set": "ISO-8859-1"',
-  })
 })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
 import { dialectBytes, RecordScanner, recordFlags } from '../../../shared/csv/record-scanner.ts'
-import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
+import type { ContentFormat } from '../../../shared/contract/schemas/import.ts'
 import { utf8Format } from '../../helpers/make-plan.ts'
 import { lineBreaks, splitFile, type RawRecord } from '../../model/records.ts'
 
@@ -17,7 +17,7 @@ interface Found {
   longCell: string | null
 }
 
-function makeScanner(format: FileFormat, wantedColumn: number) {
+function makeScanner(format: ContentFormat, wantedColumn: number) {
   const found: Found[] = []
   const scanner = new RecordScanner({
     dialect: dialectBytes(format),
@@ -45,7 +45,7 @@ function feed(scanner: RecordScanner, text: string, step: number, behind = ','):
   }
 }
 
-function scan(text: string, format: FileFormat, wantedColumn: number, step: number): Found[] {
+function scan(text: string, format: ContentFormat, wantedColumn: number, step: number): Found[] {
   const { scanner, found } = makeScanner(format, wantedColumn)
   feed(scanner, text, step, format.csv_field_separator)
   scanner.end()
@@ -53,7 +53,7 @@ function scan(text: string, format: FileFormat, wantedColumn: number, step: numb
 }
 
 /** What the scanner must find of a record. */
-function expected(record: RawRecord, format: FileFormat, wantedColumn: number): Found {
+function expected(record: RawRecord, format: ContentFormat, wantedColumn: number): Found {
   const { typedCells, isUnterminated, isTooLong, bytes, line } = record
   const enclosure = format.csv_field_enclosure
   const closed = isUnterminated ? typedCells.slice(0, -1) : typedCells
@@ -84,7 +84,7 @@ const isRegular = (cell: string, enclosure: string): boolean =>
     .includes(enclosure)
 
 /** Whole cells up to the limit, and the beginning of the next one where it isn't enclosed. */
-function beginningOf({ typedCells }: RawRecord, closed: string[], format: FileFormat): string {
+function beginningOf({ typedCells }: RawRecord, closed: string[], format: ContentFormat): string {
   let kept = ''
   for (const [column, cell] of typedCells.entries()) {
     const remaining = limits.maxRecordBytes - kept.length

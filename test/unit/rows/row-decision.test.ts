@@ -3,8 +3,10 @@ import t from 'tap'
 import { BsonWriter } from '../../../engine/stages/write/bson/bson-writer.ts'
 import { subscriberWriter, updateWriter } from '../../../engine/stages/write/subscriber-writer.ts'
 import { rowDecider, needsQuota, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
+import { wholeFault } from '../../../shared/csv/row-fault.ts'
 import { rowReader, type Row } from '../../../shared/csv/row-reader.ts'
 import type { ImportOptions, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
 import { makeField, makeOptions, makePlan } from '../../helpers/make-plan.ts'
 
 const now = new Date('2026-01-02T03:04:05Z')
@@ -132,9 +134,37 @@ t.test('format and confirmed are kept on lists that have them', async (t) => {
   })
 })
 
+t.test('without apply_custom_field_defaults a field has what the file or the import brings', async (t) => {
+  const off = { apply_custom_field_defaults: false }
+  const { document } = decide(['a@b.co', '', '', '', ''], undefined, off) as { document: unknown }
+  t.same((document as SubscriberDocument).custom_fields, {})
+  const { document: given } = decide(['a@b.co', '', '', '', ''], undefined, off, {
+    default_values: { 2: 'from the import' },
+  }) as { document: unknown }
+  t.same((given as SubscriberDocument).custom_fields, { 2: 'from the import' })
+  const required = {
+    fields: [makeField({ id: 2, name: 'B', required: true, default: 'x' })],
+    columns: [...columns.slice(0, 3), columns[4]!],
+  }
+  t.match(decide(['a@b.co', '', '', ''], undefined, off, required), {
+    result: 'failed',
+    fault: { kind: 'no_value', column: 3, field_id: 2 },
+  })
+  t.match(decide(['a@b.co', '', '', ''], undefined, {}, required), { result: 'added' })
+})
+
 t.test('a required field without a value refuses a new subscriber, not an existing one', async (t) => {
   const required = { fields: [makeField({ id: 1, name: 'A', required: true })], columns: columns.slice(0, 4) }
-  t.match(decide(['a@b.co', '', '', ''], undefined, {}, required), { result: 'failed', reason: /^A: / })
+  t.match(decide(['a@b.co', '', '', ''], undefined, {}, required), {
+    result: 'failed',
+    reason: /^A: /,
+    fault: { kind: 'no_value', column: 3, field_id: 1 },
+  })
+  const unmapped = { ...required, columns: columns.slice(0, 3) }
+  t.match(decide(['a@b.co', '', ''], undefined, {}, unmapped), {
+    result: 'failed',
+    fault: { kind: 'no_value', column: null, field_id: 1 },
+  })
   t.match(decide(['a@b.co', '', '', ''], {}, { overwrite: true }, required), { result: 'updated' })
   t.match(
     decide(
@@ -143,7 +173,11 @@ t.test('a required field without a value refuses a new subscriber, not an existi
       { overwrite: true, blank_cells: 'clear' },
       required,
     ),
-    { result: 'failed', reason: /can't be cleared/ },
+    {
+      result: 'failed',
+      reason: /can't be cleared/,
+      fault: { kind: 'not_clearable', column: 3, field_id: 1 },
+    },
   )
 })
 
@@ -442,6 +476,6 @@ t.test('a subscriber that becomes active counts against the quota', async (t) =>
   ]
   for (const [cells, from, takes] of cases)
     t.equal(needsQuota(decide(cells, from && { status: from })), takes, `${cells[1]} after ${from}`)
-  t.equal(needsQuota({ result: 'failed', reason: '' }), false)
+  t.equal(needsQuota({ result: 'failed', reason: '', fault: wholeFault('no_value') }), false)
   t.equal(needsQuota({ result: 'skipped_overwrite' }), false)
 })

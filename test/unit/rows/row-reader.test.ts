@@ -1,6 +1,24 @@
 import t from 'tap'
-import { readRow, rowReader, type Row } from '../../../shared/csv/row-reader.ts'
+import { cellReason, exampleOf, RowFailure, wholeFault } from '../../../shared/csv/row-fault.ts'
+import {
+  columnExpectation,
+  readRow,
+  rowReader as realReader,
+  type Row,
+} from '../../../shared/csv/row-reader.ts'
 import { makeField, makeOptions, makePlan, utf8Format } from '../../helpers/make-plan.ts'
+
+/** A failure as its reason alone. */
+const reasonOr = (row: Row | RowFailure): Row | string => (row instanceof RowFailure ? row.reason : row)
+
+function rowReader(...given: Parameters<typeof realReader>) {
+  const reader = realReader(...given)
+  return {
+    ...reader,
+    read: (cells: string[]) => reasonOr(reader.read(cells)),
+    identityProblem: (cells: string[]) => reader.identityFailure(cells).reason,
+  }
+}
 
 const plan = makePlan({
   time_zone_name: 'Europe/Berlin',
@@ -18,7 +36,8 @@ const plan = makePlan({
   ],
   fields: [makeField({ id: 7, name: 'Points', field_type: 'number', minimum_value: 0, maximum_value: 10 })],
 })
-const reader = rowReader(plan, makeOptions({ file_format: { ...utf8Format, date_format: 'dmy' } }))
+const dmy = makeOptions({ file_format: { ...utf8Format, date_format: 'dmy' } })
+const reader = rowReader(plan, dmy)
 
 t.test('a row is read cell by cell, trimmed', async (t) => {
   const row = reader.read([
@@ -191,19 +210,101 @@ t.test('a value in a reason is on one line and at most 60 characters long', asyn
   )
 })
 
-t.test("a record's own problem comes first, then that of its identity", async (t) => {
+t.test("the reasons begin with a record's own problem, or with that of its identity", async (t) => {
   const cells = [' x@y ', '', '', '', '', '11']
-  const noRow = 'the record is too long'
-  t.equal(readRow(reader, { problem: noRow, identity: null, cells }), noRow)
-  t.equal(readRow(reader, { problem: noRow, identity: 'a@b.co', cells }), noRow)
-  t.equal(readRow(reader, { problem: null, identity: null, cells }), "email: 'x@y' is not an email address")
+  const problem = { kind: 'too_long', reason: 'the record is too long' } as const
+  const shown = (record: Parameters<typeof readRow>[1]) => reasonOr(readRow(realReader(plan, dmy), record))
+  t.equal(shown({ problem, identity: null, cells }), problem.reason)
+  t.equal(shown({ problem, identity: 'a@b.co', cells }), problem.reason)
+  t.equal(shown({ problem: null, identity: null, cells }), "email: 'x@y' is not an email address")
   t.equal(
-    readRow(reader, { problem: null, identity: null, cells: [] }),
+    shown({ problem: null, identity: null, cells: [] }),
     'email: the cell is blank instead of an email address',
   )
   t.equal(
-    readRow(reader, { problem: null, identity: 'a@b.co', cells: ['a@b.co', '', '', '', '', '11'] }),
+    shown({ problem: null, identity: 'a@b.co', cells: ['a@b.co', '', '', '', '', '11'] }),
     "Points: '11' is not an integer from 0 to 10",
   )
-  t.equal((readRow(reader, { problem: null, identity: 'a@b.co', cells: ['a@b.co'] }) as Row).email, 'a@b.co')
+  t.match(shown({ problem: null, identity: 'a@b.co', cells: ['a@b.co'] }), { email: 'a@b.co' })
+})
+
+t.test('only the address belongs in an email cell', async (t) => {
+  const only = 'is not an email address: only the address belongs in the cell'
+  for (const text of ['mailto:ann@x.co', 'MailTo:ann@x.co', 'mailto:Ann <ann@x.co>'])
+    t.equal(reader.identityProblem([text]), `email: '${text}' ${only}, without "mailto:"`)
+  for (const text of ['Ann <ann@x.co>', '<ann@x.co', 'ann@x.co>'])
+    t.equal(reader.identityProblem([text]), `email: '${text}' ${only}, without a name and "<" or ">"`)
+  const keyed = rowReader(
+    makePlan({
+      identity: { kind: 'text', column: 0, field_id: 3 },
+      columns: [
+        { kind: 'field', field_id: 3 },
+        { kind: 'built_in', name: 'email' },
+      ],
+      fields: [makeField({ id: 3, name: 'Number', required: true })],
+    }),
+    makeOptions(),
+  )
+  t.equal(keyed.read(['K1', 'mailto:a@b.co']), `email: 'mailto:a@b.co' ${only}, without "mailto:"`)
+  t.match(keyed.read(['mailto:K1', 'mail@to.co']), { fields: ['mailto:K1'] }, 'any other cell may begin so')
+  t.equal(keyed.identityProblem(['<']), "Number: '<' is not a text of 0 to 65535 characters")
+})
+
+t.test(
+  'a row has one fault: that of its identity, else of the record, else of its first column',
+  async (t) => {
+    const fault = (
+      cells: string[],
+      identity: string | null,
+      kind?: 'encoding' | 'nul' | 'too_long' | 'unterminated',
+    ) => {
+      const problem = kind === undefined ? null : { kind, reason: '' }
+      const row = readRow(realReader(plan, makeOptions()), { problem, identity, cells })
+      return row instanceof RowFailure ? row.fault : null
+    }
+    const cell = (kind: string, column: number) => ({ kind, column, field_id: null })
+    t.same(fault(['x', 'gone'], null), cell('wrong_value', 0))
+    t.same(fault(['', 'gone'], null), cell('blank', 0))
+    t.same(fault(['mailto:a@b.co'], null), cell('mailto', 0))
+    t.same(fault(['A <a@b.co>'], null), cell('angle_bracket', 0))
+    t.same(fault(['a@b.co', 'gone', '31/12/2014', '', '', '11'], 'a@b.co'), cell('wrong_value', 1))
+    t.same(fault(['a@b.co', '', '31/12/2014', '', '', '11'], 'a@b.co'), cell('day_first', 2))
+    t.same(fault(['a@b.co', '', '', '', '', '11'], 'a@b.co'), cell('wrong_value', 5))
+    const surplus = ['a@b.co', 'gone', '', '', '', '', '', '', 'x']
+    t.same(fault(surplus, 'a@b.co'), wholeFault('surplus_cells'))
+    t.same(fault(['x', ...surplus.slice(1)], null), cell('wrong_value', 0))
+    for (const kind of ['encoding', 'nul', 'too_long', 'unterminated'] as const)
+      t.same(fault(['a@b.co', 'gone'], 'a@b.co', kind), wholeFault(kind))
+    t.same(fault(['x', '\0'], null, 'nul'), cell('wrong_value', 0), 'the identity is sound text, and wrong')
+    t.same(fault(['', '\ufffd'], null, 'encoding'), cell('blank', 0))
+    t.same(fault(['x\0'], null, 'nul'), wholeFault('nul'), 'the identity itself has the NUL')
+    t.same(fault(['\ufffd@b.co'], null, 'encoding'), wholeFault('encoding'))
+    t.same(fault(['"x'], null, 'unterminated'), wholeFault('unterminated'))
+    t.same(fault(['x'], null, 'too_long'), wholeFault('too_long'), 'only the beginning is known')
+  },
+)
+
+t.test('reasons say what is wrong without a value, and examples are cut', async (t) => {
+  t.equal(cellReason('blank', 'yes or no'), 'the cell is blank instead of yes or no')
+  t.equal(cellReason('wrong_value', 'yes or no'), 'not yes or no')
+  t.equal(cellReason('day_first', 'a date'), 'not a date; if the day comes first, set date_format to dmy')
+  t.equal(
+    cellReason('mailto', ''),
+    'not an email address: only the address belongs in the cell, without "mailto:"',
+  )
+  t.equal(cellReason('not_clearable', ''), "the cell is blank, and a required field can't be cleared")
+  t.equal(columnExpectation({ kind: 'built_in', name: 'confirmed' }, plan, dmy), 'yes or no')
+  t.equal(columnExpectation({ kind: 'field', field_id: 7 }, plan, dmy), 'an integer from 0 to 10')
+  const smile = '\u{1f600}'
+  for (const [cell, example] of [
+    ['', ''],
+    [' x ', ' x '],
+    ['y'.repeat(60), 'y'.repeat(60)],
+    ['y'.repeat(61), `${'y'.repeat(59)}…`],
+    [smile.repeat(60), smile.repeat(60)],
+    [smile.repeat(61), `${smile.repeat(59)}…`],
+    [`${smile.repeat(59)}yy`, `${smile.repeat(59)}…`],
+    ['y'.repeat(1_000_000), `${'y'.repeat(59)}…`],
+  ] as const)
+    t.equal(exampleOf(cell), example)
 })

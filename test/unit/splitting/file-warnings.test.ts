@@ -1,8 +1,8 @@
 import t from 'tap'
-import { FileWarnings } from '../../../engine/stages/split/file-warnings.ts'
+import { FileWarnings } from '../../../shared/csv/file-warnings.ts'
 import { chooseBorders, IdentitySample } from '../../../engine/stages/split/sampling.ts'
 import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
-import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import type { ContentFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { makeField, makePlan, utf8Format } from '../../helpers/make-plan.ts'
 
 const columns: ImportPlan['columns'] = [
@@ -13,7 +13,7 @@ const columns: ImportPlan['columns'] = [
   { kind: 'built_in', name: 'subscribe_time' },
 ]
 const fields = [makeField({ id: 1, name: 'First name' }), makeField({ id: 2, name: 'Town' })]
-const latin: FileFormat = { ...utf8Format, character_set: 'iso-8859-1' }
+const latin: ContentFormat = { ...utf8Format, character_set: 'iso-8859-1' }
 
 const warningsOf = (format = utf8Format) => new FileWarnings(makePlan({ columns, fields }), format)
 
@@ -69,10 +69,10 @@ const record = (line: number, lines: number, bytes: number[] = []): ScannedRecor
 
 t.test('records of more than 20 lines are counted, the first is named', async (t) => {
   const warnings = warningsOf()
-  warnings.notice(record(5, 20))
+  warnings.notice(record(5, 20), 1)
   t.same(warnings.sentences, [])
-  warnings.notice(record(30, 21))
-  warnings.notice(record(60, 30))
+  warnings.notice(record(30, 21), 1)
+  warnings.notice(record(60, 30), 1)
   t.same(warnings.sentences, [
     '2 records span more than 20 lines, the first at line 30: is an enclosure missing?',
   ])
@@ -81,31 +81,63 @@ t.test('records of more than 20 lines are counted, the first is named', async (t
 t.test('bytes of windows-1252 are named where the file is said to be ISO-8859-1', async (t) => {
   for (const byte of [0x80, 0x93, 0x9f]) {
     const warnings = warningsOf(latin)
-    warnings.notice(record(7, 1, [0x41, byte]))
-    warnings.notice(record(8, 1, [byte]))
+    warnings.notice(record(7, 1, [0x41, byte]), 1)
+    warnings.notice(record(8, 1, [byte]), 1)
     t.same(warnings.sentences, [
       'the record at line 7 has bytes 0x80-0x9F, which are control characters in ISO-8859-1: is the file windows-1252?',
     ])
     const utf8 = warningsOf()
-    utf8.notice(record(7, 1, [byte]))
+    utf8.notice(record(7, 1, [byte]), 1)
     t.same(utf8.sentences, [])
   }
   const warnings = warningsOf(latin)
-  warnings.notice(record(7, 1, [0x7f, 0xa0, 0xff, 0x41]))
-  warnings.notice(record(8, 1))
+  warnings.notice(record(7, 1, [0x7f, 0xa0, 0xff, 0x41]), 1)
+  warnings.notice(record(8, 1), 1)
   t.same(warnings.sentences, [])
 })
 
+t.test('the same goes for ISO-8859-2 and ISO-8859-15, whose Windows sets are others', async (t) => {
+  const sets = [
+    ['iso-8859-2', 'ISO-8859-2', 'windows-1250'],
+    ['iso-8859-15', 'ISO-8859-15', 'windows-1252'],
+  ] as const
+  for (const [character_set, name, meant] of sets) {
+    const warnings = warningsOf({ ...utf8Format, character_set })
+    warnings.notice(record(2, 1, [0x8a]), 1)
+    t.same(warnings.sentences, [
+      `the record at line 2 has bytes 0x80-0x9F, which are control characters in ${name}: is the file ${meant}?`,
+    ])
+  }
+})
+
+t.test('the first record that is invalid in a detected character set is named', async (t) => {
+  const detected = warningsOf({ ...utf8Format, isDetected: true })
+  detected.notice(record(2, 1, [0xc3, 0xa9]), 1)
+  t.same(detected.sentences, [])
+  detected.notice(record(9, 1, [0xe9]), 7)
+  detected.notice(record(10, 1, [0xe9]), 8)
+  t.same(detected.sentences, [
+    'from record 7 on there are records that are invalid UTF-8, the character set that was detected, and fail: if the file has another one, import it with that as character_set',
+  ])
+  const requested = warningsOf()
+  requested.notice(record(9, 1, [0xe9]), 7)
+  t.same(requested.sentences, [], 'their reasons say so')
+})
+
 t.test('what is noticed in the rest of a file counts from its beginning', async (t) => {
-  const nothing = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0 }
-  const rest = { manyLines: 2, manyLinesFirst: 3, controlsLine: 4 }
+  const nothing = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0, firstInvalid: 0 }
+  const rest = { manyLines: 2, manyLinesFirst: 3, controlsLine: 4, firstInvalid: 5 }
   const warnings = warningsOf()
-  warnings.addSecondHalf(nothing, 100)
+  warnings.addSecondHalf(nothing, { records: 90, lines: 100 })
   t.same(warnings.findings, nothing)
-  warnings.addSecondHalf(rest, 100)
-  t.same(warnings.findings, { manyLines: 2, manyLinesFirst: 103, controlsLine: 104 })
-  warnings.addSecondHalf(rest, 200)
-  t.same(warnings.findings, { manyLines: 4, manyLinesFirst: 103, controlsLine: 104 })
+  warnings.addSecondHalf(rest, { records: 90, lines: 100 })
+  t.same(warnings.findings, {
+    ...{ manyLines: 2, manyLinesFirst: 103, controlsLine: 104, firstInvalid: 95 },
+  })
+  warnings.addSecondHalf(rest, { records: 190, lines: 200 })
+  t.same(warnings.findings, {
+    ...{ manyLines: 4, manyLinesFirst: 103, controlsLine: 104, firstInvalid: 95 },
+  })
 })
 
 const texts = (buffers: Buffer[]) => buffers.map((buffer) => buffer.toString('latin1'))

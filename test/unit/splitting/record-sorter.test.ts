@@ -2,11 +2,11 @@ import t from 'tap'
 import { PartitionOutput } from '../../../engine/stages/split/range-writer.ts'
 import { RecordSorter } from '../../../engine/stages/split/record-sorter.ts'
 import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
-import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
+import type { ContentFormat } from '../../../shared/contract/schemas/import.ts'
 import { makePlan, utf8Format } from '../../helpers/make-plan.ts'
 
-const latin: FileFormat = { ...utf8Format, character_set: 'iso-8859-1' }
-const withHeader: FileFormat = { ...utf8Format, csv_has_headers: true }
+const latin: ContentFormat = { ...utf8Format, character_set: 'iso-8859-1' }
+const withHeader: ContentFormat = { ...utf8Format, csv_has_headers: true }
 const bad = Buffer.from([0x78, 0xff])
 
 function makeSorter(format = utf8Format, isSecondHalf = false, targetBytes = 1_000) {
@@ -185,7 +185,7 @@ t.test('a file is refused when more than half of its first 1,000 records are inv
 })
 
 t.test('a file has at most 4,294,967,295 records, those of the second half included', (t) => {
-  const findings = { manyLines: 1, manyLinesFirst: 2, controlsLine: 0 }
+  const findings = { manyLines: 1, manyLinesFirst: 2, controlsLine: 0, firstInvalid: 0 }
   const { sorter, add } = makeSorter()
   add('ann@b.co')
   sorter.addSecondHalf({ records: 0xffffffff - 1, findings }, 10)

@@ -37,7 +37,9 @@ t.test('enclosures are written only where they are needed', async (t) => {
   const dialect = { csv_field_separator: ',', csv_field_enclosure: '"' } as const
   t.equal(writeLine(['a', '12" pipe', ' b '], dialect), 'a,"12"" pipe"," b "', 'as RFC 4180 has it')
   t.equal(writeLine(['a,b', 'c"d,', '"'], dialect), '"a,b","c""d,",""""')
-  t.equal(writeLine(['\ufeffa', 'b'], dialect), '"\ufeffa",b', 'a byte order mark would be dropped')
+  t.equal(writeLine(['\ta', 'b\t', ' ', '\t'], dialect), '"\ta","b\t"," ","\t"', 'a blank or a tab at an end')
+  t.equal(writeLine(['a b', 'c\td', '\u00a0e\u3000', '\ufefff'], dialect), 'a b,c\td,\u00a0e\u3000,\ufefff')
+  t.equal(writeLine(["it's", "'"], { ...dialect, csv_field_enclosure: "'" }), "'it''s',''''")
   t.equal(writeLine(['a', 'b\r', 'c\nd', ' e'], dialect), 'a,"b\r","c\nd"," e"')
   t.equal(writeLine(['', 'a', ''], dialect), ',a,')
 })
@@ -45,7 +47,7 @@ t.test('enclosures are written only where they are needed', async (t) => {
 t.test('no line is blank, as that would be skipped', async (t) => {
   const dialect = { csv_field_separator: '\t', csv_field_enclosure: "'" } as const
   t.equal(writeLine([''], dialect), "''")
-  t.equal(writeLine(['', '', ''], dialect), "''\t\t")
+  t.equal(writeLine(['', '', ''], dialect), '\t\t', 'tabs that separate are no blank line')
   t.equal(writeLine([' '], dialect), "' '")
   t.equal(writeLine(['', 'a'], dialect), '\ta')
   t.equal(writeLine(['a', ''], dialect), 'a\t')

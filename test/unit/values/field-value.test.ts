@@ -79,11 +79,49 @@ t.test('checkboxes are split outside of option names, longest first, in list ord
   t.equal(boxes.fromJson(['E', 5]), null)
 })
 
+t.test('checkboxes are split at ; too, and a part may be enclosed', async (t) => {
+  const read = (options: string[], text: string) =>
+    fieldReader(field({ field_type: 'select_multiple_checkboxes', options }), 'mdy').fromText(text)
+  const cases: [options: string[], text: string, value: string[] | null][] = [
+    [['a', 'b', 'c'], 'c;a', ['a', 'c']],
+    [['a', 'b', 'c'], 'a; b|c,', ['a', 'b', 'c']],
+    [['a', 'b', 'a;b'], 'a;b', ['a;b']],
+    [['a', 'b'], '"a";"B" | b', ['a', 'b']],
+    [['a', 'b'], '" a ";\u00a0"b"\u00a0', ['a', 'b']],
+    [['a', 'b'], '"a;b"', null],
+    [['a', 'b', 'a;b', 'a|b'], '"a;b";"A|B"', ['a;b', 'a|b']],
+    [['a', 'b', 'a, b'], '"a, b";b', ['b', 'a, b']],
+    [['a'], '"";a;" ";;', ['a']],
+    [['a'], '""', []],
+    [['a'], '" "', []],
+    [['a'], '"a";"x"', null],
+    [['a'], '"a', null],
+    [['a'], 'a"', null],
+    [['a'], '"a"a', null],
+    [['a'], '"a""', null],
+    [['a'], '"', null],
+    [['a'], '"""', null],
+    [['a'], '""""', null],
+    [['5" pipe', 'b'], '"5"" pipe";b', ['5" pipe', 'b']],
+    [['5" pipe', 'b'], '5" pipe; b', ['5" pipe', 'b']],
+    [['5" pipe', 'b'], '"5" pipe"', ['5" pipe']],
+    [['"a"', 'a'], '"a"', ['"a"']],
+    [['"a"', 'a'], '"""a"""', ['"a"']],
+    [['a', 'a"; "b'], '"a"; "b"', ['a"; "b']],
+    [['a', 'ab'], '"ab"', ['ab']],
+  ]
+  for (const [options, text, value] of cases) t.same(read(options, text), value, text)
+})
+
 t.test(
   'checkboxes are read as the independent model reads them, with any separators in options',
   async (t) => {
+    const enclosed = (name: string, piece: number) =>
+      [name, ` ${name}`, `"${name.replaceAll('"', '""')}"`, `" ${name}" `][piece % 4]!
     const text = (maxLength: number) =>
-      fc.array(fc.constantFrom('a', 'B', ',', '|', ' ', '\u00a0'), { maxLength }).map((list) => list.join(''))
+      fc
+        .array(fc.constantFrom('a', 'B', ',', '|', ';', '"', ' ', '\u00a0'), { maxLength })
+        .map((list) => list.join(''))
     const options = fc
       .uniqueArray(text(6), { selector: (option) => option.trim().toLowerCase(), minLength: 1, maxLength: 8 })
       .map((list) => list.map((option) => option.trim()).filter((option) => option !== ''))
@@ -91,7 +129,7 @@ t.test(
       fc.property(options, fc.array(fc.oneof(fc.nat(7), text(3)), { maxLength: 6 }), (names, pieces) => {
         // Mostly the options themselves, in which separators stand beside them.
         const cell = pieces
-          .map((piece) => (typeof piece === 'string' ? piece : `${names[piece] ?? ''},`))
+          .map((piece) => (typeof piece === 'string' ? piece : `${enclosed(names[piece] ?? '', piece)};`))
           .join('')
         const boxes = field({ field_type: 'select_multiple_checkboxes', options: names })
         return (

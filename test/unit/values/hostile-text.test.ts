@@ -11,9 +11,8 @@ import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canonicalIp, clientNetwork } from '../../../shared/values/ip.ts'
 import { globMatcher } from '../../../control-plane/resources/autoresponders/glob.ts'
 import {
-  builtInNamed,
-  isColumnWord,
-  meanTheSame,
+  columnWordTest,
+  comparedName,
   speaksOfEmail,
 } from '../../../control-plane/resources/import-inspection/column-words.ts'
 
@@ -90,10 +89,9 @@ const functions: Record<string, (text: string) => unknown> = {
   parseApiTime: (text) => parseApiTime(text, 'Europe/Berlin'),
   globMatcher: (text) => globMatcher(text)('Welcome'),
   'a name for a glob': (text) => globMatcher('*a*b*c*')(text.slice(0, 255)),
-  builtInNamed,
-  isColumnWord: (text) => isColumnWord(text, ['Surname']),
-  meanTheSame: (text) => meanTheSame(text, 'Surname'),
-  speaksOfEmail,
+  comparedName,
+  columnWord: columnWordTest(['Surname']),
+  speaksOfEmail: (text) => speaksOfEmail(comparedName(text)),
   readCells: (text) => readCells(text, csv),
   parseEnclosedRecords: (text) => parseEnclosedRecords([`"${text.replaceAll('"', '""')}"`], csv),
   writeLine: (text) => writeLine([text], csv),

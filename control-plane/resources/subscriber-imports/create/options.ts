@@ -65,11 +65,26 @@ export function checkOptions(
       ...(list.has_confirmed ? { confirmed: body.subscriber_defaults.confirmed } : {}),
       ...(list.has_format ? { format: body.subscriber_defaults.format } : {}),
     },
-    file_format: body.file_format,
+    file_format: {
+      ...body.file_format,
+      csv_field_separator: body.file_format.csv_field_separator ?? ',',
+    },
+    ...(body.file_format.csv_field_separator === undefined ? { default_separator: true as const } : {}),
     dry_run: body.dry_run,
     blank_cells: body.blank_cells,
+    apply_custom_field_defaults: body.apply_custom_field_defaults,
   }
   return { options, fieldIds }
+}
+
+/** Likely mistakes in the options alone; warnings about the file are added when it is split. */
+export function optionWarnings({ overwrite, overwrite_what, column_mapping }: ImportOptions): string[] {
+  const ignoresStatus = column_mapping.includes('status') && overwrite && !overwrite_what.status
+  return ignoresStatus
+    ? [
+        'column_mapping has status, and overwrite_what.status is off: only new subscribers get the status of their row, existing ones keep theirs',
+      ]
+    : []
 }
 
 type FieldNamed = (name: string) => CustomFieldDocument | undefined

@@ -4,7 +4,7 @@ import { clock } from '../../../../shared/runtime/clock.ts'
 import { inTransaction, isDuplicateKey } from '../../../../shared/runtime/database.ts'
 import { sealed } from '../../../../shared/runtime/import-secrets.ts'
 import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
-import type { ImportDocument, ImportOptions } from '../../../../shared/contract/schemas/import.ts'
+import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import { insertImport } from '../../../../shared/store/imports.ts'
 import { notifyEngines } from '../../../../shared/store/wake-up.ts'
@@ -17,6 +17,7 @@ import { fullView } from '../view.ts'
 import { admitImport, leaveQuota } from './admission.ts'
 import { checkCreation, creationContext } from './check.ts'
 import { earlierReply, idempotencyId, storedReply, unconfirmed } from './idempotency.ts'
+import { optionWarnings } from './options.ts'
 
 export interface CreationRequest {
   caller: Caller
@@ -122,16 +123,6 @@ async function checkedDocument(
     settled: false,
   }
   return { document, revision: context.list.revision }
-}
-
-/** Likely mistakes in the options alone; warnings about the file are added when it is split. */
-function optionWarnings({ overwrite, overwrite_what, column_mapping }: ImportOptions): string[] {
-  const ignoresStatus = column_mapping.includes('status') && overwrite && !overwrite_what.status
-  return ignoresStatus
-    ? [
-        'column_mapping has status, and overwrite_what.status is off: only new subscribers get the status of their row, existing ones keep theirs',
-      ]
-    : []
 }
 
 async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedView> {

@@ -5,12 +5,15 @@ import { RequestError } from '../../../api/request-error.ts'
 import {
   contentFormat,
   idsOfImport,
+  isSeparatorFromLine,
   logDays,
   logKinds,
+  type CharacterSet,
   type ImportDocument,
   type LogKind,
 } from '../../../../shared/contract/schemas/import.ts'
-import { readCounts } from '../../../../shared/store/chunks.ts'
+import { readSums } from '../../../../shared/store/chunks.ts'
+import { isTranscoded, textEncoder } from '../../../../shared/csv/character-set.ts'
 import { readCells } from '../../../../shared/csv/csv-cells.ts'
 import { withoutFormula, writeLine } from '../../../../shared/csv/csv-line.ts'
 import type { Reply } from '../../../api/endpoint.ts'
@@ -26,7 +29,7 @@ export async function importLog(
   deps: ControlPlane,
   document: ImportDocument,
   kindText: string | undefined,
-  { isSafe }: { isSafe: boolean },
+  { isSafe, hasLines }: { isSafe: boolean; hasLines: boolean },
 ): Promise<Reply> {
   const kind = logKinds.find((candidate) => candidate === kindText)
   const now = await databaseTime(deps.database.db)
@@ -34,20 +37,31 @@ export async function importLog(
   const isPurged =
     document.logs_purged_at !== null ||
     (document.finished_at !== null && document.finished_at.getTime() <= purgedBefore)
-  const counts = (await readCounts(deps.database.collections, [document])).get(document._id)
+  const counts = (await readSums(deps.database.collections, [document])).get(document._id)?.counts
   if (kind === undefined || isPurged || counts === undefined || counts[kind] === 0)
     throw new RequestError('not_found', `subscriber import ${document._id} has no log ${String(kindText)}`)
 
-  const charset = kind === 'failed' ? contentFormat(document).character_set : 'utf-8'
+  const charset = kind === 'failed' ? failedLogCharset(document) : 'utf-8'
   const extension = kind === 'failed' ? 'csv' : 'txt'
   return {
     stream:
       kind === 'failed'
-        ? failedLog(deps, document, { encoding: charset === 'utf-8' ? 'utf8' : 'latin1', isSafe })
+        ? failedLog(deps, document, { charset, isSafe, hasLines })
         : addressLog(deps, document, kind),
     contentType: `${kind === 'failed' ? 'text/csv' : 'text/plain'}; charset=${charset}`,
     headers: { 'Content-Disposition': `attachment; filename="import-${document._id}-${kind}.${extension}"` },
   }
+}
+
+/** That of the import, so that the log imports again with the same settings; UTF-8 where the import converted it. */
+function failedLogCharset(document: ImportDocument): CharacterSet {
+  const set = requestedSet(document)
+  return isTranscoded(set) ? 'utf-8' : set
+}
+
+function requestedSet(document: ImportDocument): CharacterSet {
+  const { character_set: set } = document.options.file_format
+  return set === 'auto' || document.source.type === 'json' ? contentFormat(document).character_set : set
 }
 
 async function* addressLog(
@@ -70,30 +84,36 @@ const bytesPerPiece = 64 * 1024
 
 /**
  * The failed records in file order, as a CSV file that can be corrected and imported again. With `isSafe` formulas become
- * text, so that a spreadsheet doesn't run them.
+ * text, so that a spreadsheet doesn't run them. With `hasLines` the cell before the message says on which line of the
+ * file the record begins.
  */
 async function* failedLog(
   deps: ControlPlane,
   document: ImportDocument,
-  { encoding, isSafe }: { encoding: 'utf8' | 'latin1'; isSafe: boolean },
+  { charset, isSafe, hasLines }: { charset: CharacterSet; isSafe: boolean; hasLines: boolean },
 ): AsyncGenerator<Buffer> {
   const { header, options } = document
-  const { file_format: format, column_mapping: mapping } = options
-  const logLine = (cells: string[]): string => {
+  const { column_mapping: mapping } = options
+  const format = contentFormat(document)
+  const encode = textEncoder(charset)
+  const logLine = (cells: string[], fileLine: string): string => {
     const padding = new Array<string>(Math.max(0, mapping.length + 1 - cells.length)).fill('')
-    const padded = cells.toSpliced(-1, 0, ...padding)
+    const padded = cells.toSpliced(-1, 0, ...padding, ...(hasLines ? [fileLine] : []))
     return `${writeLine(isSafe ? padded.map(withoutFormula) : padded, format)}\n`
   }
-  if (header !== null) yield Buffer.from(logLine([...header, 'error']), encoding)
+  // A spreadsheet recognizes UTF-8 by its byte order mark.
+  if (isTranscoded(requestedSet(document))) yield Buffer.from('\ufeff')
+  if (isSeparatorFromLine(document)) yield Buffer.from(`sep=${format.csv_field_separator}\n`)
+  if (header !== null) yield encode(logLine([...header, 'error'], 'line'))
   const failures = deps.database.collections.failures
     .find({ _id: idsOfImport(document._id) })
     .sort({ _id: 1 })
   let lines = ''
   for await (const failure of failures) {
-    lines += logLine(readCells(failure.line, format))
+    lines += logLine(readCells(failure.line, format), String(failure.file_line ?? ''))
     if (lines.length < bytesPerPiece) continue
-    yield Buffer.from(lines, encoding)
+    yield encode(lines)
     lines = ''
   }
-  if (lines !== '') yield Buffer.from(lines, encoding)
+  if (lines !== '') yield encode(lines)
 }

@@ -1,0 +1,84 @@
+import type { ImportContent, ImportDocument } from '../../../shared/contract/schemas/import.ts'
+import {
+  beginningBytes,
+  readBeginning,
+  requestedFormat,
+  type Beginning,
+  type RequestedFormat,
+} from '../../../shared/csv/file-beginning.ts'
+import type { Sample } from '../../../shared/csv/sampled-records.ts'
+import { transcoder, type Transcoder } from '../../../shared/csv/transcoder.ts'
+
+/** What the beginning of a source said, and the warnings that follow from it. */
+export interface ReadContent {
+  content: ImportContent
+  warnings: string[]
+}
+
+/** Reads the beginning of a source on its way into the staging, and converts the source where it isn't staged as it is. */
+export class ContentReader {
+  /** Null before the beginning was read. */
+  result: ReadContent | null = null
+  /** Why the content was refused. The staging may reject with another error that says less. */
+  refusal: unknown = null
+
+  readonly #requested: RequestedFormat
+
+  constructor(document: Pick<ImportDocument, 'source' | 'options'>) {
+    this.#requested = requestOf(document)
+  }
+
+  /** Yields the bytes to stage. Throws ImportError `content_refused` before the first of them. */
+  async *read(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    const held: Uint8Array[] = []
+    let length = 0
+    let conversion: Transcoder | null = null
+    for await (const piece of pieces) {
+      const isBeginning = length <= beginningBytes
+      length += piece.length
+      if (isBeginning) {
+        // A copy: the source may reuse the piece.
+        held.push(Buffer.from(piece))
+        if (length <= beginningBytes) continue
+        const begun = this.#begin(Buffer.concat(held), { isWhole: false })
+        conversion = begun.conversion
+        yield begun.bytes
+      } else yield conversion?.write(Buffer.from(piece.buffer, piece.byteOffset, piece.length)) ?? piece
+    }
+    if (length <= beginningBytes) {
+      const begun = this.#begin(Buffer.concat(held), { isWhole: true })
+      conversion = begun.conversion
+      yield begun.bytes
+    }
+    if (conversion === null) return
+    yield conversion.end()
+    this.result!.content.source_bytes = length
+  }
+
+  #begin(bytes: Buffer, { isWhole }: { isWhole: boolean }): { bytes: Buffer; conversion: Transcoder | null } {
+    const beginning = this.#readBeginning({ bytes: bytes.subarray(0, beginningBytes), isWhole })
+    this.result = { content: beginning.content, warnings: beginning.warnings }
+    const { transcodedFrom, markBytes } = beginning
+    if (transcodedFrom === null) return { bytes, conversion: null }
+    const conversion = transcoder(transcodedFrom)
+    return { bytes: conversion.write(bytes.subarray(markBytes)), conversion }
+  }
+
+  #readBeginning(sample: Sample): Beginning {
+    try {
+      return readBeginning(sample, this.#requested)
+    } catch (error) {
+      this.refusal = error
+      throw error
+    }
+  }
+}
+
+/** Inline content is text already, so its character set has no effect. */
+export const requestOf = ({
+  source,
+  options,
+}: Pick<ImportDocument, 'source' | 'options'>): RequestedFormat => ({
+  ...requestedFormat(options),
+  ...(source.type === 'json' ? { characterSet: 'utf-8' as const } : {}),
+})

@@ -1,0 +1,226 @@
+/**
+ * Recognizes files that are no table by the whole magic of their format. A short magic is not enough: the first
+ * header of a table may be `PK`, `BM`, `GIF`, `[Email]` or `<Email>`.
+ */
+
+const checkedBytes = 64 * 1024
+
+/**
+ * A sentence that names the kind of file and what to do, for the beginning of a file that is no table; null for all
+ * others.
+ */
+export function findNonTable(beginning: Buffer): string | null {
+  const bytes = beginning.subarray(0, checkedBytes)
+  const binary = binaryKinds.find(({ matches }) => matches(bytes))
+  if (binary !== undefined) return binary.sentence
+  if (hasMagic(bytes, '504b0304')) return findOfficeZip(localNames(bytes), bytes) ?? archive('a zip archive')
+  const text = decode(bytes).trimStart()
+  if (text.startsWith('<')) return findMarkup(text)
+  return isJson(text) ? convert('JSON') : null
+}
+
+/** The sentence for an Office file, which is a zip with these names; null for other zips. `head`: its first bytes. */
+export function findOfficeZip(names: string[], head: Buffer): string | null {
+  if (names.includes('[Content_Types].xml')) {
+    const kind = openXmlKinds.find(([, folder]) => names.some((name) => name.startsWith(folder)))
+    return saveAsCsv(kind?.[0] ?? 'an Office file')
+  }
+  // OpenDocument has its type as the first member, unpacked.
+  const type = /^mimetypeapplication\/vnd\.oasis\.opendocument\.([a-z]+)/.exec(
+    head.toString('latin1', 30, 200),
+  )
+  if (type?.[1] === 'spreadsheet') return saveAsCsv('an OpenDocument workbook (.ods)')
+  if (type !== null || (names.includes('mimetype') && names.includes('META-INF/manifest.xml')))
+    return saveAsCsv('an OpenDocument file')
+  return names.some((name) => name.endsWith('Index/Document.iwa')) ? saveAsCsv('an Apple iWork file') : null
+}
+
+const openXmlKinds: [kind: string, folder: string][] = [
+  ['an Excel workbook (.xlsx, .xlsb)', 'xl/'],
+  ['a Word document (.docx)', 'word/'],
+  ['a PowerPoint presentation (.pptx)', 'ppt/'],
+]
+
+const saveAsCsv = (kind: string): string =>
+  `the file is ${kind}, and imports read tables as text: open it in its program, save it as CSV UTF-8 and import that file`
+const convert = (kind: string): string =>
+  `the file is ${kind}, and imports read tables as text: convert it, save it as CSV UTF-8 and import that file`
+const archive = (kind: string): string =>
+  `the file is ${kind}, which imports don't unpack: unpack it and import the table in it, saved as CSV UTF-8, or pack that table with zip, gzip or zstd`
+const image = (kind: string): string =>
+  `the file is ${kind}, and imports read tables as text: save the table itself as CSV UTF-8 and import that file`
+
+interface BinaryKind {
+  matches: (bytes: Buffer) => boolean
+  sentence: string
+}
+
+const binaryKinds: BinaryKind[] = [
+  {
+    matches: magic('d0cf11e0a1b11ae1'),
+    sentence: saveAsCsv('an Excel workbook (.xls) or another Office file'),
+  },
+  { matches: (bytes) => /^%PDF-\d\.\d/.test(latin1(bytes, 0, 8)), sentence: convert('a PDF document') },
+  {
+    matches: (bytes) => /^\{\\rtf\d/.test(latin1(bytes, 0, 7)),
+    sentence: saveAsCsv('a Rich Text document (.rtf)'),
+  },
+  { matches: magic('89504e470d0a1a0a'), sentence: image('a PNG image') },
+  { matches: isJpeg, sentence: image('a JPEG image') },
+  { matches: isGif, sentence: image('a GIF image') },
+  { matches: isBitmap, sentence: image('a BMP image') },
+  { matches: magic('49492a00'), sentence: image('a TIFF image') },
+  { matches: magic('4d4d002a'), sentence: image('a TIFF image') },
+  { matches: (bytes) => /^RIFF[^]{4}WEBPVP8/.test(latin1(bytes, 0, 15)), sentence: image('a WebP image') },
+  {
+    matches: (bytes) => /^\0\0\0[^]ftyp(heic|heix|heif|mif1|msf1|avif|avis)/.test(latin1(bytes, 0, 12)),
+    sentence: image('a HEIF or AVIF image'),
+  },
+  { matches: magic('00000100'), sentence: image('an icon image (.ico)') },
+  { matches: isTar, sentence: archive('a tar archive') },
+  { matches: magic('377abcaf271c'), sentence: archive('a 7z archive') },
+  { matches: magic('526172211a07'), sentence: archive('a RAR archive') },
+  { matches: isBzip2, sentence: archive('packed with bzip2') },
+  { matches: magic('fd377a585a00'), sentence: archive('packed with xz') },
+]
+
+function magic(hex: string): (bytes: Buffer) => boolean {
+  return (bytes) => hasMagic(bytes, hex)
+}
+
+function hasMagic(bytes: Buffer, hex: string): boolean {
+  return bytes.toString('hex', 0, hex.length / 2) === hex
+}
+
+function latin1(bytes: Buffer, start: number, end: number): string {
+  return bytes.toString('latin1', start, end)
+}
+
+/** Start of image, and a marker that may come first. */
+function isJpeg(bytes: Buffer): boolean {
+  return /^\xff\xd8\xff[\xc0-\xcf\xdb\xdd\xe0-\xef\xfe]/.test(latin1(bytes, 0, 4))
+}
+
+/** The screen descriptor behind the magic has zeros, which text hasn't. */
+function isGif(bytes: Buffer): boolean {
+  return /^GIF8[79]a/.test(latin1(bytes, 0, 6)) && bytes.subarray(6, 13).includes(0)
+}
+
+/** Four reserved zeros, and the size of one of the known headers. */
+function isBitmap(bytes: Buffer): boolean {
+  return (
+    latin1(bytes, 0, 2) === 'BM' &&
+    bytes.length >= 18 &&
+    bytes.readUInt32LE(6) === 0 &&
+    [12, 16, 40, 52, 56, 64, 108, 124].includes(bytes.readUInt32LE(14))
+  )
+}
+
+/** A block and the magic of π, or the end of an empty file. */
+function isBzip2(bytes: Buffer): boolean {
+  return /^425a683[1-9](314159265359|177245385090)/.test(bytes.toString('hex', 0, 10))
+}
+
+/** The first header holds its own checksum, computed with blanks in its place; every variant of tar has it. */
+function isTar(bytes: Buffer): boolean {
+  if (bytes.length < 512) return false
+  const stored = /^[ 0]*([0-7]{1,6})[\0 ]/.exec(latin1(bytes, 148, 156))
+  const header = Buffer.from(bytes.subarray(0, 512)).fill(0x20, 148, 156)
+  return (
+    stored !== null &&
+    header[0] !== 0 &&
+    header.reduce((sum, byte) => sum + byte, 0) === parseInt(stored[1] ?? '', 8)
+  )
+}
+
+/** The names in the local headers of a zip, of which only the beginning may be there. */
+function localNames(bytes: Buffer): string[] {
+  const names: string[] = []
+  for (
+    let at = 0;
+    at !== -1 && at + 30 < bytes.length;
+    at = bytes.indexOf('PK\u0003\u0004', at + 30, 'latin1')
+  )
+    names.push(bytes.toString('utf8', at + 30, at + 30 + bytes.readUInt16LE(at + 26)))
+  return names
+}
+
+/** The beginning as text: UTF-16 by its mark or by the NULs of its first character, otherwise UTF-8. */
+function decode(bytes: Buffer): string {
+  const [first, second] = bytes
+  const isLittle = (first === 0xff && second === 0xfe) || (first !== 0 && second === 0)
+  const isBig = (first === 0xfe && second === 0xff) || (first === 0 && second !== 0)
+  return new TextDecoder(isLittle ? 'utf-16le' : isBig ? 'utf-16be' : 'utf-8').decode(bytes)
+}
+
+const xmlDeclaration = /^<\?xml\s+version\s*=/
+/** A comment, a processing instruction or a document type. */
+const prologPart =
+  /\s*(?:<!--(?:(?!-->)[^])*-->|<\?[^>]*\?>|<!doctype +([a-z_][\w:.-]*)(?:[\s[][^>]*)?>)\s*/giy
+const name = String.raw`[A-Za-z_][\w.:-]*`
+const attributes = String.raw`(?:\s+${name}\s*=\s*(?:"[^"<]*"|'[^'<]*'))*`
+/** Between two tags of markup is nothing or a line break. In a table a separator or a cell follows. */
+const gap = String.raw`(?: *\r?\n\s*| *)`
+const htmlStart = new RegExp(
+  `^<(?:html|head|body|meta|table|style|script|div)(?:\\s[^<>]*)?>${gap}<(?:!--|/?(?:head|body|title|meta|link|base|script|style|table|caption|col|colgroup|thead|tbody|tr|th|td|div|p|h1|form|center|font)(?:\\s[^<>]*)?/?>)`,
+  'i',
+)
+/** An element that begins with another one, which is closed somewhere. */
+const nestedElements = new RegExp(
+  `^<${name}${attributes}\\s*>${gap}<(?:${name}${attributes}\\s*/>|(${name})${attributes}\\s*>[^]*?</\\1>)`,
+)
+
+/** The sentence for text that begins with `<`, where it is markup. */
+function findMarkup(text: string): string | null {
+  const isXml = xmlDeclaration.test(text)
+  const { documentType, rest } = skipProlog(text)
+  if (/^<svg\s[^<>]*xmlns/.test(rest)) return image('an SVG image')
+  if (isXml && text.includes('urn:schemas-microsoft-com:office:spreadsheet'))
+    return saveAsCsv('an Excel workbook in XML')
+  if (isXml && text.includes('urn:oasis:names:tc:opendocument'))
+    return saveAsCsv('an OpenDocument file in XML (.fods)')
+  if (documentType === 'html' || htmlStart.test(rest)) return htmlPage
+  return isXml || documentType !== null || nestedElements.test(rest) ? convert('an XML document') : null
+}
+
+const htmlPage =
+  'the file is an HTML page, and imports read tables as text: where it comes from a URL, give the address of the file itself, without a login page before it; otherwise open it in a spreadsheet program, save it as CSV UTF-8 and import that file'
+
+function skipProlog(text: string): { documentType: string | null; rest: string } {
+  let documentType: string | null = null
+  let end = 0
+  for (const part of text.matchAll(prologPart)) {
+    documentType ??= part[1]?.toLowerCase() ?? null
+    end += part[0].length
+  }
+  return { documentType, rest: text.slice(end) }
+}
+
+/** The beginning of JSON whose first value doesn't end here. */
+const jsonStart =
+  /^(?:\[\s*)*\{\s*"(?:[^"\\\n]|\\.)*"\s*:|^(?:\[\s*)+"(?:[^"\\\n]|\\.)*"\s*[,\]]|^\[\s*\[\s*-?[\d.]+\s*[,\]]/
+
+/** One JSON value, or several in lines. A value with a separator behind it is a cell. */
+function isJson(text: string): boolean {
+  if (!/^[[{]/.test(text)) return false
+  const end = findValueEnd(text)
+  if (end === null) return jsonStart.test(text)
+  if (!/^\s*(?:$|[[{])/.test(text.slice(end))) return false
+  try {
+    JSON.parse(text.slice(0, end))
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** The end of the array or object that the text begins with; null when the text ends before. */
+function findValueEnd(text: string): number | null {
+  let depth = 0
+  for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"?|[[\]{}]/g)) {
+    if (token.startsWith('"')) continue
+    depth += token === '[' || token === '{' ? 1 : -1
+    if (depth === 0) return index + 1
+  }
+  return null
+}

@@ -1,0 +1,58 @@
+import t from 'tap'
+import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { createLogger } from '../../../shared/runtime/logger.ts'
+import { noCounts, type FaultCount } from '../../../shared/contract/schemas/import.ts'
+import { readSums, sumImport } from '../../../shared/store/chunks.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { storedChunk } from '../../helpers/stored-import.ts'
+
+/** What an import's chunks say together. */
+
+const fault = (kind: string, column: number | null, rows: number, record: number): FaultCount => ({
+  ...{ kind, column, field_id: null, rows },
+  first: { record, example: column === null ? null : `cell of ${record}` },
+})
+const failed = (count: number) => ({ ...noCounts(), failed: count })
+
+t.test('faults are summed over the chunks, and the first row of all gives the example', async (t) => {
+  const { database } = await databaseAndFolder(t)
+  const { collections } = database
+  await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
+  await collections.chunks.insertMany([
+    storedChunk(1, 0, { counts: failed(4), faults: [fault('blank', 0, 3, 90), fault('nul', null, 1, 50)] }),
+    // An engine of an earlier version stores counts alone.
+    storedChunk(1, 1, { counts: failed(2) }),
+    storedChunk(1, 2, {
+      counts: failed(9),
+      faults: [
+        fault('blank', 0, 1, 8),
+        fault('blank', 1, 1, 7),
+        fault('wrong_value', 0, 6, 9),
+        fault('nul', null, 1, 60),
+      ],
+    }),
+    storedChunk(2, 0, { counts: failed(1), faults: [fault('of a later version', null, 1, 3)] }),
+  ])
+  const ofFirst = {
+    counts: { ...failed(15), month_first_dates: 0, kept_bytes: 0 },
+    faults: [
+      fault('wrong_value', 0, 6, 9),
+      fault('blank', 0, 4, 8),
+      fault('nul', null, 2, 50),
+      fault('blank', 1, 1, 7),
+    ],
+  }
+  t.same(await sumImport(collections, 1), ofFirst)
+  const sums = await readSums(collections, [
+    { _id: 1, totals: null },
+    { _id: 2, totals: null },
+    { _id: 3, totals: null },
+    { _id: 4, totals: failed(2) },
+    { _id: 5, totals: failed(2), faults: [fault('nul', null, 2, 1)] },
+  ])
+  t.same(sums.get(1), ofFirst)
+  t.match(sums.get(2)?.faults, [{ kind: 'of a later version' }])
+  t.same(sums.get(3), { counts: noCounts(), faults: [] })
+  t.same(sums.get(4), { counts: failed(2), faults: [] })
+  t.same(sums.get(5)?.faults, [fault('nul', null, 2, 1)])
+})

@@ -1,0 +1,230 @@
+import { execFileSync } from 'node:child_process'
+import { gzipSync } from 'node:zlib'
+import t from 'tap'
+import { findNonTable, findOfficeZip } from '../../../shared/csv/no-table.ts'
+
+/** First headers and first cells that look like the beginning of another format. */
+const beginnings = [
+  [
+    'PK',
+    'BM',
+    'ID',
+    'GIF',
+    'GIF89a',
+    'GIF87a',
+    'II*',
+    'MM',
+    'RIFF',
+    'Rar!',
+    'BZh',
+    'BZh9',
+    '7z',
+    'xz',
+    'tar',
+    'ustar',
+  ],
+  [
+    '%PDF',
+    '%PDF-',
+    '%!PS',
+    'PNG',
+    '\u0089PNG',
+    'JFIF',
+    'Exif',
+    'ftyp',
+    'MThd',
+    'OggS',
+    'SQLite',
+    'Obj',
+    'MZ',
+    'ELF',
+  ],
+  [
+    '[Email]',
+    '{Email}',
+    '<Email>',
+    '[[Email]]',
+    '{{email}}',
+    '{{ contact.email }}',
+    '{$email}',
+    '[Email',
+    '{Email',
+    '<Email',
+  ],
+  [
+    '[]',
+    '{}',
+    '<>',
+    '[1]',
+    '[0]',
+    '["Email"]',
+    '{"Email"}',
+    '[{Email}]',
+    '<html>',
+    '<HTML>',
+    '<Body>',
+    '<Title>',
+    '<Table>',
+  ],
+  [
+    '<Head>',
+    '<p>',
+    '<b>Email</b>',
+    '<i>Mail</i>',
+    '<?',
+    '<?xml',
+    '<!-- -->',
+    '<!--',
+    '<!DOCTYPE',
+    '<svg>',
+    '<ann@example.com>',
+  ],
+  [
+    '{"plan":"pro"}',
+    '[1,2]',
+    '{\\rtf',
+    '# Email',
+    '// Email',
+    '--',
+    '---',
+    'sep',
+    '"<Email>"',
+    '"[Email]"',
+    '"{Email}"',
+    "'[Email]'",
+  ],
+].flat()
+
+const separators = [',', ';', '\t', '|']
+
+t.test('tables are no other format, whatever their first header is', async (t) => {
+  t.ok(new Set(beginnings).size >= 60)
+  for (const first of beginnings) {
+    for (const separator of separators) {
+      const rows = [
+        [first, '<Name>', '[Note]'],
+        ['ann@example.com', 'Ann', '<b>hi</b>'],
+        ['<bob@example.com>', '{"a":1}', '</Email>'],
+      ]
+      const table = rows.map((row) => row.join(separator)).join('\r\n')
+      t.equal(findNonTable(Buffer.from(table)), null, JSON.stringify(table.slice(0, 20)))
+      t.equal(findNonTable(Buffer.from(`\ufeff${table}`)), null, `${first} behind a mark`)
+      t.equal(findNonTable(Buffer.from(`\ufeff${table}`, 'utf16le')), null, `${first} in UTF-16`)
+      t.equal(findNonTable(Buffer.from(table, 'latin1')), null, `${first} in ISO-8859-1`)
+    }
+    if (first.includes(',')) continue
+    const column = `${first}\nann@example.com\n<bob@example.com>\n`
+    t.equal(findNonTable(Buffer.from(column)), null, `the only column is ${first}`)
+  }
+  for (const empty of ['', '\n', 'a', '<', '[', '{', 'PK', '\ufeff'])
+    t.equal(findNonTable(Buffer.from(empty)), null, JSON.stringify(empty))
+})
+
+const hex = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex')
+const tar = execFileSync('tar', ['-cf', '-', '-C', import.meta.dirname, 'no-table.test.ts'])
+const oldTar = execFileSync('tar', ['--format=v7', '-cf', '-', '-C', import.meta.dirname, 'no-table.test.ts'])
+const json = JSON.stringify(Array.from({ length: 5_000 }, (_, i) => ({ email: `ann${i}@example.com` })))
+
+const others: [kind: RegExp, bytes: Buffer | string][] = [
+  [/an Excel workbook \(\.xls\)/, Buffer.concat([hex('d0cf11e0 a1b11ae1'), Buffer.alloc(600)])],
+  [/a PDF document/, '%PDF-1.7\n%\u00e2\u00e3\n1 0 obj'],
+  [/a Rich Text document/, '{\\rtf1\\ansi\\deff0 {\\fonttbl}}'],
+  [/a PNG image/, hex('89504e47 0d0a1a0a 0000000d 49484452')],
+  [/a JPEG image/, hex('ffd8ffe0 00104a46 49460001')],
+  [/a JPEG image/, hex('ffd8ffdb 00430008 06060706')],
+  [/a GIF image/, hex('474946383961 0100 0100 80 00 00 ffffff')],
+  [/a BMP image/, hex('424d 46000000 0000 0000 36000000 28000000 02000000')],
+  [/a TIFF image/, hex('49492a00 08000000')],
+  [/a TIFF image/, hex('4d4d002a 00000008')],
+  [/a WebP image/, Buffer.concat([Buffer.from('RIFF'), hex('24000000'), Buffer.from('WEBPVP8 ')])],
+  [/a HEIF or AVIF image/, Buffer.concat([hex('00000018'), Buffer.from('ftypheic')])],
+  [/an icon/, hex('00000100 0100 1010')],
+  [/an SVG image/, '<?xml version="1.0"?>\n<svg width="1" xmlns="http://www.w3.org/2000/svg"><g/></svg>'],
+  [/a tar archive/, tar],
+  [/a tar archive/, oldTar],
+  [/a 7z archive/, hex('377abcaf271c 0004')],
+  [/a RAR archive/, hex('526172211a0700 cf90')],
+  [/a RAR archive/, hex('526172211a070100 3392')],
+  [/packed with bzip2/, hex('425a6839 314159265359 0102')],
+  [/packed with xz/, hex('fd377a585a00 0004')],
+  [/an HTML page/, '<!DOCTYPE html>\n<html lang="en"><head></head></html>'],
+  [/an HTML page/, '\ufeff\n <!doctype HTML PUBLIC "-//W3C//DTD HTML 4.01//EN"><html></html>'],
+  [/an HTML page/, '<html>\n\t<head>\n<title>Sign in</title></head></html>'],
+  [/an HTML page/, '<!-- saved -->\n<HTML xmlns:x="urn:x"><META charset="utf-8"><body></body></html>'],
+  [/an HTML page/, '<table border="1">\r\n<tr><th>Email</th></tr></table>'],
+  [/an HTML page/, '<?xml version="1.0"?><!DOCTYPE html PUBLIC "x" "y"><html xmlns="z"></html>'],
+  [/an HTML page/, Buffer.from('\ufeff<html><body>x</body></html>', 'utf16le')],
+  [
+    /an Excel workbook in XML/,
+    '<?xml version="1.0"?><?mso-application progid="Excel.Sheet"?>\n<Workbook xmlns="urn:schemas-microsoft-com:office:spreadsheet">',
+  ],
+  [
+    /an OpenDocument file in XML/,
+    '<?xml version="1.0"?><office:document xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0">',
+  ],
+  [/an XML document/, '<?xml version="1.0" encoding="UTF-8"?>\n<rows/>'],
+  [
+    /an XML document/,
+    '<subscribers>\n  <subscriber id="1">\n    <Email>ann@example.com</Email>\n  </subscriber>\n</subscribers>',
+  ],
+  [/an XML document/, '<rows><row email="ann@example.com"/></rows>'],
+  [/an XML document/, '<!DOCTYPE rows SYSTEM "rows.dtd">\n<rows/>'],
+  [/JSON/, '{"subscribers": [{"email": "ann@example.com"}]}'],
+  [/JSON/, '[\n  {\n    "email": "ann@example.com"\n  }\n]\n'],
+  [/JSON/, '{"email":"ann@example.com"}\n{"email":"bob@example.com"}\n'],
+  [/JSON/, '[["ann@example.com", "Ann"], ["bob@example.com", "Bob"]]'],
+  [/JSON/, '["ann@example.com", "a]b\\"@example.com"]'],
+  [/JSON/, json],
+  [/JSON/, json.slice(0, 70_000)],
+  [/JSON/, '{"email": "ann@example.com", "na'],
+  [/JSON/, '\ufeff[]'],
+]
+
+t.test('what is no table is named, with what to do', async (t) => {
+  for (const [kind, content] of others) {
+    const sentence = findNonTable(Buffer.from(content))
+    t.match(sentence, kind, String(content.slice(0, 30)))
+    t.match(sentence, /CSV UTF-8/)
+  }
+  t.equal(findNonTable(gzipSync('a')), null, 'containers are unpacked and not named')
+})
+
+t.test('an Office file is told from other zips by the names in it', async (t) => {
+  const zip = (name: string, content = ''): Buffer => {
+    const header = Buffer.alloc(30)
+    header.writeUInt32LE(0x04034b50)
+    header.writeUInt32LE(content.length, 18)
+    header.writeUInt16LE(name.length, 26)
+    return Buffer.concat([header, Buffer.from(name + content)])
+  }
+  const cases: [kind: RegExp | null, names: string[], head?: Buffer][] = [
+    [/an Excel workbook \(\.xlsx, \.xlsb\)/, ['[Content_Types].xml', '_rels/.rels', 'xl/workbook.xml']],
+    [/an Excel workbook/, ['[Content_Types].xml', 'xl/workbook.bin']],
+    [/a Word document/, ['[Content_Types].xml', 'word/document.xml']],
+    [/a PowerPoint presentation/, ['ppt/presentation.xml', '[Content_Types].xml']],
+    [/an Office file/, ['[Content_Types].xml', 'visio/document.xml']],
+    [
+      /an OpenDocument workbook \(\.ods\)/,
+      ['mimetype', 'content.xml'],
+      zip('mimetype', 'application/vnd.oasis.opendocument.spreadsheet'),
+    ],
+    [
+      /an OpenDocument file/,
+      ['mimetype', 'content.xml'],
+      zip('mimetype', 'application/vnd.oasis.opendocument.text'),
+    ],
+    [/an OpenDocument file/, ['content.xml', 'mimetype', 'META-INF/manifest.xml']],
+    [/an Apple iWork file/, ['Index/Document.iwa']],
+    [null, ['subscribers.csv']],
+    [null, ['xl/subscribers.csv']],
+    [null, ['mimetype', 'subscribers.csv']],
+  ]
+  for (const [kind, names, head = zip(names[0]!)] of cases) {
+    const sentence = findOfficeZip(names, head)
+    if (kind === null) t.equal(sentence, null, names.join())
+    else t.match(sentence, kind)
+  }
+  const workbook = Buffer.concat([zip('[Content_Types].xml', '<Types/>'), zip('xl/workbook.xml', '<x/>')])
+  t.match(findNonTable(workbook), /an Excel workbook/, 'pasted into a request')
+  t.match(findNonTable(zip('a.csv', 'x')), /a zip archive/)
+})
