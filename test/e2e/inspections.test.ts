@@ -110,8 +110,11 @@ const goodFiles: Record<string, AwkwardFile> = {
   'days first, addresses with more than the address': {
     content:
       'Contact,Birthday,First_Name\nann@example.com,31/12/1990,Ann\nmailto:bob@example.com,01/02/1990,Bob\nEve <eve@example.com>,02/03/1990,Eve\nANN@example.com,,\n',
-    says: { date_format: 'dmy', column_mapping: ['email', 'Birthday', 'First name'] },
-    results: ['added', 'failed', 'failed', 'skipped_duplicate'],
+    says: {
+      date_format: 'dmy',
+      column_mapping: ['email', 'Birthday', 'First name'],
+      records: [{ result: 'added' }, {}, { result: 'failed' }, { result: 'skipped_duplicate' }],
+    },
   },
   'Shift_JIS, which is asked for': {
     // メール,名前 and 山田
