@@ -49,14 +49,16 @@ interface Coding {
 
 function utf16(set: 'utf-16le' | 'utf-16be'): Coding {
   const highByteAt = set === 'utf-16le' ? 1 : 0
+  const cut = (bytes: Buffer): number => {
+    const end = bytes.length & ~1
+    const isHalfPair = end > 0 && (bytes[end - 2 + highByteAt]! & 0xfc) === 0xd8
+    return isHalfPair ? end - 2 : end
+  }
   return {
-    cut(bytes) {
-      const end = bytes.length & ~1
-      const isHalfPair = end > 0 && (bytes[end - 2 + highByteAt]! & 0xfc) === 0xd8
-      return isHalfPair ? end - 2 : end
-    },
+    cut,
     decode(bytes) {
-      const whole = bytes.subarray(0, bytes.length & ~1)
+      // An odd byte after half a pair is one error with it.
+      const whole = bytes.length % 2 === 0 ? bytes : bytes.subarray(0, cut(bytes))
       const text = (set === 'utf-16le' ? whole : Buffer.from(whole).swap16()).toString('utf16le')
       const utf8 = text.isWellFormed() ? Buffer.from(text) : joinWithInvalid(text.split(/\p{Surrogate}/u))
       return whole.length === bytes.length ? utf8 : Buffer.concat([utf8, invalidByte])
