@@ -14,6 +14,7 @@ import type { PiecePacer } from './api/pieces.ts'
 import type { RequestSlots } from './api/request-slots.ts'
 import type { FieldCache } from './resources/subscribers/service.ts'
 import type { SubscriberInsertions } from './store/subscribers-together.ts'
+import type { Transfers } from './resources/uploads/transfers.ts'
 import type { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 
 /** The dependencies of the control plane's parts, built in main.ts. */
@@ -49,6 +50,8 @@ export interface ControlPlane {
   pageTokenSecret: Uint8Array
   /** Encrypts the secrets of imports, such as passwords in URLs. */
   secrets: SecretBox
+  /** Uploads and downloads of files in progress. */
+  transfers: Transfers
   /** The address that links in mails begin with. It is known once the server listens. */
   publicUrl: () => string
   log: Logger

@@ -15,6 +15,7 @@ import { reactionEndpoints } from './resources/reactions/routes.ts'
 import { subscriberCountEndpoints } from './resources/subscriber-counts/routes.ts'
 import { subscriberImportEndpoints } from './resources/subscriber-imports/routes.ts'
 import { subscriberEndpoints } from './resources/subscribers/routes.ts'
+import { uploadEndpoints } from './resources/uploads/routes.ts'
 import { userEndpoints } from './resources/users/routes.ts'
 
 /**
@@ -34,6 +35,7 @@ export const endpoints: readonly Endpoint[] = [
   ...deliveryEventEndpoints,
   ...subscriberImportEndpoints,
   ...importInspectionEndpoints,
+  ...uploadEndpoints,
   ...reactionEndpoints,
   ...outboxEndpoints,
   ...subscriberCountEndpoints,

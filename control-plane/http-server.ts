@@ -7,6 +7,7 @@ import {
 } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextRound } from 'node:timers/promises'
+import { clock } from '../shared/runtime/clock.ts'
 import type { RequestErrorCode } from './api/request-error.ts'
 import { operationsPaths, type Part } from '../shared/runtime/service.ts'
 import type { HttpConnections } from './http-connections.ts'
@@ -23,10 +24,12 @@ export interface HttpLimits {
   firstByteTimeoutMs: number
   /** Counts from the first byte of a request: its headers must be complete by then. */
   headersTimeoutMs: number
-  /** Counts from the first byte of a request: its body must be complete by then. */
+  /** Counts from the end of the headers: the body must be complete by then, unless it is a file. */
   requestTimeoutMs: number
   /** A connection is cut when nothing moves in either direction, as when a body stalls or a reply isn't read. */
   idleTimeoutMs: number
+  /** The same for a file that is sent or received, as for FTP's data connections. */
+  transferIdleTimeoutMs: number
   /** An idle connection waits this long for its next request. */
   keepAliveTimeoutMs: number
   /** At a stop, requests in flight have this long to end. */
@@ -45,6 +48,7 @@ export const httpLimits: HttpLimits = {
   headersTimeoutMs: 20_000,
   requestTimeoutMs: 300_000,
   idleTimeoutMs: 60_000,
+  transferIdleTimeoutMs: 300_000,
   keepAliveTimeoutMs: 65_000,
   graceMs: 7_500,
   idleGraceMs: 500,
@@ -63,13 +67,23 @@ export interface HttpServer extends Part {
 export function createHttpServer(
   listener: RequestListener,
   connections: HttpConnections,
-  { limits = httpLimits, onRefuse = () => {} }: { limits?: HttpLimits; onRefuse?: () => void } = {},
+  {
+    limits = httpLimits,
+    onRefuse = () => {},
+    isTransfer = () => false,
+  }: {
+    limits?: HttpLimits
+    onRefuse?: () => void
+    /** Whether the request sends or receives a file. */
+    isTransfer?: (request: IncomingMessage) => boolean
+  } = {},
 ): HttpServer {
   const server = createServer(
     {
       maxHeaderSize: limits.maxHeaderSize,
       headersTimeout: limits.headersTimeoutMs,
-      requestTimeout: limits.requestTimeoutMs,
+      // Node's own bound has no exception for files, so bodies are bounded below.
+      requestTimeout: 0,
       keepAliveTimeout: limits.keepAliveTimeoutMs,
       connectionsCheckingInterval: limits.checkIntervalMs,
       // Node's own refusal has no envelope; a missing header is refused below.
@@ -86,6 +100,11 @@ export function createHttpServer(
       else listener(request, response)
     },
   )
+  server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
+    // The body of a file is asked for only when nothing speaks against the request.
+    if (!isTransfer(request)) response.writeContinue()
+    server.emit('request', request, response)
+  })
   server.on('checkExpectation', (_request, response: ServerResponse) => {
     refuse(
       response,
@@ -97,14 +116,20 @@ export function createHttpServer(
   server.on('clientError', refuseClient)
 
   server.on('connection', (socket: Socket) => connections.add(socket))
-  const silenceCheck = setInterval(
-    () => connections.closeSilent(limits.firstByteTimeoutMs),
-    limits.checkIntervalMs,
-  ).unref()
-  const inFlight = new Set<ServerResponse>()
+  /** With the time at which their body must be complete. */
+  const inFlight = new Map<ServerResponse, number>()
+  const slownessCheck = setInterval(() => {
+    connections.closeSilent(limits.firstByteTimeoutMs)
+    for (const [{ req, headersSent }, deadline] of inFlight)
+      if (!req.complete && clock.monotonicMs() > deadline) refuseSlowBody(req.socket, headersSent)
+  }, limits.checkIntervalMs).unref()
   let isStopping = false
-  server.prependListener('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-    inFlight.add(response)
+  server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
+    const { socket } = request
+    const isLong = isTransfer(request)
+    inFlight.set(response, isLong ? Infinity : clock.monotonicMs() + limits.requestTimeoutMs)
+    // Node sets the general bound again when the connection's next request comes.
+    if (isLong) socket.setTimeout(limits.transferIdleTimeoutMs)
     connections.requestBegun(socket)
     response.once('close', () => {
       inFlight.delete(response)
@@ -116,8 +141,8 @@ export function createHttpServer(
   const stop = async (): Promise<void> => {
     isStopping = true
     // Replies in flight say "Connection: close", so that no client sends its next request to a stopping server.
-    for (const response of inFlight) response.shouldKeepAlive = false
-    clearInterval(silenceCheck)
+    for (const response of inFlight.keys()) response.shouldKeepAlive = false
+    clearInterval(slownessCheck)
     if (server.listening) await close()
     onRefuse()
   }
@@ -143,6 +168,11 @@ export function createHttpServer(
     for (const timer of [...timers, sweep]) clearTimeout(timer)
   }
   return { server, stop }
+}
+
+function refuseSlowBody(socket: Socket, hasReply: boolean): void {
+  if (hasReply) socket.destroy()
+  else refuseClient(Object.assign(new Error('slow body'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket)
 }
 
 const refusals: Record<string, { status: string; message: string }> = {

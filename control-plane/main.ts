@@ -17,7 +17,10 @@ import { KnownCallers } from './api/known-callers.ts'
 import { PiecePacer } from './api/pieces.ts'
 import { pageTokenSecret } from './api/token-paging.ts'
 import { createRequestSlots } from './api/request-slots.ts'
+import { transferMatcher } from './api/router.ts'
 import { createApp } from './app.ts'
+import { endpoints } from './endpoints.ts'
+import { basePath } from './openapi/openapi.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { bootstrap } from './store/bootstrap.ts'
 import { connectionLimits, HttpConnections } from './http-connections.ts'
@@ -26,6 +29,7 @@ import { mayReadImports } from './resources/subscriber-imports/follow/service.ts
 import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 import { FieldCache } from './resources/subscribers/service.ts'
 import { createSubscriberInsertions } from './store/subscribers-together.ts'
+import { Transfers } from './resources/uploads/transfers.ts'
 import { createOutboxSlots } from './resources/outbox/service.ts'
 import { createHashingSlots } from './resources/users/hashing-slots.ts'
 
@@ -44,6 +48,7 @@ await runProcess('control-plane', async (process) => {
   const refusing = new AbortController()
   let url = ''
   const uploads = openUploads(settings, database, folder)
+  const transfers = process.add(new Transfers({ collections: database.collections, registry, log }))
   const deps: ControlPlane = {
     settings,
     database,
@@ -75,6 +80,7 @@ await runProcess('control-plane', async (process) => {
     keyHashSecret: secret,
     pageTokenSecret: pageTokenSecret(secret),
     secrets,
+    transfers,
     publicUrl: () => settings.PUBLIC_URL ?? url,
     log,
     stopping: refusing.signal,
@@ -86,6 +92,7 @@ await runProcess('control-plane', async (process) => {
   const connections = new HttpConnections(connectionLimits(settings, log), { log, registry })
   const http = createHttpServer(createApp(deps, registry), connections, {
     onRefuse: () => refusing.abort(),
+    isTransfer: transferMatcher(endpoints, basePath),
   })
   const { port } = await listen(http.server, {
     host: settings.HTTP_HOST,

@@ -25,5 +25,3 @@ export function printable(text: string): string {
 export function refusal(code: number, subject: string | null, reason: string): FtpError {
   return new FtpError(code, (subject ?? '') === '' ? reason : `${printable(subject ?? '')}: ${reason}`)
 }
-
-export const noSuchFile = (name: string) => refusal(550, name, 'no such file')

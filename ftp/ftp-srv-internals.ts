@@ -4,8 +4,8 @@ import { FtpSrv } from 'ftp-srv'
 import type { Logger } from '../shared/runtime/logger.ts'
 import type { Command } from './connection/command-lines.ts'
 import type { ControlConnection } from './connection/control-connection.ts'
+import type { FtpDirectory } from './ftp-directory.ts'
 import type { FtpSession } from './session.ts'
-import type { UploadDirectory } from './uploads/upload-directory.ts'
 
 /**
  * The undeclared parts of ftp-srv 4.6.3 that the server needs: its session, its command table and its listing lines.
@@ -13,7 +13,7 @@ import type { UploadDirectory } from './uploads/upload-directory.ts'
  * version is pinned, and tests cover each of these parts.
  */
 
-export type ListedFile = Awaited<ReturnType<UploadDirectory['list']>>[number]
+export type ListedFile = Awaited<ReturnType<FtpDirectory['list']>>[number]
 
 /** `raw`: without the reply code in front. */
 export type ReplyLine = string | { message: string; raw: true }
@@ -23,7 +23,7 @@ export interface FtpSrvSession extends EventEmitter {
   username?: string | undefined
   authenticated?: boolean
   /** The login sets it. */
-  fs?: UploadDirectory
+  fs?: FtpDirectory
   /** Undefined means 0. */
   restByteCount: number | undefined
   renameFrom?: string | undefined

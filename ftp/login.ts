@@ -1,13 +1,10 @@
-import { findCaller, type Caller } from '../shared/store/api-keys.ts'
+import { findCaller, mayUpload, type Caller } from '../shared/store/api-keys.ts'
+import { UploadDirectory } from '../shared/storage/uploads/upload-directory.ts'
 import { clientNetwork } from '../shared/values/ip.ts'
+import { FtpDirectory } from './ftp-directory.ts'
 import type { FtpSession } from './session.ts'
-import { UploadDirectory } from './uploads/upload-directory.ts'
 
 const maxWrongLogins = 3
-
-/** Uploading is the first half of importing, so it needs the permission to import. */
-export const mayUpload = (caller: Caller): boolean =>
-  caller.permissions['subscriber']?.includes('import') === true
 
 /** Replies to PASS. */
 export async function logIn(session: FtpSession, username: string, password: string): Promise<void> {
@@ -40,7 +37,7 @@ export async function logIn(session: FtpSession, username: string, password: str
   control.once('close', () => {
     limits.leaveAccount(organizationId)
   })
-  session.fs = directory
+  session.fs = new FtpDirectory(directory)
   session.account = { keyId, organizationId }
   session.authenticated = true
   metrics.login('ok')

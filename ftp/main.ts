@@ -10,6 +10,7 @@ import { ProcessRegistration } from '../shared/store/process-registration.ts'
 import { hostInUrl, runProcess, serveOperations } from '../shared/runtime/service.ts'
 import { readinessProblem, startDatabase } from '../shared/runtime/start-database.ts'
 import { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
+import { createTransferMetrics } from '../shared/storage/uploads/transfer-metrics.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { maxSessionsByDescriptors, type SessionLimits } from './connection/connection-limits.ts'
 import { createFtpMetrics } from './metrics.ts'
@@ -50,6 +51,7 @@ await runProcess('ftp', async (process) => {
       keyHashSecret: await keyHashSecret(database.collections),
       throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
       metrics: createFtpMetrics(registry),
+      transfers: createTransferMetrics(registry, ['ftp', 'ftps']),
       log,
     }),
   )

@@ -5,13 +5,13 @@ import { parsePortRange } from '../shared/runtime/config.ts'
 import { StartError } from '../shared/contract/errors.ts'
 import { listen, type Part } from '../shared/runtime/service.ts'
 import { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
+import { KeyWatch } from '../shared/store/key-watch.ts'
 import { installCommands } from './commands/command-table.ts'
 import { Certificate, type CertificateFiles } from './connection/certificate.ts'
 import { ConnectionLimits, type SessionLimits } from './connection/connection-limits.ts'
 import { ControlConnection } from './connection/control-connection.ts'
 import { PassivePorts } from './connection/passive-ports.ts'
 import { createFtpSrv } from './ftp-srv-internals.ts'
-import { KeyWatch } from './key-watch.ts'
 import { FtpSession, type FtpTimeouts, type SessionDeps } from './session.ts'
 
 export interface FtpServerOptions extends Pick<
@@ -23,6 +23,7 @@ export interface FtpServerOptions extends Pick<
   | 'keyHashSecret'
   | 'throttle'
   | 'metrics'
+  | 'transfers'
   | 'log'
 > {
   host: string
@@ -86,7 +87,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   }
   const gate = new Gate(context)
   const keyWatch = new KeyWatch({
-    sessions: gate.sessions,
+    watched: gate.sessions,
     collections: options.collections,
     pollMs: timeouts.keyWatchMs,
     log,

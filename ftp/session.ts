@@ -2,8 +2,10 @@ import type { FtpSrv } from 'ftp-srv'
 import type { AuthThrottle } from '../shared/store/api-keys.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
 import type { Collections } from '../shared/contract/schemas/collections.ts'
+import type { KeyHolder, KeyWatched } from '../shared/store/key-watch.ts'
 import type { UploadLimits } from '../shared/store/upload-usage.ts'
 import type { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
+import type { TransferMetrics, TransferProtocol } from '../shared/storage/uploads/transfer-metrics.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { Certificate } from './connection/certificate.ts'
 import { maxLineBytes, type Command } from './connection/command-lines.ts'
@@ -11,11 +13,11 @@ import type { ConnectionLimits } from './connection/connection-limits.ts'
 import type { ControlConnection, ControlHandler } from './connection/control-connection.ts'
 import type { DataConnection } from './connection/data-connection.ts'
 import type { PassivePorts } from './connection/passive-ports.ts'
+import type { FtpDirectory } from './ftp-directory.ts'
 import { printable } from './ftp-error.ts'
 import { FtpSrvConnection, quiet } from './ftp-srv-internals.ts'
 import { Interruption } from './interruption.ts'
 import type { FtpMetrics, SessionEnd } from './metrics.ts'
-import type { UploadDirectory } from './uploads/upload-directory.ts'
 
 /** What all sessions of a server share. */
 export interface SessionDeps {
@@ -27,6 +29,7 @@ export interface SessionDeps {
   keyHashSecret: Uint8Array
   throttle: AuthThrottle
   metrics: FtpMetrics
+  transfers: TransferMetrics
   log: Logger
   timeouts: FtpTimeouts
   /** Null when the server offers no TLS. */
@@ -60,15 +63,10 @@ export interface FtpTimeouts {
   certificateWatchMs: number
 }
 
-export interface SessionAccount {
-  keyId: number
-  organizationId: number
-}
-
-export type LoggedInSession = FtpSession & { fs: UploadDirectory; account: SessionAccount }
+export type LoggedInSession = FtpSession & { fs: FtpDirectory; account: KeyHolder }
 
 /** A session of ftp-srv on one of our connections. It ends by QUIT, when its client disconnects, or by `end`. */
-export class FtpSession extends FtpSrvConnection implements ControlHandler {
+export class FtpSession extends FtpSrvConnection implements ControlHandler, KeyWatched {
   readonly control: ControlConnection
   readonly context: SessionDeps
   readonly interruption = new Interruption()
@@ -84,7 +82,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
   isDataPrivate: boolean
   /** The facts that MLSD and MLST show; null shows all. */
   facts: string[] | null = null
-  account: SessionAccount | null = null
+  account: KeyHolder | null = null
   wrongLogins = 0
   endedBy: SessionEnd = 'connection_lost'
   readonly #running = new Set<Promise<unknown>>()
@@ -111,6 +109,10 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
     })
   }
 
+  get protocol(): TransferProtocol {
+    return this.control.secureContext === null ? 'ftp' : 'ftps'
+  }
+
   isLoggedIn(): this is LoggedInSession {
     return this.fs !== undefined && this.account !== null
   }
@@ -121,6 +123,10 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
     this.endedBy = cause
     this.control.write(`421 ${reason}\r\n`)
     this.control.destroy()
+  }
+
+  onKeyRevoked(): void {
+    this.end('key_revoked', 'the API key of this session may no longer upload')
   }
 
   /** Resolves when the running commands have ended. */

@@ -3,10 +3,10 @@ import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setImmediate as yieldToEventLoop, setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
+import type { TransferKind, TransferResult } from '../shared/storage/uploads/transfer-metrics.ts'
+import type { Upload } from '../shared/storage/uploads/upload.ts'
 import { FtpError } from './ftp-error.ts'
-import type { TransferKind, TransferResult } from './metrics.ts'
 import type { FtpSession } from './session.ts'
-import type { Upload } from './uploads/upload.ts'
 
 /**
  * Transfers over the data connection, in both directions. A transfer ends when its work is done, when its data
@@ -26,17 +26,18 @@ async function transfer(
 ): Promise<void> {
   if (session.context.isTlsRequired && !session.isDataPrivate)
     throw new FtpError(521, 'this server requires TLS for data connections; send PROT P first')
-  const { metrics } = session.context
+  const { protocol } = session
+  const { transfers } = session.context
   const startedAt = clock.monotonicMs()
   let result: TransferResult = 'done'
-  metrics.transferBegun(kind)
+  transfers.begun(protocol, kind)
   try {
     await work(session.interruption.begin())
   } catch (error) {
     result = session.transferredBytes === null ? 'refused' : 'broken_off'
     throw error instanceof Error && error.name === 'AbortError' ? transferAborted() : error
   } finally {
-    metrics.transferEnded(kind, result, (clock.monotonicMs() - startedAt) / 1000)
+    transfers.ended(protocol, kind, result, (clock.monotonicMs() - startedAt) / 1000)
     session.interruption.end()
     session.transferredBytes = null
     session.data?.close()
@@ -77,7 +78,7 @@ export function send(
       const socket = await connection.begin(isFile ? 'sending the file' : 'sending the listing')
       content.on('data', (piece: Buffer) => {
         session.countTransferred(piece.length)
-        if (isFile) session.context.metrics.bytes('out', piece.length)
+        if (isFile) session.context.transfers.bytes(session.protocol, 'out', piece.length)
       })
       await pipeline(content, socket, { signal }).catch((error: unknown) => {
         throw transferAborted(error)
@@ -138,7 +139,7 @@ async function* receivedPieces(
   try {
     for await (const piece of pieces) {
       session.countTransferred(piece.length)
-      session.context.metrics.bytes('in', piece.length)
+      session.context.transfers.bytes(session.protocol, 'in', piece.length)
       yield piece
     }
   } catch (error) {

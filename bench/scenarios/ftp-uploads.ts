@@ -123,7 +123,8 @@ async function measureRound(
   const list = await createList(client, 'bench', dataset)
   let uploadedMB = 0
   const ftpServer = measuredProcess('FTP server', metrics['ftp'], (text) => {
-    uploadedMB = metric(text, 'rollcall_ftp_bytes_total\\{direction="in"\\}') / 1e6
+    uploadedMB =
+      metric(text, `rollcall_ftp_bytes_total\\{protocol="${tls ? 'ftps' : 'ftp'}",direction="in"\\}`) / 1e6
   })
   const total = partners * megabytes
   const { done, ...uploads } = await measure(database.client, {

@@ -21,6 +21,8 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   scope?: Scope
   query?: z.ZodType<Query>
   body?: BodyDescription<Body>
+  /** The body is a file, which the handler streams. Its client is bounded by its idle time only. */
+  file?: FileDescription
   /** Request headers that the endpoint reads, with their texts for the API description. */
   headers?: Record<string, string>
   reply: ReplyDescription
@@ -29,7 +31,7 @@ export interface Endpoint<Query = unknown, Body = unknown> {
    * decide.
    */
   isCostly?: boolean | ((lastSegment: string) => boolean)
-  /** Its work waits for slots of its own (outbox, passwords), and must not block a general slot meanwhile. */
+  /** Its work waits for slots of its own (outbox, passwords, transfers of files), and must not block a general slot meanwhile. */
   hasOwnSlots?: true
   /**
    * Memory that a reply with one large record takes while it is made. The request first waits for a slot of this
@@ -101,10 +103,22 @@ export interface BodyDescription<Body> {
   example: unknown
 }
 
+export interface FileDescription {
+  /** Media types for the API description; a request may have any but multipart ones, or none. */
+  types: readonly string[]
+  example: string
+  /** The message of the 413. */
+  tooLarge: string
+  /** The message of the 507. */
+  noSpace: string
+}
+
 export type ReplyDescription =
   | { data: z.ZodType; paging?: 'pages' | 'tokens' | 'whole'; example: unknown }
   /** `nothing` describes when there is no text and the status is 204. */
   | { texts: Record<string, TextDescription>; nothing?: string }
+  /** A file, whole or a range of it. It is sent as long as its client reads. `beyondEnd` is the message of the 416. */
+  | { file: Record<string, TextDescription>; beyondEnd: string }
 
 /** A reply that isn't an envelope, described by media type. Without a schema it is any text. */
 export interface TextDescription {
@@ -138,7 +152,12 @@ export interface DataReply {
 export type Reply =
   | DataReply
   /** Text that is streamed. */
-  | { stream: AsyncIterable<Uint8Array>; contentType: string; headers?: Record<string, string> }
+  | {
+      stream: AsyncIterable<Uint8Array>
+      contentType: string
+      headers?: Record<string, string>
+      status?: number
+    }
   | { nothing: true }
 
 export interface Call<Query, Body> {
@@ -158,6 +177,13 @@ export interface Call<Query, Body> {
    * resolves with the first. Throws as FairSemaphore does.
    */
   acquireLargeReply: (bytes: number) => Promise<void>
+  /** Waits for a slot in which a file may be transferred, until the reply has ended. Throws as FairSemaphore does. */
+  acquireTransfer: () => Promise<void>
+  /**
+   * Streams the body's file, and asks a client that waits for 100 Continue to send it. Throws `signal`'s reason, 503 at
+   * a stop, and what breaks the connection.
+   */
+  fileBody: (signal: AbortSignal) => AsyncIterable<Buffer>
   /** Releases the request's slot early, when the rest of its work is waiting for other requests. */
   releaseSlot: () => void
   /** Aborted when the client closes its connection before the reply has ended. */

@@ -62,6 +62,16 @@ export function createRequestSlots(stopping: AbortSignal) {
       maxWaitingPerOrganization: 500,
       maxWaitMs: 20_000,
     }),
+    /**
+     * Uploads and downloads of files, until they end. One of them takes up to 2 MB of memory where files lie in the
+     * database.
+     */
+    transfers: createSlots('uploads and downloads', {
+      maxRunning: 128,
+      maxRunningPerOrganization: 64,
+      maxWaitingPerOrganization: 500,
+      maxWaitMs: 60_000,
+    }),
     /** Replies above 256 KiB, weighed in bytes, until their client has read them. */
     largeReplies: createSlots(
       'large replies',

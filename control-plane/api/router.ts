@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import { Router, type Request, type RequestHandler, type Response } from 'express'
 import type { Caller } from '../../shared/store/api-keys.ts'
 import { RequestError } from './request-error.ts'
@@ -5,6 +6,7 @@ import type { ControlPlane } from '../control-plane.ts'
 import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
 import { findCallOrganization, refuseCaller } from './authorization.ts'
+import { notAFile, rawPieces } from './body/body-pieces.ts'
 import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
@@ -35,7 +37,7 @@ export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): R
         path,
         authorize(described),
         ...(described.method === 'post' ? [refuseOtherSites(deps.publicUrl)] : []),
-        ...readJsonBody(described, deps),
+        ...(described.file === undefined ? readJsonBody(described, deps) : [requireFile]),
         answer(described, deps),
       )
     }
@@ -50,6 +52,21 @@ function byPath(endpoints: readonly Endpoint[]): Map<string, Endpoint[]> {
   for (const described of endpoints)
     paths.set(described.path, [...(paths.get(described.path) ?? []), described])
   return paths
+}
+
+/**
+ * Whether a request is for an endpoint that transfers a file. Such a request may take as long as bytes move, whoever
+ * sends it: one that is refused is cut soon.
+ */
+export function transferMatcher(
+  endpoints: readonly Endpoint[],
+  basePath: string,
+): (request: Pick<IncomingMessage, 'method' | 'url'>) => boolean {
+  const paths = endpoints
+    .filter(({ file, reply }) => file !== undefined || 'file' in reply)
+    .map(({ path }) => `${basePath}${path}`.replaceAll(/:\w+/g, '[^/?]+'))
+  const pattern = new RegExp(`^(?:${[...new Set(paths)].join('|')})/?(?:\\?|$)`)
+  return ({ url = '' }) => pattern.test(url)
 }
 
 function requireCredential(deps: ControlPlane): RequestHandler {
@@ -136,6 +153,13 @@ function readJsonBody(described: Endpoint, deps: ControlPlane): RequestHandler[]
       next()
     },
   ]
+}
+
+const requireFile: RequestHandler = (request, _response, next) => {
+  const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = request.headers
+  if (/^\s*multipart\//i.test(type) || encoding.toLowerCase() !== 'identity')
+    throw new RequestError('invalid_request', notAFile, { status: 415 })
+  next()
 }
 
 const requireJson: RequestHandler = (request, _response, next) => {
@@ -244,6 +268,11 @@ async function createCall(
       return (largeReply ??= acquireLargeReply(deps.requestSlots.largeReplies, response, slotRequest, bytes))
     },
     clientGone: slotRequest.clientGone,
+    acquireTransfer: () => acquireUntilClosed(deps.requestSlots.transfers, response, slotRequest),
+    fileBody(signal) {
+      if (request.headers.expect !== undefined) response.writeContinue()
+      return rawPieces(request, { stopping: deps.stopping, stoppingMessage: uploadNotArrived, signal })
+    },
     query: () => readQuery(described.query, request.query),
     body: () =>
       described.body === undefined
@@ -292,7 +321,10 @@ async function send(
     response.status(204).end()
     return
   }
-  response.set(reply.headers ?? {}).type(reply.contentType)
+  response
+    .status(reply.status ?? 200)
+    .set(reply.headers ?? {})
+    .type(reply.contentType)
   if (request.method === 'HEAD') {
     response.end()
     return
@@ -302,6 +334,9 @@ async function send(
     if (isEvents) requestLocals(response).state.measureNow()
   })
 }
+
+const uploadNotArrived =
+  'the service is stopping and the file had not arrived; what came stays as an unfinished upload: resume it with Content-Range, or send the file again'
 
 function refuseMethod(methods: readonly Endpoint[]): RequestHandler {
   const registered = methods.map((described) => described.method.toUpperCase())

@@ -1,4 +1,4 @@
-import type { Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { Agent, request, type Dispatcher } from 'undici'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { readEvents } from './server-sent-events.ts'
@@ -46,6 +46,27 @@ export class ApiClient {
 
   put<T>(path: string, body: unknown): Promise<T> {
     return this.#call<T>('PUT', path, body)
+  }
+
+  async delete(path: string): Promise<void> {
+    await this.#call('DELETE', path)
+  }
+
+  /** Sends bytes as they are. Without a `Content-Length` among the headers the body may have any length. */
+  async putBytes<T>(path: string, bytes: Readable, headers: Record<string, string>): Promise<T> {
+    return (await this.#envelope<T>(await this.#send('PUT', path, bytes, headers))).data
+  }
+
+  /** Yields the pages of a list by token, so that no record is skipped or repeated when others come or go. */
+  async *pages<T>(path: string): AsyncGenerator<T[]> {
+    for (let token: string | null = ''; token !== null;) {
+      const query: string = token === '' ? '' : `&page_token=${encodeURIComponent(token)}`
+      const { data, next_page_token }: Envelope<T[]> = await this.#envelope<T[]>(
+        await this.#send('GET', `${path}?per_page=500${query}`),
+      )
+      yield data
+      token = next_page_token ?? null
+    }
   }
 
   /** Yields all records of a list, page by page. */
@@ -107,10 +128,12 @@ export class ApiClient {
         dispatcher: this.#agent,
         headers: {
           ...(this.#authorization === null ? {} : { authorization: this.#authorization }),
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(body === undefined
+            ? {}
+            : { 'content-type': body instanceof Readable ? 'application/octet-stream' : 'application/json' }),
           ...headers,
         },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(body === undefined ? {} : { body: body instanceof Readable ? body : JSON.stringify(body) }),
         ...(signal === undefined ? {} : { signal, bodyTimeout: streamTimeoutMs }),
       })
     } catch (error) {
@@ -150,7 +173,7 @@ export class ApiClient {
   }
 }
 
-type Method = 'GET' | 'POST' | 'PUT'
+type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
 interface Envelope<T> {
   success: boolean
@@ -158,6 +181,7 @@ interface Envelope<T> {
   error_code: string
   error_message: string
   num_pages?: number | null
+  next_page_token?: string | null
 }
 
 const hasType = ({ headers }: Dispatcher.ResponseData, type: string): boolean =>
@@ -176,6 +200,22 @@ export interface ImportView {
   download: { bytes_received: number; bytes_expected: number | null; next_attempt_at: string | null } | null
   dry_run: boolean
   warnings: string[]
+  /** Largest first; a service of an older version has none. */
+  failure_summary?: FailureGroup[]
+  /** Only in the reply to the creation of an import with a callback. */
+  callback_secret?: string
+}
+
+/** Failed rows that have the same reason in the same column. */
+export interface FailureGroup {
+  /** Counted from 1; null where the whole record is at fault. */
+  column: number | null
+  header: string | null
+  field: string | null
+  reason: string
+  rows: number
+  first_record: number
+  example: string | null
 }
 
 export const importEnded = (view: Pick<ImportView, 'state'>): boolean =>

@@ -18,6 +18,16 @@ export class CommandFailure extends Error {
 export const usage = (message: string): CommandFailure =>
   new CommandFailure(message, { exitCode: exitCodes.wrongUsage })
 
+/** What a service's refusal is to the command: wrong usage if the mapping alone, which --map gave, is at fault. */
+export function refusedMap(error: unknown): unknown {
+  const isMapAlone =
+    error instanceof ApiRefusal &&
+    error.message.split('; ').every((sentence) => sentence.startsWith('column_mapping'))
+  if (!isMapAlone) return error
+  const { lines, hint } = explain(error, { hasKey: true })
+  return new CommandFailure(lines.join('\n'), { exitCode: exitCodes.wrongUsage, hint })
+}
+
 /** Describes what went wrong, one sentence a line, and what to do about it. */
 export function explain(
   error: unknown,
@@ -30,7 +40,7 @@ export function explain(
       lines: [error.message],
       hint: isCertificateProblem(error)
         ? certificateHint
-        : 'start the service (npx rollcall start), or set ROLLCALL_URL to its address',
+        : 'start the service (rollcall start), or set ROLLCALL_URL to its address',
     }
   if (error instanceof CommandFailure) return { lines: error.message.split('\n'), hint: error.hint }
   if (error instanceof StartError) return { lines: [error.message], hint: null }
@@ -48,9 +58,9 @@ export function isCertificateProblem(error: unknown): boolean {
   return false
 }
 
-/** Whether a 413 means that the organization's quota is full. Then the file doesn't fit by FTP either. */
+/** Whether a 413 means that the organization's quota is full. Then the file doesn't fit by any way. */
 export const isOverQuota = ({ status, message }: ApiRefusal): boolean =>
-  status === 413 && message.includes("the organization's quota")
+  status === 413 && /the organization's quota|UPLOAD_MAX_MB/.test(message)
 
 function hintFor(refusal: ApiRefusal, { hasKey }: { hasKey: boolean }): string | null {
   const { status, message } = refusal
@@ -63,8 +73,8 @@ function hintFor(refusal: ApiRefusal, { hasKey }: { hasKey: boolean }): string |
   if (status === 403)
     return "the role or the permissions of the key are not sufficient: use an administrator's key, or ask an administrator for the permission"
   if (isOverQuota(refusal))
-    return '"rollcall imports" shows which imports are unfinished, and "rollcall cancel ID" ends one; remove uploads by FTP; an operator can raise UPLOAD_MAX_MB'
-  if (status === 413) return 'upload the file instead: --via ftp'
+    return '"rollcall imports" shows which imports are unfinished, and "rollcall cancel ID" ends one; "rollcall uploads" shows and removes uploads; an operator can raise UPLOAD_MAX_MB'
+  if (status === 413) return 'upload the file instead: --via http'
   if (status === 429) return 'wait for the time in the message, and try again'
   return null
 }

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import path from 'node:path'
 import { Client, FTPError } from 'basic-ftp'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from '../../shared/net/ftp-tls.ts'
 import { certificateHint, CommandFailure, isCertificateProblem } from './failures.ts'
 import type { SourceFile } from './source-file.ts'
+import { uploadName } from './upload-name.ts'
 
 export interface FtpTarget {
   /**
@@ -22,12 +22,12 @@ export async function uploadByFtp(
   file: SourceFile,
   onProgress: (bytes: number) => void,
 ): Promise<string> {
-  const name = uniqueName(file.name)
+  const name = uploadName(file.name, randomBytes(4).toString('hex'))
   await withConnection(target, async (client) => {
     client.trackProgress(({ bytes }) => {
       onProgress(bytes)
     })
-    await client.uploadFrom(file.bytes(), name)
+    await client.uploadFrom(file.bytes(0), name)
   })
   return name
 }
@@ -63,7 +63,7 @@ function hintFor(error: unknown): string | null {
     return error.code === 530 ? 'check ROLLCALL_API_KEY: the FTP server takes the same key as the API' : null
   return isCertificateProblem(error)
     ? certificateHint
-    : 'check that the FTP server runs and that ROLLCALL_FTP is its address. A file of up to 64 MB needs no FTP: use --via inline'
+    : 'check that the FTP server runs and that ROLLCALL_FTP is its address. Without --via ftp the file is sent over HTTP'
 }
 
 /** Resolves to whether the connection is encrypted. */
@@ -89,12 +89,4 @@ async function connect(client: Client, url: URL): Promise<boolean> {
     if (hasNone && url.protocol === 'ftp:') return false
     throw error
   }
-}
-
-/** All keys of an organization share the upload directory, so the name gets a random part. */
-function uniqueName(name: string): string {
-  const plain = name.replaceAll(/[\0-\x1f\x7f/\\]/g, '_').replace(/^\.+/, '')
-  const [extensions = ''] = /(\.[A-Za-z0-9]{1,8}){0,2}$/.exec(plain) ?? []
-  const stem = Array.from(path.basename(plain, extensions)).slice(0, 40).join('')
-  return `${stem === '' ? 'subscribers' : stem}-${randomBytes(4).toString('hex')}${extensions}`
 }

@@ -5,7 +5,7 @@ import { exitCodes } from './exit-codes.ts'
 import { CommandFailure, explain } from './failures.ts'
 import { buildProgram } from './program.ts'
 import type { Session } from './session.ts'
-import { printable, styledFor, type Terminal } from './terminal.ts'
+import { printable, styledFor, writeSentence, type Terminal } from './terminal.ts'
 
 /** The command line `rollcall`: from its arguments to its exit code. */
 
@@ -41,7 +41,9 @@ const program = buildProgram({
       terminal,
       exitCodeUnread: exitCodes.done,
       print: (value) => process.stdout.write(`${JSON.stringify(value)}\n`),
-      say: (text) => process.stdout.write(`${text}\n`),
+      say: (text) => {
+        writeSentence(process.stdout, text)
+      },
     }
     opened.session = session
     return session
@@ -73,7 +75,7 @@ function failureCode(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.done : exitCodes.wrongUsage
   const style = styledFor(terminal, process.stderr)
   const { lines, hint } = explain(error, { hasKey: settings?.ROLLCALL_API_KEY !== undefined })
-  for (const line of lines) process.stderr.write(`${style('red', 'rollcall:')} ${printable(line)}\n`)
-  if (hint !== null) process.stderr.write(`${style('dim', hint)}\n`)
+  for (const line of lines) writeSentence(process.stderr, `${style('red', 'rollcall:')} ${printable(line)}`)
+  if (hint !== null) writeSentence(process.stderr, style('dim', hint))
   return error instanceof CommandFailure ? error.exitCode : exitCodes.failed
 }

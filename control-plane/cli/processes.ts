@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 const heapFlag = '--max-old-space-size=512'
 /** Saves 30 MB of young objects on the engine's main thread. */
 const youngObjectsFlag = '--max-semi-space-size=8'
-/** Each write of a file takes a thread of libuv's pool. Its default of four is too few for hundreds of FTP sessions. */
+/** Each write of a file takes a thread of libuv's pool. Its default of four is too few for hundreds of uploads. */
 const fileThreads = { UV_THREADPOOL_SIZE: '32' }
 /**
  * Two allocator arenas instead of eight a core. With the compile cache they take the engine's memory over a million
@@ -25,7 +25,7 @@ const file = (path: string): string => fileURLToPath(new URL(path, import.meta.u
 export const programs = {
   'control-plane': {
     file: file('../main.ts'),
-    environment: { ...compileCache, NODE_OPTIONS: heapFlag },
+    environment: { ...compileCache, ...fileThreads, NODE_OPTIONS: heapFlag },
   },
   engine: {
     file: file('../../engine/main.ts'),

@@ -1,21 +1,26 @@
 import { Argument, Command, Option } from 'commander'
 import { roles } from '../../shared/contract/schemas/api-key.ts'
 import { fieldTypes } from '../../shared/contract/schemas/custom-field.ts'
-import { logKinds } from '../../shared/contract/schemas/import.ts'
+import { characterSets, logKinds } from '../../shared/contract/schemas/import.ts'
+import { packageVersion } from '../../shared/runtime/package-version.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { completionScript, shells, type Shell } from './commands/completion.ts'
-import { importSource, type ImportFlags } from './commands/import.ts'
+import { importSource } from './commands/import.ts'
 import { listImports, moveImport, printLog, showImport } from './commands/imports.ts'
 import { becomeProgram } from './commands/processes.ts'
 import { createRecord, listRecords } from './commands/records.ts'
 import { maxInlineBytes } from './commands/send-file.ts'
+import { listSubscribers, showCounts, showSubscribers } from './commands/subscribers.ts'
+import { listUploads, putFile, removeFile } from './commands/uploads.ts'
 import { exitCodes } from './exit-codes.ts'
 import { usage } from './failures.ts'
-import { positiveInteger, requiredId } from './option-values.ts'
+import { addImportOptions, failOnOption, requireWatch, type ImportFlags } from './import-options.ts'
+import { findList } from './mailing-list.ts'
+import { listName, listOption, positiveInteger } from './option-values.ts'
 import { programs, startProgram } from './processes.ts'
 import { recordGroups, type RecordCommand, type RecordOptions } from './record-groups.ts'
 import type { Session } from './session.ts'
-import type { Terminal } from './terminal.ts'
+import { terminalWidth, wrapTo, type Terminal } from './terminal.ts'
 
 /** What the commands need from the process. */
 export interface Context {
@@ -27,16 +32,18 @@ export interface Context {
 }
 
 type Json = { json?: true }
+type ImportsFlags = { scope?: string; list?: string; watch?: true; failOn?: number } & Json
 
 /** Builds the tree of commands, with their arguments, help and actions. */
 export function buildProgram({ terminal, openSession, onEnd }: Context): Command {
   const program = new Command('rollcall')
     .description('Import subscribers, and run the service that does it.')
+    .version(packageVersion(), '--version', "print the command line's version")
     .option('--json', "print the data of the service's reply as JSON")
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({
-      writeOut: (text) => terminal.out.write(text),
-      writeErr: (text) => terminal.err.write(text),
+      writeOut: (text) => terminal.out.write(wrapTo(text, terminalWidth(terminal.out))),
+      writeErr: (text) => terminal.err.write(wrapTo(text, terminalWidth(terminal.err))),
       getOutHasColors: () => terminal.hasColours && terminal.out.isTTY,
       getErrHasColors: () => terminal.hasColours && terminal.err.isTTY,
       outputError: (text, write) => {
@@ -53,10 +60,11 @@ export function buildProgram({ terminal, openSession, onEnd }: Context): Command
 Settings, from the environment or a file .env in the working folder:
   ROLLCALL_URL      where the service is (http://127.0.0.1:8080)
   ROLLCALL_API_KEY  the API key
-  ROLLCALL_FTP      where large files are uploaded (port 2121 of the service's host)
+  ROLLCALL_FTP      where --via ftp uploads files (port 2121 of the service's host)
 
-Exit codes: ${exitCodes.done} done, ${exitCodes.failed} the service refused or failed, ${exitCodes.wrongUsage} wrong usage,
-  ${exitCodes.everyRowFailed} with --watch: every row failed.
+Exit codes: ${exitCodes.done} done, ${exitCodes.failed} the service refused or failed, ${exitCodes.wrongUsage} wrong usage;
+  with --watch ${exitCodes.done} finished, ${exitCodes.failed} failed or cancelled,
+  ${exitCodes.rowsFailed} finished, but every row failed, or more than --fail-on allows.
 
 Examples:
   rollcall start
@@ -104,6 +112,8 @@ Examples:
 
   addImportCommands(program, run, openSession)
   addRecordCommands(program, run, openSession, terminal)
+  addSubscriberCommands(program, run, openSession)
+  addUploadCommands(program, run, openSession)
 
   program
     .command('completion')
@@ -128,6 +138,9 @@ const knownValues: Record<string, readonly string[]> = {
   '--type': fieldTypes,
   '--role': roles,
   '--scope': ['active', 'finished', 'recent', 'all'],
+  '--character-set': [...characterSets, 'auto'],
+  '--separator': ['auto', 'tab'],
+  '--enclosure': ['double', 'single'],
 }
 
 /**
@@ -138,51 +151,31 @@ type Run = <Args extends unknown[]>(
 ) => (...args: Args) => Promise<void>
 
 function addImportCommands(program: Command, run: Run, openSession: () => Session): void {
-  program
+  const command = program
     .command('import')
     .summary('import a file or a URL')
     .description(
       'Import a file (- is standard input) or a URL into a mailing list. The meaning of each column is guessed and shown; on a terminal you are asked to confirm it.',
     )
     .argument('<file>', 'the file, or the URL')
-    .addOption(requiredId('--list <id>', 'the mailing list'))
-    .option(
-      '--map <names>',
-      'what each column is: email, another built-in column, a custom field, or - to ignore it',
-    )
-    .option('--overwrite', 'overwrite subscribers who exist already')
-    .option('--dry-run', 'do everything but the writes')
-    .option('--watch', 'follow the import to its end')
-    .addOption(new Option('--via <way>', 'how the file is sent').choices(['inline', 'ftp']))
-    .option('--begins-at <time>', 'when it begins, by default now')
-    .option('--no-headers', 'the first line is a record, not a header')
-    .addOption(new Option('--separator <what>', 'the character between cells').choices([',', ';', 'tab']))
-    .addOption(
-      new Option('--character-set <name>', "the file's character set").choices([
-        'utf-8',
-        'iso-8859-1',
-        'windows-1252',
-        'utf-16le',
-        'utf-16be',
-      ]),
-    )
-    .addOption(
-      new Option(
-        '--date-format <order>',
-        'mdy if 01/02/2014 is in January, dmy if it is in February',
-      ).choices(['mdy', 'dmy']),
-    )
-    .option('-y, --yes', 'do not ask for confirmation')
+  addImportOptions(command)
     .addHelpText(
       'after',
       `
-A file of up to ${maxInlineBytes / binaryMegabyte} MB is sent inline, a larger or a compressed (.gz) one by FTP. Without --watch the command
-ends when the import is created. With --watch it ends with ${exitCodes.done} when the import is finished, and with ${exitCodes.failed} when it
-failed or was cancelled.
+UTF-8 text of up to ${maxInlineBytes / binaryMegabyte} MB is sent inline, everything else as it is over HTTP, or by FTP with --via ftp.
+If that is interrupted, the same command resumes it.
+
+--map 'email,First name,-' is the whole mapping, in the order of the columns. --map '2=First name,3=-'
+changes columns 2 and 3 of the guess. A name with a comma or = is enclosed in ".
+
+Exit codes: without --watch ${exitCodes.done} when the import is created. With --watch ${exitCodes.done} when it is finished, ${exitCodes.failed} when it
+failed or was cancelled, ${exitCodes.rowsFailed} when it finished and every row failed, or more than --fail-on PERCENT.
+${exitCodes.failed} also when the service refused it, ${exitCodes.wrongUsage} for wrong usage, such as a wrong --map.
 
 Examples:
-  rollcall import subscribers.csv --list 1 --watch
+  rollcall import subscribers.csv --list News --watch
   rollcall import people.csv --list 1 --map 'email,First name,-' --overwrite
+  rollcall import people.csv --list 1 --create-fields --watch --fail-on 5
   rollcall import https://example.com/people.csv --list 1 --dry-run --watch --json
   cut -d, -f1 people.csv | rollcall import - --list 1`,
     )
@@ -194,14 +187,16 @@ Examples:
     .addArgument(new Argument('[id]', 'an import').argParser(positiveInteger))
     .option('--watch', 'follow it to its end')
     .option('--scope <scope>', 'active, finished, recent (those of the last two weeks) or all')
-    .addOption(new Option('--list <id>', 'only those of a mailing list').argParser(positiveInteger))
+    .addOption(listOption('--list <list>', 'only those of a mailing list, by id or name'))
+    .addOption(failOnOption())
     .addHelpText('after', '\nExamples:\n  rollcall imports --scope active\n  rollcall imports 12 --watch')
     .action(
-      run((id: number | undefined, options: { scope?: string; list?: number; watch?: true } & Json) => {
+      run((id: number | undefined, options: ImportsFlags) => {
         if (id === undefined && options.watch === true)
           throw usage('--watch follows one import: add its ID, as in rollcall imports 12 --watch')
         if (id !== undefined && (options.scope !== undefined || options.list !== undefined))
           throw usage(`--scope and --list select from all imports: leave out either them or the ID ${id}`)
+        requireWatch(options)
         return id === undefined ? listImports(openSession(), options) : showImport(openSession(), id, options)
       }),
     )
@@ -238,13 +233,78 @@ function addRecordCommands(program: Command, run: Run, openSession: () => Sessio
     addRecordCommand(group, 'create', create).action(
       run(async (options: RecordOptions) => {
         const body = await create.body(options, terminal)
-        return createRecord(openSession(), create.path(options), body, options)
+        const session = openSession()
+        return createRecord(session, create.path(await withListId(session, options)), body, options)
       }),
     )
     addRecordCommand(group, 'list', list).action(
-      run((options: RecordOptions) => listRecords(openSession(), list.path(options), list.columns, options)),
+      run(async (options: RecordOptions) => {
+        const session = openSession()
+        return listRecords(session, list.path(await withListId(session, options)), list.columns, options)
+      }),
     )
   }
+}
+
+async function withListId({ client }: Session, options: RecordOptions): Promise<RecordOptions> {
+  if (options.list === undefined) return options
+  return { ...options, list: String((await findList(client, options.list)).id) }
+}
+
+function addSubscriberCommands(program: Command, run: Run, openSession: () => Session): void {
+  program
+    .command('subscribers')
+    .description('list the subscribers of a mailing list, or show those with an email')
+    .addArgument(new Argument('<list>', 'the mailing list, by id or name').argParser(listName))
+    .argument('[email]', 'an email address; exit code 1 if nobody has it')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  rollcall subscribers News\n  rollcall subscribers 1 ann@example.com\n  rollcall subscribers 1 --json > subscribers.json',
+    )
+    .action(
+      run((list: string, email: string | undefined, options: Json) =>
+        email === undefined
+          ? listSubscribers(openSession(), list, options)
+          : showSubscribers(openSession(), list, email, options),
+      ),
+    )
+  program
+    .command('counts')
+    .description('count subscribers by status, in all and on each mailing list')
+    .addOption(new Option('--org <id>', 'the organization, for system admins').argParser(positiveInteger))
+    .addHelpText('after', '\nExamples:\n  rollcall counts\n  rollcall counts --json')
+    .action(run((options: { org?: number } & Json) => showCounts(openSession(), options)))
+}
+
+function addUploadCommands(program: Command, run: Run, openSession: () => Session): void {
+  const uploads = program
+    .command('uploads')
+    .description('list, send and remove files of the upload directory')
+  uploads
+    .command('list')
+    .description('list the files')
+    .addHelpText('after', '\nExamples:\n  rollcall uploads list')
+    .action(run((options: Json) => listUploads(openSession(), options)))
+  uploads
+    .command('put')
+    .description('send a file as it is (- is standard input)')
+    .argument('<file>', 'the file')
+    .argument('[name]', 'its name in the upload directory, by default its own')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  rollcall uploads put people.csv\n  zcat people.csv.gz | rollcall uploads put - people.csv',
+    )
+    .action(
+      run((file: string, name: string | undefined, options: Json) =>
+        putFile(openSession(), file, name, options),
+      ),
+    )
+  uploads
+    .command('rm')
+    .description('remove a file, finished or not')
+    .argument('<name>', 'its name in the upload directory')
+    .addHelpText('after', '\nExamples:\n  rollcall uploads rm people.csv')
+    .action(run((name: string, options: Json) => removeFile(openSession(), name, options)))
 }
 
 function addRecordCommand(

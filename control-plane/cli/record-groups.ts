@@ -2,14 +2,15 @@ import { Option } from 'commander'
 import { roles } from '../../shared/contract/schemas/api-key.ts'
 import { fieldTypes } from '../../shared/contract/schemas/custom-field.ts'
 import { readPassword } from './commands/records.ts'
-import { positiveInteger, requiredId, wholeNumber } from './option-values.ts'
+import { listOption, positiveInteger, wholeNumber } from './option-values.ts'
 import type { Terminal } from './terminal.ts'
 
 /** The values of the commands' options. Each command has some of them. */
 export interface RecordOptions {
   json?: true
   name?: string
-  list?: number
+  /** An id or a name; an id where it is used. */
+  list?: string
   org?: number
   role?: string
   timeZone?: string
@@ -48,7 +49,7 @@ const required = (flags: string, description: string) => option(flags, descripti
 const organizationOption = option('--org <id>', 'the organization, for system admins').argParser(
   positiveInteger,
 )
-const listOption = requiredId('--list <id>', 'the mailing list')
+const ofList = listOption('--list <list>', 'the mailing list, by id or name').makeOptionMandatory()
 const role = option('--role <role>', `one of ${roles.join(', ')}`)
 
 const inOrganization =
@@ -113,7 +114,7 @@ export const recordGroups: RecordGroup[] = [
     create: {
       description: 'create a custom field',
       options: [
-        listOption,
+        ofList,
         required('--name <name>', 'its name'),
         required('--type <type>', `one of ${fieldTypes.join(', ')}`),
         option('--required', 'every subscriber must have a value'),
@@ -133,8 +134,8 @@ export const recordGroups: RecordGroup[] = [
     },
     list: {
       description: 'list the custom fields',
-      options: [listOption],
-      examples: ['rollcall field list --list 1'],
+      options: [ofList],
+      examples: ['rollcall field list --list 1', 'rollcall field list --list News'],
       path: customFields,
       columns: ['id', 'name', 'field_type', 'required', 'options', 'default'],
     },

@@ -1,133 +1,137 @@
 import { isUtf8 } from 'node:buffer'
-import { createReadStream } from 'node:fs'
-import { open, stat } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
+import { createReadStream, type BigIntStats } from 'node:fs'
+import { open, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
-import { pipeline, Readable } from 'node:stream'
-import { buffer } from 'node:stream/consumers'
-import { createGunzip, createGzip } from 'node:zlib'
+import { Readable } from 'node:stream'
 import { errorMessage } from '../../shared/contract/errors.ts'
+import { findNonTable } from '../../shared/csv/no-table.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
-import { beginningBytes, detectCharacterSet, guessUtf16 } from '../../shared/csv/file-beginning.ts'
-import type { Sample } from '../../shared/csv/sampled-records.ts'
-import { usage } from './failures.ts'
-
-/** The character sets that are converted to UTF-8 here. */
-export type LocalCharacterSet = 'utf-8' | 'iso-8859-1' | 'windows-1252' | 'utf-16le' | 'utf-16be'
+import { CommandFailure, usage } from './failures.ts'
 
 /** A file on this machine that is to be imported. */
 export interface SourceFile {
   name: string
   size: number
-  /** Whether it is compressed (.gz). It is uploaded compressed, and the service decompresses it. */
-  isPacked: boolean
-  characterSet: LocalCharacterSet
-  /** The beginning of its first megabyte as text, cut after a line if possible. */
-  beginning: (maxCharacters: number) => string
-  /** All of it as text; null when it has bytes that are invalid in its character set. */
-  text(): Promise<string | null>
-  /** All of it as UTF-8, compressed if the file is. */
-  bytes(): Readable
+  /** The beginning as text, cut after a line if possible; null when it isn't plain UTF-8 and only the service reads it. */
+  sample: (maxCharacters: number) => string | null
+  /** All of it as text; null when it isn't plain UTF-8. */
+  text: () => Promise<string | null>
+  /** Its bytes as they are, from an offset on. */
+  bytes: (from: number) => Readable
+  /** Differs when the content differs, or when the file was written to since. */
+  fingerprint: () => Promise<string>
+  /** Whether the file was written to, or removed, since it was opened. */
+  hasChanged: () => Promise<boolean>
 }
 
+const beginningBytes = binaryMegabyte
 /** Standard input is kept in memory, so it is bounded. */
 const maxPipeBytes = 64 * binaryMegabyte
 
 /** Opens a file; `-` is standard input. Throws wrong usage when it can't be read. */
-export async function openSourceFile(
-  file: string,
-  options: { characterSet?: LocalCharacterSet; input: Readable },
-): Promise<SourceFile> {
-  if (file === '-') return pipedFile(await readPipe(options.input), options.characterSet)
-  const found = await stat(file).catch((error: unknown) => {
+export async function openSourceFile(file: string, input: Readable): Promise<SourceFile> {
+  if (file === '-') return pipedFile(await readPipe(input))
+  const { stats, beginning } = await readBeginning(file).catch((error: unknown) => {
     throw usage(`can't read ${file}: ${errorMessage(error)}`)
   })
-  if (!found.isFile()) throw usage(`${file} is not a file`)
-  const isPacked = path.extname(file).toLowerCase() === '.gz'
-  const head = isPacked ? await readCompressedBeginning(file) : await readBeginning(file, found.size)
-  const characterSet =
-    options.characterSet ?? detect({ bytes: head, isWhole: head.length === found.size && !isPacked })
+  requireTable(file, beginning)
+  const size = Number(stats.size)
   return {
     name: path.basename(file),
-    size: found.size,
-    isPacked,
-    characterSet,
-    beginning: (maxCharacters) => cutAfterLine(decode(head, characterSet), maxCharacters),
-    text: async () => decodeStrictly(await buffer(createReadStream(file)), characterSet),
-    bytes: () => {
-      const stored = createReadStream(file)
-      if (characterSet === 'utf-8') return stored
-      return isPacked ? recompressed(stored, characterSet) : Readable.from(recoded(stored, characterSet))
-    },
+    size,
+    sample: (maxCharacters) => sampleOf(beginning, { isWhole: beginning.length === size, maxCharacters }),
+    text: async () => asText(await readFile(file)),
+    bytes: (from) => createReadStream(file, { start: from, end: Math.max(from, size - 1) }),
+    fingerprint: async () => digest(createReadStream(file), writeMark(stats)),
+    hasChanged: () =>
+      stat(file, { bigint: true }).then(
+        (now) => writeMark(now) !== writeMark(stats),
+        () => true,
+      ),
   }
 }
 
-function pipedFile(bytes: Buffer, requested: LocalCharacterSet | undefined): SourceFile {
-  const characterSet = requested ?? detect({ bytes, isWhole: true })
-  const text = decode(bytes, characterSet)
+export function requireFile(file: string, stats: { isFile: () => boolean }): void {
+  if (!stats.isFile()) throw usage(`${file} is not a file`)
+}
+
+/** Differs after every write, also of a file whose time of change was set back. */
+const writeMark = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
+  [dev, ino, size, mtimeNs, ctimeNs].join(':')
+
+/** The service would refuse it too, but only when the file is uploaded. What is in a container, it alone sees. */
+function requireTable(name: string, beginning: Buffer): void {
+  const problem = isContainer(beginning) ? null : findNonTable(beginning)
+  if (problem !== null) throw new CommandFailure(`${name}: ${problem}`)
+}
+
+function pipedFile(bytes: Buffer): SourceFile {
+  requireTable('standard input', bytes)
   return {
     name: 'stdin.csv',
     size: bytes.length,
-    isPacked: false,
-    characterSet,
-    beginning: (maxCharacters) => cutAfterLine(text, maxCharacters),
-    text: async () => decodeStrictly(bytes, characterSet),
-    bytes: () => Readable.from([characterSet === 'utf-8' ? bytes : Buffer.from(text)]),
+    sample: (maxCharacters) =>
+      sampleOf(bytes.subarray(0, beginningBytes), { isWhole: bytes.length <= beginningBytes, maxCharacters }),
+    text: async () => asText(bytes),
+    bytes: (from) => Readable.from([bytes.subarray(from)]),
+    fingerprint: () => digest(Readable.from([bytes]), ''),
+    hasChanged: async () => false,
   }
 }
 
-function detect(sample: Sample): LocalCharacterSet {
-  const detected = detectCharacterSet(sample)
-  return detected.startsWith('utf-16') ? detected : (guessUtf16(sample.bytes) ?? detected)
+async function digest(bytes: AsyncIterable<Buffer>, mark: string): Promise<string> {
+  const hash = createHash('sha256').update(`${mark}\n`)
+  for await (const piece of bytes) hash.update(piece)
+  return hash.digest('hex').slice(0, 16)
 }
 
-const decode = (bytes: Buffer, characterSet: LocalCharacterSet): string =>
-  characterSet === 'iso-8859-1' ? bytes.toString('latin1') : new TextDecoder(characterSet).decode(bytes)
-
 /** Null for broken UTF-8: in a JSON text it would become U+FFFD and be imported, although its record must fail. */
-const decodeStrictly = (bytes: Buffer, characterSet: LocalCharacterSet): string | null =>
-  characterSet === 'utf-8' && !isUtf8(bytes) ? null : decode(bytes, characterSet)
+const asText = (bytes: Buffer): string | null =>
+  isContainer(bytes) || !isUtf8(bytes) ? null : new TextDecoder().decode(bytes)
 
-async function readBeginning(file: string, size: number): Promise<Buffer> {
+function sampleOf(
+  beginning: Buffer,
+  { isWhole, maxCharacters }: { isWhole: boolean; maxCharacters: number },
+): string | null {
+  const text = asText(isWhole ? beginning : withoutCutCharacter(beginning))
+  return text === null ? null : cutAfterLine(text, maxCharacters)
+}
+
+/** Removes a UTF-8 character, of up to four bytes, that the end of the beginning has cut. */
+function withoutCutCharacter(bytes: Buffer): Buffer {
+  const lead = bytes.subarray(-3).findLastIndex((byte) => byte >= 0xc0)
+  const at = bytes.length - Math.min(3, bytes.length) + lead
+  return lead === -1 || isUtf8(bytes.subarray(at)) ? bytes : bytes.subarray(0, at)
+}
+
+/** gzip, zstd (data, or a frame that is skipped) and zip (a file, none, or one part of several). */
+const isContainer = (bytes: Buffer): boolean =>
+  /^(1f8b|28b52ffd|5[\da-f]2a4d18|504b(0304|0506|0708))/.test(bytes.toString('hex', 0, 8))
+
+async function readBeginning(file: string): Promise<{ stats: BigIntStats; beginning: Buffer }> {
   const handle = await open(file)
   try {
-    const bytes = Buffer.alloc(Math.min(size, beginningBytes))
-    const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0)
-    return bytes.subarray(0, bytesRead)
+    const stats = await handle.stat({ bigint: true })
+    requireFile(file, stats)
+    const beginning = Buffer.alloc(Math.min(Number(stats.size), beginningBytes))
+    const { bytesRead } = await handle.read(beginning, 0, beginning.length, 0)
+    return { stats, beginning: beginning.subarray(0, bytesRead) }
   } finally {
     await handle.close()
   }
 }
 
-async function readCompressedBeginning(file: string): Promise<Buffer> {
-  const compressed = createReadStream(file)
-  const decompressed = compressed.on('error', () => undefined).pipe(createGunzip())
-  try {
-    return (await readUpTo(decompressed, beginningBytes)).subarray(0, beginningBytes)
-  } catch (error) {
-    throw usage(`${file} is not a valid gzip file: ${errorMessage(error)}`)
-  } finally {
-    compressed.destroy()
-    decompressed.destroy()
-  }
-}
-
 async function readPipe(input: Readable): Promise<Buffer> {
-  const bytes = await readUpTo(input, maxPipeBytes + 1)
-  if (bytes.length > maxPipeBytes)
-    throw usage(
-      `standard input has more than ${maxPipeBytes / binaryMegabyte} MB: write it to a file, and import that`,
-    )
-  return bytes
-}
-
-/** Reads until there are `enough` bytes, or the stream ends. */
-async function readUpTo(stream: AsyncIterable<Buffer>, enough: number): Promise<Buffer> {
   const pieces: Buffer[] = []
   let length = 0
-  for await (const piece of stream) {
+  for await (const piece of input as AsyncIterable<Buffer>) {
     pieces.push(piece)
     length += piece.length
-    if (length >= enough) break
+    if (length > maxPipeBytes)
+      throw usage(
+        `standard input has more than ${maxPipeBytes / binaryMegabyte} MB: write it to a file, and import that`,
+      )
   }
   return Buffer.concat(pieces)
 }
@@ -138,26 +142,4 @@ function cutAfterLine(text: string, maxCharacters: number): string {
   if (end > 0) return text.slice(0, end)
   // The cut must not leave half of a surrogate pair.
   return text.slice(0, maxCharacters).replace(/[\ud800-\udbff]$/, '')
-}
-
-function recompressed(stream: Readable, characterSet: LocalCharacterSet): Readable {
-  const compressed = createGzip({ level: 1 })
-  // An error destroys the last stream too, whose reader gets it.
-  pipeline(
-    stream,
-    createGunzip(),
-    (text: AsyncIterable<Buffer>) => recoded(text, characterSet),
-    compressed,
-    () => undefined,
-  )
-  return compressed
-}
-
-async function* recoded(
-  stream: AsyncIterable<Buffer>,
-  characterSet: LocalCharacterSet,
-): AsyncGenerator<Buffer> {
-  const decoder = new TextDecoder(characterSet === 'iso-8859-1' ? 'windows-1252' : characterSet)
-  for await (const piece of stream) yield Buffer.from(decoder.decode(piece, { stream: true }))
-  yield Buffer.from(decoder.decode())
 }

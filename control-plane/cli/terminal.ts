@@ -31,17 +31,24 @@ const minColumnWidth = 6
 
 /**
  * Formats rows under a header, with columns as wide as their cells. On a terminal that is too narrow the widest columns
- * are cut. Numbers are aligned right.
+ * are cut. Numbers are aligned right. A table that is continued has no header.
  */
 export function table(
   header: string[],
   rows: (string | number | null)[][],
-  options: { width: number; style: Styled },
+  options: { width: number; style: Styled; isContinued?: boolean },
 ): string {
-  const texts = rows.map((row) => row.map((cell) => oneLine(cell)))
-  const isNumber = header.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] === 'number'))
+  const texts = rows.map((row) => row.map((cell) => printable(String(cell ?? ''))))
+  const isNumber = header.map(
+    (_, i) =>
+      rows.some((row) => typeof row[i] === 'number') &&
+      rows.every((row) => typeof (row[i] ?? 0) === 'number'),
+  )
   const widths = header.map((title, i) =>
-    Math.max(displayWidth(title), ...texts.map((row) => displayWidth(row[i] ?? ''))),
+    texts.reduce(
+      (widest, row) => Math.min(options.width, Math.max(widest, displayWidth(row[i] ?? ''))),
+      displayWidth(title),
+    ),
   )
   const gaps = 2 * (header.length - 1)
   while (widths.reduce((sum, width) => sum + width, gaps) > options.width) {
@@ -49,55 +56,92 @@ export function table(
     if (widest <= minColumnWidth) break
     widths[widths.indexOf(widest)] = widest - 1
   }
-  const line = (cells: string[]): string =>
-    widths
-      .map((width, i) => padded(cutTo(cells[i] ?? '', width), width, isNumber[i] === true))
-      .join('  ')
-      .trimEnd()
-  return [options.style('bold', line(header)), ...texts.map(line)].map((text) => `${text}\n`).join('')
+  const line = (cells: string[]): string => {
+    const shown = widths.map((width, i) => padded(cutTo(cells[i] ?? '', width), width, isNumber[i] === true))
+    return cutTo(shown.join('  ').trimEnd(), options.width)
+  }
+  const heading = options.isContinued === true ? [] : [options.style('bold', line(header))]
+  return [...heading, ...texts.map(line)].map((text) => `${text}\n`).join('')
 }
 
-/** Escapes control characters, so that a text from elsewhere can't control the terminal. */
+/** Escapes control characters and those that turn the direction, so that a text can't control the terminal. */
 export const printable = (text: string): string =>
-  text.replaceAll(
-    /[\u0000-\u001f\u007f-\u009f]/g,
-    (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`,
-  )
+  text.replaceAll(/[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu, (character) => {
+    if (character === '\t') return '\\t'
+    const code = character.charCodeAt(0)
+    return code > 0xff ? `\\u${code.toString(16)}` : `\\x${code.toString(16).padStart(2, '0')}`
+  })
 
-/** Decodes a text from elsewhere, and escapes its control characters except line ends and tabs. */
+/** Decodes a text from elsewhere, escapes its control characters except line ends, and cuts its lines to `width`. */
 export async function* printableLines(
   bytes: AsyncIterable<Uint8Array>,
-  charset: string,
+  { charset, width }: { charset: string; width: number },
 ): AsyncGenerator<string> {
   // For TextDecoder ISO-8859-1 is windows-1252; Buffer reads the real one, in which each byte is a character.
   const decoder = charset === 'iso-8859-1' ? null : new TextDecoder(charset)
-  const escaped = (text: string) => text.replaceAll(/[^\t\n]+/g, printable)
+  let line = ''
+  const completeLines = (text: string): string => {
+    let complete = ''
+    for (const [i, part] of text.split('\n').entries()) {
+      if (i > 0) {
+        complete += `${cutTo(line, width)}\n`
+        line = ''
+      }
+      // A line may have a megabyte, of which no more than the terminal's width is kept.
+      if (displayWidth(line) <= width) line += printable(part)
+    }
+    return complete
+  }
   for await (const piece of bytes)
-    yield escaped(decoder?.decode(piece, { stream: true }) ?? Buffer.from(piece).toString('latin1'))
-  yield escaped(decoder?.decode() ?? '')
+    yield completeLines(decoder?.decode(piece, { stream: true }) ?? Buffer.from(piece).toString('latin1'))
+  yield completeLines(decoder?.decode() ?? '') + cutTo(line, width)
 }
 
-const oneLine = (cell: string | number | null | undefined): string =>
-  cell === null || cell === undefined
-    ? ''
-    : (typeof cell === 'number' ? String(cell) : cell).replaceAll(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
+/**
+ * Breaks the lines of a text between words, so that none is wider than `width`. A wider word is cut. Lines that are
+ * continued keep their indentation, and those of a command end with a backslash, as a shell wants it.
+ */
+export function wrapTo(text: string, width: number, options: { isCommand?: boolean } = {}): string {
+  return text
+    .split('\n')
+    .map((line) => wrapLine(line, width, options.isCommand === true))
+    .join('\n')
+}
+
+function wrapLine(text: string, width: number, isCommand: boolean): string {
+  if (displayWidth(text) <= width) return text
+  const [indent = ''] = /^ */.exec(text) ?? []
+  const ending = isCommand ? ' \\' : ''
+  const lines: string[] = []
+  // In a command, what is enclosed in quotes is one word.
+  for (const word of text.trim().match(isCommand ? /(?:'[^']*'|\S)+/g : /\S+/g) ?? []) {
+    const last = lines.at(-1)
+    if (last !== undefined && displayWidth(`${last} ${word}${ending}`) <= width)
+      lines.push(`${lines.pop()} ${word}`)
+    else lines.push(indent + (isCommand && last !== undefined ? '  ' : '') + word)
+  }
+  return lines.map((line, i) => cutTo(line + (i < lines.length - 1 ? ending : ''), width)).join('\n')
+}
+
+/** Writes sentences, wrapped where the stream is a terminal. */
+export function writeSentence(stream: NodeJS.WriteStream, text: string): void {
+  stream.write(`${wrapTo(text, terminalWidth(stream))}\n`)
+}
 
 const padded = (text: string, width: number, isNumber: boolean): string => {
   const blanks = ' '.repeat(Math.max(0, width - displayWidth(text)))
   return isNumber ? blanks + text : text + blanks
 }
 
+const isWide =
+  /[\u1100-\u115f\u2329\u232a\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe10-\ufe19\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{16fe0}-\u{1b2ff}\u{1f200}-\u{1f2ff}\u{20000}-\u{3fffd}]|\p{Emoji_Presentation}/u
+
 /** Columns that a text takes: two for the wide characters of East Asia and for emoji. */
 export function displayWidth(text: string): number {
   let width = 0
   for (const character of stripVTControlCharacters(text)) {
-    if (/\p{Mark}/u.test(character)) continue
-    width +=
-      /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u.test(
-        character,
-      )
-        ? 2
-        : 1
+    if (/[\p{Mn}\p{Me}]/u.test(character)) continue
+    width += isWide.test(character) ? 2 : 1
   }
   return width
 }

@@ -75,6 +75,6 @@ async function* followViews(
 }
 
 /** A service that starts or stops replies 503, and a proxy before it 502 or 504. */
-const isTemporary = (error: unknown): boolean =>
+export const isTemporary = (error: unknown): boolean =>
   error instanceof ServiceUnreachable ||
   (error instanceof ApiRefusal && (error.status >= 500 || error.status === 429))

@@ -3,11 +3,11 @@ import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { requestErrorCodes, type RequestErrorCode } from '../api/request-error.ts'
 import { describeNeed } from '../api/authorization.ts'
 import { maxPageBytes } from '../api/json-page.ts'
-import { tooLarge } from '../api/body/body-pieces.ts'
+import { notAFile, tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
 import { folderRefusal, internalErrorMessage } from '../api/envelope.ts'
 import { noSpaceRefusal } from '../api/body/staged-content.ts'
-import type { Endpoint } from '../api/endpoint.ts'
+import type { Endpoint, TextDescription } from '../api/endpoint.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
 import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/create/admission.ts'
@@ -59,7 +59,7 @@ function toExamples(refusals: readonly Refusal[]) {
 }
 
 export function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] {
-  const { reply, needs, body } = described
+  const { reply, needs, body, file } = described
   const forbids = [...(described.forbids ?? []), ...(described.method === 'post' ? [otherSiteRefusal] : [])]
   const refusal = (description: string, code: RequestErrorCode, ...messages: string[]) => ({
     description,
@@ -74,6 +74,12 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
   const retryAfter = { 'Retry-After': z.string().describe('seconds after which to try again') }
   return {
     '200': 'data' in reply ? envelopedReply(described, reply) : streamedReply(described, reply),
+    ...('file' in reply
+      ? {
+          '206': { description: 'The range that was asked for', content: textContents(reply.file) },
+          '416': refusal('The file has no such range', 'invalid_request', reply.beyondEnd),
+        }
+      : {}),
     ...('nothing' in reply ? { '204': { description: reply.nothing } } : {}),
     '401': {
       ...refusal(
@@ -113,9 +119,19 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
             'the body must be JSON in UTF-8, plain or with Content-Encoding gzip, deflate, br or zstd',
           ),
         }),
+    ...(file === undefined
+      ? {}
+      : {
+          '413': refusal("The organization's upload directory is full", 'invalid_request', file.tooLarge),
+          '415': refusal('The body is not the file itself', 'invalid_request', notAFile),
+          '507': {
+            ...refusal('The disk of the uploads is full', 'internal_error', file.noSpace),
+            headers: z.object(retryAfter),
+          },
+        }),
     '429': {
       ...refusal(
-        'Too many wrong credentials came from this address, or too many requests with this key; too many requests of the organization wait for a slot: 1,000 in all, 100 costly ones, 500 with bodies above 4 KiB, 50 with replies above 256 KiB, 200 that check or set passwords; where imports are created, the organization has too many unfinished ones',
+        'Too many wrong credentials came from this address, or too many requests with this key; too many requests of the organization wait for a slot: 1,000 in all, 100 costly ones, 500 with bodies above 4 KiB, 50 with replies above 256 KiB, 500 that send or receive files, 200 that check or set passwords; where imports are created, the organization has too many unfinished ones',
         'not_authorized',
         'too many wrong credentials came from this address: try again in 42 s',
         ...(isStaged ? [tooManyImportsRefusal(2_000)] : []),
@@ -190,14 +206,19 @@ function envelopedReply(described: Endpoint, reply: Extract<Endpoint['reply'], {
   }
 }
 
-function streamedReply(described: Endpoint, reply: Extract<Endpoint['reply'], { texts: unknown }>) {
-  const texts = Object.entries(reply.texts).map(
-    ([type, { schema = z.string(), example }]) => [type, { schema, example }] as const,
+const textContents = (texts: Record<string, TextDescription>) =>
+  Object.fromEntries(
+    Object.entries(texts).map(
+      ([type, { schema = z.string(), example }]) => [type, { schema, example }] as const,
+    ),
   )
+
+function streamedReply(described: Endpoint, reply: Exclude<Endpoint['reply'], { data: unknown }>) {
+  const isFile = 'file' in reply
   return {
-    description: 'The text, or a refusal with `success` false',
+    description: `The ${isFile ? 'file' : 'text'}, or a refusal with \`success\` false`,
     content: {
-      ...Object.fromEntries(texts),
+      ...textContents(isFile ? reply.file : reply.texts),
       'application/json': { schema: failure, examples: toExamples(documentedRefusals(described)) },
     },
   }

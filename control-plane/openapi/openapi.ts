@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
 import { logKinds } from '../../shared/contract/schemas/import.ts'
 import { describeAuthorization, needText, endpointScope } from '../api/authorization.ts'
-import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
+import type { BodyDescription, Endpoint, FileDescription } from '../api/endpoint.ts'
 import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirm/routes.ts'
 import { describeFields } from './field-texts.ts'
 import { responses } from './openapi-responses.ts'
@@ -14,7 +14,7 @@ import { responses } from './openapi-responses.ts'
 export const basePath = '/svc/api/v2'
 
 const introduction = [
-  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only a refusal that concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503, 507.',
+  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only a refusal that concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 416, 429, 431, 500, 503, 507.',
   'A request may bring an `X-Request-Id` (1-128 letters, digits, `_`, `-`, `.`); every reply has one, the same or a new one, and the log names it.',
   'Unknown keys in a body are ignored. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Replies of more than 4 KiB are compressed where `Accept-Encoding` allows it.',
 ].join('\n\n')
@@ -25,6 +25,8 @@ const tagTexts: Record<string, string> = {
   'Mailing lists': 'Lists of subscribers',
   'Custom fields': "A list's own fields of its subscribers",
   'Subscriber imports': 'CSV from a request, an upload directory or a URL, turned into subscribers',
+  Uploads:
+    "The organization's upload directory, which FTP shows too: what one of them began the other resumes. An import reads a file of it",
   'Subscriber counts': 'Subscribers by status, exact at every moment',
   'Background jobs': 'Work of the engines: every import is a job',
   Subscribers: 'Single subscribers of a mailing list',
@@ -95,7 +97,7 @@ function openObjects(node: unknown): void {
 const pathTemplate = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}')
 
 function operation(described: Endpoint): ZodOpenApiOperationObject {
-  const { operationId, summary, tag, needs, query, body, headers, path } = described
+  const { operationId, summary, tag, needs, query, body, file, headers, path } = described
   const names = [...path.matchAll(/:(\w+)/g)].map(([, name = '']) => name)
   const headerSchemas = Object.entries(headers ?? {}).map(
     ([name, text]) => [name, z.string().optional().describe(text)] as const,
@@ -113,6 +115,7 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
       ...(headers === undefined ? {} : { header: z.object(Object.fromEntries(headerSchemas)) }),
     },
     ...(body === undefined ? {} : { requestBody: requestBody(body) }),
+    ...(file === undefined ? {} : { requestBody: fileBody(file) }),
     responses: responses(described),
   }
 }
@@ -120,6 +123,7 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
 const parameterTexts: Record<string, string> = {
   id: 'id of the record',
   kind: 'kind of the log',
+  filename: 'name of the file, encoded as in every URL',
 }
 
 const parameterValues: Record<string, readonly string[]> = { kind: logKinds }
@@ -144,6 +148,11 @@ function requestBody(body: BodyDescription<unknown>) {
     content: { 'application/json': { schema: bodySchema(body), example: body.example } },
   }
 }
+
+const fileBody = ({ types, example }: FileDescription) => ({
+  description: 'The bytes of the file, of any number',
+  content: Object.fromEntries(types.map((type) => [type, { schema: z.string(), example }])),
+})
 
 function bodySchema({ wrapper, schema, beside, isArray }: BodyDescription<unknown>): z.ZodType {
   if (wrapper === null) return schema

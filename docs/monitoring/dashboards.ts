@@ -243,8 +243,8 @@ const api: Dashboard = {
 
 const ftp: Dashboard = {
   uid: 'rollcall-ftp',
-  title: 'Rollcall: FTP',
-  description: 'Who is connected, what is transferred, and what breaks off?',
+  title: 'Rollcall: FTP and uploads',
+  description: 'Who is connected, what is transferred by FTP and HTTP, and what breaks off?',
   panels: [
     stat('Sessions', 'short', 'sum(rollcall_ftp_sessions)'),
     stat('Uploads in progress', 'short', 'sum(rollcall_ftp_transfers{kind="in"})'),
@@ -255,15 +255,20 @@ const ftp: Dashboard = {
       'sum(increase(rollcall_ftp_logins_total{result="wrong"}[5m]))',
     ),
     graph('Sessions', 'short', [query('sum by (instance) (rollcall_ftp_sessions)', '{{instance}}')]),
-    graph('Bytes of files', 'Bps', [query('rollcall:ftp_bytes:rate1m', '{{direction}}')]),
+    graph('Bytes of files', 'Bps', [query('rollcall:ftp_bytes:rate1m', '{{protocol}} {{direction}}')]),
     stacked('Logins', 'short', [query(rate('result', 'rollcall_ftp_logins_total'), '{{result}}')]),
     stacked('Sessions that ended, by reason', 'short', [
       query(rate('reason', 'rollcall_ftp_disconnections_total'), '{{reason}}'),
     ]),
     stacked('Transfers by result', 'short', [
-      query(rate('kind, result', 'rollcall_ftp_transfers_total'), '{{kind}} {{result}}'),
+      query(
+        rate('protocol, kind, result', 'rollcall_ftp_transfers_total'),
+        '{{protocol}} {{kind}} {{result}}',
+      ),
     ]),
-    graph('Running transfers', 'short', [query('sum by (kind) (rollcall_ftp_transfers)', '{{kind}}')]),
+    graph('Running transfers', 'short', [
+      query('sum by (protocol, kind) (rollcall_ftp_transfers)', '{{protocol}} {{kind}}'),
+    ]),
     heat('Uploads: durations', 'rollcall_ftp_transfer_duration_seconds', '{kind="in"}'),
     graph('Connections refused', 'short', [
       query('sum(rate(rollcall_ftp_connections_refused_total[$__rate_interval]))', 'too many sessions'),

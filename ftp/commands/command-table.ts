@@ -1,4 +1,6 @@
+import { UploadRefused } from '../../shared/storage/uploads/upload-refused.ts'
 import type { Command } from '../connection/command-lines.ts'
+import { toFtpError } from '../ftp-directory.ts'
 import { FtpError } from '../ftp-error.ts'
 import { commandTable, type CommandEntry } from '../ftp-srv-internals.ts'
 import type { FtpSession, LoggedInSession } from '../session.ts'
@@ -54,7 +56,8 @@ async function replyToErrors(session: FtpSession, work: () => Promise<unknown>):
   const { log } = session.context
   try {
     await work()
-  } catch (error) {
+  } catch (thrown) {
+    const error = thrown instanceof UploadRefused ? toFtpError(thrown) : thrown
     if (error instanceof FtpError) {
       if (error.code === 426) log.info({ err: error.cause }, 'an FTP transfer was aborted')
       await session.reply(error.code, error.message)

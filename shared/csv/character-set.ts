@@ -43,7 +43,7 @@ const isSingleByte = (set: CharacterSet): set is SingleByteSet =>
 /** Whether files in the set are converted to UTF-8 while they are staged. */
 export const isTranscoded = (set: CharacterSet): boolean => set !== 'utf-8' && !isSingleByte(set)
 
-const undecodable = '\ufffd'
+export const undecodable = '\ufffd'
 
 const undefinedBytes: Partial<Record<SingleByteSet, readonly number[]>> = {
   'windows-1252': [0x81, 0x8d, 0x8f, 0x90, 0x9d],
@@ -63,14 +63,13 @@ function characterTable(set: SingleByteSet): string[] {
 export interface RecordDecoder {
   /** Undecodable bytes become U+FFFD. */
   decode(bytes: Buffer, start: number, end: number): string
-  /** False where bytes are undecodable. `text` is what they were decoded to. */
-  isValid(text: string, bytes: Buffer, start: number, end: number): boolean
+  /** False where bytes are undecodable. Text without U+FFFD needs no check; that character may also be one of a file. */
+  isValid(bytes: Buffer, start: number, end: number): boolean
 }
 
 const utf8Decoder: RecordDecoder = {
   decode: (bytes, start, end) => bytes.toString('utf8', start, end),
-  // U+FFFD may also be a character of the file.
-  isValid: (text, bytes, start, end) => !text.includes(undecodable) || isUtf8(bytes.subarray(start, end)),
+  isValid: (bytes, start, end) => isUtf8(bytes.subarray(start, end)),
 }
 
 const latin1Decoder: RecordDecoder = {
@@ -100,7 +99,10 @@ function tableDecoder(set: SingleByteSet): RecordDecoder {
       }
       return units.toString('utf16le', 0, length)
     },
-    isValid: (text) => !text.includes(undecodable),
+    isValid(bytes, start, end) {
+      for (let at = start; at < end; at += 1) if (undefinedBytes[set]?.includes(bytes[at]!)) return false
+      return true
+    },
   }
 }
 

@@ -1,5 +1,5 @@
 import type { ChunkDocument, ContentFormat } from '../contract/schemas/import.ts'
-import { characterSetName, recordDecoder, type RecordDecoder } from './character-set.ts'
+import { characterSetName, recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
 import { parseEnclosedRecords, readCells } from './csv-cells.ts'
 import {
   endOfRecordAt,
@@ -187,7 +187,7 @@ export class BatchReader {
         kind: 'too_long',
         reason: `the record at line ${line} is too long: it has more than 1 MiB, and only its beginning is shown here`,
       }
-    if (!this.#decoder.isValid(text, this.#batch.bytes, start, end)) {
+    if (text.includes(undecodable) && !this.#decoder.isValid(this.#batch.bytes, start, end)) {
       const name = characterSetName(this.#format.character_set)
       return { kind: 'encoding', reason: `invalid ${name} in the record at line ${line}` }
     }

@@ -105,7 +105,7 @@ export class FileWarnings {
   }
 
   #isValid({ bytes, start, end }: ScannedRecord): boolean {
-    return this.#decoder.isValid(this.#decoder.decode(bytes, start, end), bytes, start, end)
+    return this.#decoder.isValid(bytes, start, end)
   }
 }
 

@@ -2,7 +2,7 @@ import type { ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
 import { cellEmailIdentity, isMailto } from '../values/email.ts'
 import { fieldReader, type FieldReader } from '../values/field-value.ts'
 import { comparisonForm } from '../values/identity.ts'
-import { recordDecoder, type RecordDecoder } from './character-set.ts'
+import { recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
 import { readCells } from './csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 
@@ -67,7 +67,8 @@ export class IdentityReader {
   /** The cell was decoded from these bytes, or from some of them. */
   #readText(cell: string, bytes: Buffer, start: number, end: number): number {
     const text = cell.trim()
-    if (text === '' || text.includes('\0') || !this.#decoder.isValid(text, bytes, start, end)) return -1
+    if (text === '' || text.includes('\0')) return -1
+    if (text.includes(undecodable) && !this.#decoder.isValid(bytes, start, end)) return -1
     const identity = this.#parseIdentity(text)
     if (identity === null) return -1
     const length = Buffer.byteLength(identity)

@@ -26,7 +26,9 @@ export function findOfficeZip(names: string[], head: Buffer): string | null {
     return saveAsCsv(kind?.[0] ?? 'an Office file')
   }
   // OpenDocument has its type as the first member, unpacked.
-  const type = /^mimetypeapplication\/vnd\.oasis\.opendocument\.([a-z]+)/.exec(head.toString('latin1', 30, 200))
+  const type = /^mimetypeapplication\/vnd\.oasis\.opendocument\.([a-z]+)/.exec(
+    head.toString('latin1', 30, 200),
+  )
   if (type?.[1] === 'spreadsheet') return saveAsCsv('an OpenDocument workbook (.ods)')
   if (type !== null || (names.includes('mimetype') && names.includes('META-INF/manifest.xml')))
     return saveAsCsv('an OpenDocument file')

@@ -19,6 +19,10 @@ export interface Caller {
   userId: number | null
 }
 
+/** Uploading is the first half of importing, so it needs the permission to import. */
+export const mayUpload = ({ permissions }: Caller): boolean =>
+  permissions['subscriber']?.includes('import') === true
+
 export const keyPattern = /^[\w-]{16,128}$/
 
 const allPermissions: Permissions = permissionValues

@@ -75,7 +75,7 @@ function linesOfEngine(pieces: Buffer[], set: DecodedSet): Line[] {
     const lineEnd = staged.indexOf('\n', start)
     const end = lineEnd === -1 ? staged.length : lineEnd
     const text = decoder.decode(staged, start, end)
-    lines.push({ text, isValid: decoder.isValid(text, staged, start, end) })
+    lines.push({ text, isValid: decoder.isValid(staged, start, end) })
     start = end + 1
   }
   return lines

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { fixtures } from '../fixtures/all.ts'
+import { exportFixtures } from '../fixtures/exports.ts'
 import type { Failure, Fixture, Imported, Refused } from '../fixtures/fixture.ts'
 import { openDoors, type Door } from '../helpers/import-doors.ts'
 import {
@@ -65,7 +66,9 @@ async function runLane(): Promise<void> {
 }
 
 async function importThrough(door: Door, fixture: Fixture, prefix: string): Promise<Outcome> {
-  const names = fixture.mapping.filter((name) => name !== null && !/^(?:email|subscribe_\w+)$/.test(name))
+  // A file that is refused needs no fields.
+  const column_mapping = 'refusal' in fixture.expected ? ['email'] : fixture.mapping
+  const names = column_mapping.filter((name) => name !== null && !/^(?:email|subscribe_\w+)$/.test(name))
   const fields = names.map((name) => ({ name, field_type: 'text', ...fixture.fields?.[name!] }))
   const list = await createList(service, fields)
   const file_source = await door.bring(fixture, prefix)
@@ -75,14 +78,14 @@ async function importThrough(door: Door, fixture: Fixture, prefix: string): Prom
     subscriber_import: { file_source, file_format },
   })
   const { id } = await service.post(target, {
-    subscriber_import: { column_mapping: fixture.mapping, file_source, file_format },
+    subscriber_import: { column_mapping, file_source, file_format },
   })
   const view = await importEnd(service, id)
   const logs: Outcome['logs'] = {}
-  if (view.stats.subscribers.failed > 0)
-    for (const query of ['', '?line=true', '?safe=true']) logs[query] = await failedLog(id, query)
-  const proposed =
-    door.isUrl && inspected.body.success === true ? await dryRun(target, file_source, inspected) : null
+  for (const [query, log] of Object.entries(logsOf(fixture)))
+    if (log !== undefined && view.stats.subscribers.failed > 0) logs[query] = await failedLog(id, query)
+  const isProposed = exportFixtures.includes(fixture) && door.isUrl && inspected.body.success === true
+  const proposed = isProposed ? await dryRun(target, file_source, inspected) : null
   return { inspected, view, proposed, subscribers: await allSubscribers(list.id), logs }
 }
 
@@ -94,6 +97,12 @@ async function dryRun(target: string, file_source: Json, { body }: Answer): Prom
   })
   if (created.body.success === true) created.body.data = await importEnd(service, created.body.data.id)
   return created
+}
+
+/** The logs that the fixture writes down, by the query that asks for each. */
+function logsOf({ expected }: Fixture): Record<string, string | undefined> {
+  if ('refusal' in expected) return {}
+  return { '': expected.failedLog, '?line=true': expected.lineLog, '?safe=true': expected.safeLog }
 }
 
 async function failedLog(id: number, query: string) {
@@ -191,17 +200,14 @@ function checkFailures(t: Test, { counts, failures }: Imported, view: Json): voi
 
 const singleByte = /^(?:iso|windows)-/
 
-function checkLogs(t: Test, { expected, door }: Check, { logs }: Outcome): void {
-  const { failedLog, lineLog, safeLog, characterSet } = expected
+function checkLogs(t: Test, { fixture, expected, door }: Check, { logs }: Outcome): void {
+  const { characterSet } = expected
   const charset = !door.isInline && singleByte.test(characterSet) ? characterSet : 'utf-8'
   const isTranscoded = !door.isInline && !singleByte.test(characterSet) && characterSet !== 'utf-8'
-  for (const [query, log] of Object.entries({
-    '': failedLog,
-    '?line=true': lineLog,
-    '?safe=true': safeLog,
-  })) {
+  for (const [query, log] of Object.entries(logsOf(fixture))) {
     if (log === undefined) continue
-    const { contentType, bytes } = logs[query]!
+    t.ok(logs[query], `there is a failed log${query}`)
+    const { contentType, bytes } = logs[query] ?? { contentType: '', bytes: Buffer.alloc(0) }
     t.match(contentType.toLowerCase(), `charset=${charset}`, 'the type says the character set')
     const text =
       charset === 'iso-8859-1'

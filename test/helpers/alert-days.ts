@@ -19,7 +19,8 @@ const requests = (status: string) =>
 const durations = (le: string) => `rollcall_http_request_duration_seconds_bucket{le="${le}"}`
 const closings = 'rollcall_http_connections_closed_total{reason="room"}'
 const refusals = 'rollcall_http_connections_refused_total{reason="in_all"}'
-const uploads = (result: string) => `rollcall_ftp_transfers_total{kind="in",result="${result}"}`
+const uploads = (result: string) =>
+  `rollcall_ftp_transfers_total{protocol="ftp",kind="in",result="${result}"}`
 const callbacks = (result: string) => `rollcall_callback_attempts_total{result="${result}"}`
 const up = (job: string, number: number) => `up{job="${job}",instance="172.30.77.${number}:80"}`
 /** All targets of a job vanish, or one of two. */

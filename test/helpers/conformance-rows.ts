@@ -14,6 +14,7 @@ import { subscriberCountRows } from './conformance/subscriber-counts.ts'
 import { subscriberImportRows } from './conformance/subscriber-imports.ts'
 import { subscriberRows } from './conformance/subscribers.ts'
 import { triggeringRows } from './conformance/triggering.ts'
+import { uploadRows } from './conformance/uploads.ts'
 import { userRows } from './conformance/users.ts'
 
 /** A row for each endpoint, by operationId; an endpoint without one fails the conformance test. */
@@ -34,4 +35,5 @@ export const conformanceRows: Rows = {
   ...jobRows,
   ...deliveryEventRows,
   ...outboxRows,
+  ...uploadRows,
 }

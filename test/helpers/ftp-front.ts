@@ -4,6 +4,7 @@ import type { Test } from 'tap'
 import { createFtpMetrics } from '../../ftp/metrics.ts'
 import { startFtpServer, type FtpServerOptions } from '../../ftp/server.ts'
 import { AuthThrottle, keyHashSecret } from '../../shared/store/api-keys.ts'
+import { createTransferMetrics } from '../../shared/storage/uploads/transfer-metrics.ts'
 import { clientOptions } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { openCollections } from '../../shared/contract/schemas/collections.ts'
@@ -35,7 +36,12 @@ export async function ftpFronts(t: Test, service: Service) {
   }
   const start = async (t: Test, options: Partial<FtpServerOptions> = {}) => {
     const registry = new Registry()
-    const all = { ...base, metrics: createFtpMetrics(registry), ...options }
+    const all = {
+      ...base,
+      metrics: createFtpMetrics(registry),
+      transfers: createTransferMetrics(registry, ['ftp', 'ftps']),
+      ...options,
+    }
     const server = await startFtpServer(all)
     t.teardown(() => server.stop())
     const host = all.host.includes(':') ? `[${all.host}]` : all.host

@@ -221,7 +221,7 @@ export async function startProgram(
 /** Calls the API, and compares each reply with the service's description. */
 export function callerOf(base: () => string): Call {
   return async (method, requestPath, body, options = {}) => {
-    const isText = typeof body === 'string' || body instanceof Uint8Array
+    const isText = typeof body === 'string' || body instanceof Uint8Array || body instanceof ReadableStream
     const pathAndQuery =
       requestPath.startsWith('/svc') || requestPath.startsWith('//')
         ? requestPath
@@ -235,6 +235,7 @@ export function callerOf(base: () => string): Call {
         ...options.headers,
       },
       ...(body === undefined ? {} : { body: isText ? (body as string) : JSON.stringify(body) }),
+      ...(body instanceof ReadableStream ? { duplex: 'half' } : {}),
     })
     const text = await response.text()
     contract ??= descriptionOf(origin)

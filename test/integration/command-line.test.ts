@@ -1,27 +1,23 @@
-import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { mkdir, open, readdir, writeFile } from 'node:fs/promises'
+import { open, readdir } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
-import { PassThrough, Writable } from 'node:stream'
-import { fileURLToPath } from 'node:url'
+import { PassThrough } from 'node:stream'
 import { gzipSync } from 'node:zlib'
-import { CommanderError } from 'commander'
 import t from 'tap'
 import { ApiClient, ApiRefusal } from '../../control-plane/cli/api-client.ts'
 import { importSource } from '../../control-plane/cli/commands/import.ts'
-import { CommandFailure, explain } from '../../control-plane/cli/failures.ts'
-import { buildProgram } from '../../control-plane/cli/program.ts'
+import type { ImportFlags } from '../../control-plane/cli/import-options.ts'
 import type { Session } from '../../control-plane/cli/session.ts'
-import type { Terminal } from '../../control-plane/cli/terminal.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
-import { loadClientSettings } from '../../shared/runtime/config.ts'
 import { uploadFolder } from '../../shared/storage/uploads/upload-names.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
+import { commandLine, ended, hasTerminals, program, type Ended } from '../helpers/command-line.ts'
 import { crashSetting } from '../helpers/crash-at.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import {
@@ -38,153 +34,7 @@ import {
  * runs as a process. Elsewhere it runs in this process, which is ten times as fast.
  */
 const service = await startService(t, ['control-plane', 'engine', 'ftp'])
-const program = fileURLToPath(new URL('../../control-plane/cli/rollcall.js', import.meta.url))
-const folder = path.join(service.dataFolder, 'command line')
-await mkdir(folder)
-
-const environment = (more: Record<string, string> = {}): Record<string, string> => ({
-  PATH: process.env['PATH'] ?? '',
-  HOME: process.env['HOME'] ?? '',
-  ROLLCALL_URL: service.processes['control-plane']!.ready.http!,
-  ROLLCALL_FTP: (service.processes.ftp!.ready as Json).ftp,
-  ROLLCALL_API_KEY: bootstrapKey,
-  ...more,
-})
-
-interface Ended {
-  code: number | null
-  out: string
-  err: string
-  /** The JSON values of its lines. */
-  json: Json[]
-}
-
-function start(args: string[], more?: Record<string, string>): ChildProcess {
-  const child = spawn(process.execPath, [program, ...args], { cwd: folder, env: environment(more) })
-  t.teardown(() => child.kill('SIGKILL'))
-  return child
-}
-
-async function ended(child: ChildProcess): Promise<Ended> {
-  let [out, err] = ['', '']
-  child.stdout!.setEncoding('utf8').on('data', (text: string) => (out += text))
-  child.stderr!.setEncoding('utf8').on('data', (text: string) => (err += text))
-  const [code] = (await once(child, 'close')) as [number | null]
-  return { code, out, err, json: jsonOf(out) }
-}
-
-const jsonOf = (out: string): Json[] =>
-  out.startsWith('{') || out.startsWith('[')
-    ? out
-        .trimEnd()
-        .split('\n')
-        .map((line) => JSON.parse(line))
-    : []
-
-function run(
-  args: string[],
-  options: { input?: string; settings?: Record<string, string> } = {},
-): Promise<Ended> {
-  const child = start(args, options.settings)
-  child.stdin!.end(options.input ?? '')
-  return ended(child)
-}
-
-/** Runs the command in this process, with streams of the test; main.ts passes those of a process. */
-async function call(args: string[], more?: Record<string, string>): Promise<Ended> {
-  const settings = loadClientSettings(environment(more))
-  const said = { out: '', err: '' }
-  const stream = (which: keyof typeof said) =>
-    new Writable({
-      write(text: Buffer, _, done) {
-        said[which] += text.toString()
-        done()
-      },
-    }) as unknown
-  const terminal = {
-    input: new PassThrough() as unknown,
-    out: stream('out'),
-    err: stream('err'),
-    hasColours: false,
-  } as Terminal
-  const client = new ApiClient(settings.ROLLCALL_URL, settings.ROLLCALL_API_KEY)
-  const say = (text: string) => void terminal.out.write(`${text}\n`)
-  const print = (value: unknown) => {
-    say(JSON.stringify(value))
-  }
-  let code = -1
-  const program = buildProgram({
-    terminal,
-    openSession: () => ({ client, settings, terminal, exitCodeUnread: 0, print, say }),
-    onEnd: (exitCode) => (code = exitCode),
-  })
-  try {
-    await program.parseAsync(args, { from: 'user' })
-  } catch (error) {
-    const { lines, hint } = explain(error, { hasKey: true })
-    if (error instanceof CommanderError) code = 2
-    else {
-      code = error instanceof CommandFailure ? error.exitCode : 1
-      said.err += [...lines, hint ?? ''].join('\n')
-    }
-  } finally {
-    await client.destroy()
-  }
-  return { code, ...said, json: jsonOf(said.out) }
-}
-
-async function file(name: string, content: string | Uint8Array): Promise<string> {
-  const written = path.join(folder, name)
-  await writeFile(written, content)
-  return written
-}
-
-/**
- * Runs a program in a terminal of 80 columns, types an answer when a text appears, and prints what the terminal
- * showed.
- */
-const terminal = `
-import fcntl, os, pty, select, struct, sys, termios
-pid, fd = pty.fork()
-if pid == 0:
-    os.execv(sys.argv[2], sys.argv[2:])
-fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
-steps = [step.split('=>') for step in sys.argv[1].split('|')]
-seen = b''
-at = 0
-def type(answer):
-    os.write(fd, answer.encode().decode('unicode_escape').encode())
-while steps and steps[0][0] == '':
-    type(steps.pop(0)[1])
-while True:
-    try:
-        data = os.read(fd, 65536)
-    except OSError:
-        break
-    if not data:
-        break
-    seen += data
-    while steps and steps[0][0].encode() in seen[at:]:
-        wanted, answer = steps.pop(0)
-        at = len(seen)
-        type(answer)
-_, status = os.waitpid(pid, 0)
-sys.stdout.buffer.write(seen)
-sys.exit(os.waitstatus_to_exitcode(status) % 256)
-`
-const hasPython = spawnSync('python3', ['-c', 'import pty, os; os.waitstatus_to_exitcode']).status === 0
-
-/** `steps`: a text to wait for, or none, and what is typed then. */
-async function onTerminal(args: string[], steps: [seen: string, typed: string][]): Promise<Ended> {
-  const script = steps.map((step) => step.join('=>')).join('|')
-  const child = spawn('python3', ['-c', terminal, script, process.execPath, program, ...args], {
-    cwd: folder,
-    env: environment({ TERM: 'xterm' }),
-  })
-  t.teardown(() => child.kill('SIGKILL'))
-  child.stdin.end()
-  return ended(child)
-}
+const { folder, environment, start, run, call, file, onTerminal } = await commandLine(t, service)
 
 const listId = Number((await service.post('/mailing_lists', { mailing_list: { name: 'Command line' } })).id)
 const people = 'E-Mail;Vorname;Source\nann@example.com;Ann;fair\nbob@example;Bob;fair\njoe@example.com;Joe;\n'
@@ -327,7 +177,7 @@ t.test('imports a file, and detects its format by itself', async (t) => {
     call(['logs', String(last.id), 'nothing']),
     call(['imports', '--list', String(listId)]),
   ])
-  t.match(shown, { code: 0, out: /finished: 3 of 3 records\n +added +2\n +failed +1/ })
+  t.match(shown, { code: 0, out: /finished: 3 of 3 records\nresult +rows\nadded +2\nfailed +1\n/ })
   t.match(log, { code: 0, out: /^bob@example;Bob;fair;/m })
   t.match(unknown, { code: 1, err: /has no log nothing/ })
   t.match(listed.out, new RegExp(`${last.id} +finished +3 +3`))
@@ -337,16 +187,16 @@ t.test('an import of which every row failed has an exit code of its own', async 
   const source = await file('nobody.csv', 'E-Mail;Vorname\nann;Ann\nbob;Bob\n')
   const args = ['--map', 'email,First name', '--watch', '--list', String(listId)]
   const ended = await call(['import', source, ...args])
-  t.match(ended, { code: 3, out: /finished: 2 of 2 records\n +failed +2/ })
+  t.match(ended, { code: 3, out: /finished: 2 of 2 records\n$/, err: /result +rows\nfailed +2\n/ })
   const id = /Import (\d+) is finished/.exec(ended.out)![1]!
   t.equal((await call(['imports', id, '--watch'])).code, 3)
 })
 
-t.test('compressed, large and binary files are uploaded by FTP in any character set', async (t) => {
+t.test('compressed, large and binary files are uploaded in any character set', async (t) => {
   const windows = Buffer.from('email\tFirst name\nwin@example.com\tx\n')
   windows[windows.lastIndexOf('x')] = 0x80
   const broken = Buffer.from(
-    'email,First name\nJ\u00f6rg@example.com,a\ngood@example.com,\u00f6\nbad@example.com,x\n',
+    `email,First name\nJ\u00f6rg@example.com,a\ngood@example.com,${'\u00f6'.repeat(20)}\nbad@example.com,x\n`,
   )
   broken[broken.lastIndexOf('x')] = 0xff
   const import_ = async (name: string, bytes: Uint8Array, ...more: string[]) =>
@@ -429,7 +279,10 @@ t.test('says which upload stays, and why', async (t) => {
     say: () => undefined,
     exitCodeUnread: 0,
   }
-  const options = { list: listId, via: 'ftp', watch: true, yes: true, headers: true } as const
+  const options: ImportFlags = {
+    ...{ list: String(listId), headers: true, fieldDefaults: true, separator: 'auto', characterSet: 'auto' },
+    ...({ via: 'ftp', watch: true, yes: true } as const),
+  }
   client.events = async function* () {
     yield await Promise.reject(new ApiRefusal('no_permission', 'not any more', 403))
   }
@@ -473,7 +326,7 @@ t.test('an error says what is wrong, and its exit code says on which side', asyn
   t.match(none, { code: 2 })
   t.match(noFile, { code: 2, err: /nothing\.csv/ })
   t.match(noEmail, { code: 1, err: /--map/ })
-  t.match(map, { code: 1, err: /column 2: "Nothing" is neither[^]*rollcall field create/ })
+  t.match(map, { code: 2, err: /column 2: "Nothing" is neither[^]*rollcall field create/ })
   t.match(wrongKey, { code: 1, err: /ROLLCALL_API_KEY/ })
   t.match(away, { code: 1, err: /127\.0\.0\.1:1: .*\nstart the service/ })
   t.match(bad, { code: 1, err: /ROLLCALL_URL must be/ })
@@ -626,7 +479,7 @@ t.test(
 
 t.test(
   'asks on a terminal, shows a bar, and leaves the import alone on Ctrl-C',
-  { skip: hasPython ? false : 'python3 with pty not installed' },
+  { skip: hasTerminals ? false : 'python3 with pty not installed' },
   async (t) => {
     const args = ['import', await file('people.csv', people), '--list', String(listId), '--watch']
     const [yes, mapped, no, typed, stopped] = await Promise.all([
@@ -741,7 +594,7 @@ t.test('makes a key where all are lost, starts processes, and completes commands
   t.equal(complete('impo'), 'import/imports')
   t.equal(complete('org', 'cr'), 'create')
   t.match(complete('import', '--vi'), /--via/)
-  t.equal(complete('import', 'x.csv', '--via', ''), 'inline/ftp')
+  t.equal(complete('import', 'x.csv', '--via', ''), 'inline/http/ftp')
   await file('with blanks.csv', '')
   t.equal(complete('import', 'with\\ bl'), 'with blanks.csv')
   t.match(complete('logs', '7', 'skipped_o'), /skipped_overwrite\/skipped_over_limit/)

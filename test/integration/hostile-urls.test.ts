@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { gzipSync } from 'node:zlib'
+import { deflateRawSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { createUrlImport, startHastyEngine } from '../helpers/downloads.ts'
 import { forbiddenServer } from '../helpers/forbidden-server.ts'
@@ -14,6 +14,7 @@ import {
   startRawWebServer,
   type RawAnswer,
 } from '../helpers/raw-web-server.ts'
+import { makeZip } from '../helpers/make-zip.ts'
 import { importEnd, startService, until, type Json } from '../helpers/service.ts'
 
 /**
@@ -29,6 +30,14 @@ const rows = 'a@example.com\nb@example.com\n'
 const maxBytes = 100_000_000
 const bomb = gzipSync(Buffer.alloc(maxBytes + 5_000_000, 'a'))
 const blankLines = gzipSync(Buffer.alloc(75_000_000, `${' '.repeat(999)}\n`))
+const zipped = makeZip([{ name: 'a.csv', content: rows }])
+const zeros = Buffer.alloc(maxBytes + 1)
+const bombs: Record<string, Buffer> = {
+  gzip: bomb,
+  zstd: zstdCompressSync(zeros),
+  zip: makeZip([{ name: 'a.csv', content: zeros, packed: deflateRawSync(zeros) }]),
+  'zip-in-gzip': gzipSync(makeZip([{ name: 'a.csv', content: zeros, packed: deflateRawSync(zeros) }])),
+}
 const megabyte = Buffer.alloc(1_000_000, 'a')
 const chunk = Buffer.concat([Buffer.from('f4240\r\n'), megabyte, Buffer.from('\r\n')])
 
@@ -49,6 +58,12 @@ interface Case {
 }
 
 const large: Case[] = [
+  ...Object.entries(bombs).map(([name, bytes]) => ({
+    path: `/bombs/${name}`,
+    answer: answer(200, {}, bytes),
+    message: /more than 100 MB/,
+    tries: 1 as const,
+  })),
   {
     path: '/bomb',
     answer: answer(200, { 'content-encoding': 'gzip', 'content-length': bomb.length }, bomb),
@@ -186,22 +201,51 @@ const hostile: Case[] = [
   {
     path: '/encoding',
     answer: answer(200, { 'content-encoding': 'br' }, rows),
-    message: /Content-Encoding "br", expected gzip or none/,
-    tries: 3,
+    message: /Content-Encoding "br", expected none, gzip or zstd/,
+    tries: 1,
+  },
+  {
+    path: '/encodings',
+    answer: answer(200, { 'content-encoding': 'gzip, zstd, gzip, x-gzip, zstd' }, rows),
+    message: /expected none, gzip or zstd, at most 4 in all/,
+    tries: 1,
   },
   {
     path: '/no-gzip',
     answer: answer(200, { 'content-encoding': 'gzip' }, rows),
-    message: /no intact gzip file/,
+    message: /no intact gzip data/,
     tries: 3,
   },
   {
     path: '/half-gzip',
     answer: answer(200, { 'content-encoding': 'gzip' }, gzipSync(rows).subarray(0, 30)),
-    message: /no intact gzip file/,
+    message: /is cut off: its gzip data has no end/,
     tries: 3,
   },
-  { path: '/no.gz', answer: answer(200, {}, rows), message: /"no\.gz" is no intact gzip file/, tries: 3 },
+  {
+    path: '/other-encoding',
+    answer: answer(200, { 'content-encoding': 'gzip, zstd' }, gzipSync(rows)),
+    message: /no intact zstd data/,
+    tries: 3,
+  },
+  {
+    path: '/half-container',
+    answer: answer(200, {}, gzipSync(rows).subarray(0, 30)),
+    message: /"half-container" is cut off: its gzip data has no end/,
+    tries: 1,
+  },
+  {
+    path: '/half-zip',
+    answer: answer(200, {}, zipped.subarray(0, 90)),
+    message: /"half-zip" is cut off: the directory at the end of the zip is missing/,
+    tries: 1,
+  },
+  {
+    path: '/broken-zip',
+    answer: written(head(200, { 'content-length': zipped.length }), zipped.subarray(0, 90)),
+    message: /broke off after 90 of \d+ bytes/,
+    tries: 3,
+  },
   { path: '/silent', answer: stall, message: /couldn't be downloaded: .*Timeout/, tries: 3 },
   {
     path: '/silent-body',

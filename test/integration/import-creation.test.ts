@@ -69,6 +69,8 @@ t.test('a creation returns the full view, with every default', async (t) => {
       csv_field_enclosure: '"',
       date_format: 'mdy',
     },
+    detected_character_set: null,
+    detected_csv_field_separator: null,
     stats: {
       number_of_records: null,
       records_imported: 0,
@@ -208,7 +210,7 @@ t.test('a mapping, default or value that does not fit is refused', async (t) => 
     [{ subscriber_defaults: { format: 'rtf' } }, /subscriber_defaults\.format/],
     [{ begins_at: '2100-06-01' }, /begins_at must be/],
     [{ begins_at: 5 }, /begins_at must be a string/],
-    [{ file_format: { csv_field_separator: '|' } }, /csv_field_separator/],
+    [{ file_format: { csv_field_separator: ':' } }, /csv_field_separator/],
     [
       { file_format: { character_set: 'latin1' } },
       /character_set must be one of "utf-8", "iso-8859-1", "windows-1252", "windows-1250", "windows-1251", "iso-8859-2", "iso-8859-15", "utf-16le", "utf-16be", "utf-16", "shift_jis", "gbk", "big5", "euc-kr", "auto"/,

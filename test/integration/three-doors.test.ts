@@ -2,7 +2,7 @@ import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import path from 'node:path'
 import { Readable } from 'node:stream'
-import { gzipSync } from 'node:zlib'
+import { gzipSync, zstdCompressSync } from 'node:zlib'
 import { Client } from 'basic-ftp'
 import t from 'tap'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
@@ -86,7 +86,10 @@ t.test('a file of a URL is imported, also a compressed one', async () => {
   t.match(view.file_source, { type: 'url', filename: 'subscribers.csv' })
   behave = () => ({ headers: { 'content-encoding': 'gzip' }, body: gzipSync(text) })
   checkEnd(await importThrough({ type: 'url', url: `${webUrl}/encoded.csv` }))
-  behave = () => ({ body: gzipSync(text) })
+  behave = () => ({
+    headers: { 'content-encoding': 'gzip, zstd', 'content-type': 'text/html' },
+    body: zstdCompressSync(gzipSync(gzipSync(text))),
+  })
   checkEnd(await importThrough({ type: 'url', url: `${webUrl}/packed.csv.gz` }))
 })
 

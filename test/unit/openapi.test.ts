@@ -36,6 +36,7 @@ t.test('every endpoint is described, with its permissions and its refusals', (t)
     const {
       needs,
       body,
+      file,
       reply,
       forbids = [],
     } = endpoints.find((described) => described.operationId === operationId)!
@@ -43,6 +44,8 @@ t.test('every endpoint is described, with its permissions and its refusals', (t)
     if ('nothing' in reply) statuses.push('204')
     if (needs !== 'any_key' || forbids.length > 0) statuses.push('403')
     if (body !== undefined) statuses.push('413', '415')
+    if (file !== undefined) statuses.push('413', '415', '507')
+    if ('file' in reply) statuses.push('206', '416')
     if (body?.stagedText !== undefined && body.sampledBytes === undefined) statuses.push('507')
     t.same(Object.keys(responses).sort(), statuses.sort(), operationId)
     t.match(description, /^Needs /)

@@ -38,7 +38,6 @@ const placesOfWrites = [
   /^shared\/storage\//,
   /^shared\/runtime\/(?:database|id-allocator)\.ts$/,
   /^engine\/stages\/write\/batch-writer\.ts$/,
-  /^ftp\/uploads\/upload-locks\.ts$/,
 ]
 
 t.test('only stores write to collections', async (t) => {

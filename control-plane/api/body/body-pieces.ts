@@ -19,6 +19,25 @@ export interface BodyTimeouts {
   stalledMs?: number
   /** Maximum time from the beginning of the stop to the end of the body. */
   arrivingMs?: number
+  /** The message of the 503 when the body has not arrived. */
+  stoppingMessage?: string
+  /** Ends the reading with its reason. */
+  signal?: AbortSignal
+}
+
+export const notAFile =
+  'the body must be the file itself, as curl -T sends it: without multipart/form-data and without Content-Encoding'
+
+/**
+ * Streams a body as it is sent, without a limit, to be stored. Throws 503 when it doesn't arrive during a stop, and
+ * `invalid_request` when it breaks off.
+ */
+export async function* rawPieces(request: IncomingMessage, timeouts: BodyTimeouts): AsyncGenerator<Buffer> {
+  try {
+    yield* withTimeouts(request.iterator({ destroyOnReturn: false }), timeouts)
+  } catch (error) {
+    throw request.complete || !request.destroyed ? error : refusedBody('ended early')
+  }
 }
 
 /**
@@ -46,10 +65,11 @@ export async function* bodyPieces(
 /** Passes the pieces on. The timeouts count only while the process stops. */
 async function* withTimeouts(
   pieces: AsyncIterator<Buffer, undefined>,
-  { stopping, stalledMs = 3_000, arrivingMs = 6_500 }: BodyTimeouts,
+  { stopping, stalledMs = 3_000, arrivingMs = 6_500, stoppingMessage = notArrived, signal }: BodyTimeouts,
 ): AsyncGenerator<Buffer> {
   const timeout = Promise.withResolvers<never>()
-  const giveUp = () => timeout.reject(stoppingError())
+  const giveUp = () => timeout.reject(stoppingError(stoppingMessage))
+  const interrupt = () => timeout.reject(signal?.reason)
   timeout.promise.catch(() => undefined)
   let stalled: NodeJS.Timeout | undefined
   let arriving: NodeJS.Timeout | undefined
@@ -57,6 +77,8 @@ async function* withTimeouts(
     stalled = setTimeout(giveUp, stalledMs)
     arriving = setTimeout(giveUp, arrivingMs)
   }
+  if (signal?.aborted === true) interrupt()
+  signal?.addEventListener('abort', interrupt, { once: true })
   if (stopping.aborted) beginStop()
   else stopping.addEventListener('abort', beginStop, { once: true })
   try {
@@ -68,6 +90,7 @@ async function* withTimeouts(
     }
   } finally {
     stopping.removeEventListener('abort', beginStop)
+    signal?.removeEventListener('abort', interrupt)
     clearTimeout(stalled)
     clearTimeout(arriving)
     // Ends the iterator, so that the rest can be drained. A pending `next` ends with its piece or with the request.
@@ -75,12 +98,11 @@ async function* withTimeouts(
   }
 }
 
-const stoppingError = (): RequestError =>
-  new RequestError(
-    'internal_error',
-    'the service is stopping and the body had not arrived, so nothing was done: send the request again',
-    { status: 503, headers: { 'Retry-After': '1' } },
-  )
+const notArrived =
+  'the service is stopping and the body had not arrived, so nothing was done: send the request again'
+
+const stoppingError = (message: string): RequestError =>
+  new RequestError('internal_error', message, { status: 503, headers: { 'Retry-After': '1' } })
 
 async function* bounded(pieces: AsyncIterable<Buffer>, limit: number): AsyncGenerator<Buffer> {
   let size = 0

@@ -1,247 +1,293 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { readCells } from '../../../shared/csv/csv-cells.ts'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
-import { ApiRefusal, ServiceUnreachable, type ApiClient, type ImportView } from '../api-client.ts'
+import { ApiRefusal, ServiceUnreachable, type ImportView } from '../api-client.ts'
+import { parseMap, type ColumnMap, type Mapped } from '../column-map.ts'
 import { inCommandTerms } from '../command-terms.ts'
 import { exitCodes } from '../exit-codes.ts'
-import { CommandFailure, usage } from '../failures.ts'
+import { CommandFailure, refusedMap, usage } from '../failures.ts'
+import { importRequest, requestedFormat, requireWatch, type ImportFlags } from '../import-options.ts'
+import { findList, type MailingList } from '../mailing-list.ts'
 import type { Session } from '../session.ts'
-import { openSourceFile, type LocalCharacterSet, type SourceFile } from '../source-file.ts'
-import { ask, terminalWidth, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
-import { endExitCode, printSummary, watchToItsEnd } from './imports.ts'
-import { removeUpload, sayStays, sendFile } from './send-file.ts'
+import { openSourceFile, type SourceFile } from '../source-file.ts'
+import { ask, keyboard, printable, wrapTo, terminalWidth, writeSentence, type Terminal } from '../terminal.ts'
+import {
+  chooseColumns,
+  planFields,
+  showInspection,
+  warn,
+  warnOfIgnored,
+  type Columns,
+  type NewField,
+} from './columns.ts'
+import { endExitCode, printEnd, watchToItsEnd } from './imports.ts'
+import {
+  createInline,
+  inlineContent,
+  isInlineKind,
+  removeUpload,
+  sayStays,
+  uploadFile,
+  type Upload,
+} from './send-file.ts'
 
-export interface ImportFlags {
-  list: number
-  map?: string
-  overwrite?: true
-  dryRun?: true
-  watch?: true
-  via?: 'inline' | 'ftp'
-  beginsAt?: string
-  headers: boolean
-  separator?: ',' | ';' | 'tab'
-  characterSet?: LocalCharacterSet
-  dateFormat?: 'mdy' | 'dmy'
-  yes?: true
-  json?: true
+/** One run of the command: a source, the list it goes to, and the upload that was made for it. */
+interface Run {
+  session: Session
+  options: ImportFlags
+  list: MailingList
+  /** As it was given. */
+  source: string
+  /** Null for a URL, which the service fetches. */
+  file: SourceFile | null
+  map: ColumnMap | null
+  upload: Upload | null
 }
 
 /** Inspects the source, shows what its columns become, asks for confirmation on a terminal, and creates the import. */
 export async function importSource(session: Session, source: string, options: ImportFlags): Promise<number> {
-  const { client, terminal } = session
-  if (isUrl(source)) refuseForUrl(options)
-  const file = isUrl(source)
-    ? null
-    : await openSourceFile(source, {
-        input: terminal.input,
-        ...(options.characterSet === undefined ? {} : { characterSet: options.characterSet }),
-      })
-  const requested = requestedOptions(options, file)
-  const inspection = await inspect(client, options.list, requested, file ?? source)
-  showInspection(terminal, inspection, file)
-  const mapping = await confirmMapping(terminal, inspection, source, options)
-  const file_format = fileFormat(inspection, options, file)
-  const create = (file_source: Record<string, unknown>) =>
-    createImport(client, options.list, { ...requested, column_mapping: mapping, file_format, file_source })
-  const { created, uploadedAs } =
-    file === null
-      ? { created: await create({ type: 'url', url: source }), uploadedAs: null }
-      : await sendFile(session, file, options, create)
+  requireWatch(options)
+  const map = options.map === undefined ? null : parseMap(options.map)
+  const isUrl = /^(https?|ftps?):\/\//i.test(source)
+  if (isUrl && options.via !== undefined) throw usage('a URL is fetched by the service: leave out --via')
+  const file = isUrl ? null : await openSourceFile(source, session.terminal.input)
+  const content = file === null ? null : await inlineContent(file, options)
+  const list = await findList(session.client, options.list)
+  const run: Run = { session, options, list, source, file, map, upload: null }
+  const created = await createImport(run, content)
+  announce(run, created)
+  return options.watch === true ? watchImportOf(run, created) : exitCodes.done
+}
+
+function announce({ session, options, upload }: Run, created: ImportView): void {
   if (options.json === true) session.print(created)
   else if (options.watch !== true)
     session.say(
       `Import ${created.id} is ${created.state}. Follow it with: rollcall imports ${created.id} --watch`,
     )
+  if (options.json !== true && created.callback_secret !== undefined)
+    session.say(`Its callback is signed with ${created.callback_secret}, which is shown only now.`)
+  if (upload !== null && options.watch !== true)
+    sayStays(session.terminal, upload.filename, `remove it when import ${created.id} has ended`)
+}
+
+async function watchImportOf({ session, options, upload }: Run, { id }: ImportView): Promise<number> {
   const sayItStays = () => {
-    if (uploadedAs !== null) sayStays(terminal, uploadedAs, `remove it when import ${created.id} has ended`)
+    if (upload !== null) sayStays(session.terminal, upload.filename, `remove it when import ${id} has ended`)
   }
-  const isJson = options.json === true
-  const end =
-    options.watch === true
-      ? await watchToItsEnd(session, created.id, isJson).catch((error: unknown) => {
-          sayItStays()
-          throw error
-        })
-      : exitCodes.done
+  const end = await watchToItsEnd(session, id, options.json === true).catch((error: unknown) => {
+    sayItStays()
+    throw error
+  })
   if (typeof end === 'number') {
     sayItStays()
     return end
   }
   // The upload was only for this import, and would fill the directory.
-  if (uploadedAs !== null) await removeUpload(session, uploadedAs)
-  if (options.json !== true) printSummary(session, end)
-  return endExitCode(end)
+  if (upload !== null) await removeUpload(session, upload)
+  printEnd(session, end, { isJson: options.json === true })
+  return endExitCode(end, options.failOn)
+}
+
+/** Removes the upload again if no import comes of it. */
+async function createImport(run: Run, content: string | null): Promise<ImportView> {
+  const { session, options, list, source, file } = run
+  try {
+    // What isn't plain UTF-8 can only be looked at by the service.
+    if (file !== null && !isInlineKind(file, options)) run.upload = await uploadFile(session, file, options)
+    const { inspection, mapping } = await decideColumns(run)
+    const request = {
+      ...importRequest(options),
+      column_mapping: mapping,
+      file_format: fileFormat(inspection, options),
+    }
+    const headers = { 'idempotency-key': options.idempotencyKey ?? randomUUID() }
+    const create = (file_source: Record<string, unknown>) =>
+      postImport(session, list.id, { body: { ...request, file_source }, headers })
+    if (file === null) return await create({ type: 'url', url: source })
+    const inline = content === null ? null : await createInline(content, options, create)
+    if (inline !== null) return inline
+    run.upload ??= await uploadFile(session, file, options)
+    return await create({ type: 'upload_directory', filename: run.upload.filename })
+  } catch (error) {
+    // Without a reply, there may be an import that reads the upload.
+    if (run.upload !== null && error instanceof ServiceUnreachable)
+      sayStays(session.terminal, run.upload.filename, 'remove it when no import reads it')
+    else if (run.upload?.isNew === true) await removeUpload(session, run.upload)
+    throw error
+  }
+}
+
+/** The mapping of the import, after the fields that --create-fields makes were made. */
+async function decideColumns(run: Run): Promise<{ inspection: InspectionView; mapping: Mapped[] }> {
+  const { session, options, list } = run
+  const { terminal } = session
+  const inspection = await inspectMapped(run)
+  const fieldNames = await Array.fromAsync(
+    session.client.list<{ name: string }>(`/mailing_lists/${list.id}/custom_fields`),
+    ({ name }) => name,
+  )
+  const plan = (columns: Columns) =>
+    options.createFields === true ? planFields(inspection, columns, fieldNames) : { fields: [], warnings: [] }
+  const explicit = chooseColumns(run.map, inspection.column_mapping)
+  const guessed = { mapping: inspection.column_mapping, ignored: explicit.ignored }
+  const planned = plan(guessed)
+  showInspection(terminal, inspection, { mapping: guessed.mapping, newFields: planned.fields })
+  warnOfIgnored(terminal, inspection, { ...guessed, list, fieldNames, newFields: planned.fields })
+  for (const warning of planned.warnings) warn(terminal, warning)
+  const columns = await confirmColumns(run, inspection, guessed)
+  const { fields } = columns === guessed ? planned : plan(columns)
+  return { inspection, mapping: await createFields(run, columns.mapping, fields) }
+}
+
+/** The inspection with what --map says. Changes of single columns need a first one, for the guess. */
+async function inspectMapped(run: Run): Promise<InspectionView> {
+  const { map } = run
+  if (map === null) return inspect(run, null)
+  const guess = 'whole' in map ? [] : (await inspect(run, null)).column_mapping
+  return inspect(run, chooseColumns(map, guess).mapping)
 }
 
 /** Characters of a sample. A body may have 1 MB, and JSON needs up to six bytes for a character. */
 const sampleSizes = [256 * 1024, 32 * 1024]
 
 async function inspect(
-  client: ApiClient,
-  listId: number,
-  requested: Record<string, unknown>,
-  source: SourceFile | string,
+  { session, options, list, source, file, upload }: Run,
+  mapping: Mapped[] | null,
 ): Promise<InspectionView> {
+  const request = {
+    ...importRequest(options),
+    ...(mapping === null ? {} : { column_mapping: mapping }),
+    file_format: requestedFormat(options),
+  }
   for (const [at, maxCharacters] of sampleSizes.entries()) {
     const file_source =
-      typeof source === 'string'
-        ? { type: 'url', url: source }
-        : { type: 'json', content: source.beginning(maxCharacters) }
+      upload !== null
+        ? { type: 'upload_directory', filename: upload.filename }
+        : file === null
+          ? { type: 'url', url: source }
+          : { type: 'json', content: file.sample(maxCharacters) }
     try {
-      return await client.post<InspectionView>(`/mailing_lists/${listId}/subscriber_imports/inspect`, {
-        subscriber_import: { ...requested, file_source },
-      })
+      return await session.client.post<InspectionView>(
+        `/mailing_lists/${list.id}/subscriber_imports/inspect`,
+        { subscriber_import: { ...request, file_source } },
+      )
     } catch (error) {
-      const isLast = at === sampleSizes.length - 1
-      if (isLast || !(error instanceof ApiRefusal) || error.status !== 413) throw error
+      const isTooLarge = error instanceof ApiRefusal && error.status === 413
+      if (!isTooLarge || at === sampleSizes.length - 1) throw mapping === null ? error : refusedMap(error)
     }
   }
   throw new Error('unreachable: the last sample is answered or refused')
 }
 
-const isUrl = (source: string): boolean => /^(https?|ftps?):\/\//i.test(source)
+/** How the service is to read the file: what was asked for, which may be `auto`, and else what it has proposed. */
+const fileFormat = (inspection: InspectionView, options: ImportFlags): Record<string, unknown> => ({
+  csv_field_enclosure: inspection.csv_field_enclosure,
+  ...(inspection.date_format === null ? {} : { date_format: inspection.date_format }),
+  csv_has_headers: inspection.csv_has_headers,
+  ...requestedFormat(options),
+})
 
-/** The service fetches a URL itself. */
-function refuseForUrl({ via }: ImportFlags): void {
-  if (via !== undefined) throw usage('a URL is fetched by the service: leave out --via')
-}
+const isInteractive = ({ session: { terminal }, options }: Run): boolean =>
+  options.yes !== true && options.json !== true && terminal.input.isTTY && terminal.err.isTTY
 
-function requestedOptions(options: ImportFlags, file: SourceFile | null): Record<string, unknown> {
-  const format = {
-    ...(options.headers ? {} : { csv_has_headers: false }),
-    ...(options.separator === undefined
-      ? {}
-      : { csv_field_separator: options.separator === 'tab' ? '\t' : options.separator }),
-    ...(options.dateFormat === undefined ? {} : { date_format: options.dateFormat }),
-    ...(file === null && options.characterSet !== undefined ? { character_set: options.characterSet } : {}),
-  }
-  return {
-    ...(options.map === undefined ? {} : { column_mapping: parseMapping(options.map) }),
-    ...(options.overwrite === undefined ? {} : { overwrite: true }),
-    ...(options.dryRun === undefined ? {} : { dry_run: true }),
-    ...(options.beginsAt === undefined ? {} : { begins_at: options.beginsAt }),
-    file_format: format,
-  }
-}
-
-/** Parses a mapping such as `email,First name,"Last, first",-`. A blank name or a dash ignores the column. */
-export function parseMapping(text: string): (string | null)[] {
-  return readCells(text, { csv_field_separator: ',', csv_field_enclosure: '"' }).map((cell) => {
-    const name = cell.trim()
-    return name === '' || name === '-' ? null : name
-  })
-}
-
-/** How the service is to read the file. A file of this machine is sent to it as UTF-8. */
-function fileFormat(
-  inspection: InspectionView,
-  options: ImportFlags,
-  file: SourceFile | null,
-): Record<string, unknown> {
-  const separator = options.separator === 'tab' ? '\t' : (options.separator ?? inspection.csv_field_separator)
-  const found = file === null ? (options.characterSet ?? inspection.character_set) : 'utf-8'
-  return {
-    csv_has_headers: options.headers && inspection.csv_has_headers,
-    csv_field_separator: separator,
-    csv_field_enclosure: inspection.csv_field_enclosure,
-    character_set: found,
-    ...(options.dateFormat === undefined && inspection.date_format === null
-      ? {}
-      : { date_format: options.dateFormat ?? inspection.date_format }),
-  }
-}
-
-const separatorNames: Record<string, string> = { ',': 'commas', ';': 'semicolons', '\t': 'tabs', '|': 'bars' }
-
-/** Prints the format of the file and the mapping of its columns on standard error. */
-function showInspection(terminal: Terminal, inspection: InspectionView, file: SourceFile | null): void {
-  const { err } = terminal
-  const style = styledFor(terminal, err)
-  const characterSet = file?.characterSet ?? inspection.character_set
-  err.write(
-    `${characterSet}, ${separatorNames[inspection.csv_field_separator]} between cells, ${inspection.csv_has_headers ? 'a header line' : 'no header line'}${inspection.date_format === null ? '' : `, dates are ${inspection.date_format}`}\n`,
-  )
-  const rows = inspection.columns.map(({ header, samples, proposed, confidence }, i) => {
-    const target = inspection.column_mapping[i] ?? null
-    return [
-      i + 1,
-      header ?? '',
-      samples[0] ?? '',
-      target ?? '(ignored)',
-      target === null || target !== proposed ? '' : `${Math.round(confidence * 100)}%`,
-    ]
-  })
-  err.write(
-    table(['#', 'header', 'first value', 'imported as', 'confidence'], rows, {
-      width: terminalWidth(err),
-      style,
-    }),
-  )
-  const failed = inspection.records.filter(({ result }) => result === 'failed')
-  const [firstFailed] = failed
-  if (firstFailed !== undefined)
-    err.write(
-      `${style('yellow', `${failed.length} of the first ${inspection.records.length} records would fail`)}: ${printable(firstFailed.error ?? '')}\n`,
-    )
-  for (const warning of inspection.warnings)
-    err.write(`${style('yellow', 'warning:')} ${printable(inCommandTerms(warning))}\n`)
-}
-
-/** Resolves to the mapping of the import. It asks only on a terminal, and not with --map, --yes or --json. */
-async function confirmMapping(
-  terminal: Terminal,
-  inspection: InspectionView,
-  source: string,
-  options: ImportFlags,
-): Promise<(string | null)[]> {
-  const { input, err } = terminal
-  const isInteractive = options.yes !== true && options.json !== true && input.isTTY && err.isTTY
+/** Resolves to the columns of the import. It asks only on a terminal, and not with --map, --yes or --json. */
+async function confirmColumns(run: Run, inspection: InspectionView, guessed: Columns): Promise<Columns> {
+  const { session, options } = run
   const problem = inspection.import_error === null ? null : inCommandTerms(inspection.import_error)
-  if (options.map !== undefined || !isInteractive) {
-    if (problem === null) return inspection.column_mapping
+  if (options.map !== undefined || !isInteractive(run)) {
+    if (problem === null) return guessed
     const hint = 'say what each column is, for example --map email,-,"First name"'
     throw new CommandFailure(problem, { hint: options.map === undefined ? hint : null })
   }
-  if (problem !== null) err.write(`${printable(problem)}\n`)
-  // Standard input was the file and has ended, so the answer is read from the terminal itself.
-  const answers = source === '-' ? keyboard() : input
+  if (problem !== null) writeSentence(session.terminal.err, printable(problem))
+  return withKeyboard(run, (terminal) => askForColumns(terminal, inspection, guessed))
+}
+
+/** Standard input may have been the file and has ended then; answers are read from the terminal itself. */
+async function withKeyboard<T>(run: Run, use: (terminal: Terminal) => Promise<T>): Promise<T> {
+  const { session, source, upload } = run
+  const answers = source === '-' ? keyboard() : session.terminal.input
   if (answers === null) throw usage('there is no terminal to confirm the columns on: use --yes or --map')
+  // A question ends the program on Ctrl-C, and nothing would read the upload.
+  const onInterrupt = () => {
+    void removeUpload(session, upload!).finally(() => process.exit(exitCodes.interrupted))
+  }
+  if (upload?.isNew === true) process.once('SIGINT', onInterrupt)
   try {
-    return await askForMapping({ ...terminal, input: answers }, inspection)
+    return await use({ ...session.terminal, input: answers })
   } finally {
-    if (answers !== input) answers.destroy()
+    process.off('SIGINT', onInterrupt)
+    if (answers !== session.terminal.input) answers.destroy()
   }
 }
 
-async function askForMapping(terminal: Terminal, inspection: InspectionView): Promise<(string | null)[]> {
+async function askForColumns(
+  terminal: Terminal,
+  inspection: InspectionView,
+  guessed: Columns,
+): Promise<Columns> {
   const isUsable = inspection.import_error === null
   for (;;) {
     const answer = (
       await ask(
         terminal,
-        isUsable ? 'Import it like this? [Y/n, or a mapping] ' : 'Which column is which? [a mapping, or n] ',
+        isUsable ? 'Import it? [Y/n, or a mapping] ' : 'Which column is which? [mapping, n] ',
       )
     ).trim()
-    if (isUsable && /^(y|yes|)$/i.test(answer)) return inspection.column_mapping
+    if (isUsable && /^(y|yes|)$/i.test(answer)) return guessed
     if (/^(n|no)$/i.test(answer)) throw new CommandFailure('nothing was imported')
-    if (answer !== '') return parseMapping(answer)
+    if (answer === '') continue
+    try {
+      return chooseColumns(parseMap(answer), guessed.mapping)
+    } catch (error) {
+      if (!(error instanceof CommandFailure)) throw error
+      writeSentence(terminal.err, printable(error.message))
+    }
   }
 }
 
-/** Sends an idempotency key, so that a second try after a lost reply doesn't create a second import. */
-async function createImport(
-  client: ApiClient,
+/** Makes the fields after asking on a terminal, and resolves to the mapping with them. A dry run makes none. */
+async function createFields(run: Run, mapping: Mapped[], fields: NewField[]): Promise<Mapped[]> {
+  if (fields.length === 0) return mapping
+  const { session, options, list } = run
+  const { err } = session.terminal
+  const names = fields.map(({ column, name }) => `  column ${column + 1}: ${name}`)
+  const count = fields.length === 1 ? 'a text field' : `${fields.length} text fields`
+  const heading =
+    options.dryRun === true ? `Without --dry-run, ${count} would be created:` : `To be created, ${count}:`
+  writeSentence(err, heading)
+  for (const name of names) err.write(`${wrapTo(printable(name), terminalWidth(err))}\n`)
+  if (options.dryRun === true) return mapping
+  if (isInteractive(run)) {
+    const answer = await withKeyboard(run, (terminal) => ask(terminal, 'Create and import? [Y/n] '))
+    if (!/^(y|yes|)$/i.test(answer.trim()))
+      throw new CommandFailure('no field was created, and nothing was imported')
+  }
+  const complete = Array.from(
+    { length: Math.max(mapping.length, ...fields.map(({ column }) => column + 1)) },
+    (_, i) => mapping[i] ?? null,
+  )
+  for (const { column, name } of fields) {
+    await session.client.post(`/mailing_lists/${list.id}/custom_fields`, {
+      custom_field: { name, field_type: 'text' },
+    })
+    complete[column] = name
+  }
+  return complete
+}
+
+/** Tries again after a lost reply. The idempotency key keeps that from making a second import. */
+async function postImport(
+  { client }: Session,
   listId: number,
-  subscriber_import: Record<string, unknown>,
+  { body, headers }: { body: Record<string, unknown>; headers: Record<string, string> },
 ): Promise<ImportView> {
-  const headers = { 'idempotency-key': randomUUID() }
   for (let triesLeft = 3; ; triesLeft -= 1) {
     try {
       return await client.post<ImportView>(
         `/mailing_lists/${listId}/subscriber_imports`,
-        { subscriber_import },
+        { subscriber_import: body },
         headers,
       )
     } catch (error) {

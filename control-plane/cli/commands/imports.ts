@@ -5,8 +5,18 @@ import { inCommandTerms } from '../command-terms.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure } from '../failures.ts'
 import type { Session } from '../session.ts'
-import { terminalWidth, printable, printableLines, styledFor, table } from '../terminal.ts'
+import { findList } from '../mailing-list.ts'
+import {
+  terminalWidth,
+  printable,
+  printableLines,
+  styledFor,
+  table,
+  writeSentence,
+  type Terminal,
+} from '../terminal.ts'
 import { watchImport } from '../watch.ts'
+import { warn } from './columns.ts'
 
 interface ImportSummary extends Pick<ImportView, 'id' | 'state' | 'begins_at' | 'mailing_list_name'> {
   file_source: { filename: string }
@@ -15,10 +25,10 @@ interface ImportSummary extends Pick<ImportView, 'id' | 'state' | 'begins_at' | 
 
 export async function listImports(
   session: Session,
-  options: { scope?: string; list?: number; json?: true },
+  options: { scope?: string; list?: string; json?: true },
 ): Promise<number> {
   const { client, terminal } = session
-  const path = options.list === undefined ? '' : `/mailing_lists/${options.list}`
+  const path = options.list === undefined ? '' : `/mailing_lists/${(await findList(client, options.list)).id}`
   const query = options.scope === undefined ? '' : `?scope=${encodeURIComponent(options.scope)}`
   const imports = await Array.fromAsync(client.list<ImportSummary>(`${path}/subscriber_imports${query}`))
   if (options.json === true) {
@@ -46,17 +56,22 @@ export async function listImports(
 export async function showImport(
   session: Session,
   id: number,
-  options: { watch?: true; json?: true },
+  options: { watch?: true; failOn?: number; json?: true },
 ): Promise<number> {
+  const isJson = options.json === true
   if (options.watch === true) {
-    const end = await watchToItsEnd(session, id, options.json === true)
+    const end = await watchToItsEnd(session, id, isJson)
     if (typeof end === 'number') return end
-    if (options.json !== true) printSummary(session, end)
-    return endExitCode(end)
+    printEnd(session, end, { isJson })
+    return endExitCode(end, options.failOn)
   }
   const view = await session.client.get<ImportView>(`/subscriber_imports/${id}`)
-  if (options.json === true) session.print(view)
-  else printSummary(session, view)
+  if (isJson) session.print(view)
+  else {
+    sayState(session, view)
+    printCounts(session.terminal, session.terminal.out, view)
+    printWarnings(session.terminal, view)
+  }
   return exitCodes.done
 }
 
@@ -83,7 +98,9 @@ export async function printLog(
   const { body, charset } = await client.text(
     `/subscriber_imports/${id}/logs/${encodeURIComponent(kind)}${query}`,
   )
-  const pieces: AsyncIterable<string | Buffer> = terminal.out.isTTY ? printableLines(body, charset) : body
+  const pieces: AsyncIterable<string | Buffer> = terminal.out.isTTY
+    ? printableLines(body, { charset, width: terminalWidth(terminal.out) })
+    : body
   try {
     for await (const piece of pieces) if (!terminal.out.write(piece)) await once(terminal.out, 'drain')
   } catch (error) {
@@ -92,11 +109,18 @@ export async function printLog(
   return exitCodes.done
 }
 
-/** A finished import of which every row failed has a code of its own, so that scripts don't take it for a success. */
-export function endExitCode({ state, stats }: ImportView): number {
+/**
+ * A finished import of which every row failed, or more percent than `failOn`, has a code of its own, so that scripts
+ * don't take it for a success.
+ */
+export function endExitCode({ state, stats }: ImportView, failOn = 100): number {
   if (state !== 'finished') return exitCodes.failed
-  const everyRowFailed = stats.records_imported > 0 && stats.subscribers['failed'] === stats.records_imported
-  return everyRowFailed ? exitCodes.everyRowFailed : exitCodes.done
+  const { records_imported: rows, subscribers } = stats
+  const failed = subscribers['failed'] ?? 0
+  const isEveryRow = rows > 0 && failed === rows
+  // In whole numbers, because 0.57 % of 10,000 rows is 56.99999999999999 in floating point.
+  const isAbove = failed * 10_000 > Math.round(failOn * 100) * rows
+  return isEveryRow || isAbove ? exitCodes.rowsFailed : exitCodes.done
 }
 
 /** Resolves to the import's last view, or to an exit code when Ctrl-C came first. */
@@ -121,8 +145,9 @@ export async function watchToItsEnd(
     })
   } catch (error) {
     if (!interrupted.signal.aborted) throw error
-    terminal.err.write(
-      `Import ${id} continues. Show it with: rollcall imports ${id}, or follow it with: rollcall imports ${id} --watch\n`,
+    writeSentence(
+      terminal.err,
+      `Import ${id} continues. Show it with: rollcall imports ${id}, or follow it with: rollcall imports ${id} --watch`,
     )
     return exitCodes.interrupted
   } finally {
@@ -130,23 +155,53 @@ export async function watchToItsEnd(
   }
 }
 
-export function printSummary({ terminal }: Session, view: ImportView): void {
-  const { out, err } = terminal
-  const style = styledFor(terminal, out)
+/** The end of a watched import: its state on standard output, its counts and faults on standard error. */
+export function printEnd(session: Session, view: ImportView, { isJson }: { isJson: boolean }): void {
+  if (!isJson) sayState(session, view)
+  printCounts(session.terminal, session.terminal.err, view)
+  printWarnings(session.terminal, view)
+}
+
+const count = (value: number | null): string => (value === null ? '?' : value.toLocaleString('en'))
+
+function sayState({ terminal }: Session, view: ImportView): void {
   const { number_of_records: total, records_imported: done } = view.stats
   const colour = ({ finished: 'green', failed: 'red' } as const)[view.state] ?? 'yellow'
+  const state = styledFor(terminal, terminal.out)(colour, view.state)
   const dry = view.dry_run ? ' (a dry run: nothing was written)' : ''
-  const count = (value: number | null): string => (value === null ? '?' : value.toLocaleString('en'))
-  out.write(
-    `Import ${view.id} is ${style(colour, view.state)}: ${count(done)} of ${count(total)} records${dry}\n`,
+  writeSentence(
+    terminal.out,
+    `Import ${view.id} is ${state}: ${count(done)} of ${count(total)} records${dry}`,
   )
-  for (const [kind, amount] of Object.entries(view.stats.subscribers)) {
-    if (amount === 0) continue
-    const hint = kind === 'failed' ? `   rollcall logs ${view.id} failed` : ''
-    out.write(`  ${kind.padEnd(22)}${count(amount).padStart(12)}${hint}\n`)
-  }
+}
+
+/** Prints a table of the counts and one of the reasons why rows failed. */
+function printCounts(terminal: Terminal, stream: NodeJS.WriteStream, view: ImportView): void {
+  const look = { width: terminalWidth(stream), style: styledFor(terminal, stream) }
+  const counts = Object.entries(view.stats.subscribers).filter(([, amount]) => amount > 0)
+  if (counts.length > 0) stream.write(table(['result', 'rows'], counts, look))
+  const faults = (view.failure_summary ?? []).map(
+    ({ column, header, field, reason, rows, first_record: record, example }) => [
+      rows,
+      column,
+      header ?? field,
+      reason,
+      record,
+      example,
+    ],
+  )
+  if (faults.length > 0)
+    stream.write(table(['failed', 'column', 'header', 'reason', 'record', 'example'], faults, look))
+  if ((view.stats.subscribers['failed'] ?? 0) > 0)
+    writeSentence(
+      stream,
+      `The failed rows, to be corrected and imported again: rollcall logs ${view.id} failed`,
+    )
+}
+
+function printWarnings(terminal: Terminal, view: ImportView): void {
+  const { err } = terminal
   if (view.error_message !== null)
-    err.write(`${style('red', 'rollcall:')} ${printable(view.error_message)}\n`)
-  for (const warning of view.warnings)
-    err.write(`${style('yellow', 'warning:')} ${printable(inCommandTerms(warning))}\n`)
+    writeSentence(err, `${styledFor(terminal, err)('red', 'rollcall:')} ${printable(view.error_message)}`)
+  for (const warning of view.warnings) warn(terminal, inCommandTerms(warning))
 }

@@ -2,11 +2,20 @@ import { createInterface } from 'node:readline'
 import { exitCodes } from '../exit-codes.ts'
 import { usage } from '../failures.ts'
 import type { Session } from '../session.ts'
-import { ask, terminalWidth, printable, styledFor, table, type Terminal } from '../terminal.ts'
+import {
+  ask,
+  cutTo,
+  displayWidth,
+  terminalWidth,
+  printable,
+  styledFor,
+  table,
+  type Terminal,
+} from '../terminal.ts'
 
 /** Creates and lists organizations, lists, fields, keys and users. */
 
-type RecordView = Record<string, unknown>
+export type RecordView = Record<string, unknown>
 
 export async function createRecord(
   session: Session,
@@ -36,12 +45,21 @@ export async function listRecords(
   return exitCodes.done
 }
 
-/** Prints a name and a value on each line. Nothing is cut, because a key is shown only once. */
-function printRecord({ out }: Terminal, record: RecordView): void {
-  const entries = Object.entries(record).filter(([, value]) => value !== null)
-  const width = Math.max(...entries.map(([name]) => name.length))
-  for (const [name, value] of entries)
-    out.write(`${name.padEnd(width)}  ${printable(String(shown(value)))}\n`)
+/** Shown only once, so they are never cut. */
+const secrets: ReadonlySet<string> = new Set(['key'])
+
+/** Prints a name and a value of the records on each line. Records may have names in common. */
+export function printRecord({ out }: Terminal, ...records: RecordView[]): void {
+  const entries = records
+    .flatMap((record) => Object.entries(record))
+    .filter(([, value]) => value !== null && value !== undefined)
+  const names = entries.map(([name]) => printable(name))
+  const width = Math.min(Math.max(0, ...names.map(displayWidth)), Math.floor(terminalWidth(out) / 2))
+  for (const [i, [name, value]] of entries.entries()) {
+    const label = cutTo(names[i] ?? '', width)
+    const line = `${label}${' '.repeat(width - displayWidth(label))}  ${printable(String(shown(value)))}`
+    out.write(`${secrets.has(name) ? line : cutTo(line, terminalWidth(out))}\n`)
+  }
 }
 
 function shown(value: unknown): string | number | null {

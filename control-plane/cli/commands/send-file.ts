@@ -1,76 +1,91 @@
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import { ApiRefusal, type ImportView } from '../api-client.ts'
-import { CommandFailure, isOverQuota, usage } from '../failures.ts'
+import { isOverQuota, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
+import { removeByHttp, uploadByHttp } from '../http-upload.ts'
+import type { ImportFlags } from '../import-options.ts'
 import type { Session } from '../session.ts'
 import type { SourceFile } from '../source-file.ts'
-import { printable, type Terminal } from '../terminal.ts'
+import { printable, writeSentence, type Terminal } from '../terminal.ts'
 
 export const maxInlineBytes = 10 * binaryMegabyte
 
-interface Sent {
-  created: ImportView
-  /** Null for a file that was sent inline. */
-  uploadedAs: string | null
+/** A file in the upload directory that was sent for one import. */
+export interface Upload {
+  filename: string
+  via: 'http' | 'ftp'
+  /** Whether this command has sent it. */
+  isNew: boolean
 }
 
-/** Sends a file inline, or uploads it when it is too large for that, compressed, or not valid text as a whole. */
-export async function sendFile(
-  session: Session,
-  file: SourceFile,
-  { via }: { via?: 'inline' | 'ftp' },
+type SendFlags = Pick<ImportFlags, 'via' | 'characterSet' | 'idempotencyKey'>
+
+/** Whether the file could go inline by its kind: it is UTF-8, no container, and asked for as nothing else. */
+export function isInlineKind(file: SourceFile, { characterSet }: SendFlags): boolean {
+  return ['auto', 'utf-8'].includes(characterSet) && file.sample(1) !== null
+}
+
+/** The file's content if it goes inline, or null if it is to be uploaded. Throws wrong usage if `--via` can't be. */
+export async function inlineContent(file: SourceFile, flags: SendFlags): Promise<string | null> {
+  const { via } = flags
+  if (via === 'http' || via === 'ftp' || (via === undefined && file.size > maxInlineBytes)) return null
+  const content = isInlineKind(file, flags) ? await file.text() : null
+  if (content === null && via === 'inline')
+    throw usage(
+      `${file.name} can't be sent inline, because it is packed or not UTF-8 as a whole: leave out --via inline`,
+    )
+  return content
+}
+
+/** Creates the import with the content inline. Resolves to null if the service's limit for that is lower. */
+export async function createInline(
+  content: string,
+  { via }: SendFlags,
   create: (file_source: Record<string, unknown>) => Promise<ImportView>,
-): Promise<Sent> {
-  if (via === 'inline' && file.isPacked)
-    throw usage(`${file.name} is compressed and can only be uploaded: leave out --via inline`)
-  if (via === 'inline' || (via === undefined && !file.isPacked && file.size <= maxInlineBytes)) {
-    const content = await file.text()
-    if (content === null && via === 'inline')
-      throw new CommandFailure(
-        `${file.name} has bytes that are not valid ${file.characterSet} and can't be sent inline: leave out --via inline, and only the records with such bytes fail`,
-      )
-    try {
-      if (content !== null) return { created: await create({ type: 'json', content }), uploadedAs: null }
-    } catch (error) {
-      // The service's limit for inline content may be lower.
-      const isTooLarge = error instanceof ApiRefusal && error.status === 413 && !isOverQuota(error)
-      if (via === 'inline' || !isTooLarge) throw error
-    }
-  }
-  const filename = await upload(session, file)
+): Promise<ImportView | null> {
   try {
-    return { created: await create({ type: 'upload_directory', filename }), uploadedAs: filename }
+    return await create({ type: 'json', content })
   } catch (error) {
-    // Without a reply, there may be an import that reads the upload.
-    if (error instanceof ApiRefusal) await removeUpload(session, filename)
-    else sayStays(session.terminal, filename, 'remove it when no import reads it')
-    throw error
+    const isTooLarge = error instanceof ApiRefusal && error.status === 413 && !isOverQuota(error)
+    if (via === 'inline' || !isTooLarge) throw error
+    return null
   }
 }
 
-export async function removeUpload(session: Session, name: string): Promise<void> {
-  try {
-    await removeByFtp(ftpTarget(session), name)
-  } catch (error) {
-    sayStays(session.terminal, name, `it couldn't be removed (${errorMessage(error)})`)
-  }
-}
-
-export const sayStays = ({ err }: Terminal, name: string, what: string): boolean =>
-  err.write(`${name} stays in the upload directory: ${printable(what)}\n`)
-
-async function upload(session: Session, file: SourceFile): Promise<string> {
+export async function uploadFile(session: Session, file: SourceFile, flags: SendFlags): Promise<Upload> {
   const { err } = session.terminal
   let shown = -1
-  const name = await uploadByFtp(ftpTarget(session), file, (bytes) => {
+  const onProgress = (bytes: number) => {
     const percent = file.size === 0 ? 100 : Math.min(100, Math.floor((bytes / file.size) * 100))
     if (!err.isTTY || percent === shown) return
     shown = percent
     err.write(`\ruploading ${percent}%\u001b[K`)
-  })
-  err.write(err.isTTY ? `\ruploaded as ${name}\u001b[K\n` : `uploaded as ${name}\n`)
-  return name
+  }
+  const { client } = session
+  const { idempotencyKey } = flags
+  const via = flags.via === 'ftp' ? 'ftp' : 'http'
+  const { name, isNew } =
+    via === 'ftp'
+      ? { name: await uploadByFtp(ftpTarget(session), file, onProgress), isNew: true }
+      : await uploadByHttp({ client, file, idempotencyKey, onProgress })
+  if (err.isTTY) err.write('\r\u001b[K')
+  writeSentence(err, `uploaded as ${printable(name)}`)
+  return { filename: name, via, isNew }
+}
+
+export async function removeUpload(session: Session, { filename, via }: Upload): Promise<void> {
+  try {
+    if (via === 'ftp') await removeByFtp(ftpTarget(session), filename)
+    else await removeByHttp(session.client, filename)
+  } catch (error) {
+    if (error instanceof ApiRefusal && error.code === 'not_found') return
+    sayStays(session.terminal, filename, `it couldn't be removed (${errorMessage(error)})`)
+  }
+}
+
+export const sayStays = ({ err }: Terminal, name: string, what: string): void => {
+  writeSentence(err, printable(`${name} stays in the upload directory: ${what}`))
 }
 
 function ftpTarget({ settings }: Session): FtpTarget {

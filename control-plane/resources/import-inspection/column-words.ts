@@ -190,15 +190,13 @@ export function comparedName(name: string): ComparedName {
   }
 }
 
-/** Whether the text is a plausible name of a column. */
-export function isColumnWord(text: string, fieldNames: readonly string[]): boolean {
-  const plain = plainName(text)
-  return (
-    plain !== '' &&
-    (builtInByWord.has(plain) ||
-      groupByWord.has(plain) ||
-      fieldNames.some((name) => plainName(name) === plain))
-  )
+/** Tells whether a text is a plausible name of a column. */
+export function columnWordTest(fieldNames: readonly string[]): (text: string) => boolean {
+  const ofFields = new Set(fieldNames.map(plainName))
+  return (text) => {
+    const plain = plainName(text)
+    return plain !== '' && (builtInByWord.has(plain) || groupByWord.has(plain) || ofFields.has(plain))
+  }
 }
 
 /** What the names of email columns have in common, in the form of `plainName`. */

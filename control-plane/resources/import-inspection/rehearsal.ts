@@ -84,16 +84,16 @@ function readRecords(
     skippedLines,
     onRecord(record) {
       const { bytes, start, end } = record
-      const text = decoder.decode(bytes, start, end)
+      const cells = () => readCells(decoder.decode(bytes, start, end), format)
       if (headerIsNext) {
         headerIsNext = false
-        warnings.headerRecord(readCells(text, format))
+        warnings.headerRecord(cells())
         return
       }
       number += 1
-      if (number === 1 && !format.csv_has_headers) warnings.firstRecord(readCells(text, format))
+      if (number === 1 && !format.csv_has_headers) warnings.firstRecord(cells())
       warnings.notice(record, number)
-      if (number <= checkedRecords && !decoder.isValid(text, bytes, start, end)) invalid += 1
+      if (number <= checkedRecords && !decoder.isValid(bytes, start, end)) invalid += 1
       if (number <= rehearsedRecords) records.push(readRecord(record, number, identities, format))
     },
   })

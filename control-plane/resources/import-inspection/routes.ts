@@ -27,7 +27,7 @@ export const importInspectionEndpoints = [
       invalid_request: [remoteListRefusal],
       validation_failed: [
         ...creationRefusals,
-        'file_source.filename can\'t be read: "subscribers.csv" has no intact gzip data: unexpected end of file',
+        'file_source.filename can\'t be read: "subscribers.csv.gz" is cut off: its gzip data has no end; transfer the whole file again',
         "file_source.filename can't be read: the file is a PDF document, and imports read tables as text: convert it, save it as CSV UTF-8 and import that file",
         "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
       ],

@@ -105,18 +105,16 @@ function readInspected(
   const separator = named === undefined || named === 'auto' ? null : named
   const read = (characterSet: FileFormat['character_set']) =>
     readBeginning(sample, { characterSet, separator, enclosure })
-  const requested = source.type === 'json' ? 'utf-8' : (given.character_set ?? 'auto')
+  const guess = guessUtf16(sample.bytes)
+  const requested = source.type === 'json' ? 'utf-8' : (given.character_set ?? guess ?? 'auto')
   try {
     return { beginning: read(requested), refusal: null }
   } catch (error) {
     if (!(error instanceof ImportError)) throw error
     if (error.isNoTable) throw unreadable(source, error)
-    const guess = guessUtf16(sample.bytes)
-    const isMended = guess !== null && given.character_set === undefined
-    for (const characterSet of [guess, 'auto'] as const) {
+    for (const characterSet of guess === null ? (['auto'] as const) : ([guess, 'auto'] as const)) {
       try {
-        if (characterSet !== null)
-          return { beginning: read(characterSet), refusal: isMended ? null : error.message }
+        return { beginning: read(characterSet), refusal: error.message }
       } catch (again) {
         if (!(again instanceof ImportError)) throw again
         if (again.isNoTable) throw unreadable(source, again)

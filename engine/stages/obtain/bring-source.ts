@@ -1,4 +1,3 @@
-import type { SpooledFile } from '../../../shared/containers/unpack.ts'
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { beginningBytes, readBeginning } from '../../../shared/csv/file-beginning.ts'
 import { openSource } from '../../../shared/storage/staging/packed-content.ts'
@@ -9,6 +8,7 @@ import { ContentReader, requestOf, type ReadContent } from './content-reader.ts'
 import { selectSource } from './source-of.ts'
 import type { SourceContext } from './source.ts'
 import { refuseIfWrittenInto } from './upload-directory.ts'
+import { ZipSpool } from './zip-spool.ts'
 
 export interface BroughtSource extends ReadContent {
   /** Name of the staged source. */
@@ -30,36 +30,16 @@ export async function bringSource(
   const { document, uploads, secrets, guard, bounds, signal } = run
   const within = document.source.type === 'url' ? 'all' : 'staged'
   const reader = new ContentReader(document)
-  /** Sizes of the zips that are stored at present, by their staged names. */
-  const spooled = new Map<string, number>()
-  const spooledBytes = () => [...spooled.values()].reduce((sum, size) => sum + size, 0)
-  const write: Staging['write'] = (name, content) =>
-    run.staging.write(name, run.quota.reserved(document, content, within, spooledBytes()))
-
-  const spool = async (content: AsyncIterable<Buffer>): Promise<SpooledFile> => {
-    const name = `${target}-zip${spooled.size}`
-    const size = await write(name, content)
-    const file = await run.staging.open(name)
-    if (file === null) throw new Error(`the staged file ${name} is gone: was DATA_DIR/staging emptied?`)
-    spooled.set(name, size)
-    return {
-      size,
-      read: (bytes, position) => file.read(bytes, position),
-      close: async () => {
-        spooled.delete(name)
-        await file.close()
-        await run.staging.remove(name)
-      },
-    }
-  }
-
   const staging: Staging = {
     ...run.staging,
-    write: (name, content) => write(name, reader.read(content)),
+    write: (name, content) =>
+      run.staging.write(name, run.quota.reserved(document, reader.read(content), within)),
   }
+  const zips = new ZipSpool(run, { target, within })
   try {
     const staged = await selectSource(document)(document, {
-      ...{ staging, target, uploads, secrets, guard, bounds, signal, spool },
+      ...{ staging, target, uploads, secrets, guard, bounds, signal },
+      spool: (content) => zips.store(content),
       ...download,
     })
     if (reader.result !== null) return { staged, ...reader.result }
@@ -80,8 +60,8 @@ export async function readStaged(
   const file = await openStaged(staging, staged)
   try {
     const bytes = Buffer.alloc(Math.min(beginningBytes, file.size))
-    await file.read(bytes, 0)
-    const sample = { bytes, isWhole: file.size <= beginningBytes }
+    const read = await file.read(bytes, 0)
+    const sample = { bytes: bytes.subarray(0, read), isWhole: file.size <= beginningBytes }
     const { content, warnings, transcodedFrom } = readBeginning(sample, requestOf(document))
     return { staged, content, warnings, isTranscoded: transcodedFrom !== null }
   } finally {

@@ -43,7 +43,7 @@ export class ContentReader {
         const begun = this.#begin(Buffer.concat(held), { isWhole: false })
         conversion = begun.conversion
         yield begun.bytes
-      } else yield conversion === null ? piece : conversion.write(Buffer.from(piece))
+      } else yield conversion?.write(Buffer.from(piece.buffer, piece.byteOffset, piece.length)) ?? piece
     }
     if (length <= beginningBytes) {
       const begun = this.#begin(Buffer.concat(held), { isWhole: true })

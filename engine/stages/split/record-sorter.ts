@@ -146,8 +146,7 @@ export class RecordSorter {
   }
 
   #checkEncoding({ bytes, start, end }: ScannedRecord): void {
-    const text = this.#decoder.decode(bytes, start, end)
-    if (!this.#decoder.isValid(text, bytes, start, end)) this.#badlyEncoded += 1
+    if (!this.#decoder.isValid(bytes, start, end)) this.#badlyEncoded += 1
     if (this.records === checkedRecords) this.#refuseIfMostlyBad(checkedRecords)
   }
 

@@ -3,7 +3,6 @@ import { needsQuota, type Decision, type ExistingSubscriber } from '../../../sha
 import { exampleOf, RowFailure, wholeFault } from '../../../shared/csv/row-fault.ts'
 import { readRow } from '../../../shared/csv/row-reader.ts'
 import {
-  contentFormat,
   failureId,
   logKinds,
   noCounts,
@@ -98,7 +97,7 @@ export class BatchDraft {
 
   /** Null when all records fit into one transaction; else how many do. */
   fill(batch: Batch): number | null {
-    const reader = new BatchReader(batch, contentFormat(this.#context.document), this.#chunk.kind)
+    const reader = new BatchReader(batch, this.#context.format, this.#chunk.kind)
     let records = 0
     let read = 0
     for (let record = reader.read(); record !== null; record = reader.read()) {
@@ -228,10 +227,10 @@ export class BatchDraft {
   }
 
   #fail(record: ReadRecord, { reason, fault }: Pick<RowFailure, 'reason' | 'fault'>): void {
-    const { document } = this.#context
+    const { document, format } = this.#context
     const { failures } = this.buffers
     // Missing cells are added when the log is read: blanks for 2,000 columns would outweigh a short row.
-    const line = writeLine([...record.cells, reason], contentFormat(document))
+    const line = writeLine([...record.cells, reason], format)
     this.counts.failed += 1
     const example = fault.column === null ? null : exampleOf(record.cells[fault.column] ?? '')
     this.faults.add({ ...fault, rows: 1, first: { record: record.number, example } })

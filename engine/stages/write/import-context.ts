@@ -1,7 +1,12 @@
 import { reactionsPerRecord } from '../../../shared/store/import-plan.ts'
 import { rowDecider, valuesWithoutFile, type RowDecider } from '../../../shared/csv/row-decision.ts'
 import { rowReader, type RowReader } from '../../../shared/csv/row-reader.ts'
-import type { ImportDocument, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import {
+  contentFormat,
+  type ContentFormat,
+  type ImportDocument,
+  type ImportPlan,
+} from '../../../shared/contract/schemas/import.ts'
 import { writtenBytes } from '../../../shared/store/value-bytes.ts'
 import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
 import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
@@ -10,6 +15,8 @@ import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 export interface ImportContext {
   document: ImportDocument
   plan: ImportPlan
+  /** How the records are read, and the failed ones written. */
+  format: ContentFormat
   reader: RowReader
   decider: RowDecider
   writeSubscriber: ReturnType<typeof subscriberWriter>
@@ -34,6 +41,7 @@ export function importContext(document: ImportDocument): ImportContext | null {
   return {
     document,
     plan,
+    format: contentFormat(document),
     reader,
     decider: rowDecider({ plan, options, mappedFieldIds: reader.mappedFieldIds, startedAt }),
     writeSubscriber: subscriberWriter(ids.mailingListId, plan.fields),

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { instant } from './bson-schema.ts'
 
 /**
- * The lock of an upload in progress. Its FTP process renews `lease_until` by the database's clock and loses the lock
+ * The lock of an upload in progress. Its process renews `lease_until` by the database's clock and loses the lock
  * when the lease expires. A process that was suspended meanwhile notices that the token is another one.
  */
 export const uploadLockDocument = z.object({

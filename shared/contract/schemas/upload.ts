@@ -57,7 +57,7 @@ export const uploadUsageDocument = z.object({
 export type UploadUsageDocument = z.infer<typeof uploadUsageDocument>
 
 /**
- * A file that our FTP server published and that hasn't changed since, so that an import needn't wait until it is
+ * A file that was uploaded and that hasn't changed since, so that an import needn't wait until it is
  * stable.
  */
 export const stableUploadDocument = z.object({

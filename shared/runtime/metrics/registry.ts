@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import { z } from 'zod'
+import { packageVersion } from '../package-version.ts'
 
 /**
  * Makes a registry with the metrics of every process: memory, CPU, garbage collection, delay of the event loop and
@@ -23,11 +22,4 @@ export function createRegistry(): Registry {
     registers: [register],
   }).set({ version: packageVersion(), node: process.versions.node }, 1)
   return register
-}
-
-const packageFile = z.object({ version: z.string() })
-
-function packageVersion(): string {
-  const text = readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')
-  return packageFile.parse(JSON.parse(text)).version
 }

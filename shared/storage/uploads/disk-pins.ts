@@ -25,7 +25,7 @@ export interface DiskPinsOptions {
 }
 
 /**
- * A pin on disk is a hard link to the file in the staging folder of the import. Later uploads of our FTP server,
+ * A pin on disk is a hard link to the file in the staging folder of the import. Later uploads,
  * renames and removals do not change it, but writes into the file by other programs do. Small files of other programs
  * are therefore copied at once. For large ones the import compares its copy with the fingerprint that is recorded
  * here.
@@ -37,7 +37,7 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     const [id = '', ...name] = reference.slice(unpinnedPrefix.length).split('/')
     return path.join(uploadFolder(dataFolder, Number(id)), name.join('/'))
   }
-  const isFtpUpload = async (organizationId: number, stats: BigIntStats) =>
+  const isPublished = async (organizationId: number, stats: BigIntStats) =>
     (await collections.settledUploads.findOne({ _id: `${organizationId}/${buildFingerprint(stats)}` })) !==
     null
 
@@ -63,7 +63,7 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
         fingerprint: buildFingerprint(stats),
         is_settled: false,
       })
-      const isOurs = await isFtpUpload(organizationId, found)
+      const isOurs = await isPublished(organizationId, found)
       const isQuiet = (await fileSystemTime(folder)) - Number(found.mtimeNs / 1_000_000n) > quietMs
       if (!isOurs && !isQuiet) return watched(found)
       if (isLinked && (isOurs || found.size > maxCopiedBytes))
@@ -147,7 +147,7 @@ function pinnedFile(handle: FileHandle, size: number, folder: string, staged: st
     size,
     read: (target, position) => file.read(target, position),
     staged: async () => {
-      // For files of our FTP server this returns at once, as they are synced already.
+      // For files that were uploaded this returns at once, as they are synced already.
       if (staged !== null && process.platform !== 'win32') await handle.datasync()
       return staged
     },

@@ -59,10 +59,14 @@ export class DiskUpload implements UploadInProgress {
     this.#syncing.catch(() => undefined)
   }
 
+  async sync(): Promise<void> {
+    await this.#syncing
+    await this.#options.handle.sync()
+  }
+
   async prepare(): Promise<void> {
     const { handle, onStable } = this.#options
-    await this.#syncing
-    await handle.sync()
+    await this.sync()
     // Recorded before the rename, so that an import that finds the file need not wait for it.
     await onStable(buildFingerprint(await handle.stat({ bigint: true })))
   }

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs'
-import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink } from 'node:fs/promises'
+import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
-import type { Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { errorCode } from '../../contract/errors.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
@@ -13,6 +13,7 @@ import {
   UploadChanged,
   type TakeUp,
   type UploadEntry,
+  type UploadFile,
   type Uploads,
   type UploadStore,
 } from './upload-store.ts'
@@ -22,8 +23,8 @@ const noFollow = constants.O_NOFOLLOW ?? 0
 const maxStrayAgeMs = 24 * 3_600_000
 
 /**
- * Upload directories as folders. Processes of several machines may share them, and other programs than our FTP server
- * may write to them. Entries that are no regular files (links, folders) count as absent.
+ * Upload directories as folders. Processes of several machines may share them, and other programs than ours may
+ * write to them. Entries that are no regular files (links, folders) count as absent.
  */
 export function diskUploads(options: DiskPinsOptions): Uploads {
   const root = path.join(options.dataFolder, 'uploads')
@@ -64,15 +65,20 @@ function diskDirectory(
       const entry = await unfinishedEntry(name)
       return entry === null ? null : readEntry(locate(entry), name)
     },
-    async read(name, start): Promise<Readable | null> {
-      const handle = await openRegular(locate(name))
-      return handle === null ? null : handle.createReadStream({ start })
+    async listUnfinished() {
+      const entries = (await listNames(folder)).flatMap((entry) => {
+        const name = parseUnfinished(entry)?.name
+        return name === undefined ? [] : [{ entry, name }]
+      })
+      const found = await mapInGroups(entries, ({ entry, name }) => readEntry(locate(entry), name))
+      return found.filter((entry) => entry !== null)
     },
     async open(name) {
       const handle = await openRegular(locate(name))
       if (handle === null) return null
       try {
-        return new DiskFile(handle, (await handle.stat()).size)
+        const { size, mtime: modifiedAt } = await handle.stat()
+        return new OpenUpload(handle, size, modifiedAt)
       } catch (error) {
         await handle.close()
         throw error
@@ -155,6 +161,11 @@ function diskDirectory(
   }
 }
 
+/** A stream without bytes that closes the file, because a range of a file has at least one byte. */
+function emptyStream(handle: FileHandle): Readable {
+  return Readable.from([], { objectMode: false }).once('close', () => void handle.close())
+}
+
 async function listNames(folder: string): Promise<string[]> {
   try {
     return await readdir(folder)
@@ -217,4 +228,20 @@ async function purgeFolder(folder: string, maxUnfinishedAgeMs: number): Promise<
     removed += isUpload ? 1 : 0
   }
   return removed
+}
+
+class OpenUpload extends DiskFile implements UploadFile {
+  readonly modifiedAt: Date
+  readonly #handle: FileHandle
+
+  constructor(handle: FileHandle, size: number, modifiedAt: Date) {
+    super(handle, size)
+    this.#handle = handle
+    this.modifiedAt = modifiedAt
+  }
+
+  /** `end` of a stream is its last byte. A file that other programs extend is read up to its present size. */
+  stream({ start = 0, end = this.size }: { start?: number; end?: number } = {}): Readable {
+    return end > start ? this.#handle.createReadStream({ start, end: end - 1 }) : emptyStream(this.#handle)
+  }
 }

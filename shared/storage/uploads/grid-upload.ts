@@ -56,10 +56,14 @@ export class GridUpload implements UploadInProgress {
     this.#throwFailure()
   }
 
-  async prepare(): Promise<void> {
+  async sync(): Promise<void> {
     this.#send()
     await this.#sending
     this.#throwFailure()
+  }
+
+  async prepare(): Promise<void> {
+    await this.sync()
     const { collections, content } = this.#options
     await collections.uploads.files.updateOne({ _id: content }, { $set: { length: this.#end } })
   }

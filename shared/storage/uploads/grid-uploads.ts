@@ -135,17 +135,25 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       if (unfinished === null) return null
       return { name, size: await readSize(unfinished.content), modifiedAt: unfinished.touched_at }
     },
-    async read(name, start) {
-      const { finished = null } = (await readDocument(name)) ?? {}
-      if (finished === null) return null
-      const content = new ObjectId(finished.content)
-      return Readable.from(streamGridFile(bucket, content, { start, end: finished.size }), {
-        objectMode: false,
-      })
+    async listUnfinished() {
+      const entries: UploadEntry[] = []
+      const documents = uploadNames.find({ organization_id: organizationId, unfinished: { $ne: null } })
+      for await (const { name, unfinished } of documents)
+        if (unfinished !== null)
+          entries.push({ name, size: await readSize(unfinished.content), modifiedAt: unfinished.touched_at })
+      return entries
     },
     async open(name) {
       const { finished = null } = (await readDocument(name)) ?? {}
-      return finished === null ? null : gridFile(bucket, new ObjectId(finished.content), finished.size)
+      if (finished === null) return null
+      const { size, modified_at: modifiedAt } = finished
+      const content = new ObjectId(finished.content)
+      return {
+        ...gridFile(bucket, content, size),
+        modifiedAt,
+        stream: ({ start = 0, end = size } = {}) =>
+          Readable.from(streamGridFile(bucket, content, { start, end }), { objectMode: false }),
+      }
     },
     async remove(name) {
       const before = await uploadNames.findOneAndUpdate(

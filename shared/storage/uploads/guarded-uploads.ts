@@ -40,7 +40,7 @@ function guardedStore(store: UploadStore, folder: MarkedFolder): UploadStore {
     list: guarded(() => store.list()),
     find: guarded((name: string) => store.find(name)),
     findUnfinished: guarded((name: string) => store.findUnfinished(name)),
-    read: guarded((name: string, start: number) => store.read(name, start)),
+    listUnfinished: guarded(() => store.listUnfinished()),
     open: guarded((name: string) => store.open(name)),
     remove: guarded((name: string) => store.remove(name)),
     removeUnfinished: guarded((name: string) => store.removeUnfinished(name)),

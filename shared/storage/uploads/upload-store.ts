@@ -50,6 +50,13 @@ export interface UploadEntry {
   modifiedAt: Date
 }
 
+/** A finished file that is open: a change of its name doesn't affect it. */
+export interface UploadFile extends StagedFile {
+  modifiedAt: Date
+  /** From byte `start` up to and without byte `end`. The file is closed with the stream. */
+  stream(range?: { start?: number; end?: number }): Readable
+}
+
 /** The directory of one organization. */
 export interface UploadStore {
   /** Creates the directory. */
@@ -59,10 +66,10 @@ export interface UploadStore {
   find(name: string): Promise<UploadEntry | null>
   /** The unfinished upload of that name, in progress or broken off. */
   findUnfinished(name: string): Promise<UploadEntry | null>
-  /** The finished file from `start` on, which must not be after its end; null when there is none. */
-  read(name: string, start: number): Promise<Readable | null>
-  /** The finished file, for reading at any position; null when there is none. The caller closes it. */
-  open(name: string): Promise<StagedFile | null>
+  /** Unfinished uploads, in progress or broken off. */
+  listUnfinished(): Promise<UploadEntry[]>
+  /** Opens the finished file; null when there is none. */
+  open(name: string): Promise<UploadFile | null>
   /** False when there was no finished file. */
   remove(name: string): Promise<boolean>
   /** The caller must have the lock of the upload. */
@@ -107,6 +114,8 @@ export interface UploadInProgress {
   readonly isCopy: boolean
   /** Appends; one call at a time. Throws errors of the file system or the database. */
   write(piece: Uint8Array): Promise<void>
+  /** Makes the written bytes durable. */
+  sync(): Promise<void>
   /** Makes the written bytes durable, before `publish`. */
   prepare(): Promise<void>
   /** Gives it its final name, after `prepare`. False when another session has taken it over. */

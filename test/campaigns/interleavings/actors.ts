@@ -1,5 +1,5 @@
 import type { Answer, Json } from '../../helpers/service.ts'
-import { FtpError } from '../../../ftp/ftp-error.ts'
+import { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts'
 import {
   batch,
   enforce,
@@ -36,7 +36,7 @@ const ftp = (work: (side: Side, organizationId: number) => Promise<void>): Act =
     work(side, organizationId).then(
       () => true,
       (error: unknown) => {
-        if (error instanceof FtpError) return false
+        if (error instanceof UploadRefused) return false
         throw error
       },
     )

@@ -13,6 +13,7 @@ import { ImportWatch } from '../../../control-plane/resources/subscriber-imports
 import { FieldCache } from '../../../control-plane/resources/subscribers/service.ts'
 import { createSubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
 import { createOutboxSlots } from '../../../control-plane/resources/outbox/service.ts'
+import { Transfers } from '../../../control-plane/resources/uploads/transfers.ts'
 import { createHashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
@@ -21,7 +22,7 @@ import { stepBounds } from '../../../engine/scheduler/step-progress.ts'
 import type { Lane } from '../../../engine/process-chunk.ts'
 import type { WorkerPool } from '../../../engine/workers/pool.ts'
 import { BsonWriter } from '../../../engine/stages/write/bson/bson-writer.ts'
-import { UploadDirectory } from '../../../ftp/uploads/upload-directory.ts'
+import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { AuthThrottle, keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { loadSettings } from '../../../shared/runtime/config.ts'
@@ -88,6 +89,7 @@ export async function openSide(options: {
     uploads,
     limits: stagedLimits(settings),
   })
+  const transfers = new Transfers({ collections: database.collections, registry, log })
   const deps: ControlPlane = {
     settings,
     database,
@@ -96,6 +98,7 @@ export async function openSide(options: {
     uploads,
     stagedQuota: quota,
     secrets,
+    transfers,
     throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
     callers: new KnownCallers(database.collections, secret),
     importWatch: new ImportWatch({
@@ -168,6 +171,7 @@ export async function openSide(options: {
       stopping.abort()
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
+      await transfers.stop()
       await database.close()
     },
   }

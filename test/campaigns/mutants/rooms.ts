@@ -46,6 +46,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       'test/unit/records/scanner-limits.test.ts',
       'test/unit/records/record-scanner.test.ts',
       'test/unit/records/identity-reader.test.ts',
+      'test/unit/records/file-beginning.test.ts',
       'test/unit/records/ascii-email.test.ts',
       'test/unit/records/partition-file.test.ts',
       'test/unit/records/chunk-records.test.ts',

@@ -303,7 +303,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'an import of which every row failed ends like one that went well',
     file: 'control-plane/cli/commands/imports.ts',
-    text: '? exitCodes.everyRowFailed : exitCodes.done',
+    text: '? exitCodes.rowsFailed : exitCodes.done',
     replacement: '? exitCodes.done : exitCodes.done',
     tests: [commandLine],
   },

@@ -42,6 +42,10 @@ export interface Row {
   otherParams?: Record<string, { value: string; code: string | null }[]>
   /** Keys of the body (dotted, below the wrapper) about which the description says less than the service checks. */
   lenientFields?: string[]
+  /** The path's names are those of the caller's own organization, for a system admin too. */
+  isOwnOnly?: boolean
+  /** Documented refusals, with their status, that can't be provoked here. */
+  elsewhere?: RegExp[]
   /** A stranger's request with ids of this organization succeeds, seeing nothing (searches); else it is `not_found`. */
   strangerSeesNothing?: boolean
 }

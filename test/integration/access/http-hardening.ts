@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage, type RequestListener } from 'node:http'
 import { connect, type AddressInfo, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
@@ -263,6 +264,43 @@ t.test('a client that sends slowly is cut off', async (t) => {
   t.match(await conversation(`http://127.0.0.1:${port}`, stalled), /^HTTP\/1\.1 408 /)
 })
 
+t.test('a file may take long, but not stand still', async (t) => {
+  const limits: Partial<HttpLimits> = {
+    headersTimeoutMs: 300,
+    requestTimeoutMs: 400,
+    idleTimeoutMs: 300,
+    transferIdleTimeoutMs: 1_000,
+    checkIntervalMs: 50,
+  }
+  const port = await serve(
+    t,
+    limits,
+    (request, response) => {
+      request
+        .on('error', () => undefined)
+        .resume()
+        .once('end', () => response.end('read'))
+    },
+    connectionsWith(),
+    ({ method }) => method === 'PUT',
+  )
+  const send = async (pauseMs: number): Promise<string> => {
+    const socket = await open(`http://127.0.0.1:${port}`)
+    let text = ''
+    socket.setEncoding('utf8').on('data', (piece: string) => (text += piece))
+    const closed = once(socket, 'close')
+    socket.write('PUT / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 4\r\n\r\n')
+    for (const piece of ['a', 'b', 'c', 'd']) {
+      await sleep(pauseMs)
+      socket.write(piece)
+    }
+    await closed
+    return text
+  }
+  t.match(await send(500), /^HTTP\/1\.1 200 /, 'two seconds, in which bytes move')
+  t.equal(await send(2_000), '', 'a second without a byte ends the connection')
+})
+
 t.test('a reply that its client doesn’t read ends', async (t) => {
   let closed: (() => void) | undefined
   const ended = new Promise<void>((resolve) => (closed = resolve))
@@ -465,9 +503,11 @@ async function serve(
   limits: Partial<HttpLimits>,
   listener: RequestListener,
   connections = connectionsWith(),
+  isTransfer: (request: IncomingMessage) => boolean = () => false,
 ): Promise<number> {
   const http = createHttpServer(listener, connections, {
     limits: { ...httpLimits, graceMs: 0, ...limits },
+    isTransfer,
   })
   http.server.listen(0, '127.0.0.1')
   await once(http.server, 'listening')

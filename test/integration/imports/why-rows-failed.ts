@@ -261,7 +261,7 @@ t.test('apply_custom_field_defaults can be off, for imports, dry runs and inspec
   t.match(on, { apply_custom_field_defaults: true })
   const values = async (email: string) => {
     const [{ custom_fields: found }] = await get(`/mailing_lists/${list.id}/subscribers/${email}`)
-    return found.map(({ value }: Json) => value)
+    return Object.values<Json>(found).map(({ value }) => value)
   }
   t.same(await values('a@x.co'), [null, null, true])
   t.same(await values('b@x.co'), [7, null, false])

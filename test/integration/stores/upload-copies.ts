@@ -141,7 +141,7 @@ for (const [organizationId, STAGING] of [
     await again.prepare()
     t.equal(await again.publish(), true)
     await again.close()
-    t.equal(await text((await directory.read('half.csv', 0))!), 'halo')
+    t.equal(await text((await directory.open('half.csv'))!.stream()), 'halo')
     if (STAGING === 'gridfs') t.equal(await collections.uploads.files.countDocuments(), 2)
   })
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { UploadDirectory } from '../../../ftp/uploads/upload-directory.ts'
+import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
 import type { Logger } from '../../../shared/runtime/logger.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
@@ -88,7 +88,11 @@ for (const [organizationId, STAGING] of [
     await put('i.csv', 1).catch(() => undefined)
     const { finished } = await store.count()
     t.equal(finished.size, 4, 'the directory is full')
-    await t.rejects(directory.rename('b.csv', 'j.csv'), { code: 552 }, 'a rename must not make one more')
+    await t.rejects(
+      directory.rename('b.csv', 'j.csv'),
+      { code: 'over_quota' },
+      'a rename must not make one more',
+    )
     await directory.delete('h.csv').catch(() => undefined)
     await directory.rename('b.csv', 'j.csv')
     await areRight('a rename made one more')

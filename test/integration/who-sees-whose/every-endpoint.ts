@@ -152,6 +152,8 @@ function send(
   return service.call(method!, `${filled}${query}`, sent, { key, headers })
 }
 
+const isNotFound = ({ status, body }: Answer): boolean => status === 200 && body?.error_code === 'not_found'
+
 const shown = ({ status, text }: Answer): string => `${status} ${text.slice(0, 200)}`
 
 function isLetIn({ needs }: Row, { right }: Caller): boolean {
@@ -197,6 +199,8 @@ async function faultOfCaller(endpoint: string[], row: Row, caller: Caller): Prom
     return answer.status === 403 && answer.body?.error_code === 'not_authorized'
       ? null
       : `${caller.who} is not refused: ${shown(answer)}`
+  if (row.ownOnly === true && caller === system)
+    return isNotFound(answer) ? null : `${caller.who} is not refused: ${shown(answer)}`
   if (!passed(method!, answer)) return `${caller.who} is refused: ${shown(answer)}`
   if (method !== 'GET' || row.namesNothing === true) return null
   const inOwn = caller !== system || row.path?.some((kind) => own[kind] !== foreign[kind]) === true
@@ -223,15 +227,13 @@ async function faultsOfForeignPaths(endpoint: string[], row: Row): Promise<(stri
       const ids: Ids = { ...own, ...Object.fromEntries(choice.map((kind) => [kind, foreign[kind]])) }
       const answer = await send(endpoint, row, ids, { key: caller.key })
       const what = `to ${caller.who}, with a foreign ${choice.join(' and ')}, it`
-      if (caller === system && isWhole) {
+      if (caller === system && isWhole && row.ownOnly !== true) {
         if (!passed(endpoint[0]!, answer)) return `${what} is refused: ${shown(answer)}`
         const fault = endpoint[0] === 'GET' && row.namesNothing !== true ? misplaced(answer, [foreign]) : null
         return fault === null ? null : `${what} ${fault}`
       }
       const isLeftOut = row.leavesOut === true && (caller === system || choice[0] === kinds.at(-1))
-      const isDue = isLeftOut
-        ? isDeepStrictEqual(answer.body?.data, [])
-        : answer.status === 200 && answer.body?.error_code === 'not_found'
+      const isDue = isLeftOut ? isDeepStrictEqual(answer.body?.data, []) : isNotFound(answer)
       return isDue ? null : `${what} is not refused: ${shown(answer)}`
     }),
   )

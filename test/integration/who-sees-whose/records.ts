@@ -33,6 +33,8 @@ export interface Records {
   movedImport: number
   endedImport: number
   uploadedFile: string
+  /** A name that the caller gives to a file. */
+  newFile: string
   takenMessage: { id: number; lease_token: string }
   unsubscribeToken: string
 }
@@ -45,6 +47,11 @@ export const spares: Record<
   (world: World, records: Pick<Records, 'mark' | 'list'>) => Promise<Json>
 > = {
   key: (world, { mark }) => world.post('/api_keys', { api_key: { name: world.unique(mark) } }),
+  async uploadedFile({ service, admin, unique }, { mark }) {
+    const id = `${unique(mark)}.csv`
+    await service.call('PUT', `/uploads/${encodeURIComponent(id)}`, 'ann@example.com', { key: admin })
+    return { id }
+  },
   user: (world, { mark }) =>
     world.post('/users', {
       user: {
@@ -154,6 +161,7 @@ export async function makeRecords(world: World, mark: string): Promise<Records> 
     movedImport: await idOf(`${ofList}/subscriber_imports`, importCreation()),
     endedImport,
     uploadedFile,
+    newFile: 'new.csv',
     takenMessage: { id: messageId, lease_token },
     unsubscribeToken: unsubscribeToken(await keyHashSecret(service.collections), {
       listId: list,

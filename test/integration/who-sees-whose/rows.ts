@@ -15,6 +15,8 @@ export interface Row {
   namesNothing?: true
   /** Records that the last parameter doesn't name are left out, instead of `not_found`. */
   leavesOut?: true
+  /** A system admin reaches no other organization either. */
+  ownOnly?: true
   cases?: Case[]
 }
 
@@ -411,6 +413,11 @@ export function rowsFor(
       path: ['list'],
       cases: casesOfSources,
     },
+
+    'GET /uploads': { needs: mayImport },
+    'GET /uploads/:filename': { needs: mayImport, path: ['uploadedFile'], namesNothing: true, ownOnly: true },
+    'PUT /uploads/:filename': { needs: mayImport, path: ['newFile'] },
+    'DELETE /uploads/:filename': { needs: mayImport, path: ['uploadedFile'], ownOnly: true },
 
     'GET /mailing_lists/:mailing_list_id/reactions': {
       needs: 'any key',

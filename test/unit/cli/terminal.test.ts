@@ -1,9 +1,8 @@
 import t from 'tap'
 import type { ImportView } from '../../../control-plane/cli/api-client.ts'
-import { parseMapping } from '../../../control-plane/cli/commands/import.ts'
 import { barLine, Rate } from '../../../control-plane/cli/progress.ts'
 import { readEvents } from '../../../control-plane/cli/server-sent-events.ts'
-import { cutTo, printableLines, table, displayWidth } from '../../../control-plane/cli/terminal.ts'
+import { cutTo, printableLines, table, displayWidth, wrapTo } from '../../../control-plane/cli/terminal.ts'
 
 const plain = (_: unknown, text: string) => text
 
@@ -78,17 +77,6 @@ t.test('tables are as wide as they must be, and cut where the terminal ends', (t
   t.end()
 })
 
-t.test('a mapping is read as a line of CSV', (t) => {
-  t.same(parseMapping('email, First name,-,,"Last, first"'), [
-    'email',
-    'First name',
-    null,
-    null,
-    'Last, first',
-  ])
-  t.end()
-})
-
 t.test('events come whole, however they are cut on their way', async (t) => {
   const text =
     ': hello\r\n\r\nevent: import\nid: 1\ndata: {"a":"ö"}\n\ndata:x\ndata: y\n\n: 15 s\n\ndata: lost'
@@ -103,8 +91,8 @@ t.test('events come whole, however they are cut on their way', async (t) => {
 
 t.test('a text from elsewhere says nothing to the terminal, wherever its pieces end', async (t) => {
   const text = '\u001b]52;c;eA==\u0007\tn\u00f6\u009b31m\r\nx\u007f\u0000\n'
-  const shown = '\\x1b]52;c;eA==\\x07\tn\u00f6\\x9b31m\\x0d\nx\\x7f\\x00\n'
-  const printed = async (bytes: Buffer, charset: string) => {
+  const shown = '\\x1b]52;c;eA==\\x07\\tn\u00f6\\x9b31m\\x0d\nx\\x7f\\x00\n'
+  const printed = async (bytes: Buffer, charset: string, width = Infinity) => {
     const pieces = Array.from(bytes, (byte) => Buffer.from([byte]))
     return (
       await Array.fromAsync(
@@ -112,11 +100,33 @@ t.test('a text from elsewhere says nothing to the terminal, wherever its pieces 
           (async function* () {
             yield* pieces
           })(),
-          charset,
+          { charset, width },
         ),
       )
     ).join('')
   }
   t.equal(await printed(Buffer.from(text), 'utf-8'), shown)
   t.equal(await printed(Buffer.from(text, 'latin1'), 'iso-8859-1'), shown)
+  t.equal(
+    await printed(
+      Buffer.from('short\n\u90ae\u7bb1\u90ae\u7bb1\u90ae\nJo\u0308rg@example.com\n\nend'),
+      'utf-8',
+      9,
+    ),
+    'short\n\u90ae\u7bb1\u90ae\u7bb1\u2026\nJo\u0308rg@exa\u2026\n\nend',
+    'lines are cut at the width of the terminal',
+  )
+})
+
+t.test('sentences and commands are broken where the terminal ends', (t) => {
+  const text = 'column 3 has no field and is ignored'
+  t.equal(wrapTo(text, 80), text)
+  t.equal(wrapTo(text, Infinity), text)
+  t.equal(wrapTo(text, 20), 'column 3 has no\nfield and is ignored')
+  t.equal(wrapTo('  a https://example.com/a', 12), '  a\n  https://e\u2026')
+  t.equal(
+    wrapTo("  rollcall field create --name 'My \u90ae\u7bb1 field' --type text", 32, { isCommand: true }),
+    "  rollcall field create --name \\\n    'My \u90ae\u7bb1 field' --type \\\n    text",
+  )
+  t.end()
 })

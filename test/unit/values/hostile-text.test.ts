@@ -11,8 +11,8 @@ import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canonicalIp, clientNetwork } from '../../../shared/values/ip.ts'
 import { globMatcher } from '../../../control-plane/resources/autoresponders/glob.ts'
 import {
+  columnWordTest,
   comparedName,
-  isColumnWord,
   speaksOfEmail,
 } from '../../../control-plane/resources/import-inspection/column-words.ts'
 
@@ -90,7 +90,7 @@ const functions: Record<string, (text: string) => unknown> = {
   globMatcher: (text) => globMatcher(text)('Welcome'),
   'a name for a glob': (text) => globMatcher('*a*b*c*')(text.slice(0, 255)),
   comparedName,
-  isColumnWord: (text) => isColumnWord(text, ['Surname']),
+  columnWord: columnWordTest(['Surname']),
   speaksOfEmail: (text) => speaksOfEmail(comparedName(text)),
   readCells: (text) => readCells(text, csv),
   parseEnclosedRecords: (text) => parseEnclosedRecords([`"${text.replaceAll('"', '""')}"`], csv),

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { clock } from '../../shared/runtime/clock.ts'
-import type { Logger } from '../../shared/runtime/logger.ts'
-import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import { clock } from '../../runtime/clock.ts'
+import type { Logger } from '../../runtime/logger.ts'
+import type { Collections } from '../../contract/schemas/collections.ts'
 import {
   acquireUploadLock,
   isUploadLocked,
@@ -9,8 +9,8 @@ import {
   renewUploadLock,
   uploadRenewalMs,
   type UploadLockHolder,
-} from './upload-locks.ts'
-import { newUploadToken } from '../../shared/storage/uploads/upload-names.ts'
+} from '../../store/upload-locks.ts'
+import { newUploadToken } from './upload-names.ts'
 
 /** How long a session waits for the end of another one: a client that was cut off often reconnects at once. */
 const timeoutMs = 1_500

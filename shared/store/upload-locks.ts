@@ -1,5 +1,5 @@
-import { isDuplicateKey } from '../../shared/runtime/database.ts'
-import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import { isDuplicateKey } from '../runtime/database.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
 
 /**
  * The locks of uploads: leases in the database, by its clock, with a fencing token. See

@@ -1,4 +1,4 @@
-import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import type { Collections } from '../../contract/schemas/collections.ts'
 import {
   addName,
   freeUsage,
@@ -6,9 +6,9 @@ import {
   isUnlimited,
   readUsage,
   type UploadLimits,
-} from '../../shared/store/upload-usage.ts'
-import { countPinned, countUsage } from '../../shared/storage/uploads/count-usage.ts'
-import type { UploadStore } from '../../shared/storage/uploads/upload-store.ts'
+} from '../../store/upload-usage.ts'
+import { countPinned, countUsage } from './count-usage.ts'
+import type { UploadStore } from './upload-store.ts'
 import { ReservedQuota } from './reserved-quota.ts'
 import { withUploadLocks } from './with-upload-locks.ts'
 
@@ -47,7 +47,7 @@ export class UploadQuota {
     start: number
     finished: number | null
     unfinished: number | null
-    /** The final size, from ALLO. */
+    /** The final size, where the client announced it. */
     expected: number | null
   }): Promise<ReservedQuota | null> {
     const { collections, organizationId, limits, store } = this.#options

@@ -1,21 +1,31 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { callersByKey } from '../shared/store/api-keys.ts'
-import type { Logger } from '../shared/runtime/logger.ts'
-import type { Collections } from '../shared/contract/schemas/collections.ts'
-import type { Part } from '../shared/runtime/service.ts'
-import { mayUpload } from './login.ts'
-import type { FtpSession } from './session.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
+import type { Logger } from '../runtime/logger.ts'
+import type { Part } from '../runtime/service.ts'
+import { callersByKey, mayUpload } from './api-keys.ts'
+
+export interface KeyHolder {
+  keyId: number
+  organizationId: number
+}
+
+/** A session or a transfer that ends with its API key. */
+export interface KeyWatched {
+  /** Null before the login. */
+  account: KeyHolder | null
+  onKeyRevoked(): void
+}
 
 interface KeyWatchOptions {
-  sessions: ReadonlySet<FtpSession>
+  watched: ReadonlySet<KeyWatched>
   collections: Collections
   pollMs: number
   log: Logger
 }
 
 /**
- * Polls the API keys of all sessions in one query. It ends the sessions whose key was revoked or deactivated, lost the
- * permission to import, or belonged to a deleted user. While the database doesn't answer, sessions continue.
+ * Polls the API keys of all sessions and transfers in one query. It ends those whose key was revoked or deactivated, lost
+ * the permission to import, or belonged to a deleted user. While the database doesn't answer, they continue.
  */
 export class KeyWatch implements Part {
   readonly #stopping = new AbortController()
@@ -30,18 +40,18 @@ export class KeyWatch implements Part {
     await this.#ended
   }
 
-  async #run({ sessions, collections, pollMs, log }: KeyWatchOptions): Promise<void> {
+  async #run({ watched, collections, pollMs, log }: KeyWatchOptions): Promise<void> {
     const { signal } = this.#stopping
     let isAnswered = true
     while (!signal.aborted) {
       await sleep(pollMs, undefined, { signal }).catch(() => undefined)
       if (signal.aborted) return
       try {
-        await checkKeys(sessions, collections, signal)
+        await checkKeys(watched, collections, signal)
         isAnswered = true
       } catch (error) {
         if (isAnswered && !signal.aborted)
-          log.warn({ err: error }, 'the API keys of FTP sessions could not be checked, the sessions continue')
+          log.warn({ err: error }, 'the API keys of transfers could not be checked, the transfers continue')
         isAnswered = false
       }
     }
@@ -49,19 +59,19 @@ export class KeyWatch implements Part {
 }
 
 async function checkKeys(
-  sessions: ReadonlySet<FtpSession>,
+  watched: ReadonlySet<KeyWatched>,
   collections: Collections,
   signal: AbortSignal,
 ): Promise<void> {
-  const loggedIn = [...sessions].flatMap((session) =>
-    session.account === null ? [] : [{ session, account: session.account }],
+  const loggedIn = [...watched].flatMap((each) =>
+    each.account === null ? [] : [{ each, account: each.account }],
   )
   if (loggedIn.length === 0) return
   const keyIds = [...new Set(loggedIn.map(({ account }) => account.keyId))]
   const callers = await callersByKey(collections, keyIds, signal)
-  for (const { session, account } of loggedIn) {
+  for (const { each, account } of loggedIn) {
     const caller = callers.get(account.keyId)
     if (caller === undefined || caller.organizationId !== account.organizationId || !mayUpload(caller))
-      session.end('key_revoked', 'the API key of this session may no longer upload')
+      each.onKeyRevoked()
   }
 }

@@ -1,20 +1,17 @@
-import { isStagingFull } from '../../shared/storage/staging/staging.ts'
-import {
-  UploadChanged,
-  type TakeUp,
-  type UploadInProgress,
-  type UploadStore,
-} from '../../shared/storage/uploads/upload-store.ts'
-import { FtpError, refusal } from '../ftp-error.ts'
+import { isStagingFull } from '../staging/staging.ts'
+import { UploadChanged, type TakeUp, type UploadInProgress, type UploadStore } from './upload-store.ts'
+import { UploadRefused } from './upload-refused.ts'
 import type { ReservedQuota, UploadOutcome } from './reserved-quota.ts'
 import type { UploadLock } from './upload-lock.ts'
 import type { UploadQuota } from './upload-quota.ts'
 
 export interface UploadOptions {
   append: boolean
-  /** The byte at which to resume, from REST; undefined starts anew. */
+  /** The byte at which to resume; undefined starts anew. */
   start: number | undefined
-  /** Bytes that are still to come, from ALLO. */
+  /** `start` must be the end of the unfinished upload, or 0 without one. */
+  isAtEnd?: boolean
+  /** Bytes that are still to come, where the client says so. */
   announced?: number | undefined
 }
 
@@ -38,8 +35,8 @@ export class Upload {
   #state: 'untouched' | 'unfinished' | 'over quota' | 'published' = 'untouched'
 
   /**
-   * The upload releases the lock at its end, unless this throws: FtpError 554 when `start` is beyond the bytes present,
-   * 552 when the directory is full.
+   * The upload releases the lock at its end, unless this throws: UploadRefused when `start` is beyond the bytes present,
+   * and when the directory is full.
    */
   static async begin(
     store: UploadStore,
@@ -54,11 +51,19 @@ export class Upload {
     name: string,
     options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
   ): Promise<Upload> {
-    const { append, start = 0, announced, lock, quota } = options
+    const { append, start = 0, isAtEnd = false, announced, lock, quota } = options
     const [finished, unfinished] = await Promise.all([store.find(name), store.findUnfinished(name)])
     const present = (unfinished ?? finished)?.size ?? 0
+    const end = unfinished?.size ?? 0
+    if (isAtEnd && start !== end)
+      throw wrongStart(
+        name,
+        unfinished === null
+          ? `has no unfinished upload, so it begins at byte 0, not ${start}`
+          : `has an unfinished upload of ${end} bytes, so it resumes at byte ${end}, not ${start}`,
+      )
     if (!append && start > present)
-      throw refusal(554, name, `has ${present} bytes, so it can't be resumed at byte ${start}; ask SIZE`)
+      throw wrongStart(name, `has ${present} bytes, so it can't be resumed at byte ${start}`)
     const keep = append ? null : start
     const reserved = await quota.reserve({
       name,
@@ -77,14 +82,19 @@ export class Upload {
     this.#parts = parts
   }
 
+  /** In bytes, of an open upload. */
+  get size(): number {
+    return this.#openFile().size
+  }
+
   /** Aborted when another session has taken over the upload. */
   get lost(): AbortSignal {
     return this.#parts.lock.lost
   }
 
   /**
-   * Opens the hidden file with the bytes to keep. Throws `signal`'s reason, and FtpError 426 when another session has taken
-   * over the upload. 450 means that the bytes to keep have changed, 452 that the disk is full.
+   * Opens the hidden file with the bytes to keep. Throws `signal`'s reason, and UploadRefused when another session has
+   * taken over the upload, when the bytes to keep have changed, and when the disk is full.
    */
   async open(signal: AbortSignal): Promise<void> {
     const { store, name, takeUp, lock } = this.#parts
@@ -92,15 +102,15 @@ export class Upload {
     if (!(await lock.isStillLocked())) throw takenOver(name)
     this.#state = 'unfinished'
     try {
-      this.#file = await mapFullDisk(() => store.takeUp({ ...takeUp, signal }))
+      this.#file = await refuseFullDisk(name, () => store.takeUp({ ...takeUp, signal }))
     } catch (error) {
       if (error instanceof UploadChanged)
-        throw refusal(450, name, 'changed or taken over while the upload began; try again')
+        throw new UploadRefused('changed', name, 'changed or taken over while the upload began; try again')
       throw error
     }
   }
 
-  /** Writes the data. Throws FtpError 552 and 452; errors of the source pass through. */
+  /** Writes the data. Throws UploadRefused over the quota and on a full disk; errors of the source pass through. */
   async receive(data: AsyncIterable<Uint8Array>): Promise<void> {
     const { name, quota } = this.#parts
     const file = this.#openFile()
@@ -109,22 +119,24 @@ export class Upload {
         this.#state = 'over quota'
         throw overQuota(name)
       }
-      await mapFullDisk(() => file.write(piece))
+      await refuseFullDisk(name, () => file.write(piece))
     }
   }
 
   /**
    * Makes the upload ready to publish without a visible change: all bytes on the disk, and the lock confirmed. Throws
-   * FtpError 426 when another session has taken over the upload, 452 when the disk is full.
+   * UploadRefused when another session has taken over the upload, and when the disk is full.
    */
   async prepare(): Promise<void> {
-    const { name, lock } = this.#parts
-    const file = this.#openFile()
-    const [isLocked] = await Promise.all([lock.confirm(), mapFullDisk(() => file.prepare())])
-    if (!isLocked) throw takenOver(name)
+    await this.#confirm((file) => file.prepare())
   }
 
-  /** Gives the prepared file its final name. Throws FtpError 426 as `prepare` does, and `signal`'s reason. */
+  /** Makes the received bytes durable; the upload stays unfinished. Throws as `prepare` does. */
+  async sync(): Promise<void> {
+    await this.#confirm((file) => file.sync())
+  }
+
+  /** Gives the prepared file its final name. Throws when another session has taken over, and `signal`'s reason. */
   async publish(signal?: AbortSignal): Promise<void> {
     const { name, quota, lock } = this.#parts
     const file = this.#openFile()
@@ -139,8 +151,8 @@ export class Upload {
   }
 
   /**
-   * Must be called last, after every outcome. An upload that isn't published stays for REST and APPE, unless it passed
-   * the quota: then it is removed, as it would fill the directory for days. Throws the store's errors when closing the
+   * Must be called last, after every outcome. An upload that isn't published can be resumed, unless it passed the quota:
+   * then it is removed, as it would fill the directory for days. Throws the store's errors when closing the
    * file; the lock is released all the same.
    */
   async end(): Promise<void> {
@@ -155,6 +167,13 @@ export class Upload {
       if (isClosed) await (this.#released ?? lock.release())
       else lock.letExpire()
     }
+  }
+
+  async #confirm(write: (file: UploadInProgress) => Promise<void>): Promise<void> {
+    const { name, lock } = this.#parts
+    const file = this.#openFile()
+    const [isLocked] = await Promise.all([lock.confirm(), refuseFullDisk(name, () => write(file))])
+    if (!isLocked) throw takenOver(name)
   }
 
   #openFile(): UploadInProgress {
@@ -176,15 +195,25 @@ export class Upload {
   }
 }
 
-const takenOver = (name: string) => refusal(426, name, 'another session has taken over this upload')
+const wrongStart = (name: string, message: string) => new UploadRefused('wrong_start', name, message)
+
+const takenOver = (name: string) =>
+  new UploadRefused('taken_over', name, 'another session has taken over this upload')
 
 const overQuota = (name: string) =>
-  refusal(552, name, 'the upload directory is full; delete files, or ask the operator for a higher limit')
+  new UploadRefused(
+    'over_quota',
+    name,
+    'the upload directory is full; delete files, or ask the operator for a higher limit',
+  )
 
-async function mapFullDisk<T>(work: () => Promise<T>): Promise<T> {
+async function refuseFullDisk<T>(name: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    throw isStagingFull(error) ? new FtpError(452, 'the disk of the server is full; try again later') : error
+    if (!isStagingFull(error)) throw error
+    throw new UploadRefused('disk_full', name, 'the disk of the server is full; try again later', {
+      cause: error,
+    })
   }
 }

@@ -1,9 +1,9 @@
-import type { Collections } from '../../shared/contract/schemas/collections.ts'
-import { endUpload, growUpload, type UploadLimits } from '../../shared/store/upload-usage.ts'
-import type { UploadStore } from '../../shared/storage/uploads/upload-store.ts'
-import { countPinned } from '../../shared/storage/uploads/count-usage.ts'
+import type { Collections } from '../../contract/schemas/collections.ts'
+import { endUpload, growUpload, type UploadLimits } from '../../store/upload-usage.ts'
+import type { UploadStore } from './upload-store.ts'
+import { countPinned } from './count-usage.ts'
 import { withUploadLocks } from './with-upload-locks.ts'
-import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
+import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /** Reserved ahead of the data, so that most writes need no query. */
 const portionBytes = 4 * binaryMegabyte

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { clock } from '../../shared/runtime/clock.ts'
-import type { Collections } from '../../shared/contract/schemas/collections.ts'
-import { acquireUploadLock, releaseUploadLock, uploadLeaseMs } from './upload-locks.ts'
-import { newUploadToken } from '../../shared/storage/uploads/upload-names.ts'
+import { clock } from '../../runtime/clock.ts'
+import type { Collections } from '../../contract/schemas/collections.ts'
+import { acquireUploadLock, releaseUploadLock, uploadLeaseMs } from '../../store/upload-locks.ts'
+import { newUploadToken } from './upload-names.ts'
 
 /** Long enough for the lock of a dead process to expire. */
 const timeoutMs = uploadLeaseMs + 15_000

@@ -1,0 +1,158 @@
+import { builtInColumns } from '../../../shared/contract/schemas/import.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
+import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
+import { applyMap, type ColumnMap, type Mapped } from '../column-map.ts'
+import { inCommandTerms } from '../command-terms.ts'
+import type { MailingList } from '../mailing-list.ts'
+import {
+  printable,
+  styledFor,
+  table,
+  terminalWidth,
+  wrapTo,
+  writeSentence,
+  type Terminal,
+} from '../terminal.ts'
+
+/** What the columns of a file become, and what is said about it. */
+export interface Columns {
+  mapping: Mapped[]
+  /** Columns that --map ignores, counted from 0. */
+  ignored: ReadonlySet<number>
+}
+
+export const isSameName = (a: string, b: string): boolean => comparisonForm(a) === comparisonForm(b)
+
+/** Applies --map, if there is one, to the guess. */
+export function chooseColumns(map: ColumnMap | null, guess: Mapped[]): Columns {
+  if (map === null) return { mapping: guess, ignored: new Set() }
+  const mapping = applyMap(map, guess, isSameName)
+  const explicit = 'whole' in map ? mapping.keys() : map.changes.keys().map((column) => column - 1)
+  return { mapping, ignored: new Set(explicit.filter((i) => mapping[i] === null)) }
+}
+
+/** A text field that --create-fields makes of a column. */
+export interface NewField {
+  /** Counted from 0. */
+  column: number
+  name: string
+}
+
+const maxNameLength = 49
+const fieldName = (header: string): string =>
+  Array.from(header.trim()).slice(0, maxNameLength).join('').trim()
+
+/** The fields to make, and a warning for each column whose name is taken. */
+export function planFields(
+  { columns }: InspectionView,
+  { mapping, ignored }: Columns,
+  fieldNames: string[],
+): { fields: NewField[]; warnings: string[] } {
+  const taken = new Set([...builtInColumns, ...fieldNames].map(comparisonForm))
+  const fields: NewField[] = []
+  const warnings: string[] = []
+  for (const [column, { header }] of columns.entries()) {
+    const name = fieldName(header ?? '')
+    if (name === '' || ignored.has(column) || (mapping[column] ?? null) !== null) continue
+    if (taken.has(comparisonForm(name)))
+      warnings.push(
+        `no field is made of column ${column + 1} ${quote(name)}, because the name is taken: map the column with --map ${column + 1}=NAME, or ignore it with --map ${column + 1}=-`,
+      )
+    else fields.push({ column, name })
+    taken.add(comparisonForm(name))
+  }
+  return { fields, warnings }
+}
+
+const separatorNames: Record<string, string> = { ',': 'commas', ';': 'semicolons', '\t': 'tabs', '|': 'bars' }
+
+/** Shows the format of the file and the mapping of its columns on standard error. */
+export function showInspection(
+  terminal: Terminal,
+  inspection: InspectionView,
+  { mapping, newFields }: { mapping: Mapped[]; newFields: NewField[] },
+): void {
+  const { err } = terminal
+  const style = styledFor(terminal, err)
+  writeSentence(
+    err,
+    `${inspection.character_set}, ${separatorNames[inspection.csv_field_separator]} between cells, ${inspection.csv_has_headers ? 'a header line' : 'no header line'}${inspection.date_format === null ? '' : `, dates are ${inspection.date_format}`}`,
+  )
+  const rows = inspection.columns.map(({ header, samples, proposed, confidence }, i) => {
+    const target = mapping[i] ?? null
+    const newField = newFields.find(({ column }) => column === i)
+    const ignored = i < mapping.length ? '(ignored)' : '(not in the mapping)'
+    return [
+      i + 1,
+      header ?? '',
+      samples[0] ?? '',
+      target ?? (newField === undefined ? ignored : `${newField.name} (new field)`),
+      target === null || target !== proposed ? '' : `${Math.round(confidence * 100)}%`,
+    ]
+  })
+  err.write(
+    table(['#', 'header', 'first value', 'imported as', 'confidence'], rows, {
+      width: terminalWidth(err),
+      style,
+    }),
+  )
+  const failed = inspection.records.filter(({ result }) => result === 'failed')
+  const [firstFailed] = failed
+  if (firstFailed !== undefined)
+    writeSentence(
+      err,
+      `${style('yellow', `${failed.length} of the first ${inspection.records.length} records would fail`)}: ${printable(firstFailed.error ?? '')}`,
+    )
+  for (const warning of inspection.warnings) warn(terminal, inCommandTerms(warning))
+}
+
+export function warn(terminal: Terminal, text: string): void {
+  const { err } = terminal
+  writeSentence(err, `${styledFor(terminal, err)('yellow', 'warning:')} ${printable(text)}`)
+}
+
+/** Warns of the columns that are ignored although they may be meant, each with the command or option that helps. */
+export function warnOfIgnored(
+  terminal: Terminal,
+  { columns }: InspectionView,
+  given: Columns & { list: MailingList; fieldNames: string[]; newFields: NewField[] },
+): void {
+  const { mapping, ignored, list, fieldNames, newFields } = given
+  const targets = [...fieldNames, ...builtInColumns.filter((name) => isUsable(name, list))]
+  for (const [column, { header }] of columns.entries()) {
+    const name = fieldName(header ?? '')
+    const isTakenCareOf =
+      (mapping[column] ?? null) !== null || newFields.some((field) => field.column === column)
+    if (name === '' || isTakenCareOf) continue
+    const equal = targets.find((target) => looseForm(target) === looseForm(header ?? ''))
+    const text = `column ${column + 1} ${quote(header ?? '')}`
+    if (equal !== undefined)
+      suggest(
+        terminal,
+        `${text} is ignored, although ${mapping.some((mapped) => mapped !== null && isSameName(mapped, equal)) ? 'its name is that of' : 'there is'} ${quote(equal)}; map it with:`,
+        `--map ${shellQuoted(`${column + 1}=${/[",=]|^(-|ignore)$/.test(equal) ? `"${equal.replaceAll('"', '""')}"` : equal}`)}`,
+      )
+    else if (!ignored.has(column))
+      suggest(
+        terminal,
+        `${text} has no field and is ignored; create one with:`,
+        `rollcall field create --list ${list.id} --name ${shellQuoted(name)} --type text`,
+      )
+  }
+}
+
+const isUsable = (name: string, list: MailingList): boolean =>
+  name === 'email_format' ? list.has_format : !name.startsWith('confirm') || list.has_confirmed
+
+/** Without case, `_` and `-` as blanks. */
+const looseForm = (name: string): string => comparisonForm(name.replaceAll(/[_-]/g, ' ').trim())
+
+/** Commands stand on a line of their own, and continue by the shell's rules where the terminal is too narrow. */
+function suggest(terminal: Terminal, text: string, command: string): void {
+  const { err } = terminal
+  warn(terminal, text)
+  err.write(`${wrapTo(`  ${printable(command)}`, terminalWidth(err), { isCommand: true })}\n`)
+}
+
+const quote = (text: string): string => `'${text}'`
+const shellQuoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`

@@ -1,0 +1,100 @@
+import { once } from 'node:events'
+import { exitCodes } from '../exit-codes.ts'
+import { findList } from '../mailing-list.ts'
+import type { Session } from '../session.ts'
+import { printable, styledFor, table, terminalWidth, writeSentence } from '../terminal.ts'
+import { printRecord, type RecordView } from './records.ts'
+
+/** Shows subscribers of a list, and counts of them. */
+
+interface SubscriberView extends RecordView {
+  custom_fields: Record<string, { value: unknown }>
+}
+
+const columns = ['id', 'email', 'status', 'subscribe_time'] as const
+
+/** Prints a list's subscribers page by page, so that memory doesn't grow with the list. */
+export async function listSubscribers(
+  session: Session,
+  idOrName: string,
+  options: { json?: true },
+): Promise<number> {
+  const { client, terminal } = session
+  const { out } = terminal
+  const list = await findList(client, idOrName)
+  const isJson = options.json === true
+  const look = { width: terminalWidth(out), style: styledFor(terminal, out) }
+  let isFirst = true
+  for await (const page of client.pages<SubscriberView>(`/mailing_lists/${list.id}/subscribers`)) {
+    const rows = page.map((subscriber) =>
+      columns.map((column) => subscriber[column] as string | number | null),
+    )
+    const text = isJson
+      ? page.map((subscriber, i) => (isFirst && i === 0 ? '[' : ',') + JSON.stringify(subscriber)).join('')
+      : table([...columns], rows, { ...look, isContinued: !isFirst })
+    if (!out.write(text)) await once(out, 'drain')
+    if (page.length > 0) isFirst = false
+  }
+  if (isJson) out.write(isFirst ? '[]\n' : ']\n')
+  return exitCodes.done
+}
+
+/** Prints all subscribers of a list with an email. None is a failure. */
+export async function showSubscribers(
+  session: Session,
+  idOrName: string,
+  email: string,
+  options: { json?: true },
+): Promise<number> {
+  const { client, terminal } = session
+  const list = await findList(client, idOrName)
+  const found = await client.get<SubscriberView[]>(
+    `/mailing_lists/${list.id}/subscribers/${encodeURIComponent(email)}`,
+  )
+  if (options.json === true) session.print(found)
+  else
+    for (const [i, { custom_fields: fields, ...subscriber }] of found.entries()) {
+      if (i > 0) session.say('')
+      const values = Object.entries(fields).map(([name, { value }]): [string, unknown] => [name, value])
+      printRecord(terminal, subscriber, Object.fromEntries(values))
+    }
+  if (found.length > 0) return exitCodes.done
+  writeSentence(
+    terminal.err,
+    printable(`mailing list ${list.id} '${list.name}' has no subscriber '${email}'`),
+  )
+  return exitCodes.failed
+}
+
+interface CountsView {
+  organization: { name: string }
+  counts: Record<string, number>
+  mailing_lists: { mailing_list: { id: number; name: string }; counts: Record<string, number> }[]
+}
+
+export async function showCounts(session: Session, options: { org?: number; json?: true }): Promise<number> {
+  const { client, terminal } = session
+  const { out } = terminal
+  const path = options.org === undefined ? '' : `/organizations/${options.org}`
+  const counts = await client.get<CountsView>(`${path}/subscriber_counts`)
+  if (options.json === true) {
+    session.print(counts)
+    return exitCodes.done
+  }
+  const statuses = Object.keys(counts.counts)
+  const row = (id: number | null, name: string, of: Record<string, number>) => [
+    id,
+    name,
+    ...statuses.map((status) => of[status] ?? 0),
+  ]
+  const rows = counts.mailing_lists.map((list) =>
+    row(list.mailing_list.id, list.mailing_list.name, list.counts),
+  )
+  out.write(
+    table(['id', 'list', ...statuses], [...rows, row(null, 'all lists', counts.counts)], {
+      width: terminalWidth(out),
+      style: styledFor(terminal, out),
+    }),
+  )
+  return exitCodes.done
+}

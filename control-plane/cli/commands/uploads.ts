@@ -1,0 +1,80 @@
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import path from 'node:path'
+import { Readable } from 'node:stream'
+import { errorMessage } from '../../../shared/contract/errors.ts'
+import { exitCodes } from '../exit-codes.ts'
+import { usage } from '../failures.ts'
+import { counted, putUpload, removeByHttp, type UploadView } from '../http-upload.ts'
+import type { Session } from '../session.ts'
+import { requireFile } from '../source-file.ts'
+import { printable, styledFor, table, terminalWidth } from '../terminal.ts'
+import { printRecord } from './records.ts'
+
+/** Lists, sends and removes files of the upload directory. */
+
+export async function listUploads(session: Session, options: { json?: true }): Promise<number> {
+  const { out } = session.terminal
+  const uploads = await session.client.get<UploadView[]>('/uploads')
+  if (options.json === true) session.print(uploads)
+  else
+    out.write(
+      table(
+        ['filename', 'size', 'modified_at', 'unfinished_size'],
+        uploads.map((upload) => [upload.filename, upload.size, upload.modified_at, upload.unfinished_size]),
+        { width: terminalWidth(out), style: styledFor(session.terminal, out) },
+      ),
+    )
+  return exitCodes.done
+}
+
+/**
+ * Sends a file as it is (`-` is standard input), from its beginning: an unfinished one of that name may be the beginning
+ * of another file.
+ */
+export async function putFile(
+  session: Session,
+  file: string,
+  name: string | undefined,
+  options: { json?: true },
+): Promise<number> {
+  const { input, err } = session.terminal
+  if (file === '-' && name === undefined)
+    throw usage('standard input has no name: add the name that the upload is to have')
+  const size = file === '-' ? null : await sizeOf(file)
+  const source = size === null ? input : createReadStream(file, { end: Math.max(0, size - 1) })
+  let shown = ''
+  const bytes = Readable.from(
+    counted(source as AsyncIterable<Buffer>, 0, (sent) => {
+      const progress =
+        size === null ? `${sent.toLocaleString('en')} bytes` : `${Math.floor((sent / size) * 100)}%`
+      if (!err.isTTY || progress === shown) return
+      shown = progress
+      err.write(`\ruploading ${progress}\u001b[K`)
+    }),
+  )
+  const upload = await putUpload(session.client, name ?? path.basename(file), {
+    bytes,
+    headers: size === null ? {} : { 'content-length': String(size) },
+  }).finally(() => {
+    if (err.isTTY && shown !== '') err.write('\r\u001b[K')
+  })
+  if (options.json === true) session.print(upload)
+  else printRecord(session.terminal, { ...upload })
+  return exitCodes.done
+}
+
+async function sizeOf(file: string): Promise<number> {
+  const stats = await stat(file).catch((error: unknown) => {
+    throw usage(`can't read ${file}: ${errorMessage(error)}`)
+  })
+  requireFile(file, stats)
+  return stats.size
+}
+
+export async function removeFile(session: Session, name: string, options: { json?: true }): Promise<number> {
+  await removeByHttp(session.client, name)
+  if (options.json === true) session.print(null)
+  else session.say(printable(`${name} was removed.`))
+  return exitCodes.done
+}

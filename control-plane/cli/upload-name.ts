@@ -1,0 +1,12 @@
+import path from 'node:path'
+
+/**
+ * The name under which a file is uploaded for its import: its own, shortened, and a mark that makes it unique, because
+ * all keys of an organization share the upload directory.
+ */
+export function uploadName(name: string, mark: string): string {
+  const plain = name.replaceAll(/[\0-\x1f\x7f/\\]/g, '_').replace(/^\.+/, '')
+  const [extensions = ''] = /(\.[A-Za-z0-9]{1,8}){0,2}$/.exec(plain) ?? []
+  const stem = Array.from(path.basename(plain, extensions)).slice(0, 30).join('')
+  return `${stem === '' ? 'subscribers' : stem}-${mark}${extensions}`
+}

@@ -1,0 +1,188 @@
+import { clock } from '../../../shared/runtime/clock.ts'
+import { UploadDirectory, type UploadPair } from '../../../shared/storage/uploads/upload-directory.ts'
+import { fileNameProblem } from '../../../shared/storage/uploads/upload-names.ts'
+import { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts'
+import type { UploadFile } from '../../../shared/storage/uploads/upload-store.ts'
+import type { Upload } from '../../../shared/storage/uploads/upload.ts'
+import { uploadLimits } from '../../../shared/store/upload-usage.ts'
+import type { Call, Reply } from '../../api/endpoint.ts'
+import { RequestError } from '../../api/request-error.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { readContentRange, requestedRange, type ContentRange } from './ranges.ts'
+import { takenOver, toRequestError } from './refusals.ts'
+import type { UploadView } from './schemas.ts'
+import type { Transfer } from './transfers.ts'
+import { toView } from './view.ts'
+
+type UploadCall = Call<unknown, unknown>
+
+export async function listUploads({ deps, organizationId }: UploadCall): Promise<UploadView[]> {
+  const [pairs, zoneName] = await Promise.all([
+    openDirectory(deps, organizationId).listPairs(),
+    readZone(deps, organizationId),
+  ])
+  return pairs.map((pair) => toView(pair, zoneName))
+}
+
+/** Receives a file, or the range of it that Content-Range names. Refuses what it can before the body is read. */
+export async function receiveUpload(call: UploadCall): Promise<UploadView> {
+  const { deps, organizationId, header, acquireTransfer } = call
+  const filename = call.params['filename'] ?? ''
+  const problem = fileNameProblem(filename)
+  if (problem !== null) throw new RequestError('validation_failed', `filename ${problem}`)
+  const [length] = header('content-length')
+  const contentLength = length === undefined ? undefined : Number(length)
+  const range = readContentRange(header('content-range'), contentLength)
+  const zoneName = await readZone(deps, organizationId)
+  await acquireTransfer()
+  const pair = await mappingRefusals(deps, () => receive(call, filename, range, contentLength))
+  return toView(pair, zoneName)
+}
+
+async function receive(
+  call: UploadCall,
+  filename: string,
+  range: ContentRange | null,
+  contentLength: number | undefined,
+): Promise<UploadPair> {
+  const { deps, caller, organizationId } = call
+  const transfer = deps.transfers.begin(caller, 'in')
+  try {
+    const directory = openDirectory(deps, organizationId)
+    await directory.prepare()
+    const upload = await directory.beginUpload(filename, {
+      append: false,
+      start: range?.first,
+      isAtEnd: range !== null,
+      announced: range === null ? contentLength : range.total - range.first,
+    })
+    try {
+      await receiveInto(upload, call, range, transfer).catch((error: unknown) => {
+        deps.log.info({ err: error }, 'an upload over HTTP did not end')
+        throw upload.lost.aborted ? new RequestError('validation_failed', takenOver(filename)) : error
+      })
+      transfer.complete()
+      const pair = await directory.findPair(filename)
+      // The file may be renamed or deleted by now, as by the import that it started.
+      if (pair.finished !== null || pair.unfinished !== null) return pair
+      return { ...pair, finished: { name: filename, size: upload.size, modifiedAt: clock.now() } }
+    } finally {
+      await upload.end()
+    }
+  } finally {
+    transfer.end()
+  }
+}
+
+async function receiveInto(
+  upload: Upload,
+  { fileBody }: UploadCall,
+  range: ContentRange | null,
+  transfer: Transfer,
+): Promise<void> {
+  const signal = AbortSignal.any([transfer.signal, upload.lost])
+  await upload.open(signal)
+  const pieces = transfer.counted(fileBody(signal))
+  await upload.receive(range === null ? pieces : ofRange(pieces, range))
+  if (range !== null && range.last < range.total - 1) return upload.sync()
+  await upload.prepare()
+  signal.throwIfAborted()
+  return upload.publish(signal)
+}
+
+/** Passes on as many bytes as the range has. Throws `invalid_request` where there are fewer or more. */
+async function* ofRange(
+  pieces: AsyncIterable<Buffer>,
+  { first, last }: ContentRange,
+): AsyncGenerator<Buffer> {
+  const length = last - first + 1
+  let size = 0
+  for await (const piece of pieces) {
+    const rest = length - size
+    size += piece.length
+    yield piece.subarray(0, rest)
+    if (size > length) throw wrongBodyLength('more', last + 1)
+  }
+  if (size < length) throw wrongBodyLength('fewer', first + size)
+}
+
+const wrongBodyLength = (than: 'more' | 'fewer', end: number): RequestError =>
+  new RequestError(
+    'invalid_request',
+    `the body has ${than} bytes than Content-Range says; the upload stays unfinished: resume it at byte ${end}`,
+  )
+
+/** The finished file, or the range of it that the request asks for. */
+export async function sendUpload(call: UploadCall): Promise<Reply> {
+  const { deps, organizationId, header, onClose, acquireTransfer } = call
+  const filename = call.params['filename'] ?? ''
+  await acquireTransfer()
+  const file = await mappingRefusals(deps, () => openDirectory(deps, organizationId).open(filename))
+  onClose(() => void file.close().catch(() => undefined))
+  const { size, modifiedAt } = file
+  const etag = `"${size.toString(16)}-${modifiedAt.getTime().toString(16)}"`
+  const lastModified = modifiedAt.toUTCString()
+  const range = requestedRange(header('range'), header('if-range'), { size, versions: [etag, lastModified] })
+  if (range === null)
+    throw new RequestError('invalid_request', beyondEnd(filename, size), {
+      status: 416,
+      headers: { 'Content-Range': `bytes */${size}` },
+    })
+  const { start, end } = range === 'whole' ? { start: 0, end: size } : range
+  return {
+    stream: content(call, file, { start, end }),
+    contentType: 'application/octet-stream',
+    status: range === 'whole' ? 200 : 206,
+    headers: {
+      'Accept-Ranges': 'bytes',
+      ETag: etag,
+      'Last-Modified': lastModified,
+      'Content-Length': String(end - start),
+      ...(range === 'whole' ? {} : { 'Content-Range': `bytes ${start}-${end - 1}/${size}` }),
+    },
+  }
+}
+
+export const beyondEnd = (filename: string, size: number): string =>
+  `${JSON.stringify(filename)} has ${size} bytes, and none in this Range`
+
+async function* content(
+  { deps, caller }: UploadCall,
+  file: UploadFile,
+  range: { start: number; end: number },
+): AsyncGenerator<Buffer> {
+  const transfer = deps.transfers.begin(caller, 'out')
+  try {
+    yield* transfer.counted(file.stream(range))
+    transfer.complete()
+  } finally {
+    transfer.end()
+  }
+}
+
+/** Deletes the finished file, or else the unfinished upload. */
+export async function deleteUpload({ deps, organizationId, params }: UploadCall): Promise<void> {
+  await mappingRefusals(deps, () => openDirectory(deps, organizationId).delete(params['filename'] ?? ''))
+}
+
+function openDirectory(deps: ControlPlane, organizationId: number): UploadDirectory {
+  const { uploads, settings, database, log } = deps
+  const { collections } = database
+  return new UploadDirectory({ uploads, limits: uploadLimits(settings), organizationId, collections, log })
+}
+
+async function mappingRefusals<T>({ settings }: ControlPlane, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw error instanceof UploadRefused ? toRequestError(error, settings) : error
+  }
+}
+
+async function readZone({ database }: ControlPlane, organizationId: number): Promise<string> {
+  const organization = await database.collections.organizations.findOne(
+    { _id: organizationId },
+    { projection: { time_zone_name: 1 } },
+  )
+  return organization?.time_zone_name ?? 'UTC'
+}

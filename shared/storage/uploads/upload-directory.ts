@@ -1,0 +1,163 @@
+import type { Logger } from '../../runtime/logger.ts'
+import type { Collections } from '../../contract/schemas/collections.ts'
+import type { UploadLimits } from '../../store/upload-usage.ts'
+import { fileNameProblem } from './upload-names.ts'
+import { noSuchFile, UploadRefused } from './upload-refused.ts'
+import type { UploadEntry, UploadFile, Uploads, UploadStore } from './upload-store.ts'
+import { UploadLock } from './upload-lock.ts'
+import { UploadQuota } from './upload-quota.ts'
+import { Upload, type UploadOptions } from './upload.ts'
+
+export interface UploadDirectoryOptions {
+  uploads: Uploads
+  limits: UploadLimits
+  organizationId: number
+  collections: Collections
+  log: Logger
+}
+
+/** The finished and the unfinished file of a name; at least one of them is there. */
+export interface UploadPair {
+  name: string
+  finished: UploadEntry | null
+  unfinished: UploadEntry | null
+}
+
+/**
+ * The directory of one organization as clients see it over any protocol: flat, with regular files only. An upload in
+ * progress lies under a hidden name and gets its final name when it is complete. A later upload of the name may resume
+ * the hidden file. All methods throw UploadRefused for a name that isn't valid.
+ */
+export class UploadDirectory {
+  readonly #options: UploadDirectoryOptions
+  readonly #store: UploadStore
+  readonly #quota: UploadQuota
+
+  constructor(options: UploadDirectoryOptions) {
+    const { uploads, limits, organizationId, collections } = options
+    this.#options = options
+    this.#store = uploads.directory(organizationId)
+    this.#quota = new UploadQuota({ collections, organizationId, limits, store: this.#store })
+  }
+
+  /** Creates the directory. */
+  async prepare(): Promise<void> {
+    await this.#store.prepare()
+  }
+
+  /** The finished files, by name. */
+  list(): Promise<UploadEntry[]> {
+    return this.#store.list()
+  }
+
+  /** Finished and unfinished files, by name. Bytes of uploads in progress that are on their way are missing. */
+  async listPairs(): Promise<UploadPair[]> {
+    const [finished, unfinished] = await Promise.all([this.#store.list(), this.#store.listUnfinished()])
+    const pairs = new Map<string, UploadPair>()
+    for (const entry of finished)
+      pairs.set(entry.name, { name: entry.name, finished: entry, unfinished: null })
+    for (const entry of unfinished)
+      pairs.set(entry.name, {
+        name: entry.name,
+        finished: pairs.get(entry.name)?.finished ?? null,
+        unfinished: entry,
+      })
+    return [...pairs.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
+  }
+
+  async findPair(name: string): Promise<UploadPair> {
+    requireValid(name)
+    const [finished, unfinished] = await Promise.all([
+      this.#store.find(name),
+      this.#store.findUnfinished(name),
+    ])
+    return { name, finished, unfinished }
+  }
+
+  /** The finished file. Throws UploadRefused without one. */
+  async find(name: string): Promise<UploadEntry> {
+    requireValid(name)
+    const entry = await this.#store.find(name)
+    if (entry === null) throw noSuchFile(name)
+    return entry
+  }
+
+  /**
+   * The unfinished file, or else the finished one. Throws UploadRefused without either. Waits for the end of an upload
+   * in progress: a client that was cut off asks for the size at once, while its last bytes may still be on their way to
+   * the disk.
+   */
+  async findResumable(name: string): Promise<UploadEntry> {
+    requireValid(name)
+    if ((await this.#store.findUnfinished(name)) === null) return this.find(name)
+    await UploadLock.waitUntilFree(this.#options.collections, this.#lockId(name))
+    return (await this.#store.findUnfinished(name)) ?? this.find(name)
+  }
+
+  /** Opens the finished file. Throws UploadRefused without one. */
+  async open(name: string): Promise<UploadFile> {
+    requireValid(name)
+    const file = await this.#store.open(name)
+    if (file === null) throw noSuchFile(name)
+    return file
+  }
+
+  /**
+   * Deletes the finished file, or else the unfinished upload. Throws UploadRefused when there is neither, and while the
+   * unfinished one is being uploaded.
+   */
+  async delete(name: string): Promise<void> {
+    requireValid(name)
+    if (await this.#quota.remove(name)) return
+    if ((await this.#store.findUnfinished(name)) === null) throw noSuchFile(name)
+    const lock = await this.#acquireLock(name)
+    try {
+      await this.#quota.removeUnfinished(name)
+    } finally {
+      await lock.release()
+    }
+  }
+
+  /** Replaces a file of the new name. Throws UploadRefused without a file of the old name, and over the limit of names. */
+  async rename(from: string, to: string): Promise<void> {
+    requireValid(from)
+    requireValid(to)
+    const outcome = await this.#quota.rename(from, to)
+    if (outcome === 'missing') throw noSuchFile(from)
+    if (outcome === 'over limit')
+      throw new UploadRefused(
+        'over_quota',
+        from,
+        'the directory is full, and an unfinished upload keeps this name; delete a file first',
+      )
+  }
+
+  /** Begins an upload. Throws UploadRefused before anything has changed. */
+  async beginUpload(name: string, options: UploadOptions): Promise<Upload> {
+    requireValid(name)
+    const lock = await this.#acquireLock(name)
+    try {
+      return await Upload.begin(this.#store, name, { ...options, lock, quota: this.#quota })
+    } catch (error) {
+      await lock.release()
+      throw error
+    }
+  }
+
+  async #acquireLock(name: string): Promise<UploadLock> {
+    const { collections, log } = this.#options
+    const lock = await UploadLock.acquire(collections, this.#lockId(name), log)
+    if (lock === null)
+      throw new UploadRefused('locked', name, 'another session is uploading this file; try again later')
+    return lock
+  }
+
+  #lockId(name: string): string {
+    return `${this.#options.organizationId}/${name}`
+  }
+}
+
+function requireValid(name: string): void {
+  const problem = fileNameProblem(name)
+  if (problem !== null) throw new UploadRefused('bad_name', name, `the file name ${problem}`)
+}

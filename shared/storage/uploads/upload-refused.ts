@@ -1,0 +1,26 @@
+export type UploadRefusal =
+  | 'bad_name'
+  | 'no_such_file'
+  /** The byte at which to resume is not one at which that is possible. */
+  | 'wrong_start'
+  | 'locked'
+  | 'over_quota'
+  | 'disk_full'
+  | 'changed'
+  | 'taken_over'
+
+/** The upload directory refuses a request. FTP and the API each map the codes to their own replies. */
+export class UploadRefused extends Error {
+  override readonly name = 'UploadRefused'
+  readonly code: UploadRefusal
+  readonly filename: string
+
+  /** `message` completes a sentence that begins with the name of the file. */
+  constructor(code: UploadRefusal, filename: string, message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+    this.filename = filename
+  }
+}
+
+export const noSuchFile = (name: string) => new UploadRefused('no_such_file', name, 'no such file')

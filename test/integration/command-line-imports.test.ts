@@ -1,0 +1,519 @@
+import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { readdir } from 'node:fs/promises'
+import { createServer, request as httpRequest } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { stripVTControlCharacters } from 'node:util'
+import { gzipSync } from 'node:zlib'
+import t from 'tap'
+import { displayWidth } from '../../control-plane/cli/terminal.ts'
+import { uploadFolder } from '../../shared/storage/uploads/upload-names.ts'
+import { commandLine, hasTerminals } from '../helpers/command-line.ts'
+import { startService, until, type Json } from '../helpers/service.ts'
+
+/** `rollcall import` and what shows its results, against a running service. */
+const service = await startService(t, ['control-plane', 'engine', 'ftp'])
+const { environment, folder, start, run, call, file, onTerminal } = await commandLine(t, service)
+
+async function makeList(name: string, more: Json = {}): Promise<number> {
+  return (await service.post('/mailing_lists', { mailing_list: { name, ...more } })).id
+}
+const makeField = (list: number, name: string, more: Json = {}): Promise<Json> =>
+  service.post(`/mailing_lists/${list}/custom_fields`, {
+    custom_field: { name, field_type: 'text', ...more },
+  })
+const valuesOf = async (list: number, email: string): Promise<Json> => {
+  const [subscriber] = await service.get(`/mailing_lists/${list}/subscribers/${encodeURIComponent(email)}`)
+  return Object.fromEntries(
+    Object.entries<Json>(subscriber.custom_fields).map(([name, { value }]) => [name, value]),
+  )
+}
+
+t.test('every option of a creation has an option', async (t) => {
+  const list = await makeList('All options', { has_format: true, has_confirmed: true })
+  await makeField(list, 'First name')
+  await makeField(list, 'a=b')
+  const autoresponder = (name: string): Promise<Json> =>
+    service.post(`/mailing_lists/${list}/autoresponders`, {
+      autoresponder: { name, trigger: 'api', trigger_run_on_api: true, content_subject: 'Hello' },
+    })
+  const { id } = await autoresponder('Welcome')
+  await autoresponder('News')
+  const { code, json, err } = await call([
+    ...[
+      'import',
+      await file('options.csv', "email;First name\n'ann@example.com';Ann\n"),
+      '--list',
+      'all OPTIONS',
+    ],
+    ...['--overwrite', '--overwrite-what', 'status,confirmed', '--overwrite-when-status', 'bounced,active'],
+    ...['--deactivate-missing', '--blank-cells', 'clear', '--no-field-defaults'],
+    ...['--default-field', 'First name=A=B', '--default-field', '"a=b"=c'],
+    ...['--default-status', 'unsubscribed', '--default-format', 'text', '--default-confirmed'],
+    ...['--trigger-autoresponders', '--trigger-on-updated'],
+    ...['--autoresponder-new', 'welcome', '--autoresponder-updated', String(id)],
+    ...['--enclosure', 'single', '--separator', ';', '--character-set', 'UTF-8', '--date-format', 'dmy'],
+    ...[
+      '--callback-url',
+      'http://127.0.0.1:1/hook',
+      '--begins-at',
+      '2100-01-01T00:00',
+      '--dry-run',
+      '--json',
+    ],
+  ])
+  t.equal(code, 0, err)
+  t.match(json[0], {
+    overwrite: true,
+    overwrite_what: { custom_fields: false, confirmed: true, format: false, status: true },
+    overwrite_when_status: {
+      ...{ active: true, bounced: true, unsubscribed: false, deactivated: false, scomp: false },
+    },
+    deactivate_subscribers_not_in_import: true,
+    blank_cells: 'clear',
+    default_custom_fields: { 'First name': 'A=B', 'a=b': 'c' },
+    subscriber_defaults: { status: 'unsubscribed', format: 'text', confirmed: true },
+    autoresponders: {
+      subscription: { trigger: true, also_trigger_on_updated_subscribers: true },
+      api: { trigger_new: { id, name: 'Welcome' }, trigger_updated: { id } },
+    },
+    file_format: {
+      ...{ csv_field_enclosure: "'", csv_field_separator: ';', character_set: 'utf-8', date_format: 'dmy' },
+    },
+    begins_at: '2100-01-01T00:00:00Z',
+    dry_run: true,
+    callback_url: 'http://127.0.0.1:1/hook',
+    callback_secret: /^whsec_/,
+  })
+  await service.post(`/subscriber_imports/${json[0].id}/cancel`)
+})
+
+t.test('without options, the character set and the separator are auto', async (t) => {
+  const list = await makeList('Auto')
+  const { code, json, err } = await call([
+    ...['import', await file('auto.csv', 'email|Vorname\nann@example.com|Änne\n')],
+    ...['--list', String(list), '--watch', '--json'],
+  ])
+  t.equal(code, 0, err)
+  t.match(json.at(-1), { file_format: { character_set: 'auto', csv_field_separator: 'auto' } })
+  t.match(json.at(-1), { detected_csv_field_separator: '|', detected_character_set: 'utf-8' })
+})
+
+t.test('an idempotency key makes one import of two commands', async (t) => {
+  const list = String(await makeList('Once'))
+  const args = ['import', await file('once.csv', 'email\nann@example.com\n'), '--list', list]
+  const twice = async (key: string, ...more: string[]) => {
+    const keyed = [...args, '--idempotency-key', key, '--begins-at', '2100-01-01T00:00', '--json', ...more]
+    return [await call(keyed), await call(keyed)].map(({ code, json }) => [code, json[0]?.id])
+  }
+  for (const ended of [await twice('inline'), await twice('upload', '--via', 'http')]) {
+    t.match(ended, [
+      [0, Number],
+      [0, Number],
+    ])
+    t.same(ended[0], ended[1])
+  }
+})
+
+t.test('lists are taken by id and by name everywhere', async (t) => {
+  const list = await makeList('Größe 邮箱')
+  const created = await call(['field', 'create', '--list', 'GRÖSSE 邮箱', '--name', 'Plan', '--type', 'text'])
+  t.equal(created.code, 1, 'sharp s is another letter')
+  const results = await Promise.all([
+    call(['field', 'create', '--list', 'größe 邮箱', '--name', 'Plan', '--type', 'text']),
+    call(['imports', '--list', 'Größe 邮箱']),
+    call(['subscribers', ' Größe 邮箱 ']),
+    call(['subscribers', String(list)]),
+  ])
+  t.same(
+    results.map(({ code }) => code),
+    [0, 0, 0, 0],
+  )
+  t.match(await call(['field', 'list', '--list', 'GRÖßE 邮箱']), { code: 0, out: /Plan +text/ })
+  const source = await file('names.csv', 'email\nann@example.com\n')
+  t.match(await call(['import', source, '--list', 'No such list']), {
+    code: 1,
+    err: /no mailing list "No such list"[^]*rollcall list list/,
+  })
+  t.match(await call(['import', source, '--list', '0']), { code: 2 })
+  t.match(await call(['subscribers', '999999']), { code: 1, err: /999999/ })
+})
+
+t.test('the mapping by numbers changes the guess, and a wrong one is wrong usage', async (t) => {
+  const list = await makeList('Mapped')
+  await makeField(list, 'First name')
+  await makeField(list, 'Last, first')
+  const source = await file('mapped.csv', 'E-Mail,Vorname,x,y\nann@example.com,Ann,ann@x.example,2\n')
+  const mapped = async (map: string) => {
+    const { code, json, err } = await call([
+      ...['import', source, '--list', String(list), '--map', map, '--dry-run', '--json'],
+    ])
+    return code === 0 ? json[0].column_mapping : { code, err }
+  }
+  t.same(await mapped('3="Last, first"'), ['email', 'First name', 'Last, first', null])
+  t.same(await mapped('2=-, 4=First name'), ['email', null, null, 'First name'])
+  t.same(await mapped('3=email'), [null, 'First name', 'email', null])
+  t.same(await mapped('email,ignore,-,"Last, first"'), ['email', null, null, 'Last, first'])
+  for (const [map, reason] of [
+    ['5=First name', /column 5.* 4 columns/],
+    ['1=email,First name', /NUMBER=NAME/],
+    ['2=Nothing', /column 2: "Nothing" is neither/],
+    ['-,First name,-,-', /email/],
+    ['email,email,-,-', /email/],
+  ] as const)
+    t.match(await mapped(map), { code: 2, err: reason }, map)
+})
+
+t.test('columns without field are named with the command that makes one', async (t) => {
+  const list = await makeList('Columns')
+  await makeField(list, 'First name')
+  await makeField(list, 'Age', { field_type: 'number' })
+  const content = "email,first_name,AGE,It's new,,Notes\nann@example.com,Ann,old,1,2,3\n"
+  const args = ['import', await file('columns.csv', content), '--list', String(list), '--dry-run']
+  const { code, err } = await call(args)
+  t.equal(code, 0)
+  t.match(err, `\n  rollcall field create --list ${list} --name 'It'\\''s new' --type text\n`)
+  t.match(err, `\n  rollcall field create --list ${list} --name 'Notes' --type text\n`)
+  t.match(err, /column 3 'AGE' is ignored, although there is 'Age'[^]*--map '3=Age'/)
+  t.notMatch(err, /field create.*(AGE|first_name)/)
+  t.equal(err.match(/imported as/g)?.length, 1, 'the mapping is shown once')
+  const ignored = await call([...args, '--map', '4=-,6=ignore'])
+  t.notMatch(ignored.err, /field create/)
+  t.equal(ignored.err.match(/imported as/g)?.length, 1)
+  const silent = await call([...args, '--map', 'email,-,-,-,-,-'])
+  t.match(silent.err, /column 2 'first_name' is ignored, although there is 'First name'/)
+})
+
+t.test('fields are created of the columns that have none', async (t) => {
+  const list = await makeList('New fields')
+  await makeField(list, 'Plan')
+  const long = '邮'.repeat(60)
+  const source = await file(
+    'fields.csv',
+    `email, Größe ,größe,${long},Status ,Plan,,skip\nann@example.com,L,M,x,active,Free,y,z\n`,
+  )
+  const args = ['import', source, '--list', String(list), '--create-fields', '--map', '8=-,5=-']
+  const names = async () =>
+    (await service.get(`/mailing_lists/${list}/custom_fields`)).map(({ name, field_type }: Json) => [
+      ...[name, field_type],
+    ])
+  const rehearsed = await call([...args, '--dry-run', '--watch'])
+  t.match(rehearsed, {
+    code: 0,
+    err: /2 text fields would be created:\n {2}column 2: Größe\n {2}column 4: 邮{49}\n/,
+  })
+  t.same(await names(), [['Plan', 'text']], 'a dry run creates none')
+  const { code, err } = await call([...args, '--watch'])
+  t.equal(code, 0, err)
+  t.match(err, /no field is made of column 3 'größe'/)
+  t.same(await names(), [
+    ['Plan', 'text'],
+    ['Größe', 'text'],
+    ['邮'.repeat(49), 'text'],
+  ])
+  t.same(await valuesOf(list, 'ann@example.com'), { Plan: 'Free', Größe: 'L', ['邮'.repeat(49)]: 'x' })
+})
+
+t.test('the exit code says how many rows may fail', async (t) => {
+  const list = String(await makeList('Fail on'))
+  const source = await file('fail-on.csv', 'email\nann@example.com\nbob@example.com\ncarl\n')
+  const args = ['import', source, '--list', list, '--dry-run']
+  const codes = await Promise.all(
+    ['33.33', '33.34', '34%', '0', '100'].map(
+      async (percent) => (await call([...args, '--watch', '--fail-on', percent])).code,
+    ),
+  )
+  t.same(codes, [3, 0, 0, 3, 0])
+  const all = await call([
+    ...['import', await file('all.csv', 'email\ncarl\n'), '--list', list, '--watch', '--fail-on', '100'],
+  ])
+  t.equal(all.code, 3, 'an import of which every row failed')
+  const id = /Import (\d+) is finished/.exec(all.out)![1]!
+  const [without, wrong, later, needsWatch] = await Promise.all([
+    call([...args, '--fail-on', '5']),
+    call([...args, '--watch', '--fail-on', '101']),
+    call(['imports', id, '--watch', '--fail-on', '5']),
+    call(['imports', id, '--fail-on', '5']),
+  ])
+  t.match(without, { code: 2, err: /--watch/ })
+  t.match(wrong, { code: 2, err: /0 to 100/ })
+  t.equal(later.code, 3)
+  t.equal(needsWatch.code, 2)
+  t.match(await call(['import', '--help']), { out: /Exit codes: [^]*--fail-on/ })
+})
+
+t.test('a watched import ends with its counts and the reasons on standard error', async (t) => {
+  const list = String(await makeList('Reasons'))
+  await makeField(Number(list), 'Age', { field_type: 'number' })
+  const rows = 'email,Age\nann@example.com,7\nbob@example.com,old\ncarl@example.com,x\ndora,8\n'
+  const args = ['import', await file('reasons.csv', rows), '--list', list, '--watch']
+  const { code, out, err } = await call(args)
+  t.equal(code, 0)
+  t.match(out, /^Import \d+ is finished: 4 of 4 records\n$/)
+  t.match(err, /result +rows\nadded +1\nfailed +3\n/)
+  t.match(
+    err,
+    /failed +column +header +reason +record +example\n +2 +2 +Age +.* 2 +old\n +1 +1 +email +.* 4 +dora\n/,
+  )
+  const id = /Import (\d+)/.exec(out)![1]!
+  t.match(await call(['imports', id]), { code: 0, out: /failed +3\n[^]* 2 +old\n/ })
+})
+
+t.test('subscribers and counts are shown', async (t) => {
+  const list = await makeList('Shown')
+  await makeField(list, 'Größe')
+  const emails = Array.from({ length: 501 }, (_, i) => `row.${i}@example.com,L\n`).join('')
+  const source = await file('shown.csv', `email,Größe\n${emails}jörg@example.com,邮箱\n`)
+  t.equal((await call(['import', source, '--list', 'Shown', '--watch'])).code, 0)
+  const [all, json, one, oneJson, none, noneJson, counts, countsJson] = await Promise.all([
+    call(['subscribers', 'Shown']),
+    call(['subscribers', 'Shown', '--json']),
+    call(['subscribers', 'Shown', 'jörg@example.com']),
+    call(['subscribers', String(list), 'JÖRG@example.com', '--json']),
+    call(['subscribers', 'Shown', 'nobody@example.com']),
+    call(['subscribers', 'Shown', 'nobody@example.com', '--json']),
+    call(['counts']),
+    call(['counts', '--json']),
+  ])
+  t.equal(all.code, 0)
+  t.equal(all.out.split('\n').length, 504, 'a header and 502 subscribers')
+  t.match(all.out, /^ *id +email +status +subscribe_time *\n/)
+  t.equal(json.json[0].length, 502)
+  t.match(one, { code: 0, out: /^email +jörg@example\.com$[^]*^Größe +邮箱$/m })
+  t.match(oneJson, { code: 0, json: [[{ email: 'jörg@example.com' }]] })
+  t.match(none, { code: 1, out: '', err: /no subscriber 'nobody@example\.com'/ })
+  t.match(noneJson, { code: 1, out: '[]\n' })
+  t.match(counts, { code: 0, out: new RegExp(`^ *${list} +Shown +502 +0 +0 +0 +0$`, 'm') })
+  t.ok(countsJson.json[0].counts.active >= 502)
+})
+
+t.test('the version is that of the package', async (t) => {
+  t.match(await run(['--version']), { code: 0, out: /^\d+\.\d+\.\d+\n$/ })
+})
+
+t.test('what is not plain UTF-8 goes as it is through the upload directory', async (t) => {
+  const list = await makeList('As it is')
+  await makeField(list, 'First name')
+  const windows = Buffer.from('email,First name\nwin@example.com,x\n')
+  windows[windows.lastIndexOf('x')] = 0x80
+  const import_ = async (name: string, bytes: Uint8Array, ...more: string[]) =>
+    call(['import', await file(name, bytes), '--list', String(list), '--watch', '--json', ...more])
+  const wide = Buffer.from('\ufeffemail,First name\nwide@example.com,\u0142\n', 'utf16le')
+  const results = await Promise.all([
+    import_('windows.csv', windows),
+    import_('windows.gz', gzipSync(windows.toString('latin1').replace('win@', 'zip@'), {})),
+    import_('wide.csv', wide),
+    import_(
+      'latin.csv',
+      Buffer.from('email,First name\nlatin@example.com,\xe9\n', 'latin1'),
+      '--character-set',
+      'ISO-8859-1',
+    ),
+    import_('asked.csv', Buffer.from('email,First name\nasked@example.com,a\n'), '--via', 'http'),
+  ])
+  for (const { code, err, json } of results) {
+    t.equal(code, 0, err)
+    t.match(json.at(-1), { file_source: { type: 'upload_directory' } })
+    t.match(err, /^uploaded as /m)
+  }
+  t.match(results[0].json.at(-1), { detected_character_set: 'windows-1252' })
+  t.equal((await valuesOf(list, 'win@example.com'))['First name'], '€')
+  t.equal((await valuesOf(list, 'wide@example.com'))['First name'], 'ł')
+  t.equal((await valuesOf(list, 'latin@example.com'))['First name'], 'é')
+  t.same(await readdir(uploadFolder(service.dataFolder, 1)), [], 'uploads go when their import has ended')
+  const [inline, packed, other] = await Promise.all([
+    import_('windows.csv', windows, '--via', 'inline'),
+    import_('packed.csv', gzipSync('email\nx@example.com\n'), '--via', 'inline'),
+    import_('set.csv', Buffer.from('email\nx@example.com\n'), '--via', 'inline', '--character-set', 'Big5'),
+  ])
+  for (const { code, err } of [inline, packed, other])
+    t.match({ code, err }, { code: 2, err: /--via inline/ })
+  t.match(await import_('sheet.csv', Buffer.from('%PDF-1.7\n%\xe2\xe3\xcf\xd3\n', 'latin1')), {
+    code: 1,
+    err: /PDF/,
+  })
+  t.match(await import_('set.csv', Buffer.from('email\n'), '--character-set', 'latin9'), {
+    code: 2,
+    err: /windows-1252/,
+  })
+})
+
+t.test('files of the upload directory are listed, sent and removed', async (t) => {
+  const source = await file('upload.csv', 'email\nann@example.com\n')
+  const put = await call(['uploads', 'put', source, 'Größe 1.csv'])
+  t.match(put, { code: 0, out: /^filename +Größe 1\.csv$/m })
+  t.match(await call(['uploads', 'put', source, '--json']), {
+    code: 0,
+    json: [{ filename: 'upload.csv', size: 22 }],
+  })
+  const piped = await run(['uploads', 'put', '-', 'piped.csv'], { input: 'email\n' })
+  t.match(piped, { code: 0, out: /^size +6$/m })
+  t.match(await call(['uploads', 'list']), {
+    code: 0,
+    out: /^filename +size +modified_at +unfinished_size\nGröße 1\.csv +22 [^]*piped\.csv +6 [^]*upload\.csv +22 /m,
+  })
+  t.match(await call(['uploads', 'list', '--json']), { code: 0, json: [[{}, {}, {}]] })
+  for (const name of ['Größe 1.csv', 'piped.csv', 'upload.csv'])
+    t.match(await call(['uploads', 'rm', name]), { code: 0, out: `${name} was removed.\n` })
+  t.match(await call(['uploads', 'rm', 'upload.csv']), { code: 1 })
+  t.match(await call(['uploads', 'put', '-']), { code: 2, err: /name/ })
+  t.match(await call(['uploads', 'put', 'nothing.csv']), { code: 2, err: /nothing\.csv/ })
+})
+
+/** A relay to the control plane that breaks the connection of a PUT after some bytes, for a number of times. */
+async function startRelay(cutAfter: number): Promise<{ url: string; cuts: number; putBytes: number[] }> {
+  const target = new URL(service.processes['control-plane']!.ready.http!)
+  const relay = { url: '', cuts: 0, putBytes: [] as number[] }
+  const server = createServer((request, response) => {
+    const { method, headers, url: path } = request
+    const forwarded = httpRequest(new URL(path ?? '/', target), { method, headers }, (reply) => {
+      response.writeHead(reply.statusCode ?? 500, reply.headers)
+      reply.pipe(response)
+    })
+    forwarded.on('error', () => response.destroy())
+    if (method !== 'PUT') return void request.pipe(forwarded)
+    const at = relay.putBytes.push(0) - 1
+    const isCut = relay.cuts > 0
+    if (isCut) relay.cuts -= 1
+    request.on('data', (piece: Buffer) => {
+      relay.putBytes[at]! += piece.length
+      forwarded.write(piece)
+      if (!isCut || relay.putBytes[at]! < cutAfter) return
+      request.destroy()
+    })
+    request.on('end', () => forwarded.end())
+    request.on('close', () => request.complete || forwarded.destroy())
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  relay.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return relay
+}
+
+const wideRows = (count: number): string =>
+  Array.from({ length: count }, (_, i) => `row.${i}@example.com,${'x'.repeat(1_000)}\n`).join('')
+
+t.test('an upload that is interrupted is resumed, by the same command or a later one', async (t) => {
+  const list = String(await makeList('Resumed'))
+  const relay = await startRelay(2_000_000)
+  const content = `email,Notes\n${wideRows(5_000)}`
+  const source = await file('resumed.csv', content)
+  const args = ['import', source, '--list', list, '--via', 'http', '--map', 'email,-', '--watch']
+  relay.cuts = 1
+  const once_ = await call(args, { ROLLCALL_URL: relay.url })
+  t.match(once_, { code: 0, out: /5,000 of 5,000 records/ }, once_.err)
+  const [first = 0, second = 0] = relay.putBytes
+  t.ok(first >= 2_000_000 && second < content.length - 1_000_000, `${first} and ${second} bytes were sent`)
+
+  relay.putBytes.length = 0
+  relay.cuts = 1_000
+  const killed = start(args, { ROLLCALL_URL: relay.url })
+  await until(
+    'an unfinished upload',
+    () => service.get('/uploads'),
+    (uploads: Json[]) => uploads.some(({ unfinished_size: size }) => size > 0),
+  )
+  killed.kill('SIGKILL')
+  await once(killed, 'exit')
+  relay.cuts = 0
+  relay.putBytes.length = 0
+  const later = await call([...args, '--dry-run'], { ROLLCALL_URL: relay.url })
+  t.match(later, { code: 0, out: /5,000 of 5,000 records/ }, later.err)
+  t.ok(relay.putBytes.at(-1)! < content.length, `${relay.putBytes.join(' and ')} bytes were sent`)
+  t.same(await service.get('/uploads'), [], 'nothing is left')
+})
+
+t.test('a file that was written to since is sent anew', async (t) => {
+  const list = String(await makeList('Changed'))
+  const relay = await startRelay(2_000_000)
+  const source = await file('changed.csv', `email,Notes\n${wideRows(5_000)}`)
+  const args = ['import', source, '--list', list, '--via', 'http', '--map', 'email,-', '--watch']
+  relay.cuts = 1_000
+  const killed = start(args, { ROLLCALL_URL: relay.url })
+  await until(
+    'an unfinished upload',
+    () => service.get('/uploads'),
+    (uploads: Json[]) => uploads.some(({ unfinished_size: size }) => size > 0),
+  )
+  killed.kill('SIGKILL')
+  await once(killed, 'exit')
+  const [unfinished] = await service.get('/uploads')
+  const content = `email,Notes\n${wideRows(5_000).replaceAll('row.', 'new.')}`
+  await file('changed.csv', content)
+  relay.cuts = 0
+  relay.putBytes.length = 0
+  t.match(await call(args, { ROLLCALL_URL: relay.url }), { code: 0, out: /5,000 of 5,000 records/ })
+  t.same(relay.putBytes, [Buffer.byteLength(content)])
+  t.match(await service.get(`/mailing_lists/${list}/subscribers?per_page=1`), [
+    { email: 'new.0@example.com' },
+  ])
+  t.match(await call(['uploads', 'rm', unfinished.filename]), { code: 0 }, 'the other one stays as it was')
+})
+
+const shownLines = (out: string): string[] => stripVTControlCharacters(out).split(/\r\n|\n|\r/)
+
+t.test(
+  'no line is wider than the terminal, and control characters are escaped',
+  { skip: hasTerminals ? false : 'python3 with pty not installed' },
+  async (t) => {
+    const list = String(await makeList('Terminal with a long name, 邮箱邮箱邮箱邮箱邮箱邮箱邮箱邮箱'))
+    await makeField(Number(list), 'Notes')
+    const source = await file(
+      'terminal 邮箱.csv',
+      `email,Notes,\u001b]0;owned\u0007${'邮'.repeat(30)},Größe\nann@example.com,${'邮箱'.repeat(50)},2,3\n${'long'.repeat(30)},\u001b[31mred,4,5\n`,
+    )
+    const imported = await onTerminal(
+      ['import', source, '--list', list, '--watch', '--create-fields'],
+      [
+        ['[Y/n', 'y\\n'],
+        ['import? [Y/n', 'y\\n'],
+      ],
+      { columns: 40 },
+    )
+    const id = /Import (\d+) is finished/.exec(stripVTControlCharacters(imported.out))?.[1] ?? '0'
+    const commands = [
+      ['imports'],
+      ['imports', id],
+      ['logs', id, 'failed'],
+      ['subscribers', list],
+      ['subscribers', list, 'ann@example.com'],
+      ['counts'],
+      ['list', 'list'],
+      ['field', 'list', '--list', list],
+      ['import', '--help'],
+      ['--help'],
+      ['imprt'],
+    ]
+    const shown = await Promise.all(commands.map((args) => onTerminal(args, [], { columns: 40 })))
+    t.match(imported, { code: 0 }, imported.out)
+    for (const [i, { out }] of [imported, ...shown].entries()) {
+      const widest = shownLines(out).sort((a, b) => displayWidth(b) - displayWidth(a))[0]!
+      t.ok(displayWidth(widest) <= 40, `${commands[i - 1]?.join(' ') ?? 'import'}: ${widest}`)
+      t.notMatch(out, /\u001b\]0|\u0007|\u001b\[31mred/)
+    }
+    t.match(shown[2]!.out, /\\x1b\[31mred|…/)
+    t.match(
+      await call(['logs', id, 'failed']),
+      { out: /\u001b\[31mred/ },
+      'on a pipe nothing is escaped or cut',
+    )
+    t.match(await call(['subscribers', list, 'ann@example.com']), { out: '邮箱'.repeat(50) })
+  },
+)
+
+t.test('an installation from a clone makes a command for every folder', async (t) => {
+  const prefix = path.join(folder, 'global')
+  const root = fileURLToPath(new URL('../..', import.meta.url))
+  const options = ['--prefix', prefix, '--offline', '--no-audit', '--no-fund']
+  const installed = spawnSync('npm', ['install', '--global', '.', ...options], {
+    cwd: root,
+    env: environment(),
+  })
+  t.equal(installed.status, 0, installed.stderr.toString())
+  const rollcall = (...args: string[]) =>
+    spawnSync(path.join(prefix, 'bin/rollcall'), args, { cwd: folder, env: environment() })
+  t.match(rollcall('--version').stdout.toString(), /^\d+\.\d+\.\d+\n$/)
+  t.match(rollcall('list', 'list').stdout.toString(), /^ *id +name /)
+})
