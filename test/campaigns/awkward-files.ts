@@ -1,4 +1,4 @@
-import type { ImportOptions } from '../../shared/contract/schemas/import.ts'
+import type { FileFormat, ImportOptions } from '../../shared/contract/schemas/import.ts'
 import { makeOptions, plainSettings } from '../helpers/make-plan.ts'
 import type { MadeImport } from './made-import.ts'
 import type { MadeField } from './made-list.ts'
@@ -20,12 +20,18 @@ const plainOptions = makeOptions({
   subscriber_defaults: { status: 'active', confirmed: false, format: 'both' },
 })
 
-function awkward(name: string, content: string, options: Partial<ImportOptions> = {}): AwkwardFile {
+/** `content` has a character a byte. */
+export function awkward(
+  name: string,
+  content: string,
+  options: Partial<ImportOptions> = {},
+  format: Partial<FileFormat> = {},
+): AwkwardFile {
   return {
     name,
     fields: [textField],
     made: {
-      options: { ...plainOptions, ...options },
+      options: { ...plainOptions, file_format: { ...plainOptions.file_format, ...format }, ...options },
       bytes: Buffer.from(content, 'latin1'),
       isInline: false,
     },

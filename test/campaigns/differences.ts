@@ -23,6 +23,22 @@ export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, arou
   }
   compare('state', expected.state, view.state)
   if (view.state !== expected.state) return [...differences, `error_message: ${view.error_message}`]
+  if (expected.refusal !== null) {
+    const { says, saysNot = [] } = expected.refusal
+    const message: string = view.error_message
+    const isRight =
+      says.every((pattern) => pattern.test(message)) && !saysNot.some((one) => one.test(message))
+    if (!isRight)
+      differences.push(`error_message: expected ${says.join()}, not ${saysNot.join()}, came ${message}`)
+  } else {
+    compare('detected_character_set', expected.detectedSet, view.detected_character_set)
+    compare('detected_csv_field_separator', expected.detectedSeparator, view.detected_csv_field_separator)
+    for (const { pattern, isExpected } of expected.warnings)
+      if (view.warnings.some((warning: string) => pattern.test(warning)) !== isExpected)
+        differences.push(
+          `warning ${pattern}: ${isExpected ? 'expected' : 'not expected'}, came ${shown(view.warnings)}`,
+        )
+  }
   const { overLimit } = expected
   const together = overLimit === null ? [] : underLimit
   compare('counts', countsShown(expected.counts, together), countsShown(view.stats.subscribers, together))

@@ -2,10 +2,13 @@ import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
+import type { Separator } from '../../shared/contract/schemas/import.ts'
 import type { Json, Service } from '../helpers/service.ts'
 import { finalizeUpload } from '../helpers/settled-upload.ts'
 import { expectedEnd } from '../model/import-model.ts'
+import type { ExpectedEnd, ExpectedLogFormat } from '../model/subscriber-table.ts'
 import { awkwardFiles } from './awkward-files.ts'
+import { awkwardSets } from './awkward-sets.ts'
 import {
   createList,
   createOrganizations,
@@ -86,7 +89,7 @@ const gridsOf = (around: Context) =>
   ).flat()
 
 const awkwardOnes = (around: Context) =>
-  awkwardFiles().map((file, number) => async () => {
+  [...awkwardFiles(), ...awkwardSets()].map((file, number) => async () => {
     const random = new Random(around.seed * 7919 + 100_000 + number)
     const hasLimit = random.chance(around.limitShare)
     const list = await createList({ ...plainList, fields: file.fields, hasLimit }, file.name, around)
@@ -172,28 +175,42 @@ async function compareEnds(
   const quota = list.made.hasLimit ? await setLimit(list, service, random) : null
   // The model computes for long; this pause lets the other lanes' connections be served.
   await setImmediate()
-  const expected = expectedEnd({ ...made, list: list.model, existing, quota })
+  const body = await creationBody(made, list, service)
+  const proposedSeparator = await separatorByInspection(body, made, list, service)
+  const expected = expectedEnd({ ...made, proposedSeparator, list: list.model, existing, quota })
   const from = new Date()
-  const created = await createImport(made, list, service)
+  const path = `/mailing_lists/${list.id}/subscriber_imports`
+  const { body: created } = await service.call('POST', path, body)
   if (created.success !== true) return [`the creation was refused: ${created.error_message}`]
   await ends.of(created.data.id)
   const to = new Date()
   const observed = await observe(service, created.data.id, {
     listId: list.id,
     fields: list.model.fields,
-    format: { ...made.options.file_format, ...(made.isInline ? { character_set: 'utf-8' as const } : {}) },
+    format: { ...made.options.file_format, ...(expected.logFormat ?? noLog) },
     hasPrimaryKey: list.model.primaryKey !== null,
   })
   const subscribers: Record<string, number> = observed.view.stats.subscribers
   const changes = changesOf(existing, observed.table)
-  for (const [kind, count] of Object.entries({ ...subscribers, ...changes, [expected.state]: 1 }))
+  for (const [kind, count] of Object.entries({ ...subscribers, ...changes, ...contentsOf(expected) }))
     result.results[kind] = (result.results[kind] ?? 0) + count
   return differencesOf(expected, observed, { existing, from, to })
 }
 
 let uploads = 0
 
-async function createImport(made: MadeImport, list: CampaignList, service: Service): Promise<Json> {
+/** What the import's file and its end are, for the counts of a campaign. */
+const contentsOf = ({ state, logFormat, detectedSet }: ExpectedEnd): Record<string, number> => ({
+  [state]: 1,
+  ...(logFormat?.hasMark === true ? { 'transcoded files': 1 } : {}),
+  ...(logFormat !== null && logFormat.set !== 'utf-8' ? { 'files of one byte a character': 1 } : {}),
+  ...(logFormat?.hasSeparatorLine === true ? { 'separators of a first line': 1 } : {}),
+  ...(detectedSet !== null ? { 'detected sets': 1 } : {}),
+})
+
+const noLog: ExpectedLogFormat = { set: 'utf-8', hasMark: false, separator: ',', hasSeparatorLine: false }
+
+async function creationBody(made: MadeImport, list: CampaignList, service: Service): Promise<Json> {
   let source: Json
   if (made.isInline) source = { type: 'json', content: Buffer.from(made.bytes).toString('utf8') }
   else {
@@ -203,14 +220,32 @@ async function createImport(made: MadeImport, list: CampaignList, service: Servi
     await finalizeUpload(path.join(folder, filename))
     source = { type: 'upload_directory', filename }
   }
-  const answer = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
+  const { default_separator: isDefault, file_format: format, ...options } = made.options
+  return {
     subscriber_import: {
-      ...made.options,
+      ...options,
+      file_format: {
+        ...format,
+        character_set: made.spelledSet ?? format.character_set,
+        ...(isDefault === true ? { csv_field_separator: undefined } : {}),
+      },
       column_mapping: made.spelledMapping ?? made.options.column_mapping,
       file_source: source,
     },
-  })
-  return answer.body
+  }
+}
+
+/** What `inspect` proposes where the separator is `auto`; undefined where it has nothing to propose. */
+async function separatorByInspection(
+  body: Json,
+  made: MadeImport,
+  list: CampaignList,
+  service: Service,
+): Promise<Separator | undefined> {
+  if (made.options.file_format.csv_field_separator !== 'auto') return undefined
+  const path = `/mailing_lists/${list.id}/subscriber_imports/inspect`
+  const { body: answer } = await service.call('POST', path, body)
+  return answer.success === true ? answer.data.csv_field_separator : undefined
 }
 
 function mismatchText(where: string, list: CampaignList, made: MadeImport, differences: string[]): string {

@@ -49,6 +49,7 @@ export function madeGrid(column: string, list: MadeList, rows: number, random: R
   const { file_format: format } = options
   format.csv_has_headers = false
   format.character_set = 'utf-8'
+  if (format.csv_field_separator === 'auto') format.csv_field_separator = ','
   const quote = format.csv_field_enclosure
   random.carelessness = 1
   const lines = Array.from({ length: rows }, (_, i) => {

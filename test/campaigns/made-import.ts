@@ -1,5 +1,5 @@
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
-import type { ImportOptions } from '../../shared/contract/schemas/import.ts'
+import { characterSets, type ImportOptions } from '../../shared/contract/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
 import { sameWithoutCase } from '../model/comparison-form.ts'
 import { madeFile } from './made-file.ts'
@@ -11,16 +11,19 @@ export interface MadeImport {
   options: ImportOptions
   /** The mapping as the request spells it; as in the options where there is none. */
   spelledMapping?: (string | null)[]
+  /** The character set as the request spells it. */
+  spelledSet?: string
   bytes: Uint8Array
   isInline: boolean
 }
 
 export function madeImport(list: MadeList, random: Random): MadeImport {
   const options = madeOptions(list, random)
-  const bytes = madeFile(options.column_mapping, list, options.file_format, random)
+  const bytes = madeFile(options, list, random)
   return {
     options,
     spelledMapping: options.column_mapping.map((name) => (random.chance(0.1) ? respelled(name) : name)),
+    ...(random.chance(0.2) ? { spelledSet: options.file_format.character_set.toUpperCase() } : {}),
     bytes,
     isInline: canBeInline(bytes) && random.chance(0.75),
   }
@@ -44,7 +47,9 @@ function canBeInline(bytes: Uint8Array): boolean {
 
 export function madeOptions(list: MadeList, random: Random): ImportOptions {
   const flag = (probability: number) => random.chance(probability)
+  const separator = random.oneOf([',', ',', '\t', ';', '|', 'auto'] as const)
   return {
+    ...(separator === ',' && flag(0.5) ? { default_separator: true as const } : {}),
     overwrite: flag(0.8),
     deactivate_subscribers_not_in_import: flag(0.2),
     autoresponders: {
@@ -75,8 +80,8 @@ export function madeOptions(list: MadeList, random: Random): ImportOptions {
     },
     file_format: {
       csv_has_headers: flag(0.7),
-      character_set: flag(0.8) ? 'utf-8' : 'iso-8859-1',
-      csv_field_separator: random.oneOf([',', ',', ',', '\t', ';']),
+      character_set: flag(0.4) ? 'utf-8' : random.oneOf([...characterSets, 'auto', 'auto', 'auto']),
+      csv_field_separator: separator,
       csv_field_enclosure: random.oneOf(['"', '"', '"', "'"]),
       date_format: random.oneOf(['mdy', 'dmy']),
     },

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
-import { logKinds, type FileFormat, type LogKind } from '../../shared/contract/schemas/import.ts'
+import { logKinds, type ContentFormat, type LogKind } from '../../shared/contract/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { controlPlaneOrigin, basic, bootstrapKey, type Json, type Service } from '../helpers/service.ts'
 import { decode } from '../model/character-set.ts'
 import { emailKey } from '../model/email-address.ts'
 import { splitFile } from '../model/records.ts'
-import type { Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
+import type { ExpectedLogFormat, Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
 
 /**
  * How an import ended in the service. The API is asked for everything but the table, which is read from the database.
@@ -25,7 +25,7 @@ export interface ObservedEnd {
 export async function observe(
   service: Service,
   importId: number,
-  observed: { listId: number; fields: FieldDefinition[]; format: FileFormat; hasPrimaryKey: boolean },
+  observed: { listId: number; fields: FieldDefinition[]; format: LogFormat; hasPrimaryKey: boolean },
 ): Promise<ObservedEnd> {
   const view = await service.get(`/subscriber_imports/${importId}`)
   const logs: ObservedEnd['logs'] = {}
@@ -34,14 +34,15 @@ export async function observe(
   for (const kind of logKinds) {
     if (view.stats.subscribers[kind] === 0) continue
     if (kind === 'failed') {
-      const plain = await logBytes(service, importId, kind)
-      const lined = await logBytes(service, importId, kind, '?line=true')
-      failedLog = readFailedLog(lined, observed.format)
+      const { format } = observed
+      const plain = textOfLog(await logReply(service, importId, kind), format, flaws)
+      const lined = textOfLog(await logReply(service, importId, kind, '?line=true'), format, flaws)
+      failedLog = readFailedLog(lined, format)
       const withoutLine = failedLog.map((cells) => cells.toSpliced(-2, 1))
-      if (!isDeepStrictEqual(withoutLine, readFailedLog(plain, observed.format)))
+      if (!isDeepStrictEqual(withoutLine, readFailedLog(plain, format)))
         flaws.push('the failed log with lines has other cells than the one without')
-      for (const bytes of [plain, lined]) flaws.push(...wrongEnclosures(bytes, observed.format))
-    } else logs[kind] = (await logBytes(service, importId, kind)).toString('utf8')
+      for (const text of [plain, lined]) flaws.push(...wrongEnclosures(text, format))
+    } else logs[kind] = (await logReply(service, importId, kind)).bytes.toString('utf8')
   }
   const documents = await service.collections.subscribers.find({ mailing_list_id: observed.listId }).toArray()
   return {
@@ -57,43 +58,68 @@ export async function observe(
   }
 }
 
-async function logBytes(service: Service, importId: number, kind: LogKind, query = ''): Promise<Buffer> {
+interface LogReply {
+  bytes: Buffer
+  contentType: string
+}
+
+async function logReply(service: Service, importId: number, kind: LogKind, query = ''): Promise<LogReply> {
   const base = controlPlaneOrigin(service)
   const reply = await fetch(`${base}/svc/api/v2/subscriber_imports/${importId}/logs/${kind}${query}`, {
     headers: { authorization: basic(`api:${bootstrapKey}`) },
   })
-  return Buffer.from(await reply.arrayBuffer())
+  return {
+    bytes: Buffer.from(await reply.arrayBuffer()),
+    contentType: reply.headers.get('content-type') ?? '',
+  }
 }
+
+/** The format of the failed log, by the model. */
+export type LogFormat = ExpectedLogFormat & Pick<ContentFormat, 'csv_field_enclosure' | 'date_format'>
 
 const byteOrderMark = '\xef\xbb\xbf'
 const noLimits = { recordBytes: Infinity, enclosedBytes: Infinity, enclosedLines: Infinity }
 
-/** The log as an import with the same settings would read it, were it not for a mark that is a cell's, and long lines. */
-const readFailedLog = (bytes: Buffer, format: FileFormat): string[][] =>
-  rawCellsOf(bytes, format).map((cells) => cells.map((cell) => decode(cell, format.character_set)))
-
-function rawCellsOf(bytes: Buffer, format: FileFormat): string[][] {
+/** The log from its first record on, a character a byte; notes where its beginning or `Content-Type` is wrong. */
+function textOfLog({ bytes, contentType }: LogReply, format: LogFormat, flaws: string[]): string {
+  const separatorLine = format.hasSeparatorLine ? `sep=${format.separator}\n` : ''
+  const beginning = `${format.hasMark ? byteOrderMark : ''}${separatorLine}`
   const text = bytes.toString('latin1')
-  const marked = text.startsWith(byteOrderMark) ? byteOrderMark + text : text
-  const { records } = splitFile(marked, { ...format, csv_has_headers: false }, noLimits)
-  return records.map(({ cells }) => cells)
+  if (!text.startsWith(beginning))
+    flaws.push(
+      `the failed log begins with ${JSON.stringify(text.slice(0, 20))}, expected ${JSON.stringify(beginning)}`,
+    )
+  if (contentType.toLowerCase() !== `text/csv; charset=${format.set}`)
+    flaws.push(`the failed log has the type ${contentType}, expected ${format.set}`)
+  return text.slice(beginning.length)
 }
+
+/** The log as an import with the same settings would read it, were it not for long lines. */
+const readFailedLog = (text: string, format: LogFormat): string[][] =>
+  rawCellsOf(text, format).map((cells) => cells.map((cell) => decode(cell, format.set)))
+
+const rawCellsOf = (text: string, format: LogFormat): string[][] =>
+  splitFile(
+    text,
+    { ...format, csv_field_separator: format.separator, csv_has_headers: false },
+    noLimits,
+  ).records.map(({ cells }) => cells)
 
 /**
  * "Every cell that holds the enclosure, the separator, CR or LF, or begins or ends with a blank or tab, with the
  * enclosure doubled inside; records end with LF" (beyond 1).
  */
-function wrongEnclosures(bytes: Buffer, format: FileFormat): string[] {
-  const { csv_field_separator: separator, csv_field_enclosure: enclosure } = format
+function wrongEnclosures(text: string, format: LogFormat): string[] {
+  const { separator, csv_field_enclosure: enclosure } = format
   const needsEnclosure = (cell: string) =>
     [separator, enclosure, '\r', '\n'].some((character) => cell.includes(character)) ||
     /^[ \t]|[ \t]$/.test(cell)
   const written = (cell: string) =>
     needsEnclosure(cell) ? enclosure + cell.replaceAll(enclosure, enclosure + enclosure) + enclosure : cell
-  const text = rawCellsOf(bytes, format)
+  const expected = rawCellsOf(text, format)
     .map((cells) => `${cells.map(written).join(separator)}\n`)
     .join('')
-  return text === bytes.toString('latin1') ? [] : ['the failed log is not enclosed as RFC 4180 has it']
+  return text === expected ? [] : ['the failed log is not enclosed as RFC 4180 has it']
 }
 
 export function tableOf(documents: SubscriberDocument[], fields: FieldDefinition[]): SubscriberTable {

@@ -1,22 +1,28 @@
-import assert from 'node:assert/strict'
-import type { FileFormat } from '../../shared/contract/schemas/import.ts'
+import type { CharacterSet } from '../../shared/contract/schemas/import.ts'
+import { decodeByStandard } from './encoding-standard.ts'
 
 /** Bytes as characters and back (decisions 2.4). `raw` strings have a character a byte. */
 
-/** The model reads two of them. */
-export type CharacterSet = FileFormat['character_set']
+/** The sets in which records are split. */
+export type SplitSet = Exclude<
+  CharacterSet,
+  'utf-16' | 'utf-16le' | 'utf-16be' | 'shift_jis' | 'gbk' | 'big5' | 'euc-kr'
+>
 
 export const rawOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString('latin1')
 
-/** "ISO-8859-1 is the real one (byte 0x80 is U+0080)"; invalid UTF-8 is shown as U+FFFD. */
-export function decode(raw: string, set: CharacterSet): string {
+/** "ISO-8859-1 is the real one (byte 0x80 is U+0080)"; undecodable bytes are shown as U+FFFD. */
+export function decode(raw: string, set: SplitSet): string {
   if (set === 'iso-8859-1') return raw
-  assert.equal(set, 'utf-8')
-  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(Buffer.from(raw, 'latin1'))
+  const bytes = Buffer.from(raw, 'latin1')
+  if (set === 'utf-8') return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
+  return decodeByStandard(bytes, set)
+    .map((character) => character ?? '\ufffd')
+    .join('')
 }
 
-export function isValid(raw: string, set: CharacterSet): boolean {
-  if (set === 'iso-8859-1') return true
+export function isValid(raw: string, set: SplitSet): boolean {
+  if (set !== 'utf-8') return !decodeByStandard(Buffer.from(raw, 'latin1'), set).includes(null)
   try {
     new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(raw, 'latin1'))
     return true
@@ -25,10 +31,10 @@ export function isValid(raw: string, set: CharacterSet): boolean {
   }
 }
 
-/** "A UTF-16 BOM, or more than 1 % NUL (and at least 100) in the first 64 KiB: `failed` early." */
-export function isNoText(raw: string): boolean {
-  if (raw.startsWith('\xff\xfe') || raw.startsWith('\xfe\xff')) return true
-  const beginning = raw.slice(0, 64 * 1024)
-  const nulls = beginning.split('\0').length - 1
-  return nulls >= 100 && nulls > beginning.length / 100
+/** "What the set lacks is written `?`." */
+export function writtenIn(set: SplitSet, text: string): string {
+  if (set === 'utf-8') return text
+  const bytes = Uint8Array.from({ length: 256 }, (_, byte) => byte)
+  const characters = new Set(decodeByStandard(bytes, set))
+  return text.replace(/[^\0-\x7f]/gu, (character) => (characters.has(character) ? character : '?'))
 }

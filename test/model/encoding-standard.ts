@@ -193,3 +193,29 @@ const readers: Readonly<Record<ModelledSet, Reader>> = {
   big5: leadFrom81(null, (bytes, at) => readPair(bytes, at, big5Pair)),
   'euc-kr': leadFrom81(null, (bytes, at) => readPair(bytes, at, eucKrPair)),
 }
+
+type EncodedSet = Exclude<ModelledSet, 'iso-8859-1' | 'utf-16le' | 'utf-16be'>
+
+const codes = new Map<EncodedSet, ReadonlyMap<string, Buffer>>()
+
+/** The characters of a set, but for those of four bytes, each with one of its codes. */
+export function codesOf(set: EncodedSet): ReadonlyMap<string, Buffer> {
+  const known = codes.get(set)
+  if (known !== undefined) return known
+  const bytes = Array.from({ length: 256 }, (_, byte) => byte)
+  const all = [
+    ...bytes.map((byte) => Buffer.of(byte)),
+    ...bytes.slice(0x81).flatMap((lead) => bytes.slice(0x40).map((trail) => Buffer.of(lead, trail))),
+  ]
+  const found = new Map<string, Buffer>()
+  for (const code of all) {
+    const [character = null, ...others] = decodeByStandard(code, set)
+    if (character !== null && others.length === 0 && !found.has(character)) found.set(character, code)
+  }
+  codes.set(set, found)
+  return found
+}
+
+/** A character that the set lacks becomes `?`. */
+export const encodeByStandard = (text: string, set: EncodedSet): Buffer =>
+  Buffer.concat(Array.from(text, (character) => codesOf(set).get(character) ?? Buffer.from('?')))

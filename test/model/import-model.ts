@@ -1,17 +1,14 @@
-import {
-  logKinds,
-  noCounts,
-  type ImportOptions,
-  type RowResult,
-} from '../../shared/contract/schemas/import.ts'
+import { logKinds, noCounts, type RowResult } from '../../shared/contract/schemas/import.ts'
 import { addedSubscriber, fieldsAtFault, updatedSubscriber } from './changes.ts'
-import { decode, isNoText, rawOf, type CharacterSet } from './character-set.ts'
+import { decode, isValid, writtenIn, type SplitSet } from './character-set.ts'
 import { compareByBytes } from './comparison-form.ts'
-import { splitFile, type SplitFile } from './records.ts'
+import { isSplitAsItIs, readContent, type FileContent, type Refusal } from './file-content.ts'
+import { splitFile, type RawRecord, type SplitFile } from './records.ts'
 import { cutExample, readRow, type Fault, type Row, type RowContent } from './rows.ts'
 import type {
   ExpectedEnd,
   ExpectedFault,
+  ExpectedLogFormat,
   ModelledImport,
   Subscriber,
   SubscriberTable,
@@ -19,12 +16,13 @@ import type {
 
 /** The end of an import, as decisions 2.4 to 2.9 describe it. */
 export function expectedEnd(given: ModelledImport): ExpectedEnd {
-  const raw = rawOf(given.bytes)
-  if (isNoText(raw)) return failedEarly(given)
-  const characterSet: CharacterSet = given.isInline ? 'utf-8' : given.options.file_format.character_set
-  const file = splitFile(raw, given.options.file_format)
+  const content = readContent(given)
+  if ('says' in content) return failedEarly(given, content)
+  const { set: characterSet, separator, skippedLines } = content
+  const file = splitFile(content.raw, { ...given.options.file_format, csv_field_separator: separator })
+  for (const record of file.records) record.line += skippedLines
   const rows = file.records.map((record, number) => readRow(record, number, { ...given, characterSet }))
-  if (isMostlyInvalid(rows)) return failedEarly(given)
+  if (isMostlyInvalid(rows)) return failedEarly(given, refusalOfHalf(given, content))
   const decided = decideAll(rows, given)
   const everyRowFailed = decided.every(({ result }) => result === 'failed')
   const isFailed = given.options.deactivate_subscribers_not_in_import && everyRowFailed
@@ -34,20 +32,30 @@ export function expectedEnd(given: ModelledImport): ExpectedEnd {
     numberOfRecords: rows.length,
     counts: countsOf(decided, deactivated),
     logs: logsOf(decided, deactivated),
-    failedLog: failedLogOf(decided, file, given.options, characterSet),
+    failedLog: failedLogOf(decided, file, given, content),
+    logFormat: logFormatOf(given, content),
+    detectedSet: content.detectedSet,
+    detectedSeparator: content.detectedSeparator,
+    warnings: [...content.warnings, ...warningsOf(file, given, content)],
+    refusal: null,
     failureSummary: failureSummaryOf(decided, file, characterSet),
     table: given.options.dry_run ? given.existing : tableAfter(given.existing, decided, deactivated),
     overLimit: overLimit(given, decided),
   }
 }
 
-const failedEarly = (given: ModelledImport): ExpectedEnd => ({
+const failedEarly = (given: ModelledImport, refusal: Refusal): ExpectedEnd => ({
   state: 'failed',
   numberOfRecords: null,
   counts: noCounts(),
   logs: {},
   failedLog: [],
   failureSummary: [],
+  logFormat: null,
+  detectedSet: null,
+  detectedSeparator: null,
+  warnings: [],
+  refusal,
   table: given.existing,
   overLimit: null,
 })
@@ -56,6 +64,42 @@ const failedEarly = (given: ModelledImport): ExpectedEnd => ({
 function isMostlyInvalid(rows: Row[]): boolean {
   const first = rows.slice(0, 1000)
   return first.filter((row) => row.hasInvalidBytes).length > first.length / 2
+}
+
+/** "Its message suggests `auto` and `windows-1252`, but never what was given" (beyond 1). */
+function refusalOfHalf({ options }: ModelledImport, { detectedSet }: FileContent): Refusal {
+  const given = [options.file_format.character_set, detectedSet]
+  const suggested = ['auto', 'windows-1252'].map((name) => ({ name, pattern: new RegExp(`"${name}"`) }))
+  return {
+    says: suggested.filter(({ name }) => !given.includes(name as 'auto')).map(({ pattern }) => pattern),
+    saysNot: suggested.filter(({ name }) => given.includes(name as 'auto')).map(({ pattern }) => pattern),
+  }
+}
+
+const hasControls = ({ bytes }: RawRecord): boolean => /[\x80-\x9f]/.test(bytes)
+const meantSets: Partial<Record<SplitSet, RegExp>> = {
+  'iso-8859-1': /0x80-0x9F.*windows-1252/,
+  'iso-8859-2': /0x80-0x9F.*windows-1250/,
+  'iso-8859-15': /0x80-0x9F.*windows-1252/,
+}
+
+/** Warnings about records. How much of a record that is too long is looked at is nowhere said. */
+function warningsOf(
+  { records }: SplitFile,
+  { options }: ModelledImport,
+  { set }: FileContent,
+): ExpectedEnd['warnings'] {
+  if (records.some(({ isTooLong }) => isTooLong)) return []
+  const meant = meantSets[set]
+  const isDetected = options.file_format.character_set === 'auto'
+  const firstInvalid = 1 + records.findIndex(({ bytes }) => !isValid(bytes, set))
+  return [
+    ...(meant === undefined ? [] : [{ pattern: meant, isExpected: records.some(hasControls) }]),
+    {
+      pattern: isDetected && firstInvalid > 0 ? new RegExp(`from record ${firstInvalid} on`) : /from record/,
+      isExpected: isDetected && firstInvalid > 0,
+    },
+  ]
 }
 
 interface Decided {
@@ -120,7 +164,7 @@ function faultOfSubscriber(
 }
 
 /** "Largest first, then by `first_record`; at most 20." */
-function failureSummaryOf(decided: Decided[], file: SplitFile, characterSet: CharacterSet): ExpectedFault[] {
+function failureSummaryOf(decided: Decided[], file: SplitFile, characterSet: SplitSet): ExpectedFault[] {
   const faults = new Map<string, ExpectedFault>()
   for (const { row, fault } of decided) {
     if (fault === null) continue
@@ -184,17 +228,33 @@ function logsOf(decided: Decided[], deactivated: Subscriber[]): ExpectedEnd['log
 function failedLogOf(
   decided: Decided[],
   file: SplitFile,
-  options: ImportOptions,
-  characterSet: CharacterSet,
+  given: ModelledImport,
+  content: FileContent,
 ): string[][] {
   const failed = decided.filter(({ result }) => result === 'failed').map(({ row }) => row)
   if (failed.length === 0) return []
-  const header = file.header?.map((cell) => decode(cell, characterSet))
-  const withLine = (cells: string[], line: string) => [...padded(cells, options.column_mapping.length), line]
+  const { set } = logFormatOf(given, content)
+  const header = file.header?.map((cell) => decode(cell, content.set))
+  const withLine = (cells: string[], line: string) => [
+    ...padded(cells, given.options.column_mapping.length),
+    line,
+  ]
   return [
     ...(header === undefined ? [] : [withLine(header, 'line')]),
     ...failed.map(({ cells, line }) => withLine(cells, String(line))),
-  ]
+  ].map((cells) => cells.map((cell) => writtenIn(set, cell)))
+}
+
+/** "The failed log goes by the set that was asked for (under `auto` detected)." */
+function logFormatOf({ options, isInline }: ModelledImport, content: FileContent): ExpectedLogFormat {
+  const asked = options.file_format.character_set
+  const set = asked === 'auto' ? content.detectedSet! : isInline ? 'utf-8' : asked
+  return {
+    set: isSplitAsItIs(set) ? set : 'utf-8',
+    hasMark: !isSplitAsItIs(set),
+    separator: content.separator,
+    hasSeparatorLine: content.isSeparatorFromLine,
+  }
 }
 
 const padded = (cells: string[], length: number): string[] => [

@@ -1,4 +1,4 @@
-import type { FileFormat } from '../../shared/contract/schemas/import.ts'
+import type { ContentFormat } from '../../shared/contract/schemas/import.ts'
 
 /**
  * From bytes to records (decisions 2.4). Bytes are read as characters of ISO-8859-1, one each. Everything that splits
@@ -17,7 +17,8 @@ export interface RawRecord {
   line: number
 }
 
-type Format = FileFormat & { limits: Limits }
+type SplitFormat = Omit<ContentFormat, 'character_set'>
+type Format = SplitFormat & { limits: Limits }
 
 export interface SplitFile {
   /** Bytes of each cell. */
@@ -33,18 +34,19 @@ export interface Limits {
 
 const limitsOfImports: Limits = { recordBytes: 1024 * 1024, enclosedBytes: 256 * 1024, enclosedLines: 1000 }
 
-const byteOrderMark = '\xef\xbb\xbf'
-
-export function splitFile(file: string, fileFormat: FileFormat, limits = limitsOfImports): SplitFile {
+export function splitFile(text: string, fileFormat: SplitFormat, limits = limitsOfImports): SplitFile {
   const format = { ...fileFormat, limits }
-  const text = file.startsWith(byteOrderMark) ? file.slice(byteOrderMark.length) : file
   const records: RawRecord[] = []
   let at = 0
+  let line = 1
   for (;;) {
+    const from = at
     at = afterBlankLines(text, at, format)
     if (at >= text.length) break
+    line += lineBreaks(text.slice(from, at))
     const { record, next } = readRecord(text, at, format)
-    records.push({ ...record, line: 1 + lineBreaks(text.slice(0, at)) })
+    records.push({ ...record, line })
+    line += lineBreaks(text.slice(at, next))
     at = next
   }
   const header = format.csv_has_headers ? records.shift() : undefined

@@ -3,7 +3,7 @@ import type { ImportOptions } from '../../shared/contract/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
 import type { EmailFormat, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 import { isNoValue, readBoolean, readFieldCell } from './cells.ts'
-import { decode, isValid, type CharacterSet } from './character-set.ts'
+import { decode, isValid, type SplitSet } from './character-set.ts'
 import { comparisonForm } from './comparison-form.ts'
 import { readMoment } from './dates.ts'
 import { emailKey } from './email-address.ts'
@@ -61,7 +61,7 @@ export interface RowContent {
 export interface RowContext {
   options: ImportOptions
   list: ModelledList
-  characterSet: CharacterSet
+  characterSet: SplitSet
 }
 
 export function readRow(record: RawRecord, number: number, around: RowContext): Row {

@@ -1,6 +1,13 @@
 import type { FieldDefinition, FieldValue } from '../../shared/contract/schemas/custom-field.ts'
-import type { ImportOptions, LogKind } from '../../shared/contract/schemas/import.ts'
+import type {
+  DetectedCharacterSet,
+  ImportOptions,
+  LogKind,
+  Separator,
+} from '../../shared/contract/schemas/import.ts'
 import type { EmailFormat, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
+import type { SplitSet } from './character-set.ts'
+import type { ExpectedWarning, Refusal } from './file-content.ts'
 
 /**
  * The input of the model. It follows the specification's text alone and shares only the shapes of stored documents
@@ -43,6 +50,8 @@ export interface ModelledImport {
   bytes: Uint8Array
   /** Sent as JSON text: UTF-8, whatever character set was named. */
   isInline: boolean
+  /** What `inspect` proposes, where the separator is `auto`. */
+  proposedSeparator?: Separator | undefined
   /** The options with the API's defaults; `default_custom_fields` as given. */
   options: ImportOptions
   list: ModelledList
@@ -61,6 +70,14 @@ export interface ExpectedFault {
   example: string | null
 }
 
+export interface ExpectedLogFormat {
+  set: SplitSet
+  hasMark: boolean
+  separator: Separator
+  /** It begins with a line such as `sep=;`. */
+  hasSeparatorLine: boolean
+}
+
 export interface ExpectedEnd {
   state: 'finished' | 'failed'
   /** Null where the import failed before its records were read. */
@@ -71,6 +88,13 @@ export interface ExpectedEnd {
   /** Cells of the failed log, the line and not the message at their end; the header, if any, first. */
   failedLog: string[][]
   failureSummary: ExpectedFault[]
+  /** Null where there is none, because the import failed before a row was read. */
+  logFormat: ExpectedLogFormat | null
+  detectedSet: DetectedCharacterSet | null
+  detectedSeparator: Separator | null
+  warnings: ExpectedWarning[]
+  /** Set where the import failed before a row was read. */
+  refusal: Refusal | null
   table: SubscriberTable
   /** Set where the limit cuts rows off: then only how many rows are skipped is determined, within these bounds. */
   overLimit: { least: number; most: number } | null

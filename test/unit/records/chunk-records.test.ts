@@ -97,12 +97,13 @@ const file = fc.constantFrom(',' as const, ';' as const, '\t' as const).chain((c
 t.test('cells of random files are those that the contract says', (t) => {
   fc.assert(
     fc.property(file, ({ format, content }) => {
-      const bytes = Buffer.from(content, format.character_set === 'utf-8' ? 'utf8' : 'latin1')
+      const set = format.character_set === 'utf-8' ? 'utf-8' : 'iso-8859-1'
+      const bytes = Buffer.from(content, set === 'utf-8' ? 'utf8' : 'latin1')
       const { records } = splitFile(bytes.toString('latin1'), format)
       const found = readChunk(chunkOf(bytes, format), format)
       assert.deepEqual(
         found.records.map(({ cells }) => cells),
-        records.map(({ cells }) => cells.map((cell) => decode(cell, format.character_set))),
+        records.map(({ cells }) => cells.map((cell) => decode(cell, set))),
       )
       assert.equal(
         found.bytesRead,
@@ -114,8 +115,8 @@ t.test('cells of random files are those that the contract says', (t) => {
         assert.equal(found.records[i]!.problem !== null, isUnterminated)
         if (!isUnterminated)
           assert.deepEqual(
-            readCells(decode(raw, format.character_set), format),
-            cells.map((cell) => decode(cell, format.character_set)),
+            readCells(decode(raw, set), format),
+            cells.map((cell) => decode(cell, set)),
           )
       }
     }),
