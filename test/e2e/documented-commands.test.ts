@@ -239,6 +239,7 @@ const notRun = {
   'docs/docker-compose.md': 'it needs a container engine: compose-stack.test.ts has one',
   'docs/following-imports.md': 'a stream that ends with its import: import-events.ts reads it',
   'docs/mongodb-versions.md': 'it runs this very suite on another server',
+  'docs/uploads.md': 'http-uploads.test.ts gives curl these options, for files of its own',
   'docs/operating.md': 'it needs a container engine: compose.test.ts checks what would run',
 }
 

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { fixtures } from '../fixtures/all.ts'
 import { exportFixtures } from '../fixtures/exports.ts'
 import type { Failure, Fixture, Imported, Refused } from '../fixtures/fixture.ts'
-import { openDoors, type Door } from '../helpers/import-doors.ts'
+import { importByCommand, openDoors, type Door } from '../helpers/import-doors.ts'
 import {
   basic,
   bootstrapKey,
@@ -22,10 +22,12 @@ import {
 
 const service = await startService(t, ['control-plane', 'engine', 'ftp'], { ENGINE_WORKERS: '2' })
 const doors = await openDoors(t, service)
+const importFile = await importByCommand(t, service)
 const lanes = 12
 
 interface Outcome {
-  inspected: Answer
+  /** Null by the command line, which inspects files itself. */
+  inspected: Answer | null
   view: Json
   subscribers: Json[]
   /** A dry run with what `inspect` proposed, through one of the doors. */
@@ -48,14 +50,15 @@ const started = chosen.map(({ fixture, number, title }) => ({
   outcomes: doors
     .filter((door) => door.takes(fixture))
     .map((door) => ({
-      door,
+      door: door.name,
       outcome: inLane(() => importThrough(door, fixture, `${number}`)),
     })),
+  byCommand: fixture.headers === undefined ? inLane(() => importWithCommand(fixture, `${number}`)) : null,
 }))
 for (let lane = 0; lane < lanes; lane += 1) void runLane()
 
-function inLane(work: () => Promise<Outcome>): Promise<Outcome> {
-  const { promise, resolve, reject } = Promise.withResolvers<Outcome>()
+function inLane<T>(work: () => Promise<T>): Promise<T> {
+  const { promise, resolve, reject } = Promise.withResolvers<T>()
   waiting.push(() => work().then(resolve, reject))
   promise.catch(() => undefined)
   return promise
@@ -66,27 +69,44 @@ async function runLane(): Promise<void> {
 }
 
 async function importThrough(door: Door, fixture: Fixture, prefix: string): Promise<Outcome> {
-  // A file that is refused needs no fields.
-  const column_mapping = 'refusal' in fixture.expected ? ['email'] : fixture.mapping
-  const names = column_mapping.filter((name) => name !== null && !/^(?:email|subscribe_\w+)$/.test(name))
-  const fields = names.map((name) => ({ name, field_type: 'text', ...fixture.fields?.[name!] }))
-  const list = await createList(service, fields)
+  const { listId, column_mapping } = await listFor(fixture)
   const file_source = await door.bring(fixture, prefix)
   const file_format = { character_set: 'auto', csv_field_separator: 'auto', ...fixture.settings }
-  const target = `/mailing_lists/${list.id}/subscriber_imports`
+  const target = `/mailing_lists/${listId}/subscriber_imports`
   const inspected = await service.call('POST', `${target}/inspect`, {
     subscriber_import: { file_source, file_format },
   })
   const { id } = await service.post(target, {
     subscriber_import: { column_mapping, file_source, file_format },
   })
+  const outcome = await outcomeOf(fixture, listId, id)
+  const isProposed = exportFixtures.includes(fixture) && file_source.type === 'url'
+  if (!isProposed || inspected.body.success !== true) return { ...outcome, inspected }
+  return { ...outcome, inspected, proposed: await dryRun(target, file_source, inspected) }
+}
+
+/** What the command said instead, where it made no import. */
+async function importWithCommand(fixture: Fixture, prefix: string): Promise<Outcome | string> {
+  const { listId, column_mapping: mapping } = await listFor(fixture)
+  const made = await importFile(fixture, { prefix, listId, mapping })
+  return 'refusal' in made ? made.refusal : outcomeOf(fixture, listId, made.id)
+}
+
+async function listFor(fixture: Fixture): Promise<{ listId: number; column_mapping: (string | null)[] }> {
+  // A file that is refused needs no fields.
+  const column_mapping = 'refusal' in fixture.expected ? ['email'] : fixture.mapping
+  const names = column_mapping.filter((name) => name !== null && !/^(?:email|subscribe_\w+)$/.test(name))
+  const fields = names.map((name) => ({ name, field_type: 'text', ...fixture.fields?.[name!] }))
+  const { id: listId } = await createList(service, fields)
+  return { listId, column_mapping }
+}
+
+async function outcomeOf(fixture: Fixture, listId: number, id: number): Promise<Outcome> {
   const view = await importEnd(service, id)
   const logs: Outcome['logs'] = {}
   for (const [query, log] of Object.entries(logsOf(fixture)))
     if (log !== undefined && view.stats.subscribers.failed > 0) logs[query] = await failedLog(id, query)
-  const isProposed = exportFixtures.includes(fixture) && door.isUrl && inspected.body.success === true
-  const proposed = isProposed ? await dryRun(target, file_source, inspected) : null
-  return { inspected, view, proposed, subscribers: await allSubscribers(list.id), logs }
+  return { inspected: null, view, proposed: null, subscribers: await allSubscribers(listId), logs }
 }
 
 /** The reply of an inspection is sent back as it stands. */
@@ -123,15 +143,25 @@ async function allSubscribers(listId: number): Promise<Json[]> {
   }
 }
 
-for (const { fixture, title, outcomes } of started)
+for (const { fixture, title, outcomes, byCommand } of started)
   t.test(title, { timeout: 300_000 }, async (t) => {
+    const check = (t: Test, found: Outcome) => {
+      if ('refusal' in fixture.expected) checkRefusal(t, fixture.expected, found)
+      else checkImport(t, { fixture, expected: fixture.expected }, found)
+    }
     for (const { door, outcome } of outcomes) {
       const found = await outcome
-      await t.test(door.name, async (t) => {
-        if ('refusal' in fixture.expected) checkRefusal(t, fixture.expected, found)
-        else checkImport(t, { fixture, expected: fixture.expected, door }, found)
+      await t.test(door, async (t) => {
+        check(t, found)
       })
     }
+    if (byCommand === null) return
+    const found = await byCommand
+    await t.test('the command line', async (t) => {
+      if (typeof found !== 'string') check(t, found)
+      else if (!('refusal' in fixture.expected)) t.fail(found)
+      else for (const part of fixture.expected.refusal) t.match(found, part)
+    })
   })
 
 function checkRefusal(t: Test, expected: Refused, { view, subscribers, inspected }: Outcome): void {
@@ -141,7 +171,7 @@ function checkRefusal(t: Test, expected: Refused, { view, subscribers, inspected
   t.same(countsOf(view), {})
   t.same(view.failure_summary, [])
   t.same(subscribers, [], 'no row was written')
-  if (expected.isNoTable !== true) return
+  if (expected.isNoTable !== true || inspected === null) return
   t.equal(inspected.body.error_code, 'validation_failed', 'inspect refuses it')
   for (const part of expected.refusal) t.match(inspected.body.error_message, part)
 }
@@ -149,11 +179,13 @@ function checkRefusal(t: Test, expected: Refused, { view, subscribers, inspected
 interface Check {
   fixture: Fixture
   expected: Imported
-  door: Door
 }
 
+/** Inline content is text, whatever the file's character set was. */
+const isInline = ({ file_source: { type } }: Json): boolean => type === 'json'
+
 function checkImport(t: Test, check: Check, found: Outcome): void {
-  const { fixture, expected, door } = check
+  const { fixture, expected } = check
   const { view } = found
   const records = Object.values(expected.counts).reduce((sum, count) => sum + count, 0)
   t.match(view, { state: 'finished', error_message: null })
@@ -162,10 +194,10 @@ function checkImport(t: Test, check: Check, found: Outcome): void {
   t.same(tableOf(fixture, found.subscribers), sorted(expected.table), 'the table')
   const asked = fixture.settings?.character_set ?? 'auto'
   t.equal(view.file_format.character_set, asked.toLowerCase())
-  const detected = door.isInline ? 'utf-8' : expected.characterSet
+  const detected = isInline(view) ? 'utf-8' : expected.characterSet
   t.equal(view.detected_character_set, asked === 'auto' ? detected : null, 'the detected character set')
   t.equal(view.detected_csv_field_separator, expected.separator, 'the detected separator')
-  for (const warning of door.isInline ? [] : (expected.warnings ?? []))
+  for (const warning of isInline(view) ? [] : (expected.warnings ?? []))
     t.match(view.warnings.join('\n'), warning)
   checkFailures(t, expected, view)
   checkLogs(t, check, found)
@@ -200,10 +232,10 @@ function checkFailures(t: Test, { counts, failures }: Imported, view: Json): voi
 
 const singleByte = /^(?:iso|windows)-/
 
-function checkLogs(t: Test, { fixture, expected, door }: Check, { logs }: Outcome): void {
+function checkLogs(t: Test, { fixture, expected }: Check, { logs, view }: Outcome): void {
   const { characterSet } = expected
-  const charset = !door.isInline && singleByte.test(characterSet) ? characterSet : 'utf-8'
-  const isTranscoded = !door.isInline && !singleByte.test(characterSet) && characterSet !== 'utf-8'
+  const charset = !isInline(view) && singleByte.test(characterSet) ? characterSet : 'utf-8'
+  const isTranscoded = !isInline(view) && !singleByte.test(characterSet) && characterSet !== 'utf-8'
   for (const [query, log] of Object.entries(logsOf(fixture))) {
     if (log === undefined) continue
     t.ok(logs[query], `there is a failed log${query}`)
@@ -229,6 +261,7 @@ const patternOf = (log: string): RegExp =>
 
 function checkInspection(t: Test, check: Check & { detected: string }, found: Outcome): void {
   const { fixture, expected, detected } = check
+  if (found.inspected === null) return
   const { body } = found.inspected
   t.ok(body.success, `inspect takes it: ${body.error_message}`)
   if (body.success !== true) return

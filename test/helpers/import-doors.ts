@@ -2,6 +2,7 @@ import { createServer } from 'node:http'
 import { Readable } from 'node:stream'
 import { Client } from 'basic-ftp'
 import type { Test } from 'tap'
+import { commandLine } from './command-line.ts'
 import { fileBytes, type Fixture } from '../fixtures/fixture.ts'
 import { listeningPort } from './listening-port.ts'
 import { basic, bootstrapKey, controlPlaneOrigin, type Json, type Service } from './service.ts'
@@ -9,8 +10,6 @@ import { basic, bootstrapKey, controlPlaneOrigin, type Json, type Service } from
 /** The ways by which a file reaches an import. */
 export interface Door {
   name: string
-  isInline: boolean
-  isUrl: boolean
   takes: (fixture: Fixture) => boolean
   /** Brings the file there, under a name of its own, and says how an import names it. */
   bring: (fixture: Fixture, prefix: string) => Promise<Json>
@@ -20,12 +19,36 @@ export async function openDoors(t: Test, service: Service): Promise<Door[]> {
   return [inlineDoor, await ftpDoor(t, service), httpDoor(service), await urlDoor(t)]
 }
 
+/** Imports a file with the command line. Resolves to the import's id, or to what the command said without one. */
+export type ImportByCommand = (
+  fixture: Fixture,
+  options: { prefix: string; listId: number; mapping: (string | null)[] },
+) => Promise<{ id: number } | { refusal: string }>
+
+export async function importByCommand(t: Test, service: Service): Promise<ImportByCommand> {
+  const { call, file } = await commandLine(t, service)
+  return async (fixture, { prefix, listId, mapping }) => {
+    const { character_set, csv_field_separator, csv_field_enclosure } = fixture.settings ?? {}
+    const options = {
+      '--character-set': character_set,
+      '--separator': csv_field_separator,
+      '--enclosure': csv_field_enclosure,
+    }
+    const { code, err, json } = await call([
+      ...['import', await file(`${prefix}-${fixture.file}`, bytesOf(fixture)), '--json'],
+      ...['--list', String(listId), '--map', mapping.map((name) => name ?? '-').join(',')],
+      ...Object.entries(options).flatMap(([option, value]) => (value === undefined ? [] : [option, value])),
+    ])
+    const created = json.at(-1)
+    if (code === 0 && created !== undefined) return { id: created.id }
+    return { refusal: `${err} (exit code ${code})` }
+  }
+}
+
 export const bytesOf = (fixture: Fixture): Buffer => fixture.bytes?.() ?? fileBytes(fixture.file)
 
 const inlineDoor: Door = {
   name: 'inline',
-  isInline: true,
-  isUrl: false,
   takes: ({ inline, headers }) => inline !== null && headers === undefined,
   bring: async (fixture) => ({ type: 'json', content: fixture.inline ?? textOf(fixture) }),
 }
@@ -63,8 +86,6 @@ async function ftpDoor(t: Test, service: Service): Promise<Door> {
   const idle = clients.map((client) => Promise.resolve(client))
   return {
     name: 'an upload by FTP',
-    isInline: false,
-    isUrl: false,
     takes: ({ headers }) => headers === undefined,
     bring: async (fixture, prefix) => {
       const filename = `${prefix}-${fixture.file}`
@@ -83,8 +104,6 @@ async function ftpDoor(t: Test, service: Service): Promise<Door> {
 function httpDoor(service: Service): Door {
   return {
     name: 'an upload over HTTP',
-    isInline: false,
-    isUrl: false,
     takes: ({ headers }) => headers === undefined,
     bring: async (fixture, prefix) => {
       const filename = `${prefix}-http-${fixture.file}`
@@ -119,8 +138,6 @@ async function urlDoor(t: Test): Promise<Door> {
   const origin = `http://127.0.0.1:${listeningPort(server)}`
   return {
     name: 'a URL',
-    isInline: false,
-    isUrl: true,
     takes: () => true,
     bring: async (fixture, prefix) => {
       const path = `${prefix}-${fixture.file}`
