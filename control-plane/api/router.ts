@@ -55,8 +55,8 @@ function byPath(endpoints: readonly Endpoint[]): Map<string, Endpoint[]> {
 }
 
 /**
- * Whether a request is for an endpoint that transfers a file. Such a request may take as long as bytes move, whoever
- * sends it: one that is refused is cut soon.
+ * Whether a request is for an endpoint that transfers a file. Such a request may take as long as bytes move, whatever
+ * its credential: one that is refused is cut soon.
  */
 export function transferMatcher(
   endpoints: readonly Endpoint[],

@@ -5,6 +5,7 @@ import { open, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { errorMessage } from '../../shared/contract/errors.ts'
+import { findContainer } from '../../shared/containers/container-kind.ts'
 import { findNonTable } from '../../shared/csv/no-table.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { CommandFailure, usage } from './failures.ts'
@@ -105,9 +106,7 @@ function withoutCutCharacter(bytes: Buffer): Buffer {
   return lead === -1 || isUtf8(bytes.subarray(at)) ? bytes : bytes.subarray(0, at)
 }
 
-/** gzip, zstd (data, or a frame that is skipped) and zip (a file, none, or one part of several). */
-const isContainer = (bytes: Buffer): boolean =>
-  /^(1f8b|28b52ffd|5[\da-f]2a4d18|504b(0304|0506|0708))/.test(bytes.toString('hex', 0, 8))
+const isContainer = (bytes: Buffer): boolean => findContainer(bytes) !== null
 
 async function readBeginning(file: string): Promise<{ stats: BigIntStats; beginning: Buffer }> {
   const handle = await open(file)

@@ -113,7 +113,12 @@ const goodFiles: Record<string, AwkwardFile> = {
     says: {
       date_format: 'dmy',
       column_mapping: ['email', 'Birthday', 'First name'],
-      records: [{ result: 'added' }, {}, { result: 'failed' }, { result: 'skipped_duplicate' }],
+      records: [
+        { result: 'added' },
+        { result: 'failed' },
+        { result: 'failed' },
+        { result: 'skipped_duplicate' },
+      ],
     },
   },
   'Shift_JIS, which is asked for': {

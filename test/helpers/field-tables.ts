@@ -189,8 +189,19 @@ export const fieldTables: FieldTable[] = [
     values: {
       state: importStates,
       'subscriber_defaults.status': statuses,
-      'file_format.character_set': ['utf-8', 'iso-8859-1'],
-      'file_format.csv_field_separator': [',', '\t', ';'],
+      'file_format.character_set': [
+        ...[
+          'utf-8',
+          'iso-8859-1',
+          'windows-1252',
+          'windows-1250',
+          'windows-1251',
+          'iso-8859-2',
+          'iso-8859-15',
+        ],
+        ...['utf-16le', 'utf-16be', 'utf-16', 'shift_jis', 'gbk', 'big5', 'euc-kr', 'auto'],
+      ],
+      'file_format.csv_field_separator': [',', '\t', ';', '|', 'auto'],
       'file_format.csv_field_enclosure': ['"', "'"],
       'file_format.date_format': ['mdy', 'dmy'],
     },

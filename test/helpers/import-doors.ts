@@ -4,7 +4,7 @@ import { Client } from 'basic-ftp'
 import type { Test } from 'tap'
 import { fileBytes, type Fixture } from '../fixtures/fixture.ts'
 import { listeningPort } from './listening-port.ts'
-import { bootstrapKey, type Json, type Service } from './service.ts'
+import { basic, bootstrapKey, controlPlaneOrigin, type Json, type Service } from './service.ts'
 
 /** The ways by which a file reaches an import. */
 export interface Door {
@@ -17,7 +17,7 @@ export interface Door {
 }
 
 export async function openDoors(t: Test, service: Service): Promise<Door[]> {
-  return [inlineDoor, await ftpDoor(t, service), await urlDoor(t)]
+  return [inlineDoor, await ftpDoor(t, service), httpDoor(service), await urlDoor(t)]
 }
 
 export const bytesOf = (fixture: Fixture): Buffer => fixture.bytes?.() ?? fileBytes(fixture.file)
@@ -75,6 +75,27 @@ async function ftpDoor(t: Test, service: Service): Promise<Door> {
       })
       idle.push(done)
       await done
+      return { type: 'upload_directory', filename }
+    },
+  }
+}
+
+function httpDoor(service: Service): Door {
+  return {
+    name: 'an upload over HTTP',
+    isInline: false,
+    isUrl: false,
+    takes: ({ headers }) => headers === undefined,
+    bring: async (fixture, prefix) => {
+      const filename = `${prefix}-http-${fixture.file}`
+      const target = `${controlPlaneOrigin(service)}/svc/api/v2/uploads/${encodeURIComponent(filename)}`
+      const response = await fetch(target, {
+        method: 'PUT',
+        headers: { authorization: basic(`api:${bootstrapKey}`), 'content-type': 'text/csv' },
+        body: new Uint8Array(bytesOf(fixture)),
+      })
+      const { success, error_message: message } = (await response.json()) as Json
+      if (success !== true) throw new Error(`${filename}: ${message}`)
       return { type: 'upload_directory', filename }
     },
   }

@@ -7,6 +7,7 @@ import { maxInlineBytes } from '../../control-plane/cli/commands/send-file.ts'
 import { computeStatistics } from '../../control-plane/resources/autoresponder-statistics/formulas.ts'
 import { noDailyCounts } from '../../control-plane/resources/delivery-events/message-state.ts'
 import { maxUrlMs } from '../../control-plane/resources/import-inspection/sample.ts'
+import { httpLimits } from '../../control-plane/http-server.ts'
 import { watchBounds } from '../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
 import { pollIntervalMs } from '../../engine/scheduler/poll-loop.ts'
@@ -27,6 +28,7 @@ import { stopTimeoutMs } from '../../shared/runtime/service.ts'
 import { downloadBounds } from '../../shared/net/download-bounds.ts'
 import { chunkLeaseMs } from '../../shared/store/chunks.ts'
 import { fenceTimeoutMs as fenceMs } from '../../shared/store/fence.ts'
+import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
 import { heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
 import { findingValidMs, recheckDelayMs } from '../../engine/store/missing-files.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
@@ -110,6 +112,8 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
     ['D 2.9: counts grow at least once a second', progressEveryMs, 1_000],
     ['D 2.2: FTP, the control connection stands 100 ms later', closeGraceMs, 100],
     ['O: megabytes of a file that the command line sends inline', maxInlineBytes, 10 * 1024 * 1024],
+    ['beyond 8: minutes without a byte of a file, as by FTP', httpLimits.transferIdleTimeoutMs, 5 * minute],
+    ['beyond 2: an upload of a dead process can be resumed within 30 s', uploadLeaseMs <= 30_000, true],
     ['O: a process ends within 10 s of a signal', stopTimeoutMs < 10_000, true],
     ['own: days for which what became of a callback is kept', callbackDays, 7],
     [

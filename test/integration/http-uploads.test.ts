@@ -90,7 +90,7 @@ t.test('a file is there, whole, when the reply says so', async (t) => {
 
 t.test('an import reads what came over HTTP, without a wait', async (t) => {
   const list = await createList(service)
-  await put('import.csv', 'ann@example.com\nbob@example.com\n')
+  await put('import.csv', 'email\nann@example.com\nbob@example.com\n')
   const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: ['email'],

@@ -111,6 +111,12 @@ export const importCreation = z.object({
       character_set: characterSetOption().prefault('utf-8'),
       csv_field_separator: separatorOption()
         .optional()
+        // Parsing leaves it out, because a first line such as `sep=;` decides only then.
+        .meta({
+          override: ({ jsonSchema }: { jsonSchema: { default?: unknown } }) => {
+            jsonSchema.default = ','
+          },
+        })
         .describe(
           'by default comma, or what a first line such as `sep=;` says; `auto`: what that line says, or else what `inspect` proposes',
         ),

@@ -5,7 +5,7 @@ import { instantView } from '../../api/fields.ts'
 
 export const uploadView = z
   .object({
-    filename: z.string(),
+    filename: z.string().describe('name in the upload directory'),
     size: z.int().min(0).nullable().describe('bytes; null where there is only an unfinished upload'),
     modified_at: instantView().describe(
       "when the file was complete, or the unfinished upload was last written; in the organization's time zone",

@@ -8,8 +8,9 @@ import { StillWritten, type Source } from './source.ts'
 
 /**
  * The file that was pinned when the import began: a later rename has no effect. A complete one that is no container is
- * read in place and checked again afterwards (refuseIfWrittenInto). All others are copied, out of their containers. Into an incomplete one a
- * program may still write: its fingerprint must be the same at two checks, and before and after the copy.
+ * read in place and checked again afterwards (refuseIfWrittenInto). All others are copied, out of their containers. Into
+ * an incomplete one a program may still write: its fingerprint must be the same at two checks, and before and after the
+ * copy.
  */
 export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source

@@ -92,6 +92,9 @@ t.test('an import says why rows failed: each once, under its first fault, withou
     const view = await importText(service, list.id, content, { ...options, dry_run })
     t.same(countsOf(view), { added: 1, failed: 12 })
     t.same(view.failure_summary, summary, dry_run ? 'a dry run' : 'an import')
+    const { text } = await call('GET', `/subscriber_imports/${view.id}/events`)
+    const shown = JSON.parse(/^data: (.*)$/m.exec(text)?.[1] ?? '{}')
+    t.same(shown.failure_summary, summary, 'its events')
   }
   const clearing = 'email,Born,,Tags,Plan\nann@x.co,,,," "\n'
   const again = await importText(service, list.id, clearing, options)

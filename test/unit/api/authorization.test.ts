@@ -51,6 +51,10 @@ const contract: [methods: string, path: string, needs: string][] = [
   ['GET', '/subscriber_imports/*/logs/*', 'subscriber/read'],
   ['POST', '**/subscriber_imports', 'subscriber/import'],
   ['POST', '**/subscriber_imports/**', 'subscriber/import'],
+  ['GET', '/uploads', 'subscriber/import'],
+  ['PUT', '/uploads/*', 'subscriber/import'],
+  ['GET', '/uploads/*', 'subscriber/import'],
+  ['DELETE', '/uploads/*', 'subscriber/import'],
 
   ['GET', '**/subscribers', 'subscriber/read'],
   ['GET', '**/subscribers/*', 'subscriber/read'],

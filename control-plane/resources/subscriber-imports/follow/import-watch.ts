@@ -6,7 +6,6 @@ import { hasEnded } from '../../../../shared/contract/import-state.ts'
 import { fullViews } from '../../../../shared/store/import-views.ts'
 import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
-import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { SecretBox } from '../../../../shared/runtime/secret-box.ts'
 import { singleFlight } from '../../../api/single-flight.ts'
 
@@ -229,10 +228,7 @@ export class ImportWatch {
   async read(importIds: number[]): Promise<ImportSnapshot[]> {
     const { collections, secrets } = this.#options
     const order = (this.#order += 1)
-    // Without the parts that views don't show: they can be large.
-    const documents: ImportDocument[] = await collections.imports
-      .find({ _id: { $in: importIds } }, { projection: { plan: 0, field_ids: 0 } })
-      .toArray()
+    const documents = await collections.imports.find({ _id: { $in: importIds } }).toArray()
     const views = await fullViews(collections, documents, secrets)
     return documents.map((document, i) => {
       const data = JSON.stringify(views[i])
