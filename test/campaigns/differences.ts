@@ -21,6 +21,10 @@ export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, arou
     if (!isDeepStrictEqual(expectedOne, observedOne))
       differences.push(`${what}: expected ${shown(expectedOne)}, came ${shown(observedOne)}`)
   }
+  const compareLog = (kind: LogKind, lines: (string | null)[], found: string[]) => {
+    const known = found.map((line, i) => (lines[i] === null ? null : line))
+    compare(`log ${kind}`, lines, known)
+  }
   compare('state', expected.state, view.state)
   if (view.state !== expected.state) return [...differences, `error_message: ${view.error_message}`]
   if (expected.refusal !== null) {
@@ -47,7 +51,7 @@ export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, arou
     compare('number_of_records', expected.numberOfRecords, view.stats.number_of_records)
   for (const kind of logKinds)
     if (kind !== 'failed' && !together.includes(kind))
-      compare(`log ${kind}`, expected.logs[kind] ?? [], linesOf(observed.logs[kind]))
+      compareLog(kind, expected.logs[kind] ?? [], linesOf(observed.logs[kind]))
   if (overLimit !== null) {
     const lines = (logs: ExpectedEnd['logs']) =>
       underLimit.flatMap((kind) => logs[kind as keyof typeof logs] ?? []).toSorted()

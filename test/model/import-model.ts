@@ -212,11 +212,11 @@ function logsOf(decided: Decided[], deactivated: Subscriber[]): ExpectedEnd['log
         ? deactivated.map(({ identity, email }) => ({ identity, email }))
         : decided
             .filter(({ result }) => result === kind)
-            .map(({ row }) => ({ identity: row.identity!, email: row.typedEmail }))
+            .map(({ row }) => ({ identity: row.identity!, email: row.isTooLong ? null : row.typedEmail }))
     // Stable, so ties stay in file order.
     entries.sort((a, b) => compareByBytes(a.identity, b.identity))
     // A cell that isn't checked (a repeated key's email) may have line breaks; a line of the log can't.
-    if (entries.length > 0) logs[kind] = entries.map(({ email }) => email.replace(/[\r\n]+/g, ' '))
+    if (entries.length > 0) logs[kind] = entries.map(({ email }) => email?.replace(/[\r\n]+/g, ' ') ?? null)
   }
   return logs
 }

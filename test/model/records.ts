@@ -53,9 +53,18 @@ export function splitFile(text: string, fileFormat: SplitFormat, limits = limits
   return { header: header === undefined ? null : headerCells(header, format), records }
 }
 
-/** "One whose enclosure does not end is that line": its enclosure doesn't count, its separators do. */
-const headerCells = (header: RawRecord, format: Format): string[] =>
-  header.isUnterminated ? header.bytes.split(format.csv_field_separator) : header.cells
+/** "One whose enclosure does not end is that line": this enclosure is a character like any other. */
+function headerCells({ isUnterminated, cells, bytes }: RawRecord, format: Format): string[] {
+  if (!isUnterminated) return cells
+  const read: string[] = []
+  for (let at = 0; at <= bytes.length;) {
+    const cell = readCell(bytes, at, format)
+    const { bytes: own, end } = cell === 'unterminated' ? typedCell(bytes, at, at, format) : cell
+    read.push(own)
+    at = end + 1
+  }
+  return read
+}
 
 /** "Lines that are empty or hold only blanks (spaces, and tabs unless they separate) are skipped and not counted." */
 function afterBlankLines(text: string, from: number, format: Format): number {

@@ -23,6 +23,7 @@ export interface Row {
   /** Null where it isn't valid: the row fails, and counts for no identity. */
   identity: string | null
   hasInvalidBytes: boolean
+  isTooLong: boolean
   /** The line on which the record begins, from 1. */
   line: number
   /** What is wrong with it, whatever becomes of the row; null for nothing. */
@@ -68,8 +69,17 @@ export function readRow(record: RawRecord, number: number, around: RowContext): 
   const { options, characterSet } = around
   const cells = record.cells.map((cell) => decode(cell, characterSet))
   const hasInvalidBytes = !isValid(record.bytes, characterSet)
-  const { line } = record
-  const row = { number, cells, line, hasInvalidBytes, typedEmail: '', identity: null, content: null }
+  const { line, isTooLong } = record
+  const row = {
+    number,
+    cells,
+    line,
+    isTooLong,
+    hasInvalidBytes,
+    typedEmail: '',
+    identity: null,
+    content: null,
+  }
   // "An unterminated record has none."
   if (record.isUnterminated) return { ...row, fault: recordFault('unterminated') }
   const mapping = options.column_mapping

@@ -83,8 +83,8 @@ export interface ExpectedEnd {
   /** Null where the import failed before its records were read. */
   numberOfRecords: number | null
   counts: Record<LogKind, number>
-  /** Lines by kind, in order; a kind without any has no log. */
-  logs: Partial<Record<Exclude<LogKind, 'failed'>, string[]>>
+  /** Lines by kind, in order; a kind without any has no log. Null where a record that is too long may lack its email. */
+  logs: Partial<Record<Exclude<LogKind, 'failed'>, (string | null)[]>>
   /** Cells of the failed log, the line and not the message at their end; the header, if any, first. */
   failedLog: string[][]
   failureSummary: ExpectedFault[]

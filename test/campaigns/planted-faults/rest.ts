@@ -12,8 +12,13 @@ const commandLine: TestRun = { files: ['test/integration/command-line.test.ts'] 
 const uploadsOfImports: TestRun = { files: ['test/integration/imports-of-uploads.test.ts'] }
 const ftpUploads: TestRun = { files: ['test/integration/ftp-uploads.test.ts'] }
 const failureSummary: TestRun = { files: ['test/e2e/failure-summary.test.ts'] }
+const characterSets: TestRun = { files: ['test/e2e/character-sets.test.ts'] }
+const rows: TestRun = { files: ['test/e2e/differential.test.ts'] }
 const lostChunk: TestRun = { files: ['test/e2e/lost-chunk.test.ts'] }
 
+const transcoder = 'shared/csv/transcoder.ts'
+const characterSet = 'shared/csv/character-set.ts'
+const beginning = 'shared/csv/file-beginning.ts'
 const split = 'engine/stages/split/split-import.ts'
 const draft = 'engine/stages/write/batch-draft.ts'
 const lanes = 'engine/scheduler/chunk-lanes.ts'
@@ -26,6 +31,62 @@ const dispatcher = 'engine/jobs/callbacks/callback-dispatcher.ts'
 const client = 'control-plane/cli/api-client.ts'
 
 export const restFaults: readonly PlantedFault[] = [
+  {
+    name: 'half a character is kept in memory that is reused',
+    file: transcoder,
+    text: 'rest = Buffer.from(bytes.subarray(end))',
+    replacement: 'rest = bytes.subarray(end)',
+    tests: [characterSets],
+  },
+  {
+    name: 'a digit is never a part of a longer character',
+    file: transcoder,
+    text: 'firstTrailByte = 0x30',
+    replacement: 'firstTrailByte = 0x3a',
+    tests: [characterSets],
+  },
+  {
+    name: 'U+FFFD of GB18030 is undecodable',
+    file: transcoder,
+    text: "if (set !== 'gbk' || !bytes.includes(replacementInGb18030)) return",
+    replacement: 'if (bytes !== null) return',
+    tests: [characterSets],
+  },
+  {
+    name: 'a pair of UTF-16 is cut between two pieces',
+    file: transcoder,
+    text: 'return isHalfPair ? end - 2 : end',
+    replacement: 'return end',
+    tests: [characterSets],
+  },
+  {
+    name: 'a byte that windows-1250 leaves undefined is a control',
+    file: characterSet,
+    text: "'windows-1250': [0x81, 0x83, 0x88, 0x90, 0x98]",
+    replacement: "'windows-1250': [0x81, 0x83, 0x88, 0x90]",
+    tests: [characterSets],
+  },
+  {
+    name: 'a file with a UTF-8 mark is read as the request says',
+    file: beginning,
+    text: 'if (!isTranscoded(requested)) return asIs(requested)',
+    replacement: "if (requested !== 'utf-16') return asIs(requested)",
+    tests: [rows],
+  },
+  {
+    name: 'a line that sets the separator counts as none',
+    file: beginning,
+    text: 'skipped_lines: line === null ? 0 : 1',
+    replacement: 'skipped_lines: 0',
+    tests: [rows],
+  },
+  {
+    name: 'seven of eight valid sequences make UTF-8',
+    file: beginning,
+    text: 'beyondAscii * 9',
+    replacement: 'beyondAscii * 8',
+    tests: [rows],
+  },
   {
     name: 'the reactions of all chunks begin with the same id',
     file: split,
