@@ -156,8 +156,13 @@ function readJsonBody(described: Endpoint, deps: ControlPlane): RequestHandler[]
 }
 
 const requireFile: RequestHandler = (request, _response, next) => {
-  const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = request.headers
-  if (/^\s*multipart\//i.test(type) || encoding.toLowerCase() !== 'identity')
+  const {
+    'content-type': type = '',
+    'content-encoding': encoding = 'identity',
+    'transfer-encoding': transferEncoding = 'chunked',
+  } = request.headers
+  const isEncoded = encoding.toLowerCase() !== 'identity' || transferEncoding.toLowerCase() !== 'chunked'
+  if (/^\s*multipart\//i.test(type) || isEncoded)
     throw new RequestError('invalid_request', notAFile, { status: 415 })
   next()
 }

@@ -5,7 +5,7 @@ import path from 'node:path'
  * all keys of an organization share the upload directory.
  */
 export function uploadName(name: string, mark: string): string {
-  const plain = name.replaceAll(/[\0-\x1f\x7f/\\]/g, '_').replace(/^\.+/, '')
+  const plain = name.replaceAll(/[\p{Cc}/\\]/gu, '_').replace(/^\.+/, '')
   const [extensions = ''] = /(\.[A-Za-z0-9]{1,8}){0,2}$/.exec(plain) ?? []
   const stem = Array.from(path.basename(plain, extensions)).slice(0, 30).join('')
   return `${stem === '' ? 'subscribers' : stem}-${mark}${extensions}`

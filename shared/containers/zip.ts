@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { crc32 } from 'node:zlib'
 import yauzl, { type Entry } from 'yauzl'
 import { ImportError, errorMessage } from '../contract/errors.ts'
@@ -137,9 +138,14 @@ const entryName = ({ fileNameRaw, generalPurposeBitFlag }: Entry): string =>
 
 /** A name for comparisons and messages. Its end decides what is left out, so long names lose their middle. */
 export function shortName(raw: Buffer, flags: number): string {
-  const name = raw.toString((flags & 0x800) === 0 ? 'latin1' : 'utf8')
+  const isUtf8Name = (flags & 0x800) !== 0 || isUtf8(raw)
+  const name = isUtf8Name ? raw.toString() : withoutSecondBackslashes(raw.toString('latin1'))
   return name.length <= maxShownLength ? name : `${name.slice(0, 100)}…${name.slice(-100)}`
 }
+
+/** In East Asian code pages a backslash may be the second byte of a character, as in 表.csv. It separates no folders. */
+const withoutSecondBackslashes = (name: string): string =>
+  name.replaceAll(/[\x81-\xfe][\x40-\xfe]/g, (character) => character.replace('\\', '_'))
 
 const endBytes = 22
 const endSignature = Buffer.from('504b0506', 'hex')

@@ -126,7 +126,7 @@ async function* limitBytes(pieces: AsyncIterable<Buffer>, bounds: DownloadBounds
 export const tooLargeError = ({ bytes }: DownloadBounds) =>
   new ImportError(
     'source_refused',
-    `the file has more than ${bytes / decimalMegabyte} MB, the maximum for a download: upload it by FTP instead`,
+    `the file has more than ${bytes / decimalMegabyte} MB, the maximum for a download: upload it over HTTP or by FTP instead`,
     { cause: new DownloadProblem('too_large') },
   )
 

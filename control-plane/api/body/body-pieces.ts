@@ -26,7 +26,7 @@ export interface BodyTimeouts {
 }
 
 export const notAFile =
-  'the body must be the file itself, as curl -T sends it: without multipart/form-data and without Content-Encoding'
+  'the body must be the file itself, as curl -T sends it: without multipart/form-data, Content-Encoding, or a Transfer-Encoding other than chunked'
 
 /**
  * Streams a body as it is sent, without a limit, to be stored. Throws 503 when it doesn't arrive during a stop, and

@@ -93,7 +93,7 @@ async function receiveInto(
 /** Passes on as many bytes as the range has. Throws `invalid_request` where there are fewer or more. */
 async function* ofRange(
   pieces: AsyncIterable<Buffer>,
-  { first, last }: ContentRange,
+  { first, last, total }: ContentRange,
 ): AsyncGenerator<Buffer> {
   const length = last - first + 1
   let size = 0
@@ -101,15 +101,16 @@ async function* ofRange(
     const rest = length - size
     size += piece.length
     yield piece.subarray(0, rest)
-    if (size > length) throw wrongBodyLength('more', last + 1)
+    if (size > length) throw wrongBodyLength('more', last + 1, total)
   }
-  if (size < length) throw wrongBodyLength('fewer', first + size)
+  if (size < length) throw wrongBodyLength('fewer', first + size, total)
 }
 
-const wrongBodyLength = (than: 'more' | 'fewer', end: number): RequestError =>
+/** An unfinished upload that has all its bytes can't be resumed, as no range is left to send. */
+const wrongBodyLength = (than: 'more' | 'fewer', end: number, total: number): RequestError =>
   new RequestError(
     'invalid_request',
-    `the body has ${than} bytes than Content-Range says; the upload stays unfinished: resume it at byte ${end}`,
+    `the body has ${than} bytes than Content-Range says; the upload stays unfinished: ${end === total ? 'send the whole file again' : `resume it at byte ${end}`}`,
   )
 
 /** The finished file, or the range of it that the request asks for. */
@@ -152,8 +153,14 @@ async function* content(
   range: { start: number; end: number },
 ): AsyncGenerator<Buffer> {
   const transfer = deps.transfers.begin(caller, 'out')
+  let rest = range.end - range.start
   try {
-    yield* transfer.counted(file.stream(range))
+    for await (const piece of transfer.counted(file.stream(range))) {
+      rest -= piece.length
+      yield piece
+    }
+    // Cuts the connection: the client would take the next reply for the missing bytes.
+    if (rest > 0) throw new Error('the file became shorter while it was sent')
     transfer.complete()
   } finally {
     transfer.end()

@@ -95,7 +95,7 @@ function refuseIfChanged(fingerprint: string, before: string, filename: string):
   if (isSameContent(fingerprint, before)) return
   throw new ImportError(
     'source_unreadable',
-    `${JSON.stringify(filename)} was written into after the import began, so its rows may be incomplete: write files into the upload directory under another name and rename them when they are complete, or upload them by FTP; then create the import again`,
+    `${JSON.stringify(filename)} was written into after the import began, so its rows may be incomplete: write files into the upload directory under another name and rename them when they are complete, or upload them over HTTP or by FTP; then create the import again`,
   )
 }
 

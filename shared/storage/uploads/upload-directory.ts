@@ -52,7 +52,9 @@ export class UploadDirectory {
 
   /** Finished and unfinished files, by name. Bytes of uploads in progress that are on their way are missing. */
   async listPairs(): Promise<UploadPair[]> {
-    const [finished, unfinished] = await Promise.all([this.#store.list(), this.#store.listUnfinished()])
+    // In this order, so that an upload that is published meanwhile is in at least one of the lists.
+    const unfinished = await this.#store.listUnfinished()
+    const finished = await this.#store.list()
     const pairs = new Map<string, UploadPair>()
     for (const entry of finished)
       pairs.set(entry.name, { name: entry.name, finished: entry, unfinished: null })
@@ -67,10 +69,8 @@ export class UploadDirectory {
 
   async findPair(name: string): Promise<UploadPair> {
     requireValid(name)
-    const [finished, unfinished] = await Promise.all([
-      this.#store.find(name),
-      this.#store.findUnfinished(name),
-    ])
+    const unfinished = await this.#store.findUnfinished(name)
+    const finished = await this.#store.find(name)
     return { name, finished, unfinished }
   }
 

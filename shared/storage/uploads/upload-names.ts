@@ -16,7 +16,7 @@ export function fileNameProblem(name: string): string | null {
   if (name === '') return 'must not be blank'
   if (name.includes('/') || name.includes('\\') || name === '.' || name === '..')
     return 'must be a plain file name without a path'
-  if (/[\0-\x1f\x7f]/.test(name)) return 'must not hold control characters'
+  if (/\p{Cc}/u.test(name)) return 'must not hold control characters'
   if (name.startsWith('.')) return 'must not begin with a dot'
   if (Buffer.byteLength(name) > 200) return 'must not be longer than 200 bytes'
   return null

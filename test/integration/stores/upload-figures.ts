@@ -123,3 +123,46 @@ t.test(
     })
   },
 )
+
+for (const [organizationId, STAGING] of [
+  [3, 'disk'],
+  [4, 'gridfs'],
+] as const)
+  t.test(
+    `an upload that is published while the directory is listed is in the list: ${STAGING}`,
+    async (t) => {
+      const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
+      const store = uploads.directory(organizationId)
+      await store.prepare()
+      const upload = await store.takeUp({
+        name: 'a.csv',
+        token: '0123456789abcdef',
+        wasAbandoned: false,
+        keep: 0,
+      })
+      await upload.write(Buffer.from('content'))
+      await upload.prepare()
+      let published: Promise<boolean> | null = null
+      /** The first of the two reads comes before the publication, the second after it. */
+      const around = async <T>(read: () => Promise<T>): Promise<T> => {
+        if (published !== null) {
+          await published
+          return read()
+        }
+        const first = read()
+        published = first.then(() => upload.publish())
+        return first
+      }
+      const listed = {
+        ...store,
+        list: () => around(() => store.list()),
+        listUnfinished: () => around(() => store.listUnfinished()),
+      }
+      const directory = new UploadDirectory({
+        uploads: { ...uploads, directory: () => listed },
+        ...{ limits, organizationId, collections, log },
+      })
+      t.match(await directory.listPairs(), [{ name: 'a.csv', finished: { size: 7 } }])
+      await upload.close()
+    },
+  )

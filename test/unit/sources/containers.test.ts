@@ -89,6 +89,26 @@ const readable: [what: string, bytes: Buffer, content: string][] = [
   ['a Zip64', makeZip([{ name: 'a.csv', content: table, zip64: true }]), table],
   ['a zip with a mark of parts', concat('PK00', shifted(zip(table), 4)), table],
   ['a name that is no path', makeZip([{ name: '../../C:\\x//a.csv', content: table }]), table],
+  ...[
+    'Shift_JIS: 8ee98bcb95bb955c2e637376',
+    'Shift_JIS, no ending: 955c',
+    'GBK: b95c2e637376',
+    'Big5: a55c2e637376',
+  ].map((name): [string, Buffer, string] => [
+    `a name with a backslash as a second byte (${name})`,
+    makeZip([{ name: Buffer.from(name.replace(/.*: /, ''), 'hex'), content: table }]),
+    table,
+  ]),
+  [
+    'a hidden file whose folder ends like the first byte of a character',
+    makeZip([
+      { name: Buffer.from('f\x81/.hidden', 'latin1'), content: 'x' },
+      { name: Buffer.from('f\x81/', 'latin1') },
+      { name: Buffer.from('\x83\x83\\.hidden', 'latin1'), content: 'x' },
+      { name: 'a.csv', content: table },
+    ]),
+    table,
+  ],
   ['a gzip in a zip', zip(gzip(table)), table],
   ['a zip in a gzip', gzip(zip(table)), table],
   ['a zip in a zip', zip(zip(table)), table],
