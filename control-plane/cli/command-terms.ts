@@ -7,4 +7,16 @@ const translate = (sentence: string): string =>
     .replace(/^column_mapping must hold /, 'no column is mapped to ')
     .replace(/^column_mapping has /, 'a column is mapped to ')
     .replace(/^file_source\.url /, 'the URL ')
+    .replace(/^file_source\.(filename|content) can't be read: /, "can't import it: ")
+    .replace(/^file_source\.(filename|content) /, 'the file ')
+    .replace(/, so give a column_mapping$/, '')
+    .replace(
+      /^give a column_mapping to import it anyway$/,
+      'with --map it is imported anyway, and such rows fail',
+    )
+    .replace(/^an Authorization header with an API key is required$/, 'there is no API key')
     .replace(/^begins_at /, '--begins-at ')
+    .replace(/^default_custom_fields\./, '--default-field ')
+    .replace(/^autoresponders\.api\.trigger_(new|updated)\b/, '--autoresponder-$1')
+    .replace(/^callback_url /, '--callback-url ')
+    .replace(/^scope /, '--scope ')

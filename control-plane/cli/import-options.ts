@@ -63,12 +63,13 @@ export function addImportOptions(command: Command): Command {
   )
   add('--create-fields', 'create a text field for each column that has a header and no field')
   add('--overwrite', 'overwrite subscribers who exist already')
-  add('--overwrite-what <what>', `what is overwritten: ${overwriteWhats.join(',')}`).argParser(
+  add('--overwrite-what <what>', `what --overwrite changes: ${overwriteWhats.join(',')}`).argParser(
     someOf(overwriteWhats),
   )
-  add('--overwrite-when-status <statuses>', `of whom it is: ${subscriberStatuses.join(',')}`).argParser(
-    someOf(subscriberStatuses),
-  )
+  add(
+    '--overwrite-when-status <statuses>',
+    `the statuses of those whom --overwrite changes: ${subscriberStatuses.join(',')}`,
+  ).argParser(someOf(subscriberStatuses))
   add('--blank-cells <what>', 'whether a blank cell clears a field that is overwritten').choices([
     'keep',
     'clear',
@@ -82,7 +83,7 @@ export function addImportOptions(command: Command): Command {
   add('--default-format <format>', 'the email format of new subscribers').choices(emailFormats)
   add('--default-confirmed', 'new subscribers are confirmed')
   add('--trigger-autoresponders', 'trigger autoresponders on subscription for new subscribers')
-  add('--trigger-on-updated', 'and for updated ones')
+  add('--trigger-on-updated', 'with --trigger-autoresponders: for updated subscribers too')
   add('--autoresponder-new <name|id>', 'an API autoresponder for new subscribers')
   add('--autoresponder-updated <name|id>', 'an API autoresponder for updated subscribers')
   add('--dry-run', 'do everything but the writes')
@@ -100,8 +101,8 @@ export function addImportOptions(command: Command): Command {
     'mdy',
     'dmy',
   ])
-  add('--callback-url <url>', 'is sent the import when it has ended')
-  add('--idempotency-key <key>', 'a second command with it, within a day, makes no second import')
+  add('--callback-url <url>', 'the service sends the import to this URL when it has ended')
+  add('--idempotency-key <key>', 'the same key within a day makes no second import')
   add('-y, --yes', 'do not ask for confirmation')
   for (const option of options) command.addOption(option)
   return command
@@ -110,7 +111,7 @@ export function addImportOptions(command: Command): Command {
 export const failOnOption = (): Option =>
   new Option(
     '--fail-on <percent>',
-    'with --watch: exit code 3 if more than so many percent of the rows failed',
+    'with --watch: exit code 3 if more than this percentage of the rows failed',
   ).argParser(percent)
 
 function percent(text: string): number {

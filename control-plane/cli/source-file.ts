@@ -34,6 +34,7 @@ const maxPipeBytes = 64 * binaryMegabyte
 export async function openSourceFile(file: string, input: Readable): Promise<SourceFile> {
   if (file === '-') return pipedFile(await readPipe(input))
   const { stats, beginning } = await readBeginning(file).catch((error: unknown) => {
+    if (error instanceof CommandFailure) throw error
     throw usage(`can't read ${file}: ${errorMessage(error)}`)
   })
   requireTable(file, beginning)

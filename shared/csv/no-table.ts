@@ -184,7 +184,7 @@ function findMarkup(text: string): string | null {
 }
 
 const htmlPage =
-  'the file is an HTML page, and imports read tables as text: where it comes from a URL, give the address of the file itself, without a login page before it; otherwise open it in a spreadsheet program, save it as CSV UTF-8 and import that file'
+  'the file is an HTML page, and imports read tables as text: give the URL of the file itself, without a login page before it, or open the page in a spreadsheet program, save it as CSV UTF-8 and import that file'
 
 function skipProlog(text: string): { documentType: string | null; rest: string } {
   let documentType: string | null = null

@@ -210,13 +210,27 @@ t.test('fields are created of the columns that have none', async (t) => {
   t.same(await names(), [['Plan', 'text']], 'a dry run creates none')
   const { code, err } = await call([...args, '--watch'])
   t.equal(code, 0, err)
-  t.match(err, /no field is made of column 3 'größe'/)
+  t.match(err, /no field can be made of column 3 'größe', because the name is taken/)
+  t.notMatch(err, /field create/, 'no command is shown that the service would refuse')
   t.same(await names(), [
     ['Plan', 'text'],
     ['Größe', 'text'],
     ['邮'.repeat(49), 'text'],
   ])
   t.same(await valuesOf(list, 'ann@example.com'), { Plan: 'Free', Größe: 'L', ['邮'.repeat(49)]: 'x' })
+})
+
+t.test('a command to create a field is shown only where the service takes it', async (t) => {
+  const list = String(await makeList('Taken names'))
+  const source = await file('taken.csv', 'email,confirm_time,Town,town\nann@example.com,x,y,z\n')
+  const { code, err } = await call(['import', source, '--list', list, '--dry-run', '--watch'])
+  t.equal(code, 0, err)
+  t.same(
+    Array.from(err.matchAll(/field create.*--name '([^']*)'/g), ([, name]) => name),
+    ['Town'],
+  )
+  t.match(err, /no field can be made of column 2 'confirm_time'/)
+  t.match(err, /no field can be made of column 4 'town'/)
 })
 
 t.test('the exit code says how many rows may fail', async (t) => {

@@ -42,26 +42,21 @@ const maxNameLength = 49
 const fieldName = (header: string): string =>
   Array.from(header.trim()).slice(0, maxNameLength).join('').trim()
 
-/** The fields to make, and a warning for each column whose name is taken. */
+/** The fields to make. A column whose name is taken gets none. */
 export function planFields(
   { columns }: InspectionView,
   { mapping, ignored }: Columns,
   fieldNames: string[],
-): { fields: NewField[]; warnings: string[] } {
+): NewField[] {
   const taken = new Set([...builtInColumns, ...fieldNames].map(comparisonForm))
   const fields: NewField[] = []
-  const warnings: string[] = []
   for (const [column, { header }] of columns.entries()) {
     const name = fieldName(header ?? '')
     if (name === '' || ignored.has(column) || (mapping[column] ?? null) !== null) continue
-    if (taken.has(comparisonForm(name)))
-      warnings.push(
-        `no field is made of column ${column + 1} ${quote(name)}, because the name is taken: map the column with --map ${column + 1}=NAME, or ignore it with --map ${column + 1}=-`,
-      )
-    else fields.push({ column, name })
+    if (!taken.has(comparisonForm(name))) fields.push({ column, name })
     taken.add(comparisonForm(name))
   }
-  return { fields, warnings }
+  return fields
 }
 
 const separatorNames: Record<string, string> = { ',': 'commas', ';': 'semicolons', '\t': 'tabs', '|': 'bars' }
@@ -119,6 +114,8 @@ export function warnOfIgnored(
 ): void {
   const { mapping, ignored, list, fieldNames, newFields } = given
   const targets = [...fieldNames, ...builtInColumns.filter((name) => isUsable(name, list))]
+  const newNames = newFields.map((field) => field.name)
+  const taken = new Set([...builtInColumns, ...fieldNames, ...newNames].map(comparisonForm))
   for (const [column, { header }] of columns.entries()) {
     const name = fieldName(header ?? '')
     const isTakenCareOf =
@@ -126,18 +123,29 @@ export function warnOfIgnored(
     if (name === '' || isTakenCareOf) continue
     const equal = targets.find((target) => looseForm(target) === looseForm(header ?? ''))
     const text = `column ${column + 1} ${quote(header ?? '')}`
-    if (equal !== undefined)
+    if (equal !== undefined) {
+      const isMapped = mapping.some((mapped) => mapped !== null && isSameName(mapped, equal))
       suggest(
         terminal,
-        `${text} is ignored, although ${mapping.some((mapped) => mapped !== null && isSameName(mapped, equal)) ? 'its name is that of' : 'there is'} ${quote(equal)}; map it with:`,
+        isMapped
+          ? `${text} is ignored, because another column is imported as ${quote(equal)}; import this one instead with:`
+          : `${text} is ignored, although there is ${quote(equal)}; map it with:`,
         `--map ${shellQuoted(`${column + 1}=${/[",=]|^(-|ignore)$/.test(equal) ? `"${equal.replaceAll('"', '""')}"` : equal}`)}`,
       )
-    else if (!ignored.has(column))
+    } else if (ignored.has(column)) continue
+    else if (taken.has(comparisonForm(name)))
+      warn(
+        terminal,
+        `no field can be made of ${text}, because the name is taken: map the column with --map ${column + 1}=NAME, or ignore it with --map ${column + 1}=-`,
+      )
+    else {
       suggest(
         terminal,
         `${text} has no field and is ignored; create one with:`,
         `rollcall field create --list ${list.id} --name ${shellQuoted(name)} --type text`,
       )
+      taken.add(comparisonForm(name))
+    }
   }
 }
 

@@ -15,7 +15,6 @@ import {
   chooseColumns,
   planFields,
   showInspection,
-  warn,
   warnOfIgnored,
   type Columns,
   type NewField,
@@ -128,15 +127,14 @@ async function decideColumns(run: Run): Promise<{ inspection: InspectionView; ma
     ({ name }) => name,
   )
   const plan = (columns: Columns) =>
-    options.createFields === true ? planFields(inspection, columns, fieldNames) : { fields: [], warnings: [] }
+    options.createFields === true ? planFields(inspection, columns, fieldNames) : []
   const explicit = chooseColumns(run.map, inspection.column_mapping)
   const guessed = { mapping: inspection.column_mapping, ignored: explicit.ignored }
-  const planned = plan(guessed)
-  showInspection(terminal, inspection, { mapping: guessed.mapping, newFields: planned.fields })
-  warnOfIgnored(terminal, inspection, { ...guessed, list, fieldNames, newFields: planned.fields })
-  for (const warning of planned.warnings) warn(terminal, warning)
+  const newFields = plan(guessed)
+  showInspection(terminal, inspection, { mapping: guessed.mapping, newFields })
+  warnOfIgnored(terminal, inspection, { ...guessed, list, fieldNames, newFields })
   const columns = await confirmColumns(run, inspection, guessed)
-  const { fields } = columns === guessed ? planned : plan(columns)
+  const fields = columns === guessed ? newFields : plan(columns)
   return { inspection, mapping: await createFields(run, columns.mapping, fields) }
 }
 
