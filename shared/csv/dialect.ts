@@ -64,8 +64,8 @@ export function detectDialect(
     for (const enclosure of given.enclosure === undefined ? enclosures : [given.enclosure]) {
       const dialect = { separator, enclosure }
       const found = firstRecords(sample, dialect)
-      // An enclosure that encloses no cell is not one, whatever its score.
-      if (best !== undefined && enclosure !== '"' && found.enclosed === 0) continue
+      // An enclosure that encloses no cell is not one, whatever its score, unless it was given.
+      if (given.enclosure === undefined && enclosure !== '"' && found.enclosed === 0) continue
       const score = tableScore(found)
       if (best === undefined || score > best.score + 1e-9) best = { dialect, score }
     }

@@ -98,7 +98,7 @@ const fieldWords: readonly (readonly string[])[] = [
     puhelin puhelinnumero matkapuhelin numertelefonu cislotelefonu telefonnicislo sms whatsapp
     电话 手机 电话号码 手机号 電話 手機 電話番号 携帯電話 전화 전화번호 휴대폰 телефон номертелефона`),
   words(`street streetaddress address address1 addressline1 mailingstreet homestreet businessstreet address1street
-    defaultaddressaddress1 billingaddress1 shippingaddress1 strasse strae adresse rue direccion calle domicilio
+    defaultaddressaddress1 billingaddress1 shippingaddress1 strasse adresse rue direccion calle domicilio
     indirizzo via endereco morada adres straat straatnaam gatuadress gata gate vej ulica ulice katuosoite osoite
     adresa adress 地址 住所 주소 адрес адреса улица`),
   words(`city town locality ort stadt wohnort ville ciudad citta cidade stad plaats woonplaats by poststed
@@ -146,11 +146,24 @@ function words(text: string): readonly string[] {
 /** Longer headers are cut: a name of a column is never longer. */
 const maxNameUnits = 200
 
+/** Letters that Unicode doesn't decompose, as people write them without accents. */
+const asciiLetters: Record<string, string> = {
+  ß: 'ss',
+  ø: 'o',
+  ł: 'l',
+  đ: 'd',
+  ð: 'd',
+  ı: 'i',
+  æ: 'ae',
+  œ: 'oe',
+}
+
 /** A name in lower case, without accents, blanks and punctuation. */
 export function plainName(text: string): string {
   return normalizeText(text.slice(0, maxNameUnits), 'NFKD')
     .toLowerCase()
     .replaceAll(/[^\p{L}\p{N}]/gu, '')
+    .replaceAll(/[ßøłđðıæœ]/g, (letter) => asciiLetters[letter]!)
 }
 
 const builtInByWord = new Map<string, BuiltInColumn>(

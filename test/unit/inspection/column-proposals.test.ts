@@ -50,6 +50,7 @@ const emailHeaders = {
   uk: ['Пошта', 'Електронна пошта', 'Адреса електронної пошти', 'Імейл'],
   ja: ['メール', 'メールアドレス', 'Ｅメール', '電子メール'],
   zh: ['邮箱', '电子邮件', '电子邮箱地址', '電子郵件', '電郵'],
+  vi: ['Thư điện tử', 'Email'],
   ko: ['이메일', '이메일 주소', '전자우편', '메일'],
   others: [
     'E-pošta',
@@ -78,6 +79,15 @@ t.test(
     t.end()
   },
 )
+
+t.test('headers with letters that have no accent to leave out are understood', (t) => {
+  const named = ['Street', 'Birthday', 'Gender', 'Last name'].map((name) => field(name))
+  t.same(
+    mapped(['Straße', 'Fødselsdag', 'Płeć', 'Soyadı', 'Bekræftet'], [['a', 'b', 'c', 'd', 'yes']], named),
+    ['Street', 'Birthday', 'Gender', 'Last name', 'confirmed'],
+  )
+  t.end()
+})
 
 t.test('exactly one column becomes the email', (t) => {
   const addresses = (...cells: string[]) => cells.map((cell) => cell.split(' '))

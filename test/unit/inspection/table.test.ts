@@ -69,6 +69,15 @@ const people = ['ann@example.com', 'bob@example.com', 'eve@example.com']
 const table = (header: string[], separator: string, row: (email: string) => string[]) =>
   [header, ...people.map(row)].map((cells) => cells.join(separator)).join('\n')
 
+t.test('the separator is detected with a given enclosure that encloses no cell', (t) => {
+  for (const separator of [',', ';', '\t', '|'] as const) {
+    const text = `email${separator}name\nann@example.com${separator}Ann\n`
+    const sample = { bytes: Buffer.from(text), isWhole: true }
+    t.same(detectDialect(sample, { separator: undefined, enclosure: "'" }), { separator, enclosure: "'" })
+  }
+  t.end()
+})
+
 t.test('separators and enclosures are told by what they make of the file', (t) => {
   for (const separator of [',', ';', '\t', '|']) {
     const text = table(['Email', 'First name'], separator, (email) => [email, 'Ann'])
