@@ -19,10 +19,3 @@ const kinds: [ContainerKind, RegExp][] = [
   // A file, the end of an empty zip, the first part of several, or a mark of parts before a file.
   ['zip', /^504b(0304|0506|0708|3030504b0304)/],
 ]
-
-/** A file with access at any position. */
-export interface RandomAccessFile {
-  readonly size: number
-  /** Resolves to the bytes read, which are fewer only at the end of the file. */
-  read(target: Uint8Array, position: number): Promise<number>
-}

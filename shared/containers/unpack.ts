@@ -1,7 +1,8 @@
 import { ImportError } from '../contract/errors.ts'
 import { decimalMegabyte } from '../values/byte-sizes.ts'
-import { findContainer, headBytes, maxContainers, type RandomAccessFile } from './container-kind.ts'
+import { findContainer, headBytes, maxContainers } from './container-kind.ts'
 import { decompress } from './decompress.ts'
+import type { RandomAccessFile } from './random-access-file.ts'
 import { unzip } from './zip.ts'
 
 export interface SpooledFile extends RandomAccessFile {

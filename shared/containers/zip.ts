@@ -3,8 +3,8 @@ import { crc32 } from 'node:zlib'
 import yauzl, { type Entry } from 'yauzl'
 import { ImportError, errorMessage } from '../contract/errors.ts'
 import { findOfficeZip } from '../csv/no-table.ts'
-import type { RandomAccessFile } from './container-kind.ts'
 import { decompress } from './decompress.ts'
+import { readRange, type RandomAccessFile } from './random-access-file.ts'
 import { binaryMegabyte } from '../values/byte-sizes.ts'
 
 export interface UnzipOptions {
@@ -38,7 +38,11 @@ export async function* unzip(file: RandomAccessFile, options: UnzipOptions): Asy
     const entry = files.only(head)
     requireReadable(what, { method: entry.compressionMethod, flags: entry.generalPurposeBitFlag })
     const { fileDataStart } = await zip.readLocalFileHeaderPromise(entry, { minimal: true })
-    const packed = readRange(file, fileDataStart, fileDataStart + entry.compressedSize, signal)
+    const packed = readRange(file, {
+      start: fileDataStart,
+      end: fileDataStart + entry.compressedSize,
+      signal,
+    })
     const pieces = entry.compressionMethod === 0 ? packed : decompress(packed, 'deflate', { what })
     yield* checked(pieces, entry, what)
   } catch (error) {
@@ -190,22 +194,6 @@ async function findDataEnd(file: RandomAccessFile): Promise<number> {
 }
 
 const blockBytes = binaryMegabyte
-
-async function* readRange(
-  file: RandomAccessFile,
-  start: number,
-  end: number,
-  signal: AbortSignal,
-): AsyncGenerator<Buffer> {
-  for (let at = start; at < end;) {
-    signal.throwIfAborted()
-    const block = Buffer.allocUnsafeSlow(Math.min(blockBytes, end - at))
-    const read = await file.read(block, at)
-    if (read === 0) throw new Error('the file became shorter')
-    yield block.subarray(0, read)
-    at += read
-  }
-}
 
 /** Passes the content on. Throws when its length or checksum isn't that of the directory. */
 async function* checked(pieces: AsyncIterable<Buffer>, entry: Entry, what: string): AsyncGenerator<Buffer> {

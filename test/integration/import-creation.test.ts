@@ -71,6 +71,8 @@ t.test('a creation returns the full view, with every default', async (t) => {
     },
     detected_character_set: null,
     detected_csv_field_separator: null,
+    apply_custom_field_defaults: true,
+    failure_summary: [],
     stats: {
       number_of_records: null,
       records_imported: 0,

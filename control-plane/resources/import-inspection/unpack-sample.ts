@@ -1,9 +1,9 @@
+import type { RandomAccessFile } from '../../../shared/containers/random-access-file.ts'
 import { Readable } from 'node:stream'
 import {
   findContainer,
   maxContainers,
   type ContainerKind,
-  type RandomAccessFile,
 } from '../../../shared/containers/container-kind.ts'
 import { decompress } from '../../../shared/containers/decompress.ts'
 import { tooManyContainers } from '../../../shared/containers/unpack.ts'

@@ -1,8 +1,8 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
+import { readRange } from '../../../shared/containers/random-access-file.ts'
 import { beginningBytes, readBeginning } from '../../../shared/csv/file-beginning.ts'
 import { openSource } from '../../../shared/storage/staging/packed-content.ts'
 import type { StagedFile, Staging } from '../../../shared/storage/staging/staging.ts'
-import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import { ContentReader, requestOf, type ReadContent } from './content-reader.ts'
 import { selectSource } from './source-of.ts'
@@ -71,27 +71,17 @@ export async function readStaged(
 
 /** Copies an upload that could be read in place if it needn't be converted. */
 async function copyConverted(
-  { document, staging, uploads }: StepRun,
+  { document, staging, uploads, signal }: StepRun,
   staged: string,
   write: (content: AsyncIterable<Uint8Array>) => Promise<unknown>,
 ): Promise<void> {
   const file = await openStaged(staging, staged)
   try {
-    await write(readAll(file))
+    await write(readRange(file, { start: 0, end: file.size, signal }))
   } finally {
     await file.close()
   }
   await refuseIfWrittenInto(document, staged, uploads)
-}
-
-async function* readAll(file: StagedFile): AsyncGenerator<Uint8Array> {
-  for (let at = 0; at < file.size;) {
-    const bytes = Buffer.allocUnsafeSlow(Math.min(binaryMegabyte, file.size - at))
-    const read = await file.read(bytes, at)
-    if (read === 0) return
-    at += read
-    yield bytes.subarray(0, read)
-  }
 }
 
 async function openStaged(staging: Staging, name: string): Promise<StagedFile> {

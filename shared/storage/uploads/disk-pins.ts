@@ -1,6 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { link, lstat, mkdir, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
+import { readRange } from '../../containers/random-access-file.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { errorCode } from '../../contract/errors.ts'
 import { buildFingerprint, fileSystemTime } from './file-fingerprint.ts'
@@ -153,16 +154,13 @@ function pinnedFile(handle: FileHandle, size: number, folder: string, staged: st
     },
     fingerprint: async () => buildFingerprint(await handle.stat({ bigint: true })),
     isQuiet: async () => (await fileSystemTime(folder)) - (await handle.stat()).mtimeMs > quietMs,
-    content: (signal) => readPinned(handle, signal),
+    content: (signal) => readPinned(handle, file, signal),
     close: () => file.close(),
   }
 }
 
 /** Reads up to the present size, so that reading ends even while another program appends. */
-async function* readPinned(handle: FileHandle, signal: AbortSignal): AsyncGenerator<Buffer> {
+async function* readPinned(handle: FileHandle, file: DiskFile, signal: AbortSignal): AsyncGenerator<Buffer> {
   const { size } = await handle.stat()
-  if (size === 0) return
-  const options = { autoClose: false, start: 0, end: size - 1, highWaterMark: binaryMegabyte, signal }
-  const pieces: AsyncIterable<Buffer> = handle.createReadStream(options)
-  yield* pieces
+  yield* readRange(file, { start: 0, end: size, signal })
 }

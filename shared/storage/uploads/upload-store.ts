@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import type { RandomAccessFile } from '../../containers/container-kind.ts'
+import type { RandomAccessFile } from '../../containers/random-access-file.ts'
 import type { UploadDocument } from '../../contract/schemas/import.ts'
 import type { StagedFile } from '../staging/staging.ts'
 
