@@ -58,7 +58,7 @@ const putRow: Row = {
   }),
   otherParams: {
     filename: [
-      { value: '999999999', code: null },
+      { value: '999999998', code: null },
       ...absent.slice(2).map((value) => ({ value, code: 'validation_failed' })),
     ],
   },
