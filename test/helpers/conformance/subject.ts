@@ -80,7 +80,10 @@ function documentedIn(operation: Json): Set<string> {
     ([status]) => !ofEveryEndpoint.includes(status),
   )
   const examples = responses.flatMap(([status, { content }]) =>
-    Object.values<Json>(content?.['application/json']?.examples ?? {}).map(({ value }) => ({ status, value })),
+    Object.values<Json>(content?.['application/json']?.examples ?? {}).map(({ value }) => ({
+      status,
+      value,
+    })),
   )
   return new Set(
     examples
