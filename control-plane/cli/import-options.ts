@@ -121,6 +121,18 @@ function percent(text: string): number {
   throw new InvalidArgumentError('It must be a number from 0 to 100 with at most two decimals.')
 }
 
+/** Throws wrong usage for an option that would have no effect without another one. */
+export function requireCompanions({
+  overwrite,
+  overwriteWhat,
+  overwriteWhenStatus,
+  ...rest
+}: ImportFlags): void {
+  if (overwrite !== true && (overwriteWhat ?? overwriteWhenStatus) !== undefined)
+    throw usage('--overwrite-what and --overwrite-when-status say how to overwrite: add --overwrite')
+  requireWatch(rest)
+}
+
 export function requireWatch({ watch, failOn }: { watch?: true; failOn?: number }): void {
   if (failOn !== undefined && watch !== true)
     throw usage('--fail-on judges an import by its end: add --watch, which waits for it')

@@ -35,6 +35,8 @@ export async function* unzip(file: RandomAccessFile, options: UnzipOptions): Asy
       files.add(entryName(entry), entry)
       if (files.isEnough) break
     }
+    // The types of yauzl call this offset a boolean.
+    if (!files.isEnough && (await hasEntryAt(file, Number(zip.readEntryCursor)))) throw hiddenFiles(what)
     const entry = files.only(head)
     requireReadable(what, { method: entry.compressionMethod, flags: entry.generalPurposeBitFlag })
     const { fileDataStart } = await zip.readLocalFileHeaderPromise(entry, { minimal: true })
@@ -72,6 +74,20 @@ const cutOff = (what: string) =>
     'source_unreadable',
     `${what} is cut off: the directory at the end of the zip is missing; transfer the whole file again`,
   )
+
+const hiddenFiles = (what: string) =>
+  new ImportError(
+    'source_unreadable',
+    `${what} is no intact zip file: its directory has more files than it says; pack the table anew`,
+  )
+
+const entrySignature = '504b0102'
+
+/** Whether an entry of the directory begins there. */
+async function hasEntryAt(file: RandomAccessFile, position: number): Promise<boolean> {
+  const bytes = Buffer.alloc(4)
+  return (await file.read(bytes, position)) === 4 && bytes.toString('hex') === entrySignature
+}
 
 const encryptionFlags = 0x2041
 

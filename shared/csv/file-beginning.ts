@@ -209,7 +209,7 @@ function refuseNuls(all: Buffer, decodedFrom: CharacterSet | null): void {
     )
   const what = decodedFrom === null ? 'CSV text' : `CSV text in ${characterSetName(decodedFrom)}`
   refuse(
-    `${share}, so the file isn't ${what}; it may be UTF-16, a spreadsheet or an archive: save it as CSV in UTF-8`,
+    `${share}, so the file isn't ${what}; it may be ${decodedFrom === null ? 'UTF-16, ' : ''}a spreadsheet or an archive: save it as CSV in UTF-8`,
     { isNoTable: decodedFrom === null },
   )
 }

@@ -258,6 +258,7 @@ t.test('the exit code says how many rows may fail', async (t) => {
   t.match(wrong, { code: 2, err: /0 to 100/ })
   t.equal(later.code, 3)
   t.equal(needsWatch.code, 2)
+  t.match(await call([...args, '--overwrite-what', 'status']), { code: 2, err: /add --overwrite\b/ })
   t.match(await call(['import', '--help']), { out: /Exit codes: [^]*--fail-on/ })
 })
 

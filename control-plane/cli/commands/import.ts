@@ -6,7 +6,7 @@ import { parseMap, type ColumnMap, type Mapped } from '../column-map.ts'
 import { inCommandTerms } from '../command-terms.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure, refusedMap, usage } from '../failures.ts'
-import { importRequest, requestedFormat, requireWatch, type ImportFlags } from '../import-options.ts'
+import { importRequest, requestedFormat, requireCompanions, type ImportFlags } from '../import-options.ts'
 import { findList, type MailingList } from '../mailing-list.ts'
 import type { Session } from '../session.ts'
 import { openSourceFile, type SourceFile } from '../source-file.ts'
@@ -45,7 +45,7 @@ interface Run {
 
 /** Inspects the source, shows what its columns become, asks for confirmation on a terminal, and creates the import. */
 export async function importSource(session: Session, source: string, options: ImportFlags): Promise<number> {
-  requireWatch(options)
+  requireCompanions(options)
   const map = options.map === undefined ? null : parseMap(options.map)
   const isUrl = /^(https?|ftps?):\/\//i.test(source)
   if (isUrl && options.via !== undefined) throw usage('a URL is fetched by the service: leave out --via')

@@ -188,6 +188,7 @@ const refused: [what: string, bytes: Buffer, message: RegExp, code?: string][] =
   ],
   ['a wrong checksum', makeZip([{ name: 'a', content: table, checksum: 7 }]), /is damaged.*checksum/],
   ['a wrong size', makeZip([{ name: 'a', content: table, size: 7 }]), /is damaged.*checksum/],
+  ['a wrong number of files', withOneFileSaid(makeZip(names.slice(0, 2))), /more files than it says/],
   [
     'cut data',
     makeZip([{ name: 'a', content: long, packed: deflateRawSync(long).subarray(0, 9_000) }]),
@@ -266,6 +267,14 @@ const refused: [what: string, bytes: Buffer, message: RegExp, code?: string][] =
   ['three containers', gzip(zstd(gzip(table))), /packed more than 2 times/, 'content_refused'],
   ['three zips', zip(zip(zip(table))), /packed more than 2 times/, 'content_refused'],
 ]
+
+/** The numbers of files in the last record of a zip become 1. */
+function withOneFileSaid(zip: Buffer): Buffer {
+  const end = zip.length - 22
+  zip.writeUInt16LE(1, end + 8)
+  zip.writeUInt16LE(1, end + 10)
+  return zip
+}
 
 t.test('damaged and refused containers say what is wrong', async (t) => {
   for (const [what, bytes, message, code = 'source_unreadable'] of refused) {
