@@ -129,7 +129,7 @@ export function warnOfIgnored(
         terminal,
         isMapped
           ? `${text} is ignored, because another column is imported as ${quote(equal)}; import this one instead with:`
-          : `${text} is ignored, although there is ${quote(equal)}; map it with:`,
+          : `${text} is ignored, although there is ${quote(equal)}; rows whose value doesn't fit fail if you map it with:`,
         `--map ${shellQuoted(`${column + 1}=${/[",=]|^(-|ignore)$/.test(equal) ? `"${equal.replaceAll('"', '""')}"` : equal}`)}`,
       )
     } else if (ignored.has(column)) continue
