@@ -32,6 +32,8 @@ export async function download(
     progress['download.bytes_received'] = bytes
     progress['download.bytes_expected'] = expected
     hasMoved = true
+    // The first megabyte is looked at before anything is staged, which may take long where it comes slowly.
+    run.progress.add()
   }
   const remainingMs = await downloadTimeLeft(run)
   const timer = setInterval(() => {
