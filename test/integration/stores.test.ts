@@ -15,4 +15,5 @@ await runTogether(new URL('stores/', import.meta.url), [
   'missing-files',
   'list-counts',
   'import-sums',
+  'messages-at-once',
 ])

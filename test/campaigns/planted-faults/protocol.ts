@@ -433,7 +433,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: messages,
     text: "{ _id: { $in: ids }, state: 'ready' },",
     replacement: '{ _id: { $in: ids } },',
-    tests: [outbox],
+    tests: [stores],
   },
   {
     name: 'messages of another holder are given back',
