@@ -89,6 +89,10 @@ export const actors = {
     (fixture) => `${listPath(fixture)}/subscribers/${fixture.absentId}`,
     () => ({ subscriber: { status: 'active', custom_fields: { Spare: 'changed' } } }),
   ),
+  'unsubscribe subscriber': put(
+    (fixture) => `${listPath(fixture)}/subscribers/${fixture.absentId}`,
+    () => ({ subscriber: { status: 'unsubscribed' } }),
+  ),
   'delete subscriber': (side, fixture) =>
     side.call('DELETE', `${listPath(fixture)}/subscribers/${fixture.absentId}`),
   'delete imported subscriber': (side, fixture) =>
@@ -154,7 +158,7 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
   splitting: ['step', ...whileItWorks, ...always],
   importing: ['last batch', ...whileItWorks, ...always],
   begun: ['batch', 'last batch', ...whileItWorks, 'limit', 'create subscriber', 'delete field'],
-  written: ['step', ...whileItWorks, ...always],
+  written: ['step', ...whileItWorks, ...always, 'unsubscribe subscriber'],
   ended: ['finalize', 'create import', 'start', 'delete field', 'limit', 'update subscriber'],
   settled: ['create import', 'delete field', 'rename field'],
   paused: ['unpause', 'cancel', 'limit', 'delete field'],

@@ -133,6 +133,7 @@ const touchedBy: Partial<Record<ActorName, string>> = {
   'create another subscriber': 'other@example.com',
   'create import': 'late@example.com',
   'update subscriber': 'person100011@example.com',
+  'unsubscribe subscriber': 'person100011@example.com',
   'delete subscriber': 'person100011@example.com',
   'delete imported subscriber': 'person0@example.com',
 }
@@ -222,6 +223,11 @@ export async function brokenPromises(
       const id = one.actor === 'delete subscriber' ? fixture.absentId : fixture.presentId
       if ((await collections.subscribers.countDocuments({ id })) > 0)
         faults.push('a deleted subscriber is there')
+    }
+    if (one.actor === 'unsubscribe subscriber') {
+      // Another request may have changed or deleted the subscriber since.
+      const found = await collections.subscribers.findOne({ id: fixture.absentId })
+      if (found?.status === 'deactivated') faults.push('who was unsubscribed is deactivated')
     }
   }
   const created = new Set(
