@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
 import { Agent, request, type Dispatcher } from 'undici'
 import { errorMessage } from '../../shared/contract/errors.ts'
+import type { FaultView } from '../../shared/store/import-faults.ts'
 import { readEvents } from './server-sent-events.ts'
 
 /** The service refused a request; this has its code and its message. */
@@ -201,21 +202,9 @@ export interface ImportView {
   dry_run: boolean
   warnings: string[]
   /** Largest first; a service of an older version has none. */
-  failure_summary?: FailureGroup[]
+  failure_summary?: FaultView[]
   /** Only in the reply to the creation of an import with a callback. */
   callback_secret?: string
-}
-
-/** Failed rows that have the same reason in the same column. */
-export interface FailureGroup {
-  /** Counted from 1; null where the whole record is at fault. */
-  column: number | null
-  header: string | null
-  field: string | null
-  reason: string
-  rows: number
-  first_record: number
-  example: string | null
 }
 
 export const importEnded = (view: Pick<ImportView, 'state'>): boolean =>

@@ -3,20 +3,12 @@ import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { clock } from '../../shared/runtime/clock.ts'
+import type { UploadView } from '../resources/uploads/schemas.ts'
 import { ApiRefusal, type ApiClient } from './api-client.ts'
 import { CommandFailure } from './failures.ts'
 import type { SourceFile } from './source-file.ts'
 import { uploadName } from './upload-name.ts'
 import { isTemporary } from './watch.ts'
-
-/** A file of the upload directory. */
-export interface UploadView {
-  filename: string
-  /** Null when there is only an unfinished one. */
-  size: number | null
-  modified_at: string
-  unfinished_size: number | null
-}
 
 export interface HttpUpload {
   client: ApiClient

@@ -8,6 +8,7 @@ import { errorMessage } from '../../shared/contract/errors.ts'
 import { findContainer } from '../../shared/containers/container-kind.ts'
 import { findNonTable } from '../../shared/csv/no-table.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
+import { withoutCutCharacter } from '../../shared/values/utf8.ts'
 import { CommandFailure, usage } from './failures.ts'
 
 /** A file on this machine that is to be imported. */
@@ -98,13 +99,6 @@ function sampleOf(
 ): string | null {
   const text = asText(isWhole ? beginning : withoutCutCharacter(beginning))
   return text === null ? null : cutAfterLine(text, maxCharacters)
-}
-
-/** Removes a UTF-8 character, of up to four bytes, that the end of the beginning has cut. */
-function withoutCutCharacter(bytes: Buffer): Buffer {
-  const lead = bytes.subarray(-3).findLastIndex((byte) => byte >= 0xc0)
-  const at = bytes.length - Math.min(3, bytes.length) + lead
-  return lead === -1 || isUtf8(bytes.subarray(at)) ? bytes : bytes.subarray(0, at)
 }
 
 const isContainer = (bytes: Buffer): boolean => findContainer(bytes) !== null

@@ -10,6 +10,7 @@ import type {
   Separator,
 } from '../contract/schemas/import.ts'
 import { binaryMegabyte } from '../values/byte-sizes.ts'
+import { withoutCutCharacter } from '../values/utf8.ts'
 import { characterSetName, isTranscoded, recordDecoder } from './character-set.ts'
 import { detectDialect } from './dialect.ts'
 import { findNonTable } from './no-table.ts'
@@ -173,18 +174,6 @@ function isMostlyUtf8(bytes: Buffer): boolean {
   // U+FFFD may also be a character of the file.
   for (let at = bytes.indexOf('\ufffd'); at !== -1; at = bytes.indexOf('\ufffd', at + 3)) invalid -= 1
   return (beyondAscii - invalid) * 10 >= beyondAscii * 9
-}
-
-/** Removes a UTF-8 character, of up to four bytes, that the end of the sample has cut. */
-function withoutCutCharacter(bytes: Buffer): Buffer {
-  for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
-    const byte = bytes[bytes.length - back] ?? 0
-    if (byte < 0x80) return bytes
-    if (byte < 0xc0) continue
-    const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2
-    return length > back ? bytes.subarray(0, bytes.length - back) : bytes
-  }
-  return bytes
 }
 
 const isUtf16 = (set: CharacterSet): boolean => set.startsWith('utf-16')

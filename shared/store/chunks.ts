@@ -277,26 +277,24 @@ export interface ImportSums {
 
 const noSums = (): ImportSums => ({ counts: noCounts(), faults: [] })
 
-/** The sums of imports without fixed totals, over their chunks in one snapshot. */
-async function sumChunks(collections: Collections, importIds: number[]): Promise<Map<number, ImportSums>> {
+/**
+ * The sums of imports without fixed totals, over their chunks in one snapshot. A document for each sum, because one for
+ * all of them may become too large.
+ */
+async function sumChunks(
+  { chunks }: Collections,
+  importIds: number[],
+  { withFaults }: { withFaults: boolean },
+): Promise<Map<number, ImportSums>> {
   const result = new Map<number, ImportSums>()
   if (importIds.length === 0) return result
-  const [sums] = await collections.chunks
-    .aggregate<{
-      counts: { _id: number; counts: ImportCounts }[]
-      faults: { _id: number; faults: FaultCount[] }[]
-    }>(
-      [
-        { $match: { import_id: { $in: importIds } } },
-        { $project: { import_id: 1, counts: 1, faults: 1 } },
-        { $facet: { counts: sumOfCounts, faults: sumOfFaults } },
-      ],
-      snapshotRead,
-    )
-    .toArray()
-  const faultsOf = new Map(sums?.faults.map(({ _id, faults }) => [_id, faults]))
-  for (const { _id, counts } of sums?.counts ?? [])
-    result.set(_id, { counts, faults: faultsOf.get(_id) ?? [] })
+  const ofImports = { $match: { import_id: { $in: importIds } } }
+  const faults = { $unionWith: { coll: chunks.collectionName, pipeline: [ofImports, ...sumOfFaults] } }
+  const sums = chunks.aggregate<{ _id: number } & Partial<ImportSums>>(
+    [ofImports, ...sumOfCounts, ...(withFaults ? [faults] : [])],
+    snapshotRead,
+  )
+  for await (const { _id, ...sum } of sums) result.set(_id, { ...(result.get(_id) ?? noSums()), ...sum })
   return result
 }
 
@@ -342,21 +340,23 @@ const sumOfFaults = [
 
 /** The same for one import. */
 export async function sumImport(collections: Collections, importId: number): Promise<ImportSums> {
-  return (await sumChunks(collections, [importId])).get(importId) ?? noSums()
+  return (await sumChunks(collections, [importId], { withFaults: true })).get(importId) ?? noSums()
 }
 
 /**
  * The sums of imports in any state. An import may be finalized after its document was read, and its chunks are then
- * removed. Totals are therefore read once more after the sums, and replace them.
+ * removed. Totals are therefore read once more after the sums, and replace them. Without `withFaults` the faults of
+ * imports without totals are left out.
  */
 export async function readSums(
   collections: Collections,
   documents: Pick<ImportDocument, '_id' | 'totals' | 'faults'>[],
+  { withFaults }: { withFaults: boolean },
 ): Promise<Map<number, ImportSums>> {
   const sums = new Map(documents.map((document) => [document._id, fixedSums(document)]))
   const open = documents.filter(({ totals }) => totals === null).map(({ _id }) => _id)
   if (open.length === 0) return sums
-  for (const [id, sum] of await sumChunks(collections, open)) sums.set(id, sum)
+  for (const [id, sum] of await sumChunks(collections, open, { withFaults })) sums.set(id, sum)
   const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1, faults: 1 } })
     .toArray()

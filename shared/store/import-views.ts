@@ -22,7 +22,7 @@ import { formatInstant } from '../values/time-zone.ts'
 /** Full views with all options and counts, in the order of `documents`. */
 export async function fullViews(collections: Collections, documents: ImportDocument[], secrets: SecretBox) {
   const [context, waitedFor, shown] = await Promise.all([
-    readViewContext(collections, documents),
+    readViewContext(collections, documents, { withFaults: true }),
     importsWaitedFor(collections, documents),
     withUrls(documents, secrets),
   ])
@@ -128,6 +128,7 @@ export interface ViewContext {
 export async function readViewContext(
   collections: Collections,
   documents: ImportSummary[],
+  { withFaults }: { withFaults: boolean } = { withFaults: false },
 ): Promise<ViewContext> {
   const [lists, organizations, sums] = await Promise.all([
     collections.mailingLists
@@ -142,7 +143,7 @@ export async function readViewContext(
         { projection: { time_zone_name: 1 } },
       )
       .toArray(),
-    readSums(collections, documents),
+    readSums(collections, documents, { withFaults }),
   ])
   return {
     listNames: new Map(lists.map((list) => [list._id, list.name])),

@@ -1,8 +1,7 @@
-import { ImportError } from '../../../shared/contract/errors.ts'
 import { readRange } from '../../../shared/containers/random-access-file.ts'
 import { beginningBytes, readBeginning } from '../../../shared/csv/file-beginning.ts'
-import { openSource } from '../../../shared/storage/staging/packed-content.ts'
-import type { StagedFile, Staging } from '../../../shared/storage/staging/staging.ts'
+import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
+import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import { ContentReader, requestOf, type ReadContent } from './content-reader.ts'
 import { selectSource } from './source-of.ts'
@@ -57,7 +56,7 @@ export async function readStaged(
   { document, staging }: StepRun,
   staged: string,
 ): Promise<BroughtSource & { isTranscoded: boolean }> {
-  const file = await openStaged(staging, staged)
+  const file = await requireSource(staging, staged)
   try {
     const bytes = Buffer.alloc(Math.min(beginningBytes, file.size))
     const read = await file.read(bytes, 0)
@@ -75,19 +74,11 @@ async function copyConverted(
   staged: string,
   write: (content: AsyncIterable<Uint8Array>) => Promise<unknown>,
 ): Promise<void> {
-  const file = await openStaged(staging, staged)
+  const file = await requireSource(staging, staged)
   try {
     await write(readRange(file, { start: 0, end: file.size, signal }))
   } finally {
     await file.close()
   }
   await refuseIfWrittenInto(document, staged, uploads)
-}
-
-async function openStaged(staging: Staging, name: string): Promise<StagedFile> {
-  const file = await openSource(staging, name)
-  if (file !== null) return file
-  throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?', {
-    isMissing: true,
-  })
 }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { runInTransaction } from '../../../shared/runtime/database.ts'
-import { ImportError, errorMessage } from '../../../shared/contract/errors.ts'
+import { errorMessage } from '../../../shared/contract/errors.ts'
 import { reactionsPerRecord } from '../../../shared/store/import-plan.ts'
 import { openPartition } from '../../../shared/csv/partition-file.ts'
 import {
@@ -13,7 +13,7 @@ import {
   type ImportPlan,
 } from '../../../shared/contract/schemas/import.ts'
 import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
-import { openSource } from '../../../shared/storage/staging/packed-content.ts'
+import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
 import { stagedPartition } from '../../../shared/storage/staging/staging.ts'
 import { replaceChunks } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
@@ -36,11 +36,7 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
   await refuseIfWrittenInto(document, staged, uploads)
   const partition = stagedPartition(document._id, randomUUID())
   let bytes = 0
-  const source = await openSource(staging, staged)
-  if (source === null)
-    throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?', {
-      isMissing: true,
-    })
+  const source = await requireSource(staging, staged)
   try {
     await reservePartition(run, source.size)
     const output = await staging.create(partition)

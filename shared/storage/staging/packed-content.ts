@@ -1,6 +1,7 @@
 import { constants, zstdCompress, zstdDecompress } from 'node:zlib'
 import { promisify } from 'node:util'
 import { inBlocks } from './in-blocks.ts'
+import { ImportError } from '../../contract/errors.ts'
 import type { StagedFile, Staging } from './staging.ts'
 
 /**
@@ -52,6 +53,15 @@ export async function openSource(staging: Staging, name: string): Promise<Staged
     await file.close()
     throw error
   }
+}
+
+/** The same. Throws ImportError `source_missing` when there is none. */
+export async function requireSource(staging: Staging, name: string): Promise<StagedFile> {
+  const file = await openSource(staging, name)
+  if (file !== null) return file
+  throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?', {
+    isMissing: true,
+  })
 }
 
 async function unpackedFile(file: StagedFile, name: string): Promise<StagedFile> {

@@ -352,7 +352,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'totals are read before the sum over the chunks',
     file: chunks,
-    text: `  for (const [id, sum] of await sumChunks(collections, open)) sums.set(id, sum)
+    text: `  for (const [id, sum] of await sumChunks(collections, open, { withFaults })) sums.set(id, sum)
   const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1, faults: 1 } })
     .toArray()
@@ -360,7 +360,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     replacement: `  const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1, faults: 1 } })
     .toArray()
-  for (const [id, sum] of await sumChunks(collections, open)) sums.set(id, sum)
+  for (const [id, sum] of await sumChunks(collections, open, { withFaults })) sums.set(id, sum)
 `,
     tests: [stores],
   },

@@ -43,16 +43,22 @@ t.test('faults are summed over the chunks, and the first row of all gives the ex
     ],
   }
   t.same(await sumImport(collections, 1), ofFirst)
-  const sums = await readSums(collections, [
-    { _id: 1, totals: null },
-    { _id: 2, totals: null },
-    { _id: 3, totals: null },
-    { _id: 4, totals: failed(2) },
-    { _id: 5, totals: failed(2), faults: [fault('nul', null, 2, 1)] },
-  ])
+  const sums = await readSums(
+    collections,
+    [
+      { _id: 1, totals: null },
+      { _id: 2, totals: null },
+      { _id: 3, totals: null },
+      { _id: 4, totals: failed(2) },
+      { _id: 5, totals: failed(2), faults: [fault('nul', null, 2, 1)] },
+    ],
+    { withFaults: true },
+  )
   t.same(sums.get(1), ofFirst)
   t.match(sums.get(2)?.faults, [{ kind: 'of a later version' }])
   t.same(sums.get(3), { counts: noCounts(), faults: [] })
   t.same(sums.get(4), { counts: failed(2), faults: [] })
   t.same(sums.get(5)?.faults, [fault('nul', null, 2, 1)])
+  const counts = await readSums(collections, [{ _id: 1, totals: null }], { withFaults: false })
+  t.same(counts.get(1), { counts: ofFirst.counts, faults: [] })
 })

@@ -37,7 +37,9 @@ export async function importLog(
   const isPurged =
     document.logs_purged_at !== null ||
     (document.finished_at !== null && document.finished_at.getTime() <= purgedBefore)
-  const counts = (await readSums(deps.database.collections, [document])).get(document._id)?.counts
+  const counts = (await readSums(deps.database.collections, [document], { withFaults: false })).get(
+    document._id,
+  )?.counts
   if (kind === undefined || isPurged || counts === undefined || counts[kind] === 0)
     throw new RequestError('not_found', `subscriber import ${document._id} has no log ${String(kindText)}`)
 
