@@ -1,12 +1,12 @@
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { deflateRawSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { startHastyEngine } from '../helpers/downloads.ts'
 import { makeZip } from '../helpers/make-zip.ts'
+import { memoryGrowth } from '../helpers/memory-growth.ts'
 import { createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
 import { finalizeUpload } from '../helpers/settled-upload.ts'
 
@@ -167,13 +167,6 @@ t.test('what is no table is refused inline too', async (t) => {
   t.match(inspection.body, { error_code: 'validation_failed', error_message: /is an HTML page/ })
 })
 
-/** The engine's resident memory in MB; null where the system doesn't show it. */
-async function memory(): Promise<number | null> {
-  const status = await readFile(`/proc/${engine.child.pid}/status`, 'utf8').catch(() => '')
-  const kilobytes = /VmRSS:\s+(\d+) kB/.exec(status)?.[1]
-  return kilobytes === undefined ? null : Number(kilobytes) / 1024
-}
-
 /** Passes when the memory stays within a bound while the work runs. */
 async function staysFlat(
   t: Test,
@@ -181,18 +174,7 @@ async function staysFlat(
   maxGrowthMB: number,
   work: () => Promise<unknown>,
 ): Promise<void> {
-  const before = (await memory()) ?? 0
-  let highest = before
-  let isOver = false
-  const sampling = (async () => {
-    while (!isOver) {
-      highest = Math.max(highest, (await memory()) ?? 0)
-      await sleep(20)
-    }
-  })()
-  await work().finally(() => (isOver = true))
-  await sampling
-  const growth = highest - before
+  const { before, highest, growth } = await memoryGrowth(engine.child.pid, work)
   t.comment(`${what}: ${before.toFixed(0)} MB before, at most ${highest.toFixed(0)} MB`)
   t.ok(growth < maxGrowthMB, `${what}: memory grew by ${growth.toFixed(0)} MB`)
 }

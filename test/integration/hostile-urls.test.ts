@@ -1,6 +1,5 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import path from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { deflateRawSync, gzipSync, zstdCompressSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { createUrlImport, startHastyEngine } from '../helpers/downloads.ts'
@@ -15,6 +14,7 @@ import {
   type RawAnswer,
 } from '../helpers/raw-web-server.ts'
 import { makeZip } from '../helpers/make-zip.ts'
+import { memoryGrowth } from '../helpers/memory-growth.ts'
 import { importEnd, startService, until, type Json } from '../helpers/service.ts'
 
 /**
@@ -357,29 +357,9 @@ const base = `http://127.0.0.1:${web.port}`
 
 const end = (id: number): Promise<Json> => importEnd(service, id, 90_000)
 
-/** Resident memory of the engine in MB; null where the system doesn't show it. */
-async function memory(): Promise<number | null> {
-  const status = await readFile(`/proc/${engine.child.pid}/status`, 'utf8').catch(() => '')
-  const kilobytes = /VmRSS:\s+(\d+) kB/.exec(status)?.[1]
-  return kilobytes === undefined ? null : Number(kilobytes) / 1024
-}
-
-/** The maximum while the work runs, above the value before it. */
-async function growthDuring(work: () => Promise<unknown>): Promise<number> {
-  const before = await memory()
-  if (before === null) return work().then(() => 0)
-  let highest = before
-  let isOver = false
-  const sampling = (async () => {
-    while (!isOver) {
-      highest = Math.max(highest, (await memory()) ?? 0)
-      await sleep(20)
-    }
-  })()
-  await work().finally(() => (isOver = true))
-  await sampling
-  return highest - before
-}
+/** The engine's maximum while the work runs, above the value before it, in MB. */
+const growthDuring = async (work: () => Promise<unknown>): Promise<number> =>
+  (await memoryGrowth(engine.child.pid, work)).growth
 
 async function check(t: Test, { path, message, tries }: Case, id: number): Promise<void> {
   const view = await end(id)
