@@ -4,6 +4,7 @@ import { closeChunks, sumImport, deleteChunks } from '../../../shared/store/chun
 import { dropSecrets } from '../../../shared/store/import-secrets.ts'
 import type { EndedImport } from '../../store/import-queues.ts'
 import { fixTotals, markFinalized } from '../../../shared/store/imports.ts'
+import { driverRetryReason } from '../../../shared/runtime/database.ts'
 import { within } from '../../../shared/runtime/within.ts'
 import { queueCallback } from '../../jobs/callbacks/queue-callback.ts'
 import type { StepContext } from '../../scheduler/step.ts'
@@ -46,7 +47,10 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
   return true
 }
 
-/** Files that can't be removed stay in the organization's quota until the sweep removes them. */
+/**
+ * Files that can't be removed stay in the organization's quota until the sweep removes them. An error of the database
+ * that passes is thrown, so that the import is finalized again.
+ */
 async function removeWorkingData(document: EndedImport, context: FinalizingContext): Promise<void> {
   const { removals, log } = context
   const importId = document._id
@@ -64,6 +68,7 @@ async function removeWorkingData(document: EndedImport, context: FinalizingConte
       if (isLate === 'late')
         warn(`it hasn't ended for ${removalMs / 1000} s, does the file server of DATA_DIR answer?`)
     } catch (error) {
+      if (driverRetryReason(error) !== null) throw error
       warn(errorMessage(error))
     }
   }

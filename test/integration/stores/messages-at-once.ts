@@ -1,27 +1,17 @@
 import t from 'tap'
 import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
-import { ensureSchema, openDatabase } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { claimMessages } from '../../../shared/store/outbox.ts'
-import { CommandGate } from '../../helpers/command-gate.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
-import { testMongodbUri } from '../../helpers/service.ts'
+import { gatedDatabase } from '../../helpers/gated-database.ts'
 
 const { database } = await databaseAndFolder(t)
 const { collections } = database
 await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
 
 /** A second caller, whose commands can be stopped. */
-const server = new URL(testMongodbUri())
-const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) })
-const gated = new URL(server)
-gated.host = `127.0.0.1:${gate.port}`
-gated.search = '?directConnection=true'
-const stopped = await openDatabase({ uri: gated.href, name: database.db.databaseName })
-t.teardown(async () => {
-  await stopped.close()
-  await gate.close()
-})
+const { database: stopped, gate } = await gatedDatabase(t, database.db.databaseName)
 
 t.test('a message that another caller leases after it was read is leased once', async (t) => {
   const due = new Date(0)

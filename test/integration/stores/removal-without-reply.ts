@@ -1,0 +1,47 @@
+import { Readable } from 'node:stream'
+import { Registry } from 'prom-client'
+import t from 'tap'
+import { createEngineMetrics } from '../../../engine/metrics.ts'
+import { finalizeImport } from '../../../engine/stages/finish/finalize-import.ts'
+import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { createLogger } from '../../../shared/runtime/logger.ts'
+import { openStaging } from '../../../shared/storage/staging/open-staging.ts'
+import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
+import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { gatedDatabase } from '../../helpers/gated-database.ts'
+import { noKeys } from '../../helpers/no-keys.ts'
+import { present } from '../../helpers/present.ts'
+import { storedImport } from '../../helpers/stored-import.ts'
+
+const { database: own, folder } = await databaseAndFolder(t)
+const log = createLogger({ process: 'test', level: 'silent' })
+await ensureSchema(own.db, log)
+const { database, gate } = await gatedDatabase(t, own.db.databaseName)
+const { collections } = database
+const location = { STAGING: 'gridfs', DATA_DIR: folder } as const
+const staging = openStaging(location, collections)
+const uploads = openUploads(location, database)
+const quota = new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } })
+const context = {
+  ...{ database, log, staging, uploads, quota, secrets: noKeys, removals: new Set<number>() },
+  metrics: createEngineMetrics(new Registry()),
+}
+
+t.test('an import is finalized again when the reply to the removal of its files is lost', async (t) => {
+  const document = storedImport({ _id: 1, state: 'cancelled', finished_at: new Date(), holds_list: true })
+  await collections.imports.insertOne(document)
+  await staging.write('1/content', Readable.from([Buffer.from('a@example.com\n')]))
+  t.equal(await quota.enter(1, 1, 14), 'entered')
+  const isCut = gate.watch(({ delete: collection }) => String(collection).includes('staging'), 'cut')
+  await t.rejects(finalizeImport(document, context), { name: 'MongoNetworkError' })
+  await isCut
+  gate.release()
+  t.match(await own.collections.imports.findOne({ _id: 1 }), { settled: false })
+  t.equal(await finalizeImport(document, context), true)
+  t.match(await own.collections.imports.findOne({ _id: 1 }), { settled: true })
+  t.equal(await own.collections.staging.files.countDocuments(), 0)
+  t.equal(await own.collections.staging.pieces.countDocuments(), 0)
+  const usage = present(await own.collections.uploadUsage.findOne({ _id: 1 }), 'the usage')
+  t.same(usage.imports, [])
+})
