@@ -132,6 +132,8 @@ export class RecordScanner {
   #flags = 0
   #breaks = 0
   #next = 0
+  /** Of a cell in a too long record: it may be cut from here on, behind the enclosure that it begins with. */
+  #cuttableFrom = 0
 
   readonly #record: ScannedRecord
 
@@ -398,21 +400,24 @@ export class RecordScanner {
   /** The end of the cell at `at`: a separator, a line end or the end of the file. */
   #endOfCell(at: number, long: LongRecord): number {
     const bytes = this.#window
+    this.#cuttableFrom = at
     if (long.toLineEnd) return this.#knownEnd(this.#lineEnd(at))
     let from = at
     if (!long.inPlainCell && bytes[at] === this.#enclosure && at < this.#to) {
+      this.#cuttableFrom = Infinity
       const close = this.#closing(at)
       if (close === needMore) return needMore
       if (close === this.#to) {
         this.#flags |= recordFlags.unterminated
         long.toLineEnd = true
+        this.#cuttableFrom = at
         this.#resetNext()
         return this.#knownEnd(this.#lineEnd(at))
       }
       this.#flags |= recordFlags.enclosed
       // csv-parse takes no too long records, so this cell needn't be checked for text after its enclosure.
       this.#flags |= recordFlags.irregular
-      from = close + 1
+      this.#cuttableFrom = from = close + 1
     }
     return this.#knownEnd(Math.min(this.#lineEnd(from), this.#find(this.#separator, from)))
   }
@@ -435,14 +440,12 @@ export class RecordScanner {
     const remaining = maxRecordBytes - long.keptLength
     if (remaining === 0) return
     const separator = long.column > 0 ? 1 : 0
-    const fits = separator + end - start <= remaining
-    // A cell is cut only when it has no enclosure, or one that doesn't close. After a cell that was left out nothing
-    // more is kept.
-    if (!fits && this.#window[start] === this.#enclosure && !long.toLineEnd) {
+    const cut = Math.min(end, start + remaining - separator)
+    // After a cell that was left out nothing more is kept.
+    if (cut < end && cut < this.#cuttableFrom) {
       long.keptLength = maxRecordBytes
       return
     }
-    const cut = fits ? end : start + remaining - separator
     if (separator === 1) long.kept.push(Buffer.from([this.#separator]))
     long.kept.push(Buffer.from(this.#window.subarray(start, cut)))
     long.keptLength += separator + cut - start

@@ -194,6 +194,21 @@ t.test('of an unterminated record that is too long the beginning is kept', async
   t.match(found[1], { line: 2, text: 'b,2' })
 })
 
+t.test('a long cell that begins with an enclosed text is cut behind that text only', async (t) => {
+  const long = 'x'.repeat(2_000_000)
+  const half = 'x'.repeat(500_000)
+  const enclosed = `"${'y'.repeat(100_000)}"`
+  for (const step of [1_000, 65_536, 3_000_000]) {
+    const kept = (text: string) => scan(text, '|', '"', step).map((record) => record.text)
+    const [first, second] = kept(`"Ann@b.co",6${long}|c\nb,2\n`)
+    t.equal(first, `"Ann@b.co",6${'x'.repeat(1_048_576 - 12)}`)
+    t.equal(second, 'b,2')
+    t.same(kept(`${half}|${half}|${enclosed}z|c\n`), [`${half}|${half}`])
+    t.same(kept(`${half}|${half}|"y"z${long}|c\n`), [`${half}|${half}|"y"z${'x'.repeat(48_570)}`])
+    t.same(kept(`${long}"${long}|c\n`), ['x'.repeat(1_048_576)], 'an enclosure later in a cell is text')
+  }
+})
+
 t.test('a record of exactly 1 MiB is not too long', async (t) => {
   for (const [length, tooLong] of [
     [1_048_576, false],

@@ -83,20 +83,25 @@ const isRegular = (cell: string, enclosure: string): boolean =>
     .replaceAll(enclosure + enclosure, '')
     .includes(enclosure)
 
-/** Whole cells up to the limit, and the beginning of the next one where it isn't enclosed. */
+/** Whole cells up to the limit, and of the next one its beginning, unless that ends in an enclosed text. */
 function beginningOf({ typedCells }: RawRecord, closed: string[], format: ContentFormat): string {
   let kept = ''
   for (const [column, cell] of typedCells.entries()) {
     const remaining = limits.maxRecordBytes - kept.length
     const piece = (column === 0 ? '' : format.csv_field_separator) + cell
     if (piece.length > remaining) {
-      const isEnclosed = column < closed.length && cell.startsWith(format.csv_field_enclosure)
-      return isEnclosed ? kept : kept + piece.slice(0, remaining)
+      const isClosed = column < closed.length && cell.startsWith(format.csv_field_enclosure)
+      const enclosed = isClosed ? enclosedText(cell, format.csv_field_enclosure) : ''
+      return piece.length - cell.length + enclosed.length > remaining ? kept : kept + piece.slice(0, remaining)
     }
     kept += piece
   }
   return kept
 }
+
+/** The enclosed text that a cell begins with. */
+const enclosedText = (cell: string, enclosure: string): string =>
+  new RegExp(`^${enclosure}(?:[^${enclosure}]|${enclosure}${enclosure})*${enclosure}`).exec(cell)![0]
 
 /** A too long record may have lost blanks of its beginning, and it doesn't matter which. */
 const withoutTabs = (found: Found): Found => ({
