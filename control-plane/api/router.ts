@@ -263,7 +263,9 @@ async function createCall(
     organizationId,
     params,
     lastSegment: lastSegment(request),
-    header: (name) => request.headersDistinct[name] ?? [],
+    // A range is defined for GET only.
+    header: (name) =>
+      request.method === 'HEAD' && name === 'range' ? [] : (request.headersDistinct[name] ?? []),
     onClose: (listener) => {
       whenClosed(response, listener)
     },

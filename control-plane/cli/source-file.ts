@@ -6,7 +6,7 @@ import path from 'node:path'
 import { Readable } from 'node:stream'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { findContainer } from '../../shared/containers/container-kind.ts'
-import { findNonTable } from '../../shared/csv/no-table.ts'
+import { findNonTable, findOfficeFile } from '../../shared/csv/no-table.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { withoutCutCharacter } from '../../shared/values/utf8.ts'
 import { CommandFailure, usage } from './failures.ts'
@@ -63,9 +63,9 @@ export function requireFile(file: string, stats: { isFile: () => boolean }): voi
 const writeMark = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
   [dev, ino, size, mtimeNs, ctimeNs].join(':')
 
-/** The service would refuse it too, but only when the file is uploaded. What is in a container, it alone sees. */
+/** The service would refuse it too, but only when the file is uploaded. What is packed in a container, it alone sees. */
 function requireTable(name: string, beginning: Buffer): void {
-  const problem = isContainer(beginning) ? null : findNonTable(beginning)
+  const problem = isContainer(beginning) ? findOfficeFile(beginning) : findNonTable(beginning)
   if (problem !== null) throw new CommandFailure(`${name}: ${problem}`)
 }
 

@@ -1,6 +1,7 @@
 import { PassThrough } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { constants, createGunzip, createInflateRaw, createZstdDecompress } from 'node:zlib'
+import { ZstdFrames } from './zstd-frames.ts'
 import { errorCode, ImportError, errorMessage, toError } from '../contract/errors.ts'
 
 export type Compression = 'gzip' | 'zstd' | 'deflate'
@@ -32,7 +33,8 @@ export async function* decompress(
   { what, isCut = false }: DecompressOptions,
 ): AsyncGenerator<Buffer> {
   const decoder = makeDecoder(compression, isCut)
-  const input = new WatchedInput(packed)
+  const frames = compression === 'zstd' && !isCut ? new ZstdFrames() : null
+  const input = new WatchedInput(packed, (piece) => frames?.add(piece))
   const unpacked = new PassThrough()
   let failure: Error | null = null
   const done = pipeline(input, decoder, unpacked).catch((error: unknown) => {
@@ -56,6 +58,7 @@ export async function* decompress(
     if (hasEnded ? hasMore : errorCode(error) === 'ERR_STREAM_PUSH_AFTER_EOF')
       throw new ImportError('source_unreadable', `${what} has data after the end of its ${compression} data`)
     if (!hasEnded) throw decodingError(error, compression, what)
+    if (frames?.isCutInMagic === true) throw new ImportError('source_unreadable', cutOff(compression, what))
   } finally {
     await input.close()
   }
@@ -67,9 +70,11 @@ class WatchedInput implements AsyncIterable<Uint8Array> {
   endOfData = 0
   #read = 0
   readonly #iterator: AsyncIterator<Uint8Array>
+  readonly #onPiece: (piece: Uint8Array) => void
 
-  constructor(pieces: AsyncIterable<Uint8Array>) {
+  constructor(pieces: AsyncIterable<Uint8Array>, onPiece: (piece: Uint8Array) => void) {
     this.#iterator = pieces[Symbol.asyncIterator]()
+    this.#onPiece = onPiece
   }
 
   [Symbol.asyncIterator](): AsyncIterator<Uint8Array> {
@@ -88,6 +93,7 @@ class WatchedInput implements AsyncIterable<Uint8Array> {
     const next = await this.#iterator.next()
     if (next.done === true) return next
     const piece = next.value
+    this.#onPiece(piece)
     let length = piece.length
     while (length > 0 && piece[length - 1] === 0) length -= 1
     if (length > 0) this.endOfData = this.#read + length
@@ -103,10 +109,12 @@ function decodingError(error: Error, compression: Compression, what: string): Er
   return new ImportError('source_unreadable', explain(error, code, compression, what), { cause: error })
 }
 
+const cutOff = (compression: Compression, what: string): string =>
+  `${what} is cut off: its ${compression} data has no end; transfer the whole file again`
+
 function explain(error: Error, code: string, compression: Compression, what: string): string {
   const message = errorMessage(error)
-  if (code === 'Z_BUF_ERROR')
-    return `${what} is cut off: its ${compression} data has no end; transfer the whole file again`
+  if (code === 'Z_BUF_ERROR') return cutOff(compression, what)
   if (/incorrect (data|length) check/.test(message) || code === 'ZSTD_error_checksum_wrong')
     return `${what} is damaged: its ${compression} data doesn't match its checksum; transfer the file again`
   if (/windowTooLarge/.test(code))

@@ -13,10 +13,16 @@ export function findNonTable(beginning: Buffer): string | null {
   const bytes = beginning.subarray(0, checkedBytes)
   const binary = binaryKinds.find(({ matches }) => matches(bytes))
   if (binary !== undefined) return binary.sentence
-  if (hasMagic(bytes, '504b0304')) return findOfficeZip(localNames(bytes), bytes) ?? archive('a zip archive')
+  if (isZip(bytes)) return findOfficeFile(bytes) ?? archive('a zip archive')
   const text = decode(bytes).trimStart()
   if (text.startsWith('<')) return findMarkup(text)
   return isJson(text) ? convert('JSON') : null
+}
+
+/** The sentence for an Office file that is a zip, by its beginning; null for other zips and all other files. */
+export function findOfficeFile(beginning: Buffer): string | null {
+  const bytes = beginning.subarray(0, checkedBytes)
+  return isZip(bytes) ? findOfficeZip(localNames(bytes), bytes) : null
 }
 
 /** The sentence for an Office file, which is a zip with these names; null for other zips. `head`: its first bytes. */
@@ -92,6 +98,8 @@ function hasMagic(bytes: Buffer, hex: string): boolean {
   return bytes.toString('hex', 0, hex.length / 2) === hex
 }
 
+const isZip = (bytes: Buffer): boolean => hasMagic(bytes, '504b0304')
+
 function latin1(bytes: Buffer, start: number, end: number): string {
   return bytes.toString('latin1', start, end)
 }
@@ -165,6 +173,9 @@ const htmlStart = new RegExp(
   `^<(?:html|head|body|meta|table|style|script|div)(?:\\s[^<>]*)?>${gap}<(?:!--|/?(?:head|body|title|meta|link|base|script|style|table|caption|col|colgroup|thead|tbody|tr|th|td|div|p|h1|form|center|font)(?:\\s[^<>]*)?/?>)`,
   'i',
 )
+/** Parts of pages that servers send without a page around them, as error messages. */
+const htmlPart =
+  /^<(title|h[1-6]|p|pre|center|script|style)(?:\s[^<>]*)?>(?![,;\t|])(?:(?!<\/\1)[^])*<\/\1\s*>\s*(?:<|$)/i
 /** An element that begins with another one, which is closed somewhere. */
 const nestedElements = new RegExp(
   `^<${name}${attributes}\\s*>${gap}<(?:${name}${attributes}\\s*/>|(${name})${attributes}\\s*>[^]*?</\\1>)`,
@@ -179,7 +190,7 @@ function findMarkup(text: string): string | null {
     return saveAsCsv('an Excel workbook in XML')
   if (isXml && text.includes('urn:oasis:names:tc:opendocument'))
     return saveAsCsv('an OpenDocument file in XML (.fods)')
-  if (documentType === 'html' || htmlStart.test(rest)) return htmlPage
+  if (documentType === 'html' || htmlStart.test(rest) || htmlPart.test(rest)) return htmlPage
   return isXml || documentType !== null || nestedElements.test(rest) ? convert('an XML document') : null
 }
 

@@ -11,6 +11,7 @@ import t from 'tap'
 import { displayWidth } from '../../control-plane/cli/terminal.ts'
 import { uploadFolder } from '../../shared/storage/uploads/upload-names.ts'
 import { commandLine, hasTerminals } from '../helpers/command-line.ts'
+import { makeZip } from '../helpers/make-zip.ts'
 import { startService, until, type Json } from '../helpers/service.ts'
 
 /** `rollcall import` and what shows its results, against a running service. */
@@ -352,6 +353,13 @@ t.test('what is not plain UTF-8 goes as it is through the upload directory', asy
     code: 1,
     err: /PDF/,
   })
+  const workbook = makeZip([
+    { name: '[Content_Types].xml', content: '<Types/>' },
+    { name: 'xl/workbook.xml', content: '<workbook/>' },
+  ])
+  const refused = await import_('sheet.csv', workbook)
+  t.match(refused, { code: 1, err: /an Excel workbook .*save it as CSV UTF-8/ })
+  t.notMatch(refused.err, /uploaded as/, 'it is refused before it is sent')
   t.match(await import_('set.csv', Buffer.from('email\n'), '--character-set', 'latin9'), {
     code: 2,
     err: /windows-1252/,

@@ -157,15 +157,15 @@ t.test('ranges of a file', async (t) => {
   const whole = await call('GET', '/uploads/range.txt')
   t.equal(whole.headers.get('content-type'), 'application/octet-stream')
   t.equal(whole.headers.get('accept-ranges'), 'bytes')
-  const versions = [whole.headers.get('etag')!, whole.headers.get('last-modified')!]
-  for (const version of versions) t.equal((await get('bytes=0-3', { 'if-range': version })).text, '0123')
-  await sleep(1_100)
+  const etag = whole.headers.get('etag')!
+  t.equal((await get('bytes=0-3', { 'if-range': etag })).text, '0123')
+  const date = whole.headers.get('last-modified')!
+  t.equal((await get('bytes=0-3', { 'if-range': date })).text, '0123456789', 'a date names no version')
   await put('range.txt', 'abcdefghij')
-  for (const version of versions)
-    t.equal((await get('bytes=0-3', { 'if-range': version })).text, 'abcdefghij', 'another version')
+  t.equal((await get('bytes=0-3', { 'if-range': etag })).text, 'abcdefghij', 'another version')
   const head = await fetch(`${origin}/svc/api/v2/uploads/range.txt`, {
     method: 'HEAD',
-    headers: { authorization },
+    headers: { authorization, range: 'bytes=0-3' },
   })
   t.match([head.status, head.headers.get('content-length'), await head.text()], [200, '10', ''])
 })

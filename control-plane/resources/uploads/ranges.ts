@@ -48,15 +48,16 @@ export interface ByteRange {
 
 /**
  * The range of a file that a request asks for: `whole` without a range, and for those that a server may ignore: faulty
- * ones, several, and one of another version of the file (If-Range). Null when the file has no byte of it.
+ * ones, several, and one of another version of the file (If-Range). A date there doesn't name a version, because a file
+ * may change twice in a second. Null when the file has no byte of it.
  */
 export function requestedRange(
   [header, ...others]: readonly string[],
   [ifRange]: readonly string[],
-  { size, versions }: { size: number; versions: readonly string[] },
+  { size, etag }: { size: number; etag: string },
 ): ByteRange | 'whole' | null {
   if (header === undefined || others.length > 0) return 'whole'
-  if (ifRange !== undefined && !versions.includes(ifRange)) return 'whole'
+  if (ifRange !== undefined && ifRange !== etag) return 'whole'
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/i.exec(header.replaceAll(' ', '')) ?? []
   if (first === '') {
     if (last === '') return 'whole'

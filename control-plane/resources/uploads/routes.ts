@@ -66,7 +66,7 @@ export const uploadEndpoints = [
       Range:
         '`bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LENGTH`; several ranges and faulty ones are ignored',
       'If-Range':
-        'the `ETag` or `Last-Modified` of an earlier reply: where the file has changed since, all of it comes',
+        'the `ETag` of an earlier reply: where the file has changed since, all of it comes, as with a date',
     },
     hasOwnSlots: true,
     reply: {

@@ -123,7 +123,7 @@ export async function sendUpload(call: UploadCall): Promise<Reply> {
   const { size, modifiedAt } = file
   const etag = `"${size.toString(16)}-${modifiedAt.getTime().toString(16)}"`
   const lastModified = modifiedAt.toUTCString()
-  const range = requestedRange(header('range'), header('if-range'), { size, versions: [etag, lastModified] })
+  const range = requestedRange(header('range'), header('if-range'), { size, etag })
   if (range === null)
     throw new RequestError('invalid_request', beyondEnd(filename, size), {
       status: 416,

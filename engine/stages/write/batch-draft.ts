@@ -126,8 +126,8 @@ export class BatchDraft {
   #process(record: ReadRecord, position: number, bytes: number): void {
     const { reader, decider, document, writeSubscriber, writeUpdate, reactions } = this.#context
     const { identity } = record
-    const email = (record.cells[reader.emailColumn] ?? '').trim()
     const isDuplicate = identity !== null && identity === this.lastIdentity
+    const email = (record.cells[reader.emailColumn] ?? this.#emailOf(identity)).trim()
     this.lastIdentity = identity
     if (isDuplicate) {
       this.#log('skipped_duplicate', email)
@@ -198,6 +198,12 @@ export class BatchDraft {
       return bytes + defaultBytes.added > longRowBytes && makesTooLarge(decision, plan, noSizes)
     const sizes = this.#start.valueSizes.get(key)
     return sizes !== undefined && makesTooLarge(decision, plan, sizes)
+  }
+
+  /** For a record that is too long, of which the email's cell may not be kept. */
+  #emailOf(identity: string | null): string {
+    const { kind } = this.#context.plan.identity
+    return kind === 'email' && identity !== null ? identity : ''
   }
 
   #bytesToWrite(): number {

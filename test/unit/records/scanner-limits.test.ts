@@ -92,7 +92,9 @@ function beginningOf({ typedCells }: RawRecord, closed: string[], format: Conten
     if (piece.length > remaining) {
       const isClosed = column < closed.length && cell.startsWith(format.csv_field_enclosure)
       const enclosed = isClosed ? enclosedText(cell, format.csv_field_enclosure) : ''
-      return piece.length - cell.length + enclosed.length > remaining ? kept : kept + piece.slice(0, remaining)
+      return piece.length - cell.length + enclosed.length > remaining
+        ? kept
+        : kept + piece.slice(0, remaining)
     }
     kept += piece
   }

@@ -288,6 +288,21 @@ t.test('damaged and refused containers say what is wrong', async (t) => {
   t.equal(spooled, 0, 'no zip stays')
 })
 
+t.test('frames of zstd are whole, or the file is cut off, wherever it ends', async (t) => {
+  const shapes = [{}, { params: { 201: 1 } }, { params: { 100: 1 } }, { params: { 200: 0 } }]
+  const contents = ['', 'a', 'a'.repeat(70_000), more, randomBytes(300_000).toString('latin1')]
+  const frames = contents.flatMap((content) => shapes.map((shape) => zstdCompressSync(content, shape)))
+  for (const frame of [...frames, skippedFrame]) {
+    const whole = concat(zstd(table), frame, zeros.subarray(0, 2))
+    await t.resolves(unpack(whole, { pieceLength: 1 + (frame.length % 7_000) }))
+    const cuts = Array.from({ length: frame.length - 1 }, (_, i) => i + 1)
+    for (const cut of cuts.length < 100 ? cuts : [...cuts.slice(0, 20), ...cuts.slice(-8)])
+      for (const pieceLength of [1, 100_000])
+        if (cut < 400 || pieceLength > 1)
+          await t.rejects(unpack(concat(zstd(table), frame.subarray(0, cut)), { pieceLength }), /is cut off/)
+  }
+})
+
 t.test('the error of the source is thrown as it is, and an early end closes the source', async (t) => {
   const broken = new ImportError('source_unavailable', 'broke off', { retryable: true })
   for (const bytes of [gzip(long), zstd(long), zip(long), concat(long)]) {

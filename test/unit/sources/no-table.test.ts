@@ -116,6 +116,8 @@ t.test('tables are no other format, whatever their first header is', async (t) =
     const column = `${first}\nann@example.com\n<bob@example.com>\n`
     t.equal(findNonTable(Buffer.from(column)), null, `the only column is ${first}`)
   }
+  for (const cell of ['<p>Hi</p>', '<h1>A</h1>', '<p>', '<title>'])
+    t.equal(findNonTable(Buffer.from(`${cell},Email\n<p>Yes</p>,ann@example.com\n<p></p>`)), null, cell)
   for (const empty of ['', '\n', 'a', '<', '[', '{', 'PK', '\ufeff'])
     t.equal(findNonTable(Buffer.from(empty)), null, JSON.stringify(empty))
 })
@@ -150,6 +152,10 @@ const others: [kind: RegExp, bytes: Buffer | string][] = [
   [/an HTML page/, '<!DOCTYPE html>\n<html lang="en"><head></head></html>'],
   [/an HTML page/, '\ufeff\n <!doctype HTML PUBLIC "-//W3C//DTD HTML 4.01//EN"><html></html>'],
   [/an HTML page/, '<html>\n\t<head>\n<title>Sign in</title></head></html>'],
+  [/an HTML page/, '<h1>Not found</h1>\n'],
+  [/an HTML page/, '<p>Please sign in.</p><p>Then try again.</p>'],
+  [/an HTML page/, '<script type="text/javascript">\nlocation = "/login?a=1,2"\n</script>'],
+  [/an HTML page/, '<title>Sign in</title>\n<form></form>'],
   [/an HTML page/, '<!-- saved -->\n<HTML xmlns:x="urn:x"><META charset="utf-8"><body></body></html>'],
   [/an HTML page/, '<table border="1">\r\n<tr><th>Email</th></tr></table>'],
   [/an HTML page/, '<?xml version="1.0"?><!DOCTYPE html PUBLIC "x" "y"><html xmlns="z"></html>'],
