@@ -336,6 +336,13 @@ t.test('an Idempotency-Key answers again as the first time', async (t) => {
     first.body.data.id,
     'another list is another matter',
   )
+  const other = await service.post('/api_keys', { api_key: { name: 'Another caller' } })
+  const byOther = await call('POST', `/mailing_lists/${list.id}/subscriber_imports`, body, {
+    headers: { 'idempotency-key': 'k1' },
+    key: other.key,
+  })
+  t.equal(byOther.body.success, true)
+  t.not(byOther.body.data.id, first.body.data.id, 'another API key is another matter too')
   t.match((await send('x'.repeat(256))).body, { error_code: 'invalid_request' })
   const longest = Buffer.from('💥'.repeat(255)).toString('latin1')
   t.match((await send(longest)).body, { success: true }, 'characters are counted, not bytes or halves')
