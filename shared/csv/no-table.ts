@@ -168,17 +168,17 @@ const prologPart =
 const name = String.raw`[A-Za-z_][\w.:-]*`
 const attributes = String.raw`(?:\s+${name}\s*=\s*(?:"[^"<]*"|'[^'<]*'))*`
 /** Between two tags of markup is nothing or a line break. In a table a separator or a cell follows. */
-const gap = String.raw`(?: *\r?\n\s*| *)`
+const gap = String.raw`(?: *[\r\n]\s*| *)`
 const htmlStart = new RegExp(
   `^<(?:html|head|body|meta|table|style|script|div)(?:\\s[^<>]*)?>${gap}<(?:!--|/?(?:head|body|title|meta|link|base|script|style|table|caption|col|colgroup|thead|tbody|tr|th|td|div|p|h1|form|center|font)(?:\\s[^<>]*)?/?>)`,
   'i',
 )
-/** Parts of pages that servers send without a page around them, as error messages. */
+/** Short pages, and parts of pages that servers send without a page around them, as error messages. */
 const htmlPart =
-  /^<(title|h[1-6]|p|pre|center|script|style)(?:\s[^<>]*)?>(?![,;\t|])(?:(?!<\/\1)[^])*<\/\1\s*>\s*(?:<|$)/i
-/** An element that begins with another one, which is closed somewhere. */
+  /^<(html|body|title|h[1-6]|p|pre|center|script|noscript|style|div|form|iframe)(?:\s[^<>]*)?>(?![,;\t|])(?:(?!<\/\1)[^])*<\/\1\s*>\s*(?:<|$)|^<meta\s+(?:charset|http-equiv)\s*=/i
+/** Elements in one another. An inner one is closed; the outer ones may be longer than the beginning that is read. */
 const nestedElements = new RegExp(
-  `^<${name}${attributes}\\s*>${gap}<(?:${name}${attributes}\\s*/>|(${name})${attributes}\\s*>[^]*?</\\1>)`,
+  `^(?:<${name}${attributes}\\s*>${gap}){1,4}<(?:${name}${attributes}\\s*/>|(${name})${attributes}\\s*>[^]*?</\\1>)`,
 )
 
 /** The sentence for text that begins with `<`, where it is markup. */

@@ -125,6 +125,7 @@ t.test('tables are no other format, whatever their first header is', async (t) =
 const hex = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex')
 const tar = execFileSync('tar', ['-cf', '-', '-C', import.meta.dirname, 'no-table.test.ts'])
 const oldTar = execFileSync('tar', ['--format=v7', '-cf', '-', '-C', import.meta.dirname, 'no-table.test.ts'])
+const rows = '<row><email>ann@example.com</email></row>\n'.repeat(3_000)
 const json = JSON.stringify(Array.from({ length: 5_000 }, (_, i) => ({ email: `ann${i}@example.com` })))
 
 const others: [kind: RegExp, bytes: Buffer | string][] = [
@@ -160,6 +161,10 @@ const others: [kind: RegExp, bytes: Buffer | string][] = [
   [/an HTML page/, '<table border="1">\r\n<tr><th>Email</th></tr></table>'],
   [/an HTML page/, '<?xml version="1.0"?><!DOCTYPE html PUBLIC "x" "y"><html xmlns="z"></html>'],
   [/an HTML page/, Buffer.from('\ufeff<html><body>x</body></html>', 'utf16le')],
+  [/an HTML page/, '<html>Please sign in</html>\n'],
+  [/an HTML page/, '<html>\r<head>\r<title>Sign in</title>'],
+  [/an HTML page/, '<meta http-equiv="refresh" content="0; url=/login">'],
+  [/an HTML page/, '<form action="/login"><input name="user"></form>'],
   [
     /an Excel workbook in XML/,
     '<?xml version="1.0"?><?mso-application progid="Excel.Sheet"?>\n<Workbook xmlns="urn:schemas-microsoft-com:office:spreadsheet">',
@@ -174,6 +179,11 @@ const others: [kind: RegExp, bytes: Buffer | string][] = [
     '<subscribers>\n  <subscriber id="1">\n    <Email>ann@example.com</Email>\n  </subscriber>\n</subscribers>',
   ],
   [/an XML document/, '<rows><row email="ann@example.com"/></rows>'],
+  [/an XML document/, `<export>\n<rows>\n${rows}</rows>\n</export>`],
+  [
+    /an XML document/,
+    `<s:Envelope xmlns:s="urn:s">\n <s:Body>\n  <list>${rows}</list></s:Body></s:Envelope>`,
+  ],
   [/an XML document/, '<!DOCTYPE rows SYSTEM "rows.dtd">\n<rows/>'],
   [/JSON/, '{"subscribers": [{"email": "ann@example.com"}]}'],
   [/JSON/, '[\n  {\n    "email": "ann@example.com"\n  }\n]\n'],
