@@ -20,3 +20,15 @@ const translate = (sentence: string): string =>
     .replace(/^autoresponders\.api\.trigger_(new|updated)\b/, '--autoresponder-$1')
     .replace(/^callback_url /, '--callback-url ')
     .replace(/^scope /, '--scope ')
+    .replace(/"character_set": /, '--character-set ')
+    .replace(/ as character_set$/, ' as --character-set')
+    .replace(/^file_format\.character_set /, '--character-set ')
+    .replace(/^file_format\.csv_field_enclosure /, '--enclosure ')
+    .replace(/^file_format\.csv_field_separator /, '--separator ')
+    .replace(/, and csv_field_separator is /, ', and --separator is ')
+    .replace(
+      /^file_format\.csv_has_headers is false, .*/,
+      'the file seems to have a header, in spite of --no-headers',
+    )
+    .replace(/, and csv_has_headers is false: /, ', and --no-headers is given: ')
+    .replace(/, and csv_has_headers is true: /, ', and --no-headers is not given: ')

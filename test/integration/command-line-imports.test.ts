@@ -102,6 +102,17 @@ t.test('without options, the character set and the separator are auto', async (t
   t.match(json.at(-1), { detected_csv_field_separator: '|', detected_character_set: 'utf-8' })
 })
 
+t.test('a file that no mapping mends is refused, and no mapping is asked for', async (t) => {
+  const list = String(await makeList('No mark'))
+  const { code, err } = await run([
+    ...['import', await file('no-mark.csv', 'email\nann@example.com\n')],
+    ...['--list', list, '--character-set', 'UTF-16'],
+  ])
+  t.equal(code, 1)
+  t.match(err, /import it with --character-set "UTF-16LE" or "UTF-16BE"/)
+  t.notMatch(err, /--map/)
+})
+
 t.test('an idempotency key makes one import of two commands', async (t) => {
   const list = String(await makeList('Once'))
   const args = ['import', await file('once.csv', 'email\nann@example.com\n'), '--list', list]

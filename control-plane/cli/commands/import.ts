@@ -192,12 +192,16 @@ const isInteractive = ({ session: { terminal }, options }: Run): boolean =>
 /** Resolves to the columns of the import. It asks only on a terminal, and not with --map, --yes or --json. */
 async function confirmColumns(run: Run, inspection: InspectionView, guessed: Columns): Promise<Columns> {
   const { session, options } = run
-  const problem = inspection.import_error === null ? null : inCommandTerms(inspection.import_error)
-  if (options.map !== undefined || !isInteractive(run)) {
-    if (problem === null) return guessed
+  const { import_error: error } = inspection
+  const problem = error === null ? null : inCommandTerms(error)
+  // Another mapping mends no other fault, such as bytes that are not text.
+  const isMappingAtFault = error?.startsWith('column_mapping') ?? false
+  const hasToBeUsable = options.map !== undefined || !isInteractive(run)
+  if (problem !== null && (hasToBeUsable || !isMappingAtFault)) {
     const hint = 'say what each column is, for example --map email,-,"First name"'
-    throw new CommandFailure(problem, { hint: options.map === undefined ? hint : null })
+    throw new CommandFailure(problem, { hint: isMappingAtFault && options.map === undefined ? hint : null })
   }
+  if (hasToBeUsable) return guessed
   if (problem !== null) writeSentence(session.terminal.err, printable(problem))
   return withKeyboard(run, (terminal) => askForColumns(terminal, inspection, guessed))
 }

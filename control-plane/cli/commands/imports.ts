@@ -202,6 +202,9 @@ function printCounts(terminal: Terminal, stream: NodeJS.WriteStream, view: Impor
 function printWarnings(terminal: Terminal, view: ImportView): void {
   const { err } = terminal
   if (view.error_message !== null)
-    writeSentence(err, `${styledFor(terminal, err)('red', 'rollcall:')} ${printable(view.error_message)}`)
+    writeSentence(
+      err,
+      `${styledFor(terminal, err)('red', 'rollcall:')} ${printable(inCommandTerms(view.error_message))}`,
+    )
   for (const warning of view.warnings) warn(terminal, inCommandTerms(warning))
 }

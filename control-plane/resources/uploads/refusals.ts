@@ -6,7 +6,7 @@ import { RequestError } from '../../api/request-error.ts'
 export const noUpload = (filename: string): string => `there is no upload ${JSON.stringify(filename)}`
 
 export const overQuotaRefusal = (limits: { UPLOAD_MAX_MB: number; UPLOAD_MAX_FILES: number }): string =>
-  `the upload directory is full: it may have ${limits.UPLOAD_MAX_FILES} files and ${limits.UPLOAD_MAX_MB} MB with what imports have staged (UPLOAD_MAX_FILES, UPLOAD_MAX_MB; 0 is without a limit): delete uploads, or ask the operator for a higher limit`
+  `the upload directory is full: it may have ${limits.UPLOAD_MAX_FILES} files and ${limits.UPLOAD_MAX_MB} MB with what imports have staged (UPLOAD_MAX_FILES and UPLOAD_MAX_MB, of which 0 is without a limit): delete uploads, or ask the operator for a higher limit`
 
 export const diskFullRefusal =
   'the disk of the uploads is full; what came stays as an unfinished upload: resume it later, or tell the operator'

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { inCommandTerms } from '../../../control-plane/cli/command-terms.ts'
+import { overQuotaRefusal } from '../../../control-plane/resources/uploads/refusals.ts'
 import { findNonTable } from '../../../shared/csv/no-table.ts'
 
 const messages: [message: string, said: string][] = [
@@ -25,14 +26,47 @@ const messages: [message: string, said: string][] = [
   ['callback_url must be a URL', '--callback-url must be a URL'],
   ['scope must be one of "active"', '--scope must be one of "active"'],
   ['column_mapping.1 "x" is unknown', 'column 2: "x" is unknown'],
+  [
+    'the file has a mark: import it with "character_set": "UTF-16LE", or save it as UTF-8',
+    'the file has a mark: import it with --character-set "UTF-16LE", or save it as UTF-8',
+  ],
+  [
+    'it has another one, import it with that as character_set',
+    'it has another one, import it with that as --character-set',
+  ],
+  [
+    'file_format.character_set is "gbk", and the file looks as if it were "utf-8"',
+    '--character-set is "gbk", and the file looks as if it were "utf-8"',
+  ],
+  [
+    'file_format.csv_field_separator is ",", and the file looks as if it were ";"',
+    '--separator is ",", and the file looks as if it were ";"',
+  ],
+  [
+    'file_format.csv_field_enclosure is "\'", and the file looks as if it were "\""',
+    '--enclosure is "\'", and the file looks as if it were "\""',
+  ],
+  [
+    'the first line sets the separator ";", and csv_field_separator is ",": records are split at ","',
+    'the first line sets the separator ";", and --separator is ",": records are split at ","',
+  ],
+  [
+    'file_format.csv_has_headers is false, and the file looks as if it were true',
+    'the file seems to have a header, in spite of --no-headers',
+  ],
+  [
+    'the first record looks like a header (Mail), and csv_has_headers is false: it is imported as a record',
+    'the first record looks like a header (Mail), and --no-headers is given: it is imported as a record',
+  ],
 ]
 
 t.test("the service's messages are said in the terms of the command line", async (t) => {
   for (const [message, said] of messages) t.equal(inCommandTerms(message), said)
 })
 
-t.test('an HTML page is refused with one sentence, which the command line prints on one line', async (t) => {
+t.test('a refusal of one sentence is printed on one line', async (t) => {
   const problem = findNonTable(Buffer.from('<!DOCTYPE html><html><body>Login</body></html>')) ?? ''
   t.match(problem, /an HTML page/)
   t.equal(problem.split('; ').length, 1)
+  t.equal(overQuotaRefusal({ UPLOAD_MAX_MB: 1, UPLOAD_MAX_FILES: 1 }).split('; ').length, 1)
 })
