@@ -173,11 +173,12 @@ export function ask(
 ): Promise<string> {
   return new Promise((resolve) => {
     const lines = createInterface({ input, output: err, terminal: true })
+    const prompt = `${wrapTo(question.trimEnd(), terminalWidth(err) - 2)} `
     let answer: string | null = null
     if (options.isSecret === true) {
       // Nothing that is typed is shown, whatever readline wants to redraw.
       Object.assign(lines, { _writeToOutput: () => undefined })
-      err.write(question)
+      err.write(prompt)
     }
     lines.on('SIGINT', () => {
       lines.close()
@@ -187,7 +188,7 @@ export function ask(
       if (answer === null) process.kill(process.pid, 'SIGINT')
       else resolve(answer)
     })
-    lines.question(options.isSecret === true ? '' : question, (text) => {
+    lines.question(options.isSecret === true ? '' : prompt, (text) => {
       answer = text
       lines.close()
     })

@@ -524,6 +524,15 @@ t.test(
       ['imprt'],
     ]
     const shown = await Promise.all(commands.map((args) => onTerminal(args, [], { columns: 40 })))
+    const narrow = await onTerminal(['import', source, '--list', list], [['mapping]', 'n\\n']], {
+      columns: 24,
+    })
+    t.match(narrow.out, /nothing was\s+imported/)
+    t.same(
+      shownLines(narrow.out).filter((line) => displayWidth(line) > 24),
+      [],
+      'questions are wrapped too',
+    )
     t.match(imported, { code: 0 }, imported.out)
     for (const [i, { out }] of [imported, ...shown].entries()) {
       const widest = shownLines(out).sort((a, b) => displayWidth(b) - displayWidth(a))[0]!

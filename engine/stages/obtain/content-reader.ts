@@ -30,7 +30,7 @@ export class ContentReader {
 
   /** Yields the bytes to stage. Throws ImportError `content_refused` before the first of them. */
   async *read(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    const held: Uint8Array[] = []
+    const buffered: Uint8Array[] = []
     let length = 0
     let conversion: Transcoder | null = null
     for await (const piece of pieces) {
@@ -38,15 +38,15 @@ export class ContentReader {
       length += piece.length
       if (isBeginning) {
         // A copy: the source may reuse the piece.
-        held.push(Buffer.from(piece))
+        buffered.push(Buffer.from(piece))
         if (length <= beginningBytes) continue
-        const begun = this.#begin(Buffer.concat(held), { isWhole: false })
+        const begun = this.#begin(Buffer.concat(buffered), { isWhole: false })
         conversion = begun.conversion
         yield begun.bytes
       } else yield conversion?.write(Buffer.from(piece.buffer, piece.byteOffset, piece.length)) ?? piece
     }
     if (length <= beginningBytes) {
-      const begun = this.#begin(Buffer.concat(held), { isWhole: true })
+      const begun = this.#begin(Buffer.concat(buffered), { isWhole: true })
       conversion = begun.conversion
       yield begun.bytes
     }
