@@ -22,7 +22,7 @@ export class ZipSpool {
   async store(content: AsyncIterable<Buffer>): Promise<SpooledFile> {
     const { staging, quota, document } = this.#run
     const name = `${this.#target}-zip${this.#sizes.size}`
-    const besides = [...this.#sizes.values()].reduce((sum, size) => sum + size, 0)
+    const besides = () => [...this.#sizes.values()].reduce((sum, size) => sum + size, 0)
     const size = await staging.write(name, quota.reserved(document, content, this.#within, besides))
     const file = await staging.open(name)
     if (file === null) throw new Error(`the staged file ${name} is gone: was DATA_DIR/staging emptied?`)

@@ -73,14 +73,14 @@ export class StagedQuota {
 
   /**
    * Passes the content of the import's source on, and reserves each piece before. With `within: 'staged'` only the
-   * staged bytes of imports count, without the upload directory. `besides`: bytes that the import has staged already.
-   * Throws ImportError `quota_exceeded`.
+   * staged bytes of imports count, without the upload directory. `besides` returns the bytes of the import's other staged
+   * files, which may be removed meanwhile. Throws ImportError `quota_exceeded`.
    */
   async *reserved(
     document: ImportRef,
     content: AsyncIterable<Uint8Array>,
     within: 'all' | 'staged',
-    besides = 0,
+    besides = () => 0,
   ): AsyncGenerator<Uint8Array> {
     const { collections, limits } = this.#options
     const { _id: importId, organization_id: organizationId } = document
@@ -94,7 +94,7 @@ export class StagedQuota {
     let size = 0
     let granted = 0
     let isWhole = false
-    await set(besides)
+    await set(besides())
     try {
       for await (const piece of content) {
         size += piece.length
@@ -112,7 +112,7 @@ export class StagedQuota {
       isWhole = true
     } finally {
       // Nothing of an incomplete source stays in the staging.
-      await set(besides + (isWhole ? size : 0)).catch(() => undefined)
+      await set(besides() + (isWhole ? size : 0)).catch(() => undefined)
     }
   }
 
