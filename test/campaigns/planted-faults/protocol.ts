@@ -8,6 +8,7 @@ const laggingMembers: TestRun = { files: ['test/e2e/lagging-members.test.ts'] }
 const fences: TestRun = { files: ['test/e2e/fences.test.ts'] }
 const effects: TestRun = { files: ['test/integration/effects.test.ts'] }
 const quota: TestRun = { files: ['test/integration/staged-quota.test.ts'] }
+const killedWhileObtaining: TestRun = { files: ['test/e2e/killed-while-obtaining.test.ts'] }
 const subscribers: TestRun = { files: ['test/integration/subscribers.test.ts'] }
 const races: TestRun = { files: ['test/e2e/request-races.test.ts'] }
 /** The interleavings whose titles the regular expression matches. */
@@ -468,6 +469,20 @@ export const protocolFaults: readonly PlantedFault[] = [
     text: 'await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])',
     replacement: 'await Promise.all([staging.removeImport(importId)])',
     tests: [interleaved('upload pinned: step stopped before command [23], then cancel')],
+  },
+  {
+    name: 'a removed zip stays in the quota',
+    file: 'engine/stages/obtain/zip-spool.ts',
+    text: '        this.#sizes.delete(name)\n',
+    replacement: '',
+    tests: [killedWhileObtaining],
+  },
+  {
+    name: 'what the beginning of a source said is not stored for the next engine',
+    file: 'engine/process-import.ts',
+    text: 'step_failures: 0, staged, content },',
+    replacement: 'step_failures: 0, staged },',
+    tests: [killedWhileObtaining],
   },
   {
     name: 'an ended import stays in the quota',
