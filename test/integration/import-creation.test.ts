@@ -3,7 +3,7 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
 import path from 'node:path'
 import { UUID, type Document } from 'mongodb'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { CommandGate } from '../helpers/command-gate.ts'
 import { crashSetting } from '../helpers/crash-at.ts'
 import {
@@ -429,19 +429,44 @@ t.test('two control planes make one import for one Idempotency-Key', async (t) =
   t.match(await twice.answer, { error_code: 'invalid_request', error_message: /once$/ })
 })
 
+/** A second control plane, of which the gate stops commands or loses replies. */
+async function startBehindGate(t: Test) {
+  const uri = new URL(testMongodbUri())
+  const gate = await CommandGate.open({ host: uri.hostname, port: Number(uri.port) })
+  uri.host = `127.0.0.1:${gate.port}`
+  uri.search = '?directConnection=true'
+  const beside = await startProcess('control-plane', { ...service.settings, MONGODB_URI: uri.href })
+  t.teardown(async () => {
+    await beside.stop()
+    await gate.close()
+  })
+  return { gate, beside }
+}
+
+t.test('a field that is deleted while a creation is checked is mapped by no import', async (t) => {
+  const own = await createList(service, [{ name: 'Color', field_type: 'text' }])
+  const [field] = await get(`/mailing_lists/${own.id}/custom_fields`)
+  const { gate, beside } = await startBehindGate(t)
+  const readsList = ({ find, filter }: Document) => find === 'mailing_lists' && filter._id === own.id
+  // The first read finds the list of the path.
+  let reads = 0
+  const isCut = gate.watch((command) => readsList(command) && (reads += 1) === 2, 'cut')
+  const created = callerOf(() => beside.ready.http!)('POST', `/mailing_lists/${own.id}/subscriber_imports`, {
+    subscriber_import: { column_mapping: ['email', 'Color'], file_source: json },
+  })
+  await isCut
+  // The driver reads the list again, while what was asked for at the same time has been answered.
+  await gate.watch(readsList)
+  const deleted = await call('DELETE', `/mailing_lists/${own.id}/custom_fields/${field.id}`)
+  t.equal(deleted.status, 200)
+  gate.release()
+  t.match((await created).body, { success: false, error_code: 'validation_failed', error_message: /Color/ })
+})
+
 t.test(
   'a repeated creation is answered with "try again" where a failover undoes the first one',
   async (t) => {
-    const server = new URL(testMongodbUri())
-    const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) })
-    const gated = new URL(server)
-    gated.host = `127.0.0.1:${gate.port}`
-    gated.search = '?directConnection=true'
-    const beside = await startProcess('control-plane', { ...service.settings, MONGODB_URI: gated.href })
-    t.teardown(async () => {
-      await beside.stop()
-      await gate.close()
-    })
+    const { gate, beside } = await startBehindGate(t)
     const { idempotencyKeys, imports } = service.collections
     const headers = { 'idempotency-key': 'undone' }
     const send = (origin: string) =>

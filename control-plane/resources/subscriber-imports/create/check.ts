@@ -73,8 +73,9 @@ export async function creationContext(
   { autoresponders: { api } }: Pick<ImportCreation, 'autoresponders'>,
 ): Promise<CreationContext> {
   const { db, collections } = database
-  const [list, fields, triggerNew, triggerUpdated, organization, now] = await Promise.all([
-    collections.mailingLists.findOne({ _id: known._id }),
+  // First, because what is read after it is at least as new as its revision. A change that is missed raises the revision.
+  const list = await collections.mailingLists.findOne({ _id: known._id })
+  const [fields, triggerNew, triggerUpdated, organization, now] = await Promise.all([
     collections.customFields.find({ mailing_list_id: known._id }).sort({ _id: 1 }).toArray(),
     // Only the named ones: to read all of a list's, the server may have to load hundreds of megabytes of contents.
     namedAutoresponder(collections, known._id, api.trigger_new),
