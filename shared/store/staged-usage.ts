@@ -1,4 +1,5 @@
 import { isDuplicateKey } from '../runtime/database.ts'
+import { hasEnded } from '../contract/import-state.ts'
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
 import { countedWithin, fits, stagedBytes, type UsageNow } from './upload-usage.ts'
@@ -195,8 +196,8 @@ const maxCreationMs = 3_600_000
 
 /**
  * Compares the entries with the imports. `gone` are entries of finalized imports and of creations that were killed
- * long ago. `kept` are the bytes that stay of them until their logs are purged. `missing` are imports of earlier
- * versions, which have no entry.
+ * long ago. `kept` are the bytes that stay of them until their logs are purged. `missing` are unfinished imports of
+ * earlier versions, which have no entry. One that has ended may have left already, and isn't finalized yet.
  */
 export async function compareEntries(
   { imports }: Collections,
@@ -204,7 +205,7 @@ export async function compareEntries(
   usage: UsageNow | null,
 ): Promise<{ gone: number[]; kept: number; missing: number[] }> {
   const notFinalized = await imports
-    .find({ organization_id: organizationId, settled: false }, { projection: { _id: 1 } })
+    .find({ organization_id: organizationId, settled: false }, { projection: { state: 1 } })
     .hint(notFinalizedIndex)
     .toArray()
   const needed = new Set(notFinalized.map(({ _id }) => _id))
@@ -224,7 +225,9 @@ export async function compareEntries(
       .filter(({ import_id, entered_at }) => finalizedIds.has(import_id) || entered_at.getTime() < before)
       .map(({ import_id }) => import_id),
     kept: finalized.reduce((sum, { totals }) => sum + (totals?.kept_bytes ?? 0), 0),
-    missing: [...needed].filter((importId) => !entered.has(importId)),
+    missing: notFinalized
+      .filter(({ _id, state }) => !hasEnded(state) && !entered.has(_id))
+      .map(({ _id }) => _id),
   }
 }
 

@@ -16,5 +16,5 @@ await runTogether(new URL('stores/', import.meta.url), [
   'list-counts',
   'import-sums',
   'messages-at-once',
-  'removal-without-reply',
+  'finalization',
 ])

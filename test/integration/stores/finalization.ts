@@ -7,6 +7,7 @@ import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { openStaging } from '../../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
+import { countUsage } from '../../../shared/storage/uploads/count-usage.ts'
 import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { gatedDatabase } from '../../helpers/gated-database.ts'
@@ -45,3 +46,19 @@ t.test('an import is finalized again when the reply to the removal of its files 
   const usage = present(await own.collections.uploadUsage.findOne({ _id: 1 }), 'the usage')
   t.same(usage.imports, [])
 })
+
+t.test(
+  'a recount enters no import again that has ended, and only waits to be marked as finalized',
+  async (t) => {
+    const organizationId = 5
+    const ended = { state: 'cancelled', finished_at: new Date() } as const
+    await own.collections.imports.insertMany([
+      storedImport({ ...ended, _id: 51, organization_id: organizationId }),
+      storedImport({ _id: 52, organization_id: organizationId }),
+    ])
+    await countUsage(own.collections, organizationId, uploads.directory(organizationId))
+    const usage = present(await own.collections.uploadUsage.findOne({ _id: organizationId }), 'the usage')
+    const entries = usage.imports?.map(({ import_id: id }) => id)
+    t.same(entries, [52], 'an unfinished one of an earlier version, which has no entry, is entered')
+  },
+)
