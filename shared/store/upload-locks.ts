@@ -57,6 +57,14 @@ export async function renewUploadLock(
   return matchedCount === 1
 }
 
+/** Ends the lease, so that the next holder acquires the lock as `expired`. Changes nothing when the lock was lost. */
+export async function expireUploadLock(
+  { uploadLocks }: Collections,
+  { id, token }: UploadLockHolder,
+): Promise<void> {
+  await uploadLocks.updateOne({ _id: id, token }, { $set: { lease_until: new Date(0) } })
+}
+
 /** Changes nothing when the lock was lost to another holder. */
 export async function releaseUploadLock(
   { uploadLocks }: Collections,

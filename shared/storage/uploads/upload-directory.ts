@@ -113,6 +113,7 @@ export class UploadDirectory {
     const lock = await this.#acquireLock(name)
     try {
       await this.#quota.removeUnfinished(name)
+      lock.noteContentReplaced()
     } finally {
       await lock.release()
     }

@@ -4,6 +4,7 @@ import type { Logger } from '../../runtime/logger.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import {
   acquireUploadLock,
+  expireUploadLock,
   isUploadLocked,
   releaseUploadLock,
   renewUploadLock,
@@ -28,6 +29,8 @@ export class UploadLock {
   readonly #log: Logger
   readonly #lost = new AbortController()
   readonly #released = new AbortController()
+  /** The content that the previous holder may have open is no longer the name's. */
+  #isContentReplaced = false
   #confirmedAt: number
 
   /** Null when another session is uploading the file and doesn't end within the timeout. */
@@ -89,15 +92,25 @@ export class UploadLock {
     return clock.monotonicMs() - this.#confirmedAt < 2 * uploadRenewalMs ? !this.lost.aborted : this.confirm()
   }
 
+  /** To call when the content of the previous holder was copied or removed, so that its writes change nothing. */
+  noteContentReplaced(): void {
+    this.#isContentReplaced = true
+  }
+
   /** Stops renewing without a release: the lock expires by itself. */
   letExpire(): void {
     this.#released.abort()
   }
 
+  /**
+   * Where the previous holder may still write into the content, the lock is left as an expired one. The next holder then
+   * makes a copy too.
+   */
   async release(): Promise<void> {
     this.#released.abort()
+    const isAbandoned = this.isAfterExpiry && !this.#isContentReplaced
     try {
-      await releaseUploadLock(this.#collections, this.#holder)
+      await (isAbandoned ? expireUploadLock : releaseUploadLock)(this.#collections, this.#holder)
     } catch (error) {
       this.#log.warn({ err: error }, 'the lock of an upload was not released, it expires by itself')
     }

@@ -103,6 +103,7 @@ export class Upload {
     this.#state = 'unfinished'
     try {
       this.#file = await refuseFullDisk(name, () => store.takeUp({ ...takeUp, signal }))
+      lock.noteContentReplaced()
     } catch (error) {
       if (error instanceof UploadChanged)
         throw new UploadRefused('changed', name, 'changed or taken over while the upload began; try again')

@@ -1,12 +1,16 @@
 import { truncateSync, writeFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { appendToGridFile, copyGridFile, createGridFile } from '../../../shared/storage/gridfs/grid-bucket.ts'
+import type { Logger } from '../../../shared/runtime/logger.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { copySteady } from '../../../shared/storage/uploads/steady-copy.ts'
+import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
 import { newUploadToken } from '../../../shared/storage/uploads/upload-names.ts'
+import type { Upload } from '../../../shared/storage/uploads/upload.ts'
 import { UploadChanged, type UploadStore } from '../../../shared/storage/uploads/upload-store.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
@@ -144,6 +148,60 @@ for (const [organizationId, STAGING] of [
     t.equal(await text((await directory.open('half.csv'))!.stream()), 'halo')
     if (STAGING === 'gridfs') t.equal(await collections.uploads.files.countDocuments(), 2)
   })
+
+/** An attempt to resume that changes nothing: it leaves the content to the session that was suspended. */
+const attempts = {
+  'one from a wrong byte': async (directory: UploadDirectory) => {
+    const begun = directory.beginUpload('torn.csv', { append: false, start: 3, isAtEnd: true })
+    await t.rejects(begun, { code: 'wrong_start' })
+  },
+  'one that ends before it has opened the file': async (directory: UploadDirectory) => {
+    await (await directory.beginUpload('torn.csv', { append: true, start: undefined })).end()
+  },
+  'one that breaks off while it copies': async (directory: UploadDirectory) => {
+    const upload = await directory.beginUpload('torn.csv', { append: true, start: undefined })
+    await t.rejects(upload.open(AbortSignal.abort(new Error('the client is gone'))), /the client is gone/)
+    await upload.end()
+  },
+}
+for (const [organizationId, STAGING] of [
+  [5, 'disk'],
+  [6, 'gridfs'],
+] as const)
+  for (const [what, attempt] of Object.entries(attempts))
+    t.test(
+      `a suspended session writes into no upload that is resumed after ${what}: ${STAGING}`,
+      async (t) => {
+        const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
+        const log = { warn: () => undefined } as unknown as Logger
+        const limits = { files: Infinity, bytes: Infinity }
+        const directory = new UploadDirectory({ uploads, limits, organizationId, collections, log })
+        await directory.prepare()
+        const { signal } = new AbortController()
+        const write = (upload: Upload, content: string) =>
+          upload.receive(Readable.from([Buffer.from(content)]))
+
+        const suspended = await directory.beginUpload('torn.csv', { append: false, start: undefined })
+        await suspended.open(signal)
+        await write(suspended, 'aaaa')
+        await suspended.sync()
+        const lock = { _id: `${organizationId}/torn.csv` }
+        await collections.uploadLocks.updateOne(lock, { $set: { lease_until: new Date(0) } })
+        await attempt(directory)
+
+        const resumed = await directory.beginUpload('torn.csv', { append: false, start: 4, isAtEnd: true })
+        await resumed.open(signal)
+        await write(suspended, 'LATE').catch(() => undefined)
+        await write(resumed, 'bbbb')
+        await resumed.prepare()
+        await resumed.publish(signal)
+        await resumed.end()
+        await suspended.end().catch(() => undefined)
+        t.equal(await text((await directory.open('torn.csv')).stream()), 'aaaabbbb')
+        t.equal(await collections.uploadLocks.countDocuments(lock), 0, 'its lock is released')
+        await directory.delete('torn.csv')
+      },
+    )
 
 t.test('what is removed while it is copied in the database is no copy', async (t) => {
   const bucket = collections.uploads
