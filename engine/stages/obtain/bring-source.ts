@@ -1,3 +1,4 @@
+import { ImportError } from '../../../shared/contract/errors.ts'
 import { readRange } from '../../../shared/containers/random-access-file.ts'
 import { beginningBytes, readBeginning } from '../../../shared/csv/file-beginning.ts'
 import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
@@ -5,7 +6,7 @@ import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import { ContentReader, requestOf, type ReadContent } from './content-reader.ts'
 import { selectSource } from './source-of.ts'
-import type { SourceContext } from './source.ts'
+import { StillWritten, type SourceContext } from './source.ts'
 import { refuseIfWrittenInto } from './upload-directory.ts'
 import { ZipSpool } from './zip-spool.ts'
 
@@ -47,7 +48,9 @@ export async function bringSource(
     await copyConverted(run, staged, (content) => staging.write(target, content))
     return { staged: target, ...reader.result! }
   } catch (error) {
-    throw reader.refusal ?? error
+    // An upload that was written into meanwhile explains a refusal of its content too, and may be complete later.
+    const saysMore = error instanceof StillWritten || error instanceof ImportError
+    throw saysMore ? error : (reader.refusal ?? error)
   }
 }
 

@@ -208,6 +208,22 @@ t.test('a copy during which the upload was written into is removed, its pin is k
   t.same(await stagedNames(2), [path.basename(pin.reference)])
 })
 
+t.test('an upload that is no CSV text while it is written into is read once it is complete', async (t) => {
+  const { append } = await beginCopy(6)
+  const step = await stepOf(6, 'copying', (file) => ({
+    ...file,
+    content: async function* () {
+      await append()
+      yield Buffer.from('<!DOCTYPE html>\n<html><body>This page is replaced by the file.</body></html>\n')
+    },
+  }))
+  await step()
+  t.match(await collections.imports.findOne({ _id: 6 }), {
+    ...{ state: 'splitting', step: null, error_message: null },
+    warnings: [/was still being written/],
+  })
+})
+
 t.test('a pin that an attempt made for itself goes with it', async (t) => {
   await beginImport(3, {})
   await (
