@@ -1,6 +1,7 @@
 import type { Filter } from 'mongodb'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { DeletedFieldDocument } from '../../shared/contract/schemas/bookkeeping.ts'
+import { matchWritingImports } from '../../shared/store/imports.ts'
 
 /** A request that read the field before it was deleted has ended by then. */
 const secondPassDelayMs = 5 * 60_000
@@ -11,9 +12,25 @@ const samePass = ({ _id, walk_again_at }: DeletedFieldDocument): Filter<DeletedF
   walk_again_at: walk_again_at ?? { $exists: false },
 })
 
-/** Fields whose values have to be removed now: in a first pass, or in a second one that is due. */
-export const dueDeletedFields = ({ deletedFields }: Collections): Promise<DeletedFieldDocument[]> =>
-  deletedFields.find({ $expr: { $lte: [{ $ifNull: ['$walk_again_at', '$$NOW'] }, '$$NOW'] } }).toArray()
+/**
+ * Fields whose values have to be removed now: in a first pass, or in a second one that is due. A second one waits for the
+ * imports that began with the field, because they give its default to rows until they end.
+ */
+export async function dueDeletedFields(collections: Collections): Promise<DeletedFieldDocument[]> {
+  const isDue = { $expr: { $lte: [{ $ifNull: ['$walk_again_at', '$$NOW'] }, '$$NOW'] } }
+  const fields: DeletedFieldDocument[] = []
+  for (const field of await collections.deletedFields.find(isDue).toArray())
+    if (field.walk_again_at === undefined || !(await isWritten(collections, field))) fields.push(field)
+  return fields
+}
+
+async function isWritten(
+  { imports }: Collections,
+  { _id, mailing_list_id: listId }: DeletedFieldDocument,
+): Promise<boolean> {
+  const writing = { ...matchWritingImports(listId), 'plan.fields.id': _id, 'options.dry_run': false }
+  return (await imports.findOne(writing, { projection: { _id: 1 } })) !== null
+}
 
 /** Removes the field's values of one range of subscribers. Resolves to the number of subscribers that had one. */
 export async function removeValues(
@@ -31,7 +48,7 @@ export async function removeValues(
   return modifiedCount
 }
 
-/** Ends a pass: after the first one a second follows 5 minutes later, and after that the field is forgotten. */
+/** Ends a pass: after the first one a second follows 5 minutes later at the earliest, and after that the field is forgotten. */
 export async function endPass({ deletedFields }: Collections, field: DeletedFieldDocument): Promise<void> {
   if (field.walk_again_at !== undefined) await deletedFields.deleteOne({ _id: field._id })
   else

@@ -13,7 +13,7 @@ import { leaveImport } from '../../../shared/store/staged-usage.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { lockRow } from '../../helpers/held-row.ts'
-import { createList, importText, testMongodbUri, until, type Json } from '../../helpers/service.ts'
+import { createList, importEnd, importText, testMongodbUri, until, type Json } from '../../helpers/service.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
 
@@ -164,6 +164,41 @@ t.test('values of a deleted custom field are removed, the others stay', async (t
     0,
   )
   t.equal(await collections.deletedFields.countDocuments(), 0)
+})
+
+t.test('a field that is deleted while an import writes its default leaves no value', async (t) => {
+  const list = await createList(service, [{ name: 'Origin', field_type: 'text', default: 'import' }])
+  const [field] = await service.get(`/mailing_lists/${list.id}/custom_fields`)
+  const holders = () =>
+    collections.subscribers.countDocuments({
+      mailing_list_id: list.id,
+      [`custom_fields.${field.id}`]: { $exists: true },
+    })
+  const letGo = await lockRow(database, `${list.id}:ann@example.com`)
+  const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: 'email\nann@example.com\nbob@example.com\n' },
+    },
+  })
+  await until(
+    'the claim of its chunk',
+    () => collections.chunks.countDocuments({ import_id: id, state: 'running' }),
+    (running) => running === 1,
+  )
+  t.equal((await call('DELETE', `/mailing_lists/${list.id}/custom_fields/${field.id}`)).status, 200)
+  const walkAgain = async () => {
+    await collections.deletedFields.updateOne({ _id: field.id }, { $set: { walk_again_at: new Date() } })
+    await removeDeletedFieldValues(database, log).run()
+  }
+  await removeDeletedFieldValues(database, log).run()
+  await walkAgain()
+  await letGo()
+  t.match(await importEnd(service, id), { state: 'finished', stats: { subscribers: { added: 2 } } })
+  t.equal(await holders(), 2, 'the import began with the field')
+  await walkAgain()
+  t.equal(await holders(), 0)
+  t.equal(await collections.deletedFields.countDocuments({ _id: field.id }), 0)
 })
 
 t.test('10,000 subscribers lose a deleted field, also when the walk breaks off on the way', async (t) => {
