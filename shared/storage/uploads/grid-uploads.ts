@@ -199,7 +199,11 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
     async count() {
       const finished = new Map<string, number>()
       const unfinished = new Map<string, number>()
-      for await (const document of uploadNames.find({ organization_id: organizationId })) {
+      // In a snapshot, because a rename moves a file from one name to another: it would be missed, or counted twice.
+      const documents = await uploadNames
+        .find({ organization_id: organizationId }, { readConcern: { level: 'snapshot' } })
+        .toArray()
+      for (const document of documents) {
         if (document.finished !== null) finished.set(document.name, document.finished.size)
         if (document.unfinished !== null)
           unfinished.set(document.name, await readSize(document.unfinished.content))

@@ -1,6 +1,9 @@
+import { ObjectId, type Filter, type FindOptions } from 'mongodb'
 import t from 'tap'
+import type { UploadNameDocument } from '../../../shared/contract/schemas/upload.ts'
+import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
-import type { Logger } from '../../../shared/runtime/logger.ts'
+import { createLogger, type Logger } from '../../../shared/runtime/logger.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
@@ -166,3 +169,46 @@ for (const [organizationId, STAGING] of [
       await upload.close()
     },
   )
+
+t.test('a file that is renamed while the directory is counted counts once', async (t) => {
+  const { database, folder } = await databaseAndFolder(t)
+  const { collections } = database
+  await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
+  const { uploadNames } = collections
+  await uploadNames.insertMany(
+    ['a.csv', 'b.csv', 'c.csv', 'y.csv'].map((name) => ({
+      ...{ _id: `1/${name}`, organization_id: 1, name, unfinished: null },
+      finished: { content: new ObjectId().toHexString(), size: 100, modified_at: new Date() },
+    })),
+  )
+  const directory = openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, database).directory(1)
+  for (const [from, to] of [
+    ['y.csv', '0.csv'],
+    ['0.csv', 'z.csv'],
+  ] as const) {
+    /** The names come one by one, and the rename happens after the second. */
+    const slow = new Proxy(uploadNames, {
+      get: (target, key) => {
+        const value = Reflect.get(target, key) as unknown
+        if (typeof value !== 'function') return value
+        if (key !== 'find') return value.bind(target) as unknown
+        return (filter: Filter<UploadNameDocument>, options?: FindOptions) => {
+          const cursor = target.find(filter, { ...options, batchSize: 1 })
+          cursor.toArray = async () => {
+            const documents: UploadNameDocument[] = []
+            for await (const document of target.find(filter, { ...options, batchSize: 1 }))
+              if (documents.push(document) === 2) t.equal(await directory.rename(from, to), true)
+            return documents
+          }
+          return cursor
+        }
+      },
+    })
+    const counted = openUploads(
+      { STAGING: 'gridfs', DATA_DIR: folder },
+      { ...database, collections: { ...collections, uploadNames: slow } },
+    ).directory(1)
+    const { finished } = await counted.count()
+    t.same([...finished.keys()].sort(), [from, 'a.csv', 'b.csv', 'c.csv'].sort())
+  }
+})
