@@ -385,7 +385,13 @@ t.test('a full directory answers 413', async (t) => {
   const putSmall = (name: string, bytes: number) =>
     callSmall('PUT', `/uploads/${name}`, Buffer.alloc(bytes, 'x'), { key, headers: octets })
   t.equal((await putSmall('a.csv', 600_000)).status, 200)
-  const full = { status: 413, code: 'invalid_request', message: /UPLOAD_MAX_FILES, UPLOAD_MAX_MB/, key, from }
+  const full = {
+    status: 413,
+    code: 'invalid_request',
+    message: /UPLOAD_MAX_FILES and UPLOAD_MAX_MB/,
+    key,
+    from,
+  }
   await isRefused(t, 'b.csv', {}, full)
   await isRefused(t, 'b.csv', partOf(0, 1_000, 500_000), full)
   // A body without a length is refused where it passes the limit, and nothing of it stays.
