@@ -9,6 +9,7 @@ const fences: TestRun = { files: ['test/e2e/fences.test.ts'] }
 const effects: TestRun = { files: ['test/integration/effects.test.ts'] }
 const quota: TestRun = { files: ['test/integration/staged-quota.test.ts'] }
 const killedWhileObtaining: TestRun = { files: ['test/e2e/killed-while-obtaining.test.ts'] }
+const rowsOfImports: TestRun = { files: ['test/integration/imports.test.ts'] }
 const subscribers: TestRun = { files: ['test/integration/subscribers.test.ts'] }
 const races: TestRun = { files: ['test/e2e/request-races.test.ts'] }
 /** The interleavings whose titles the regular expression matches. */
@@ -469,6 +470,34 @@ export const protocolFaults: readonly PlantedFault[] = [
     text: 'await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])',
     replacement: 'await Promise.all([staging.removeImport(importId)])',
     tests: [interleaved('upload pinned: step stopped before command [23], then cancel')],
+  },
+  {
+    name: 'a session that may still write is forgotten by a resumption that breaks off',
+    file: 'shared/storage/uploads/upload-lock.ts',
+    text: 'const isAbandoned = this.isAfterExpiry && !this.#isContentReplaced',
+    replacement: 'const isAbandoned = this.isAfterExpiry && this.#isContentReplaced',
+    tests: [stores],
+  },
+  {
+    name: 'an upload is refused for what it was while it was written',
+    file: 'engine/stages/obtain/bring-source.ts',
+    text: 'throw saysMore ? error : (reader.refusal ?? error)',
+    replacement: 'throw reader.refusal ?? error',
+    tests: [stores],
+  },
+  {
+    name: 'the names of an upload directory are counted while they move',
+    file: 'shared/storage/uploads/grid-uploads.ts',
+    text: "{ organization_id: organizationId }, { readConcern: { level: 'snapshot' } }",
+    replacement: '{ organization_id: organizationId }',
+    tests: [stores],
+  },
+  {
+    name: 'the values of a deleted field are forgotten while an import writes them',
+    file: 'engine/store/deleted-fields.ts',
+    text: 'field.walk_again_at === undefined || !(await isWritten(collections, field))',
+    replacement: 'field.walk_again_at === undefined || !(await isWritten(collections, { ...field, _id: 0 }))',
+    tests: [rowsOfImports],
   },
   {
     name: 'a removed zip stays in the quota',
