@@ -443,6 +443,21 @@ async function startBehindGate(t: Test) {
   return { gate, beside }
 }
 
+t.test('a creation that is refused because its list is busy leaves the quota', async (t) => {
+  const own = await createList(service)
+  const { mailingLists, imports, uploadUsage } = service.collections
+  const entries = async () => (await uploadUsage.findOne({ _id: 1 }))?.imports?.length
+  const before = [await imports.countDocuments(), await entries()]
+  const session = service.client.startSession()
+  session.startTransaction()
+  await mailingLists.updateOne({ _id: own.id }, { $set: { name: 'Busy' } }, { session })
+  const { status, body } = await create({ column_mapping: ['email'], file_source: json }, own.id)
+  t.match([status, body], [503, { error_message: /nothing of this request was written/ }])
+  await session.abortTransaction()
+  await session.endSession()
+  t.same([await imports.countDocuments(), await entries()], before)
+})
+
 t.test('a field that is deleted while a creation is checked is mapped by no import', async (t) => {
   const own = await createList(service, [{ name: 'Color', field_type: 'text' }])
   const [field] = await get(`/mailing_lists/${own.id}/custom_fields`)

@@ -110,6 +110,8 @@ export const actors = {
   })),
   'delete field': (side, fixture) =>
     side.call('DELETE', `${listPath(fixture)}/custom_fields/${fixture.fields.color}`),
+  'delete unmapped field': (side, fixture) =>
+    side.call('DELETE', `${listPath(fixture)}/custom_fields/${fixture.fields.spare}`),
   'rename field': put(
     (fixture) => `${listPath(fixture)}/custom_fields/${fixture.fields.color}`,
     () => ({ custom_field: { name: 'Colour' } }),
@@ -142,6 +144,7 @@ const always: ActorName[] = [
   'trigger autoresponders',
   'limit',
   'delete field',
+  'delete unmapped field',
   'rename field',
   'rename list',
   'move reactions',

@@ -237,6 +237,12 @@ export async function sweepFiles({ database, context }: Side): Promise<void> {
   await sweepStaging(database, context, context.log).run()
 }
 
+/** Runs the second pass over the values of deleted fields, which follows 5 minutes later. */
+export async function removeLateFieldValues(side: Side): Promise<void> {
+  await side.database.collections.deletedFields.updateMany({}, { $set: { walk_again_at: new Date(0) } })
+  await removeFieldValues(side)
+}
+
 /** Runs the sweep an hour later, which removes an upload that was left half done because a reply was lost. */
 export async function sweepUploads({ database }: Side): Promise<void> {
   const { collections } = database

@@ -159,7 +159,8 @@ async function createList(
     (await post(`/mailing_lists/${list.id}/custom_fields`, { custom_field: definition })).id
   const fields = {
     color: await field({ name: 'Color', field_type: 'text' }),
-    spare: await field({ name: 'Spare', field_type: 'text' }),
+    // No import maps it, and each one gives its default to new subscribers.
+    spare: await field({ name: 'Spare', field_type: 'text', default: 'plain' }),
     number: await field({ name: 'No', field_type: 'text', required: true }),
   }
   return { listId: list.id, fields }

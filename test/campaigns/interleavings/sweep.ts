@@ -4,7 +4,7 @@ import { errorMessage } from '../../../shared/contract/errors.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { CommandGate } from '../../helpers/command-gate.ts'
 import { actors, actorsIn, isSuccessor, secondsOf, uploads, type ActorName } from './actors.ts'
-import { drain, sweepFiles, sweepUploads, type Other } from './engine-acts.ts'
+import { drain, removeLateFieldValues, sweepFiles, sweepUploads, type Other } from './engine-acts.ts'
 import { activeIn, brokenPromises, faultsAtTheEnd, faultsNow, type Done } from './invariants.ts'
 import { fixtureNames, type Fixture, type FixtureName } from './fixtures.ts'
 import type { Side } from './side.ts'
@@ -151,6 +151,7 @@ async function faultsOfEnd(
     await checker.call('POST', `/subscriber_imports/${fixture.importId}/${move}`)
     await drain(checker)
   }
+  await removeLateFieldValues(checker)
   if (isSuccessor(second)) await sweepFiles(checker)
   if (how !== 'hold' && uploads.includes(first)) await sweepUploads(checker)
   return [

@@ -2,6 +2,7 @@ import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import { inTransaction, isDuplicateKey } from '../../../../shared/runtime/database.ts'
+import { BusyError } from '../../../../shared/contract/errors.ts'
 import { sealed } from '../../../../shared/runtime/import-secrets.ts'
 import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
@@ -151,13 +152,11 @@ async function insertUnlessListChanged(
     keepContent(request)
     return 'done'
   } catch (error) {
-    if (isDuplicateKey(error)) {
-      await leaveQuota(deps, document)
-      if (reply !== null) return 'key_taken'
-    } else {
-      // Whether it was committed isn't known. If it wasn't, the engines' sweep removes the content.
-      keepContent(request)
-    }
+    const isTaken = isDuplicateKey(error)
+    if (isTaken || error instanceof BusyError) await leaveQuota(deps, document)
+    // Whether it was committed isn't known. If it wasn't, the engines' sweep removes the content.
+    else keepContent(request)
+    if (isTaken && reply !== null) return 'key_taken'
     throw error
   }
 }
