@@ -1,5 +1,5 @@
 import type { ClientSession, Filter } from 'mongodb'
-import { runInTransaction, isDuplicateKey } from '../runtime/database.ts'
+import { inTransaction, isDuplicateKey, runInTransaction, type Database } from '../runtime/database.ts'
 import {
   endedStates,
   pausableStates,
@@ -135,16 +135,21 @@ export async function listImportsWithOldLogs(collections: Collections): Promise<
   return old.map(({ _id }) => _id)
 }
 
-/** Called after the logs were removed: stamps the import by the database's clock, and frees their quota. */
-export async function markLogsPurged(collections: Collections, id: number): Promise<void> {
-  const marked = await collections.imports.findOneAndUpdate(
-    { _id: id, logs_purged_at: null },
-    [{ $set: { logs_purged_at: '$$NOW', faults: withoutExamples } }],
-    { projection: { organization_id: 1, 'totals.kept_bytes': 1 } },
-  )
-  if (marked === null) return
-  const bytes = marked.totals?.kept_bytes ?? 0
-  if (bytes > 0) await freeKept(collections, marked.organization_id, bytes)
+/**
+ * Called after the logs were removed: stamps the import by the database's clock, and frees their quota. One transaction
+ * does both, because no recount frees the quota later.
+ */
+export async function markLogsPurged(database: Database, id: number): Promise<void> {
+  const { collections } = database
+  await inTransaction(database, async (session) => {
+    const marked = await collections.imports.findOneAndUpdate(
+      { _id: id, logs_purged_at: null },
+      [{ $set: { logs_purged_at: '$$NOW', faults: withoutExamples } }],
+      { projection: { organization_id: 1, 'totals.kept_bytes': 1 }, session },
+    )
+    const bytes = marked?.totals?.kept_bytes ?? 0
+    if (marked !== null && bytes > 0) await freeKept(collections, session, marked.organization_id, bytes)
+  })
 }
 
 /** The faults of an import whose logs are gone: examples are cells, as the logs' are. */

@@ -1,3 +1,4 @@
+import type { ClientSession } from 'mongodb'
 import { isDuplicateKey } from '../runtime/database.ts'
 import { hasEnded } from '../contract/import-state.ts'
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
@@ -87,13 +88,13 @@ export async function leaveImport(
 /** Frees the bytes of purged logs. Logs of an earlier version were never added, so the sum must not go below zero. */
 export async function freeKept(
   { uploadUsage }: Collections,
+  session: ClientSession,
   organizationId: number,
   bytes: number,
 ): Promise<void> {
   const kept = { $max: [0, { $subtract: [{ $ifNull: ['$kept', 0] }, bytes] }] }
-  await uploadUsage.updateOne({ _id: organizationId }, [
-    { $set: { kept, revision: { $add: ['$revision', 1] } } },
-  ])
+  const update = [{ $set: { kept, revision: { $add: ['$revision', 1] } } }]
+  await uploadUsage.updateOne({ _id: organizationId }, update, { session })
 }
 
 /** Sets the staged bytes of an import, without regard to the limits. */

@@ -6,7 +6,8 @@ import { listImportsWithOldLogs, markLogsPurged } from '../../../shared/store/im
 import type { MaintenanceJob } from './maintenance.ts'
 
 /** Removes the logs of imports that ended long ago. Their counts stay in the import. */
-export function purgeLogs({ collections }: Database, log: Logger): MaintenanceJob {
+export function purgeLogs(database: Database, log: Logger): MaintenanceJob {
+  const { collections } = database
   return {
     name: 'purging old logs',
     everyMs: 10 * 60_000,
@@ -14,7 +15,7 @@ export function purgeLogs({ collections }: Database, log: Logger): MaintenanceJo
       for (const id of await listImportsWithOldLogs(collections)) {
         await deleteRange(collections.outcomes, idsOfImport(id))
         await deleteRange(collections.failures, idsOfImport(id))
-        await markLogsPurged(collections, id)
+        await markLogsPurged(database, id)
         log.info({ import_id: id }, 'purged the logs of an import that ended long ago')
       }
     },

@@ -211,7 +211,7 @@ export const restFaults: readonly PlantedFault[] = [
     file: purgeOfLogs,
     text: 'for (const id of await listImportsWithOldLogs(collections)) {\n',
     replacement:
-      'for (const id of await listImportsWithOldLogs(collections)) {\n        await markLogsPurged(collections, id)\n',
+      'for (const id of await listImportsWithOldLogs(collections)) {\n        await markLogsPurged(database, id)\n',
     tests: [imports],
   },
   {

@@ -3,12 +3,14 @@ import { Registry } from 'prom-client'
 import t from 'tap'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { finalizeImport } from '../../../engine/stages/finish/finalize-import.ts'
+import { noCounts } from '../../../shared/contract/schemas/import.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { openStaging } from '../../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { countUsage } from '../../../shared/storage/uploads/count-usage.ts'
 import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
+import { markLogsPurged } from '../../../shared/store/imports.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { gatedDatabase } from '../../helpers/gated-database.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
@@ -62,3 +64,21 @@ t.test(
     t.same(entries, [52], 'an unfinished one of an earlier version, which has no entry, is entered')
   },
 )
+
+t.test('the mark that logs are purged and the quota that they free are written together', async (t) => {
+  const organizationId = 6
+  const totals = { ...noCounts(), kept_bytes: 40 }
+  await own.collections.imports.insertOne(
+    storedImport({ _id: 61, organization_id: organizationId, state: 'finished', totals }),
+  )
+  await countUsage(own.collections, organizationId, uploads.directory(organizationId))
+  await own.collections.uploadUsage.updateOne({ _id: organizationId }, { $set: { kept: 100 } })
+  const isHeld = gate.watch(({ update }) => update === 'upload_usage')
+  const purged = markLogsPurged(database, 61)
+  await isHeld
+  t.match(await own.collections.imports.findOne({ _id: 61 }), { logs_purged_at: null })
+  gate.release()
+  await purged
+  t.match(await own.collections.imports.findOne({ _id: 61 }), { logs_purged_at: Date })
+  t.match(await own.collections.uploadUsage.findOne({ _id: organizationId }), { kept: 60 })
+})
