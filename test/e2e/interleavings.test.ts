@@ -82,15 +82,11 @@ type Staging = ReturnType<typeof stagingOf>
 async function openSides(t: Test, uri: string, staging: Staging): Promise<Sides> {
   const { database, folder } = await databaseAndFolder(t, uri)
   await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
-  const server = new URL(uri)
-  const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) })
-  const gated = new URL(uri)
-  gated.host = `127.0.0.1:${gate.port}`
-  gated.search = '?directConnection=true'
+  const gate = await CommandGate.open(uri)
   const name = database.db.databaseName
   const open = (uri: string, number: number) => openSide({ uri, name, folder, number, staging })
   const checker = await open(uri, 2)
-  const sides: Sides = { gate, first: await open(gated.href, 0), second: await open(uri, 1), checker }
+  const sides: Sides = { gate, first: await open(gate.uri, 0), second: await open(uri, 1), checker }
   t.teardown(async () => {
     for (const side of [sides.first, sides.second, checker]) await side.close()
     await gate.close()

@@ -143,11 +143,9 @@ async function startRacers(t: Test) {
   const link = await openSlowLink(t, testMongodbUri(), delayMs)
   const slow = { MONGODB_URI: link.href }
   const service = await startService(t, [], { ENGINE_WORKERS: '2' })
-  const gate = await CommandGate.open({ host: link.hostname, port: Number(link.port) })
+  const gate = await CommandGate.open(link.href)
   t.teardown(() => gate.close())
-  const gated = new URL(link)
-  gated.port = String(gate.port)
-  const gatedPlane = await service.start('control-plane', { MONGODB_URI: gated.href })
+  const gatedPlane = await service.start('control-plane', { MONGODB_URI: gate.uri })
   const otherPlane = await service.start('control-plane', slow)
   await service.start('engine', slow)
   const callPlane = ({ ready }: RunningProcess) => callerOf(() => ready.http ?? '')

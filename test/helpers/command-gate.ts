@@ -8,6 +8,7 @@ import { listeningPort } from './listening-port.ts'
  */
 export class CommandGate {
   readonly #server: Server
+  readonly #serverUri: string
   readonly #sockets = new Set<Socket>()
   #names: string[] = []
   #stop: Stop | null = null
@@ -18,25 +19,30 @@ export class CommandGate {
 
   readonly #onCommand: ((command: Document) => void) | undefined
 
-  private constructor(server: Server, onCommand?: (command: Document) => void) {
+  private constructor(server: Server, serverUri: string, onCommand?: (command: Document) => void) {
     this.#server = server
+    this.#serverUri = serverUri
     this.#onCommand = onCommand
   }
 
-  /** `onCommand` is told the body of each command, without the documents that follow it. */
-  static async open(
-    target: { host: string; port: number },
-    onCommand?: (command: Document) => void,
-  ): Promise<CommandGate> {
+  /**
+   * Opens a gate to one server. `onCommand` is told the body of each command, without the documents that follow it.
+   */
+  static async open(serverUri: string, onCommand?: (command: Document) => void): Promise<CommandGate> {
+    const { hostname, port } = new URL(serverUri)
     const server = createServer()
-    const gate = new CommandGate(server, onCommand)
-    server.on('connection', (client) => gate.#join(client, connect(target)))
+    const gate = new CommandGate(server, serverUri, onCommand)
+    server.on('connection', (client) => gate.#join(client, connect(Number(port), hostname)))
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     return gate
   }
 
-  get port(): number {
-    return listeningPort(this.#server)
+  /** For clients whose commands go through the gate. */
+  get uri(): string {
+    const uri = new URL(this.#serverUri)
+    uri.host = `127.0.0.1:${listeningPort(this.#server)}`
+    uri.search = '?directConnection=true'
+    return uri.href
   }
 
   /** The names of the commands since `watch`. */

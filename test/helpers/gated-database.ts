@@ -8,11 +8,8 @@ export async function gatedDatabase(
   t: Test,
   name: string,
 ): Promise<{ database: Database; gate: CommandGate }> {
-  const uri = new URL(testMongodbUri())
-  const gate = await CommandGate.open({ host: uri.hostname, port: Number(uri.port) })
-  uri.host = `127.0.0.1:${gate.port}`
-  uri.search = '?directConnection=true'
-  const database = await openDatabase({ uri: uri.href, name })
+  const gate = await CommandGate.open(testMongodbUri())
+  const database = await openDatabase({ uri: gate.uri, name })
   t.teardown(async () => {
     await database.close()
     await gate.close()

@@ -14,15 +14,9 @@ const ends = new Set(['commitTransaction'])
 
 t.test('each write and commit waits for a majority, each read asks one', { timeout: 180_000 }, async (t) => {
   const commands: Document[] = []
-  const server = new URL(testMongodbUri())
-  const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) }, (command) =>
-    commands.push(command),
-  )
+  const gate = await CommandGate.open(testMongodbUri(), (command) => commands.push(command))
   t.teardown(() => gate.close())
-  const gated = new URL(server)
-  gated.host = `127.0.0.1:${gate.port}`
-  gated.search = '?directConnection=true'
-  const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: gated.href })
+  const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: gate.uri })
   const list = await createList(service, [{ name: 'Town', field_type: 'text' }])
   const path = `/mailing_lists/${list.id}`
   await service.post(`${path}/autoresponders`, {

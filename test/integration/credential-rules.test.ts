@@ -154,15 +154,11 @@ t.test('a record with more permissions than the caller is refused before any oth
 
 /** A second control plane whose requests can be overtaken between their reads and the commit of their transaction. */
 async function startOvertakenPlane(t: Test) {
-  const server = new URL(testMongodbUri())
   const begins = new EventEmitter()
-  const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) }, (command) => {
+  const gate = await CommandGate.open(testMongodbUri(), (command) => {
     if (command['update'] === 'installation') begins.emit('transaction')
   })
-  const gated = new URL(server)
-  gated.host = `127.0.0.1:${gate.port}`
-  gated.search = '?directConnection=true'
-  const other = await startProcess('control-plane', { ...service.settings, MONGODB_URI: gated.href })
+  const other = await startProcess('control-plane', { ...service.settings, MONGODB_URI: gate.uri })
   t.teardown(async () => {
     await other.stop()
     await gate.close()

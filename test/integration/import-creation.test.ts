@@ -431,11 +431,8 @@ t.test('two control planes make one import for one Idempotency-Key', async (t) =
 
 /** A second control plane, of which the gate stops commands or loses replies. */
 async function startBehindGate(t: Test) {
-  const uri = new URL(testMongodbUri())
-  const gate = await CommandGate.open({ host: uri.hostname, port: Number(uri.port) })
-  uri.host = `127.0.0.1:${gate.port}`
-  uri.search = '?directConnection=true'
-  const beside = await startProcess('control-plane', { ...service.settings, MONGODB_URI: uri.href })
+  const gate = await CommandGate.open(testMongodbUri())
+  const beside = await startProcess('control-plane', { ...service.settings, MONGODB_URI: gate.uri })
   t.teardown(async () => {
     await beside.stop()
     await gate.close()
