@@ -5,21 +5,22 @@
 export class ZstdFrames {
   readonly #fields = readFields()
   #field = this.#fields.next().value
-  /** Bytes of the field that have come; of one that is passed over, how many. */
+  /** How many bytes of the field have come. */
+  #length = 0
+  /** These bytes, unless the field is skipped. */
   #kept = Buffer.alloc(0)
-  #passed = 0
 
   add(piece: Uint8Array): void {
     for (let at = 0; at < piece.length;) {
-      const { bytes, isPassedOver } = this.#field
-      const part = piece.subarray(at, at + bytes - this.#passed)
+      const { bytes, isSkipped } = this.#field
+      const part = piece.subarray(at, at + bytes - this.#length)
       at += part.length
-      this.#passed += part.length
-      if (!isPassedOver) this.#kept = Buffer.concat([this.#kept, part])
-      if (this.#passed < bytes) return
+      this.#length += part.length
+      if (!isSkipped) this.#kept = Buffer.concat([this.#kept, part])
+      if (this.#length < bytes) return
       const field = this.#kept
       this.#kept = Buffer.alloc(0)
-      this.#passed = 0
+      this.#length = 0
       this.#field = this.#fields.next(field).value
     }
   }
@@ -32,15 +33,15 @@ export class ZstdFrames {
 
 interface Field {
   bytes: number
-  isPassedOver?: boolean
+  isSkipped?: boolean
   isMagic?: boolean
 }
 
-/** Asks for one field after the other. What isn't zstd the decoder refuses, so that it needn't be recognized here. */
+/** Yields one field after the other and receives its bytes. It needn't recognize other data, which the decoder refuses. */
 function* readFields(): Generator<Field, never, Buffer> {
   for (;;) {
     const magic = (yield { bytes: 4, isMagic: true }).readUInt32LE()
-    if ((magic & 0xfffffff0) === skippableMagic) yield* passOver((yield { bytes: 4 }).readUInt32LE())
+    if ((magic & 0xfffffff0) === skippableMagic) yield* skip((yield { bytes: 4 }).readUInt32LE())
     else yield* readFrame()
   }
 }
@@ -53,16 +54,16 @@ function* readFrame(): Generator<Field, void, Buffer> {
   const sizeFlag = descriptor >> 6
   const sizeBytes = sizeFlag === 0 ? Number(isSingleSegment) : 1 << sizeFlag
   const dictionaryBytes = [0, 1, 2, 4][descriptor & 3] ?? 0
-  yield* passOver(Number(!isSingleSegment) + dictionaryBytes + sizeBytes)
+  yield* skip(Number(!isSingleSegment) + dictionaryBytes + sizeBytes)
   for (let isLast = false; !isLast;) {
     const header = (yield { bytes: 3 }).readUIntLE(0, 3)
     isLast = (header & 1) === 1
     const isRepeatedByte = ((header >> 1) & 3) === 1
-    yield* passOver(isRepeatedByte ? 1 : header >> 3)
+    yield* skip(isRepeatedByte ? 1 : header >> 3)
   }
-  if ((descriptor & 4) !== 0) yield* passOver(4)
+  if ((descriptor & 4) !== 0) yield* skip(4)
 }
 
-function* passOver(bytes: number): Generator<Field, void, Buffer> {
-  if (bytes > 0) yield { bytes, isPassedOver: true }
+function* skip(bytes: number): Generator<Field, void, Buffer> {
+  if (bytes > 0) yield { bytes, isSkipped: true }
 }

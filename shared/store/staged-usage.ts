@@ -198,7 +198,7 @@ const maxCreationMs = 3_600_000
 /**
  * Compares the entries with the imports. `gone` are entries of finalized imports and of creations that were killed
  * long ago. `kept` are the bytes that stay of them until their logs are purged. `missing` are unfinished imports of
- * earlier versions, which have no entry. One that has ended may have left already, and isn't finalized yet.
+ * earlier versions, which have no entry. An ended one has lost its entry, and is about to be finalized.
  */
 export async function compareEntries(
   { imports }: Collections,

@@ -1,4 +1,4 @@
-/** Removes a UTF-8 character, of up to four bytes, that the end of the sample has cut. */
+/** Removes a UTF-8 character, of up to four bytes, of which the end of the bytes has cut a part off. */
 export function withoutCutCharacter(bytes: Buffer): Buffer {
   for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
     const byte = bytes[bytes.length - back] ?? 0

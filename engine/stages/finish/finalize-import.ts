@@ -48,8 +48,8 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
 }
 
 /**
- * Files that can't be removed stay in the organization's quota until the sweep removes them. An error of the database
- * that passes is thrown, so that the import is finalized again.
+ * Files that can't be removed stay in the organization's quota until the sweep removes them. A temporary error of the
+ * database is thrown, so that the import is finalized again.
  */
 async function removeWorkingData(document: EndedImport, context: FinalizingContext): Promise<void> {
   const { removals, log } = context

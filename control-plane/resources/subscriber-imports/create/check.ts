@@ -73,7 +73,7 @@ export async function creationContext(
   { autoresponders: { api } }: Pick<ImportCreation, 'autoresponders'>,
 ): Promise<CreationContext> {
   const { db, collections } = database
-  // First, because what is read after it is at least as new as its revision. A change that is missed raises the revision.
+  // The list comes first. What is read after it is at least as new as its revision, and later changes raise that.
   const list = await collections.mailingLists.findOne({ _id: known._id })
   const [fields, triggerNew, triggerUpdated, organization, now] = await Promise.all([
     collections.customFields.find({ mailing_list_id: known._id }).sort({ _id: 1 }).toArray(),
