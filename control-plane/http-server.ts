@@ -36,6 +36,8 @@ export interface HttpLimits {
   graceMs: number
   /** At a stop, a request may still arrive on an idle connection for this long. */
   idleGraceMs: number
+  /** At a stop, requests that wait for a slot have this long to get one. */
+  waitingGraceMs: number
   /** At a stop, headers that have begun to arrive have this long to become complete. */
   headersGraceMs: number
   /** Interval between checks of the timeouts for the first byte, the headers and the body. */
@@ -52,6 +54,7 @@ export const httpLimits: HttpLimits = {
   keepAliveTimeoutMs: 65_000,
   graceMs: 7_500,
   idleGraceMs: 500,
+  waitingGraceMs: 3_000,
   headersGraceMs: 3_000,
   checkIntervalMs: 5_000,
 }
@@ -62,17 +65,20 @@ export interface HttpServer extends Part {
 
 /**
  * Creates a server with bounds against slow and silent clients; it doesn't listen yet. `stop` lets requests in flight
- * end. It calls `onRefuse` when waiting requests have to be refused from then on.
+ * end. It calls `onStopping` when streams have to end and bodies have to arrive, and `onRefuse` when requests that wait
+ * for a slot have to be refused.
  */
 export function createHttpServer(
   listener: RequestListener,
   connections: HttpConnections,
   {
     limits = httpLimits,
+    onStopping = () => {},
     onRefuse = () => {},
     isTransfer = () => false,
   }: {
     limits?: HttpLimits
+    onStopping?: () => void
     onRefuse?: () => void
     /** Whether the request sends or receives a file. */
     isTransfer?: (request: IncomingMessage) => boolean
@@ -144,6 +150,7 @@ export function createHttpServer(
     for (const response of inFlight.keys()) response.shouldKeepAlive = false
     clearInterval(slownessCheck)
     if (server.listening) await close()
+    onStopping()
     onRefuse()
   }
   async function close(): Promise<void> {
@@ -155,12 +162,13 @@ export function createHttpServer(
     // with "Connection: close".
     const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
     let sweep: NodeJS.Timeout | undefined
-    const refuseAndSweep = () => {
-      onRefuse()
+    const sweepIdle = () => {
+      onStopping()
       sweep = setInterval(() => server.closeIdleConnections(), 50)
     }
     const timers = [
-      setTimeout(refuseAndSweep, limits.idleGraceMs),
+      setTimeout(sweepIdle, limits.idleGraceMs),
+      setTimeout(onRefuse, limits.waitingGraceMs),
       setTimeout(() => connections.closeWithoutRequest(), limits.headersGraceMs),
       setTimeout(() => server.closeAllConnections(), limits.graceMs),
     ]

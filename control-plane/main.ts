@@ -45,6 +45,7 @@ await runProcess('control-plane', async (process) => {
   const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
 
   const registry = createRegistry()
+  const stopping = new AbortController()
   const refusing = new AbortController()
   let url = ''
   const uploads = openUploads(settings, database, folder)
@@ -67,7 +68,7 @@ await runProcess('control-plane', async (process) => {
       secrets,
       log,
       registry,
-      stopping: refusing.signal,
+      stopping: stopping.signal,
       mayRead: mayReadImports,
     }),
     requestSlots: createRequestSlots(refusing.signal),
@@ -83,7 +84,7 @@ await runProcess('control-plane', async (process) => {
     transfers,
     publicUrl: () => settings.PUBLIC_URL ?? url,
     log,
-    stopping: refusing.signal,
+    stopping: stopping.signal,
   }
   observeDatabase(registry, database)
   observeImports(registry, database, log)
@@ -91,6 +92,7 @@ await runProcess('control-plane', async (process) => {
   observeFolder(registry, folder)
   const connections = new HttpConnections(connectionLimits(settings, log), { log, registry })
   const http = createHttpServer(createApp(deps, registry), connections, {
+    onStopping: () => stopping.abort(),
     onRefuse: () => refusing.abort(),
     isTransfer: transferMatcher(endpoints, basePath),
   })

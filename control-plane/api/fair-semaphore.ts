@@ -9,8 +9,8 @@ export interface SlotRequest {
 }
 
 export interface FairSemaphoreOptions {
-  /** Aborted when the process stops: waiting requests are then refused. */
-  stopping: AbortSignal
+  /** Aborted some time after the process began to stop: waiting requests are then refused. */
+  refusing: AbortSignal
   /** Total weight of the work that runs at the same time. */
   maxRunning: number
   /** The same for one organization, which also gets at most half of what the others leave free. */
@@ -23,7 +23,7 @@ export interface FairSemaphoreOptions {
    * connections that retry at once would otherwise fill the event loop with refusals.
    */
   tooMany: { message: string; retryAfterSeconds: number; delayMs: { min: number; max: number } }
-  /** The message of the 503 when the process stops. */
+  /** The message of the 503 late in a stop. */
   stoppingMessage: string
 }
 
@@ -57,9 +57,9 @@ export class FairSemaphore {
     this.#options = options
   }
 
-  /** Runs `work` when it has a slot; refuses it once the process stops. Throws as `acquire` does. */
+  /** Runs `work` when it has a slot; refuses it late in a stop. Throws as `acquire` does. */
   async run<T>(request: SlotRequest, work: () => Promise<T>): Promise<T> {
-    if (this.#options.stopping.aborted) throw this.#stoppingError()
+    if (this.#options.refusing.aborted) throw this.#stoppingError()
     const release = await this.acquire(request)
     try {
       return await work()
@@ -70,7 +70,7 @@ export class FairSemaphore {
 
   /**
    * Resolves, once there is a slot, to the function that releases it. Throws 429 when the organization's queue is full,
-   * and 503 when the process stops or no slot is free in time. A request whose client has gone leaves the queue.
+   * and 503 late in a stop or when no slot is free in time. A request whose client has gone leaves the queue.
    */
   async acquire(request: SlotRequest, weight = 1): Promise<() => void> {
     const { organizationId } = request
@@ -105,15 +105,15 @@ export class FairSemaphore {
   }
 
   #wait(queue: Queue, weight: number, { organizationId, clientGone }: SlotRequest): Promise<void> {
-    const { maxWaitMs, stopping } = this.#options
-    if (stopping.aborted) {
+    const { maxWaitMs, refusing } = this.#options
+    if (refusing.aborted) {
       this.#removeIfEmpty(organizationId, queue)
       throw this.#stoppingError()
     }
     return new Promise((resolve, reject) => {
       const unlisten = (): void => {
         clearTimeout(timer)
-        stopping.removeEventListener('abort', stopWaiting)
+        refusing.removeEventListener('abort', stopWaiting)
         clientGone?.removeEventListener('abort', stopWaiting)
       }
       const stopWaiting = (): void => {
@@ -121,7 +121,7 @@ export class FairSemaphore {
         queue.waiting.splice(queue.waiting.indexOf(waiting), 1)
         this.#removeIfEmpty(organizationId, queue)
         reject(
-          stopping.aborted
+          refusing.aborted
             ? this.#stoppingError()
             : clientGone?.aborted === true
               ? clientGoneError()
@@ -139,7 +139,7 @@ export class FairSemaphore {
       }
       const timer = maxWaitMs === undefined ? undefined : setTimeout(stopWaiting, maxWaitMs)
       queue.waiting.push(waiting)
-      stopping.addEventListener('abort', stopWaiting, { once: true })
+      refusing.addEventListener('abort', stopWaiting, { once: true })
       clientGone?.addEventListener('abort', stopWaiting, { once: true })
     })
   }
@@ -164,9 +164,9 @@ export class FairSemaphore {
   }
 
   async #refusal({ clientGone }: SlotRequest): Promise<RequestError> {
-    const { tooMany, stopping } = this.#options
+    const { tooMany, refusing } = this.#options
     const { message, retryAfterSeconds, delayMs } = tooMany
-    const signal = clientGone === undefined ? stopping : AbortSignal.any([stopping, clientGone])
+    const signal = clientGone === undefined ? refusing : AbortSignal.any([refusing, clientGone])
     const delay = delayMs.min + Math.random() * (delayMs.max - delayMs.min)
     await sleep(delay, undefined, { signal }).catch(() => undefined)
     return new RequestError('not_authorized', message, {

@@ -17,16 +17,16 @@ export const listWeight = 8
 
 export type RequestSlots = ReturnType<typeof createRequestSlots>
 
-/** All of them refuse waiting requests when `stopping` is aborted. */
-export function createRequestSlots(stopping: AbortSignal) {
+/** All of them refuse waiting requests when `refusing` is aborted. */
+export function createRequestSlots(refusing: AbortSignal) {
   const createSlots = (
     name: string,
-    bounds: Omit<FairSemaphoreOptions, 'stopping' | 'stoppingMessage' | 'tooMany'>,
+    bounds: Omit<FairSemaphoreOptions, 'refusing' | 'stoppingMessage' | 'tooMany'>,
     outcome = 'did nothing',
   ) =>
     new FairSemaphore({
       ...bounds,
-      stopping,
+      refusing,
       stoppingMessage: `the service is stopping and ${outcome}: try again`,
       tooMany: {
         message: `too many ${name} of this organization are in progress, try again in 5 s`,

@@ -145,7 +145,10 @@ interface Reply {
 const maxReplyMs = 10_000
 type SendRequest = (requestPath: string, body?: unknown) => Promise<{ status: number }>
 
-/** Sends a GET and a POST every 50 ms until 3 s after `event`. None may take longer than `maxMs`. */
+/**
+ * Sends a GET and a POST every 50 ms until 3 s after `event`. None may take longer than `maxMs`. The GET doesn't read what
+ * the POSTs create, so that its reply stays small however long the event takes.
+ */
 async function sendDuring(
   t: Test,
   request: SendRequest,
@@ -155,7 +158,8 @@ async function sendDuring(
   const replies: Promise<Reply>[] = []
   const send = (kind: Reply['kind'], body?: unknown) => {
     const sentAt = Date.now()
-    const answered = request('/svc/api/v2/mailing_lists', body).then(
+    const resource = body === undefined ? 'organizations' : 'mailing_lists'
+    const answered = request(`/svc/api/v2/${resource}`, body).then(
       ({ status }) => String(status),
       (error: unknown) => errorMessage(error),
     )

@@ -144,7 +144,7 @@ t.test('an organization with one costly request waits for a few of the thirty of
 
 t.test('a large reply that is not read in time is cut, and the next one is sent', async (t) => {
   const slots = new FairSemaphore({
-    stopping: new AbortController().signal,
+    refusing: new AbortController().signal,
     maxRunning: 2,
     maxWaitingPerOrganization: 10,
     tooMany: { message: '', retryAfterSeconds: 1, delayMs: { min: 0, max: 0 } },

@@ -27,9 +27,9 @@ const outboxScope = (caller: Caller): OutboxScope =>
  * Calls of one organization run one at a time, because concurrent ones would compete for the same first messages. Calls
  * of several organizations run in parallel.
  */
-export const createOutboxSlots = (stopping: AbortSignal): FairSemaphore =>
+export const createOutboxSlots = (refusing: AbortSignal): FairSemaphore =>
   new FairSemaphore({
-    stopping,
+    refusing,
     maxRunning: 4,
     maxRunningPerOrganization: 1,
     maxWaitingPerOrganization: 50,

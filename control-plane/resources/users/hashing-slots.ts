@@ -16,12 +16,12 @@ export const hashingSlot =
  * organization gets at most two of three slots, so that another one can always get a slot.
  */
 export const createHashingSlots = (
-  stopping: AbortSignal,
+  refusing: AbortSignal,
   bounds = { maxRunning: 3, maxWaitingPerOrganization: 200 },
 ): FairSemaphore =>
   new FairSemaphore({
     ...bounds,
-    stopping,
+    refusing,
     tooMany: {
       message: 'too many passwords of this organization are being checked, try again in 10 s',
       retryAfterSeconds: 10,

@@ -214,10 +214,9 @@ t.test('requests of one key can be bounded', async (t) => {
   t.equal((await fetch(`${bounded.ready.http}/healthz`)).status, 200)
 })
 
-t.test('a stop lets requests in progress end, and tells their clients to close', async (t) => {
-  const running = await startBeside(t)
-  const { port } = new URL(running.ready.http!)
-  const body = JSON.stringify({ mailing_list: { name: 'Last' } })
+/** A creation that has arrived except for its last five bytes, which `finish` sends. */
+async function beginCreation(running: RunningProcess, name: string, length: number) {
+  const body = JSON.stringify({ mailing_list: { name } }).padEnd(length)
   const request = httpRequest(`${running.ready.http}/svc/api/v2/mailing_lists`, {
     method: 'POST',
     headers: {
@@ -229,20 +228,51 @@ t.test('a stop lets requests in progress end, and tells their clients to close',
   })
   const responded = once(request, 'response') as Promise<[IncomingMessage]>
   request.flushHeaders()
-  await once(request, 'continue') // so it has arrived
-  request.write(body.slice(0, 5))
+  await once(request, 'continue')
+  request.write(body.slice(0, -5))
+  const finish = async (): Promise<IncomingMessage & { text: string }> => {
+    request.end(body.slice(-5))
+    const [response] = await responded
+    let text = ''
+    for await (const piece of response.setEncoding('utf8')) text += String(piece)
+    return Object.assign(response, { text })
+  }
+  return finish
+}
+
+/** Begins to stop it, and resolves when it has stopped listening, to its exit code's promise. */
+async function beginStop(running: RunningProcess) {
   const ended = running.stop()
   await until(
     'the end of listening',
-    () => isRefused(Number(port)),
+    () => isRefused(Number(new URL(running.ready.http!).port)),
     (refused) => refused,
   )
-  request.end(body.slice(5))
-  const [response] = await responded
+  return { ended }
+}
+
+t.test('a stop lets requests in progress end, and tells their clients to close', async (t) => {
+  const running = await startBeside(t)
+  const finish = await beginCreation(running, 'Last', 0)
+  const { ended } = await beginStop(running)
+  const response = await finish()
   t.equal(response.headers.connection, 'close')
-  let text = ''
-  for await (const piece of response.setEncoding('utf8')) text += String(piece)
-  t.match(JSON.parse(text), { success: true, data: { name: 'Last' } })
+  t.match(JSON.parse(response.text), { success: true, data: { name: 'Last' } })
+  t.equal(await ended, 0)
+})
+
+t.test('a request that waits at a stop for others is still served', async (t) => {
+  const running = await startBeside(t)
+  // Six large bodies of an organization are read at once, so one of the seven waits.
+  const names = ['A', 'B', 'C', 'D', 'E', 'F', 'G']
+  const creations = await Promise.all(names.map((name) => beginCreation(running, name, 5_000)))
+  const { ended } = await beginStop(running)
+  await sleep(1_500)
+  const responses = await Promise.all(creations.map((finish) => finish()))
+  t.same(
+    responses.map(({ statusCode, text }) => [statusCode, JSON.parse(text).success]),
+    names.map(() => [200, true]),
+  )
   t.equal(await ended, 0)
 })
 

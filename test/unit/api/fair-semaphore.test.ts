@@ -9,7 +9,7 @@ const semaphoreOf = (options: {
   new FairSemaphore({
     maxWaitingPerOrganization: 10,
     tooMany: { message: 'too many', retryAfterSeconds: 5, delayMs: { min: 0, max: 0 } },
-    stopping: new AbortController().signal,
+    refusing: new AbortController().signal,
     stoppingMessage: 'stopping',
     ...options,
   })
