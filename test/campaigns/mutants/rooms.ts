@@ -54,6 +54,21 @@ export const rooms: Readonly<Record<string, Room>> = {
       'test/unit/values/email-and-identity.test.ts',
     ],
   },
+  files: {
+    files: ['character-set', 'transcoder', 'dialect', 'no-table', 'sampled-records'].map(
+      (name) => `shared/csv/${name}.ts`,
+    ),
+    tests: [
+      'test/unit/records/character-set.test.ts',
+      'test/unit/records/file-beginning.test.ts',
+      'test/unit/sources/no-table.test.ts',
+      'test/unit/inspection/table.test.ts',
+    ],
+  },
+  containers: {
+    files: ['container-kind', 'zip', 'zstd-frames'].map((name) => `shared/containers/${name}.ts`),
+    tests: ['test/unit/sources/containers.test.ts'],
+  },
   splitting: {
     files: [
       'shared/csv/file-warnings.ts',
