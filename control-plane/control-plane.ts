@@ -55,6 +55,8 @@ export interface ControlPlane {
   /** The address that links in mails begin with. It is known once the server listens. */
   publicUrl: () => string
   log: Logger
-  /** Aborted when the process stops. From then on endless streams end, and bodies have to arrive soon. */
+  /**
+   * Aborted with `Stopping` when the process stops. From then on endless streams end, and bodies have to arrive soon.
+   */
   stopping: AbortSignal
 }

@@ -18,6 +18,7 @@ import { PiecePacer } from './api/pieces.ts'
 import { pageTokenSecret } from './api/token-paging.ts'
 import { createRequestSlots } from './api/request-slots.ts'
 import { transferMatcher } from './api/router.ts'
+import { Stopping } from './api/stopping.ts'
 import { createApp } from './app.ts'
 import { endpoints } from './endpoints.ts'
 import { basePath } from './openapi/openapi.ts'
@@ -92,7 +93,7 @@ await runProcess('control-plane', async (process) => {
   observeFolder(registry, folder)
   const connections = new HttpConnections(connectionLimits(settings, log), { log, registry })
   const http = createHttpServer(createApp(deps, registry), connections, {
-    onStopping: () => stopping.abort(),
+    onStopping: () => stopping.abort(new Stopping()),
     onRefuse: () => refusing.abort(),
     isTransfer: transferMatcher(endpoints, basePath),
   })

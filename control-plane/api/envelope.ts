@@ -9,6 +9,7 @@ import type { DataReply } from './endpoint.ts'
 import { JsonRecords, largeBytes } from './json-page.ts'
 import { pieceBytes, writePieces, type PiecePacer } from './pieces.ts'
 import { requestLocals } from './request-locals.ts'
+import { Stopping } from './stopping.ts'
 import { isHash } from './validation.ts'
 
 /** Every JSON reply gets its shape here, and errors become replies only here. */
@@ -89,6 +90,7 @@ export const errorHandler: ErrorRequestHandler = (error: unknown, request, respo
   const isExpected =
     error instanceof FolderUnavailable ||
     error instanceof BusyError ||
+    error instanceof Stopping ||
     (error instanceof RequestError && error.status === 503)
   if (refusal.code === 'internal_error')
     log[isExpected ? 'info' : 'error']({ err: error }, 'a request could not be answered')
@@ -105,6 +107,7 @@ function toRequestError(error: unknown, requestId: string): RequestError {
   if (error instanceof RequestError) return error
   if (error instanceof BusyError) return unavailable(error.message, error.retryAfter, error)
   if (error instanceof FolderUnavailable) return unavailable(folderRefusal, 30, error)
+  if (error instanceof Stopping) return unavailable(error.message, 1, error)
   const status = isHash(error) ? error['status'] : undefined
   if (error instanceof URIError || status === 400)
     return new RequestError('not_found', 'the path is not a valid URL path', { status: 404 })

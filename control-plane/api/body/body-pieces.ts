@@ -2,8 +2,10 @@ import type { IncomingMessage } from 'node:http'
 import { pipeline, type Transform } from 'node:stream'
 import zlib from 'node:zlib'
 import { RequestError } from '../request-error.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import { pieceBytes } from '../pieces.ts'
+import { Stopping } from '../stopping.ts'
 import { refusedBody } from './json-text.ts'
 
 /** Bounds on reading the rest of a body whose request was refused. */
@@ -17,7 +19,7 @@ export interface BodyTimeouts {
   stopping: AbortSignal
   /** Maximum time between two pieces. */
   stalledMs?: number
-  /** Maximum time from the beginning of the stop to the end of the body. */
+  /** Maximum time from the abort of `stopping` to the end of the body. */
   arrivingMs?: number
   /** The message of the 503 when the body has not arrived. */
   stoppingMessage?: string
@@ -74,8 +76,9 @@ async function* withTimeouts(
   let stalled: NodeJS.Timeout | undefined
   let arriving: NodeJS.Timeout | undefined
   const beginStop = () => {
+    const passedMs = stopping.reason instanceof Stopping ? clock.monotonicMs() - stopping.reason.at : 0
     stalled = setTimeout(giveUp, stalledMs)
-    arriving = setTimeout(giveUp, arrivingMs)
+    arriving = setTimeout(giveUp, arrivingMs - passedMs)
   }
   if (signal?.aborted === true) interrupt()
   signal?.addEventListener('abort', interrupt, { once: true })

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -5,7 +6,7 @@ import path from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { uploadFolder } from '../../../shared/storage/uploads/upload-names.ts'
-import { countsOf, createList, importEnd, type Json } from '../../helpers/service.ts'
+import { callerOf, countsOf, createList, importEnd, startProcess, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
 const inspect = (listId: number, subscriber_import: Record<string, unknown>): Promise<Json> =>
@@ -234,4 +235,26 @@ t.test('reads uploads and URLs, of any size and in any character set', async (t)
   t.equal(view.records.length, 20, 'what is behind the first MB is not waited for')
   t.same(view.column_mapping, ['email'])
   t.ok(isClosed)
+})
+
+t.test('a stop ends the reading of a URL with 503', async (t) => {
+  const { id } = await createList(service)
+  const server = createServer()
+  const asked = once(server, 'request')
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const beside = await startProcess('control-plane', service.settings)
+  t.teardown(() => beside.stop())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/subscribers.csv`
+  const path = `/mailing_lists/${id}/subscriber_imports/inspect`
+  const inspected = callerOf(() => beside.ready.http!)('POST', path, {
+    subscriber_import: { file_source: { type: 'url', url } },
+  })
+  await asked
+  const ended = beside.stop()
+  const { status, headers, body } = await inspected
+  t.match([status, headers.get('retry-after')], [503, '1'])
+  t.match(body, { error_code: 'internal_error', error_message: /is stopping and did not do this/ })
+  t.equal(await ended, 0)
+  t.notMatch(beside.log(), '"level":"error"')
 })

@@ -3,6 +3,7 @@ import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { bodyPieces, type BodyTimeouts } from '../../../control-plane/api/body/body-pieces.ts'
+import { Stopping } from '../../../control-plane/api/stopping.ts'
 
 async function bytesOf(body: Readable, timeouts: BodyTimeouts): Promise<number> {
   let bytes = 0
@@ -39,6 +40,16 @@ t.test('one that stands still is given up when the process stops, and not before
     }
     await t.rejects(bytes, refusal)
   }
+})
+
+t.test('a body that begins late in a stop has no more time than the others', async (t) => {
+  const stop = new AbortController()
+  stop.abort(new Stopping())
+  await sleep(200)
+  const body = new PassThrough()
+  body.write('x')
+  const bytes = bytesOf(body, { stopping: stop.signal, stalledMs: 10_000, arrivingMs: 300 })
+  await t.rejects(Promise.race([bytes, sleep(250, 'still waited for')]), refusal)
 })
 
 t.test('a body that never ends is given up in time to be answered', async (t) => {
