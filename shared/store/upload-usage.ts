@@ -137,14 +137,24 @@ export async function endUpload(
   await uploadUsage.updateOne({ _id: organizationId }, { $inc: { ...more, revision: 1 }, $pull })
 }
 
-/** Subtracts removed or replaced files, unless a count since `seen` may have done so already. */
+/** Subtracts removed or replaced files. False, without a change, when a count since `seen` may have done so already. */
 export async function freeUsage(
   { uploadUsage }: Collections,
   organizationId: number,
   change: { bytes: number; files: number },
   seen: Date,
-): Promise<void> {
-  await uploadUsage.updateOne({ _id: organizationId, counted_at: seen }, { $inc: { ...change, revision: 1 } })
+): Promise<boolean> {
+  const { matchedCount } = await uploadUsage.updateOne(
+    { _id: organizationId, counted_at: seen },
+    { $inc: { ...change, revision: 1 } },
+  )
+  return matchedCount === 1
+}
+
+/** Makes the last count too old for an upload, so that the directory is counted again first. */
+export async function expireUsage({ uploadUsage }: Collections, organizationId: number): Promise<void> {
+  const counted_at = new Date(0)
+  await uploadUsage.updateOne({ _id: organizationId }, { $set: { counted_at }, $inc: { revision: 1 } })
 }
 
 /** Adds a file name, before it is created. False when the limit would be exceeded. */

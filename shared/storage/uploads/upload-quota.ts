@@ -1,6 +1,7 @@
 import type { Collections } from '../../contract/schemas/collections.ts'
 import {
   addName,
+  expireUsage,
   freeUsage,
   reserveUpload,
   isUnlimited,
@@ -104,7 +105,7 @@ export class UploadQuota {
 
   /** Renames the finished file. `over limit`: its old name stays counted, and the new one is one too many. */
   rename(from: string, to: string): Promise<'renamed' | 'missing' | 'over limit'> {
-    const { store } = this.#options
+    const { collections, organizationId, store } = this.#options
     return this.withUploadLocks([from, to], async () => {
       const [source, target] = await Promise.all([store.find(from), store.find(to)])
       if (source === null) return 'missing'
@@ -118,7 +119,9 @@ export class UploadQuota {
         if (isOneMore) await this.#free(countedAt, { bytes: 0, files: 1 })
         return 'missing'
       }
-      await this.#free(countedAt, { bytes: target?.size ?? 0, files: !stays && isKnown ? 1 : 0 })
+      const change = { bytes: target?.size ?? 0, files: !stays && isKnown ? 1 : 0 }
+      // A count that was written meanwhile may have met neither name: files on disk are listed first and then read.
+      if (!(await this.#free(countedAt, change))) await expireUsage(collections, organizationId)
       if (target !== null) await this.#countPinned()
       return 'renamed'
     })
@@ -130,10 +133,12 @@ export class UploadQuota {
     return isUnlimited(limits) ? work() : withUploadLocks(collections, organizationId, names, work)
   }
 
-  async #free(countedAt: Date | null, { bytes, files }: { bytes: number; files: number }): Promise<void> {
-    const { collections, organizationId } = this.#options
-    if (countedAt !== null)
-      await freeUsage(collections, organizationId, { bytes: -bytes, files: -files }, countedAt)
+  /** False where the usage was counted since `countedAt`, also for the first time. */
+  async #free(countedAt: Date | null, { bytes, files }: { bytes: number; files: number }): Promise<boolean> {
+    const { collections, organizationId, limits } = this.#options
+    if (isUnlimited(limits)) return true
+    if (countedAt === null) return (await readUsage(collections, organizationId)) === null
+    return freeUsage(collections, organizationId, { bytes: -bytes, files: -files }, countedAt)
   }
 
   /** When the usage was counted last; null without limits or usage. */

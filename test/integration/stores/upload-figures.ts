@@ -1,10 +1,14 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
 import { ObjectId, type Filter, type FindOptions } from 'mongodb'
 import t from 'tap'
 import type { UploadNameDocument } from '../../../shared/contract/schemas/upload.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
 import { createLogger, type Logger } from '../../../shared/runtime/logger.ts'
+import { countUsage } from '../../../shared/storage/uploads/count-usage.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
+import { uploadFolder } from '../../../shared/storage/uploads/upload-names.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
 const { database, folder } = await databaseAndFolder(t)
@@ -167,6 +171,40 @@ for (const [organizationId, STAGING] of [
       })
       t.match(await directory.listPairs(), [{ name: 'a.csv', finished: { size: 7 } }])
       await upload.close()
+    },
+  )
+
+for (const [organizationId, isCounted] of [
+  [7, true],
+  [8, false],
+] as const)
+  t.test(
+    `${isCounted ? 'a later' : 'the first'} count on disk that misses a file which is just renamed is made again`,
+    async (t) => {
+      const uploads = openUploads({ STAGING: 'disk', DATA_DIR: folder }, database)
+      const store = uploads.directory(organizationId)
+      const dataFolder = uploadFolder(folder, organizationId)
+      await mkdir(dataFolder, { recursive: true })
+      await writeFile(path.join(dataFolder, 'a.csv'), 'x'.repeat(500))
+      if (isCounted) await countUsage(collections, organizationId, store)
+      /** The names were listed before the rename, and the files are read after it. */
+      const late = { ...store, count: async () => ({ finished: new Map(), unfinished: new Map() }) }
+      const renaming = {
+        ...store,
+        rename: async (from: string, to: string) => {
+          const isRenamed = await store.rename(from, to)
+          await countUsage(collections, organizationId, late)
+          return isRenamed
+        },
+      }
+      const directory = new UploadDirectory({
+        uploads: { ...uploads, directory: () => renaming },
+        ...{ limits, organizationId, collections, log },
+      })
+      await directory.rename('a.csv', 'b.csv')
+      const begun = directory.beginUpload('c.csv', { append: false, start: undefined, announced: 600 })
+      await t.rejects(begun, { code: 'over_quota' })
+      t.match(await collections.uploadUsage.findOne({ _id: organizationId }), { bytes: 500, files: 1 })
     },
   )
 
