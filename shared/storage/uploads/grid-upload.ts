@@ -65,7 +65,12 @@ export class GridUpload implements UploadInProgress {
   async prepare(): Promise<void> {
     await this.sync()
     const { collections, content } = this.#options
-    await collections.uploads.files.updateOne({ _id: content }, { $set: { length: this.#end } })
+    try {
+      await collections.uploads.files.updateOne({ _id: content }, { $set: { length: this.#end } })
+    } catch (error) {
+      this.#failure = toError(error)
+      throw error
+    }
   }
 
   async publish(): Promise<boolean> {

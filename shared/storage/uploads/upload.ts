@@ -32,6 +32,8 @@ export class Upload {
   readonly #parts: UploadParts
   #file: UploadInProgress | null = null
   #released: Promise<void> | null = null
+  /** The last writes of `prepare` or `sync`. Where a client leaves, the upload ends while they are in flight. */
+  #confirmed: Promise<unknown> = Promise.resolve()
   #state: 'untouched' | 'unfinished' | 'over quota' | 'published' = 'untouched'
 
   /**
@@ -160,6 +162,7 @@ export class Upload {
     const { quota, lock } = this.#parts
     let isClosed = true
     try {
+      await this.#confirmed
       isClosed = (await this.#file?.close()) ?? true
       // Errors are ignored: the usage is recounted before it refuses an upload, and a purge removes what is left.
       if (this.#state !== 'published') await quota.end(() => this.#outcome()).catch(() => undefined)
@@ -173,7 +176,9 @@ export class Upload {
   async #confirm(write: (file: UploadInProgress) => Promise<void>): Promise<void> {
     const { name, lock } = this.#parts
     const file = this.#openFile()
-    const [isLocked] = await Promise.all([lock.confirm(), refuseFullDisk(name, () => write(file))])
+    const written = refuseFullDisk(name, () => write(file))
+    this.#confirmed = written.catch(() => undefined)
+    const [isLocked] = await Promise.all([lock.confirm(), written])
     if (!isLocked) throw takenOver(name)
   }
 

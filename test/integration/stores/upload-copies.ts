@@ -3,6 +3,8 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, utimes, writeFile
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { MongoNetworkError, type ObjectId } from 'mongodb'
 import t from 'tap'
 import { appendToGridFile, copyGridFile, createGridFile } from '../../../shared/storage/gridfs/grid-bucket.ts'
 import type { Logger } from '../../../shared/runtime/logger.ts'
@@ -202,6 +204,57 @@ for (const [organizationId, STAGING] of [
         await directory.delete('torn.csv')
       },
     )
+
+for (const [name, fails] of [
+  ['late.csv', false],
+  ['lost.csv', true],
+] as const)
+  t.test(
+    `an upload keeps its lock while its length is written, ${fails ? 'and where the database does not say whether it was' : 'and no longer'}`,
+    async (t) => {
+      const begun = Promise.withResolvers<null>()
+      const reply = Promise.withResolvers<null>()
+      const files = new Proxy(collections.uploads.files, {
+        get: (target, key) => {
+          const value = Reflect.get(target, key) as unknown
+          if (typeof value !== 'function') return value
+          if (key !== 'updateOne') return value.bind(target) as unknown
+          return async (filter: { _id: ObjectId }, update: { $set?: { length?: number } }) => {
+            if (update.$set?.length !== undefined) {
+              begun.resolve(null)
+              await reply.promise
+            }
+            return target.updateOne(filter, update)
+          }
+        },
+      })
+      const slow = {
+        ...database,
+        collections: { ...collections, uploads: { ...collections.uploads, files } },
+      }
+      const directory = new UploadDirectory({
+        uploads: openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, slow),
+        limits: { files: Infinity, bytes: Infinity },
+        organizationId: 7,
+        collections,
+        log: { warn: () => undefined } as unknown as Logger,
+      })
+      const upload = await directory.beginUpload(name, { append: false, start: undefined })
+      await upload.open(new AbortController().signal)
+      await upload.receive(Readable.from([Buffer.from('abc')]))
+      const prepared = upload.prepare().catch(() => undefined)
+      await begun.promise
+      // As FTP does for a client that is gone.
+      const ended = upload.end()
+      await Promise.race([ended, sleep(200)])
+      const locks = () => collections.uploadLocks.countDocuments({ _id: `7/${name}` })
+      t.equal(await locks(), 1, 'while it is written')
+      if (fails) reply.reject(new MongoNetworkError('no reply'))
+      else reply.resolve(null)
+      await Promise.all([prepared, ended])
+      t.equal(await locks(), fails ? 1 : 0, 'afterwards')
+    },
+  )
 
 t.test('what is removed while it is copied in the database is no copy', async (t) => {
   const bucket = collections.uploads
