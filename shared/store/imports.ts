@@ -8,7 +8,12 @@ import {
   type ImportState,
 } from '../contract/import-state.ts'
 import { lockedListsIndex, unpurgedIndex, type Collections } from '../contract/schemas/collections.ts'
-import { logDays, type ImportDocument, type UploadDocument } from '../contract/schemas/import.ts'
+import {
+  logDays,
+  type ImportCounts,
+  type ImportDocument,
+  type UploadDocument,
+} from '../contract/schemas/import.ts'
 import { releaseFailedChunk, type ImportSums, type LeasedChunk } from './chunks.ts'
 import { writeEndingBlockers, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
@@ -243,7 +248,7 @@ export async function finishImport(
 ): Promise<Date | null> {
   const finished = {
     ...{ state: 'finished', finished_at: '$$NOW' },
-    ...{ totals: { $literal: counts }, faults: { $literal: faults } },
+    ...{ totals: withDefaultsKept(counts), faults: { $literal: faults } },
     ...{ step: null, holds_list: '$$REMOVE' },
   }
   const ended = await collections.imports.findOneAndUpdate(
@@ -262,19 +267,19 @@ export async function fixTotals(
 ): Promise<void> {
   await collections.imports.updateOne({ _id: id, state: { $in: [...endedStates] }, totals: null }, [
     {
-      $set: {
-        totals: {
-          ...totals,
-          kept_bytes: {
-            $add: [totals.kept_bytes ?? 0, { $bsonSize: '$options.default_custom_fields' }, -emptyBytes],
-          },
-        },
-        faults: { $literal: faults },
-      },
+      $set: { totals: withDefaultsKept(totals), faults: { $literal: faults } },
     },
     { $unset: 'holds_list' },
   ])
 }
+
+/** The default values stay in the import, so they count to the quota as its failed rows do. */
+const withDefaultsKept = (totals: ImportCounts) => ({
+  ...totals,
+  kept_bytes: {
+    $add: [totals.kept_bytes ?? 0, { $bsonSize: '$options.default_custom_fields' }, -emptyBytes],
+  },
+})
 
 /** Marks an ended import with fixed totals as finalized. */
 export async function markFinalized(collections: Collections, id: number): Promise<boolean> {

@@ -396,4 +396,15 @@ t.test('failed rows of ended imports count until their logs are purged', async (
   )
   const { kept } = (await usageOf(service))!
   t.ok(kept! > 60_000 && kept! < 60_100, `the defaults of a cancelled one count ${kept}`)
+
+  const finished = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: { ...defaults, file_source: { type: 'json', content: 'email\nann@example.com\n' } },
+  })
+  t.match(await importEnd(service, finished.id), { state: 'finished', stats: { subscribers: { added: 1 } } })
+  await until(
+    'its clearing up',
+    () => collections.imports.countDocuments({ settled: true }),
+    (count) => count === 3,
+  )
+  t.match(await usageOf(service), { kept: 2 * kept! }, 'those of a finished one too')
 })
