@@ -9,7 +9,7 @@ export interface SlotRequest {
 }
 
 export interface FairSemaphoreOptions {
-  /** Aborted some time after the process began to stop: waiting requests are then refused. */
+  /** Aborted at a stop, when the time to wait for a slot is over. From then on waiting work is refused. */
   refusing: AbortSignal
   /** Total weight of the work that runs at the same time. */
   maxRunning: number
@@ -23,7 +23,7 @@ export interface FairSemaphoreOptions {
    * connections that retry at once would otherwise fill the event loop with refusals.
    */
   tooMany: { message: string; retryAfterSeconds: number; delayMs: { min: number; max: number } }
-  /** The message of the 503 late in a stop. */
+  /** The message of the 503 once `refusing` is aborted. */
   stoppingMessage: string
 }
 
@@ -57,7 +57,7 @@ export class FairSemaphore {
     this.#options = options
   }
 
-  /** Runs `work` when it has a slot; refuses it late in a stop. Throws as `acquire` does. */
+  /** Runs `work` when it has a slot; refuses it once `refusing` is aborted. Throws as `acquire` does. */
   async run<T>(request: SlotRequest, work: () => Promise<T>): Promise<T> {
     if (this.#options.refusing.aborted) throw this.#stoppingError()
     const release = await this.acquire(request)
@@ -70,7 +70,8 @@ export class FairSemaphore {
 
   /**
    * Resolves, once there is a slot, to the function that releases it. Throws 429 when the organization's queue is full,
-   * and 503 late in a stop or when no slot is free in time. A request whose client has gone leaves the queue.
+   * and 503 when no slot is free in time, or when it would wait after `refusing` was aborted. A request whose client has
+   * gone leaves the queue.
    */
   async acquire(request: SlotRequest, weight = 1): Promise<() => void> {
     const { organizationId } = request

@@ -3,7 +3,7 @@ import { clock } from '../../shared/runtime/clock.ts'
 /** The reason with which `ControlPlane.stopping` is aborted. A request that it ends is answered with 503. */
 export class Stopping extends Error {
   override readonly name = 'Stopping'
-  /** When the stop began, by clock.monotonicMs. */
+  /** When the signal was aborted, by clock.monotonicMs. */
   readonly at = clock.monotonicMs()
 
   constructor() {

@@ -214,7 +214,7 @@ t.test('requests of one key can be bounded', async (t) => {
   t.equal((await fetch(`${bounded.ready.http}/healthz`)).status, 200)
 })
 
-/** A creation that has arrived except for its last five bytes, which `finish` sends. */
+/** Sends a creation except for its last five bytes. The result sends those, and resolves to the reply. */
 async function beginCreation(running: RunningProcess, name: string, length: number) {
   const body = JSON.stringify({ mailing_list: { name } }).padEnd(length)
   const request = httpRequest(`${running.ready.http}/svc/api/v2/mailing_lists`, {
@@ -230,17 +230,16 @@ async function beginCreation(running: RunningProcess, name: string, length: numb
   request.flushHeaders()
   await once(request, 'continue')
   request.write(body.slice(0, -5))
-  const finish = async (): Promise<IncomingMessage & { text: string }> => {
+  return async (): Promise<IncomingMessage & { text: string }> => {
     request.end(body.slice(-5))
     const [response] = await responded
     let text = ''
     for await (const piece of response.setEncoding('utf8')) text += String(piece)
     return Object.assign(response, { text })
   }
-  return finish
 }
 
-/** Begins to stop it, and resolves when it has stopped listening, to its exit code's promise. */
+/** Begins to stop the process, and resolves when it no longer listens. `ended` resolves to its exit code. */
 async function beginStop(running: RunningProcess) {
   const ended = running.stop()
   await until(
