@@ -30,21 +30,23 @@ interface ReadyLine {
 
 export interface RollcallOptions {
   folder: string
+  /** The root of another checkout with its own node_modules, whose processes are to run. */
+  tree?: string
   settings?: Record<string, string>
   /** Called with messages about the database's download, which takes long at a first start. */
   onNews?: (text: string) => void
   signal?: AbortSignal
 }
 
-const main = fileURLToPath(new URL('../control-plane/cli/start.ts', import.meta.url))
+const ownTree = fileURLToPath(new URL('..', import.meta.url))
 
 export async function startRollcall(options: RollcallOptions): Promise<Rollcall> {
-  const { folder, settings = {}, onNews = () => undefined, signal } = options
+  const { folder, tree = ownTree, settings = {}, onNews = () => undefined, signal } = options
   const logFile = path.join(folder, 'rollcall.log')
   const log = createWriteStream(logFile)
   const ports = { HTTP_PORT: '0', FTP_PORT: '0', FTP_PASSIVE_PORTS: '0' }
   const metricsPorts = { ENGINE_METRICS_PORT: '0', FTP_METRICS_PORT: '0' }
-  const child = spawn(process.execPath, [main], {
+  const child = spawn(process.execPath, [path.join(tree, 'control-plane/cli/start.ts')], {
     env: programEnvironment({
       settings: {
         DATA_DIR: path.join(folder, 'data'),
@@ -80,12 +82,11 @@ export async function startRollcall(options: RollcallOptions): Promise<Rollcall>
     createInterface({ input: stdout }).on('line', (line) => resolve(JSON.parse(line) as ReadyLine))
     void ended.then(() => reject(new Error(`Rollcall didn't start: ${reason || `see ${logFile}`}`)))
   })
-  const { mongodb, mongodb_password_file: passwordFile } = ready
-  const password = passwordFile === null ? null : await readFile(passwordFile, 'utf8')
+  const embeddedUri = async () =>
+    ready.mongodb.replace(':***@', `:${await readFile(ready.mongodb_password_file ?? '', 'utf8')}@`)
   return {
     ready,
-    mongodbUri:
-      password === null ? (settings['MONGODB_URI'] ?? '') : mongodb.replace(':***@', `:${password}@`),
+    mongodbUri: settings['MONGODB_URI'] ?? (await embeddedUri()),
     key: settings['BOOTSTRAP_API_KEY'] ?? ready.api_key ?? '',
     logFile,
     stop,

@@ -14,6 +14,7 @@ export interface Service {
   key: string
   authorization: string
   client: ApiClient
+  mongodbUri: string
   database: Database
   /** URLs of the processes' metrics, by name. */
   metrics: Record<string, string>
@@ -25,6 +26,8 @@ export interface Service {
 
 export interface ServiceOptions {
   folder: string
+  /** As in RollcallOptions. */
+  tree?: string
   /** Without a database, the embedded one, whose data are in the folder. */
   mongodb?: { uri: string; database: string }
   settings?: Record<string, string>
@@ -34,13 +37,14 @@ const key = 'bench_key_0123456789'
 
 /** Starts the service, works with it, and stops it. What it stored stays. */
 export async function withService<T>(
-  { folder, mongodb, settings = {} }: ServiceOptions,
+  { folder, tree, mongodb, settings = {} }: ServiceOptions,
   work: (service: Service) => Promise<T>,
 ): Promise<T> {
   await mkdir(folder, { recursive: true })
   const external = mongodb && { MONGODB_URI: mongodb.uri, MONGODB_DATABASE: mongodb.database }
   const rollcall = await startRollcall({
     folder,
+    ...(tree === undefined ? {} : { tree }),
     settings: { BOOTSTRAP_API_KEY: key, ...external, ...settings },
   })
   const { http: url, ftp, metrics } = rollcall.ready
@@ -55,6 +59,7 @@ export async function withService<T>(
       key,
       authorization: `Basic ${Buffer.from(`api:${key}`).toString('base64')}`,
       client,
+      mongodbUri: rollcall.mongodbUri,
       database,
       metrics,
       processes: [

@@ -32,16 +32,16 @@ export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): R
   const router = Router({ caseSensitive: true })
   router.use(requireCredential(deps), ...rateLimitByKey(deps.settings.HTTP_REQUESTS_PER_MINUTE))
   for (const [path, methods] of byPath(endpoints)) {
+    const route = router.route(path)
     for (const described of methods) {
-      router[described.method](
-        path,
+      route[described.method](
         authorize(described),
         ...(described.method === 'post' ? [refuseOtherSites(deps.publicUrl)] : []),
         ...(described.file === undefined ? readJsonBody(described, deps) : [requireFile]),
         answer(described, deps),
       )
     }
-    router.all(path, refuseMethod(methods))
+    route.all(refuseMethod(methods))
   }
   router.use(notAnEndpoint)
   return router
