@@ -51,12 +51,14 @@ const undefinedBytes: Partial<Record<SingleByteSet, readonly number[]>> = {
   'windows-1251': [0x98],
 }
 
+const isUndefined = (set: SingleByteSet, byte: number): boolean =>
+  undefinedBytes[set]?.includes(byte) === true
+
 /** The character of each byte. U+FFFD stands for undecodable ones, since no single-byte set has that character. */
 function characterTable(set: SingleByteSet): string[] {
   const allBytes = Uint8Array.from({ length: 256 }, (_, byte) => byte)
-  const characters = createSinglebyteDecoder(set, true)(allBytes).split('')
-  for (const byte of undefinedBytes[set] ?? []) characters[byte] = undecodable
-  return characters
+  const characters = createSinglebyteDecoder(set)(allBytes).split('')
+  return characters.map((character, byte) => (isUndefined(set, byte) ? undecodable : character))
 }
 
 /** Decodes records of staged bytes. */
@@ -84,7 +86,7 @@ export function recordDecoder(set: CharacterSet): RecordDecoder {
 
 function tableDecoder(set: SingleByteSet): RecordDecoder {
   const table = Buffer.from(characterTable(set).join(''), 'utf16le')
-  let units = Buffer.allocUnsafeSlow(8 * 1024)
+  let units = Buffer.allocUnsafeSlow(8_192)
   return {
     decode(bytes, start, end) {
       let at = start
@@ -100,7 +102,7 @@ function tableDecoder(set: SingleByteSet): RecordDecoder {
       return units.toString('utf16le', 0, length)
     },
     isValid(bytes, start, end) {
-      for (let at = start; at < end; at += 1) if (undefinedBytes[set]?.includes(bytes[at]!)) return false
+      for (let at = start; at < end; at += 1) if (isUndefined(set, bytes[at]!)) return false
       return true
     },
   }

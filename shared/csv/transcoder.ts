@@ -51,14 +51,14 @@ function utf16(set: 'utf-16le' | 'utf-16be'): Coding {
   const highByteAt = set === 'utf-16le' ? 1 : 0
   const cut = (bytes: Buffer): number => {
     const end = bytes.length & ~1
-    const isHalfPair = end > 0 && (bytes[end - 2 + highByteAt]! & 0xfc) === 0xd8
+    const isHalfPair = (bytes[end - 2 + highByteAt]! & 0xfc) === 0xd8
     return isHalfPair ? end - 2 : end
   }
   return {
     cut,
     decode(bytes) {
-      // An odd byte after half a pair is one error with it.
-      const whole = bytes.length % 2 === 0 ? bytes : bytes.subarray(0, cut(bytes))
+      // Half a pair, an odd byte or both may follow, at the end of a file. They are one error.
+      const whole = bytes.subarray(0, cut(bytes))
       const text = (set === 'utf-16le' ? whole : Buffer.from(whole).swap16()).toString('utf16le')
       const utf8 = text.isWellFormed() ? Buffer.from(text) : joinWithInvalid(text.split(/\p{Surrogate}/u))
       return whole.length === bytes.length ? utf8 : Buffer.concat([utf8, invalidByte])
@@ -78,15 +78,15 @@ function multiByte(set: 'shift_jis' | 'gbk' | 'big5' | 'euc-kr'): Coding {
   return {
     cut(bytes) {
       let end = bytes.length
-      while (end > 0 && bytes[end - 1]! >= firstTrailByte) end -= 1
+      while (bytes[end - 1]! >= firstTrailByte) end -= 1
       return bytes.length - end > maxRestBytes ? bytes.length : end
     },
     decode(bytes) {
       const text = toText(bytes)
       if (!text.includes('\ufffd')) return Buffer.from(text)
-      const parts = text.split('\ufffd')
-      if (set !== 'gbk' || !bytes.includes(replacementInGb18030)) return joinWithInvalid(parts)
-      return joinWithInvalid(joinReal(parts, toText(withoutReplacement(bytes))))
+      // U+FFFD that isn't there without the file's own ones stands for undecodable bytes.
+      const onlyInvalid = bytes.includes(replacementInGb18030) ? toText(withoutReplacement(bytes)) : text
+      return joinWithInvalid(splitLike(text, onlyInvalid))
     },
   }
 }
@@ -97,22 +97,19 @@ const neighbourInGb18030 = Buffer.of(0x84, 0x31, 0xa4, 0x36)
 
 function withoutReplacement(bytes: Buffer): Buffer {
   const changed = Buffer.from(bytes)
-  for (let at = changed.indexOf(replacementInGb18030); at !== -1; at = changed.indexOf(replacementInGb18030))
-    neighbourInGb18030.copy(changed, at)
+  let at = changed.indexOf(replacementInGb18030)
+  for (; at !== -1; at = changed.indexOf(replacementInGb18030, at)) neighbourInGb18030.copy(changed, at)
   return changed
 }
 
-/** Joins the parts of a text again where U+FFFD between them was in the file: `changed` has another character there. */
-function joinReal(parts: string[], changed: string): string[] {
-  const joined: string[] = []
-  let at = -1
-  for (const [i, part] of parts.entries()) {
-    const isReal = i > 0 && changed[at] !== '\ufffd'
-    if (isReal) joined.push(`${joined.pop() ?? ''}\ufffd${part}`)
-    else joined.push(part)
-    at += part.length + 1
-  }
-  return joined
+/** Splits a text at the positions of U+FFFD in `like`, which has the same length. */
+function splitLike(text: string, like: string): string[] {
+  let at = 0
+  return like.split('\ufffd').map(({ length }) => {
+    const part = text.slice(at, at + length)
+    at += length + 1
+    return part
+  })
 }
 
 const joinWithInvalid = (parts: string[]): Buffer =>

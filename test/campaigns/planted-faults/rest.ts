@@ -48,8 +48,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'U+FFFD of GB18030 is undecodable',
     file: transcoder,
-    text: "if (set !== 'gbk' || !bytes.includes(replacementInGb18030)) return",
-    replacement: 'if (bytes !== null) return',
+    text: 'bytes.includes(replacementInGb18030) ?',
+    replacement: 'bytes === null ?',
     tests: [characterSets],
   },
   {

@@ -1,7 +1,38 @@
 import t from 'tap'
-import { recordDecoder, textEncoder } from '../../../shared/csv/character-set.ts'
-import { transcoder, type TranscodedSet } from '../../../shared/csv/transcoder.ts'
+import {
+  characterSetName,
+  isTranscoded,
+  recordDecoder,
+  textEncoder,
+} from '../../../shared/csv/character-set.ts'
 import type { CharacterSet } from '../../../shared/contract/schemas/import.ts'
+
+t.test(
+  'messages have the names of the contract, and sets of several bytes a character are converted',
+  async (t) => {
+    const decodedInPlace: [CharacterSet, string][] = [
+      ['utf-8', 'UTF-8'],
+      ['iso-8859-1', 'ISO-8859-1'],
+      ['windows-1252', 'windows-1252'],
+      ['windows-1250', 'windows-1250'],
+      ['windows-1251', 'windows-1251'],
+      ['iso-8859-2', 'ISO-8859-2'],
+      ['iso-8859-15', 'ISO-8859-15'],
+    ]
+    const converted: [CharacterSet, string][] = [
+      ['utf-16le', 'UTF-16LE'],
+      ['utf-16be', 'UTF-16BE'],
+      ['utf-16', 'UTF-16'],
+      ['shift_jis', 'Shift_JIS'],
+      ['gbk', 'GBK'],
+      ['big5', 'Big5'],
+      ['euc-kr', 'EUC-KR'],
+    ]
+    for (const [set, name] of [...decodedInPlace, ...converted]) t.equal(characterSetName(set), name)
+    for (const [set] of decodedInPlace) t.notOk(isTranscoded(set), set)
+    for (const [set] of converted) t.ok(isTranscoded(set), set)
+  },
+)
 
 const decoded = (set: CharacterSet, bytes: number[]): string => {
   // The bytes next to a record don't belong to it.
@@ -65,51 +96,4 @@ t.test('a log is written in the set, with ? for what it lacks', async (t) => {
     ['gbk', 'é', [0xc3, 0xa9]],
   ]
   for (const [set, text, bytes] of rows) t.same([...textEncoder(set)(text)], bytes, set)
-})
-
-/** The UTF-8 of bytes that come in pieces of `size`, with <FF> for the invalid byte. */
-function transcoded(set: TranscodedSet, bytes: Buffer, size: number): string {
-  const conversion = transcoder(set)
-  const pieces: Buffer[] = []
-  for (let at = 0; at < bytes.length; at += size) pieces.push(conversion.write(bytes.subarray(at, at + size)))
-  const all = Buffer.concat([...pieces, conversion.end()])
-  const parts: Buffer[] = []
-  let from = 0
-  for (let at = all.indexOf(0xff); at !== -1; at = all.indexOf(0xff, from)) {
-    parts.push(all.subarray(from, at), Buffer.from('<FF>'))
-    from = at + 1
-  }
-  return Buffer.concat([...parts, all.subarray(from)]).toString()
-}
-
-const rows: [set: TranscodedSet, bytes: number[], text: string][] = [
-  ['shift_jis', [0x82, 0xa0, 0x2c, 0xb1, 0x87, 0x40, 0x81, 0x5c, 0x5c, 0x0a], 'あ,ｱ①―\\\n'],
-  // ASCII after a lead byte that it does not fit, and a lead byte at the end.
-  ['shift_jis', [0x81, 0x2c, 0x41, 0xa0, 0x0a, 0x81], '<FF>,A<FF>\n<FF>'],
-  ['gbk', [0xd2, 0xbb, 0x80, 0x2c, 0x81, 0x30, 0x81, 0x30, 0x0a], '一€,\u0080\n'],
-  ['gbk', [0x94, 0x39, 0xda, 0x33, 0x2c, 0xff, 0x81, 0x0a], '💩,<FF><FF>\n'],
-  // U+FFFD of the file beside undecodable bytes.
-  ['gbk', [0xff, 0x84, 0x31, 0xa4, 0x37, 0x41, 0xff, 0x84, 0x31, 0xa4, 0x37], '<FF>\ufffdA<FF>\ufffd'],
-  ['gbk', [0x84, 0x31, 0xa4, 0x36], '\ufffc'],
-  ['big5', [0xa4, 0x40, 0x88, 0x62, 0x2c, 0x87, 0x40, 0x80, 0x0a], '一Ê̄,䏰<FF>\n'],
-  ['euc-kr', [0xb0, 0xa1, 0x81, 0x41, 0x2c, 0xc9, 0x2c, 0xff], '가갂,<FF>,<FF>'],
-  ['utf-16le', [0x41, 0, 0x3d, 0xd8, 0, 0xde, 0xe9, 0], 'A😀é'],
-  ['utf-16be', [0, 0x41, 0xd8, 0x3d, 0xde, 0, 0, 0xe9], 'A😀é'],
-  ['utf-16le', [0x3d, 0xd8, 0x41, 0, 0, 0xde, 0xfd, 0xff, 0x3d, 0xd8], '<FF>A<FF>\ufffd<FF>'],
-  ['utf-16be', [0xd8, 0x3d, 0xd8, 0x3d, 0xde, 0, 0x41], '<FF>😀<FF>'],
-  ['utf-16le', [0x41, 0, 0x0a, 0, 0x42], 'A\n<FF>'],
-]
-
-t.test('other sets become UTF-8, however their pieces are cut', async (t) => {
-  for (const [set, bytes, text] of rows)
-    for (let size = 1; size <= bytes.length; size += 1)
-      t.equal(transcoded(set, Buffer.from(bytes), size), text, `${set} in pieces of ${size}`)
-})
-
-t.test('no piece is kept that is longer than a record may be', async (t) => {
-  const conversion = transcoder('shift_jis')
-  let written = 0
-  for (let i = 0; i < 64; i += 1) written += conversion.write(Buffer.alloc(128 * 1024, 'A')).length
-  t.ok(written > 4 * 1024 * 1024)
-  t.equal(written + conversion.end().length, 64 * 128 * 1024)
 })
