@@ -19,10 +19,10 @@ const sampledRecords = 100
 
 /** The cells of the first records of a UTF-8 sample. */
 export function firstRecords(sample: Sample, { separator, enclosure }: SampleDialect): SampledCells {
-  const beginning =
-    sample.bytes.length <= sampledBytes
-      ? sample
-      : { bytes: sample.bytes.subarray(0, sampledBytes), isWhole: false }
+  const beginning = {
+    bytes: sample.bytes.subarray(0, sampledBytes),
+    isWhole: sample.isWhole && sample.bytes.length <= sampledBytes,
+  }
   const found: SampledCells = { cells: [], enclosed: 0 }
   scanSample(beginning, {
     dialect: { separator: separator.charCodeAt(0), enclosure: enclosure.charCodeAt(0) },
@@ -59,7 +59,10 @@ export function detectDialect(
     enclosure: SampleDialect['enclosure'] | undefined
   },
 ): SampleDialect {
-  let best: { dialect: SampleDialect; score: number } | undefined
+  let best: { dialect: SampleDialect; score: number } = {
+    dialect: { separator: given.separator ?? ',', enclosure: given.enclosure ?? '"' },
+    score: 0,
+  }
   for (const separator of given.separator === undefined ? separators : [given.separator]) {
     for (const enclosure of given.enclosure === undefined ? enclosures : [given.enclosure]) {
       const dialect = { separator, enclosure }
@@ -67,20 +70,30 @@ export function detectDialect(
       // An enclosure that encloses no cell is not one, whatever its score, unless it was given.
       if (given.enclosure === undefined && enclosure !== '"' && found.enclosed === 0) continue
       const score = tableScore(found)
-      if (best === undefined || score > best.score + 1e-9) best = { dialect, score }
+      if (score > best.score) best = { dialect, score }
     }
   }
-  return best?.dialect ?? { separator: ',', enclosure: '"' }
+  return best.dialect
 }
 
+/**
+ * Points for an average record. They are counted in whole numbers, so that equally good tables have exactly equal
+ * scores. The score of a file without records is NaN, which is higher than no other.
+ */
 function tableScore({ cells, enclosed }: SampledCells): number {
-  if (cells.length === 0) return 0
-  const widths = new Map<number, number>()
-  for (const { length } of cells) widths.set(length, (widths.get(length) ?? 0) + 1)
-  const [width, records] = [...widths].reduce((a, b) => (b[1] > a[1] ? b : a))
   const withEmail = cells.filter((record) => record.some((cell) => isEmail(cell))).length
-  const evenness = width === 1 ? 0 : records / cells.length
-  return (2 * withEmail) / cells.length + evenness + (0.2 * enclosed) / cells.length
+  return (10 * withEmail + 5 * evenRecords(cells) + enclosed) / cells.length
+}
+
+/**
+ * The number of records with the most usual number of cells; 0 where that is one. The first record decides between
+ * numbers that are equally usual, because it may be a header.
+ */
+function evenRecords(cells: string[][]): number {
+  const recordsByWidth = new Map<number, number>()
+  for (const { length } of cells) recordsByWidth.set(length, (recordsByWidth.get(length) ?? 0) + 1)
+  const [width, records] = [...recordsByWidth].reduce((a, b) => (b[1] > a[1] ? b : a), [0, 0])
+  return width === 1 ? 0 : records
 }
 
 export const isEmail = (cell: string): boolean => emailIdentity(cell.trim()) !== null

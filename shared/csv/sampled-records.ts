@@ -20,11 +20,11 @@ export function scanSample(
     onRecord: (record: ScannedRecord) => void
   },
 ): void {
-  let records = 0
+  let hasRecord = false
   const scanner = new RecordScanner({
     ...options,
     onRecord: (record) => {
-      records += 1
+      hasRecord = true
       options.onRecord(record)
     },
   })
@@ -33,5 +33,5 @@ export function scanSample(
     scanner.advance(copied)
     at += copied
   }
-  if (isWhole || records === 0) scanner.end()
+  if (isWhole || !hasRecord) scanner.end()
 }
