@@ -15,8 +15,15 @@ export function findNonTable(beginning: Buffer): string | null {
   if (binary !== undefined) return binary.sentence
   if (isZip(bytes)) return findOfficeFile(bytes) ?? archive('a zip archive')
   const text = decode(bytes).trimStart()
-  if (text.startsWith('<')) return findMarkup(text)
-  return isJson(text) ? convert('JSON') : null
+  switch (text[0]) {
+    case '<':
+      return findMarkup(text)
+    case '[':
+    case '{':
+      return isJson(text) ? convert('JSON') : null
+    default:
+      return null
+  }
 }
 
 /** The sentence for an Office file that is a zip, by its beginning; null for other zips and all other files. */
@@ -63,108 +70,81 @@ interface BinaryKind {
 
 const binaryKinds: BinaryKind[] = [
   {
-    matches: magic('d0cf11e0a1b11ae1'),
+    matches: magic(/^d0cf11e0a1b11ae1/),
     sentence: saveAsCsv('an Excel workbook (.xls) or another Office file'),
   },
-  { matches: (bytes) => /^%PDF-\d\.\d/.test(latin1(bytes, 0, 8)), sentence: convert('a PDF document') },
+  { matches: textMagic(/^%PDF-\d\.\d/), sentence: convert('a PDF document') },
+  { matches: textMagic(/^\{\\rtf\d/), sentence: saveAsCsv('a Rich Text document (.rtf)') },
+  { matches: magic(/^89504e470d0a1a0a/), sentence: image('a PNG image') },
+  // Start of image, and a marker that may come first.
+  { matches: magic(/^ffd8ff(?:c.|db|dd|e.|fe)/), sentence: image('a JPEG image') },
+  // The screen descriptor behind the magic has zeros, which text hasn't.
+  { matches: textMagic(/^GIF8[79]a[^]{0,6}\0/), sentence: image('a GIF image') },
+  // Four reserved zeros, and the size of one of the known headers.
+  { matches: magic(/^424d.{8}0{8}.{8}(?:0c|10|28|34|38|40|6c|7c)0{6}/), sentence: image('a BMP image') },
+  { matches: magic(/^(?:49492a00|4d4d002a)/), sentence: image('a TIFF image') },
+  { matches: textMagic(/^RIFF[^]{4}WEBPVP8/), sentence: image('a WebP image') },
   {
-    matches: (bytes) => /^\{\\rtf\d/.test(latin1(bytes, 0, 7)),
-    sentence: saveAsCsv('a Rich Text document (.rtf)'),
-  },
-  { matches: magic('89504e470d0a1a0a'), sentence: image('a PNG image') },
-  { matches: isJpeg, sentence: image('a JPEG image') },
-  { matches: isGif, sentence: image('a GIF image') },
-  { matches: isBitmap, sentence: image('a BMP image') },
-  { matches: magic('49492a00'), sentence: image('a TIFF image') },
-  { matches: magic('4d4d002a'), sentence: image('a TIFF image') },
-  { matches: (bytes) => /^RIFF[^]{4}WEBPVP8/.test(latin1(bytes, 0, 15)), sentence: image('a WebP image') },
-  {
-    matches: (bytes) => /^\0\0\0[^]ftyp(heic|heix|heif|mif1|msf1|avif|avis)/.test(latin1(bytes, 0, 12)),
+    matches: textMagic(/^\0\0\0[^]ftyp(?:heic|heix|heif|mif1|msf1|avif|avis)/),
     sentence: image('a HEIF or AVIF image'),
   },
-  { matches: magic('00000100'), sentence: image('an icon image (.ico)') },
+  { matches: magic(/^00000100/), sentence: image('an icon image (.ico)') },
   { matches: isTar, sentence: archive('a tar archive') },
-  { matches: magic('377abcaf271c'), sentence: archive('a 7z archive') },
-  { matches: magic('526172211a07'), sentence: archive('a RAR archive') },
-  { matches: isBzip2, sentence: archive('packed with bzip2') },
-  { matches: magic('fd377a585a00'), sentence: archive('packed with xz') },
+  { matches: magic(/^377abcaf271c/), sentence: archive('a 7z archive') },
+  { matches: magic(/^526172211a07/), sentence: archive('a RAR archive') },
+  // A block and the magic of π, or the end of an empty file.
+  { matches: magic(/^425a683[1-9](?:314159265359|177245385090)/), sentence: archive('packed with bzip2') },
+  { matches: magic(/^fd377a585a00/), sentence: archive('packed with xz') },
 ]
 
-function magic(hex: string): (bytes: Buffer) => boolean {
-  return (bytes) => hasMagic(bytes, hex)
+const isZip = magic(/^504b0304/)
+
+const magicBytes = 32
+
+/** Whether a file's first bytes, in hexadecimal digits, are of the pattern. */
+function magic(pattern: RegExp): (bytes: Buffer) => boolean {
+  return (bytes) => pattern.test(bytes.toString('hex', 0, magicBytes))
 }
 
-function hasMagic(bytes: Buffer, hex: string): boolean {
-  return bytes.toString('hex', 0, hex.length / 2) === hex
-}
-
-const isZip = (bytes: Buffer): boolean => hasMagic(bytes, '504b0304')
-
-function latin1(bytes: Buffer, start: number, end: number): string {
-  return bytes.toString('latin1', start, end)
-}
-
-/** Start of image, and a marker that may come first. */
-function isJpeg(bytes: Buffer): boolean {
-  return /^\xff\xd8\xff[\xc0-\xcf\xdb\xdd\xe0-\xef\xfe]/.test(latin1(bytes, 0, 4))
-}
-
-/** The screen descriptor behind the magic has zeros, which text hasn't. */
-function isGif(bytes: Buffer): boolean {
-  return /^GIF8[79]a/.test(latin1(bytes, 0, 6)) && bytes.subarray(6, 13).includes(0)
-}
-
-/** Four reserved zeros, and the size of one of the known headers. */
-function isBitmap(bytes: Buffer): boolean {
-  return (
-    latin1(bytes, 0, 2) === 'BM' &&
-    bytes.length >= 18 &&
-    bytes.readUInt32LE(6) === 0 &&
-    [12, 16, 40, 52, 56, 64, 108, 124].includes(bytes.readUInt32LE(14))
-  )
-}
-
-/** A block and the magic of π, or the end of an empty file. */
-function isBzip2(bytes: Buffer): boolean {
-  return /^425a683[1-9](314159265359|177245385090)/.test(bytes.toString('hex', 0, 10))
+/** The same for a magic that is mostly letters: each byte is one character. */
+function textMagic(pattern: RegExp): (bytes: Buffer) => boolean {
+  return (bytes) => pattern.test(bytes.toString('latin1', 0, magicBytes))
 }
 
 /** The first header holds its own checksum, computed with blanks in its place; every variant of tar has it. */
 function isTar(bytes: Buffer): boolean {
   if (bytes.length < 512) return false
-  const stored = /^[ 0]*([0-7]{1,6})[\0 ]/.exec(latin1(bytes, 148, 156))
+  const checksum = bytes.toString('latin1', 148, 156)
   const header = Buffer.from(bytes.subarray(0, 512)).fill(0x20, 148, 156)
   return (
-    stored !== null &&
-    header[0] !== 0 &&
-    header.reduce((sum, byte) => sum + byte, 0) === parseInt(stored[1] ?? '', 8)
+    /^ *[0-7]+[\0 ]/.test(checksum) && header.reduce((sum, byte) => sum + byte, 0) === parseInt(checksum, 8)
   )
 }
+
+/** The part of a zip's local header before the name. */
+const localHeader = /PK\x03\x04[^]{26}/g
 
 /** The names in the local headers of a zip, of which only the beginning may be there. */
 function localNames(bytes: Buffer): string[] {
-  const names: string[] = []
-  for (
-    let at = 0;
-    at !== -1 && at + 30 < bytes.length;
-    at = bytes.indexOf('PK\u0003\u0004', at + 30, 'latin1')
-  )
-    names.push(bytes.toString('utf8', at + 30, at + 30 + bytes.readUInt16LE(at + 26)))
-  return names
+  return Array.from(bytes.toString('latin1').matchAll(localHeader), ({ index }) => {
+    const start = index + 30
+    return bytes.toString('utf8', start, start + bytes.readUInt16LE(index + 26))
+  })
 }
 
-/** The beginning as text: UTF-16 by its mark or by the NULs of its first character, otherwise UTF-8. */
+/**
+ * The beginning as text. UTF-16 is recognized by a NUL byte in its second character, which is ASCII in markup and JSON,
+ * also where a byte order mark is the first.
+ */
 function decode(bytes: Buffer): string {
-  const [first, second] = bytes
-  const isLittle = (first === 0xff && second === 0xfe) || (first !== 0 && second === 0)
-  const isBig = (first === 0xfe && second === 0xff) || (first === 0 && second !== 0)
-  return new TextDecoder(isLittle ? 'utf-16le' : isBig ? 'utf-16be' : 'utf-8').decode(bytes)
+  const [, , third, fourth] = bytes
+  const set = fourth === 0 ? 'utf-16le' : third === 0 ? 'utf-16be' : 'utf-8'
+  return new TextDecoder(set).decode(bytes)
 }
 
 const xmlDeclaration = /^<\?xml\s+version\s*=/
 /** A comment, a processing instruction or a document type. */
-const prologPart =
-  /\s*(?:<!--(?:(?!-->)[^])*-->|<\?[^>]*\?>|<!doctype +([a-z_][\w:.-]*)(?:[\s[][^>]*)?>)\s*/giy
+const prologPart = /(?:<!--(?:(?!-->)[^])*-->|<\?[^>]*\?>|<!doctype\s+([a-z_][\w:.-]*)(?:[\s[][^>]*)?>)\s*/giy
 const name = String.raw`[A-Za-z_][\w.:-]*`
 const attributes = String.raw`(?:\s+${name}\s*=\s*(?:"[^"<]*"|'[^'<]*'))*`
 /** Between two tags of markup is nothing or a line break. In a table a separator or a cell follows. */
@@ -213,16 +193,15 @@ const jsonStart =
 
 /** One JSON value, or several in lines. A value with a separator behind it is a cell. */
 function isJson(text: string): boolean {
-  if (!/^[[{]/.test(text)) return false
   const end = findValueEnd(text)
   if (end === null) return jsonStart.test(text)
   if (!/^\s*(?:$|[[{])/.test(text.slice(end))) return false
   try {
     JSON.parse(text.slice(0, end))
-    return true
   } catch {
     return false
   }
+  return true
 }
 
 /** The end of the array or object that the text begins with; null when the text ends before. */
@@ -230,7 +209,8 @@ function findValueEnd(text: string): number | null {
   let depth = 0
   for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]|\\.)*"?|[[\]{}]/g)) {
     if (token.startsWith('"')) continue
-    depth += token === '[' || token === '{' ? 1 : -1
+    if (token === '[' || token === '{') depth += 1
+    else depth -= 1
     if (depth === 0) return index + 1
   }
   return null
