@@ -6,6 +6,8 @@ const recordScanner = 'shared/csv/record-scanner.ts'
 const identityReader = 'shared/csv/identity-reader.ts'
 const chunkRecords = 'shared/csv/chunk-records.ts'
 const partitionFile = 'shared/csv/partition-file.ts'
+const characterSet = 'shared/csv/character-set.ts'
+const transcoder = 'shared/csv/transcoder.ts'
 const rangeWriter = 'engine/stages/split/range-writer.ts'
 const recordSorter = 'engine/stages/split/record-sorter.ts'
 const sampling = 'engine/stages/split/sampling.ts'
@@ -814,5 +816,53 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     text: 'this.#keep(long, start, partEnd, false)',
     replacements: ['this.#keep(long, start, partEnd, true)'],
     why: 'the part is longer than any cell that is kept whole',
+  },
+  {
+    file: characterSet,
+    text: "return set === 'iso-8859-1' ? latin1Decoder",
+    replacements: ['return false ? latin1Decoder', 'return set === "" ? latin1Decoder'],
+    why: 'the table of ISO-8859-1 has the same characters; Node decodes that set without one, and faster',
+  },
+  {
+    file: characterSet,
+    text: 'while (at < end && bytes[at]! < 0x80) at += 1',
+    replacements: [
+      'while (false) at += 1',
+      'while (true && bytes[at]! < 0x80) at += 1',
+      'while (at <= end && bytes[at]! < 0x80) at += 1',
+      'while (at >= end && bytes[at]! < 0x80) at += 1',
+      'while (at < end && bytes[at]! < 0x80) at -= 1',
+    ],
+    why: 'a record whose end is missed here is decoded by the table, which has the same ASCII characters',
+  },
+  {
+    file: characterSet,
+    text: 'if (at === end) return',
+    replacements: ['if (false) return'],
+    why: 'the table has the same ASCII characters; the short way is faster',
+  },
+  {
+    file: characterSet,
+    text: 'if (length > units.length) units',
+    replacements: ['if (true) units', 'if (length >= units.length) units'],
+    why: 'another buffer is as good as the one that is there; keeping it saves time',
+  },
+  {
+    file: characterSet,
+    text: 'i < end; i += 1, unit += 2',
+    replacements: ['i <= end; i += 1, unit += 2'],
+    why: 'one character more is written behind those that are read, or behind the buffer, where a write is ignored',
+  },
+  {
+    file: transcoder,
+    text: 'rest.length === 0 ? piece',
+    replacements: ['false ? piece'],
+    why: 'saves a copy of the piece, to which an empty rest adds nothing',
+  },
+  {
+    file: transcoder,
+    text: "if (!text.includes('\\ufffd')) return",
+    replacements: ['if (false) return', 'if (!text.includes("")) return'],
+    why: 'text without U+FFFD is one part, which joins to the same bytes; the short way is faster',
   },
 ]
