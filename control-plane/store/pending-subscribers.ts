@@ -110,7 +110,7 @@ export function addConfirmed(
   const { _id, token, expires_at, message_id } = pending
   return insertSubscriber(database, organizationId, subscriber, {
     ...options,
-    claim: async (session) => {
+    deletePending: async (session) => {
       // Each request for the identity changes the expiry, so a different one means a request that this visit didn't
       // read.
       const { deletedCount } = await pendingSubscribers.deleteOne(

@@ -42,7 +42,7 @@ export function insertTogether(
   { database, subscriberInsertions }: { database: Database; subscriberInsertions: SubscriberInsertions },
   organizationId: number,
   document: SubscriberDocument,
-  options: InsertOptions & { listRevision: number },
+  options: Omit<InsertOptions, 'deletePending'> & { listRevision: number },
 ): Promise<SubscriberWrite> {
   if (options.reactions !== undefined) return insertSubscriber(database, organizationId, document, options)
   return subscriberInsertions.add(organizationId, { document, listRevision: options.listRevision })

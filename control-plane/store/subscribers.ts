@@ -30,7 +30,7 @@ import { subscriberTransition } from '../../shared/values/subscriber-transition.
 
 export type SubscriberWrite =
   | 'done'
-  /** The reference names no subscriber, or `claim` found nothing to use up. */
+  /** The reference names no subscriber, or the pending subscriber is gone. */
   | 'missing'
   /** The reference names more than one subscriber. */
   | 'several'
@@ -58,8 +58,8 @@ interface CheckedAgainst {
 }
 
 export interface InsertOptions extends CheckedAgainst {
-  /** Uses up, in the same transaction, what an addition depends on. When it is false the outcome is `missing`. */
-  claim?: (session: ClientSession) => Promise<boolean>
+  /** Deletes, in the same transaction, the pending subscriber that is added. Where it is gone the outcome is `missing`. */
+  deletePending?: (session: ClientSession) => Promise<boolean>
 }
 
 /** Adds a subscriber. */
@@ -80,13 +80,13 @@ type InsertResult = { outcome: 'done'; queued: QueuedReactions | undefined } | {
 async function insertInTransaction(
   transaction: WriteTransaction,
   document: SubscriberDocument,
-  { reactions, claim, listRevision }: InsertOptions,
+  { reactions, deletePending, listRevision }: InsertOptions,
 ): Promise<InsertResult> {
   const { database, session, organizationId } = transaction
   const { mailing_list_id: listId, status } = document
   const list = await readListState(database, session, listId)
   if (!isAtRevision(list, listRevision)) return { outcome: 'list_changed' }
-  if (claim !== undefined && !(await claim(session))) return { outcome: 'missing' }
+  if (deletePending !== undefined && !(await deletePending(session))) return { outcome: 'missing' }
   if (subscriberTransition(null, status).needsQuota) await useQuotaOrUndo(transaction)
   await insertOrUndo(transaction, withImportEpoch(document, list))
   const queued = reactions && (await queueRequested(transaction, reactions, document))

@@ -1,6 +1,6 @@
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Database } from '../../shared/runtime/database.ts'
-import { releaseChunkUnder } from '../../shared/store/chunks.ts'
+import { releaseChunkOfClaim } from '../../shared/store/chunks.ts'
 import { releaseStepUnder } from '../../shared/store/import-steps.ts'
 
 /** A command ends at the latest with its socket's timeout, see shared/runtime/database.ts. */
@@ -40,7 +40,7 @@ export class DoubtfulClaims {
     const { collections } = this.#database
     for (const [token, since] of this.#since) {
       const claim = { engineId: this.#engineId, token }
-      await releaseChunkUnder(collections, claim)
+      await releaseChunkOfClaim(collections, claim)
       await releaseStepUnder(collections, claim)
       if (clock.monotonicMs() - since > doubtMs) this.#since.delete(token)
     }

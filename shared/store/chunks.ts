@@ -172,7 +172,7 @@ export async function releaseFailedChunk(
 }
 
 /** Releases the chunk that an engine has claimed under a token, if any. */
-export async function releaseChunkUnder(collections: Collections, claim: Claim): Promise<void> {
+export async function releaseChunkOfClaim(collections: Collections, claim: Claim): Promise<void> {
   await collections.chunks.updateOne(
     { state: 'running', engine_id: claim.engineId, token: claim.token },
     { $set: { ...noLease, state: 'ready', attempt: 0 } },

@@ -3,7 +3,7 @@ import { isDuplicateKey } from '../runtime/database.ts'
 import { hasEnded } from '../contract/import-state.ts'
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
-import { countedWithin, fits, stagedBytes, type UsageNow } from './upload-usage.ts'
+import { countedWithin, limitConditions, stagedBytes, type UsageNow } from './upload-usage.ts'
 
 /**
  * Bytes that imports have staged, as part of their organization's usage (upload-usage.ts). Each import has an entry
@@ -37,7 +37,7 @@ export async function enterImport(
       $expr: {
         $and: [
           ...(limits.bytes === Infinity ? [] : [countedWithin(maxAgeMs)]),
-          ...fits({ bytes, ...noFiles }, { bytes: limits.bytes, files: Infinity }),
+          ...limitConditions({ bytes, ...noFiles }, { bytes: limits.bytes, files: Infinity }),
           { $lt: [{ $size: { $ifNull: ['$imports', []] } }, limits.imports] },
         ],
       },
@@ -127,7 +127,7 @@ export async function growSource(
 ): Promise<boolean> {
   const condition =
     within === 'all'
-      ? { $and: fits({ bytes, ...noFiles }, { bytes: maxBytes, files: Infinity }) }
+      ? { $and: limitConditions({ bytes, ...noFiles }, { bytes: maxBytes, files: Infinity }) }
       : { $lte: [{ $add: [stagedBytes, bytes] }, maxBytes] }
   const { matchedCount } = await uploadUsage.updateOne(
     { _id: organizationId, 'imports.import_id': importId, $expr: condition },

@@ -31,7 +31,7 @@ const totals = {
 }
 
 /** Conditions for the usage to stay within the limits. A limit of Infinity, which is no BSON integer, has none. */
-export function fits(
+export function limitConditions(
   more: { bytes: number; files: number },
   limits: UploadLimits,
 ): Record<string, unknown>[] {
@@ -85,7 +85,7 @@ export async function reserveUpload(
       $expr: {
         $and: [
           countedWithin(maxAgeMs),
-          ...fits({ bytes: reservation.bytes - moved, files: reservation.files }, limits),
+          ...limitConditions({ bytes: reservation.bytes - moved, files: reservation.files }, limits),
         ],
       },
     },
@@ -106,7 +106,7 @@ export async function growUpload(
     {
       _id: organizationId,
       'uploads.token': token,
-      $expr: { $and: fits({ bytes, files: 0 }, limits) },
+      $expr: { $and: limitConditions({ bytes, files: 0 }, limits) },
     },
     // A count doesn't depend on reservations, so the revision stays.
     { $inc: { 'uploads.$.bytes': bytes } },
@@ -164,7 +164,7 @@ export async function addName(
   limits: UploadLimits,
 ): Promise<boolean> {
   const { matchedCount } = await uploadUsage.updateOne(
-    { _id: organizationId, $expr: { $and: fits({ bytes: 0, files: 1 }, limits) } },
+    { _id: organizationId, $expr: { $and: limitConditions({ bytes: 0, files: 1 }, limits) } },
     { $inc: { files: 1, revision: 1 } },
   )
   return matchedCount === 1

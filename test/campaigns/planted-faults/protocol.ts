@@ -523,9 +523,9 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'the quota is passed by requests that meet',
     file: 'shared/store/staged-usage.ts',
-    text: '          ...fits({ bytes, ...noFiles }, { bytes: limits.bytes, files: Infinity }),\n',
+    text: '          ...limitConditions({ bytes, ...noFiles }, { bytes: limits.bytes, files: Infinity }),\n',
     replacement:
-      '          ...(bytes < 0 ? fits({ bytes, ...noFiles }, { bytes: limits.bytes, files: Infinity }) : []),\n',
+      '          ...(bytes < 0 ? limitConditions({ bytes, ...noFiles }, { bytes: limits.bytes, files: Infinity }) : []),\n',
     tests: [stores],
   },
   {

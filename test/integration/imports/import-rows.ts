@@ -445,7 +445,7 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
   // The snapshot is read, and the transaction waits here.
   await new Promise<void>((resolve) => {
     insertion = insertSubscriber(database, 1, alone, {
-      claim: async () => {
+      deletePending: async () => {
         resolve()
         await suspended
         return true

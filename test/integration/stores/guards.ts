@@ -143,10 +143,10 @@ t.test('a chunk is released under its lease alone, or once the lease is over', a
       ),
     ),
     writeChunk(
-      'releaseChunkUnder',
+      'releaseChunkOfClaim',
       leased,
       [...notLeased, { engine_id: 'theirs' }, { token: 'theirs' }],
-      () => chunks.releaseChunkUnder(collections, mine),
+      () => chunks.releaseChunkOfClaim(collections, mine),
     ),
     writeChunk('releaseChunksOf', leased, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
       chunks.releaseChunksOfEngine(collections, 'mine', { died: true }),
