@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoWriteConcernError } from 'mongodb'
 import { isMaxTimeExpired, driverRetryReason, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -16,6 +17,9 @@ export type FenceContext = { database: Database; log: Logger }
 /** How long a write waits for an engine's transaction before the sessions of that engine are ended. */
 export const fenceTimeoutMs = 2_000
 const maxTries = 5
+/** How long a write is repeated that no majority gets, because the other members of the replica set lag. */
+const maxLagMs = 60_000
+const lagPauseMs = 100
 
 /**
  * Takes all chunks of the import from their engines. Only an engine that has read the import since this `fence` can
@@ -65,23 +69,31 @@ async function updateMany(
 /**
  * Runs a write that may wait for transactions of engines that work on these imports. After 2 s the open transactions
  * of those engines are ended, and the engines repeat their work. Throws BusyError after five attempts.
+ *
+ * A write that no majority has within 2 s is repeated, because a failover may lose it; so it must be one that can be done
+ * twice. `onUnconfirmed` gets what it wrote.
  */
 export async function writeEndingBlockers<T>(
   { database, log }: FenceContext,
   importIds: number[],
   write: (options: { maxTimeMS: number }) => Promise<T>,
+  onUnconfirmed: (value: T) => void = () => undefined,
 ): Promise<T> {
-  for (let tries = 1; ; tries += 1) {
+  const deadline = Date.now() + maxLagMs
+  let tries = 0
+  for (;;) {
     try {
       return await write({ maxTimeMS: fenceTimeoutMs })
     } catch (error) {
-      // The write is done, and only its replication lags. No engine blocks it, and it must not be repeated.
       if (error instanceof MongoWriteConcernError) {
-        await untilMajorityHasAll(database)
+        if (Date.now() > deadline) throw lagging(error)
         const result: { value?: T } = error.result
-        return result.value as T
+        onUnconfirmed(result.value as T)
+        await sleep(lagPauseMs)
+        continue
       }
       if (!isMaxTimeExpired(error)) throw error
+      tries += 1
       if (tries === maxTries) throw stillLocked(error)
     }
     const engines = await findEngines(database, importIds)
@@ -104,10 +116,11 @@ const stillLocked = (cause: unknown): BusyError =>
     { retryAfter: 5, cause },
   )
 
-/** A write that changes nothing waits until a majority has all earlier writes of the server. */
-async function untilMajorityHasAll({ collections }: Database): Promise<void> {
-  await collections.imports.updateOne({ _id: 0 }, [{ $unset: 'nothing' }])
-}
+const lagging = (cause: unknown): BusyError =>
+  new BusyError(
+    `the other members of the database have not confirmed a change of an import for ${maxLagMs / 1000} s, so the request may be done in part only: send it again`,
+    { retryAfter: 5, cause },
+  )
 
 /**
  * Fences paused and cancelled imports whose request died, or lost the database, before it could do so. Resolves to

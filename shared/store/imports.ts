@@ -76,23 +76,22 @@ async function moveAndFence(
   from: Filter<ImportDocument> & { _id: number },
   to: { state: ImportState } & Record<string, unknown>,
 ): Promise<ImportDocument | null> {
+  const { imports } = context.database.collections
   const fence = { $add: [{ $ifNull: ['$fence', 0] }, 1] }
-  const moved = await writeEndingBlockers(context, [from._id], (options) =>
-    context.database.collections.imports.findOneAndUpdate(from, [{ $set: { ...to, fence } }], {
-      ...options,
-      returnDocument: 'after',
-    }),
+  /** What the primary wrote when it was asked first, if no majority confirmed it. */
+  let unconfirmed: ImportDocument | null = null
+  const moved = await writeEndingBlockers(
+    context,
+    [from._id],
+    (options) =>
+      imports.findOneAndUpdate(from, [{ $set: { ...to, fence } }], { ...options, returnDocument: 'after' }),
+    (written) => (unconfirmed ??= written),
   )
-  if (moved !== null) await fenceChunks(context, moved)
-  else {
-    // The first request may have died before the fence; "already paused" must be true all the same.
-    const already = await context.database.collections.imports.findOne(
-      { _id: from._id, state: to.state },
-      { projection: { fence: 1 } },
-    )
-    if (already !== null) await fenceChunks(context, already)
-  }
-  return moved
+  // Without `moved`, the first request may have died before the fence; "already paused" must be true all the same.
+  const stopped =
+    moved ?? (await imports.findOne({ _id: from._id, state: to.state }, { projection: { fence: 1 } }))
+  if (stopped !== null) await fenceChunks(context, stopped)
+  return moved ?? (stopped === null ? null : unconfirmed)
 }
 
 /** Matches the imports of a list that may still write rows. Ended ones do so until none of their chunks is leased. */

@@ -1,8 +1,8 @@
-import type { Collection, Document } from 'mongodb'
+import type { Collection, Db, Document } from 'mongodb'
 import t from 'tap'
 import { ensureSchema } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
-import { enforcePendingFences, type FenceContext } from '../../shared/store/fence.ts'
+import { enforcePendingFences, preemptChunks, type FenceContext } from '../../shared/store/fence.ts'
 import { cancelImport, pauseImport } from '../../shared/store/imports.ts'
 import { databaseAndFolder } from '../helpers/database-and-folder.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
@@ -62,6 +62,66 @@ t.test('pauses and cancels take effect while the other members lag', { timeout: 
   t.equal(await enforcePendingFences(context), 0)
 })
 
+for (const { name, commandName, write, importState, chunk } of [
+  {
+    name: 'a pause',
+    commandName: 'findAndModify',
+    write: (context: FenceContext) => pauseImport(context, 1),
+    importState: 'paused',
+    chunk: { state: 'ready', token: null, fence: 1 },
+  },
+  {
+    name: "the end of chunks' leases",
+    commandName: 'update',
+    write: (context: FenceContext) => preemptChunks(context, [1]),
+    importState: 'importing',
+    chunk: { state: 'ready', token: null },
+  },
+])
+  t.test(`${name} is not answered as done when the only member that has it dies`, async (t) => {
+    const { database } = await databaseAndFolder(t, `${set.uri}&monitorCommands=true`)
+    const { imports, chunks } = database.collections
+    const log = createLogger({ process: 'test', level: 'silent' })
+    await ensureSchema(database.db, log)
+    await imports.insertOne(storedImport({ _id: 1, state: 'importing', holds_list: true }))
+    await chunks.insertOne(storedChunk(1, 0, { state: 'running', token: 't', engine_id: 'e' }))
+    const { primary, fetching } = await stopFetching(database.db)
+
+    // The primary dies as soon as it has answered that no majority has the write.
+    const died = Promise.withResolvers()
+    database.client.on('commandSucceeded', (event) => {
+      const isUnconfirmed = (event.reply as Document)['writeConcernError'] !== undefined
+      if (event.commandName === commandName && isUnconfirmed) void set.kill(primary).then(died.resolve)
+    })
+    const written = write({ database, log })
+    await died.promise
+    await fetching('off')
+    await written
+    t.match(await imports.findOne({}), { state: importState })
+    t.match(await chunks.findOne({}), chunk)
+    await set.restart(primary)
+  })
+
+/** Keeps all writes to the primary alone until `fetching('off')`. */
+async function stopFetching(db: Db) {
+  const primary = await set.primary()
+  const others = [0, 1, 2].filter((member) => member !== primary)
+  const fetching = async (mode: 'alwaysOn' | 'off'): Promise<void> => {
+    for (const member of others) await set.command({ configureFailPoint: 'stopReplProducer', mode }, member)
+  }
+  await fetching('alwaysOn')
+  const isHeard = () =>
+    db
+      .collection('probe')
+      .insertOne({}, { writeConcern: { w: 'majority', wtimeoutMS: 1_000 } })
+      .then(
+        () => true,
+        () => false,
+      )
+  await until('a write that no other member hears of', isHeard, (heard) => !heard)
+  return { primary, fetching }
+}
+
 t.test('an answered write survives a failover, although no other member had it at the answer', async (t) => {
   const service = await startService(t, ['control-plane'], { MONGODB_URI: set.uri })
   const { call, collections, client } = service
@@ -96,19 +156,7 @@ t.test('an answered write survives a failover, although no other member had it a
     ],
   ]
 
-  const primary = await set.primary()
-  const others = [0, 1, 2].filter((member) => member !== primary)
-  const fetching = async (mode: 'alwaysOn' | 'off'): Promise<void> => {
-    for (const member of others) await set.command({ configureFailPoint: 'stopReplProducer', mode }, member)
-  }
-  await fetching('alwaysOn')
-  const probe = client.db(service.db.databaseName).collection('probe')
-  const isHeard = () =>
-    probe.insertOne({}, { writeConcern: { w: 'majority', wtimeoutMS: 1_000 } }).then(
-      () => true,
-      () => false,
-    )
-  await until('a write that no other member hears of', isHeard, (heard) => !heard)
+  const { primary, fetching } = await stopFetching(client.db(service.db.databaseName))
 
   const answers = requests.map(async ([request, isThere]) => {
     const { status, body } = await call(...request).catch(() => ({ status: 0, body: null }))

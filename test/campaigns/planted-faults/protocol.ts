@@ -175,9 +175,16 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
+    name: 'a fence that no majority has counts as done',
+    file: fence,
+    text: '        await sleep(lagPauseMs)\n        continue\n',
+    replacement: '        return result.value as T\n',
+    tests: [laggingMembers],
+  },
+  {
     name: 'a pause is no fence',
     file: imports,
-    text: '  if (moved !== null) await fenceChunks(context, moved)\n',
+    text: '  if (stopped !== null) await fenceChunks(context, stopped)\n',
     replacement: '',
     tests: [stores],
   },
