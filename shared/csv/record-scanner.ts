@@ -368,7 +368,6 @@ export class RecordScanner {
     const bytes = this.#window
     for (;;) {
       const start = this.#from
-      if (start === this.#to && !this.#atEnd) return false
       this.#flags = 0
       this.#breaks = 0
       const end = this.#endOfCell(start, long)
@@ -441,8 +440,8 @@ export class RecordScanner {
     if (remaining === 0) return
     const separator = long.column > 0 ? 1 : 0
     const cut = Math.min(end, start + remaining - separator)
-    // After a cell that was left out nothing more is kept.
-    if (cut < end && cut < this.#cuttableFrom) {
+    // A cell that would be cut in its enclosed text is left out, and nothing after it is kept.
+    if (cut < this.#cuttableFrom) {
       long.keptLength = maxRecordBytes
       return
     }

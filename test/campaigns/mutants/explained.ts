@@ -777,9 +777,15 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: recordScanner,
-    text: 'if (start === this.#to && !this.#atEnd) return false',
-    replacements: ['if (false) return false'],
-    why: 'without a byte to scan, the cell waits for further ones in the same way',
+    text: 'this.#to - start <= this.#limits',
+    replacements: ['this.#to - start < this.#limits'],
+    why: 'a cell of exactly that length is behind other cells, and fills the record now or later alike',
+  },
+  {
+    file: recordScanner,
+    text: 'if (remaining === 0) return',
+    replacements: ['if (false) return'],
+    why: 'nothing more fits, and without this an empty piece is kept at most',
   },
   {
     file: identityReader,
@@ -801,9 +807,15 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: identityReader,
-    text: 'if (length === 0 || at === to || domainLength > 256)',
-    replacements: ['if (length === 0 || false || domainLength > 256)'],
+    text: 'for (; at < to; at += 1) {',
+    replacements: ['for (; at <= to; at += 1) {'],
     why: 'without an at sign there is no dot behind it, which is asked for in the end',
+  },
+  {
+    file: identityReader,
+    text: 'if (target[6] === COLON &&',
+    replacements: ['if (true &&'],
+    why: 'the pattern asks for the colon too; the comparison is faster',
   },
   {
     file: recordScanner,

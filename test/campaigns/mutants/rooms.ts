@@ -43,6 +43,7 @@ export const rooms: Readonly<Record<string, Room>> = {
       'shared/csv/partition-file.ts',
     ],
     tests: [
+      'test/unit/records/scanner-cases.test.ts',
       'test/unit/records/scanner-limits.test.ts',
       'test/unit/records/record-scanner.test.ts',
       'test/unit/records/identity-reader.test.ts',

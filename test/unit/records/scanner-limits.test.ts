@@ -1,56 +1,11 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { dialectBytes, RecordScanner, recordFlags } from '../../../shared/csv/record-scanner.ts'
+import { recordFlags } from '../../../shared/csv/record-scanner.ts'
 import type { ContentFormat } from '../../../shared/contract/schemas/import.ts'
 import { utf8Format } from '../../helpers/make-plan.ts'
+import { feed, limits, makeScanner, scan, type Found } from '../../helpers/small-scanner.ts'
 import { lineBreaks, splitFile, type RawRecord } from '../../model/records.ts'
-
-/** A scanner with small limits meets in files of some bytes what imports meet in files of megabytes. */
-const limits = { maxRecordBytes: 32, maxEnclosureBytes: 8, maxEnclosureLines: 3, firstWindow: 4 }
-
-interface Found {
-  bytes: string
-  line: number
-  lines: number
-  flags: number
-  longCell: string | null
-}
-
-function makeScanner(format: ContentFormat, wantedColumn: number) {
-  const found: Found[] = []
-  const scanner = new RecordScanner({
-    dialect: dialectBytes(format),
-    wantedColumn,
-    limits,
-    onRecord: ({ bytes, start, end, line, lines, flags, longCell }) => {
-      const cell = longCell?.toString('latin1') ?? null
-      found.push({ bytes: bytes.toString('latin1', start, end), line, lines, flags, longCell: cell })
-    },
-  })
-  return { scanner, found }
-}
-
-/** Gives a text to a scanner in slices of `step` bytes, as the blocks of a file come. */
-function feed(scanner: RecordScanner, text: string, step: number, behind = ','): void {
-  const file = Buffer.from(text, 'latin1')
-  for (let at = 0; at < file.length;) {
-    const space = scanner.space()
-    assert.ok(space.length > 0 && space.buffer.byteLength <= 4 * (limits.maxRecordBytes + 1))
-    const copied = file.copy(space, 0, at, at + step)
-    // Bytes of the window that aren't the file's must not be read.
-    space.fill(behind, copied)
-    scanner.advance(copied)
-    at += copied
-  }
-}
-
-function scan(text: string, format: ContentFormat, wantedColumn: number, step: number): Found[] {
-  const { scanner, found } = makeScanner(format, wantedColumn)
-  feed(scanner, text, step, format.csv_field_separator)
-  scanner.end()
-  return found
-}
 
 /** What the scanner must find of a record. */
 function expected(record: RawRecord, format: ContentFormat, wantedColumn: number): Found {
@@ -201,141 +156,15 @@ t.test('where a scan is between records, another one can scan the rest', (t) => 
   t.end()
 })
 
-t.test('a scan is between records only behind a line end that no byte can change', (t) => {
-  for (const [text, isBetween, lines] of [
-    ['', true, 0],
-    ['a\n', true, 1],
-    ['a\r\n', true, 1],
-    ['a\n\n', true, 2],
-    ['"a\nb"\nc\n', true, 3],
-    [`${'x'.repeat(40)}\n`, true, 1],
-    ['a', false, 0],
-    ['a\r', false, 0],
-    ['a\n ', false, 1],
-    ['a\n"b\n', false, 1],
-    [`a\n${' '.repeat(40)}`, false, 1],
-    [`a\n${'x'.repeat(40)}`, false, 1],
-    [`a\n${'x'.repeat(40)}\r`, false, 1],
-  ] as const)
-    for (const step of [1, 64]) {
-      const { scanner } = makeScanner(utf8Format, 0)
-      feed(scanner, text, step)
-      t.same(
-        [scanner.isBetweenRecords, scanner.lines],
-        [isBetween, lines],
-        `${JSON.stringify(text)}, ${step}`,
-      )
-    }
-  t.end()
-})
-
-t.test('after a too long record that a CR ends, the next one is read, wherever a block ends', (t) => {
-  for (let step = 1; step < 48; step += 1)
-    t.same(
-      scan(`${'x'.repeat(40)}\rb,c\rd`, utf8Format, 0, step).map(({ bytes, line }) => [bytes, line]),
-      [
-        ['x'.repeat(32), 1],
-        ['b,c', 2],
-        ['d', 3],
-      ],
-    )
-  t.end()
-})
-
-t.test('blanks count as bytes of a record, however many and however they come', (t) => {
-  for (let step = 1; step < 48; step += 1) {
-    const found = scan(`${' '.repeat(60)}b\n${' '.repeat(31)}c\n${' '.repeat(60)}\nd`, utf8Format, 0, step)
-    const kinds = found.map(({ flags, line }) => [flags, line])
-    t.same(kinds, [
-      [recordFlags.tooLong, 1],
-      [0, 2],
-      [0, 4],
-    ])
-    const behind = scan(`${' '.repeat(40)}\r\nb`, utf8Format, 0, step)
-    t.same(
-      behind.map(({ flags, line }) => [flags, line]),
-      [[0, 2]],
-    )
-  }
-  t.end()
-})
-
-t.test('a window grows when more than half of it waits', (t) => {
-  const { scanner } = makeScanner(utf8Format, 0)
-  feed(scanner, 'ab', 2)
-  t.equal(scanner.space().length, 2, 'half of four')
-  feed(scanner, 'c', 1)
-  t.equal(scanner.space().length, 5, 'three of eight')
-  t.end()
-})
-
-t.test('a record or a blank line of any length takes bounded memory', (t) => {
-  const texts = [
-    'x'.repeat(1_000),
-    'abc,'.repeat(250),
-    '"a",'.repeat(250),
-    `"${'x'.repeat(1_000)}`,
-    '"a"b'.repeat(250),
-  ]
-  for (const text of [...texts, ' '.repeat(1_000), `"a"${' '.repeat(1_000)}`])
-    for (const step of [1, 7, 64]) {
-      const { scanner, found } = makeScanner(utf8Format, 0)
-      // Asserts the size of the window.
-      feed(scanner, text, step)
-      feed(scanner, `\nb\n`, step)
-      t.equal(found.at(-1)!.bytes, 'b', `${text.slice(0, 10)}, ${step} bytes at a time`)
-    }
-  t.end()
-})
-
-t.test('line breaks in enclosures of a too long record count, wherever a block ends', (t) => {
-  for (let step = 1; step < 48; step += 1) {
-    const found = scan(`"a\nb","c\r\nd",${'x'.repeat(40)},"e\n"\nb`, utf8Format, 1, step)
-    t.same(
-      found.map(({ line, lines, longCell }) => [line, lines, longCell]),
-      [
-        [1, 4, '"c\r\nd"'],
-        [5, 1, null],
-      ],
-    )
-  }
-  t.end()
-})
-
-t.test('a doubled enclosure closes nothing where a block ends in it', (t) => {
-  for (let step = 1; step < 60; step += 1)
-    t.same(
-      scan(`${'x'.repeat(40)},"a""${'b'.repeat(20)}\nc`, utf8Format, 0, step).map(({ flags }) => flags),
-      [recordFlags.tooLong | recordFlags.unterminated, 0],
-    )
-  t.end()
-})
-
-t.test('CR, LF and CRLF in an enclosure are a line break each', (t) => {
-  for (const [text, lines] of [
-    ['"a\r\rb"', 3],
-    ['"a\n\nb"', 3],
-    ['"\r\n\n"', 3],
-    ['"\n\r"', 3],
-    ['"\r\n\r"', 3],
-    ['"\r\n\r\n"', 3],
-    ['"a\r\n"', 2],
-  ] as const)
-    t.same(
-      scan(`${text}\nb`, utf8Format, 0, 64).map(({ line, lines }) => [line, lines]),
-      [
-        [1, lines],
-        [1 + lines, 1],
-      ],
-    )
-  t.end()
-})
-
 t.test('cells of a too long record end where the contract says, at the limits too', (t) => {
   const long = 'x'.repeat(40)
   for (const text of [
     `${'x'.repeat(27)},"ab",${'y'.repeat(10)}\nb`,
     `${'x'.repeat(27)},"abc",${'y'.repeat(10)}\nb`,
+    `${'x'.repeat(27)},"ab"${'y'.repeat(10)}\nb`,
+    `${'x'.repeat(28)},"ab"${'y'.repeat(10)}\nb`,
+    `${'x'.repeat(31)},${'y'.repeat(10)}\nb`,
+    `${'x'.repeat(32)},${'y'.repeat(10)}\nb`,
     `${long},"a,",b\nb`,
     `${long},"a\n",b\nb`,
     `${long},"a\n\n\nb"\nb`,
