@@ -121,12 +121,12 @@ export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, ta
     if (length > 256) return -1
   }
   const domainLength = to - at - 1
-  if (length === 0 || at === to || domainLength > 256) return -1
+  if (length === 0 || domainLength > 256) return -1
   if (target[6] === COLON && isMailto(target.toString('latin1', 0, length))) return -1
   target[length++] = AT
 
   let label = 0
-  let dots = 0
+  let hasDot = false
   let onlyDigits = true
   for (at += 1; at < to; at += 1) {
     const byte = bytes[at]!
@@ -135,7 +135,7 @@ export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, ta
     if ((kind & digitOrDot) === 0) onlyDigits = false
     if (byte === DOT) {
       if (label === 0 || bytes[at - 1] === DASH) return -1
-      dots += 1
+      hasDot = true
       label = 0
     } else {
       label += 1
@@ -143,5 +143,5 @@ export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, ta
     }
     target[length++] = lower[byte]!
   }
-  return dots === 0 || label === 0 || onlyDigits || bytes[to - 1] === DASH ? -1 : length
+  return !hasDot || label === 0 || onlyDigits || bytes[to - 1] === DASH ? -1 : length
 }

@@ -48,6 +48,8 @@ t.test('the fast path reads every address in ASCII as the contract says', (t) =>
       'a@b-.c',
       'a@b.-c',
     ],
+    ...['mailto:ann@b.co', 'MailTo:ann@b.co', 'mailto@b.co', 'mailto;ann@b.co', 'ann:b:c@b.co'],
+    ...['mailtoo:ann@b.co', 'a.mailto:ann@b.co', 'answer:ann@b.co', 'mailto:', 'mailto:ann'],
     ...['a@b.c-', 'a@b-c.d', 'a@b_c.d', 'a@b@c.d', 'a b@c.d', 'a@b c.d', 'a@b+c.d', 'a@b.c,', 'a^b@c.d'],
     ...[`${'l'.repeat(256)}@a.b`, `${'l'.repeat(257)}@a.b`, `a@${longLabel}.de`, `a@${longLabel}d.de`],
     ...[`a@${longDomain}`, `a@${longDomain}x`, `${'L'.repeat(256)}@${longDomain}`, `a@b.${longLabel}d`],

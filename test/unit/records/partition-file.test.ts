@@ -190,6 +190,20 @@ t.test('a record of the second half without a byte counts, too', async (t) => {
   await bare.close()
 })
 
+t.test('where the second file ends within a header, the bytes of that header stay as they are', async (t) => {
+  const record = staged({ number: 1, line: 2, bytes: 'x' })
+  await staging.write('short/first', Readable.from([Buffer.from('x')]))
+  await staging.write('short/second', Readable.from([record, record.subarray(0, 15)]))
+  const partition = await openPartition(staging, {
+    partition: 'short/first',
+    partition_tail: { name: 'short/second', records: 4, lines: 9 },
+  })
+  const { bytes } = await readExtents(partition, [secondHalfOffset, 2 * record.length])
+  const expected = [staged({ number: 5, line: 11, bytes: 'x' }), record.subarray(0, 15)]
+  t.ok(bytes.equals(Buffer.concat(expected)))
+  await partition.close()
+})
+
 t.test('a record that two extents share is in the later piece', async (t) => {
   const { partition, extents, first } = await twoFiles()
   await partition.close()
