@@ -136,7 +136,7 @@ function chooseCharacterSet(
     return { ...asIs('utf-8'), warnings: [warning] }
   }
   if (mark === null) return requested === 'utf-16' ? refuseWithoutMark(sample.bytes) : asIs(requested)
-  if (requested === 'utf-16') return { ...asIs(requested), transcodedFrom: mark.set }
+  if (requested === 'utf-16') return { characterSet: requested, transcodedFrom: mark.set, warnings: [] }
   if (requested === mark.set) return asIs(requested)
   const name = characterSetName(mark.set)
   return refuse(
@@ -144,9 +144,10 @@ function chooseCharacterSet(
   )
 }
 
+/** Of any set but `utf-16`, which doesn't say the order of its bytes. */
 const asIs = (set: CharacterSet): ChosenCharacterSet => ({
   characterSet: set,
-  transcodedFrom: isTranscoded(set) && set !== 'utf-16' ? (set as TranscodedSet) : null,
+  transcodedFrom: isTranscoded(set) ? (set as TranscodedSet) : null,
   warnings: [],
 })
 
@@ -232,15 +233,16 @@ function separatorLine({ bytes, isWhole }: Sample): { separator: Separator; leng
   const text = bytes.toString('latin1', 0, maxSeparatorLine)
   const found = separatorLinePattern.exec(text)
   if (found === null) return null
-  const [line, , separator = ''] = found
+  const line = found[0]
+  const separator = found[2]!
   const endsWithFile = isWhole && text.length === bytes.length
-  if (!/[\r\n]$/.test(line) && !endsWithFile) return null
+  if (!/[\r\n]/.test(line) && !endsWithFile) return null
   return { separator: (separator.startsWith('\\') ? '\t' : separator) as Separator, length: line.length }
 }
 
 const separatorNames: Record<Separator, string> = { ',': '","', ';': '";"', '\t': 'tab', '|': '"|"' }
 
-/** Detection reads fewer bytes than this. */
+/** Detection reads the first 128 KiB of the text alone, so bytes beyond these have no say. */
 const decodedForDetection = 256 * 1024
 
 function detectSeparator(
@@ -249,10 +251,9 @@ function detectSeparator(
   { separator, enclosure }: RequestedFormat,
 ): Separator {
   if (separator === null) return ','
-  const length = Math.min(bytes.length, decodedForDetection)
-  const text = Buffer.from(recordDecoder(characterSet).decode(bytes, 0, length))
-  const sample = { bytes: text, isWhole: isWhole && length === bytes.length }
-  return detectDialect(sample, { separator: undefined, enclosure }).separator
+  const first = bytes.subarray(0, decodedForDetection)
+  const text = Buffer.from(recordDecoder(characterSet).decode(first, 0, first.length))
+  return detectDialect({ bytes: text, isWhole }, { separator: undefined, enclosure }).separator
 }
 
 /** The character set of these first records is checked before a row is written. */

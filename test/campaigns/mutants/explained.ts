@@ -4,6 +4,7 @@ const rowDecision = 'shared/csv/row-decision.ts'
 const rowReader = 'shared/csv/row-reader.ts'
 const recordScanner = 'shared/csv/record-scanner.ts'
 const identityReader = 'shared/csv/identity-reader.ts'
+const fileBeginning = 'shared/csv/file-beginning.ts'
 const chunkRecords = 'shared/csv/chunk-records.ts'
 const partitionFile = 'shared/csv/partition-file.ts'
 const characterSet = 'shared/csv/character-set.ts'
@@ -589,8 +590,8 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: chunkRecords,
-    text: '(offset) =>\n    identityPrefix(bytes, offset + headerLength, identityLengthAt(bytes, offset)),\n  )',
-    replacements: ['() => undefined)'],
+    text: '(offset) =>\n    identityPrefix(bytes, offset + headerLength, identityLengthAt(bytes, offset))',
+    replacements: ['() => undefined'],
     why: 'without prefixes, whole identities are compared, with the same order',
   },
   {
@@ -876,5 +877,23 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     text: "if (!text.includes('\\ufffd')) return",
     replacements: ['if (false) return', 'if (!text.includes("")) return'],
     why: 'text without U+FFFD is one part, which joins to the same bytes; the short way is faster',
+  },
+  {
+    file: fileBeginning,
+    text: 'text.match(/[^\\0-\\x7f]/gu)?.length',
+    replacements: ['text.match(/[^\\0-\\x7f]/gu).length'],
+    why: 'bytes that are no UTF-8 decode to text with U+FFFD, so there is a match; the types alone ask',
+  },
+  {
+    file: fileBeginning,
+    text: 'text.match(/\\ufffd/g)?.length',
+    replacements: ['text.match(/\\ufffd/g).length'],
+    why: 'bytes that are no UTF-8 decode to text with U+FFFD, so there is a match; the types alone ask',
+  },
+  {
+    file: fileBeginning,
+    text: 'for (let at = 0; at < bytes.length; at += 1) if (bytes[at] === 0)',
+    replacements: ['for (let at = 0; at <= bytes.length; at += 1) if (bytes[at] === 0)'],
+    why: 'behind the last byte there is none, which is no NUL',
   },
 ]

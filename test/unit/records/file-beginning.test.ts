@@ -1,8 +1,12 @@
 import t from 'tap'
+import type { ImportError } from '../../../shared/contract/errors.ts'
+import type { CharacterSet, ImportOptions } from '../../../shared/contract/schemas/import.ts'
 import {
   detectCharacterSet,
   encodingError,
+  guessUtf16,
   readBeginning,
+  requestedFormat,
   type RequestedFormat,
 } from '../../../shared/csv/file-beginning.ts'
 
@@ -21,14 +25,17 @@ function read(bytes: Buffer | string, requested: Partial<RequestedFormat> = {}, 
   return readBeginning({ bytes: Buffer.from(bytes as string), isWhole }, format)
 }
 
-const refusal = (bytes: Buffer | string, requested: Partial<RequestedFormat>): string => {
+function refused(bytes: Buffer | string, requested: Partial<RequestedFormat> = {}): ImportError | null {
   try {
     read(bytes, requested)
+    return null
   } catch (error) {
-    return (error as Error).message
+    return error as ImportError
   }
-  return ''
 }
+
+const refusal = (bytes: Buffer | string, requested: Partial<RequestedFormat>): string =>
+  refused(bytes, requested)?.message ?? ''
 
 const singleByte = [
   'windows-1252',
@@ -109,6 +116,32 @@ t.test('UTF-16 without a mark is refused with the name that is meant', async (t)
   t.equal(named.records.bytes.toString(), 'Email', 'a set that says the order needs no mark')
 })
 
+t.test('UTF-16 is guessed where NULs are at even or at odd offsets, or four times as often', async (t) => {
+  /** Text without other NULs than so many at even and at odd offsets. */
+  const bytes = (even: number, odd: number, length = 200) => {
+    const found = Buffer.alloc(length, 'a')
+    for (let i = 0; i < even; i += 1) found[2 * i] = 0
+    for (let i = 0; i < odd; i += 1) found[2 * i + 1] = 0
+    return found
+  }
+  const cases: [what: string, guess: ReturnType<typeof guessUtf16>, bytes: Buffer][] = [
+    ['no byte', null, Buffer.alloc(0)],
+    ['three NULs', null, bytes(0, 3)],
+    ['four at odd offsets', 'utf-16le', bytes(0, 4)],
+    ['four at even offsets', 'utf-16be', bytes(4, 0)],
+    ['less than a hundredth', null, bytes(0, 99, 10_000)],
+    ['a hundredth', 'utf-16le', bytes(0, 100, 10_000)],
+    ['a hundredth at even offsets', 'utf-16be', bytes(100, 0, 10_000)],
+    ['four times as many at odd offsets', null, bytes(5, 20)],
+    ['more than four times as many', 'utf-16le', bytes(5, 21)],
+    ['four times as many at even offsets', null, bytes(20, 5)],
+    ['more than four times as many at even offsets', 'utf-16be', bytes(21, 5)],
+    ['as many at both', null, bytes(20, 20)],
+    ['NULs after 64 KiB', null, Buffer.concat([Buffer.alloc(65_536, 'a'), little('a'.repeat(9_000))])],
+  ]
+  for (const [what, guess, given] of cases) t.equal(guessUtf16(given), guess, what)
+})
+
 t.test('auto detects UTF-8 where nine of ten characters beyond ASCII are valid', async (t) => {
   const detected = (bytes: Buffer | string, isWhole = true) =>
     detectCharacterSet({ bytes: Buffer.from(bytes as string), isWhole })
@@ -124,6 +157,9 @@ t.test('auto detects UTF-8 where nine of ten characters beyond ASCII are valid',
   t.equal(detected(Buffer.of(0x41, 0xe2, 0x82), false), 'utf-8')
   t.equal(detected(Buffer.of(0x41, 0xc3), false), 'utf-8')
   t.equal(detected(little('no mark, and NULs')), 'utf-8')
+  for (const [name, mark] of Object.entries(marks))
+    t.equal(detected(joined(mark, Buffer.of(0xf6, 0xf6))), name.toLowerCase(), 'a mark decides')
+  t.equal(detected(Buffer.of(0xff, 0xfe, 0, 0, 0x41, 0, 0, 0)), 'windows-1252', 'UTF-32 is never detected')
 })
 
 t.test('a file with many NUL bytes at its beginning is no text', async (t) => {
@@ -157,87 +193,51 @@ t.test('the rule of NULs names the UTF-16 set that is meant, and holds there aft
     t.match(refusal(big(text), { characterSet }), /"character_set": "UTF-16BE"/)
   }
   t.equal(refusal(little(text), { characterSet: 'utf-16le' }), '')
-  t.match(
-    refusal(little('\0'.repeat(100) + 'x'), { characterSet: 'utf-16le' }),
-    /^100 of the first 101 bytes of its text are NUL, so the file isn't CSV text in UTF-16LE/,
-  )
-})
-
-t.test('a first line sep= is no record, and sets the separator where the request names none', async (t) => {
-  const lines: [line: string, separator: string][] = [
-    ['sep=;\n', ';'],
-    ['SEP=,\r\n', ','],
-    ['Sep=|\r', '|'],
-    ['sep=\t\n', '\t'],
-    ['sep=\\t\n', '\t'],
-    ['"sep=;"\n', ';'],
-    ["'sep=;'\n", ';'],
-    ['sep=;;; ;\t\n', ';'],
-    ['"sep=;";;\n', ';'],
-  ]
-  for (const [line, separator] of lines) {
-    for (const requested of [null, 'auto'] as const) {
-      const { content, records, warnings } = read(`${line}a;b,c|d`, { separator: requested })
-      t.match(content, { csv_field_separator: separator, start: line.length, skipped_lines: 1 }, line)
-      t.equal(records.bytes.toString(), 'a;b,c|d')
-      t.same(warnings, [])
-    }
-  }
-  const alone = read('sep=;', { separator: null }).content
-  t.match(alone, { csv_field_separator: ';', start: 5, skipped_lines: 1 }, 'a file of that line alone')
-  const marked = read(joined(marks['UTF-8'], 'sep=;\na'), { separator: null }).content
-  t.match(marked, { csv_field_separator: ';', start: 9, skipped_lines: 1 })
-  const wide = read(joined(marks['UTF-16LE'], little('sep=;\nä')), { characterSet: 'auto', separator: null })
-  t.match(wide.content, { csv_field_separator: ';', start: 6, skipped_lines: 1 }, 'in the staged bytes')
-})
-
-t.test('other lines are records', async (t) => {
-  for (const line of [
-    'sep=x\n',
-    'sep=\n',
-    ' sep=;\n',
-    'sep=;x\n',
-    '\nsep=;\n',
-    '"sep=;\n',
-    'sep =;\n',
-    'xsep=;\n',
-  ]) {
-    const { content } = read(`${line}a,b`, { separator: null })
-    t.match(content, { csv_field_separator: ',', start: 0, skipped_lines: 0 }, line)
-  }
-})
-
-t.test('where the request names a separator, the line has no say but is no record', async (t) => {
-  const other = read('sep=;\na,b', { separator: ',' })
-  t.match(other.content, { csv_field_separator: ',', start: 6, skipped_lines: 1 })
-  t.same(other.warnings, [
-    'the first line sets the separator ";", and csv_field_separator is ",": records are split at ","',
-  ])
-  const same = read('sep=;\na;b', { separator: ';' })
-  t.match(same.content, { csv_field_separator: ';', start: 6, skipped_lines: 1 })
-  t.same(same.warnings, [])
-})
-
-t.test('auto takes the separator that makes a table', async (t) => {
-  for (const separator of [',', ';', '\t', '|'])
-    for (const characterSet of ['utf-8', 'windows-1252', 'utf-16le', 'gbk'] as const) {
-      const text = ['Email', 'Name'].join(separator) + `\nann@b.co${separator}x\nbob@b.co${separator}y\n`
-      const bytes = characterSet === 'utf-16le' ? little(text) : Buffer.from(text)
-      const { content } = read(bytes, { separator: 'auto', characterSet })
-      t.equal(content.csv_field_separator, separator, `${JSON.stringify(separator)} in ${characterSet}`)
-    }
-  t.equal(read('Email\nann@b.co', { separator: 'auto' }).content.csv_field_separator, ',')
+  const decoded = (text: string) => refusal(little(text), { characterSet: 'utf-16le' })
+  const rest =
+    "so the file isn't CSV text in UTF-16LE; it may be a spreadsheet or an archive: save it as CSV in UTF-8"
+  t.equal(decoded('\0'.repeat(100) + 'x'), `100 of the first 101 bytes of its text are NUL, ${rest}`)
   t.equal(
-    read('a;b', { separator: null }).content.csv_field_separator,
-    ',',
-    'nothing is detected without auto',
+    decoded('a\0'.repeat(100)),
+    `100 of the first 200 bytes of its text are NUL, ${rest}`,
+    'no other set is guessed',
   )
+})
+
+t.test('a refusal says whether other settings could make a table of the file', async (t) => {
+  const nuls = '\0'.repeat(100)
+  const cases: [what: string, isNoTable: boolean, bytes: Buffer | string, set: CharacterSet][] = [
+    ['a PDF', true, '%PDF-1.7\n', 'utf-8'],
+    ['the mark of UTF-32', true, Buffer.of(0xff, 0xfe, 0, 0), 'utf-8'],
+    ['bytes that are NUL', true, nuls, 'utf-8'],
+    ['NULs of a text in UTF-16', false, little(nuls), 'utf-16le'],
+    ['text that seems to be UTF-16', false, little('a@b.co\n'.repeat(20)), 'utf-8'],
+    ['the mark of another set', false, joined(marks['UTF-16BE'], big('a')), 'utf-8'],
+    ['UTF-16 without a mark', false, little('a'), 'utf-16'],
+  ]
+  for (const [what, isNoTable, bytes, characterSet] of cases)
+    t.match(refused(bytes, { characterSet }), { code: 'content_refused', isNoTable }, what)
+  t.match(refusal('%PDF-1.7\n', {}), /^the file is a PDF/)
+})
+
+t.test('the format of a request is read as it is, but a separator by default is none', async (t) => {
+  const file_format = {
+    ...{ character_set: 'gbk', csv_field_separator: ';', csv_field_enclosure: "'" },
+    csv_has_headers: false,
+  } as const
+  const format = { characterSet: 'gbk', separator: ';', enclosure: "'" }
+  t.same(requestedFormat({ file_format } as ImportOptions), format)
+  t.same(requestedFormat({ file_format, default_separator: true } as ImportOptions), {
+    ...format,
+    separator: null,
+  })
 })
 
 t.test('a file is refused when the greater part of its records is invalid', async (t) => {
   const utf8 = { character_set: 'utf-8', isDetected: false } as const
   t.equal(encodingError(0, 0, utf8), null)
   t.equal(encodingError(5, 10, utf8), null)
+  t.equal(encodingError(6, 10, utf8)?.code, 'content_refused')
   const message = (format: Parameters<typeof encodingError>[2]) => encodingError(6, 10, format)?.message
   t.equal(
     message(utf8),
