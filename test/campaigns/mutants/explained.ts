@@ -630,7 +630,6 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     replacements: [
       '() => undefined',
       '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: ContentFormat,\n): boolean => false',
-      '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: ContentFormat,\n): boolean => flags === recordFlags.enclosed && true',
       '(\n  flags: number,\n  text: string,\n  { csv_field_enclosure: enclosure }: ContentFormat,\n): boolean => flags === recordFlags.enclosed && text.includes(enclosure - enclosure)',
     ],
     why: 'csv-parse and readCells read regular records alike; where enclosures are doubled, csv-parse is faster',
@@ -778,8 +777,8 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: recordScanner,
-    text: 'this.#to - start <= this.#limits',
-    replacements: ['this.#to - start < this.#limits'],
+    text: 'this.#to - start <= this.#limits.maxRecordBytes',
+    replacements: ['this.#to - start < this.#limits.maxRecordBytes'],
     why: 'a cell of exactly that length is behind other cells, and fills the record now or later alike',
   },
   {
