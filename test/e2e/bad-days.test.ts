@@ -166,7 +166,8 @@ t.test('imports resume after bad days of the database', { timeout: 550_000 }, as
     await someRowsIn(service, id, 1)
     await Promise.all([0, 1, 2].map((member) => set.kill(member)))
     const answer = await service.call('GET', `/subscriber_imports/${id}`)
-    t.equal(answer.status, 503)
+    const log = service.processes['control-plane']?.log() ?? ''
+    t.equal(answer.status, 503, log.slice(-2_000))
     t.match(answer.body, { success: false, error_code: 'internal_error' })
     for (const { ready } of Object.values(service.processes)) await checkMetricsOfAway(t, ready.metrics)
     await sleep(awaySeconds * 1000)
