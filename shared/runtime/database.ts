@@ -294,11 +294,20 @@ export function runInTransaction<T>(
 /** `RetryableError` comes from newer servers that are overloaded and haven't executed the command. */
 const transientLabels = ['TransientTransactionError', 'RetryableWriteError', 'RetryableError']
 
+/**
+ * Of reads that a member refuses because it stops or the primary changes. Reads get no label. The driver repeats them
+ * once, and gives up at the second refusal. Source: MongoDB's specification of retryable reads.
+ */
+const transientReadCodes = new Set<unknown>([
+  6, 7, 89, 91, 134, 189, 9_001, 10_107, 11_600, 11_602, 13_435, 13_436,
+])
+
 /** Why an operation that the driver gave up may succeed later; null when it would not. */
 export function driverRetryReason(error: unknown): 'network' | 'transient' | null {
   if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return 'network'
   if (error instanceof MongoError && transientLabels.some((label) => error.hasErrorLabel(label)))
     return 'transient'
+  if (error instanceof MongoServerError && transientReadCodes.has(error.code)) return 'transient'
   return null
 }
 
