@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoWriteConcernError } from 'mongodb'
+import { clock } from '../runtime/clock.ts'
 import { isMaxTimeExpired, driverRetryReason, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { BusyError, errorMessage } from '../contract/errors.ts'
@@ -79,14 +80,14 @@ export async function writeEndingBlockers<T>(
   write: (options: { maxTimeMS: number }) => Promise<T>,
   onUnconfirmed: (value: T) => void = () => undefined,
 ): Promise<T> {
-  const deadline = Date.now() + maxLagMs
+  const deadline = clock.monotonicMs() + maxLagMs
   let tries = 0
   for (;;) {
     try {
       return await write({ maxTimeMS: fenceTimeoutMs })
     } catch (error) {
       if (error instanceof MongoWriteConcernError) {
-        if (Date.now() > deadline) throw lagging(error)
+        if (clock.monotonicMs() > deadline) throw lagging(error)
         const result: { value?: T } = error.result
         onUnconfirmed(result.value as T)
         await sleep(lagPauseMs)
