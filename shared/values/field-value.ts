@@ -211,9 +211,15 @@ function checkboxReader(field: FieldDefinition): FieldReader {
 const isSeparator = (character: string): boolean =>
   character === '|' || character === ',' || character === ';'
 
+/** Blank as for `trim`, which is called where blanks may be: up to " ", at U+00A0, and from U+1680 on. */
+function isBlankAt(text: string, at: number): boolean {
+  const code = text.charCodeAt(at)
+  return (code <= 0x20 || code === 0xa0 || code >= 0x1680) && text.charAt(at).trim() === ''
+}
+
 function afterBlanks(text: string, from: number): number {
   let at = from
-  while (at < text.length && text.charAt(at).trim() === '') at += 1
+  while (at < text.length && isBlankAt(text, at)) at += 1
   return at
 }
 
@@ -226,7 +232,7 @@ function partEnds(text: string): Uint8Array {
   for (let at = 0; at < text.length; at += 1) {
     const character = text.charAt(at)
     if (isSeparator(character)) isEnd[end] = 1
-    if (isSeparator(character) || character.trim() !== '') end = at + 1
+    if (!isBlankAt(text, at)) end = at + 1
   }
   isEnd[end] = 1
   return isEnd
@@ -240,7 +246,7 @@ function closingEnclosures(text: string): Uint8Array {
   let isBeforeClosing = false
   for (let at = text.length - 1; at >= 0; at -= 1) {
     const character = text.charAt(at)
-    const isBlank = character.trim() === ''
+    const isBlank = isBlankAt(text, at)
     isBeforeClosing = (isBlank && isBeforeClosing) || (character === '"' && isPartEnd)
     if (isBeforeClosing) isClosing[at] = 1
     isPartEnd = isSeparator(character) || (isBlank && isPartEnd)

@@ -136,7 +136,6 @@ t.test('1 MiB of any text takes every function less than 50 ms', async (t) => {
     'readCells',
     'parseEnclosedRecords',
     'checkboxes with long options',
-    'checkboxes with many options',
     'checkboxes with nested options',
     'writeLine',
   ])
