@@ -1,13 +1,10 @@
-import { once } from 'node:events'
-import { Agent, request, type IncomingMessage } from 'node:http'
 import path from 'node:path'
-import { json } from 'node:stream/consumers'
 import { parseArgs } from 'node:util'
 import { exitAfter } from './interrupt.ts'
 import { serverUsage } from './mongodb-server.ts'
 import { roundOrder } from './round-order.ts'
 import { withService, type Service } from './service.ts'
-import { spread } from './statistics.ts'
+import { percentile, spread } from './statistics.ts'
 
 /**
  * The CPU time of a request in this tree and in another one, with its own node_modules, of the control plane and the
@@ -26,11 +23,10 @@ const connections = 16
 const burstMs = 500
 const subscriberCount = 2_000
 
-type Send = (method: string, path: string, body?: unknown) => Promise<{ id: number }>
 interface Contender {
   service: Service
-  send: Send
-  listId: number
+  /** The path of its list's subscribers. */
+  subscribers: string
   subscriberIds: number[]
   /** Requests so far, which choose the next one's subscriber. */
   sent: number
@@ -41,42 +37,32 @@ const idOf = ({ subscriberIds, sent }: Contender) => subscriberIds[sent % subscr
 const emailInUrl = ({ sent }: Contender) => encodeURIComponent(emailOf(sent % subscriberCount))
 
 const operations: Record<string, (contender: Contender) => Promise<unknown>> = {
-  'read by id': (c) => c.send('GET', `/mailing_lists/${c.listId}/subscribers/${idOf(c)}`),
-  'read by email': (c) => c.send('GET', `/mailing_lists/${c.listId}/subscribers/${emailInUrl(c)}`),
-  'find by email': (c) => c.send('GET', `/subscribers_by_email/${emailInUrl(c)}`),
+  'read by id': (c) => c.service.client.get(`${c.subscribers}/${idOf(c)}`),
+  'read by email': (c) => c.service.client.get(`${c.subscribers}/${emailInUrl(c)}`),
+  'find by email': (c) => c.service.client.get(`/subscribers_by_email/${emailInUrl(c)}`),
   create: (c) => createSubscriber(c, `created${c.sent}@example.com`),
   update: (c) =>
-    c.send('PUT', `/mailing_lists/${c.listId}/subscribers/${idOf(c)}`, {
+    c.service.client.put(`${c.subscribers}/${idOf(c)}`, {
       subscriber: { status: c.sent % 4 === 0 ? 'unsubscribed' : 'active' },
     }),
-  counts: (c) => c.send('GET', '/subscriber_counts'),
-  page: (c) => c.send('GET', `/mailing_lists/${c.listId}/subscribers?per_page=100`),
+  counts: (c) => c.service.client.get('/subscriber_counts'),
+  page: (c) => c.service.client.get(`${c.subscribers}?per_page=100`),
 }
 
-const createSubscriber = ({ send, listId }: Pick<Contender, 'send' | 'listId'>, email: string) =>
-  send('POST', `/mailing_lists/${listId}/subscribers`, { subscriber: { email } })
-
-function sender({ url, authorization }: Service): Send {
-  const agent = new Agent({ keepAlive: true, maxSockets: connections })
-  return async (method, requestPath, body) => {
-    const headers = { authorization, ...(body === undefined ? {} : { 'content-type': 'application/json' }) }
-    const sent = request(`${url}/svc/api/v2${requestPath}`, { method, agent, headers })
-    sent.end(body === undefined ? undefined : JSON.stringify(body))
-    const [response] = (await once(sent, 'response')) as [IncomingMessage]
-    const reply = (await json(response)) as { data: { id: number } }
-    if (response.statusCode !== 200)
-      throw new Error(`${method} ${requestPath}: ${response.statusCode} ${JSON.stringify(reply)}`)
-    return reply.data
-  }
-}
+const createSubscriber = (
+  { service, subscribers }: Pick<Contender, 'service' | 'subscribers'>,
+  email: string,
+) => service.client.post<{ id: number }>(subscribers, { subscriber: { email } })
 
 async function contend(service: Service): Promise<Contender> {
-  const send = sender(service)
-  const { id: listId } = await send('POST', '/mailing_lists', { mailing_list: { name: 'Two trees' } })
+  const list = await service.client.post<{ id: number }>('/mailing_lists', {
+    mailing_list: { name: 'Two trees' },
+  })
+  const subscribers = `/mailing_lists/${list.id}/subscribers`
   const subscriberIds: number[] = []
   for (let i = 0; i < subscriberCount; i += 1)
-    subscriberIds.push((await createSubscriber({ send, listId }, emailOf(i))).id)
-  return { service, send, listId, subscriberIds, sent: 0 }
+    subscriberIds.push((await createSubscriber({ service, subscribers }, emailOf(i))).id)
+  return { service, subscribers, subscriberIds, sent: 0 }
 }
 
 /** Microseconds of CPU time of a request: of the control plane and the server. */
@@ -115,10 +101,10 @@ await exitAfter('rollcall-bench-', (folder) =>
           }
         const ratios = microseconds.this.map((value, round) => value / (microseconds.other[round] ?? NaN))
         const sorted = ratios.toSorted((a, b) => a - b)
-        const quarter = (share: number) => sorted[Math.floor((sorted.length - 1) * share)]?.toFixed(2)
+        const quartile = (share: number) => percentile(sorted, share).toFixed(2)
         const median = (times: number[]) => spread(times).median.toFixed(0)
         console.log(
-          `${name.padEnd(14)} this / other ${spread(ratios).median.toFixed(3)} (quartiles ${quarter(0.25)} to ${quarter(0.75)}), ${median(microseconds.this)} and ${median(microseconds.other)} us of CPU time`,
+          `${name.padEnd(14)} this / other ${spread(ratios).median.toFixed(3)} (quartiles ${quartile(0.25)} to ${quartile(0.75)}), ${median(microseconds.this)} and ${median(microseconds.other)} us of CPU time`,
         )
       }
       return 0

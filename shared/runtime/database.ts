@@ -295,11 +295,22 @@ export function runInTransaction<T>(
 const transientLabels = ['TransientTransactionError', 'RetryableWriteError', 'RetryableError']
 
 /**
- * Of reads that a member refuses because it stops or the primary changes. Reads get no label. The driver repeats them
- * once, and gives up at the second refusal. Source: MongoDB's specification of retryable reads.
+ * Errors of reads that a member refuses because it stops or the primary changes. They have no label. The driver repeats
+ * such a read once, and throws the second refusal. Source: MongoDB's specification of retryable reads.
  */
 const transientReadCodes = new Set<unknown>([
-  6, 7, 89, 91, 134, 189, 9_001, 10_107, 11_600, 11_602, 13_435, 13_436,
+  6, // HostUnreachable
+  7, // HostNotFound
+  89, // NetworkTimeout
+  91, // ShutdownInProgress
+  134, // ReadConcernMajorityNotAvailableYet
+  189, // PrimarySteppedDown
+  9_001, // SocketException
+  10_107, // NotWritablePrimary
+  11_600, // InterruptedAtShutdown
+  11_602, // InterruptedDueToReplStateChange
+  13_435, // NotPrimaryNoSecondaryOk
+  13_436, // NotPrimaryOrSecondary
 ])
 
 /** Why an operation that the driver gave up may succeed later; null when it would not. */

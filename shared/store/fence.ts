@@ -18,7 +18,7 @@ export type FenceContext = { database: Database; log: Logger }
 /** How long a write waits for an engine's transaction before the sessions of that engine are ended. */
 export const fenceTimeoutMs = 2_000
 const maxTries = 5
-/** How long a write is repeated that no majority gets, because the other members of the replica set lag. */
+/** How long a write is repeated while the other members of the replica set lag. */
 const maxLagMs = 60_000
 const lagPauseMs = 100
 
@@ -71,8 +71,8 @@ async function updateMany(
  * Runs a write that may wait for transactions of engines that work on these imports. After 2 s the open transactions
  * of those engines are ended, and the engines repeat their work. Throws BusyError after five attempts.
  *
- * A write that no majority has within 2 s is repeated, because a failover may lose it; so it must be one that can be done
- * twice. `onUnconfirmed` gets what it wrote.
+ * A write that no majority has within 2 s is repeated, because a failover may lose it. So `write` must be safe to repeat.
+ * `onUnconfirmed` gets the result of a write that is repeated. Throws BusyError where the other members lag for a minute.
  */
 export async function writeEndingBlockers<T>(
   { database, log }: FenceContext,

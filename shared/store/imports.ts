@@ -87,7 +87,8 @@ async function moveAndFence(
       imports.findOneAndUpdate(from, [{ $set: { ...to, fence } }], { ...options, returnDocument: 'after' }),
     (written) => (unconfirmed ??= written),
   )
-  // Without `moved`, the first request may have died before the fence; "already paused" must be true all the same.
+  // Null where this request wrote it before, or an earlier one did that may have died before the fence. "Already paused"
+  // must be true then too.
   const stopped =
     moved ?? (await imports.findOne({ _id: from._id, state: to.state }, { projection: { fence: 1 } }))
   if (stopped !== null) await fenceChunks(context, stopped)

@@ -53,7 +53,7 @@ const finalize = async (id: number) =>
   finalizeImport((await collections.imports.findOne({ _id: id }))!, context)
 const staged = () => readdir(path.join(folder, 'staging'))
 
-// A login takes one of the threads that hang below, so that all connections are made before.
+// A login needs one of the threads that hang below. So all connections are made before.
 const connections = 2 * ids.length
 let made = 0
 database.client.on('connectionReady', () => (made += 1))
@@ -62,6 +62,7 @@ const useAll = async () => {
   await Promise.all(Array.from({ length: connections }, slowRead))
   return made
 }
+// One was made when the database was opened.
 await until('connections', useAll, (count) => count >= connections - 1)
 
 const fifo = path.join(folder, 'fifo')
