@@ -1,6 +1,7 @@
 import type { ClientSession } from 'mongodb'
 import { clock } from '../shared/runtime/clock.ts'
-import { isCommandTimeout, type Database } from '../shared/runtime/database.ts'
+import type { Database } from '../shared/runtime/database.ts'
+import { isCommandTimeout } from '../shared/runtime/driver-errors.ts'
 import { ImportError, errorMessage } from '../shared/contract/errors.ts'
 import { identityAt, type Batch } from '../shared/csv/chunk-records.ts'
 import { openPartition } from '../shared/csv/partition-file.ts'

@@ -1,5 +1,5 @@
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
-import { driverRetryReason } from '../../shared/runtime/database.ts'
+import { driverRetryReason } from '../../shared/runtime/driver-errors.ts'
 import { BusyError } from '../../shared/contract/errors.ts'
 import { RequestError } from './request-error.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isDuplicateKey } from '../../shared/runtime/database.ts'
+import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
 import { RequestError, type RequestErrorCode } from './request-error.ts'
 import type { BodyDescription } from './endpoint.ts'
 

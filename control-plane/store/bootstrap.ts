@@ -1,6 +1,7 @@
 import { generateKey, hashKey } from '../../shared/store/api-keys.ts'
 import { clock } from '../../shared/runtime/clock.ts'
-import { inTransaction, isDuplicateKey, type Database } from '../../shared/runtime/database.ts'
+import { inTransaction, type Database } from '../../shared/runtime/database.ts'
+import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
 import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 
 /**

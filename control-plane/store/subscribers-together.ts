@@ -1,5 +1,6 @@
 import type { ClientSession } from 'mongodb'
-import { isDuplicateKey, isWriteConflict, type Database } from '../../shared/runtime/database.ts'
+import type { Database } from '../../shared/runtime/database.ts'
+import { isDuplicateKey, isWriteConflict } from '../../shared/runtime/driver-errors.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { withQuotaLock, useQuota } from '../../shared/store/subscriber-quota.ts'
 import {

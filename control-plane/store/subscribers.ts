@@ -1,12 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession, Filter } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
-import {
-  inTransaction,
-  isDuplicateKey,
-  isMaxTimeExpired,
-  type Database,
-} from '../../shared/runtime/database.ts'
+import { inTransaction, type Database } from '../../shared/runtime/database.ts'
+import { isDuplicateKey, isMaxTimeExpired } from '../../shared/runtime/driver-errors.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'

@@ -1,4 +1,4 @@
-import { isCommandTimeout, driverRetryReason } from '../../shared/runtime/database.ts'
+import { isCommandTimeout, driverRetryReason } from '../../shared/runtime/driver-errors.ts'
 import { ImportError, errorMessage } from '../../shared/contract/errors.ts'
 import type { ImportState } from '../../shared/contract/import-state.ts'
 import { DiskReserveReached } from '../../shared/storage/staging/disk-reserve.ts'

@@ -1,4 +1,4 @@
-import { isDuplicateKey } from '../../shared/runtime/database.ts'
+import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
 import { callbackQueue, type CallbackDocument } from '../../shared/contract/schemas/callback.ts'
 import { callbacksIndex, type Collections } from '../../shared/contract/schemas/collections.ts'
 import type { ImportDocument } from '../../shared/contract/schemas/import.ts'

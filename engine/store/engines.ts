@@ -1,4 +1,5 @@
-import { isDuplicateKey, type Database } from '../../shared/runtime/database.ts'
+import type { Database } from '../../shared/runtime/database.ts'
+import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
 import { register } from '../../shared/store/leases.ts'

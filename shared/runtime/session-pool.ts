@@ -1,4 +1,5 @@
-import { MongoNetworkError, type ClientSession, type MongoClient } from 'mongodb'
+import type { ClientSession, MongoClient } from 'mongodb'
+import { isNetworkError } from './driver-errors.ts'
 
 const blockSize = 32
 /** With fewer free sessions the pool grows in the background, so that requests rarely wait for it. */
@@ -43,7 +44,7 @@ export class SessionPool {
       return result
     } catch (error) {
       // The server may still execute the session's last command, and the next one would wait for it.
-      if (error instanceof MongoNetworkError) await this.#remove(session)
+      if (isNetworkError(error)) await this.#remove(session)
       else this.#free.push(session)
       throw error
     }

@@ -1,5 +1,6 @@
 import type { ClientSession, Filter } from 'mongodb'
-import { inTransaction, isDuplicateKey, runInTransaction, type Database } from '../runtime/database.ts'
+import { inTransaction, runInTransaction, type Database } from '../runtime/database.ts'
+import { isDuplicateKey } from '../runtime/driver-errors.ts'
 import {
   endedStates,
   pausableStates,

@@ -1,5 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { isDuplicateKey } from '../runtime/database.ts'
+import { isDuplicateKey } from '../runtime/driver-errors.ts'
 import { hasEnded } from '../contract/import-state.ts'
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 import type { UploadUsageDocument } from '../contract/schemas/upload.ts'

@@ -1,4 +1,4 @@
-import { isDuplicateKey } from '../runtime/database.ts'
+import { isDuplicateKey } from '../runtime/driver-errors.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
 
 /**

@@ -1,8 +1,8 @@
-/** Internal to the driver, whose version is pinned: one connection to a server, over which all its commands go. */
+/** What tests use of the driver's connections, besides shared/runtime/mongodb-connection.d.ts. */
 declare module 'mongodb/lib/cmap/connection.js' {
   import type { ClientSession } from 'mongodb'
 
-  export class Connection {
+  interface Connection {
     command(
       namespace: unknown,
       command: Record<string, unknown>,

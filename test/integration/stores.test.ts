@@ -3,6 +3,7 @@ import { runTogether } from '../helpers/run-together.ts'
 await runTogether(new URL('stores/', import.meta.url), [
   'existing-subscribers',
   'staged-content',
+  'broken-connections',
   'ids',
   'upload-figures',
   'upload-copies',

@@ -4,7 +4,7 @@ import { closeChunks, sumImport, deleteChunks } from '../../../shared/store/chun
 import { dropSecrets } from '../../../shared/store/import-secrets.ts'
 import type { EndedImport } from '../../store/import-queues.ts'
 import { fixTotals, markFinalized } from '../../../shared/store/imports.ts'
-import { driverRetryReason } from '../../../shared/runtime/database.ts'
+import { driverRetryReason } from '../../../shared/runtime/driver-errors.ts'
 import { within } from '../../../shared/runtime/within.ts'
 import { queueCallback } from '../../jobs/callbacks/queue-callback.ts'
 import type { StepContext } from '../../scheduler/step.ts'

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoError, type ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { isDuplicateKey, isWriteConflict, driverRetryReason } from '../../../shared/runtime/database.ts'
+import { isDuplicateKey, isWriteConflict, driverRetryReason } from '../../../shared/runtime/driver-errors.ts'
 
 /**
  * Transactions under a lease: a batch of a chunk, its quota reservation, or a deactivation. A write conflict aborts all

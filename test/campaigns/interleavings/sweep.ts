@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { driverRetryReason } from '../../../shared/runtime/database.ts'
+import { driverRetryReason } from '../../../shared/runtime/driver-errors.ts'
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { CommandGate } from '../../helpers/command-gate.ts'

@@ -338,6 +338,27 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [concerns],
   },
   {
+    name: 'a write to a connection that is closed waits for ever',
+    file: 'shared/runtime/driver-patch.ts',
+    text: "  this.socket.emit('drain')\n",
+    replacement: '',
+    tests: [stores],
+  },
+  {
+    name: 'an error of the network that a bulk write hides is none',
+    file: 'shared/runtime/driver-errors.ts',
+    text: " || (error instanceof MongoBulkWriteError && 'beforeHandshake' in error)",
+    replacement: '',
+    tests: [stores],
+  },
+  {
+    name: 'a bulk write that found no primary is not repeated',
+    file: 'shared/runtime/driver-errors.ts',
+    text: " || (error instanceof MongoBulkWriteError && 'reason' in error)",
+    replacement: '',
+    tests: [stores],
+  },
+  {
     name: 'single writes wait for one member',
     file: 'shared/runtime/database.ts',
     text: "readPreference: 'primary',\n  writeConcern: { w: 'majority' },",

@@ -1,0 +1,93 @@
+import { once } from 'node:events'
+import { randomBytes } from 'node:crypto'
+import { Worker } from 'node:worker_threads'
+import { MongoClient, type Collection, type Document } from 'mongodb'
+import t, { type Test } from 'tap'
+import { clientOptions } from '../../../shared/runtime/database.ts'
+import { driverRetryReason } from '../../../shared/runtime/driver-errors.ts'
+import { testMongodbUri } from '../../helpers/service.ts'
+
+/** Connections to the database that break, or are closed, while a command is written to them. */
+
+interface Link {
+  client: MongoClient
+  collection: Collection
+  /** Blocks this thread until the proxy has done it, so that the driver gets no news of its sockets before. */
+  breakAll: (how: 'reset' | 'stall') => void
+}
+
+async function openLink(t: Test): Promise<Link> {
+  const uri = new URL(testMongodbUri())
+  const proxy = new Worker(new URL('../../helpers/breaking-proxy.ts', import.meta.url), {
+    workerData: Number(uri.port),
+  })
+  const [port] = (await once(proxy, 'message')) as [number]
+  uri.host = `127.0.0.1:${port}`
+  uri.search = '?directConnection=true'
+  const timeouts = { serverSelectionTimeoutMS: 1_000, connectTimeoutMS: 1_000, socketTimeoutMS: 2_000 }
+  const client = new MongoClient(uri.href, {
+    ...clientOptions,
+    ...timeouts,
+    heartbeatFrequencyMS: 1_000,
+    minHeartbeatFrequencyMS: 100,
+  })
+  const db = client.db(`test_${randomBytes(6).toString('hex')}`)
+  t.teardown(async () => {
+    await proxy.terminate()
+    await client.close()
+    const direct = await MongoClient.connect(testMongodbUri())
+    await direct.db(db.databaseName).dropDatabase()
+    await direct.close()
+  })
+  const collection = db.collection('some')
+  await collection.insertOne({ first: true })
+  const breakAll = (how: 'reset' | 'stall') => {
+    proxy.postMessage(how)
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300)
+  }
+  return { client, collection, breakAll }
+}
+
+const largeDocuments = (): Document[] => Array.from({ length: 3 }, () => ({ text: 'x'.repeat(14_000_000) }))
+
+t.test('a command whose connection was reset before is repeated', async (t) => {
+  const { client, collection, breakAll } = await openLink(t)
+  const commands: Record<string, () => Promise<unknown>> = {
+    'a read': () => collection.findOne({}),
+    'a write': () => collection.insertOne({ written: true }),
+    'a large write': () => collection.insertOne({ text: 'x'.repeat(1_000_000) }),
+    'a bulk write': () => collection.bulkWrite([{ insertOne: { document: { inBulk: true } } }]),
+    'a transaction': () =>
+      client.withSession((session) =>
+        session.withTransaction(() => collection.insertOne({ inTransaction: true }, { session })),
+      ),
+  }
+  for (const [name, send] of Object.entries(commands)) {
+    breakAll('reset')
+    await t.resolves(send(), name)
+  }
+  t.equal(await collection.countDocuments(), 5, 'each is written once')
+})
+
+t.test('a write that waits for room in the socket ends when its connection does', async (t) => {
+  const { collection, breakAll } = await openLink(t)
+  breakAll('stall')
+  const error: unknown = await collection.insertMany(largeDocuments()).catch((error: unknown) => error)
+  t.equal(driverRetryReason(error), 'network', 'and may be repeated later')
+})
+
+t.test('bulk writes that find no server, or lose it, may be repeated later', async (t) => {
+  const { collection, breakAll } = await openLink(t)
+  breakAll('stall')
+  const failures = await Promise.all(
+    [
+      () => collection.insertMany([{ a: 1 }, { a: 2 }]),
+      () => collection.bulkWrite([{ insertOne: { document: { a: 3 } } }]),
+      () => collection.insertOne({ a: 4 }),
+    ].map((send) => send().catch((error: unknown) => error)),
+  )
+  t.strictSame(failures.map(driverRetryReason), ['network', 'network', 'network'])
+  // The connections are known as lost now.
+  const later: unknown = await collection.insertMany([{ a: 5 }, { a: 6 }]).catch((error: unknown) => error)
+  t.equal(driverRetryReason(later), 'network')
+})
