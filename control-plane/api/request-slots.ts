@@ -12,8 +12,13 @@ import {
  * docs/decisions/136-cost-of-requests.md; how much memory all of it takes: docs/decisions/135-memory-of-requests.md.
  */
 
-/** A page of a list weighs as much as this number of requests for one record. */
-export const listWeight = 8
+/** Records of a page that weigh as much as a request for one record. */
+const recordsPerWeight = 64
+const maxPageWeight = 8
+
+/** A page weighs as much as this number of requests. `maxRecords` is NaN for a list that comes whole. */
+export const pageWeight = (maxRecords: number): number =>
+  maxRecords >= 1 ? Math.min(maxPageWeight, Math.ceil(maxRecords / recordsPerWeight)) : maxPageWeight
 
 export type RequestSlots = ReturnType<typeof createRequestSlots>
 

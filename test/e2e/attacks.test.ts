@@ -247,6 +247,13 @@ await attack('six clients read pages of 500 subscribers with 500 fields', (stop)
     }),
   ),
 )
+await attack('40 clients read pages of 64 subscribers with 500 fields', (stop) =>
+  repeat(40, stop, () =>
+    send('GET', `/mailing_lists/${attacker.listId}/subscribers?per_page=64`, undefined, {
+      agent: keepAlive,
+    }),
+  ),
+)
 await attack('six clients read autoresponders of a megabyte', (stop) =>
   repeat(6, stop, () =>
     send('GET', `/mailing_lists/${attacker.listId}/autoresponders`, undefined, { agent: keepAlive }),
