@@ -31,6 +31,8 @@ export interface Endpoint<Query = unknown, Body = unknown> {
    * decide.
    */
   isCostly?: boolean | ((lastSegment: string) => boolean)
+  /** The slots that a request takes, by its query as sent; 1 without it, and `maxPageWeight` for a page of a list. */
+  weight?: (query: Record<string, unknown>) => number
   /** Its work waits for slots of its own (outbox, passwords, transfers of files), and must not block a general slot meanwhile. */
   hasOwnSlots?: true
   /**

@@ -1,5 +1,5 @@
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
-import { driverRetryReason } from '../../shared/runtime/driver-errors.ts'
+import { driverRetryReason, isCursorLost } from '../../shared/runtime/driver-errors.ts'
 import { BusyError } from '../../shared/contract/errors.ts'
 import { RequestError } from './request-error.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
@@ -116,7 +116,7 @@ function toRequestError(error: unknown, requestId: string): RequestError {
       'validation_failed',
       'the record would be larger than 16 MB, the maximum of the database, with what other requests wrote to it at the same time: make it smaller',
     )
-  if (driverRetryReason(error) !== null)
+  if (driverRetryReason(error) !== null || isCursorLost(error))
     return unavailable(`the database can't be reached just now, try again (request ${requestId})`, 5, error)
   return new RequestError('internal_error', internalErrorMessage(requestId), { status: 500 })
 }

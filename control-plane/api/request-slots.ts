@@ -12,11 +12,11 @@ import {
  * docs/decisions/136-cost-of-requests.md; how much memory all of it takes: docs/decisions/135-memory-of-requests.md.
  */
 
-/** Records of a page that weigh as much as a request for one record. */
+/** A page of a list weighs as much as this number of requests for one record. */
+export const maxPageWeight = 8
 const recordsPerWeight = 64
-const maxPageWeight = 8
 
-/** A page weighs as much as this number of requests. `maxRecords` is NaN for a list that comes whole. */
+/** The weight of a page that costs as much as its records, and counts or skips no others. */
 export const pageWeight = (maxRecords: number): number =>
   maxRecords >= 1 ? Math.min(maxPageWeight, Math.ceil(maxRecords / recordsPerWeight)) : maxPageWeight
 

@@ -17,11 +17,11 @@ import { requestLocals } from './request-locals.ts'
 import {
   acquireLargeReply,
   acquireUntilClosed,
-  pageWeight,
+  maxPageWeight,
   whenClosed,
   type RequestSlots,
 } from './request-slots.ts'
-import { documentIn, FaultyBody, isHash, readBody, readQuery, unknownKeysWarning } from './validation.ts'
+import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
 /**
  * Makes an Express router of the endpoints. The order of the checks: credential, rate of the key, path, method, role,
@@ -185,7 +185,6 @@ const requireJson: RequestHandler = (request, _response, next) => {
 }
 
 function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
-  const weigh = createWeigh(described)
   return async (request, response) => {
     const { body } = requestLocals(response)
     const warning = unknownKeysWarning(described.query, request.query)
@@ -195,7 +194,7 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     let reply: Reply
     let releaseSlot = (): void => undefined
     try {
-      releaseSlot = await acquireSlot(deps.requestSlots, described, weigh, request, slotRequest)
+      releaseSlot = await acquireSlot(deps.requestSlots, described, request, slotRequest)
       // A large reply waits for a slot of its own, and must not delay the organization's other requests meanwhile.
       call = await createCall(request, response, described, deps, slotRequest, releaseSlot)
       if (described.largeReplyBytes !== undefined) await call.acquireLargeReply(described.largeReplyBytes)
@@ -218,23 +217,15 @@ function lastSegment(request: Request): string {
 /** Resolves to the function that releases the request's slot. */
 async function acquireSlot(
   slots: RequestSlots,
-  { isCostly = false, hasOwnSlots }: Endpoint,
-  weigh: (perPage: unknown) => number,
+  { isCostly = false, hasOwnSlots, reply, weight }: Endpoint,
   request: Request,
   slotRequest: SlotRequest,
 ): Promise<() => void> {
   if (hasOwnSlots === true) return () => undefined
   if (typeof isCostly === 'boolean' ? isCostly : isCostly(lastSegment(request)))
     return slots.costly.acquire(slotRequest)
-  return slots.requests.acquire(slotRequest, weigh(request.query['per_page']))
-}
-
-/** What a request weighs in the slots, by its `per_page`. */
-function createWeigh({ reply, query }: Endpoint): (perPage: unknown) => number {
-  if (!('paging' in reply)) return () => 1
-  const defaults = query?.safeParse({}).data
-  const defaultWeight = pageWeight(isHash(defaults) ? Number(defaults['per_page']) : NaN)
-  return (perPage) => (perPage === undefined ? defaultWeight : pageWeight(Number(perPage)))
+  const usualWeight = 'paging' in reply ? maxPageWeight : 1
+  return slots.requests.acquire(slotRequest, weight?.(request.query) ?? usualWeight)
 }
 
 /** Adds the faults that only the handler's own checks find. */

@@ -7,8 +7,16 @@ import {
   MongoServerSelectionError,
 } from 'mongodb'
 
-/** `RetryableError` comes from newer servers that are overloaded and haven't executed the command. */
-const transientLabels = ['TransientTransactionError', 'RetryableWriteError', 'RetryableError']
+/**
+ * `RetryableError` comes from newer servers that are overloaded and haven't executed the command. The result of a commit
+ * is unknown where the other members lag.
+ */
+const transientLabels = [
+  'TransientTransactionError',
+  'UnknownTransactionCommitResult',
+  'RetryableWriteError',
+  'RetryableError',
+]
 
 /**
  * Errors of reads that a member refuses because it stops or the primary changes. They have no label. The driver repeats
@@ -21,6 +29,7 @@ const transientReadCodes = new Set<unknown>([
   91, // ShutdownInProgress
   134, // ReadConcernMajorityNotAvailableYet
   189, // PrimarySteppedDown
+  262, // ExceededTimeLimit
   9_001, // SocketException
   10_107, // NotWritablePrimary
   11_600, // InterruptedAtShutdown
@@ -29,31 +38,35 @@ const transientReadCodes = new Set<unknown>([
   13_436, // NotPrimaryOrSecondary
 ])
 
-/**
- * Whether the connection failed while a command was in progress, which the server may still execute. The driver throws
- * the error of a bulk write or of `insertMany` as a MongoBulkWriteError, which has only its own properties.
- */
-export const isNetworkError = (error: unknown): boolean =>
-  error instanceof MongoNetworkError || (error instanceof MongoBulkWriteError && 'beforeHandshake' in error)
+/** Errors of a member that leaves the replica set; nothing was sent to it. The package doesn't export their classes. */
+const closedNames = new Set(['MongoPoolClosedError', 'MongoServerClosedError'])
 
-/** Whether no primary was found in time. A bulk write's error is recognized as above. */
-const isSelectionError = (error: unknown): boolean =>
-  error instanceof MongoServerSelectionError || (error instanceof MongoBulkWriteError && 'reason' in error)
+/** The error of a bulk write or of `insertMany` that is not about its documents is wrapped by the driver. */
+function unwrap(error: unknown): unknown {
+  if (!(error instanceof MongoBulkWriteError)) return error
+  const { errorResponse } = error as { errorResponse: unknown }
+  return errorResponse instanceof Error ? errorResponse : error
+}
+
+/** Whether the connection failed while a command was in progress, which the server may still execute. */
+export const isNetworkError = (error: unknown): boolean => unwrap(error) instanceof MongoNetworkError
 
 /** Why an operation that the driver gave up may succeed later; null when it would not. */
-export function driverRetryReason(error: unknown): 'network' | 'transient' | null {
-  if (isNetworkError(error) || isSelectionError(error)) return 'network'
-  if (error instanceof MongoError && transientLabels.some((label) => error.hasErrorLabel(label)))
-    return 'transient'
-  if (error instanceof MongoServerError && transientReadCodes.has(error.code)) return 'transient'
-  return null
+export function driverRetryReason(thrown: unknown): 'network' | 'transient' | null {
+  const error = unwrap(thrown)
+  if (!(error instanceof MongoError)) return null
+  const isNetwork = error instanceof MongoNetworkError || error instanceof MongoServerSelectionError
+  if (isNetwork || closedNames.has(error.name)) return 'network'
+  if (transientLabels.some((label) => error.hasErrorLabel(label))) return 'transient'
+  return transientReadCodes.has(error.code) ? 'transient' : null
 }
 
 /**
  * Whether a command exceeded the socket timeout or its `maxTimeMS`; the same command would take as long again. False
  * for a connection that couldn't be opened in time, because no command was sent.
  */
-export function isCommandTimeout(error: unknown): boolean {
+export function isCommandTimeout(thrown: unknown): boolean {
+  const error = unwrap(thrown)
   if (!(error instanceof MongoNetworkTimeoutError)) return isMaxTimeExpired(error)
   return !openingLabels.some((label) => error.hasErrorLabel(label))
 }
@@ -63,6 +76,10 @@ const openingLabels = ['HandshakeError', 'SystemOverloadedError']
 
 export const isMaxTimeExpired = (error: unknown): boolean =>
   error instanceof MongoServerError && error.code === 50
+
+/** Whether a member no longer has the cursor, because it was restarted. A read that begins anew succeeds. */
+export const isCursorLost = (error: unknown): boolean =>
+  error instanceof MongoServerError && error.code === 43
 
 /** Whether a unique index, that of `_id` or another one, already has the written value. */
 export function isDuplicateKey(error: unknown): boolean {

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { describeNeed } from '../../api/authorization.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
+import { maxPageWeight, pageWeight } from '../../api/request-slots.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems } from '../../api/validation.ts'
@@ -14,6 +15,7 @@ import {
   exampleFound,
   exampleSubscriber,
   foundSubscriberView,
+  pageSizes,
   removalView,
   subscriberCreation,
   subscriberPage,
@@ -58,6 +60,14 @@ function subscriberInPath(params: Readonly<Record<string, string>>) {
   return { listText, subscriberText }
 }
 
+/** Pages beside the first skip records; those that follow a token don't. */
+function weightOfPage({
+  page = '0',
+  per_page: perPage = pageSizes.perPage,
+}: Record<string, unknown>): number {
+  return page === '0' ? pageWeight(Number(perPage)) : maxPageWeight
+}
+
 export const subscriberEndpoints = [
   endpoint({
     method: 'get',
@@ -67,6 +77,7 @@ export const subscriberEndpoints = [
     tag,
     needs: mayRead,
     query: subscriberPage,
+    weight: weightOfPage,
     reply: { data: z.array(subscriberView), paging: 'tokens', example: [exampleSubscriber] },
     refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
     async handle(call) {
@@ -260,6 +271,7 @@ export const subscriberEndpoints = [
     needs: mayRead,
     scope: 'own_organization',
     query: subscriberPage,
+    weight: weightOfPage,
     reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
     refusals: { invalid_request: faultyTokens },
     async handle({ deps, caller, params, query }) {
@@ -275,6 +287,7 @@ export const subscriberEndpoints = [
     tag,
     needs: mayRead,
     query: subscriberPage,
+    weight: weightOfPage,
     reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
     refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
     async handle({ deps, caller, params, query }) {
@@ -292,6 +305,7 @@ export const subscriberEndpoints = [
     tag,
     needs: 'system_admin',
     query: subscriberPage,
+    weight: weightOfPage,
     reply: {
       data: z.array(foundSubscriberView),
       paging: 'tokens',
@@ -311,6 +325,7 @@ export const subscriberEndpoints = [
     tag,
     needs: mayRead,
     query: subscriberPage,
+    weight: weightOfPage,
     reply: {
       data: z.array(foundSubscriberView),
       paging: 'tokens',

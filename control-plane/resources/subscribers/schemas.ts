@@ -16,7 +16,9 @@ import { isHash } from '../../api/validation.ts'
 
 /** The bodies, queries and replies of the subscriber endpoints. */
 
-export const subscriberPage = tokenPagingQuery({ perPage: 100, max: 500 })
+/** Records on a page. */
+export const pageSizes = { perPage: 100, max: 500 }
+export const subscriberPage = tokenPagingQuery(pageSizes)
 
 const time = () =>
   timeText().describe("ISO 8601 with `T`; without an offset it is the organization's local time")

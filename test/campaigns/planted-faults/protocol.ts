@@ -345,17 +345,17 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
-    name: 'an error of the network that a bulk write hides is none',
-    file: 'shared/runtime/driver-errors.ts',
-    text: " || (error instanceof MongoBulkWriteError && 'beforeHandshake' in error)",
+    name: 'a command that is packed while its connection is closed waits for ever',
+    file: 'shared/runtime/driver-patch.ts',
+    text: '  this.socket.write = () => true\n',
     replacement: '',
     tests: [stores],
   },
   {
-    name: 'a bulk write that found no primary is not repeated',
+    name: 'an error that a bulk write wraps is not looked at',
     file: 'shared/runtime/driver-errors.ts',
-    text: " || (error instanceof MongoBulkWriteError && 'reason' in error)",
-    replacement: '',
+    text: 'return errorResponse instanceof Error ? errorResponse : error',
+    replacement: 'return error',
     tests: [stores],
   },
   {

@@ -1,10 +1,11 @@
 import { once } from 'node:events'
 import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
-import { MongoClient, type Collection, type Document } from 'mongodb'
+import { MongoClient, type Collection, type Document, type MongoClientOptions } from 'mongodb'
 import t, { type Test } from 'tap'
 import { clientOptions } from '../../../shared/runtime/database.ts'
-import { driverRetryReason } from '../../../shared/runtime/driver-errors.ts'
+import { driverRetryReason, isCommandTimeout } from '../../../shared/runtime/driver-errors.ts'
 import { testMongodbUri } from '../../helpers/service.ts'
 
 /** Connections to the database that break, or are closed, while a command is written to them. */
@@ -16,7 +17,7 @@ interface Link {
   breakAll: (how: 'reset' | 'stall') => void
 }
 
-async function openLink(t: Test): Promise<Link> {
+async function openLink(t: Test, options: MongoClientOptions = {}): Promise<Link> {
   const uri = new URL(testMongodbUri())
   const proxy = new Worker(new URL('../../helpers/breaking-proxy.ts', import.meta.url), {
     workerData: Number(uri.port),
@@ -30,6 +31,7 @@ async function openLink(t: Test): Promise<Link> {
     ...timeouts,
     heartbeatFrequencyMS: 1_000,
     minHeartbeatFrequencyMS: 100,
+    ...options,
   })
   const db = client.db(`test_${randomBytes(6).toString('hex')}`)
   t.teardown(async () => {
@@ -75,6 +77,43 @@ t.test('a write that waits for room in the socket ends when its connection does'
   const error: unknown = await collection.insertMany(largeDocuments()).catch((error: unknown) => error)
   t.equal(driverRetryReason(error), 'network', 'and may be repeated later')
 })
+
+t.test('writes that are compressed while their connection is reset end', async (t) => {
+  const { collection, breakAll } = await openLink(t, { compressors: ['zlib'] })
+  for (const delayMs of [1, 5, 20, 60]) {
+    const writing = largeDocuments().map((document) =>
+      collection.insertOne(document).then(() => null, driverRetryReason),
+    )
+    await sleep(delayMs)
+    breakAll('reset')
+    const reasons = await Promise.all(writing)
+    t.strictSame(
+      reasons.filter((reason) => reason !== null && reason !== 'network'),
+      [],
+      `each is written, or may be repeated (${delayMs} ms)`,
+    )
+  }
+})
+
+t.test(
+  'a bulk write that exceeds the timeout of the socket counts as a command that takes too long',
+  async (t) => {
+    const { client, collection } = await openLink(t)
+    await collection.createIndex({ key: 1 }, { unique: true })
+    await client.withSession(async (session) => {
+      session.startTransaction()
+      await collection.insertOne({ key: 'held' }, { session })
+      const waiting = [
+        () => collection.insertOne({ key: 'held' }),
+        () => collection.insertMany([{ key: 'held' }]),
+        () => collection.bulkWrite([{ insertOne: { document: { key: 'held' } } }]),
+      ].map((send) => send().catch(isCommandTimeout))
+      const areTimeouts = await Promise.all(waiting)
+      await session.abortTransaction()
+      t.strictSame(areTimeouts, [true, true, true])
+    })
+  },
+)
 
 t.test('bulk writes that find no server, or lose it, may be repeated later', async (t) => {
   const { collection, breakAll } = await openLink(t)
