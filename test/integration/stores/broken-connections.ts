@@ -99,7 +99,7 @@ t.test(
   'a bulk write that exceeds the timeout of the socket counts as a command that takes too long',
   async (t) => {
     const { client, collection } = await openLink(t)
-    await collection.createIndex({ key: 1 }, { unique: true })
+    await collection.createIndexes([{ key: { key: 1 }, unique: true }])
     await client.withSession(async (session) => {
       session.startTransaction()
       await collection.insertOne({ key: 'held' }, { session })
