@@ -188,6 +188,8 @@ export interface Call<Query, Body> {
   fileBody: (signal: AbortSignal) => AsyncIterable<Buffer>
   /** Releases the request's slot early, when the rest of its work is waiting for other requests. */
   releaseSlot: () => void
+  /** Releases the slot and waits for one of another weight. Throws as FairSemaphore does. */
+  reacquireSlot: (weight: number) => Promise<void>
   /** Aborted when the client closes its connection before the reply has ended. */
   clientGone: AbortSignal
   /** Returns the checked query. Throws `invalid_request`. */

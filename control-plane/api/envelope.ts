@@ -1,5 +1,5 @@
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
-import { driverRetryReason, isCursorLost } from '../../shared/runtime/driver-errors.ts'
+import { driverRetryReason, isCommitUnknown, isCursorLost } from '../../shared/runtime/driver-errors.ts'
 import { BusyError } from '../../shared/contract/errors.ts'
 import { RequestError } from './request-error.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
@@ -115,6 +115,12 @@ function toRequestError(error: unknown, requestId: string): RequestError {
     return new RequestError(
       'validation_failed',
       'the record would be larger than 16 MB, the maximum of the database, with what other requests wrote to it at the same time: make it smaller',
+    )
+  if (isCommitUnknown(error))
+    return unavailable(
+      `the database has not confirmed a change, so the request may be done: look before you send it again (request ${requestId})`,
+      5,
+      error,
     )
   if (driverRetryReason(error) !== null || isCursorLost(error))
     return unavailable(`the database can't be reached just now, try again (request ${requestId})`, 5, error)

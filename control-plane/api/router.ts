@@ -196,7 +196,16 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     try {
       releaseSlot = await acquireSlot(deps.requestSlots, described, request, slotRequest)
       // A large reply waits for a slot of its own, and must not delay the organization's other requests meanwhile.
-      call = await createCall(request, response, described, deps, slotRequest, releaseSlot)
+      const slot = {
+        releaseSlot: () => {
+          releaseSlot()
+        },
+        async reacquireSlot(weight: number) {
+          releaseSlot()
+          releaseSlot = await deps.requestSlots.requests.acquire(slotRequest, weight)
+        },
+      }
+      call = await createCall(request, response, described, deps, slotRequest, slot)
       if (described.largeReplyBytes !== undefined) await call.acquireLargeReply(described.largeReplyBytes)
       reply = await described.handle(call).catch(async (error: unknown) => {
         throw error instanceof FaultyBody ? await addExaminedFaults(error, call, described) : error
@@ -252,7 +261,7 @@ async function createCall(
   described: Endpoint,
   deps: ControlPlane,
   slotRequest: ReturnType<typeof createSlotRequest>,
-  releaseSlot: () => void,
+  slot: Pick<Call<unknown, unknown>, 'releaseSlot' | 'reacquireSlot'>,
 ): Promise<Call<unknown, unknown>> {
   const { caller, body: sent } = requestLocals(response)
   const params = request.params as Record<string, string>
@@ -270,9 +279,9 @@ async function createCall(
     onClose: (listener) => {
       whenClosed(response, listener)
     },
-    releaseSlot,
+    ...slot,
     acquireLargeReply(bytes) {
-      releaseSlot()
+      slot.releaseSlot()
       return (largeReply ??= acquireLargeReply(deps.requestSlots.largeReplies, response, slotRequest, bytes))
     },
     clientGone: slotRequest.clientGone,

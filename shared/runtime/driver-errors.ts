@@ -38,7 +38,7 @@ const transientReadCodes = new Set<unknown>([
   13_436, // NotPrimaryOrSecondary
 ])
 
-/** Errors of a member that leaves the replica set; nothing was sent to it. The package doesn't export their classes. */
+/** Errors of a member that has left the replica set. The package doesn't export the class of the first. */
 const closedNames = new Set(['MongoPoolClosedError', 'MongoServerClosedError'])
 
 /** The error of a bulk write or of `insertMany` that is not about its documents is wrapped by the driver. */
@@ -62,12 +62,13 @@ export function driverRetryReason(thrown: unknown): 'network' | 'transient' | nu
 }
 
 /**
- * Whether a command exceeded the socket timeout or its `maxTimeMS`; the same command would take as long again. False
- * for a connection that couldn't be opened in time, because no command was sent.
+ * Whether a command exceeded the socket timeout, its `maxTimeMS` or a limit of the server's own (262); the same command
+ * would take as long again. False for a connection that couldn't be opened in time, because no command was sent.
  */
 export function isCommandTimeout(thrown: unknown): boolean {
   const error = unwrap(thrown)
-  if (!(error instanceof MongoNetworkTimeoutError)) return isMaxTimeExpired(error)
+  if (error instanceof MongoServerError) return error.code === 50 || error.code === 262
+  if (!(error instanceof MongoNetworkTimeoutError)) return false
   return !openingLabels.some((label) => error.hasErrorLabel(label))
 }
 
@@ -76,6 +77,10 @@ const openingLabels = ['HandshakeError', 'SystemOverloadedError']
 
 export const isMaxTimeExpired = (error: unknown): boolean =>
   error instanceof MongoServerError && error.code === 50
+
+/** Whether a commit may have taken effect although it failed. */
+export const isCommitUnknown = (error: unknown): boolean =>
+  error instanceof MongoError && error.hasErrorLabel('UnknownTransactionCommitResult')
 
 /** Whether a member no longer has the cursor, because it was restarted. A read that begins anew succeeds. */
 export const isCursorLost = (error: unknown): boolean =>

@@ -254,6 +254,27 @@ await attack('40 clients read pages of 64 subscribers with 500 fields', (stop) =
     }),
   ),
 )
+const manyLists = 50_000_000
+let sentFinds = 0
+await t.test('an organization has 2,000 lists', async () => {
+  const list = (await collections.mailingLists.findOne({ _id: attacker.listId }))!
+  const others = Array.from({ length: 2_000 }, (_, i) => ({
+    ...list,
+    _id: manyLists + i,
+    name_key: `list ${i}`,
+  }))
+  await collections.mailingLists.insertMany(others)
+})
+await attack('64 clients find emails on 2,000 lists', (stop) =>
+  repeat(64, stop, () =>
+    send('GET', `/subscribers_by_email/${(sentFinds += 1)}%40example.com?per_page=1`, undefined, {
+      agent: keepAlive,
+    }),
+  ),
+)
+await t.test('its lists are removed', async () => {
+  await collections.mailingLists.deleteMany({ _id: { $gte: manyLists } })
+})
 await attack('six clients read autoresponders of a megabyte', (stop) =>
   repeat(6, stop, () =>
     send('GET', `/mailing_lists/${attacker.listId}/autoresponders`, undefined, { agent: keepAlive }),

@@ -3,12 +3,15 @@ import { describeNeed } from '../../api/authorization.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { maxPageWeight, pageWeight } from '../../api/request-slots.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems } from '../../api/validation.ts'
-import type { ControlPlane } from '../../control-plane.ts'
 import { createSubscriber, newSubscriber } from './create/service.ts'
 import { deleteSubscribers } from './delete/service.ts'
-import { findByEmail, organizationNames, type ListsToSearch } from './find-by-email/service.ts'
+import {
+  findByEmail,
+  organizationNames,
+  type ListsToSearch,
+  type SearchCall,
+} from './find-by-email/service.ts'
 import { toFoundView, toFoundViewWithOrganization } from './find-by-email/view.ts'
 import { listSubscribers, namedSubscribers } from './find/service.ts'
 import {
@@ -274,10 +277,7 @@ export const subscriberEndpoints = [
     weight: weightOfPage,
     reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
     refusals: { invalid_request: faultyTokens },
-    async handle({ deps, caller, params, query }) {
-      const { email = '' } = params
-      return findViews(deps, email, { organization_id: caller.organizationId }, query())
-    },
+    handle: (call) => findViews(call, { organization_id: call.caller.organizationId }),
   }),
   endpoint({
     method: 'get',
@@ -290,11 +290,10 @@ export const subscriberEndpoints = [
     weight: weightOfPage,
     reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
     refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
-    async handle({ deps, caller, params, query }) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+    async handle(call) {
+      const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
       refuseRemoteList(list)
-      const { email = '' } = params
-      return findViews(deps, email, { _id: list._id }, query())
+      return findViews(call, { _id: list._id })
     },
   }),
   endpoint({
@@ -312,10 +311,7 @@ export const subscriberEndpoints = [
       example: [{ ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }],
     },
     refusals: { invalid_request: faultyTokens },
-    async handle({ deps, params, query }) {
-      const { email = '' } = params
-      return findViewsWithOrganizations(deps, email, {}, query())
-    },
+    handle: (call) => findViewsWithOrganizations(call, {}),
   }),
   endpoint({
     method: 'get',
@@ -332,25 +328,17 @@ export const subscriberEndpoints = [
       example: [{ ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }],
     },
     refusals: { invalid_request: faultyTokens },
-    async handle({ deps, organizationId, params, query }) {
-      const { email = '' } = params
-      return findViewsWithOrganizations(deps, email, { organization_id: organizationId }, query())
-    },
+    handle: (call) => findViewsWithOrganizations(call, { organization_id: call.organizationId }),
   }),
 ]
 
-async function findViews(deps: ControlPlane, email: string, lists: ListsToSearch, query: TokenPageQuery) {
-  const { found, paging } = await findByEmail(deps, { email, lists }, query)
+async function findViews(call: SearchCall, lists: ListsToSearch) {
+  const { found, paging } = await findByEmail(call, lists)
   return { data: found.map(toFoundView), paging }
 }
 
-async function findViewsWithOrganizations(
-  deps: ControlPlane,
-  email: string,
-  lists: ListsToSearch,
-  query: TokenPageQuery,
-) {
-  const { found, paging } = await findByEmail(deps, { email, lists }, query)
-  const names = await organizationNames(deps, found)
+async function findViewsWithOrganizations(call: SearchCall, lists: ListsToSearch) {
+  const { found, paging } = await findByEmail(call, lists)
+  const names = await organizationNames(call.deps, found)
   return { data: found.map((match) => toFoundViewWithOrganization(match, names)), paging }
 }

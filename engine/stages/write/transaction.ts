@@ -1,7 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { MongoError, type ClientSession } from 'mongodb'
+import type { ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { isDuplicateKey, isWriteConflict, driverRetryReason } from '../../../shared/runtime/driver-errors.ts'
+import {
+  driverRetryReason,
+  isCommitUnknown,
+  isDuplicateKey,
+  isWriteConflict,
+} from '../../../shared/runtime/driver-errors.ts'
 
 /**
  * Transactions under a lease: a batch of a chunk, its quota reservation, or a deactivation. A write conflict aborts all
@@ -92,8 +97,7 @@ async function commit(
       await session.commitTransaction()
       return
     } catch (error) {
-      const isUnknown = error instanceof MongoError && error.hasErrorLabel('UnknownTransactionCommitResult')
-      if (!isUnknown || clock.monotonicMs() > deadline) throw error
+      if (!isCommitUnknown(error) || clock.monotonicMs() > deadline) throw error
       onRetry?.('commit_unknown')
       await sleep(pauseMs(tries))
     }

@@ -5,7 +5,8 @@ import type { SubscriberDocument } from '../../../../shared/contract/schemas/sub
 import { emailIdentity } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
 import { batchedRead } from '../../../api/batched-read.ts'
-import type { TokenPaging } from '../../../api/endpoint.ts'
+import type { Call, TokenPaging } from '../../../api/endpoint.ts'
+import { pageWeight } from '../../../api/request-slots.ts'
 import { singleFlight } from '../../../api/single-flight.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
@@ -35,23 +36,29 @@ interface Search {
   lists: SearchedList[]
 }
 
+export type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'reacquireSlot'>
+
 const maxListsPerQuery = 500
 
 /**
- * A page of the subscribers with an email, each with its list. It is empty where the text isn't an email. Matches are
- * counted only for pages without a token. Throws `invalid_request` for a token of another search.
+ * A page of the subscribers with the email in the path, each with its list. It is empty where the text isn't an email.
+ * Where there are more than its records, all matches are counted. Throws `invalid_request` for a token of another search.
  */
 export async function findByEmail(
-  deps: ControlPlane,
-  { email, lists: listFilter }: { email: string; lists: ListsToSearch },
-  query: TokenPageQuery,
+  call: SearchCall,
+  listFilter: ListsToSearch,
 ): Promise<{ found: FoundInList[]; paging: TokenPaging }> {
+  const { deps, params } = call
+  const query = call.query()
   const { collections } = deps.database
-  const emailKey = emailIdentity(email.trim())
+  const emailKey = emailIdentity((params['email'] ?? '').trim())
   const listFilterJson = JSON.stringify(listFilter)
   const scope = `${emailKey} in ${listFilterJson}`
   const start = pageStart(deps, query, scope)
   const lists = emailKey === null ? [] : await listsToSearch(deps.database, listFilterJson)
+  // It costs as much as its lists, which were not known before.
+  const weight = pageWeight(Math.max(lists.length, query.per_page))
+  if (weight > pageWeight(query.per_page)) await call.reacquireSlot(weight)
   const search = { emailKey: emailKey ?? '', lists }
   const counts = start.skip === 0 ? null : await countMatches(collections, search)
   const from = { ...skipLists(search, counts ?? [], start.skip), after: readPosition(start.after) }
