@@ -85,8 +85,8 @@ const faults: readonly Fault[] = [
   {
     name: 'subscribers are searched on the lists of all organizations',
     file: `${resources}/subscribers/routes.ts`,
-    text: 'deps, email, { organization_id: caller.organizationId }',
-    replacement: 'deps, email, {}',
+    text: 'call, { organization_id: call.caller.organizationId }',
+    replacement: 'call, {}',
   },
   {
     name: 'an import is found by its id in any organization',
