@@ -195,7 +195,6 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     let releaseSlot = (): void => undefined
     try {
       releaseSlot = await acquireSlot(deps.requestSlots, described, request, slotRequest)
-      // A large reply waits for a slot of its own, and must not delay the organization's other requests meanwhile.
       const slot = {
         releaseSlot: () => {
           releaseSlot()
@@ -206,6 +205,7 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
         },
       }
       call = await createCall(request, response, described, deps, slotRequest, slot)
+      // A large reply waits for a slot of its own, and must not delay the organization's other requests meanwhile.
       if (described.largeReplyBytes !== undefined) await call.acquireLargeReply(described.largeReplyBytes)
       reply = await described.handle(call).catch(async (error: unknown) => {
         throw error instanceof FaultyBody ? await addExaminedFaults(error, call, described) : error

@@ -67,31 +67,27 @@ export function driverRetryReason(thrown: unknown): 'network' | 'transient' | nu
  */
 export function isCommandTimeout(thrown: unknown): boolean {
   const error = unwrap(thrown)
-  if (error instanceof MongoServerError) return error.code === 50 || error.code === 262
-  if (!(error instanceof MongoNetworkTimeoutError)) return false
+  if (!(error instanceof MongoNetworkTimeoutError)) return isMaxTimeExpired(error) || hasCode(error, 262)
   return !openingLabels.some((label) => error.hasErrorLabel(label))
 }
 
 /** The driver's labels of errors during the opening of a connection. */
 const openingLabels = ['HandshakeError', 'SystemOverloadedError']
 
-export const isMaxTimeExpired = (error: unknown): boolean =>
-  error instanceof MongoServerError && error.code === 50
+const hasCode = (error: unknown, code: number): boolean =>
+  error instanceof MongoServerError && error.code === code
+
+export const isMaxTimeExpired = (error: unknown): boolean => hasCode(error, 50)
 
 /** Whether a commit may have taken effect although it failed. */
 export const isCommitUnknown = (error: unknown): boolean =>
   error instanceof MongoError && error.hasErrorLabel('UnknownTransactionCommitResult')
 
 /** Whether a member no longer has the cursor, because it was restarted. A read that begins anew succeeds. */
-export const isCursorLost = (error: unknown): boolean =>
-  error instanceof MongoServerError && error.code === 43
+export const isCursorLost = (error: unknown): boolean => hasCode(error, 43)
 
 /** Whether a unique index, that of `_id` or another one, already has the written value. */
-export function isDuplicateKey(error: unknown): boolean {
-  return error instanceof MongoServerError && error.code === 11000
-}
+export const isDuplicateKey = (error: unknown): boolean => hasCode(error, 11_000)
 
 /** Whether another transaction wrote the same documents. */
-export function isWriteConflict(error: unknown): boolean {
-  return error instanceof MongoServerError && error.code === 112
-}
+export const isWriteConflict = (error: unknown): boolean => hasCode(error, 112)

@@ -146,7 +146,7 @@ t.test('imports resume after bad days of the database', { timeout: 550_000 }, as
     checkAlive(t, service)
   })
 
-  t.test('a read that the primary refuses because it changes is answered with 503', async (t) => {
+  t.test('a read that the primary refuses for a moment is answered with 503', async (t) => {
     const [member, namespace] = [await set.primary(), `${service.db.databaseName}.imports`]
     const refuse = (mode: string, errorCode: number) => {
       const data = { failCommands: ['find'], errorCode, namespace, appName: 'rollcall' }
@@ -159,6 +159,23 @@ t.test('imports resume after bad days of the database', { timeout: 550_000 }, as
       const { status } = await service.call('GET', '/subscriber_imports/1')
       t.equal(status, 503, `error ${errorCode}`)
     }
+  })
+
+  t.test('a request whose commit is not confirmed is told that it may be done', async (t) => {
+    const [list, member] = [await createList(service), await set.primary()]
+    const fail = (mode: string) => {
+      // The driver doesn't repeat a commit that exceeds its time.
+      const data = { failCommands: ['commitTransaction'], errorCode: 50, appName: 'rollcall' }
+      return set.command({ configureFailPoint: 'failCommand', mode, data }, member)
+    }
+    await fail('alwaysOn')
+    t.teardown(() => fail('off'))
+    const subscriber = { email: 'perhaps@example.com' }
+    const { status, body } = await service.call('POST', `/mailing_lists/${list.id}/subscribers`, {
+      subscriber,
+    })
+    t.equal(status, 503)
+    t.match(body, { success: false, error_message: /has not confirmed.*may be done.*look before you send/ })
   })
 
   t.test('the database is suspended for a moment', async (t) => {

@@ -63,7 +63,7 @@ function subscriberInPath(params: Readonly<Record<string, string>>) {
   return { listText, subscriberText }
 }
 
-/** Pages beside the first skip records; those that follow a token don't. */
+/** A page with a number above 0 reads the records before it too. One that follows a token doesn't. */
 function weightOfPage({
   page = '0',
   per_page: perPage = pageSizes.perPage,

@@ -19,8 +19,9 @@ interface Link {
 
 async function openLink(t: Test, options: MongoClientOptions = {}): Promise<Link> {
   const uri = new URL(testMongodbUri())
+  const done = new Int32Array(new SharedArrayBuffer(4))
   const proxy = new Worker(new URL('../../helpers/breaking-proxy.ts', import.meta.url), {
-    workerData: Number(uri.port),
+    workerData: { port: Number(uri.port), done },
   })
   const [port] = (await once(proxy, 'message')) as [number]
   uri.host = `127.0.0.1:${port}`
@@ -44,8 +45,9 @@ async function openLink(t: Test, options: MongoClientOptions = {}): Promise<Link
   const collection = db.collection('some')
   await collection.insertOne({ first: true })
   const breakAll = (how: 'reset' | 'stall') => {
+    const doneBefore = Atomics.load(done, 0)
     proxy.postMessage(how)
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300)
+    t.not(Atomics.wait(done, 0, doneBefore, 5_000), 'timed-out', `the proxy does: ${how}`)
   }
   return { client, collection, breakAll }
 }
