@@ -48,8 +48,7 @@ export async function* unzip(file: RandomAccessFile, options: UnzipOptions): Asy
     const pieces = entry.compressionMethod === 0 ? packed : decompress(packed, 'deflate', { what })
     yield* checked(pieces, entry, what)
   } catch (error) {
-    if (signal.aborted) throw error
-    throw reader.failure ?? toImportError(error, what)
+    throw reader.failure ?? (signal.aborted ? error : toImportError(error, what))
   }
 }
 
@@ -57,7 +56,6 @@ function toImportError(error: unknown, what: string): unknown {
   // The errors of yauzl have no code; those of the file and of the system have one.
   if (!(error instanceof Error) || error.name !== 'Error' || 'code' in error) return error
   const message = errorMessage(error)
-  if (message.startsWith('multi-disk')) return severalParts(what)
   if (message.startsWith('strong encryption')) return encrypted(what)
   return new ImportError('source_unreadable', `${what} is no intact zip file: ${message}`, { cause: error })
 }
@@ -174,18 +172,22 @@ const endSignature = Buffer.from('504b0506', 'hex')
 async function findEnd(file: RandomAccessFile, what: string): Promise<number> {
   const dataEnd = await findDataEnd(file)
   const start = Math.max(0, dataEnd - endBytes - 0xffff)
-  const bytes = Buffer.alloc(Math.min(file.size, dataEnd + endBytes) - start)
+  // The last bytes of the end record may be zeros, and are zeros too where they are missing.
+  const bytes = Buffer.alloc(dataEnd + endBytes - start)
   await file.read(bytes, start)
-  let hasEnd = false
+  let hasDataBehind = false
   for (
     let at = bytes.lastIndexOf(endSignature);
     at !== -1;
     at = at === 0 ? -1 : bytes.lastIndexOf(endSignature, at - 1)
   ) {
-    if (at + endBytes > bytes.length) continue
-    hasEnd = true
     const end = start + at + endBytes + bytes.readUInt16LE(at + 20)
-    if (end < dataEnd || end > file.size) continue
+    // The signature is in other data, or the comment is cut off.
+    if (end > file.size) continue
+    if (end < dataEnd) {
+      hasDataBehind = true
+      continue
+    }
     const disks = [bytes.readUInt16LE(at + 4), bytes.readUInt16LE(at + 6)]
     if (disks.some((disk) => disk !== 0 && disk !== 0xffff)) throw severalParts(what)
     return end
@@ -193,7 +195,7 @@ async function findEnd(file: RandomAccessFile, what: string): Promise<number> {
   const head = Buffer.alloc(4)
   await file.read(head, 0)
   if (head.toString('hex') === '504b0708') throw severalParts(what)
-  if (hasEnd) throw new ImportError('source_unreadable', `${what} has data after the end of the zip`)
+  if (hasDataBehind) throw new ImportError('source_unreadable', `${what} has data after the end of the zip`)
   throw cutOff(what)
 }
 
@@ -250,7 +252,7 @@ class DirectoryReader extends yauzl.RandomAccessReader {
     position: number,
     callback: (error: Error | null) => void,
   ): void {
-    if (position < 0 || position + length > this.#file.size) {
+    if (position + length > this.#file.size) {
       callback(new Error('an entry of its directory points outside of it'))
       return
     }

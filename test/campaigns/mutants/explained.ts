@@ -12,6 +12,8 @@ const transcoder = 'shared/csv/transcoder.ts'
 const rangeWriter = 'engine/stages/split/range-writer.ts'
 const recordSorter = 'engine/stages/split/record-sorter.ts'
 const sampling = 'engine/stages/split/sampling.ts'
+const zip = 'shared/containers/zip.ts'
+const zstdFrames = 'shared/containers/zstd-frames.ts'
 const authorization = 'control-plane/api/authorization.ts'
 
 export const explainedMutants: readonly ExplainedMutants[] = [
@@ -894,5 +896,92 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     text: 'for (let at = 0; at < bytes.length; at += 1) if (bytes[at] === 0)',
     replacements: ['for (let at = 0; at <= bytes.length; at += 1) if (bytes[at] === 0)'],
     why: 'behind the last byte there is none, which is no NUL',
+  },
+  {
+    file: zstdFrames,
+    text: 'at < piece.length',
+    replacements: ['at <= piece.length'],
+    why: 'a field has at least one byte, so that no byte of it ends the call',
+  },
+  {
+    file: zstdFrames,
+    text: 'if (!isSkipped)',
+    replacements: ['if (true)'],
+    why: 'keeps bytes that are then dropped unread',
+  },
+  {
+    file: zstdFrames,
+    text: 'isSkipped: true }',
+    replacements: ['isSkipped: false }'],
+    why: 'keeps bytes that are then dropped unread',
+  },
+  {
+    file: zstdFrames,
+    text: 'if (bytes > 0)',
+    replacements: ['if (bytes >= 0)', 'if (true)'],
+    why: 'a field without bytes ends where it begins',
+  },
+  {
+    file: zip,
+    text: 'autoClose: false',
+    replacements: ['autoClose: true'],
+    why: 'the reader has nothing to close',
+  },
+  {
+    file: zip,
+    text: 'Math.min(256, file.size)',
+    replacements: ['Math.max(256, file.size)'],
+    why: 'only the first 200 bytes are looked at',
+  },
+  {
+    file: zip,
+    text: 'if (files.isEnough) break',
+    replacements: ['if (false) break'],
+    why: 'saves reading names that change nothing',
+  },
+  {
+    file: zip,
+    text: '{ minimal: true }',
+    replacements: ['{}', '{ minimal: false }'],
+    why: 'the whole header also says where the data begins',
+  },
+  {
+    file: zip,
+    text: 'if (this.#names.length <= maxShownNames) this',
+    replacements: ['if (true) this'],
+    why: 'keeps names that are not shown',
+  },
+  {
+    file: zip,
+    text: `.at(-1) ?? ''`,
+    replacements: ['.at(-1) ?? "Stryker was here!"'],
+    why: 'a text that was split has a last part',
+  },
+  {
+    file: zip,
+    text: 'block.subarray(0, end - start)',
+    replacements: ['block.subarray(0, end + start)'],
+    why: 'what is read too much are the zeros of the block before',
+  },
+  {
+    file: zip,
+    text: `callback(new Error('the file could not be read', { cause: error }))`,
+    replacements: [
+      'callback(new Error("", { cause: error }))',
+      `callback(new Error('the file could not be read', {}))`,
+    ],
+    why: 'the error of the file is thrown instead',
+  },
+  {
+    file: zip,
+    text: 'position + target.length > this.#blockStart + this.#blockLength',
+    replacements: ['position + target.length >= this.#blockStart + this.#blockLength'],
+    why: 'reads a block once more, from another place',
+  },
+  {
+    file: zip,
+    text: 'if (position < this.#blockStart ||',
+    replacements: ['if (position <= this.#blockStart ||'],
+    why: 'reads a block once more, from the same place',
   },
 ]

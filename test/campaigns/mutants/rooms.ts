@@ -74,7 +74,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   containers: {
     files: ['container-kind', 'zip', 'zstd-frames'].map((name) => `shared/containers/${name}.ts`),
-    tests: ['test/unit/sources/containers.test.ts'],
+    tests: ['containers', 'zip', 'zstd-frames'].map((name) => `test/unit/sources/${name}.test.ts`),
   },
   splitting: {
     files: [
