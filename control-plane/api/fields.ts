@@ -149,14 +149,17 @@ export function pagingQuery(options: { perPage: number; max: number }) {
   }
 }
 
-/** A whole number in a query string. */
+/** The database skips at most 2^63 - 1 records. */
+const maxWholeNumber = 1e15
+
+/** A whole number in a query string. One above 10^15 counts as that. */
 export function wholeNumber(min: number) {
   return z
     .string()
-    .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= min, {
+    .refine((text) => /^\d+$/.test(text) && Number(text) >= min, {
       error: `must be ${min === 0 ? 'a non-negative' : 'a positive'} integer`,
     })
-    .transform(Number)
+    .transform((text) => Math.min(Number(text), maxWholeNumber))
 }
 
 /** The id of a record that this service doesn't have; it is stored as sent. */

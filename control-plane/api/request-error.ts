@@ -27,3 +27,10 @@ export class RequestError extends Error {
     this.headers = options.headers ?? {}
   }
 }
+
+/** The refusal of a method at a path that has others. `allowed` is the value of the header `Allow`. */
+export const methodRefusal = (method: string, allowed: string): RequestError =>
+  new RequestError('invalid_request', `${method} is not possible here, only ${allowed}`, {
+    status: 405,
+    headers: { Allow: allowed },
+  })

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { Router, type Request, type RequestHandler, type Response } from 'express'
 import type { Caller } from '../../shared/store/api-keys.ts'
-import { RequestError } from './request-error.ts'
+import { methodRefusal, RequestError } from './request-error.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
@@ -362,9 +362,6 @@ function refuseMethod(methods: readonly Endpoint[]): RequestHandler {
     ...new Set(registered.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]))),
   ].join(', ')
   return (request) => {
-    throw new RequestError('invalid_request', `${request.method} is not possible here, only ${allowed}`, {
-      status: 405,
-      headers: { Allow: allowed },
-    })
+    throw methodRefusal(request.method, allowed)
   }
 }

@@ -16,7 +16,7 @@ import {
   releaseStepsOfEngine,
   takeOverStalledSteps,
 } from '../../shared/store/import-steps.ts'
-import { removeDead, heartbeatMs, markDead, recordCleared, unregister } from '../../shared/store/leases.ts'
+import { removeDead, heartbeatMs, markDead, recordCleared, recordStopped } from '../../shared/store/leases.ts'
 import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import { maxStepFailures, stepActivity } from './step-failures.ts'
@@ -147,11 +147,11 @@ async function importsLeasedBy(collections: Collections, engineId: string): Prom
   return [...new Set([...ofChunks, ...ofSteps])]
 }
 
-/** Called by an engine that stops: releases its remaining chunks and steps, and removes it from the register. */
+/** Called by an engine that stops: releases its remaining chunks and steps, and marks it as stopped in the register. */
 export async function leaveRegister(database: Database, engineId: string, log: Logger): Promise<void> {
   const { collections } = database
   const engine = await collections.engines.findOne({ _id: engineId })
   const registered = { _id: engineId, session_ids: engine?.session_ids ?? [] }
   await releaseLeases(database, registered, { died: false, log })
-  await unregister(database, 'engines', engineId)
+  await recordStopped(database, engineId)
 }

@@ -53,22 +53,34 @@ export async function isLeadingEngine({ engines }: Collections, engineId: string
   return first?._id === engineId
 }
 
-/** The DATA_DIR of an engine, with its host. An engine that isn't registered counts as one with a folder of its own. */
-export async function readEngineFolder({ engines }: Collections, engineId: string): Promise<string> {
-  const engine = await engines.findOne({ _id: engineId }, { projection: { folder: 1 } })
-  return engine?.folder ?? engineId
+/**
+ * The DATA_DIR of an engine, with its host, and the engine's start. One that isn't registered counts as an engine with a
+ * folder of its own.
+ */
+export async function readEngineFolder(
+  { engines }: Collections,
+  engineId: string,
+): Promise<{ folder: string; startedAt: Date | null }> {
+  const engine = await engines.findOne({ _id: engineId }, { projection: { folder: 1, started_at: 1 } })
+  return { folder: engine?.folder ?? engineId, startedAt: engine?.started_at ?? null }
 }
 
-/**
- * Whether no living engine has another folder and can read its files. Leases don't count: after a failover all of them
- * have expired, and a dead engine is marked within seconds.
- */
-export async function isOnlyFolder({ engines }: Collections, folder: string): Promise<boolean> {
-  const other = await engines.findOne(
-    { folder: { $ne: folder }, dead: false, sees_files: { $ne: false } },
-    { projection: { _id: 1 } },
-  )
-  return other === null
+/** The engines with another folder that can read their files. */
+export interface OtherFolders {
+  /**
+   * Whether one of them is alive. Leases don't count: after a failover all of them have expired, and a dead engine is
+   * marked within seconds.
+   */
+  areAlive: boolean
+  /** Whether one of them is alive, or was until two minutes ago. */
+  areKnown: boolean
+}
+
+export async function findOtherFolders({ engines }: Collections, folder: string): Promise<OtherFolders> {
+  const others = await engines
+    .find({ folder: { $ne: folder }, sees_files: { $ne: false } }, { projection: { dead: 1 } })
+    .toArray()
+  return { areAlive: others.some(({ dead }) => !dead), areKnown: others.length > 0 }
 }
 
 /** Whether an engine is registered, alive or marked dead. */

@@ -3,7 +3,7 @@ import { runInTransaction } from '../../shared/runtime/database.ts'
 import { workingStates } from '../../shared/contract/import-state.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import { releaseFailedChunk, type LeasedChunk } from '../../shared/store/chunks.ts'
-import { readEngineFolder, isOnlyFolder } from './engines.ts'
+import { findOtherFolders, readEngineFolder } from './engines.ts'
 import type { WorkingImport } from './import-queues.ts'
 import { failedWith } from '../../shared/store/import-steps.ts'
 
@@ -11,7 +11,8 @@ import { failedWith } from '../../shared/store/import-steps.ts'
  * A staged file that one engine doesn't find is no reason to fail its import, because the DATA_DIR of that engine may be
  * another folder. The engine stores in the import that the file is missing in its folder, and leaves the import to others.
  * The import fails when an engine with another folder (host or path) misses the file too. Where no such engine is alive,
- * it fails when one with the same folder misses the file again after a pause. A restarted engine has the same folder.
+ * it fails when one with the same folder misses the file again after a pause. A restarted engine has the same folder. The
+ * pause is for engines that are restarting: there is none for an import that was created while no other folder was known.
  */
 
 /** An engine leaves the import to others for this time, so that engines that are restarting can take it, and then retries. */
@@ -26,6 +27,8 @@ interface Finding {
   folder: string
   /** No living engine has another folder. */
   isAlone: boolean
+  /** The engine's start, where no engine with another folder is remembered; null otherwise. */
+  onlyFolderSince: Date | null
   /** The import's `error_message` if it fails. */
   message: string
 }
@@ -36,8 +39,9 @@ export async function makeFinding(
   engineId: string,
   message: string,
 ): Promise<Finding> {
-  const folder = await readEngineFolder(collections, engineId)
-  return { folder, isAlone: await isOnlyFolder(collections, folder), message }
+  const { folder, startedAt } = await readEngineFolder(collections, engineId)
+  const others = await findOtherFolders(collections, folder)
+  return { folder, isAlone: !others.areAlive, onlyFolderSince: others.areKnown ? null : startedAt, message }
 }
 
 /** `lost`: another engine has the chunk or the step, and nothing was written. */
@@ -75,13 +79,17 @@ export function recordMissingInChunk(
   })
 }
 
-function storeOrFail({ folder, isAlone, message }: Finding) {
+function storeOrFail({ folder, isAlone, onlyFolderSince, message }: Finding) {
   const isValid = { $gt: ['$missing.at', ago(findingValidMs)] }
   const isSameFolder = { $eq: ['$missing.folder', { $literal: folder }] }
   const isOld = { $lte: ['$missing.at', ago(recheckDelayMs)] }
-  const isConfirmed = {
+  const isMissedAgain = {
     $and: [isValid, { $or: [{ $not: [isSameFolder] }, { $and: [isAlone, isOld] }] }],
   }
+  const isConfirmed =
+    onlyFolderSince === null
+      ? isMissedAgain
+      : { $or: [isMissedAgain, { $gt: ['$created_at', onlyFolderSince] }] }
   const failed: Record<string, unknown> = {}
   for (const [field, value] of Object.entries(failedWith(message)))
     failed[field] = { $cond: [isConfirmed, value, `$${field}`] }
@@ -107,7 +115,7 @@ export async function withoutMissing(
   engineId: string,
 ): Promise<WorkingImport[]> {
   if (working.every(({ missing }) => missing === undefined)) return working
-  const folder = await readEngineFolder(collections, engineId)
+  const { folder } = await readEngineFolder(collections, engineId)
   const missed = working.filter(({ missing }) => missing?.folder === folder).map(({ _id }) => _id)
   const left = await collections.imports
     .find(

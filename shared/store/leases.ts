@@ -106,6 +106,13 @@ export async function markDead(database: Database, registry: Registry): Promise<
   )
 }
 
+/** Records that an engine has stopped. Like a dead one it is remembered for a while, with its folder. */
+export async function recordStopped(database: Database, _id: string): Promise<void> {
+  await openRegistry(database, 'engines').updateOne({ _id, cleared_at: { $exists: false } }, [
+    { $set: { dead: true, cleared_at: '$$NOW' } },
+  ])
+}
+
 /** Records that the work of a dead process was taken over. */
 export async function recordCleared(database: Database, registry: Registry, _id: string): Promise<void> {
   await openRegistry(database, registry).updateOne({ _id, dead: true, cleared_at: { $exists: false } }, [
@@ -113,7 +120,7 @@ export async function recordCleared(database: Database, registry: Registry, _id:
   ])
 }
 
-/** Removes dead processes whose work was taken over long ago. */
+/** Removes stopped engines, and dead processes whose work was taken over, after a while. */
 export async function removeDead(database: Database, registry: Registry): Promise<void> {
   await openRegistry(database, registry).deleteMany({
     dead: true,

@@ -525,6 +525,22 @@ t.test('old files, and files that were uploaded by FTP, are imported at once', a
   ftp.close()
 })
 
+for (const STAGING of ['disk', 'gridfs'] as const)
+  t.test(`an upload that is gone when its import begins fails it at once: ${STAGING}`, async (t) => {
+    const service = services[STAGING]
+    const engine = await engineAtWork(engines[STAGING])
+    const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+    t.match(await ftp.upload('STOR gone.csv', rows(10)), /^226 /)
+    const { id } = await create(service, 'gone.csv', later)
+    t.match(await ftp.command('DELE gone.csv'), /^250 /)
+    ftp.close()
+    const startedAt = Date.now()
+    await service.collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date() } })
+    t.match(await importEnd(service, id), { state: 'failed', error_message: /gone\.csv/ })
+    t.ok(Date.now() - startedAt < 30_000, 'no engine with another folder is waited for')
+    t.notMatch(engine.log(), 'a file is missing here', 'nothing is wrong with the folder')
+  })
+
 t.test('an engine starts any number of imports of uploads, one after the other', async (t) => {
   await putOld(path.join(onDisk.dataFolder, 'uploads', '1', 'small.csv'), rows(1))
   await engineAtWork(engines.disk)

@@ -52,14 +52,11 @@ function buildFilter(
   // Two equivalent conditions: one fits the index of an organization's imports, the other that of all imports.
   if (scope.unfinished) conditions.push({ finished_at: null }, { state: { $in: [...unfinishedStates] } })
   for (const name of ['begins_at', 'finished_at'] as const) {
-    for (const [side, operator] of [
-      ['after', '$gt'],
-      ['before', '$lt'],
-    ] as const) {
-      const parameter = `${name}__${side}` as const
-      const text = query[parameter]
-      if (text !== undefined) conditions.push({ [name]: { [operator]: readTime(parameter, text, zone) } })
-    }
+    const [after, before] = [`${name}__after`, `${name}__before`] as const
+    if (query[after] !== undefined)
+      conditions.push({ [name]: { $gte: endOfSecond(readTime(after, query[after], zone)) } })
+    if (query[before] !== undefined)
+      conditions.push({ [name]: { $lt: readTime(before, query[before], zone) } })
   }
   const types = query.job_type?.split(',').map((type) => type.trim())
   const states = query.state?.split(',').map((state) => state.trim())
@@ -69,6 +66,9 @@ function buildFilter(
     conditions.push({ state: { $in: importStates.filter((state) => states.includes(state)) } })
   return conditions.length === 0 ? {} : { $and: conditions }
 }
+
+/** Replies show whole seconds, and a time is after another one where that shows. */
+const endOfSecond = (time: Date): Date => new Date((Math.floor(time.getTime() / 1_000) + 1) * 1_000)
 
 const unixSeconds = /^-?\d{1,12}(\.\d{1,9})?$/
 

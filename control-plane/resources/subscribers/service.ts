@@ -188,7 +188,8 @@ export async function refuseUnlessOne(
 
 // ---- the write ----
 
-export const identityExists = 'the list already has a subscriber with this identity'
+export const identityExists =
+  'email (or the primary key field, where the list has one) is taken: the list already has a subscriber with this identity'
 export const quotaRefusals = {
   over_limit: "status can't be active: the organization's subscriber limit is reached",
   busy: "status can't be active just now: imports hold what is left under the organization's subscriber limit, try again when they have ended",

@@ -120,6 +120,12 @@ t.test('paths outside of the API need no credential', async (t) => {
   for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])
     t.equal((await fetch(base + path)).status, 200, path)
   t.equal((await fetch(`${base}/nowhere`)).status, 404)
+  for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/docs/'])
+    for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
+      const refused = await fetch(base + path, { method })
+      t.same([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD'], `${method} ${path}`)
+      t.match(await refused.json(), { success: false, error_code: 'invalid_request' })
+    }
 })
 
 t.test(

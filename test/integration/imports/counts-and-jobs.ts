@@ -214,6 +214,13 @@ t.test('jobs are filtered by state, type and times, and come in pages', async (t
     t.same(await jobs(`/jobs/all${query}`), ids, query)
     t.same(await jobs(`/organizations/${organization.id}/jobs/all${query}`), ids, query)
   }
+  const shown = (await call('GET', '/jobs/all?state=finished', undefined, { key })).body.data[0].finished_at
+  const within = async (side: 'after' | 'before', seconds: number) =>
+    jobs(`/jobs/all?state=finished&finished_at__${side}=${Date.parse(shown) / 1_000 + seconds}`)
+  t.same(await within('after', 0), [], 'a time is not after itself as it is shown, whatever its milliseconds')
+  t.same(await within('after', -1), [done])
+  t.same(await within('before', 0), [])
+  t.same(await within('before', 1), [done])
   for (const path of ['/jobs/unfinished', `/organizations/${organization.id}/jobs/unfinished`]) {
     t.same(await jobs(path), [paused, scheduled])
     t.same(await jobs(`${path}?state=finished,paused`), [paused])

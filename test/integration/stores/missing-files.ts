@@ -3,7 +3,7 @@ import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { listWorkingImports } from '../../../engine/store/import-queues.ts'
-import { readEngineFolder, isOnlyFolder } from '../../../engine/store/engines.ts'
+import { findOtherFolders, readEngineFolder } from '../../../engine/store/engines.ts'
 import { adoptDataFolderId } from '../../../shared/store/installation.ts'
 import {
   recordMissingInChunk,
@@ -37,6 +37,10 @@ const cases: {
   what: string
   note?: { by: 'mine' | 'theirs'; seconds: number }
   isAlone?: boolean
+  /** How many seconds ago an engine started that remembers no other folder. */
+  onlyFolderFor?: number
+  /** How many seconds ago the import was created. */
+  age?: number
   outcome: 'noted' | 'failed'
 }[] = [
   { what: 'no engine has missed it', outcome: 'noted' },
@@ -57,14 +61,20 @@ const cases: {
     isAlone: true,
     outcome: 'noted',
   },
+  { what: 'no other folder is known', isAlone: true, onlyFolderFor: 30, age: 10, outcome: 'failed' },
+  { what: 'the import is older than the engine', isAlone: true, onlyFolderFor: 5, age: 10, outcome: 'noted' },
 ]
 
 const message = 'a file is gone'
 
 t.test('a missing file fails the import when it was missed before', async (t) => {
-  for (const { what, note, isAlone = false, outcome } of cases) {
-    const changes = () => (note === undefined ? {} : noteOf(note.by, note.seconds))
-    const finding = { folder: 'mine', isAlone, message }
+  for (const { what, note, isAlone = false, onlyFolderFor, age = 0, outcome } of cases) {
+    const changes = () => ({
+      created_at: ago(age),
+      ...(note === undefined ? {} : noteOf(note.by, note.seconds)),
+    })
+    const onlyFolderSince = onlyFolderFor === undefined ? null : ago(onlyFolderFor)
+    const finding = { folder: 'mine', isAlone, onlyFolderSince, message }
     await stored(changes())
     const { missing } = await found()
     t.equal(await recordMissingInStep(collections, { id: 1, token: 'mine' }, finding), outcome, what)
@@ -93,7 +103,7 @@ t.test('a missing file fails the import when it was missed before', async (t) =>
 })
 
 t.test('an engine that has lost the step or the chunk notes nothing', async (t) => {
-  const finding = { folder: 'mine', isAlone: false, message }
+  const finding = { folder: 'mine', isAlone: false, onlyFolderSince: null, message }
   for (const changes of [
     { step: { engine_id: 'theirs', token: 'theirs' } },
     { step: null },
@@ -153,22 +163,27 @@ t.test('the id of the folder is adopted once', async (t) => {
   t.equal(await adoptDataFolderId(collections, 'second'), 'first')
 })
 
-t.test('an engine is alone where no other folder has a running engine that shares its files', async (t) => {
+t.test('an engine knows which other folders there are, and were until lately', async (t) => {
   await collections.engines.deleteMany({})
   const engine = (_id: string, number: number, changes: object) => ({
     ...{ _id, number, host: 'h', process_id: 1, started_at: ago(60), dead: false, session_ids: [] },
     ...{ lease_until: ago(-60), folder: 'h:/data', ...changes },
   })
   await collections.engines.insertMany([engine('mine', 1, {}), engine('twin', 2, {})])
-  const folder = await readEngineFolder(collections, 'mine')
+  const { folder, startedAt } = await readEngineFolder(collections, 'mine')
   t.equal(folder, 'h:/data')
-  t.equal(await isOnlyFolder(collections, folder), true, 'beside one with the same folder')
-  for (const [changes, isAlone] of [
-    [{ folder: 'h:/other' }, false],
-    [{ folder: 'i:/data', dead: true }, true],
-    [{ folder: 'i:/data', sees_files: false }, true],
+  t.ok(startedAt!.getTime() < Date.now() - 59_000)
+  const none = { areAlive: false, areKnown: false }
+  t.same(await findOtherFolders(collections, folder), none, 'beside one with the same folder')
+  for (const [changes, expected] of [
+    [{ folder: 'h:/other' }, { areAlive: true, areKnown: true }],
+    [
+      { folder: 'i:/data', dead: true },
+      { areAlive: false, areKnown: true },
+    ],
+    [{ folder: 'i:/data', sees_files: false }, none],
   ] as const) {
     await collections.engines.replaceOne({ _id: 'third' }, engine('third', 3, changes), { upsert: true })
-    t.equal(await isOnlyFolder(collections, folder), isAlone, JSON.stringify(changes))
+    t.same(await findOtherFolders(collections, folder), expected, JSON.stringify(changes))
   }
 })

@@ -78,7 +78,9 @@ t.test('a list is read in pages, by number and by token', async (t) => {
     next_page_token: /./,
   })
   t.match(await page(`${path}?page=3&per_page=3`), { data: [], next_page_token: null })
-  t.equal((await page(`${path}?per_page=9999`)).per_page, 500)
+  for (const large of ['501', '9999', '9'.repeat(16), '9'.repeat(400)])
+    t.equal((await page(`${path}?per_page=${large}`)).per_page, 500, large)
+  t.same((await page(`${path}?page=${'9'.repeat(30)}`)).data, [])
   const byToken = await pages(`${path}?per_page=3`)
   t.same(
     byToken.map(({ data }) => data.map(({ id }) => id)),
@@ -215,6 +217,13 @@ t.test('an email on lists of both kinds, in one, an organization and everywhere'
         path.endsWith('all') ? [...own7, f.id] : own7,
         `${path} by ${perPage}`,
       )
+      const total = path.endsWith('all') ? 8 : 7
+      for (const counted of byToken)
+        t.match(
+          counted,
+          { num_records: total, num_pages: Math.ceil(total / perPage) },
+          `${path} by ${perPage}`,
+        )
     }
     const byNumber = await page(`${at(`/organizations/${organization.id}`)}?page=1&per_page=${perPage}`)
     t.same(

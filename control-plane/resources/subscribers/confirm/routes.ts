@@ -3,7 +3,7 @@ import { Router, type ErrorRequestHandler, type Request, type Response } from 'e
 import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { RequestError } from '../../../api/request-error.ts'
+import { methodRefusal, RequestError } from '../../../api/request-error.ts'
 import { canonicalIp } from '../../../../shared/values/ip.ts'
 import { requestLocals } from '../../../api/request-locals.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
@@ -29,11 +29,13 @@ export function confirmationPage(deps: ControlPlane): Router {
       return
     }
     requestLocals(response).state.route = confirmationPath
-    response.set('X-Robots-Tag', 'noindex').type('html')
+    response.set('X-Robots-Tag', 'noindex')
+    if (request.method !== 'GET' && request.method !== 'HEAD')
+      throw methodRefusal(request.method, 'GET, HEAD')
+    response.type('html')
     if (request.method === 'GET') await answerVisit(deps, token, request, response)
     // It changes nothing, and must not tell what a visit would find.
-    else if (request.method === 'HEAD') response.send(pages.nothingToDo)
-    else throw methodRefusal(request.method)
+    else response.send(pages.nothingToDo)
   })
   router.use('/confirm', sendFault)
   return router
@@ -62,12 +64,6 @@ const nothingToDoMs = 100
 
 /** As a trusted proxy says it; null where that isn't an address. */
 const visitorIp = (request: Request): string | null => canonicalIp((request.ip ?? '').replace(/^::ffff:/, ''))
-
-const methodRefusal = (method: string): RequestError =>
-  new RequestError('invalid_request', `${method} is not possible here, only GET, HEAD`, {
-    status: 405,
-    headers: { Allow: 'GET, HEAD' },
-  })
 
 /** A visitor with a browser is told of a fault by a page too. */
 const sendFault: ErrorRequestHandler = (error: unknown, request, response, next) => {

@@ -69,7 +69,7 @@ export async function findByEmail(
     lastOfPage !== undefined && matches.length > query.per_page
       ? `${lastOfPage.mailing_list_id}:${lastOfPage.id}`
       : null
-  const isWholeCounted = counts === null && last === null
+  const isWholeCounted = counts === null && start.after === null && last === null
   const total = isWholeCounted
     ? matches.length
     : (counts ?? (await countMatches(collections, search))).reduce((sum, count) => sum + count, 0)
