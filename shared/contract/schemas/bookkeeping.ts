@@ -3,7 +3,6 @@ import { bytes, id, instant, integer } from './bson-schema.ts'
 
 /** Counter of the next free id of a kind of document. */
 export const counterDocument = z.object({ _id: z.string(), next: integer().min(1) })
-export type CounterDocument = z.infer<typeof counterDocument>
 
 /** The single document about the installation. */
 export const installationDocument = z.object({
@@ -18,11 +17,9 @@ export const installationDocument = z.object({
    */
   data_folder_id: z.string().optional(),
 })
-export type InstallationDocument = z.infer<typeof installationDocument>
 
 /** Counts wrong credentials from one address. A TTL index removes it after its minute. */
 export const authFailureDocument = z.object({ _id: z.string(), count: integer().min(0), until: instant() })
-export type AuthFailureDocument = z.infer<typeof authFailureDocument>
 
 /** A successful creation with an Idempotency-Key. A repeat gets the same reply for a day. */
 export const idempotencyDocument = z.object({

@@ -472,7 +472,6 @@ export const outcomeDocument = z.object({
   /** By log kind, except `failed`: email addresses, one per line, deflated. */
   logs: z.record(z.string(), bytes()),
 })
-export type OutcomeDocument = z.infer<typeof outcomeDocument>
 
 export const outcomeId = (chunk: string, firstRecord: number): string =>
   `${chunk}:${String(firstRecord).padStart(10, '0')}`
@@ -494,7 +493,6 @@ export const failureDocument = z.object({
   /** Physical line of the file on which the record begins, from 1. Absent: an earlier version stored the row. */
   file_line: integer().min(1).optional(),
 })
-export type FailureDocument = z.infer<typeof failureDocument>
 
 export const failureId = (importId: number, recordNumber: number): string =>
   `${importId}:${String(recordNumber).padStart(12, '0')}`

@@ -19,4 +19,3 @@ export const schemaDocument = z.object({
   major: integer().min(1),
   minor: integer().min(0),
 })
-export type SchemaDocument = z.infer<typeof schemaDocument>

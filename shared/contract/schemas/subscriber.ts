@@ -53,7 +53,6 @@ export const deletedSubscriberDocument = z.object({
   _id: id(),
   mailing_list_id: id(),
 })
-export type DeletedSubscriberDocument = z.infer<typeof deletedSubscriberDocument>
 
 const statusCount = () => integer()
 
@@ -79,4 +78,3 @@ export const subscriberCountDocument = z.object({
   /** The same for changes of the list that need it to be empty, and for a new import epoch. */
   list_changes: integer().min(0).optional(),
 })
-export type SubscriberCountDocument = z.infer<typeof subscriberCountDocument>

@@ -12,4 +12,3 @@ export const uploadLockDocument = z.object({
   token: z.string(),
   lease_until: instant(),
 })
-export type UploadLockDocument = z.infer<typeof uploadLockDocument>

@@ -65,4 +65,3 @@ export const stableUploadDocument = z.object({
   _id: z.string(),
   published_at: instant(),
 })
-export type StableUploadDocument = z.infer<typeof stableUploadDocument>
