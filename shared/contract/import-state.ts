@@ -12,35 +12,14 @@
  * - `holds_list` is not a state but the lock of the list. An import takes it when it leaves `scheduled` and keeps it
  *   while paused. It releases it when no engine can write a row for it any more, possibly just after a cancel.
  */
-export const importStates = [
-  'scheduled',
-  'downloading',
-  'splitting',
-  'importing',
-  'paused',
-  'finished',
-  'failed',
-  'cancelled',
-] as const
-export type ImportState = (typeof importStates)[number]
 
 /** States in which engines work on an import: obtain, split, import, finish. */
-export const workingStates = [
-  'downloading',
-  'splitting',
-  'importing',
-] as const satisfies readonly ImportState[]
-
-export const endedStates = ['finished', 'failed', 'cancelled'] as const satisfies readonly ImportState[]
-
-export const pausableStates = [
-  'scheduled',
-  'downloading',
-  'splitting',
-  'importing',
-] as const satisfies readonly ImportState[]
-
-export const unfinishedStates = [...pausableStates, 'paused'] as const satisfies readonly ImportState[]
+export const workingStates = ['downloading', 'splitting', 'importing'] as const
+export const pausableStates = ['scheduled', ...workingStates] as const
+export const unfinishedStates = [...pausableStates, 'paused'] as const
+export const endedStates = ['finished', 'failed', 'cancelled'] as const
+export const importStates = [...unfinishedStates, ...endedStates] as const
+export type ImportState = (typeof importStates)[number]
 
 export function hasEnded(state: ImportState): boolean {
   return endedStates.some((ended) => ended === state)
