@@ -3,7 +3,7 @@ import type { Collections } from '../contract/schemas/collections.ts'
 
 /**
  * The locks of uploads: leases in the database, by its clock, with a fencing token. See
- * shared/contract/schemas/upload-lock.ts.
+ * shared/contract/schemas/upload.ts.
  */
 
 /** After this time the upload of a dead process can be resumed. */

@@ -28,8 +28,12 @@ import { organizationDocument } from './organization.ts'
 import { outboxDocument } from './outbox.ts'
 import { schemaDocument } from './schema-version.ts'
 import { deletedSubscriberDocument, subscriberCountDocument, subscriberDocument } from './subscriber.ts'
-import { uploadLockDocument } from './upload-lock.ts'
-import { stableUploadDocument, uploadNameDocument, uploadUsageDocument } from './upload.ts'
+import {
+  stableUploadDocument,
+  uploadLockDocument,
+  uploadNameDocument,
+  uploadUsageDocument,
+} from './upload.ts'
 import { userDocument } from './user.ts'
 
 export interface CollectionDefinition<Schema extends z.ZodType<Document> = z.ZodType<Document>> {

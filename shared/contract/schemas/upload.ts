@@ -1,7 +1,19 @@
 import { z } from 'zod'
 import { id, instant, integer } from './bson-schema.ts'
 
-/** Documents of upload directories: everything with `STAGING=gridfs`, but only usage and stable files with `disk`. */
+/** Documents of upload directories: all with `STAGING=gridfs`; locks, usage and stable files also with `disk`. */
+
+/**
+ * The lock of an upload in progress. Its process renews `lease_until` by the database's clock and loses the lock
+ * when the lease expires. A process that was suspended meanwhile notices that the token is another one.
+ */
+export const uploadLockDocument = z.object({
+  /** `<organization id>/<file name>` */
+  _id: z.string(),
+  /** Random, new for every upload. It is part of the unfinished file's name. */
+  token: z.string(),
+  lease_until: instant(),
+})
 
 const content = () => z.string().regex(/^[0-9a-f]{24}$/)
 

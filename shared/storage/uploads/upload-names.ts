@@ -29,7 +29,7 @@ export const newUploadToken = (): string => randomBytes(8).toString('hex')
 
 /**
  * The hidden name of an upload until it is complete. No valid name of a client matches it. `token` is a fencing
- * token, that of the upload's lock (shared/contract/schemas/upload-lock.ts). A session that resumes the upload
+ * token, that of the upload's lock (shared/contract/schemas/upload.ts). A session that resumes the upload
  * renames the file first, so that the former session can't publish it.
  */
 export const unfinishedName = (token: string, name: string): string => `${unfinishedPrefix}${token}-${name}`
