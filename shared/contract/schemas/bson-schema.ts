@@ -74,7 +74,10 @@ function convertSchema(source: Record<string, unknown>): BsonSchema {
     // A newer version that runs beside this one may write fields that this one doesn't know.
     if (key === 'additionalProperties' && typeof value === 'boolean') continue
     if (key === 'type') target['bsonType'] = toBsonType(value)
-    else if (key === 'properties') target[key] = isObject(value) ? mapValues(value, convert) : value
+    else if (key === 'properties' && isObject(value))
+      target[key] = Object.fromEntries(
+        Object.entries(value).map(([name, property]) => [name, convert(property)]),
+      )
     else target[key] = key === 'enum' || key === 'required' ? value : convert(value)
   }
   return target
@@ -98,11 +101,4 @@ function pickBounds(source: Record<string, unknown>): Record<string, unknown> {
       .filter((key) => Number.isSafeInteger(source[key]) && Math.abs(Number(source[key])) < 2 ** 52)
       .map((key) => [key, source[key]]),
   )
-}
-
-function mapValues(
-  source: Record<string, unknown>,
-  change: (value: unknown) => unknown,
-): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(source).map(([key, value]) => [key, change(value)]))
 }

@@ -407,8 +407,6 @@ export const detectedSeparator = (document: Pick<ImportDocument, 'options' | 'co
     ? (document.content?.csv_field_separator ?? null)
     : null
 
-const chunkStates = ['ready', 'running', 'done'] as const
-
 /**
  * A chunk has the records of one range of identities and is the unit of leasing. The engine with its token writes its
  * batches one after the other. Each batch's transaction also updates `next_record` and `counts`, filtered by the token,
@@ -421,7 +419,7 @@ export const chunkDocument = z.object({
   organization_id: id(),
   dry_run: z.boolean(),
   number: integer().min(0),
-  state: z.enum(chunkStates),
+  state: z.enum(['ready', 'running', 'done']),
   /**
    * sorted: engines sort its records by identity. single_identity: all have the same identity. unidentified: none has
    * one.

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { recordFromKeys } from '../record-from-keys.ts'
 import { id, instant, integer } from './bson-schema.ts'
 import { fieldValue } from './custom-field.ts'
 
@@ -54,8 +55,6 @@ export const deletedSubscriberDocument = z.object({
   mailing_list_id: id(),
 })
 
-const statusCount = () => integer()
-
 /**
  * One stripe of a list's subscriber counts. A writer adds to its stripe in the transaction that changes subscribers.
  * The sum over the stripes of a list is always exact; a single stripe may be negative.
@@ -65,11 +64,7 @@ export const subscriberCountDocument = z.object({
   _id: z.string(),
   organization_id: id(),
   mailing_list_id: id(),
-  active: statusCount(),
-  bounced: statusCount(),
-  unsubscribed: statusCount(),
-  scomp: statusCount(),
-  deactivated: statusCount(),
+  ...recordFromKeys(subscriberStatuses, () => integer()),
   /**
    * For stripes of requests: raised when the organization's limit changes, so that requests in flight conflict and
    * begin again.
