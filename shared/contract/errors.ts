@@ -1,7 +1,4 @@
-/** Base of the errors that callers expect. Any other error that is thrown is a defect. */
-abstract class RollcallError extends Error {
-  abstract readonly code: string
-}
+/** Callers expect the three classes of errors in this file. Any other error that is thrown is a defect. */
 
 export const importErrorCodes = [
   'source_missing',
@@ -23,7 +20,7 @@ export type ImportErrorCode = (typeof importErrorCodes)[number]
  * An import can't continue as it is. `retryable`: the same step may succeed later. `isMissing`: a file is missing in
  * this process's folder, but another process may have it. `isNoTable`: no setting makes a table of the file.
  */
-export class ImportError extends RollcallError {
+export class ImportError extends Error {
   override readonly name = 'ImportError'
   readonly code: ImportErrorCode
   readonly retryable: boolean
@@ -44,7 +41,7 @@ export class ImportError extends RollcallError {
 }
 
 /** Other work has what a request or an upload needs for longer than clients wait. The same may succeed later. */
-export class BusyError extends RollcallError {
+export class BusyError extends Error {
   override readonly name = 'BusyError'
   readonly code = 'busy'
   /** Seconds after which another try makes sense. */
@@ -60,7 +57,7 @@ export class BusyError extends RollcallError {
  * A process can't start. Only the message is logged, because a stack would hide the cause. `isLogged`: a child process
  * has already logged the reason.
  */
-export class StartError extends RollcallError {
+export class StartError extends Error {
   override readonly name = 'StartError'
   readonly code = 'start_failed'
   readonly isLogged: boolean
