@@ -53,7 +53,7 @@ async function* unpackFrom(
     }
     if (depth === maxContainers) throw tooManyContainers(what)
     const content = kind === 'zip' ? unzipped(whole, options) : decompress(whole, kind, { what })
-    yield* unpackFrom(limited(content, options), { ...options, file: undefined, depth: depth + 1 })
+    yield* unpackFrom(limitBytes(content, options.bound), { ...options, file: undefined, depth: depth + 1 })
   } finally {
     await iterator.return?.()
   }
@@ -95,7 +95,8 @@ const maxRatio = 1_000
 /** What every upload may unpack to, however small it is. */
 const freeBytes = 64 * decimalMegabyte
 
-async function* limited(pieces: AsyncIterable<Buffer>, { bound }: UnpackOptions): AsyncGenerator<Buffer> {
+/** Passes the bytes on. Throws the bound's error when they exceed it. */
+export async function* limitBytes(pieces: AsyncIterable<Buffer>, bound: UnpackBound): AsyncGenerator<Buffer> {
   let bytes = 0
   for await (const piece of pieces) {
     bytes += piece.length

@@ -4,6 +4,7 @@ import type { DownloadBounds } from './download-bounds.ts'
 import { DownloadProblem } from './download-failure.ts'
 import { openByFtp } from './ftp-url.ts'
 import { decompress } from '../containers/decompress.ts'
+import { limitBytes, type UnpackBound } from '../containers/unpack.ts'
 import { openByHttp } from './http-url.ts'
 import {
   failedTry,
@@ -52,7 +53,7 @@ async function* downloadFile(url: URL, context: DownloadOptions): AsyncGenerator
     const what = `the body from ${maskUrl(url)}`
     let decoded = countBytes(file, url, context)
     for (const encoding of file.encodings.toReversed())
-      decoded = limitBytes(decompress(decoded, encoding, { what }), bounds)
+      decoded = limitBytes(decompress(decoded, encoding, { what }), downloadBound(bounds))
     yield* decoded
   } finally {
     await file.close()
@@ -113,17 +114,13 @@ async function* countBytes(
     throw failedTry(`${maskUrl(url)} sent ${soFar()}`, new DownloadProblem('broken_off'))
 }
 
-/** Passes the bytes on, and throws when they exceed the bound. */
-async function* limitBytes(pieces: AsyncIterable<Buffer>, bounds: DownloadBounds): AsyncGenerator<Buffer> {
-  let bytes = 0
-  for await (const piece of pieces) {
-    bytes += piece.length
-    if (bytes > bounds.bytes) throw tooLargeError(bounds)
-    yield piece
-  }
-}
+/** The bound of the file, decoded and unpacked. */
+export const downloadBound = (bounds: DownloadBounds): UnpackBound => ({
+  bytes: bounds.bytes,
+  error: () => tooLargeError(bounds),
+})
 
-export const tooLargeError = ({ bytes }: DownloadBounds) =>
+const tooLargeError = ({ bytes }: DownloadBounds) =>
   new ImportError(
     'source_refused',
     `the file has more than ${bytes / decimalMegabyte} MB, the maximum for a download: upload it over HTTP or by FTP instead`,

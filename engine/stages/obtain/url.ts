@@ -3,7 +3,7 @@ import { openSecrets } from '../../../shared/runtime/import-secrets.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { CannotUnseal } from '../../../shared/runtime/secret-box.ts'
 import { unpacked } from '../../../shared/containers/unpack.ts'
-import { downloadedContent, tooLargeError } from '../../../shared/net/download.ts'
+import { downloadBound, downloadedContent } from '../../../shared/net/download.ts'
 import type { Source, SourceContext } from './source.ts'
 
 /**
@@ -34,7 +34,7 @@ async function* unpackedDownload(url: URL, filename: string, context: SourceCont
   const { bounds, signal, spool } = context
   yield* unpacked(downloadedContent(url, context), {
     what: JSON.stringify(filename),
-    bound: { bytes: bounds.bytes, error: () => tooLargeError(bounds) },
+    bound: downloadBound(bounds),
     ...{ signal, spool },
   })
 }
