@@ -55,15 +55,9 @@ export function fieldReader(field: FieldDefinition, order: DateOrder): FieldRead
     case 'day_of_year':
       return dayOfYearReader(field, order)
     case 'boolean':
-      return {
-        ...reader(field, booleanExpectation, booleanFromText),
-        fromJson: (value) =>
-          typeof value === 'boolean'
-            ? value
-            : typeof value === 'string'
-              ? booleanFromText(value.trim())
-              : null,
-      }
+      return reader(field, booleanExpectation, booleanFromText, (value) =>
+        typeof value === 'boolean' ? value : null,
+      )
     case 'select_single_dropdown':
     case 'select_single_radio': {
       const options = optionsByForm(field)
@@ -78,16 +72,18 @@ export function fieldReader(field: FieldDefinition, order: DateOrder): FieldRead
   }
 }
 
+/** `fromOther` checks a JSON value that is no text. */
 function reader(
   field: FieldDefinition,
   expectation: string,
   fromText: (text: string) => FieldValue | null,
+  fromOther: (value: unknown) => FieldValue | null = () => null,
 ): FieldReader {
   return {
     field,
     expectation,
     fromText,
-    fromJson: (value) => (typeof value === 'string' ? fromText(value.trim()) : null),
+    fromJson: (value) => (typeof value === 'string' ? fromText(value.trim()) : fromOther(value)),
   }
 }
 
@@ -120,13 +116,9 @@ function numberReader(field: FieldDefinition): FieldReader {
     Number.isSafeInteger(value) && value >= min && value <= max ? value + 0 : null
   const bounds = field.minimum_value === null && field.maximum_value === null ? '' : ` from ${min} to ${max}`
   const fromText = (text: string) => (integerText.test(text) ? inRange(Number(text)) : null)
-  return {
-    field,
-    expectation: `an integer${bounds}`,
-    fromText,
-    fromJson: (value) =>
-      typeof value === 'number' ? inRange(value) : typeof value === 'string' ? fromText(value.trim()) : null,
-  }
+  return reader(field, `an integer${bounds}`, fromText, (value) =>
+    typeof value === 'number' ? inRange(value) : null,
+  )
 }
 
 function dayOfYearReader(field: FieldDefinition, order: DateOrder): FieldReader {
@@ -199,13 +191,9 @@ function checkboxReader(field: FieldDefinition): FieldReader {
     }
     return inListOrder(chosen)
   }
-  return {
-    field,
-    expectation: `one or more of ${shownOptions(field)}`,
-    fromText,
-    fromJson: (value) =>
-      Array.isArray(value) ? fromArray(value) : typeof value === 'string' ? fromText(value) : null,
-  }
+  return reader(field, `one or more of ${shownOptions(field)}`, fromText, (value) =>
+    Array.isArray(value) ? fromArray(value) : null,
+  )
 }
 
 const isSeparator = (character: string): boolean =>
