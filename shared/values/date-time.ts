@@ -63,15 +63,12 @@ const maxTextLength = 100
 export function parseDateTime(text: string, order: DateOrder): WrittenDateTime | null {
   if (text.length > maxTextLength) return null
   if (text.charCodeAt(0) > 0x39) return readMonthFirst(text)
-  if (isDigit(text.charCodeAt(1)) && isDigit(text.charCodeAt(2))) return readYearFirst(text)
-  return readYearLast(text, order) ?? readDayFirst(text)
+  if (isDigit(text.charCodeAt(1)) && isDigit(text.charCodeAt(2)))
+    return readPlain(text) ?? readYearFirst(text)
+  return readPlainYearLast(text, order) ?? readYearLast(text, order) ?? readDayFirst(text)
 }
 
 const isDigit = (unit: number): boolean => unit >= 0x30 && unit <= 0x39
-
-function readYearFirst(text: string): WrittenDateTime | null {
-  return readPlain(text) ?? readYearFirstByPattern(text)
-}
 
 /**
  * Fast path for `YYYY-MM-DD`, alone or with ` HH:MM` or ` HH:MM:SS`, which spares the match of a pattern. Null for
@@ -107,7 +104,7 @@ function twoDigitsAt(text: string, at: number): number {
   return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN
 }
 
-function readYearFirstByPattern(text: string): WrittenDateTime | null {
+function readYearFirst(text: string): WrittenDateTime | null {
   const match = yearFirst.exec(text)
   if (match === null) return null
   const offsetMinutes = match[8] === undefined ? null : parseOffset(match[8])
@@ -145,10 +142,6 @@ function readDayFirst(text: string): WrittenDateTime | null {
   )
 }
 
-function readYearLast(text: string, order: DateOrder): WrittenDateTime | null {
-  return readPlainYearLast(text, order) ?? readYearLastByPattern(text, order)
-}
-
 /** Fast path for `D/M/YYYY` without a time, which spares the match of a pattern. Null for other texts. */
 function readPlainYearLast(text: string, order: DateOrder): WrittenDateTime | null {
   const firstEnd = isDigit(text.charCodeAt(1)) ? 2 : 1
@@ -164,7 +157,7 @@ function readPlainYearLast(text: string, order: DateOrder): WrittenDateTime | nu
   return dateTimeIfValid(year, month, day, 0, null)
 }
 
-function readYearLastByPattern(text: string, order: DateOrder): WrittenDateTime | null {
+function readYearLast(text: string, order: DateOrder): WrittenDateTime | null {
   const match = yearLast.exec(text)
   if (match === null) return null
   const first = Number(match[1])
