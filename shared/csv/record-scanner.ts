@@ -56,29 +56,16 @@ export interface ScannedRecord {
   longCell: Buffer | null
 }
 
-const maxRecordBytes = binaryMegabyte
-const maxEnclosureBytes = 256 * 1024
-const maxEnclosureLines = 1_000
-
-/**
- * The window doubles when more than half of it is waiting for further bytes. That is a record without an end or less,
- * so that no window is longer than about four of the longest records.
- */
-const firstWindow = 512 * 1024
-
-export interface ScannerLimits {
-  maxRecordBytes: number
-  maxEnclosureBytes: number
-  maxEnclosureLines: number
-  firstWindow: number
-}
-
 /** The limits of imports. Tests set small ones, so that short files reach them. */
-const importLimits: ScannerLimits = {
-  maxRecordBytes,
-  maxEnclosureBytes,
-  maxEnclosureLines,
-  firstWindow,
+const importLimits = {
+  maxRecordBytes: binaryMegabyte,
+  maxEnclosureBytes: 256 * 1024,
+  maxEnclosureLines: 1_000,
+  /**
+   * The window doubles when more than half of it is waiting for further bytes. That is a record without an end or less,
+   * so that no window is longer than about four of the longest records.
+   */
+  firstWindow: 512 * 1024,
 }
 
 const LF = 0x0a
@@ -113,7 +100,7 @@ export class RecordScanner {
   readonly #enclosure: number
   readonly #wantedColumn: number
   readonly #onRecord: (record: ScannedRecord) => void
-  readonly #limits: ScannerLimits
+  readonly #limits: typeof importLimits
 
   #window: Buffer
   /** The bytes [from, to) of the window are not scanned yet. */
@@ -146,7 +133,7 @@ export class RecordScanner {
     wantedColumn: number
     onRecord: (record: ScannedRecord) => void
     skippedLines?: number
-    limits?: ScannerLimits
+    limits?: typeof importLimits
   }) {
     this.#separator = options.dialect.separator
     this.#enclosure = options.dialect.enclosure

@@ -210,20 +210,20 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'a record may have 2 MiB',
     'shared/csv/record-scanner.ts',
-    'maxRecordBytes = binaryMegabyte',
-    'maxRecordBytes = 2 * binaryMegabyte',
+    'maxRecordBytes: binaryMegabyte',
+    'maxRecordBytes: 2 * binaryMegabyte',
   ),
   wrong(
     'an enclosure may have 128 KiB',
     'shared/csv/record-scanner.ts',
-    'maxEnclosureBytes = 256 * 1024',
-    'maxEnclosureBytes = 128 * 1024',
+    'maxEnclosureBytes: 256 * 1024',
+    'maxEnclosureBytes: 128 * 1024',
   ),
   wrong(
     'an enclosure may have 10,000 lines',
     'shared/csv/record-scanner.ts',
-    'maxEnclosureLines = 1_000',
-    'maxEnclosureLines = 10_000',
+    'maxEnclosureLines: 1_000',
+    'maxEnclosureLines: 10_000',
   ),
   wrong(
     'the rule of the half looks at 2,000 records',
