@@ -32,7 +32,7 @@ export async function* unzip(file: RandomAccessFile, options: UnzipOptions): Asy
     await file.read(head, 0)
     const files = new ZipFiles<Entry>(what)
     for await (const entry of zip.eachEntry()) {
-      files.add(entryName(entry), entry)
+      files.add(shortName(entry.fileNameRaw, entry.generalPurposeBitFlag), entry)
       if (files.isEnough) break
     }
     // The types of yauzl call this offset a boolean.
@@ -150,9 +150,6 @@ function isLeftOut(name: string): boolean {
   const segment = name.split(/[/\\]/).at(-1) ?? ''
   return segment.startsWith('.') || segment === 'Thumbs.db' || segment === 'desktop.ini'
 }
-
-const entryName = ({ fileNameRaw, generalPurposeBitFlag }: Entry): string =>
-  shortName(fileNameRaw, generalPurposeBitFlag)
 
 /** A name for comparisons and messages. Its end decides what is left out, so long names lose their middle. */
 export function shortName(raw: Buffer, flags: number): string {

@@ -63,12 +63,7 @@ const archive = (kind: string): string =>
 const image = (kind: string): string =>
   `the file is ${kind}, and imports read tables as text: save the table itself as CSV UTF-8 and import that file`
 
-interface BinaryKind {
-  matches: (bytes: Buffer) => boolean
-  sentence: string
-}
-
-const binaryKinds: BinaryKind[] = [
+const binaryKinds: { matches: (bytes: Buffer) => boolean; sentence: string }[] = [
   {
     matches: magic(/^d0cf11e0a1b11ae1/),
     sentence: saveAsCsv('an Excel workbook (.xls) or another Office file'),
