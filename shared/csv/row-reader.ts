@@ -223,25 +223,11 @@ function blankRow(fields: number): Row {
 function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOptions): CellReader {
   const order = options.file_format.date_format
   const zone = plan.time_zone_name
-  const time = (key: 'subscribe_time' | 'remove_time' | 'confirm_time'): CellReader => ({
+  const optional = (expectation: string, read: CellReader['read']): CellReader => ({
     name,
     required: false,
-    expectation: `a date or time such as ${dateExamples(order)}, in the years 1000 to 9999`,
-    dates: { order, isReadIn: isDateTime },
-    read(text, row) {
-      const value = parseDateTime(text, order)
-      row[key] = value === null ? null : toInstant(value, zone)
-      return row[key] !== null
-    },
-  })
-  const ip = (key: 'subscribe_ip' | 'remove_ip'): CellReader => ({
-    name,
-    required: false,
-    expectation: ipExpectation,
-    read(text, row) {
-      row[key] = canonicalIp(text)
-      return row[key] !== null
-    },
+    expectation,
+    read,
   })
   switch (name) {
     case 'email':
@@ -257,42 +243,40 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
         },
       }
     case 'status':
-      return {
-        name,
-        required: false,
-        expectation: `one of ${subscriberStatuses.join(', ')}`,
-        read(text, row) {
-          row.status = oneOf(subscriberStatuses, text)
-          return row.status !== null
-        },
-      }
+      return optional(`one of ${subscriberStatuses.join(', ')}`, (text, row) => {
+        row.status = oneOf(subscriberStatuses, text)
+        return row.status !== null
+      })
     case 'email_format':
-      return {
-        name,
-        required: false,
-        expectation: `one of ${emailFormats.join(', ')}`,
-        read(text, row) {
-          row.email_format = oneOf(emailFormats, text)
-          return row.email_format !== null
-        },
-      }
+      return optional(`one of ${emailFormats.join(', ')}`, (text, row) => {
+        row.email_format = oneOf(emailFormats, text)
+        return row.email_format !== null
+      })
     case 'confirmed':
-      return {
-        name,
-        required: false,
-        expectation: booleanExpectation,
-        read(text, row) {
-          row.confirmed = booleanFromText(text)
-          return row.confirmed !== null
-        },
-      }
+      return optional(booleanExpectation, (text, row) => {
+        row.confirmed = booleanFromText(text)
+        return row.confirmed !== null
+      })
     case 'subscribe_time':
     case 'remove_time':
     case 'confirm_time':
-      return time(name)
+      return {
+        name,
+        required: false,
+        expectation: `a date or time such as ${dateExamples(order)}, in the years 1000 to 9999`,
+        dates: { order, isReadIn: isDateTime },
+        read(text, row) {
+          const value = parseDateTime(text, order)
+          row[name] = value === null ? null : toInstant(value, zone)
+          return row[name] !== null
+        },
+      }
     case 'subscribe_ip':
     case 'remove_ip':
-      return ip(name)
+      return optional(ipExpectation, (text, row) => {
+        row[name] = canonicalIp(text)
+        return row[name] !== null
+      })
   }
 }
 
