@@ -195,11 +195,7 @@ export async function readExtents(
 }
 
 function* eachExtent(extents: Extents): Generator<{ offset: number; length: number }> {
-  let offset: number | null = null
-  for (const value of extents) {
-    if (offset !== null) yield { offset, length: value }
-    offset = offset === null ? value : null
-  }
+  for (let i = 0; i < extents.length; i += 2) yield { offset: extents[i]!, length: extents[i + 1]! }
 }
 
 /**
