@@ -62,7 +62,7 @@ export function readBeginning(sample: Sample, requested: RequestedFormat): Begin
   const mark = findMark(sample.bytes)
   const chosen = chooseCharacterSet(sample, mark, requested.characterSet)
   const { characterSet, transcodedFrom } = chosen
-  const markBytes = mark?.length ?? 0
+  const markBytes = mark?.bytes.length ?? 0
   const afterMark = sample.bytes.subarray(markBytes)
   const staged =
     transcodedFrom === null ? afterMark : convertBeginning(afterMark, transcodedFrom, sample.isWhole)
@@ -95,24 +95,18 @@ const refuse = (message: string, options: { isNoTable?: boolean } = {}): never =
   throw new ImportError('content_refused', message, options)
 }
 
-interface Mark {
-  set: 'utf-8' | 'utf-16le' | 'utf-16be' | 'utf-32'
-  length: number
-}
-
 /** The mark of UTF-32 is looked for first, because in one byte order it begins with that of UTF-16. */
-const marks: readonly (readonly [set: Mark['set'], bytes: Buffer])[] = [
-  ['utf-32', Buffer.of(0xff, 0xfe, 0, 0)],
-  ['utf-32', Buffer.of(0, 0, 0xfe, 0xff)],
-  ['utf-8', Buffer.of(0xef, 0xbb, 0xbf)],
-  ['utf-16le', Buffer.of(0xff, 0xfe)],
-  ['utf-16be', Buffer.of(0xfe, 0xff)],
-]
+const marks = [
+  { set: 'utf-32', bytes: Buffer.of(0xff, 0xfe, 0, 0) },
+  { set: 'utf-32', bytes: Buffer.of(0, 0, 0xfe, 0xff) },
+  { set: 'utf-8', bytes: Buffer.of(0xef, 0xbb, 0xbf) },
+  { set: 'utf-16le', bytes: Buffer.of(0xff, 0xfe) },
+  { set: 'utf-16be', bytes: Buffer.of(0xfe, 0xff) },
+] as const
+type Mark = (typeof marks)[number]
 
-function findMark(bytes: Buffer): Mark | null {
-  const found = marks.find(([, mark]) => bytes.subarray(0, mark.length).equals(mark))
-  return found === undefined ? null : { set: found[0], length: found[1].length }
-}
+const findMark = (bytes: Buffer): Mark | undefined =>
+  marks.find((mark) => bytes.subarray(0, mark.bytes.length).equals(mark.bytes))
 
 interface ChosenCharacterSet {
   characterSet: CharacterSet
@@ -122,7 +116,7 @@ interface ChosenCharacterSet {
 
 function chooseCharacterSet(
   sample: Sample,
-  mark: Mark | null,
+  mark: Mark | undefined,
   requested: RequestedFormat['characterSet'],
 ): ChosenCharacterSet {
   if (mark?.set === 'utf-32')
@@ -135,7 +129,7 @@ function chooseCharacterSet(
     const warning = `the file begins with a UTF-8 byte order mark, so it is read as UTF-8 and not as ${characterSetName(requested)}`
     return { ...asIs('utf-8'), warnings: [warning] }
   }
-  if (mark === null) return requested === 'utf-16' ? refuseWithoutMark(sample.bytes) : asIs(requested)
+  if (mark === undefined) return requested === 'utf-16' ? refuseWithoutMark(sample.bytes) : asIs(requested)
   if (requested === 'utf-16') return { characterSet: requested, transcodedFrom: mark.set, warnings: [] }
   if (requested === mark.set) return asIs(requested)
   const name = characterSetName(mark.set)
@@ -162,7 +156,7 @@ function refuseWithoutMark(bytes: Buffer): never {
 /** Detects the character set of a file's beginning: by its byte order mark, or else by whether it is UTF-8. */
 export function detectCharacterSet({ bytes, isWhole }: Sample): DetectedCharacterSet {
   const mark = findMark(bytes)
-  if (mark !== null && mark.set !== 'utf-32') return mark.set
+  if (mark !== undefined && mark.set !== 'utf-32') return mark.set
   const whole = isWhole ? bytes : withoutCutCharacter(bytes)
   return isUtf8(whole) || isMostlyUtf8(whole) ? 'utf-8' : 'windows-1252'
 }
