@@ -23,15 +23,8 @@ export const instant = () => z.date().meta({ bson: { bsonType: 'date' } })
 export const bytes = () =>
   z.custom<Uint8Array>((value) => value instanceof Uint8Array).meta({ bson: { bsonType: 'binData' } })
 
-/** BSON types by JSON type. */
-const bsonTypes = new Map<unknown, string>([
-  ['boolean', 'bool'],
-  ['null', 'null'],
-  ['string', 'string'],
-  ['array', 'array'],
-  ['object', 'object'],
-  ['number', 'number'],
-])
+/** Other JSON types than `boolean` that are also BSON types. */
+const sharedTypes: readonly unknown[] = ['null', 'string', 'array', 'object', 'number']
 
 /** Keywords that the server doesn't know, or whose check on every write would cost time without use. */
 const refusedKeywords = [
@@ -48,15 +41,7 @@ const refusedKeywords = [
 
 /** Makes the `$jsonSchema` of a collection whose documents have the given schema. */
 export function toBsonSchema(schema: z.ZodType): BsonSchema {
-  return convertSchema(
-    z.toJSONSchema(schema, {
-      target: 'draft-4',
-      io: 'output',
-      reused: 'inline',
-      cycles: 'throw',
-      unrepresentable: 'any',
-    }),
-  )
+  return convertSchema(z.toJSONSchema(schema, { target: 'draft-4', cycles: 'throw', unrepresentable: 'any' }))
 }
 
 function convert(node: unknown): unknown {
@@ -85,10 +70,9 @@ function convertSchema(source: Record<string, unknown>): BsonSchema {
 
 function toBsonType(type: unknown): unknown {
   if (Array.isArray(type)) return type.map(toBsonType)
-  const bsonType = bsonTypes.get(type)
-  if (bsonType === undefined)
-    throw new Error(`no BSON type for the JSON type ${String(type)}: use integer(), instant() or bytes()`)
-  return bsonType
+  if (type === 'boolean') return 'bool'
+  if (sharedTypes.includes(type)) return type
+  throw new Error(`no BSON type for the JSON type ${String(type)}: use integer(), instant() or bytes()`)
 }
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
