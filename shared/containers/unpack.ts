@@ -28,21 +28,15 @@ export interface UnpackBound {
 }
 
 /**
- * Passes content on, out of at most two containers, one in the other. Throws ImportError for damaged and refused
- * containers, and the errors of `pieces` as they are.
+ * Passes content on, out of at most two containers, one in the other; `depth` of them are already unpacked. Throws
+ * ImportError for damaged and refused containers, and the errors of `pieces` as they are.
  */
 export async function* unpacked(
   pieces: AsyncIterable<Buffer>,
   options: UnpackOptions,
+  depth = 0,
 ): AsyncGenerator<Buffer> {
-  yield* unpackFrom(pieces, { ...options, depth: 0 })
-}
-
-async function* unpackFrom(
-  pieces: AsyncIterable<Buffer>,
-  options: UnpackOptions & { depth: number },
-): AsyncGenerator<Buffer> {
-  const { what, depth } = options
+  const { what } = options
   const iterator = pieces[Symbol.asyncIterator]()
   try {
     const { head, whole } = await peek(iterator)
@@ -53,7 +47,7 @@ async function* unpackFrom(
     }
     if (depth === maxContainers) throw tooManyContainers(what)
     const content = kind === 'zip' ? unzipped(whole, options) : decompress(whole, kind, { what })
-    yield* unpackFrom(limitBytes(content, options.bound), { ...options, file: undefined, depth: depth + 1 })
+    yield* unpacked(limitBytes(content, options.bound), { ...options, file: undefined }, depth + 1)
   } finally {
     await iterator.return?.()
   }
