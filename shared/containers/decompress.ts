@@ -4,9 +4,9 @@ import { constants, createGunzip, createInflateRaw, createZstdDecompress } from 
 import { ZstdFrames } from './zstd-frames.ts'
 import { errorCode, ImportError, errorMessage, toError } from '../contract/errors.ts'
 
-export type Compression = 'gzip' | 'zstd' | 'deflate'
+type Compression = 'gzip' | 'zstd' | 'deflate'
 
-export interface DecompressOptions {
+interface DecompressOptions {
   /** Names the file in messages. */
   what: string
   /** The end may be missing, and what follows it is ignored. */

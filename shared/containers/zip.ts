@@ -7,7 +7,7 @@ import { decompress } from './decompress.ts'
 import { readRange, type RandomAccessFile } from './random-access-file.ts'
 import { binaryMegabyte } from '../values/byte-sizes.ts'
 
-export interface UnzipOptions {
+interface UnzipOptions {
   /** Names the file in messages. */
   what: string
   signal: AbortSignal

@@ -26,7 +26,7 @@ export interface ReadRecord {
   problem: RecordProblem | null
 }
 
-export interface RecordProblem {
+interface RecordProblem {
   kind: 'unterminated' | 'too_long' | 'encoding' | 'nul'
   /** For the failed log. */
   reason: string

@@ -42,7 +42,7 @@ export function firstRecords(sample: Sample, { separator, enclosure }: SampleDia
   return found
 }
 
-export interface SampledCells {
+interface SampledCells {
   cells: string[][]
   /** The number of records with well-formed enclosed cells. */
   enclosed: number

@@ -80,7 +80,7 @@ export interface RowContext {
   startedAt: Date
 }
 
-export interface RowToDecide {
+interface RowToDecide {
   /** `_id` of the row's subscriber. */
   key: string
   row: Row

@@ -7,7 +7,7 @@ export interface Address {
 }
 
 /** Resolves to all addresses of a host name, as `lookup` of node:dns/promises does. */
-export type Lookup = (hostname: string) => Promise<Address[]>
+type Lookup = (hostname: string) => Promise<Address[]>
 
 /**
  * Guards against server-side request forgery. A URL of a client may lead to public addresses, and to those that the

@@ -27,7 +27,7 @@ import { decimalMegabyte } from '../values/byte-sizes.ts'
  * only to the origin that they were given for.
  */
 
-export interface DownloadOptions extends OpenOptions {
+interface DownloadOptions extends OpenOptions {
   /** Remaining time for all attempts together. */
   remainingMs: number
   /** Bytes received so far, and the announced total where the server gave one; both before decoding. */

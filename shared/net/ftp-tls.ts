@@ -4,7 +4,7 @@ import { AddressGuard } from './address-guard.ts'
 import { errorCode } from '../contract/errors.ts'
 
 /** The server of an FTP connection over TLS. */
-export interface FtpServerName {
+interface FtpServerName {
   /** The name or address that the certificate must be valid for. */
   host: string
   /** The address of the connection. */

@@ -14,7 +14,7 @@ const maxHeaderBytes = 16 * 1024
 /** Informational answers (1xx) before the final one. */
 const maxInformational = 20
 
-export interface GuardedRequest {
+interface GuardedRequest {
   signal: AbortSignal
   method?: 'GET' | 'POST'
   headers: Record<string, string>

@@ -13,7 +13,7 @@ import { localToUtcMs, twoDigits, zoneOffsetMs } from './time-zone.ts'
  */
 export type DateOrder = 'mdy' | 'dmy'
 
-export interface WrittenDateTime {
+interface WrittenDateTime {
   year: number
   month: number
   day: number

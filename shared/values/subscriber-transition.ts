@@ -4,7 +4,7 @@ import type { SubscriberStatus } from '../contract/schemas/subscriber.ts'
  * The effects of a status on a subscriber: the one place of these rules, for imports, requests, unsubscriptions, delivery
  * events and deactivations.
  */
-export interface SubscriberTransition {
+interface SubscriberTransition {
   /**
    * `begins`: remove_time is set. `continues`: the subscriber had left before, and remove_time is changed only by a
    * given one. `ends`: remove_time and remove_ip are removed. `none`: it is active and stays so.

@@ -5,7 +5,7 @@ import { z } from 'zod'
  * JSON schema. This file replaces its types by BSON types and drops the keywords that the server refuses.
  */
 
-export type BsonSchema = Record<string, unknown>
+type BsonSchema = Record<string, unknown>
 
 /** The driver stores an integer beyond 32 bits as a double, and the server may store it as a long. */
 export const integer = () =>

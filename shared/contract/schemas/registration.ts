@@ -7,7 +7,7 @@ import { bytes, instant, integer } from './bson-schema.ts'
  * minute and more. The document of an engine is removed two minutes later: an engine that is still alive may use the
  * lost id until it notices. A process whose document is dead or missing registers again under another id.
  */
-export const registeredDocument = z.object({
+const registeredDocument = z.object({
   /** Random, new for every registration. */
   _id: z.string(),
   host: z.string(),
