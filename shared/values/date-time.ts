@@ -62,10 +62,11 @@ const maxTextLength = 100
 /** Parses a trimmed text by the documented patterns; null when none of them matches. */
 export function parseDateTime(text: string, order: DateOrder): WrittenDateTime | null {
   if (text.length > maxTextLength) return null
-  if (text.charCodeAt(0) > 0x39) return readMonthFirst(text)
+  if (text.charCodeAt(0) > 0x39) return readNamedMonth(monthFirst.exec(text), 1, 2)
   if (isDigit(text.charCodeAt(1)) && isDigit(text.charCodeAt(2)))
     return readPlain(text) ?? readYearFirst(text)
-  return readPlainYearLast(text, order) ?? readYearLast(text, order) ?? readDayFirst(text)
+  const numeric = readPlainYearLast(text, order) ?? readYearLast(text, order)
+  return numeric ?? readNamedMonth(dayFirst.exec(text), 2, 1)
 }
 
 const isDigit = (unit: number): boolean => unit >= 0x30 && unit <= 0x39
@@ -113,31 +114,19 @@ function readYearFirst(text: string): WrittenDateTime | null {
     Number(match[1]),
     Number(match[3]),
     Number(match[4]),
-    secondOfDay(match[5], match[6], match[7], undefined),
+    secondOfDay(match[5], match[6], match[7]),
     offsetMinutes,
   )
 }
 
-function readMonthFirst(text: string): WrittenDateTime | null {
-  const match = monthFirst.exec(text)
+/** `name` and `day` are the groups with the month's name and the day; those of the year and the time follow. */
+function readNamedMonth(match: RegExpExecArray | null, name: 1 | 2, day: 1 | 2): WrittenDateTime | null {
   if (match === null) return null
   return dateTimeIfValid(
     Number(match[3]),
-    monthNumber(match[1]!),
-    Number(match[2]),
-    secondOfDay(match[4], match[5], match[6], undefined),
-    null,
-  )
-}
-
-function readDayFirst(text: string): WrittenDateTime | null {
-  const match = dayFirst.exec(text)
-  if (match === null) return null
-  return dateTimeIfValid(
-    Number(match[3]),
-    monthNumber(match[2]!),
-    Number(match[1]),
-    secondOfDay(match[4], match[5], match[6], undefined),
+    monthByName.get(match[name]!.toLowerCase()) ?? 0,
+    Number(match[day]),
+    secondOfDay(match[4], match[5], match[6]),
     null,
   )
 }
@@ -183,16 +172,12 @@ export function isMonthFirstDate(text: string): boolean {
   return match !== null && Number(match[2]) > 12
 }
 
-function monthNumber(name: string): number {
-  return monthByName.get(name.toLowerCase()) ?? 0
-}
-
 /** -1 for a time that doesn't exist, 0 for no time. */
 function secondOfDay(
   hourText: string | undefined,
   minuteText: string | undefined,
   secondText: string | undefined,
-  meridiem: string | undefined,
+  meridiem?: string,
 ): number {
   if (hourText === undefined) return 0
   let hour = Number(hourText)
