@@ -9,13 +9,15 @@ import { openStaging } from '../shared/storage/staging/open-staging.ts'
 import { readinessProblem, startDatabase } from '../shared/runtime/start-database.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { Engine } from './engine.ts'
-import { dropImportSecrets } from './jobs/maintenance/drop-import-secrets.ts'
-import { startMaintenance } from './jobs/maintenance/maintenance.ts'
-import { purgeLogs } from './jobs/maintenance/purge-logs.ts'
-import { purgeUploads } from './jobs/maintenance/purge-uploads.ts'
-import { removeDeletedFieldValues } from './jobs/maintenance/remove-deleted-field-values.ts'
-import { sweepStaging } from './jobs/maintenance/sweep-staging.ts'
-import { enforceLimits } from './jobs/maintenance/enforce-limits.ts'
+import {
+  dropImportSecrets,
+  startMaintenance,
+  purgeLogs,
+  purgeUploads,
+  removeDeletedFieldValues,
+  sweepStaging,
+  enforceLimits,
+} from './jobs/maintenance.ts'
 import { takeOverFromEngines } from './scheduler/take-over.ts'
 import { createEngineMetrics, observeStaging } from './metrics.ts'
 

@@ -21,7 +21,7 @@ import { endDeadProcesses, endTransactions } from '../../shared/store/processes.
 import type { EngineMetrics } from '../metrics.ts'
 import { maxStepFailures, stepActivity } from './step-failures.ts'
 import { stepBounds as defaultBounds, type StepBounds } from './step-progress.ts'
-import type { MaintenanceJob } from '../jobs/maintenance/maintenance.ts'
+import type { MaintenanceJob } from '../jobs/maintenance.ts'
 
 export interface TakeOverOptions {
   database: Database

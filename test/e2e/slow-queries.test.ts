@@ -1,6 +1,6 @@
 import { ObjectId, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
-import { purgeLogs } from '../../engine/jobs/maintenance/purge-logs.ts'
+import { purgeLogs } from '../../engine/jobs/maintenance.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { failureId } from '../../shared/contract/schemas/import.ts'

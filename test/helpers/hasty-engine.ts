@@ -1,6 +1,6 @@
 import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
 import { Engine } from '../../engine/engine.ts'
-import { startMaintenance } from '../../engine/jobs/maintenance/maintenance.ts'
+import { startMaintenance } from '../../engine/jobs/maintenance.ts'
 import { takeOverFromEngines } from '../../engine/scheduler/take-over.ts'
 import { createEngineMetrics } from '../../engine/metrics.ts'
 import { stepBounds as usualStepBounds } from '../../engine/scheduler/step-progress.ts'

@@ -43,7 +43,7 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'unfinished uploads are kept for 6 days',
-    'engine/jobs/maintenance/purge-uploads.ts',
+    'engine/jobs/maintenance.ts',
     'unfinishedDays = 7',
     'unfinishedDays = 6',
   ),
@@ -265,7 +265,7 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'new limits are enforced every minute',
-    'engine/jobs/maintenance/enforce-limits.ts',
+    'engine/jobs/maintenance.ts',
     'everyMs: heartbeatMs',
     'everyMs: 60_000',
   ),

@@ -23,9 +23,7 @@ const split = 'engine/stages/split/split-import.ts'
 const draft = 'engine/stages/write/batch-draft.ts'
 const lanes = 'engine/scheduler/chunk-lanes.ts'
 const takeOver = 'engine/scheduler/take-over.ts'
-const sweep = 'engine/jobs/maintenance/sweep-staging.ts'
-const purgeOfLogs = 'engine/jobs/maintenance/purge-logs.ts'
-const fieldValues = 'engine/jobs/maintenance/remove-deleted-field-values.ts'
+const maintenance = 'engine/jobs/maintenance.ts'
 const deletedFields = 'engine/store/deleted-fields.ts'
 const dispatcher = 'engine/jobs/callbacks/callback-dispatcher.ts'
 const client = 'control-plane/cli/api-client.ts'
@@ -166,7 +164,7 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a walk for a deleted field begins anew each time',
-    file: fieldValues,
+    file: maintenance,
     text: '$gte: field.removed_to ?? list.$gte',
     replacement: '$gte: list.$gte',
     tests: [imports],
@@ -194,21 +192,21 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'failed rows are kept for ever',
-    file: purgeOfLogs,
+    file: maintenance,
     text: 'await deleteRange(collections.failures, idsOfImport(id))\n',
     replacement: '\n',
     tests: [imports],
   },
   {
     name: 'outcomes of rows are kept for ever',
-    file: purgeOfLogs,
+    file: maintenance,
     text: 'await deleteRange(collections.outcomes, idsOfImport(id))\n',
     replacement: '\n',
     tests: [imports],
   },
   {
     name: 'imports count as purged before their logs are gone',
-    file: purgeOfLogs,
+    file: maintenance,
     text: 'for (const id of await listImportsWithOldLogs(collections)) {\n',
     replacement:
       'for (const id of await listImportsWithOldLogs(collections)) {\n        await markLogsPurged(database, id)\n',
@@ -216,42 +214,42 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'pins of ended imports stay',
-    file: sweep,
+    file: maintenance,
     text: 'for (const id of pinned) if (!needed.has(id)) await uploads.unpin(id)\n',
     replacement: '\n',
     tests: [uploadsOfImports, imports],
   },
   {
     name: 'pins of waiting imports are removed',
-    file: sweep,
+    file: maintenance,
     text: 'if (!needed.has(id)) await uploads.unpin(id)',
     replacement: 'await uploads.unpin(id)',
     tests: [uploadsOfImports, imports],
   },
   {
     name: 'pins of imports with old staged files alone are looked at',
-    file: sweep,
+    file: maintenance,
     text: '[...old, ...pinned]',
     replacement: 'old',
     tests: [uploadsOfImports, imports],
   },
   {
     name: 'staged files of waiting imports are removed',
-    file: sweep,
+    file: maintenance,
     text: 'if (needed.has(id)) continue\n',
     replacement: '\n',
     tests: [imports],
   },
   {
     name: 'what was removed from the staging still counts against the quota',
-    file: sweep,
+    file: maintenance,
     text: 'await leaveImport(collections, id)\n',
     replacement: '\n',
     tests: [imports],
   },
   {
     name: 'what a killed engine left in GridFS stays',
-    file: sweep,
+    file: maintenance,
     text: 'await staging.sweep()',
     replacement: 'void staging',
     tests: [uploadsOfImports, imports],

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import t from 'tap'
-import { purgeLogs } from '../../../engine/jobs/maintenance/purge-logs.ts'
+import { purgeLogs } from '../../../engine/jobs/maintenance.ts'
 import { openDatabase } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import {
