@@ -34,12 +34,7 @@ export class Engine implements Part {
       if (problem === null) this.#registration?.dispatcher.wake()
       else void this.#registration?.dispatcher.stopRunning()
     })
-    metrics.utilization = () => this.#registration?.dispatcher.utilization ?? 0
-    metrics.lanes = () => this.#registration?.pool.lanes ?? 0
-    metrics.steps = () => this.#registration?.dispatcher.steps ?? { download: 0, other: 0 }
-    metrics.hung = () => this.#registration?.dispatcher.hung ?? { step: 0, chunk: 0, pin: 0 }
-    metrics.stepsWithoutSpace = () => this.#registration?.dispatcher.stepsWithoutSpace ?? 0
-    metrics.workers = async () => this.#registration?.pool.stats() ?? []
+    metrics.registration = () => this.#registration
   }
 
   get hangs(): boolean {

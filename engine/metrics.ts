@@ -6,74 +6,39 @@ import { knownCounter } from '../shared/runtime/metrics/known-counter.ts'
 import { rowResults, sourceTypes, type SourceType } from '../shared/contract/schemas/import.ts'
 import { downloadFailures, downloadSchemes, type DownloadFailure } from '../shared/net/download-failure.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
+import type { EngineRegistration } from './registration.ts'
 import type { WorkerStats } from './workers/worker-stats.ts'
 import type { BatchReport } from './stages/write/batch-writer.ts'
 import { retryReasons } from './stages/write/transaction.ts'
 
 /** `wait` lasts from `begins_at` to the start. */
 const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
-type Stage = (typeof stages)[number]
 
 /** Why an import failed: the code of an ImportError, or a reason without one. */
 const failureReasons = [...importErrorCodes, 'attempts_exhausted', 'broken_step', 'engines_died'] as const
 export type FailureReason = (typeof failureReasons)[number]
 
-const callbackResults = ['delivered', 'failed', 'refused'] as const
-type CallbackResult = (typeof callbackResults)[number]
-
 /** Everything that the engine counts. Rows are counted once a batch. */
-export interface EngineMetrics {
-  batch(report: BatchReport): void
-  chunkEnded(result: 'done' | 'stopped' | 'lost' | 'failed', seconds: number): void
-  /** An import was finalized. */
-  importEnded(state: ImportState, source: SourceType): void
-  importFailed(reason: FailureReason): void
-  /** This engine didn't find a staged file, and leaves the import to others. */
-  fileMissing(): void
-  /** An import finished without a valid row. */
-  everyRowFailed(): void
-  stageEnded(stage: Stage, seconds: number): void
-  bytes(stage: 'download' | 'stage' | 'split', bytes: number): void
-  downloadAttempt(result: 'ok' | 'failed' | 'refused'): void
-  downloadFailed(scheme: string, reason: DownloadFailure): void
-  leaseLost(): void
-  callbackAttempt(result: CallbackResult): void
-  callbackGivenUp(): void
-  leaseRenewal(result: 'ok' | 'failed'): void
-  stepTakenOver(): void
-  reactionsMoved(count: number): void
-  /** Seconds for which the earliest due reaction has been waiting to be moved into the outbox. */
-  reactionLag: number
-  /** The engine sets these functions. Each scrape calls them. */
-  utilization: () => number
-  lanes: () => number
-  steps: () => { download: number; other: number }
-  hung: () => { step: number; chunk: number; pin: number }
-  stepsWithoutSpace: () => number
-  workers: () => Promise<WorkerStats[]>
-}
+export type EngineMetrics = ReturnType<typeof createEngineMetrics>
 
 /** The gauges are 0 until an engine runs. Throws when the registry has these metrics already. */
-export function createEngineMetrics(registry: Registry): EngineMetrics {
-  const metrics: EngineMetrics = {
+export function createEngineMetrics(registry: Registry) {
+  const metrics = {
     ...countRows(registry),
     ...countImports(registry),
     ...countDownloads(registry),
     ...countCallbacksAndReactions(registry),
     ...countLeases(registry),
+    /** Seconds for which the earliest due reaction has been waiting to be moved into the outbox. */
     reactionLag: 0,
-    utilization: () => 0,
-    lanes: () => 0,
-    steps: () => ({ download: 0, other: 0 }),
-    hung: () => ({ step: 0, chunk: 0, pin: 0 }),
-    stepsWithoutSpace: () => 0,
-    workers: async () => [],
+    /** The parts that the gauges are about. The engine sets this function, and each scrape calls it. */
+    registration: (): EngineRegistration | null => null,
   }
   observeWork(registry, metrics)
   return metrics
 }
 
-function countRows(registry: Registry): Pick<EngineMetrics, 'batch' | 'bytes' | 'chunkEnded'> {
+function countRows(registry: Registry) {
   const rows = knownCounter(registry, {
     name: 'rollcall_import_rows_total',
     help: 'Records by result',
@@ -107,24 +72,22 @@ function countRows(registry: Registry): Pick<EngineMetrics, 'batch' | 'bytes' | 
     registers: [registry],
   })
   return {
-    batch(report) {
+    batch(report: BatchReport): void {
       for (const result of rowResults)
         if (report.counts[result] > 0) rows.inc({ result }, report.counts[result])
       bytes.inc({ stage: 'import' }, report.bytes)
       writes.observe(report.writeMs / 1000)
       for (const [reason, count] of Object.entries(report.retries)) retries.inc({ reason }, count)
     },
-    bytes: (stage, count) => bytes.inc({ stage }, count),
-    chunkEnded(result, seconds) {
+    bytes: (stage: 'download' | 'stage' | 'split', count: number) => bytes.inc({ stage }, count),
+    chunkEnded(result: 'done' | 'stopped' | 'lost' | 'failed', seconds: number): void {
       chunks.inc({ result })
       chunkDurations.observe(seconds)
     },
   }
 }
 
-function countImports(
-  registry: Registry,
-): Pick<EngineMetrics, 'stageEnded' | 'importEnded' | 'importFailed' | 'fileMissing' | 'everyRowFailed'> {
+function countImports(registry: Registry) {
   const stageDurations = new Histogram({
     name: 'rollcall_import_stage_duration_seconds',
     help: 'Time that an import spent in a stage; `import` is the time from its start to its end, pauses included',
@@ -154,15 +117,19 @@ function countImports(
     registers: [registry],
   })
   return {
-    stageEnded: (stage, seconds) => stageDurations.observe({ stage }, seconds),
-    importEnded: (state, source) => ends.inc({ state, source }),
-    importFailed: (reason) => failures.inc({ reason }),
+    stageEnded: (stage: (typeof stages)[number], seconds: number) =>
+      stageDurations.observe({ stage }, seconds),
+    /** An import was finalized. */
+    importEnded: (state: ImportState, source: SourceType) => ends.inc({ state, source }),
+    importFailed: (reason: FailureReason) => failures.inc({ reason }),
+    /** This engine didn't find a staged file, and leaves the import to others. */
     fileMissing: () => missing.inc(),
+    /** An import finished without a valid row. */
     everyRowFailed: () => allFailed.inc(),
   }
 }
 
-function countDownloads(registry: Registry): Pick<EngineMetrics, 'downloadAttempt' | 'downloadFailed'> {
+function countDownloads(registry: Registry) {
   const downloads = knownCounter(registry, {
     name: 'rollcall_import_download_attempts_total',
     help: 'Attempts to download a file, by result',
@@ -174,18 +141,16 @@ function countDownloads(registry: Registry): Pick<EngineMetrics, 'downloadAttemp
     labels: { scheme: downloadSchemes, reason: downloadFailures },
   })
   return {
-    downloadAttempt: (result) => downloads.inc({ result }),
-    downloadFailed: (scheme, reason) => downloadProblems.inc({ scheme, reason }),
+    downloadAttempt: (result: 'ok' | 'failed' | 'refused') => downloads.inc({ result }),
+    downloadFailed: (scheme: string, reason: DownloadFailure) => downloadProblems.inc({ scheme, reason }),
   }
 }
 
-function countCallbacksAndReactions(
-  registry: Registry,
-): Pick<EngineMetrics, 'callbackAttempt' | 'callbackGivenUp' | 'reactionsMoved'> {
+function countCallbacksAndReactions(registry: Registry) {
   const callbacks = knownCounter(registry, {
     name: 'rollcall_callback_attempts_total',
     help: 'Attempts to send the callback of an ended import; `refused`: the address is not allowed',
-    labels: { result: callbackResults },
+    labels: { result: ['delivered', 'failed', 'refused'] },
   })
   const givenUp = new Counter({
     name: 'rollcall_callbacks_given_up_total',
@@ -198,15 +163,13 @@ function countCallbacksAndReactions(
     registers: [registry],
   })
   return {
-    callbackAttempt: (result) => callbacks.inc({ result }),
+    callbackAttempt: (result: 'delivered' | 'failed' | 'refused') => callbacks.inc({ result }),
     callbackGivenUp: () => givenUp.inc(),
-    reactionsMoved: (count) => reactions.inc(count),
+    reactionsMoved: (count: number) => reactions.inc(count),
   }
 }
 
-function countLeases(
-  registry: Registry,
-): Pick<EngineMetrics, 'leaseLost' | 'leaseRenewal' | 'stepTakenOver'> {
+function countLeases(registry: Registry) {
   const leases = new Counter({
     name: 'rollcall_engine_leases_lost_total',
     help: 'Times that other engines took this one for dead, or took over a chunk of it while it was alive',
@@ -225,7 +188,7 @@ function countLeases(
   return {
     stepTakenOver: () => steps.inc(),
     leaseLost: () => leases.inc(),
-    leaseRenewal: (result) => renewals.inc({ result }),
+    leaseRenewal: (result: 'ok' | 'failed') => renewals.inc({ result }),
   }
 }
 
@@ -236,29 +199,29 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
     {
       name: 'rollcall_worker_utilization_ratio',
       help: "Share of the engine's lanes that run a chunk",
-      of: ({ utilization }) => utilization(),
+      of: ({ registration }) => registration()?.dispatcher.utilization ?? 0,
     },
     {
       name: 'rollcall_worker_lanes',
       help: 'Chunks that this engine can run at once',
-      of: ({ lanes }) => lanes(),
+      of: ({ registration }) => registration()?.pool.lanes ?? 0,
     },
     {
       name: 'rollcall_engine_steps',
       help: 'Steps (downloads; splitting and finishing) that this engine runs',
       label: 'kind',
-      of: ({ steps }) => steps(),
+      of: ({ registration }) => registration()?.dispatcher.steps ?? { download: 0, other: 0 },
     },
     {
       name: 'rollcall_engine_hung',
       help: 'Steps of imports, chunk lanes and pins of uploaded files that hang in a read or write and that this engine no longer waits for',
       label: 'kind',
-      of: ({ hung }) => hung(),
+      of: ({ registration }) => registration()?.dispatcher.hung ?? { step: 0, chunk: 0, pin: 0 },
     },
     {
       name: 'rollcall_import_steps_without_space',
       help: 'Imports that wait on this engine because the disk of DATA_DIR has less than DISK_RESERVE_MB left',
-      of: ({ stepsWithoutSpace }) => stepsWithoutSpace(),
+      of: ({ registration }) => registration()?.dispatcher.stepsWithoutSpace ?? 0,
     },
     {
       name: 'rollcall_reaction_lag_seconds',
@@ -268,7 +231,7 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
   ])
   const byWorker = (workers: WorkerStats[], value: (worker: WorkerStats) => number) =>
     Object.fromEntries(workers.map((worker, number) => [String(number), value(worker)]))
-  registerGauges(registry, new CachedMetric(() => metrics.workers()), [
+  registerGauges(registry, new CachedMetric(async () => metrics.registration()?.pool.stats() ?? []), [
     {
       name: 'rollcall_worker_heap_used_bytes',
       help: 'Heap memory in use by a worker thread',

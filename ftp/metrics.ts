@@ -15,16 +15,10 @@ const sessionEnds = [
 ] as const
 export type SessionEnd = (typeof sessionEnds)[number]
 
-export interface FtpMetrics {
-  sessions(change: 1 | -1): void
-  login(result: 'ok' | 'wrong' | 'throttled' | 'forbidden'): void
-  sessionEnded(reason: SessionEnd): void
-  /** A connection was refused because there were too many sessions. */
-  connectionRefused(): void
-}
+export type FtpMetrics = ReturnType<typeof createFtpMetrics>
 
 /** Throws when the registry has these metrics already. */
-export function createFtpMetrics(registry: Registry): FtpMetrics {
+export function createFtpMetrics(registry: Registry) {
   const registers = [registry]
   const sessions = new Gauge({
     name: 'rollcall_ftp_sessions',
@@ -47,9 +41,10 @@ export function createFtpMetrics(registry: Registry): FtpMetrics {
     registers,
   })
   return {
-    sessionEnded: (reason) => ends.inc({ reason }),
+    sessionEnded: (reason: SessionEnd) => ends.inc({ reason }),
+    /** A connection was refused because there were too many sessions. */
     connectionRefused: () => refusals.inc(),
-    sessions: (change) => sessions.inc(change),
-    login: (result) => logins.inc({ result }),
+    sessions: (change: 1 | -1) => sessions.inc(change),
+    login: (result: 'ok' | 'wrong' | 'throttled' | 'forbidden') => logins.inc({ result }),
   }
 }
