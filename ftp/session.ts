@@ -134,6 +134,12 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler, KeyW
     await Promise.all(this.#running)
   }
 
+  /** Closes the data connection that was prepared before, if any. */
+  replaceData(data: DataConnection | null): void {
+    this.data?.close()
+    this.data = data
+  }
+
   countTransferred(bytes: number): void {
     this.transferredBytes = (this.transferredBytes ?? 0) + bytes
   }

@@ -40,8 +40,7 @@ async function transfer(
     transfers.ended(protocol, kind, result, (clock.monotonicMs() - startedAt) / 1000)
     session.interruption.end()
     session.transferredBytes = null
-    session.data?.close()
-    session.data = null
+    session.replaceData(null)
   }
 }
 

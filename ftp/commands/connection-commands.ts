@@ -1,5 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net'
-import { ActiveConnection, PassiveConnection, type DataConnection } from '../connection/data-connection.ts'
+import { ActiveConnection, PassiveConnection } from '../connection/data-connection.ts'
 import { FtpError, refusal } from '../ftp-error.ts'
 import type { FtpSession, LoggedInSession } from '../session.ts'
 import type { CommandDefinitions } from './command-table.ts'
@@ -73,23 +73,23 @@ const protocolFamily = (address: string): '1' | '2' => (isIPv4(address) ? '1' : 
 
 async function listenForData(session: LoggedInSession): Promise<number> {
   const { account, context, control, interruption } = session
-  replaceData(session, null)
+  session.replaceData(null)
   const passive = await context.ports.acquire(account.organizationId, interruption.sessionEnded)
   const waitMs = 2 * context.timeouts.dataConnectionMs
-  replaceData(session, new PassiveConnection({ passive, peer: control.remoteAddress, waitMs }))
-  if (control.destroyed) replaceData(session, null)
+  session.replaceData(new PassiveConnection({ passive, peer: control.remoteAddress, waitMs }))
+  if (control.destroyed) session.replaceData(null)
   return passive.port
 }
 
 /** Accepts only the client's own address: otherwise a client could have the server connect to any machine. */
 async function connectForData(session: FtpSession, address: string, port: number): Promise<void> {
   const { remoteAddress, localAddress } = session.control
-  replaceData(session, null)
+  session.replaceData(null)
   if (!isSameAddress(address, remoteAddress))
     throw new FtpError(504, `${address}: not the address of this connection, use ${remoteAddress}`)
   if (port < 1024 || port > 65535)
     throw new FtpError(504, `port ${port}: data connections need a port from 1024 to 65535`)
-  replaceData(session, new ActiveConnection({ host: remoteAddress, port, localAddress }))
+  session.replaceData(new ActiveConnection({ host: remoteAddress, port, localAddress }))
   await session.reply(200, `the server will connect to port ${port} of ${remoteAddress}`)
 }
 
@@ -97,9 +97,4 @@ async function connectForData(session: FtpSession, address: string, port: number
 function isSameAddress(one: string, other: string): boolean {
   const normalize = (address: string) => (isIPv6(address) ? new URL(`http://[${address}]`).hostname : address)
   return normalize(one) === normalize(other)
-}
-
-function replaceData(session: FtpSession, data: DataConnection | null): void {
-  session.data?.close()
-  session.data = data
 }

@@ -61,8 +61,7 @@ export const transferCommands: CommandDefinitions = {
   ABOR: {
     description: 'Abort the transfer',
     async handler(session) {
-      session.data?.close()
-      session.data = null
+      session.replaceData(null)
       await session.reply(226, 'no transfer in progress')
     },
   },
