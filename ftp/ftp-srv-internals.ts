@@ -53,24 +53,22 @@ export const FtpSrvConnection = require('ftp-srv/src/connection.js') as new (
   options: { socket: ControlConnection; log: Logger },
 ) => FtpSrvSession
 
-/** The server object that each of ftp-srv's sessions requires. */
+/**
+ * The server object that each of ftp-srv's sessions requires. The signal handlers that ftp-srv adds are removed: they
+ * would end the process in the middle of its orderly stop.
+ */
 export function createFtpSrv(log: Logger): FtpSrv {
-  return withoutSignalHandlers(() => new FtpSrv({ log: quiet(log) as never }))
-}
-
-/** Silences ftp-srv, which logs every command and reply, and a stack for each refusal. We log what matters. */
-export const quiet = (log: Logger): Logger => log.child({}, { level: 'silent' })
-
-/** Removes the signal handlers that ftp-srv adds: they would end the process in the middle of its orderly stop. */
-function withoutSignalHandlers<T>(make: () => T): T {
   const signals = (['SIGTERM', 'SIGINT', 'SIGQUIT'] as const).map((signal) => ({
     signal,
     before: process.listeners(signal),
   }))
-  const made = make()
+  const server = new FtpSrv({ log: quiet(log) as never })
   for (const { signal, before } of signals) {
     for (const listener of process.listeners(signal))
       if (!before.includes(listener)) process.off(signal, listener)
   }
-  return made
+  return server
 }
+
+/** Silences ftp-srv, which logs every command and reply, and a stack for each refusal. We log what matters. */
+export const quiet = (log: Logger): Logger => log.child({}, { level: 'silent' })
