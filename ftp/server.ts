@@ -1,10 +1,10 @@
 import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { parsePortRange } from '../shared/runtime/config.ts'
 import { StartError } from '../shared/contract/errors.ts'
 import { listen, type Part } from '../shared/runtime/service.ts'
 import { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
+import { within } from '../shared/runtime/within.ts'
 import { KeyWatch } from '../shared/store/key-watch.ts'
 import { installCommands } from './commands/command-table.ts'
 import { Certificate, type CertificateFiles } from './connection/certificate.ts'
@@ -154,11 +154,8 @@ class Gate {
     for (const control of this.#connections) control.destroy()
     await Promise.all([...this.#connections].map((control) => once(control, 'close')))
     const { log, timeouts } = this.#context
-    const timer = new AbortController()
-    const timeout = sleep(timeouts.stopMs, 'timeout', { signal: timer.signal }).catch(() => 'ended')
-    const outcome = await Promise.race([Promise.all(sessions.map((session) => session.whenIdle())), timeout])
-    timer.abort()
-    if (outcome === 'timeout')
+    const idle = Promise.all(sessions.map((session) => session.whenIdle()))
+    if ((await within(timeouts.stopMs, idle, 'timeout')) === 'timeout')
       log.warn(
         `FTP sessions had not ended ${timeouts.stopMs / 1000} s after their connections, perhaps because the database doesn't answer; the locks of their uploads expire by themselves`,
       )
@@ -179,9 +176,9 @@ class Gate {
 
   #countRefused(control: ControlConnection): boolean {
     const { limits } = this.#context
-    if (!limits.enterRefused(control.remoteAddress)) return false
+    if (!limits.refused.add(control.remoteAddress)) return false
     control.once('close', () => {
-      limits.leaveRefused(control.remoteAddress)
+      limits.refused.remove(control.remoteAddress)
     })
     return true
   }

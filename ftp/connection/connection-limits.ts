@@ -16,60 +16,55 @@ const otherDescriptors = 200
 
 /** Counts sessions in the process, by address and by account, and refused connections by address. */
 export class ConnectionLimits {
-  readonly #limits: SessionLimits
+  readonly accounts: BoundedCounts<number>
+  /** Connections that are told the reason of their refusal, by address. */
+  readonly refused = new BoundedCounts<string>(maxRefusedPerAddress)
+  readonly #addresses: BoundedCounts<string>
+  readonly #maxSessions: number
   #sessions = 0
-  readonly #byAddress = new Map<string, number>()
-  readonly #byAccount = new Map<number, number>()
-  readonly #refusedByAddress = new Map<string, number>()
 
-  constructor(limits: SessionLimits) {
-    this.#limits = limits
+  constructor({ inProcess, perAddress, perAccount }: SessionLimits) {
+    this.#maxSessions = inProcess
+    this.#addresses = new BoundedCounts(perAddress)
+    this.accounts = new BoundedCounts(perAccount)
   }
 
   /** Counts a session and returns null, or returns the reason why it may not begin. */
   enter(address: string): string | null {
-    if (this.#sessions >= this.#limits.inProcess) return 'the server has too many sessions; try again later'
-    if (!increase(this.#byAddress, address, this.#limits.perAddress))
-      return 'too many sessions from this address; close one and try again'
+    if (this.#sessions >= this.#maxSessions) return 'the server has too many sessions; try again later'
+    if (!this.#addresses.add(address)) return 'too many sessions from this address; close one and try again'
     this.#sessions += 1
     return null
   }
 
   leave(address: string): void {
     this.#sessions -= 1
-    decrease(this.#byAddress, address)
-  }
-
-  /** Counts a refused connection; false when it is one too many to be told the reason. */
-  enterRefused(address: string): boolean {
-    return increase(this.#refusedByAddress, address, maxRefusedPerAddress)
-  }
-
-  leaveRefused(address: string): void {
-    decrease(this.#refusedByAddress, address)
-  }
-
-  /** Counts a session of an account; false when the account has too many. */
-  enterAccount(account: number): boolean {
-    return increase(this.#byAccount, account, this.#limits.perAccount)
-  }
-
-  leaveAccount(account: number): void {
-    decrease(this.#byAccount, account)
+    this.#addresses.remove(address)
   }
 }
 
-function increase<K>(counts: Map<K, number>, key: K, limit: number): boolean {
-  const count = counts.get(key) ?? 0
-  if (count >= limit) return false
-  counts.set(key, count + 1)
-  return true
-}
+/** Counts by key, each up to `max`. */
+export class BoundedCounts<Key> {
+  readonly #max: number
+  readonly #counts = new Map<Key, number>()
 
-function decrease<K>(counts: Map<K, number>, key: K): void {
-  const count = (counts.get(key) ?? 0) - 1
-  if (count > 0) counts.set(key, count)
-  else counts.delete(key)
+  constructor(max: number) {
+    this.#max = max
+  }
+
+  /** Counts one more; false, and not counted, when there are `max` already. */
+  add(key: Key): boolean {
+    const count = this.#counts.get(key) ?? 0
+    if (count >= this.#max) return false
+    this.#counts.set(key, count + 1)
+    return true
+  }
+
+  remove(key: Key): void {
+    const count = (this.#counts.get(key) ?? 0) - 1
+    if (count > 0) this.#counts.set(key, count)
+    else this.#counts.delete(key)
+  }
 }
 
 /** The number of sessions for which the process has file descriptors. */

@@ -2,7 +2,9 @@ import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:net'
 import { clock } from '../../shared/runtime/clock.ts'
+import { within } from '../../shared/runtime/within.ts'
 import { FtpError } from '../ftp-error.ts'
+import { BoundedCounts } from './connection-limits.ts'
 
 export interface PassivePort {
   port: number
@@ -28,24 +30,25 @@ export interface PassivePortsOptions {
  */
 export class PassivePorts {
   readonly #options: PassivePortsOptions
-  readonly #maxPerAccount: number
   readonly #leased = new Set<number>()
-  readonly #leasesByAccount = new Map<number, number>()
-  #waiting: (() => void)[] = []
-  #releases = 0
+  readonly #leasesByAccount: BoundedCounts<number>
+  /** Resolves when a port is released. */
+  #nextRelease = Promise.withResolvers<undefined>()
 
   constructor(options: PassivePortsOptions) {
     this.#options = options
-    this.#maxPerAccount =
-      options.first === 0 ? Infinity : Math.max(1, (options.last - options.first + 1) >> 1)
+    const { first, last } = options
+    this.#leasesByAccount = new BoundedCounts(first === 0 ? Infinity : Math.max(1, (last - first + 1) >> 1))
   }
 
   /** A listening port for an account. Throws FtpError 425 after the timeout, or when `signal` is aborted. */
   async acquire(account: number, signal: AbortSignal): Promise<PassivePort> {
     const deadline = clock.monotonicMs() + this.#options.timeoutMs
     for (;;) {
-      const releasesBefore = this.#releases
-      const isOverShare = this.#countLeases(account) >= this.#maxPerAccount
+      // Of before the search: a port that is released during it may have been skipped.
+      const { promise: released } = this.#nextRelease
+      // Counted before the first await, so that concurrent calls of the account can't pass its limit together.
+      const isOverShare = !this.#leasesByAccount.add(account)
       const port = isOverShare ? null : await this.#tryAll(account)
       if (port !== null) return port
       const remainingMs = deadline - clock.monotonicMs()
@@ -56,18 +59,11 @@ export class PassivePorts {
             ? 'this account waits for too many data connections; try again in a moment'
             : 'all passive ports are in use; try again in a moment',
         )
-      // A port released during the search may have been skipped, so that search is repeated at once.
-      if (this.#releases === releasesBefore) await this.#nextRelease(remainingMs)
+      await within(remainingMs, released, undefined)
     }
   }
 
-  #countLeases(account: number): number {
-    return this.#leasesByAccount.get(account) ?? 0
-  }
-
   async #tryAll(account: number): Promise<PassivePort | null> {
-    // Counted before the first await, so that concurrent calls of the account can't pass its limit together.
-    this.#leasesByAccount.set(account, this.#countLeases(account) + 1)
     for (const candidate of this.#candidates()) {
       this.#leased.add(candidate)
       const listening = await tryListen(this.#options.host, candidate)
@@ -75,7 +71,7 @@ export class PassivePorts {
       this.#leased.delete(candidate)
     }
     // No port was released, so no waiting call is woken.
-    this.#uncount(account)
+    this.#leasesByAccount.remove(account)
     return null
   }
 
@@ -106,34 +102,11 @@ export class PassivePorts {
       isReleased = true
       server.close()
       this.#leased.delete(candidate)
-      this.#uncount(account)
-      this.#wakeAll()
+      this.#leasesByAccount.remove(account)
+      this.#nextRelease.resolve(undefined)
+      this.#nextRelease = Promise.withResolvers()
     }
     return { port, server, release }
-  }
-
-  #uncount(account: number): void {
-    const remaining = this.#countLeases(account) - 1
-    if (remaining > 0) this.#leasesByAccount.set(account, remaining)
-    else this.#leasesByAccount.delete(account)
-  }
-
-  #wakeAll(): void {
-    this.#releases += 1
-    const waiting = this.#waiting
-    this.#waiting = []
-    for (const wake of waiting) wake()
-  }
-
-  /** Resolves when a port is released, or after the timeout. */
-  #nextRelease(timeoutMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, timeoutMs)
-      this.#waiting.push(() => {
-        clearTimeout(timer)
-        resolve()
-      })
-    })
   }
 }
 
