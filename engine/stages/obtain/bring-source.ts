@@ -1,14 +1,22 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { readRange } from '../../../shared/containers/random-access-file.ts'
+import type { SourceType } from '../../../shared/contract/schemas/import.ts'
 import { beginningBytes, readBeginning } from '../../../shared/csv/file-beginning.ts'
 import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
 import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import { ContentReader, requestOf, type ReadContent } from './content-reader.ts'
-import { selectSource } from './source-of.ts'
-import { StillWritten, type SourceContext } from './source.ts'
-import { refuseIfWrittenInto } from './upload-directory.ts'
-import { ZipSpool } from './zip-spool.ts'
+import { jsonSource } from './json.ts'
+import { StillWritten, type Source, type SourceContext } from './source.ts'
+import { refuseIfWrittenInto, uploadDirectorySource } from './upload-directory.ts'
+import { urlSource } from './url.ts'
+
+/** How the bytes of each type of source get into the staging. */
+const sources: Record<SourceType, Source> = {
+  json: jsonSource,
+  upload_directory: uploadDirectorySource,
+  url: urlSource,
+}
 
 export interface BroughtSource extends ReadContent {
   /** Name of the staged source. */
@@ -35,11 +43,10 @@ export async function bringSource(
     write: (name, content) =>
       run.staging.write(name, run.quota.reserved(document, reader.read(content), within)),
   }
-  const zips = new ZipSpool(run, { target, within })
   try {
-    const staged = await selectSource(document)(document, {
+    const staged = await sources[document.source.type](document, {
       ...{ staging, target, uploads, secrets, guard, bounds, signal },
-      spool: (content) => zips.store(content),
+      spool: zipSpool(run, target, within),
       ...download,
     })
     if (reader.result !== null) return { staged, ...reader.result }
@@ -51,6 +58,36 @@ export async function bringSource(
     // An upload that was written into meanwhile explains a refusal of its content too, and may be complete later.
     const saysMore = error instanceof StillWritten || error instanceof ImportError
     throw saysMore ? error : (reader.refusal ?? error)
+  }
+}
+
+/**
+ * Stores the zips of a source next to it in the staging while they are unpacked: at most two, the second of which is in
+ * the first. Throws ImportError `quota_exceeded`, and the errors of the staging.
+ */
+function zipSpool(
+  { staging, quota, document }: StepRun,
+  target: string,
+  within: 'all' | 'staged',
+): SourceContext['spool'] {
+  /** Sizes of the zips that are there, by their staged names. */
+  const sizes = new Map<string, number>()
+  const besides = () => [...sizes.values()].reduce((sum, size) => sum + size, 0)
+  return async (content) => {
+    const name = `${target}-zip${sizes.size}`
+    const size = await staging.write(name, quota.reserved(document, content, within, besides))
+    const file = await staging.open(name)
+    if (file === null) throw new Error(`the staged file ${name} is gone: was DATA_DIR/staging emptied?`)
+    sizes.set(name, size)
+    return {
+      size,
+      read: (target, position) => file.read(target, position),
+      close: async () => {
+        sizes.delete(name)
+        await file.close()
+        await staging.remove(name)
+      },
+    }
   }
 }
 

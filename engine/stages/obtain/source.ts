@@ -1,10 +1,6 @@
 import type { UnpackOptions } from '../../../shared/containers/unpack.ts'
-import type { AddressGuard } from '../../../shared/net/address-guard.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
-import type { SecretBox } from '../../../shared/runtime/secret-box.ts'
-import type { DownloadBounds } from '../../../shared/net/download-bounds.ts'
-import type { Staging } from '../../../shared/storage/staging/staging.ts'
-import type { Uploads } from '../../../shared/storage/uploads/upload-store.ts'
+import type { StepRun } from '../../scheduler/step.ts'
 
 /**
  * Where an import's bytes come from. A source brings the whole content into staging under the name `target`, which no
@@ -19,19 +15,15 @@ import type { Uploads } from '../../../shared/storage/uploads/upload-store.ts'
  */
 export type Source = (document: ImportDocument, context: SourceContext) => Promise<string>
 
-export interface SourceContext {
-  staging: Staging
+export interface SourceContext extends Pick<
+  StepRun,
+  'staging' | 'uploads' | 'secrets' | 'guard' | 'bounds' | 'signal'
+> {
   target: string
-  uploads: Uploads
-  secrets: SecretBox
-  /** Allows or refuses the addresses of downloads. */
-  guard: AddressGuard
-  bounds: DownloadBounds
   /** Stores a zip of the import for as long as it is unpacked. */
   spool: UnpackOptions['spool']
   /** Time that remains for all tries of a download. */
   remainingMs: number
-  signal: AbortSignal
   /** Called with the bytes received so far and the expected total, if known; both before any decoding. */
   onProgress: (received: number, expected: number | null) => void
 }

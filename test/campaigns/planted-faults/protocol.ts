@@ -529,8 +529,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a removed zip stays in the quota',
-    file: 'engine/stages/obtain/zip-spool.ts',
-    text: '        this.#sizes.delete(name)\n',
+    file: 'engine/stages/obtain/bring-source.ts',
+    text: '        sizes.delete(name)\n',
     replacement: '',
     tests: [killedWhileObtaining],
   },
