@@ -23,6 +23,8 @@ export class ContentReader {
   refusal: unknown = null
 
   readonly #requested: RequestedFormat
+  /** Null where the source is staged as it is. */
+  #conversion: Transcoder | null = null
 
   constructor(document: Pick<ImportDocument, 'source' | 'options'>) {
     this.#requested = requestOf(document)
@@ -32,7 +34,6 @@ export class ContentReader {
   async *read(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
     const buffered: Uint8Array[] = []
     let length = 0
-    let conversion: Transcoder | null = null
     for await (const piece of pieces) {
       const isBeginning = length <= beginningBytes
       length += piece.length
@@ -40,28 +41,23 @@ export class ContentReader {
         // A copy: the source may reuse the piece.
         buffered.push(Buffer.from(piece))
         if (length <= beginningBytes) continue
-        const begun = this.#begin(Buffer.concat(buffered), { isWhole: false })
-        conversion = begun.conversion
-        yield begun.bytes
-      } else yield conversion?.write(Buffer.from(piece.buffer, piece.byteOffset, piece.length)) ?? piece
+        yield this.#begin(Buffer.concat(buffered), { isWhole: false })
+      } else yield this.#conversion?.write(Buffer.from(piece.buffer, piece.byteOffset, piece.length)) ?? piece
     }
-    if (length <= beginningBytes) {
-      const begun = this.#begin(Buffer.concat(buffered), { isWhole: true })
-      conversion = begun.conversion
-      yield begun.bytes
-    }
-    if (conversion === null) return
-    yield conversion.end()
+    if (length <= beginningBytes) yield this.#begin(Buffer.concat(buffered), { isWhole: true })
+    if (this.#conversion === null) return
+    yield this.#conversion.end()
     this.result!.content.source_bytes = length
   }
 
-  #begin(bytes: Buffer, { isWhole }: { isWhole: boolean }): { bytes: Buffer; conversion: Transcoder | null } {
+  /** Reads the beginning. Returns its bytes as they are staged. */
+  #begin(bytes: Buffer, { isWhole }: { isWhole: boolean }): Buffer {
     const beginning = this.#readBeginning({ bytes: bytes.subarray(0, beginningBytes), isWhole })
     this.result = { content: beginning.content, warnings: beginning.warnings }
     const { transcodedFrom, markBytes } = beginning
-    if (transcodedFrom === null) return { bytes, conversion: null }
-    const conversion = transcoder(transcodedFrom)
-    return { bytes: conversion.write(bytes.subarray(markBytes)), conversion }
+    if (transcodedFrom === null) return bytes
+    this.#conversion = transcoder(transcodedFrom)
+    return this.#conversion.write(bytes.subarray(markBytes))
   }
 
   #readBeginning(sample: Sample): Beginning {
