@@ -7,7 +7,7 @@ import { rowResults, sourceTypes, type SourceType } from '../shared/contract/sch
 import { downloadFailures, downloadSchemes, type DownloadFailure } from '../shared/net/download-failure.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
 import type { EngineRegistration } from './registration.ts'
-import type { WorkerStats } from './workers/worker-stats.ts'
+import type { WorkerStats } from './workers/pool.ts'
 import type { BatchReport } from './stages/write/batch-writer.ts'
 import { retryReasons } from './stages/write/transaction.ts'
 
