@@ -25,7 +25,6 @@ export async function readBatchStart(
 
 async function readExisting(run: ChunkRun, batch: Batch): Promise<Map<string, ExistingSubscriber>> {
   const { database, lane, chunk, context } = run
-  const { db, collections } = database
   if (!run.readsExisting || chunk.kind === 'unidentified') return new Map()
   const keys: string[] = []
   let last: string | null = null
@@ -34,8 +33,7 @@ async function readExisting(run: ChunkRun, batch: Batch): Promise<Map<string, Ex
     if (identity !== last) keys.push(subscriberKey(context.document.mailing_list_id, identity))
     last = identity
   }
-  const { projection } = context.decider
-  return findExisting({ db, collections, session: lane.session, keys, projection })
+  return findExisting(database, lane.session, keys, context.decider.projection)
 }
 
 /**

@@ -1,21 +1,16 @@
-import type { ClientSession, Db } from 'mongodb'
+import type { ClientSession } from 'mongodb'
 import type { ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
-import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
+import type { Database } from '../../../shared/runtime/database.ts'
 import { BsonReader } from './bson/bson-reader.ts'
 
-export interface ExistingQuery {
-  db: Db
-  collections: Collections
-  session: ClientSession
-  /** `_id`s of subscribers. */
-  keys: string[]
-  projection: Record<string, 1>
-}
-
-/** The existing subscribers among `keys`, by `_id`, with the fields of the projection. */
-export async function findExisting(query: ExistingQuery): Promise<Map<string, ExistingSubscriber>> {
-  const { db, collections, session, keys, projection } = query
+/** The existing subscribers with these `_id`s, by `_id`, with the fields of the projection. */
+export async function findExisting(
+  { db, collections }: Pick<Database, 'db' | 'collections'>,
+  session: ClientSession,
+  keys: string[],
+  projection: Record<string, 1>,
+): Promise<Map<string, ExistingSubscriber>> {
   const filter = { _id: { $in: keys } }
   const batchSize = keys.length + 1
   const { collectionName } = collections.subscribers

@@ -20,7 +20,7 @@ const subscriber = (number: number, more: object) => ({
 
 t.test('subscribers are found with what is asked of them', async (t) => {
   const { database } = await databaseAndFolder(t)
-  const { client, db, collections } = database
+  const { client, collections } = database
   const large = 'ä'.repeat(30_000)
   await collections.subscribers.insertMany([
     subscriber(1, { confirmed: true, reactivations: 3 }),
@@ -29,7 +29,7 @@ t.test('subscribers are found with what is asked of them', async (t) => {
   const session = client.startSession()
   t.teardown(() => session.endSession())
   const find = (keys: string[], projection: Record<string, 1>) =>
-    session.withTransaction(() => findExisting({ db, collections, session, keys, projection }))
+    session.withTransaction(() => findExisting(database, session, keys, projection))
 
   const some = await find(['7:s1@example.com', '7:nobody@example.com'], {
     id: 1,
