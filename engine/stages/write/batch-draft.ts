@@ -10,7 +10,6 @@ import {
   type ImportCounts,
   type LogKind,
 } from '../../../shared/contract/schemas/import.ts'
-import type { SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
 import { addMove, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { makesTooLarge, noSizes, valuesTooLarge, type ValueSizes } from '../../../shared/store/value-bytes.ts'
 import { writeLine } from '../../../shared/csv/csv-line.ts'
@@ -19,7 +18,7 @@ import type { BsonWriter } from './bson/bson-writer.ts'
 import { LineWriter } from './bson/byte-writer.ts'
 import { FaultCounts } from './fault-counts.ts'
 import type { ImportContext } from './import-context.ts'
-import type { DueTimes } from './reaction-writer.ts'
+import type { DueTimes, RowWithReactions } from './reaction-writer.ts'
 import { subscriberTransition } from '../../../shared/values/subscriber-transition.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
@@ -212,12 +211,7 @@ export class BatchDraft {
   }
 
   #queueReactions(
-    row: {
-      result: 'added' | 'updated'
-      subscriberId: number
-      status: SubscriberStatus
-      reactivations: number
-    },
+    row: Pick<RowWithReactions, 'result' | 'subscriberId' | 'status' | 'reactivations'>,
     position: number,
   ): void {
     const { reactions, reactionsPerRecord } = this.#context

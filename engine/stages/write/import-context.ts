@@ -8,7 +8,7 @@ import {
   type ImportPlan,
 } from '../../../shared/contract/schemas/import.ts'
 import { writtenBytes } from '../../../shared/store/value-bytes.ts'
-import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
+import { reactionWriter } from './reaction-writer.ts'
 import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 
 /** The functions that read, decide and write an import's rows; made once per import and worker. */
@@ -21,7 +21,7 @@ export interface ImportContext {
   decider: RowDecider
   writeSubscriber: ReturnType<typeof subscriberWriter>
   writeUpdate: ReturnType<typeof updateWriter>
-  reactions: ReactionWriter
+  reactions: ReturnType<typeof reactionWriter>
   /** Bytes of the default values that added rows, and updated ones, get where the file has no value. */
   defaultBytes: { added: number; updated: number }
   /** Reaction ids that the split reserved for each record; 0 in a dry run. */

@@ -4,17 +4,6 @@ import type { SubscriberStatus } from '../../../shared/contract/schemas/subscrib
 import { dueTime } from '../../../shared/values/due-time.ts'
 import type { BsonWriter } from './bson/bson-writer.ts'
 
-/** Writes the reactions that a row causes, as documents of shared/contract/schemas/autoresponder.ts. */
-export interface ReactionWriter {
-  /** Due times of reactions to an event at `now`, by autoresponder; computed once a batch. */
-  dueTimes(now: Date): DueTimes
-  write(writer: BsonWriter, row: RowWithReactions): void
-  /** `_id`s of the reactions that an update of the subscriber may queue. */
-  idsOfUpdate(subscriberId: number): string[]
-  /** Updates may queue reactions. */
-  queuesForUpdates: boolean
-}
-
 export type DueTimes = ReadonlyMap<number, Date>
 
 export interface RowWithReactions {
@@ -34,20 +23,26 @@ export interface RowWithReactions {
   triggered: Set<number>
 }
 
-/** Made once per import: the plan says which autoresponders a row triggers, and when. */
+/**
+ * Writes the reactions that a row causes, as documents of shared/contract/schemas/autoresponder.ts. Made once per import:
+ * the plan says which autoresponders a row triggers, and when.
+ */
 export function reactionWriter(
   ids: { importId: number; organizationId: number; mailingListId: number },
   { reactions: { on_subscription: onSubscription, by_api: byApi, delays }, time_zone_name: zone }: ImportPlan,
-): ReactionWriter {
+) {
   return {
-    dueTimes: (now) =>
+    /** Due times of reactions to an event at `now`, by autoresponder; computed once a batch. */
+    dueTimes: (now: Date): DueTimes =>
       new Map(delays.map((delay) => [delay.autoresponder_id, dueTime(delay, now, zone)] as const)),
+    /** Updates may queue reactions. */
     queuesForUpdates: onSubscription.updated.length + byApi.updated.length > 0,
-    idsOfUpdate: (subscriberId) =>
+    /** `_id`s of the reactions that an update of the subscriber may queue. */
+    idsOfUpdate: (subscriberId: number) =>
       [...onSubscription.updated, ...byApi.updated].map((autoresponderId) =>
         importReactionId(subscriberId, autoresponderId, ids.importId),
       ),
-    write(writer, row) {
+    write(writer: BsonWriter, row: RowWithReactions): void {
       let id = row.firstId
       const autoresponders =
         row.status === 'active' ? [...onSubscription[row.result], ...byApi[row.result]] : byApi[row.result]
