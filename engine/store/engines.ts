@@ -45,11 +45,10 @@ export async function registerSessions(
  * smallest number that isn't marked dead; those that can't read their files come last.
  */
 export async function isLeadingEngine({ engines }: Collections, engineId: string): Promise<boolean> {
-  const [first] = await engines
-    .find({ dead: false }, { projection: { _id: 1 } })
-    .sort({ sees_files: -1, number: 1 })
-    .limit(1)
-    .toArray()
+  const first = await engines.findOne(
+    { dead: false },
+    { projection: { _id: 1 }, sort: { sees_files: -1, number: 1 } },
+  )
   return first?._id === engineId
 }
 
