@@ -6,40 +6,31 @@ import { downloadBounds, type DownloadBounds } from '../shared/net/download-boun
 import type { Settings } from '../shared/runtime/config.ts'
 import type { Database } from '../shared/runtime/database.ts'
 import { errorMessage } from '../shared/contract/errors.ts'
-import type { Logger } from '../shared/runtime/logger.ts'
-import type { SecretBox } from '../shared/runtime/secret-box.ts'
 import { sessionId } from '../shared/runtime/session-pool.ts'
-import type { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
-import type { Staging } from '../shared/storage/staging/staging.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
-import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import { listenForWakeUps } from '../shared/store/wake-up.ts'
 import { callbackBounds, type CallbackBounds } from './jobs/callbacks/callback-bounds.ts'
 import { CallbackDispatcher } from './jobs/callbacks/callback-dispatcher.ts'
 import { ReactionDispatcher, reactionLanes } from './jobs/reactions/reaction-dispatcher.ts'
-import type { EngineMetrics } from './metrics.ts'
 import { Dispatcher } from './scheduler/dispatcher.ts'
+import type { StepContext } from './scheduler/step.ts'
 import { maxStepSessions } from './scheduler/step-runner.ts'
 import { stepBounds, type StepBounds } from './scheduler/step-progress.ts'
 import { registerEngine } from './store/engines.ts'
 import { lanesPerWorker } from './workers/messages.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
-export interface EngineOptions {
+export interface EngineOptions extends Pick<
+  StepContext,
+  'folder' | 'staging' | 'uploads' | 'secrets' | 'metrics' | 'log' | 'twoThreadsFrom'
+> {
   settings: Settings
   database: Database & { uri: string }
-  folder: MarkedFolder
-  staging: Staging
-  uploads: Uploads
-  secrets: SecretBox
-  metrics: EngineMetrics
-  log: Logger
   /** By default one that allows what the settings allow. */
   guard?: AddressGuard
   bounds?: DownloadBounds
   callbackBounds?: CallbackBounds
   stepBounds?: StepBounds
-  twoThreadsFrom?: number
 }
 
 /** An engine's entry in the register, and the parts that work under its id. */
@@ -140,10 +131,9 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     id: engineId,
     dispatcher,
     pool,
-    stop: async ({ isDead }) => {
+    stop: async (stop) => {
       stopping.abort()
-      const dispatcherStopped = isDead ? dispatcher.stopDead() : dispatcher.stop()
-      await Promise.all([dispatcherStopped, reactions.stop(), callbacks.stop()])
+      await Promise.all([dispatcher.stop(stop), reactions.stop(), callbacks.stop()])
     },
   }
 }

@@ -3,11 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
-import type { Database } from '../../shared/runtime/database.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
-import type { Logger } from '../../shared/runtime/logger.ts'
 import type { ChunkDocument } from '../../shared/contract/schemas/import.ts'
-import type { MarkedFolder } from '../../shared/storage/staging/marked-folder.ts'
 import {
   chunkLeaseMs,
   claimChunk,
@@ -21,25 +18,21 @@ import { failImportOfChunk, readState } from '../../shared/store/imports.ts'
 import { makeFinding, recordMissingInChunk } from '../store/missing-files.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
-import type { EngineMetrics, FailureReason } from '../metrics.ts'
-import type { MissedFiles } from './missed-files.ts'
+import type { FailureReason } from '../metrics.ts'
 import { deathsMessage, maxDeaths, suspectDeaths, type Quarantine } from './quarantine.ts'
+import type { StepContext } from './step.ts'
 import { missingText } from './step-failures.ts'
 import { cancellation, type ChunkReport } from '../workers/messages.ts'
-import type { WorkerPool } from '../workers/pool.ts'
 
-export interface ChunkLanesOptions {
+export interface ChunkLanesOptions extends Pick<
+  StepContext,
+  'database' | 'folder' | 'pool' | 'metrics' | 'missedFiles' | 'log'
+> {
   engineId: string
-  database: Database
-  folder: MarkedFolder
   /** For transactions of failed chunks: one for each lane and one more, all registered with the engine. */
   sessions: ClientSession[]
-  pool: WorkerPool
   claims: DoubtfulClaims
   quarantine: Quarantine
-  metrics: EngineMetrics
-  missedFiles: MissedFiles
-  log: Logger
   /** Called when this engine runs no chunk of an import and there is none left to claim. */
   onDrained: () => void
 }
@@ -120,15 +113,13 @@ export class ChunkLanes {
     this.#scheduler.setImports(imports)
   }
 
-  /** The stop of an engine that others took for dead, and whose leases are lost. */
-  stopDead(): Promise<void> {
-    this.#isDead = true
-    return this.stop()
-  }
-
-  /** Claims no more; resolves when the running batches have ended and their chunks are released. */
-  stop(): Promise<void> {
+  /**
+   * Claims no more; resolves when the running batches have ended and their chunks are released. `isDead`: other engines
+   * took this one for dead, and its leases are lost.
+   */
+  stop({ isDead }: { isDead: boolean }): Promise<void> {
     this.#isStopped = true
+    this.#isDead ||= isDead
     return this.stopRunning()
   }
 
@@ -223,27 +214,20 @@ export class ChunkLanes {
 
   async #endChunk(chunk: ChunkDocument, token: string, report: ChunkReport): Promise<void> {
     const { database, log, metrics } = this.#options
-    switch (report.end) {
-      case 'done':
-        return
-      case 'lost':
-        // A pause or a cancel takes the leases of chunks away on purpose.
-        if (!this.#isDead && (await readState(database.collections, chunk.import_id)) === 'importing') {
-          metrics.leaseLost()
-          log.warn(
-            { chunk: chunk._id },
-            'a chunk was taken over, or a batch of it committed without an answer',
-          )
-        }
-        // After such a commit the lease is still this engine's, and the next claim resumes behind that batch.
-        await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
-        return
-      case 'stopped':
-        await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
-        return
-      case 'failed':
-        await this.#endFailedChunk(chunk, token, report)
+    if (report.end === 'done') return
+    if (report.end === 'failed') {
+      await this.#endFailedChunk(chunk, token, report)
+      return
     }
+    const isLost = report.end === 'lost' && !this.#isDead
+    // A pause or a cancel takes the leases of chunks away on purpose.
+    if (isLost && (await readState(database.collections, chunk.import_id)) === 'importing') {
+      metrics.leaseLost()
+      log.warn({ chunk: chunk._id }, 'a chunk was taken over, or a batch of it committed without an answer')
+    }
+    // A stopped chunk is still leased. So is one of which a batch committed without an answer: the next claim resumes
+    // behind that batch.
+    await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
   }
 
   /** For a chunk on which `maxDeaths` engines died, or that was claimed `maxChunkClaims` times without a batch. */

@@ -115,31 +115,24 @@ export class Dispatcher extends PollLoop {
     return this.#lanes.utilization
   }
 
-  /** The stop of an engine that others took for dead, and whose leases are lost. */
-  stopDead(): Promise<void> {
-    return this.#stop(this.#lanes.stopDead())
-  }
-
-  /** Claims no more work, lets running batches end, and releases the rest. */
-  override stop(): Promise<void> {
-    return this.#stop(this.#lanes.stop())
-  }
-
-  /** Ends what runs now. Any engine can resume it, this one included. */
-  async stopRunning(): Promise<void> {
-    await Promise.all([this.#lanes.stopRunning(), this.#steps.abortAll()])
-  }
-
-  async #stop(lanesStopped: Promise<void>): Promise<void> {
-    const loopEnded = super.stop()
+  /**
+   * Claims no more work, lets running batches end, and releases the rest. `isDead`: other engines took this one for dead,
+   * and its leases are lost.
+   */
+  override async stop({ isDead } = { isDead: false }): Promise<void> {
     const ended = Promise.all([
-      loopEnded,
-      lanesStopped,
+      this.#lanes.stop({ isDead }),
+      super.stop(),
       this.#starter.stop(),
       this.#finalizer.stop(),
       this.#steps.stop(),
     ])
     await within(graceMs, ended, undefined)
+  }
+
+  /** Ends what runs now. Any engine can resume it, this one included. */
+  async stopRunning(): Promise<void> {
+    await Promise.all([this.#lanes.stopRunning(), this.#steps.abortAll()])
   }
 
   protected override async poll(): Promise<number> {

@@ -1,6 +1,5 @@
-import { peekNextId, type Database } from '../../shared/runtime/database.ts'
+import { peekNextId } from '../../shared/runtime/database.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
-import type { Logger } from '../../shared/runtime/logger.ts'
 import { sourceTypes, type SourceType, type UploadDocument } from '../../shared/contract/schemas/import.ts'
 import {
   listDueDryRuns,
@@ -14,18 +13,15 @@ import {
 import { listLockedLists, startImport } from '../../shared/store/imports.ts'
 import { beginImportEpoch } from '../../shared/store/subscriber-counts.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
-import type { UploadPin, Uploads } from '../../shared/storage/uploads/upload-store.ts'
+import type { UploadPin } from '../../shared/storage/uploads/upload-store.ts'
 import { within } from '../../shared/runtime/within.ts'
-import type { EngineMetrics } from '../metrics.ts'
 import { sortRoundRobin } from './organization-rounds.ts'
-import type { StepBounds } from './step-progress.ts'
+import type { StepContext } from './step.ts'
 
-export interface ImportStarterOptions {
-  database: Database
-  uploads: Uploads
-  metrics: EngineMetrics
-  stepBounds: StepBounds
-  log: Logger
+export interface ImportStarterOptions extends Pick<
+  StepContext,
+  'database' | 'uploads' | 'metrics' | 'stepBounds' | 'log'
+> {
   /** Called when an import started after `startDue` had resolved. */
   onStarted: () => void
 }

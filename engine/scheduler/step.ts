@@ -14,7 +14,7 @@ import type { MissedFiles } from './missed-files.ts'
 import type { StepBounds, StepProgress } from './step-progress.ts'
 import type { WorkerPool } from '../workers/pool.ts'
 
-/** What an engine's steps (obtain, split, finish) use. */
+/** What an engine's steps (obtain, split, finish) use. Its other parts use some of it. */
 export interface StepContext {
   /** For the step's transactions. It is registered with the engine, so that an engine that takes over ends them. */
   session: ClientSession

@@ -1,36 +1,30 @@
 import { randomUUID } from 'node:crypto'
-import type { AddressGuard } from '../../../shared/net/address-guard.ts'
-import { databaseTime, type Database } from '../../../shared/runtime/database.ts'
+import { databaseTime } from '../../../shared/runtime/database.ts'
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { within } from '../../../shared/runtime/within.ts'
 import { openSecrets } from '../../../shared/runtime/import-secrets.ts'
-import type { Logger } from '../../../shared/runtime/logger.ts'
 import {
   queueHost,
   queueOrganization,
   type CallbackDocument,
 } from '../../../shared/contract/schemas/callback.ts'
-import { CannotUnseal, type SecretBox } from '../../../shared/runtime/secret-box.ts'
-import type { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
+import { CannotUnseal } from '../../../shared/runtime/secret-box.ts'
 import { claimCallback, markDelivered, recordFailure, releaseCallback } from '../../store/callbacks.ts'
 import { readBeginnings, waitingCallbacks, type QueueBeginning } from '../../../shared/store/due-queues.ts'
 import { isLeadingEngine } from '../../store/engines.ts'
 import { dropSecrets } from '../../../shared/store/import-secrets.ts'
 import { PollLoop, untilDue } from '../../scheduler/poll-loop.ts'
-import type { EngineMetrics } from '../../metrics.ts'
+import type { StepContext } from '../../scheduler/step.ts'
 import { mayTakeSlot } from '../../scheduler/slots.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
 import { sendCallback, type SendResult } from './send-callback.ts'
 
-export interface CallbackDispatcherOptions {
+export interface CallbackDispatcherOptions extends Pick<
+  StepContext,
+  'database' | 'folder' | 'secrets' | 'guard' | 'metrics' | 'log'
+> {
   engineId: string
-  database: Database
-  folder: MarkedFolder
-  secrets: SecretBox
-  guard: AddressGuard
   bounds: CallbackBounds
-  metrics: EngineMetrics
-  log: Logger
 }
 
 /** Bounds the cost while callbacks end and begin, because each poll reads the beginnings of all queues. */

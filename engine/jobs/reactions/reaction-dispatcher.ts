@@ -1,6 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { databaseTime, type Database } from '../../../shared/runtime/database.ts'
-import type { Logger } from '../../../shared/runtime/logger.ts'
+import { databaseTime } from '../../../shared/runtime/database.ts'
 import {
   queuedReactions,
   readBeginnings,
@@ -9,7 +8,7 @@ import {
 } from '../../../shared/store/due-queues.ts'
 import { isLeadingEngine } from '../../store/engines.ts'
 import { PollLoop, pollIntervalMs, untilDue } from '../../scheduler/poll-loop.ts'
-import type { EngineMetrics } from '../../metrics.ts'
+import type { StepContext } from '../../scheduler/step.ts'
 import {
   dropReactions,
   dueReactionFields,
@@ -17,13 +16,10 @@ import {
   type DueReaction,
 } from '../../store/due-reactions.ts'
 
-export interface ReactionDispatcherOptions {
+export interface ReactionDispatcherOptions extends Pick<StepContext, 'database' | 'metrics' | 'log'> {
   engineId: string
-  database: Database
   /** One for each of the transactions that run at once. */
   sessions: readonly ClientSession[]
-  metrics: EngineMetrics
-  log: Logger
 }
 
 /** `hasContent` of contract/schemas/autoresponder.ts as an expression, so that a megabyte of mail isn't read. */
@@ -106,14 +102,8 @@ export class ReactionDispatcher extends PollLoop {
       .toArray()
     this.#withoutContent = new Set(running.filter((each) => !each.has_content).map(({ _id }) => _id))
     const organizationIds = new Map(running.map(({ _id, organization_id }) => [_id, organization_id]))
-    const open = new Map<number, QueueBeginning[]>()
-    for (const beginning of due) {
-      const organizationId = organizationIds.get(beginning.queue)
-      if (organizationId === undefined) continue
-      const known = open.get(organizationId)
-      if (known === undefined) open.set(organizationId, [beginning])
-      else known.push(beginning)
-    }
+    const openQueues = due.filter(({ queue }) => organizationIds.has(queue))
+    const open = Map.groupBy(openQueues, ({ queue }) => organizationIds.get(queue)!)
     this.#served = this.#served.filter((id) => open.has(id))
     return new Map([...open].sort(([a], [b]) => this.#served.indexOf(a) - this.#served.indexOf(b)))
   }
