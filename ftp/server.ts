@@ -12,7 +12,7 @@ import { ConnectionLimits, type SessionLimits } from './connection/connection-li
 import { ControlConnection } from './connection/control-connection.ts'
 import { PassivePorts } from './connection/passive-ports.ts'
 import { createFtpSrv } from './ftp-srv-internals.ts'
-import { FtpSession, type FtpTimeouts, type SessionDeps } from './session.ts'
+import { defaultTimeouts, FtpSession, type FtpTimeouts, type SessionDeps } from './session.ts'
 
 export interface FtpServerOptions extends Pick<
   SessionDeps,
@@ -40,17 +40,6 @@ export interface FtpServer extends Part {
   port: number
   /** Null without implicit TLS. */
   implicitTlsPort: number | null
-}
-
-const defaultTimeouts: FtpTimeouts = {
-  loginMs: 60_000,
-  idleMs: 5 * 60_000,
-  stallMs: 5 * 60_000,
-  dataConnectionMs: 30_000,
-  passivePortMs: 5_000,
-  stopMs: 3_000,
-  keyWatchMs: 1_500,
-  certificateWatchMs: 5_000,
 }
 
 /**

@@ -44,24 +44,26 @@ export interface SessionDeps {
   ftpSrv: FtpSrv
 }
 
-export interface FtpTimeouts {
+export const defaultTimeouts = {
   /** From the connection to the login, the TLS handshake included. */
-  loginMs: number
+  loginMs: 60_000,
   /** From one command to the next; a transfer pauses it. */
-  idleMs: number
+  idleMs: 5 * 60_000,
   /** A data connection without a byte for this time is dead. */
-  stallMs: number
+  stallMs: 5 * 60_000,
   /** For opening a data connection, and again for its TLS handshake. */
-  dataConnectionMs: number
+  dataConnectionMs: 30_000,
   /** For a free port, when PASV or EPSV finds none. */
-  passivePortMs: number
+  passivePortMs: 5_000,
   /** At the stop of the server, for the last writes of sessions to the database. */
-  stopMs: number
+  stopMs: 3_000,
   /** Interval between two checks of the sessions' API keys. */
-  keyWatchMs: number
+  keyWatchMs: 1_500,
   /** Interval between two checks of the certificate's files. */
-  certificateWatchMs: number
+  certificateWatchMs: 5_000,
 }
+
+export type FtpTimeouts = typeof defaultTimeouts
 
 export type LoggedInSession = FtpSession & { fs: FtpDirectory; account: KeyHolder }
 

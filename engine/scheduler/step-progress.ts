@@ -4,25 +4,24 @@ import { stampStep } from '../../shared/store/import-steps.ts'
 import type { StepRun } from './step.ts'
 
 /** Bounds by which a step that stands still is detected; all times in milliseconds. */
-export interface StepBounds {
+export const stepBounds = {
   /** Interval of the stamps of a step that moves. */
-  stampIntervalMs: number
-  /** Other engines take the step over after this time without a stamp. */
-  stalledAfterMs: number
-  /** A step that was told to end counts as hung after this time, and its engine waits no longer. */
-  endTimeoutMs: number
-  /** An import of an uploaded file begins without a pin when its engine hasn't made one by then. */
-  pinTimeoutMs: number
-}
-
-export const stepBounds: StepBounds = {
   stampIntervalMs: 15_000,
-  // Longer than any wait of a healthy step: 60 s for a silent server or a query, 120 s for a transaction with conflicts.
+  /**
+   * Other engines take the step over after this time without a stamp. It is longer than any wait of a healthy step: 60 s
+   * for a silent server or a query, 120 s for a transaction with conflicts.
+   */
   stalledAfterMs: 5 * 60_000,
+  /** A step that was told to end counts as hung after this time, and its engine waits no longer. */
   endTimeoutMs: 5_000,
-  // Even a slow file server copies the largest file, of 16 MiB, in this time.
+  /**
+   * An import of an uploaded file begins without a pin when its engine hasn't made one by then. Even a slow file server
+   * copies the largest file, of 16 MiB, in this time.
+   */
   pinTimeoutMs: 60_000,
 }
+
+export type StepBounds = typeof stepBounds
 
 /** Counts the progress of a step: finished reads and writes of its files, subscribers read or changed. Threads share it. */
 export class StepProgress {
