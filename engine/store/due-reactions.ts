@@ -4,11 +4,6 @@ import type { ReactionDocument } from '../../shared/contract/schemas/autorespond
 import { buildReactionMessage } from '../../shared/store/outbox.ts'
 
 /** The fields of a due reaction that its message is made of. */
-export type DueReaction = Pick<
-  ReactionDocument,
-  '_id' | 'id' | 'organization_id' | 'mailing_list_id' | 'autoresponder_id' | 'subscriber_id' | 'due_at'
->
-
 export const dueReactionFields = {
   id: 1,
   organization_id: 1,
@@ -17,6 +12,8 @@ export const dueReactionFields = {
   subscriber_id: 1,
   due_at: 1,
 } as const
+
+export type DueReaction = Pick<ReactionDocument, '_id' | keyof typeof dueReactionFields>
 
 /**
  * Marks reactions as due and inserts their messages into the outbox, in one transaction. Reactions that aren't queued any

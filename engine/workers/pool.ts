@@ -16,18 +16,7 @@ export interface WorkerStats {
 }
 
 /** The engine's worker threads. */
-export interface WorkerPool {
-  /** Chunks that can run at once while no second half of a source is scanned. */
-  lanes: number
-  /** The lanes that second halves leave to chunks, at least half of all. */
-  lanesForChunks: () => number
-  run(task: ChunkTask): Promise<ChunkReport>
-  /** Runs in the next free lane. Null when the calling thread has to scan the half itself, so that chunks keep lanes. */
-  runSecondHalf(task: SecondHalfTask): Promise<SecondHalfReport | null>
-  /** Ends the threads without waiting for their tasks. */
-  destroy(): Promise<void>
-  stats(): Promise<WorkerStats[]>
-}
+export type WorkerPool = ReturnType<typeof startWorkerPool>
 
 /**
  * Starts the threads. Each one connects to the database itself, and tasks wait until it has. A task is rejected with the
@@ -41,7 +30,7 @@ export function startWorkerPool(options: {
   onSecondHalfEnd: () => void
   /** Called when a thread without a task broke off. */
   onError: (error: Error) => void
-}): WorkerPool {
+}) {
   // Little survives a collection, and its helper threads delayed each one by 2 ms when the cores were busy.
   setFlagsFromString('--no-parallel-scavenge')
   // Messages to the database count as heap growth, and made V8 mark 20 MB of modules every half second.
@@ -68,10 +57,13 @@ export function startWorkerPool(options: {
   const statsReader = new WorkerStatsReader()
   let secondHalves = 0
   return {
+    /** Chunks that can run at once while no second half of a source is scanned. */
     lanes,
+    /** The lanes that second halves leave to chunks, at least half of all. */
     lanesForChunks: () => lanes - secondHalves,
-    run: (task) => piscina.run(task) as Promise<ChunkReport>,
-    runSecondHalf: async (task) => {
+    run: (task: ChunkTask) => piscina.run(task) as Promise<ChunkReport>,
+    /** Runs in the next free lane. Null when the calling thread has to scan the half itself, so that chunks keep lanes. */
+    runSecondHalf: async (task: SecondHalfTask): Promise<SecondHalfReport | null> => {
       // Second halves use at most half of the lanes. Further files are split by one thread, so that chunks don't wait.
       if (secondHalves === options.workers) return null
       secondHalves += 1
@@ -82,6 +74,7 @@ export function startWorkerPool(options: {
         options.onSecondHalfEnd()
       }
     },
+    /** Ends the threads without waiting for their tasks. */
     destroy: () => piscina.destroy(),
     stats: () => statsReader.read(piscina.threads),
   }

@@ -193,13 +193,7 @@ const joined = (range: Range, secondHalf: RangeContent | undefined): Range =>
         records: range.records + secondHalf.records,
       }
 
-interface RangeSizes {
-  target: number
-  ranges: number
-  bufferSize: number
-}
-
-function rangeSizes(fileSize: number, threads: number): RangeSizes {
+function rangeSizes(fileSize: number, threads: number) {
   const target = Math.min(targetRangeBytes, Math.max(minRangeBytes, Math.ceil(fileSize / smallFileRanges)))
   const ranges = Math.min(maxRanges, Math.max(1, Math.ceil(fileSize / target)))
   // Where the number of ranges is capped, each is larger.
@@ -213,7 +207,7 @@ function rangeSizes(fileSize: number, threads: number): RangeSizes {
 interface SplitContext {
   reopen: () => Promise<Partition>
   output: PartitionOutput
-  sizes: RangeSizes
+  sizes: ReturnType<typeof rangeSizes>
   signal: AbortSignal
 }
 
