@@ -1,7 +1,8 @@
-import type { ClientSession } from 'mongodb'
+import type { ClientSession, Filter } from 'mongodb'
 import { runInTransaction } from '../../shared/runtime/database.ts'
 import { workingStates } from '../../shared/contract/import-state.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import type { ImportDocument } from '../../shared/contract/schemas/import.ts'
 import { releaseFailedChunk, type LeasedChunk } from '../../shared/store/chunks.ts'
 import { findOtherFolders, readEngineFolder } from './engines.ts'
 import type { WorkingImport } from './import-queues.ts'
@@ -48,17 +49,12 @@ export async function makeFinding(
 export type MissingOutcome = 'noted' | 'failed' | 'lost'
 
 /** Stores the finding of the engine with the step's lease, or fails the import. */
-export async function recordMissingInStep(
+export function recordMissingInStep(
   collections: Collections,
   step: { id: number; token: string },
   finding: Finding,
 ): Promise<MissingOutcome> {
-  const written = await collections.imports.findOneAndUpdate(
-    { _id: step.id, state: { $in: [...workingStates] }, 'step.token': step.token },
-    storeOrFail(finding),
-    { projection: { state: 1 }, returnDocument: 'after' },
-  )
-  return toOutcome(written)
+  return storeOrFail(collections, { _id: step.id, 'step.token': step.token }, finding)
 }
 
 /** Stores the finding of the engine with the chunk's lease, or fails the import. The transaction also releases the chunk. */
@@ -70,16 +66,16 @@ export function recordMissingInChunk(
 ): Promise<MissingOutcome> {
   return runInTransaction(session, async () => {
     if (!(await releaseFailedChunk(collections, session, lease))) return 'lost'
-    const written = await collections.imports.findOneAndUpdate(
-      { _id: lease.importId, state: { $in: [...workingStates] } },
-      storeOrFail(finding),
-      { projection: { state: 1 }, returnDocument: 'after', session },
-    )
-    return toOutcome(written)
+    return storeOrFail(collections, { _id: lease.importId }, finding, session)
   })
 }
 
-function storeOrFail({ folder, isAlone, onlyFolderSince, message }: Finding) {
+async function storeOrFail(
+  { imports }: Collections,
+  filter: Filter<ImportDocument>,
+  { folder, isAlone, onlyFolderSince, message }: Finding,
+  session?: ClientSession,
+): Promise<MissingOutcome> {
   const isValid = { $gt: ['$missing.at', ago(findingValidMs)] }
   const isSameFolder = { $eq: ['$missing.folder', { $literal: folder }] }
   const isOld = { $lte: ['$missing.at', ago(recheckDelayMs)] }
@@ -100,10 +96,11 @@ function storeOrFail({ folder, isAlone, onlyFolderSince, message }: Finding) {
       { folder: { $literal: folder }, at: '$$NOW' },
     ],
   }
-  return [{ $set: { ...failed, missing } }]
-}
-
-function toOutcome(written: { state: string } | null): MissingOutcome {
+  const written = await imports.findOneAndUpdate(
+    { ...filter, state: { $in: [...workingStates] } },
+    [{ $set: { ...failed, missing } }],
+    { projection: { state: 1 }, returnDocument: 'after', ...(session && { session }) },
+  )
   if (written === null) return 'lost'
   return written.state === 'failed' ? 'failed' : 'noted'
 }
