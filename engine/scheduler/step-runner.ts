@@ -97,16 +97,16 @@ export class StepRunner {
 
   /** Claims and begins the import's step, if it is free and there is a slot and space on the disk for it. */
   async start(entry: WorkingImport): Promise<'no_space' | 'done'> {
-    const { database, engineId, claims, quarantine } = this.#options
+    const { database, engineId, stepSessions, claims, quarantine, stepBounds, log, onEnded } = this.#options
     if (!this.#mayClaim || this.#hung.size >= maxHungSteps || !this.#hasSlotFor(entry)) return 'done'
     if (entry.state !== 'importing' && !(await this.#hasSpaceFor(entry))) return 'no_space'
     const token = randomUUID()
     const claim = { engineId, token }
     const document = await claims.track(token, claimStep(database.collections, entry._id, entry.state, claim))
     if (document === null) return 'done'
-    const session = this.#options.stepSessions.pop()
+    const session = stepSessions.pop()
     if (session === undefined) {
-      this.#options.claims.add(token)
+      claims.add(token)
       throw new Error(
         `all ${maxStepSessions} database sessions for steps are in use, by ${this.#steps.size} steps that run and ${this.#hung.size} that hang: this is a defect of the engine`,
       )
@@ -116,25 +116,24 @@ export class StepRunner {
     abort.signal.addEventListener('abort', () => {
       setTimeout(() => {
         this.#releaseHung(step)
-      }, this.#options.stepBounds.endTimeoutMs).unref()
+      }, stepBounds.endTimeoutMs).unref()
     })
     const mayRun = this.#mayClaim
     const run = () => processImport(document, token, { ...this.#options, session, signal: abort.signal })
     const isSuspect = (document.step_deaths ?? 0) >= suspectDeaths && mayRun
     step.ended = (isSuspect ? quarantine.run(run) : run())
       .catch((error: unknown) => {
-        this.#options.claims.add(token)
-        this.#options.log.warn(
+        claims.add(token)
+        log.warn(
           { import_id: entry._id },
           `a step couldn't be released, trying again: ${errorMessage(error)}`,
         )
       })
       .finally(() => {
         if (this.#steps.get(entry._id) === step) this.#steps.delete(entry._id)
-        if (this.#hung.delete(step))
-          this.#options.log.info({ import_id: entry._id }, 'a step that hung has ended')
-        this.#options.stepSessions.push(session)
-        this.#options.onEnded()
+        if (this.#hung.delete(step)) log.info({ import_id: entry._id }, 'a step that hung has ended')
+        stepSessions.push(session)
+        onEnded()
       })
     this.#steps.set(entry._id, step)
     if (this.#isStopped || !mayRun) abort.abort()
