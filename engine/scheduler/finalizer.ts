@@ -19,7 +19,7 @@ export class Finalizer extends PollLoop {
   /** Organizations in the order in which they were served, the latest last. */
   #served: number[] = []
   /** Imports that can't be finalized yet, with the monotonic time at which they are tried again. */
-  readonly #postponed = new Map<number, { organizationId: number; untilMs: number }>()
+  readonly #postponed = new Map<number, number>()
 
   constructor(options: Omit<FinalizingContext, 'removals'>) {
     super({ problem: "ended imports can't be read", log: options.log })
@@ -28,7 +28,7 @@ export class Finalizer extends PollLoop {
 
   protected override async poll(): Promise<number> {
     const { collections } = this.#options.database
-    for (const [id, { untilMs }] of this.#postponed)
+    for (const [id, untilMs] of this.#postponed)
       if (untilMs <= clock.monotonicMs()) this.#postponed.delete(id)
     const open = await listOrganizationsToFinalize(collections)
     this.#served = this.#served.filter((id) => open.includes(id))
@@ -47,18 +47,11 @@ export class Finalizer extends PollLoop {
   async #findEnded(organizationIds: number[]): Promise<EndedImport[]> {
     const limit = Math.floor(maxAtOnce / organizationIds.length)
     const { collections } = this.#options.database
+    const without = [...this.#postponed.keys()]
     const found = await Promise.all(
-      organizationIds.map((id) =>
-        listEndedImports(collections, id, { without: this.#listPostponed(id), limit }),
-      ),
+      organizationIds.map((id) => listEndedImports(collections, id, { without, limit })),
     )
     return found.flat()
-  }
-
-  #listPostponed(organizationId: number): number[] {
-    return [...this.#postponed]
-      .filter(([, entry]) => entry.organizationId === organizationId)
-      .map(([id]) => id)
   }
 
   async #finalizeOrPostpone(entry: EndedImport): Promise<void> {
@@ -69,8 +62,6 @@ export class Finalizer extends PollLoop {
       )
       return false
     })
-    if (isFinalized) return
-    const untilMs = clock.monotonicMs() + postponeMs
-    this.#postponed.set(entry._id, { organizationId: entry.organization_id, untilMs })
+    if (!isFinalized) this.#postponed.set(entry._id, clock.monotonicMs() + postponeMs)
   }
 }
