@@ -81,7 +81,6 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
     pollMs: timeouts.keyWatchMs,
     log,
   })
-  const parts: Part[] = [keyWatch, ...(certificate === null ? [] : [certificate])]
   const servers: Server[] = []
   const open = async (port: number, setting: string, implicitTls: Certificate | null): Promise<number> => {
     const server = createServer((socket) => void gate.accept(socket, implicitTls))
@@ -92,7 +91,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   const stop = async () => {
     for (const server of servers) server.close()
     await gate.endSessions()
-    await Promise.all(parts.map((part) => part.stop()))
+    await Promise.all([keyWatch.stop(), certificate?.stop()])
   }
   try {
     const port = await open(options.port, 'FTP_PORT', null)

@@ -46,7 +46,6 @@ export class Dispatcher extends PollLoop {
   readonly #starter: ImportStarter
   readonly #lanes: ChunkLanes
   readonly #finalizer: Finalizer
-  readonly #quarantine: Quarantine
   readonly #missedFiles: MissedFiles
   readonly #steps: StepRunner
   #stepsWithoutSpace = 0
@@ -61,11 +60,10 @@ export class Dispatcher extends PollLoop {
     this.#claims = new DoubtfulClaims(options.database, options.engineId)
     this.#starter = new ImportStarter({ ...options, onStarted: wake })
     this.#missedFiles = new MissedFiles(options.metrics)
-    this.#quarantine = new Quarantine(() => this.stopRunning(), wake)
     const shared = {
       ...options,
       claims: this.#claims,
-      quarantine: this.#quarantine,
+      quarantine: new Quarantine(() => this.stopRunning(), wake),
       missedFiles: this.#missedFiles,
     }
     this.#steps = new StepRunner({ ...shared, onEnded: wake })
