@@ -24,13 +24,16 @@ import type { Range } from './range-writer.ts'
 import { splitFile, type SplitOptions, type SplitResult } from './split.ts'
 import type { HelperThread } from './second-half-scan.ts'
 
+/** A partition stores a header and the identity with each record: twice the bytes of a source with short records. */
+const partitionRatio = 2
+
 /**
  * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed. The
  * import must have the source's `content`.
  * Throws ImportError `source_missing`, QuotaInUse, and what splitFile and refuseIfWrittenInto throw.
  */
 export async function splitImport(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
-  const { document, staging, uploads, signal } = run
+  const { document, staging, uploads, quota, signal } = run
   const { content } = document
   if (content === undefined) throw new Error("the beginning of the import's source wasn't read")
   await refuseIfWrittenInto(document, staged, uploads)
@@ -38,7 +41,7 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
   let bytes = 0
   const source = await requireSource(staging, staged)
   try {
-    await reservePartition(run, source.size)
+    if (!(await quota.reservePartition(document, source.size * partitionRatio))) throw new QuotaInUse()
     const output = await staging.create(partition)
     try {
       const result = await splitUnchanged(run, staged, {
@@ -104,13 +107,6 @@ function helperThread(run: StepRun, source: string, output: string): HelperThrea
         log.debug(`the file of a worker's half stays until the end of the split: ${errorMessage(error)}`)
       }),
   }
-}
-
-/** A partition stores a header and the identity with each record: twice the bytes of a source with short records. */
-const partitionRatio = 2
-
-async function reservePartition({ document, quota }: StepRun, sourceBytes: number): Promise<void> {
-  if (!(await quota.reservePartition(document, sourceBytes * partitionRatio))) throw new QuotaInUse()
 }
 
 /** Once the chunks are stored, the source and the files of killed tries are no longer needed. */
