@@ -1,12 +1,15 @@
+import { randomBytes } from 'node:crypto'
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { recordsIn } from '../../../shared/contract/schemas/import.ts'
 import { closeChunks, sumImport, deleteChunks } from '../../../shared/store/chunks.ts'
 import { dropSecrets } from '../../../shared/store/import-secrets.ts'
+import { fullViews } from '../../../shared/store/import-views.ts'
+import { notifyEngines } from '../../../shared/store/wake-up.ts'
+import { insertCallback } from '../../store/callbacks.ts'
 import type { EndedImport } from '../../store/import-queues.ts'
 import { fixTotals, markFinalized } from '../../../shared/store/imports.ts'
 import { driverRetryReason } from '../../../shared/runtime/driver-errors.ts'
 import { within } from '../../../shared/runtime/within.ts'
-import { queueCallback } from '../../jobs/callbacks/queue-callback.ts'
 import type { StepContext } from '../../scheduler/step.ts'
 
 export type FinalizingContext = Pick<
@@ -29,13 +32,13 @@ const maxRemovals = 4
  */
 export async function finalizeImport(document: EndedImport, context: FinalizingContext): Promise<boolean> {
   const { _id: importId, state, source } = document
-  const { database, secrets, metrics, log } = context
+  const { database, metrics, log } = context
   const { collections } = database
   if ((await closeChunks(collections, importId)) > 0) return false
   const sums = await sumImport(collections, importId)
   const totals = sums.counts
   await fixTotals(collections, importId, sums)
-  await queueCallback(database, importId, secrets)
+  await queueCallback(importId, context)
   await dropSecrets(collections, importId)
   await removeWorkingData(document, context)
   // Only one engine reports the end.
@@ -45,6 +48,24 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
   metrics.everyRowFailed()
   log.warn({ import_id: importId }, 'every row failed: nothing of the file was imported')
   return true
+}
+
+/**
+ * Queues the callback of an ended import whose counts are final, if it has one. Its body is fixed here: the reply that
+ * a request for the import would get. Idempotent: a callback that is queued already stays as it is.
+ */
+async function queueCallback(importId: number, { database, secrets }: FinalizingContext): Promise<void> {
+  const { collections } = database
+  const document = await collections.imports.findOne({ _id: importId, callback: { $ne: null } })
+  if (document === null) return
+  // The callback is due at once: `finished_at` is by the database's clock.
+  const { callback, finished_at: dueAt } = document
+  if (callback === null || dueAt === null) return
+  const [view] = await fullViews(collections, [document], secrets)
+  const body = JSON.stringify({ success: true, data: view, error_code: null, error_message: null })
+  const webhookId = `msg_${randomBytes(18).toString('base64url')}`
+  if (await insertCallback(collections, document, { url: callback.url, webhookId, body, dueAt }))
+    await notifyEngines(collections, 'callback')
 }
 
 /**
