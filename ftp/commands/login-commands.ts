@@ -9,6 +9,13 @@ import type { CommandDefinitions } from './command-table.ts'
 
 const maxWrongLogins = 3
 
+const loginRefusals = {
+  throttled: 'too many wrong logins from this address; try again in a minute',
+  wrong: 'wrong user or API key; log in as user api with an API key as password',
+  forbidden: 'this API key lacks the permission subscriber/import',
+}
+type LoginRefusal = keyof typeof loginRefusals
+
 /** The commands for logging in and for encryption: RFC 959, RFC 2228, RFC 4217. */
 export const loginCommands: CommandDefinitions = {
   USER: {
@@ -98,16 +105,7 @@ async function logIn(session: FtpSession, username: string, password: string): P
   const caller = await context.loginMutex.runExclusive(clientNetwork(control.remoteAddress), () =>
     identify(session, username, password),
   )
-  if (caller === 'throttled')
-    return refuseLogin(session, caller, 'too many wrong logins from this address; try again in a minute')
-  if (caller === 'wrong')
-    return refuseLogin(
-      session,
-      caller,
-      'wrong user or API key; log in as user api with an API key as password',
-    )
-  if (!mayUpload(caller))
-    return refuseLogin(session, 'forbidden', 'this API key lacks the permission subscriber/import')
+  if (typeof caller === 'string') return refuseLogin(session, caller)
   const { organizationId, keyId } = caller
   const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, collections, log })
   await directory.prepare()
@@ -127,14 +125,11 @@ async function logIn(session: FtpSession, username: string, password: string): P
   await session.reply(230, 'logged in')
 }
 
-async function refuseLogin(
-  session: FtpSession,
-  result: 'throttled' | 'wrong' | 'forbidden',
-  reason: string,
-): Promise<void> {
-  session.context.metrics.login(result)
+async function refuseLogin(session: FtpSession, refusal: LoginRefusal): Promise<void> {
+  session.context.metrics.login(refusal)
   session.wrongLogins += 1
   const isLast = session.wrongLogins >= maxWrongLogins
+  const reason = loginRefusals[refusal]
   await session.reply(
     530,
     isLast ? `${reason}; the connection closes after ${maxWrongLogins} failed logins` : reason,
@@ -148,14 +143,14 @@ async function identify(
   { control, context }: FtpSession,
   username: string,
   password: string,
-): Promise<Caller | 'wrong' | 'throttled'> {
+): Promise<Caller | LoginRefusal> {
   const { throttle, collections, keyHashSecret } = context
   const [blockedSeconds, caller] = await Promise.all([
     throttle.blockedSeconds(control.remoteAddress),
     username === 'api' ? findCaller(collections, keyHashSecret, password) : null,
   ])
   if (blockedSeconds > 0) return 'throttled'
-  if (caller !== null) return caller
+  if (caller !== null) return mayUpload(caller) ? caller : 'forbidden'
   return (await throttle.recordFailure(control.remoteAddress)) > 0 ? 'throttled' : 'wrong'
 }
 
