@@ -131,12 +131,9 @@ export class ChunkLanes {
 
   /**
    * Fills the free lanes with chunks. Single-flight: a call during another one shares it. Throws the database's errors.
+   * `wakes`: no poll is in progress, so one is woken for an import of which no chunk is left.
    */
-  fill(): Promise<void> {
-    return this.#fill({ wakes: false })
-  }
-
-  #fill(options: { wakes: boolean }): Promise<void> {
+  fill(options = { wakes: false }): Promise<void> {
     this.#filling ??= this.#claimUntilFull(options).finally(() => (this.#filling = null))
     return this.#filling
   }
@@ -193,7 +190,7 @@ export class ChunkLanes {
       .finally(() => {
         this.#chunks.delete(token)
         this.#notifyIfDrained(chunk.import_id)
-        if (!this.#isStopped) void this.#fill({ wakes: true }).catch(() => undefined)
+        if (!this.#isStopped) void this.fill({ wakes: true }).catch(() => undefined)
       })
     const running = {
       importId: chunk.import_id,
