@@ -43,17 +43,12 @@ export interface StepContext {
   signal: AbortSignal
 }
 
-/** The lease of an import's step: the import's id and the lease's token. */
-interface Step {
-  id: number
-  token: string
-}
-
 /** A running step. */
 export interface StepRun extends StepContext {
   /** The import as it was when the step was claimed. */
   document: ImportDocument
-  step: Step
+  /** The lease of the import's step: the import's id and the lease's token. */
+  step: { id: number; token: string }
   /** Counted up by `staging`, and by everything else that shows progress. */
   progress: StepProgress
 }
