@@ -7,6 +7,8 @@ import type { UploadEntry } from '../shared/storage/uploads/upload-store.ts'
 import type { Upload, UploadOptions } from '../shared/storage/uploads/upload.ts'
 import { refusal, type FtpError } from './ftp-error.ts'
 
+export type ListedFile = Stats & { name: string }
+
 /**
  * An upload directory as FTP clients see it: by paths below `/`, with the facts of `ls -l`. It never shows paths of the
  * server. Methods throw FtpError, and UploadRefused, which `toFtpError` maps.
@@ -29,14 +31,14 @@ export class FtpDirectory {
   }
 
   /** `resumable`: the unfinished upload, when there is one. */
-  async get(path: string, { resumable = false } = {}): Promise<Stats & { name: string }> {
+  async get(path: string, { resumable = false } = {}): Promise<ListedFile> {
     if (isRoot(path)) return toStats({ name: '.', size: 0, modifiedAt: clock.now() }, folderMode)
     const name = toName(path)
     return toStats(await (resumable ? this.#uploads.findResumable(name) : this.#uploads.find(name)))
   }
 
   /** The finished files, or the one of that name. */
-  async list(path = '.'): Promise<(Stats & { name: string })[]> {
+  async list(path = '.'): Promise<ListedFile[]> {
     if (!isRoot(path)) return [await this.get(path)]
     return (await this.#uploads.list()).map((entry) => toStats(entry))
   }
@@ -88,7 +90,7 @@ const fileMode = 0o100640
 const folderMode = 0o040750
 
 /** What ftp-srv makes a line of a listing from; the files themselves may lie in the database. */
-function toStats({ name, size, modifiedAt }: UploadEntry, mode = fileMode): Stats & { name: string } {
+function toStats({ name, size, modifiedAt }: UploadEntry, mode = fileMode): ListedFile {
   const times = { mtime: modifiedAt, mtimeMs: modifiedAt.getTime() }
   const stats = Object.create(Stats.prototype) as Stats
   return Object.assign(stats, { name, size, mode, nlink: 1, uid: 0, gid: 0, ...times })

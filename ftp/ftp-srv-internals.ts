@@ -4,7 +4,7 @@ import { FtpSrv } from 'ftp-srv'
 import type { Logger } from '../shared/runtime/logger.ts'
 import type { Command } from './connection/command-lines.ts'
 import type { ControlConnection } from './connection/control-connection.ts'
-import type { FtpDirectory } from './ftp-directory.ts'
+import type { FtpDirectory, ListedFile } from './ftp-directory.ts'
 import type { FtpSession } from './session.ts'
 
 /**
@@ -12,8 +12,6 @@ import type { FtpSession } from './session.ts'
  * ftp-srv never listens and owns no socket: the connections are ours, and it receives one command at a time. Its
  * version is pinned, and tests cover each of these parts.
  */
-
-export type ListedFile = Awaited<ReturnType<FtpDirectory['list']>>[number]
 
 /** `raw`: without the reply code in front. */
 export type ReplyLine = string | { message: string; raw: true }

@@ -1,4 +1,4 @@
-import type { ListedFile } from './ftp-srv-internals.ts'
+import type { ListedFile } from './ftp-directory.ts'
 
 /** The facts of files that MLSD, MLST and MDTM show: RFC 3659. */
 

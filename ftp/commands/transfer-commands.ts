@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
+import type { ListedFile } from '../ftp-directory.ts'
 import { FtpError, printable, refusal } from '../ftp-error.ts'
-import { listingLine, type ListedFile } from '../ftp-srv-internals.ts'
+import { listingLine } from '../ftp-srv-internals.ts'
 import { factLine } from '../listing.ts'
 import { isPattern, matchFiles, maxPatternLength } from '../name-pattern.ts'
 import type { FtpSession, LoggedInSession } from '../session.ts'
