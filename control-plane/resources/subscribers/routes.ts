@@ -12,7 +12,7 @@ import {
   type ListsToSearch,
   type SearchCall,
 } from './find-by-email/service.ts'
-import { toFoundView, toFoundViewWithOrganization } from './find-by-email/view.ts'
+import { toFoundView } from './find-by-email/view.ts'
 import { listSubscribers, namedSubscribers } from './find/service.ts'
 import {
   exampleFound,
@@ -70,6 +70,18 @@ function weightOfPage({
 }: Record<string, unknown>): number {
   return page === '0' ? pageWeight(Number(perPage)) : maxPageWeight
 }
+
+/** What the four searches for an email have in common. */
+const search = {
+  method: 'get',
+  tag,
+  needs: mayRead,
+  query: subscriberPage,
+  weight: weightOfPage,
+  refusals: { invalid_request: faultyTokens },
+} as const
+const foundOnPages = { data: z.array(foundSubscriberView), paging: 'tokens' } as const
+const exampleFoundElsewhere = { ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }
 
 export const subscriberEndpoints = [
   endpoint({
@@ -266,29 +278,20 @@ export const subscriberEndpoints = [
     },
   }),
   endpoint({
-    method: 'get',
+    ...search,
     path: '/subscribers_by_email/:email',
     operationId: 'findSubscribersByEmail',
     summary: "An email on all lists of the caller's organization",
-    tag,
-    needs: mayRead,
     scope: 'own_organization',
-    query: subscriberPage,
-    weight: weightOfPage,
-    reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
-    refusals: { invalid_request: faultyTokens },
+    reply: { ...foundOnPages, example: [exampleFound] },
     handle: (call) => findViews(call, { organization_id: call.caller.organizationId }),
   }),
   endpoint({
-    method: 'get',
+    ...search,
     path: '/mailing_lists/:mailing_list_id/subscribers_by_email/:email',
     operationId: 'findSubscribersByEmailInList',
     summary: 'An email on one list',
-    tag,
-    needs: mayRead,
-    query: subscriberPage,
-    weight: weightOfPage,
-    reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
+    reply: { ...foundOnPages, example: [exampleFound] },
     refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
     async handle(call) {
       const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
@@ -297,48 +300,31 @@ export const subscriberEndpoints = [
     },
   }),
   endpoint({
-    method: 'get',
+    ...search,
     path: '/organizations/all/subscribers_by_email/:email',
     operationId: 'findSubscribersByEmailEverywhere',
     summary: 'An email on all lists of all organizations',
-    tag,
     needs: 'system_admin',
-    query: subscriberPage,
-    weight: weightOfPage,
-    reply: {
-      data: z.array(foundSubscriberView),
-      paging: 'tokens',
-      example: [{ ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }],
-    },
-    refusals: { invalid_request: faultyTokens },
+    reply: { ...foundOnPages, example: [exampleFoundElsewhere] },
     handle: (call) => findViewsWithOrganizations(call, {}),
   }),
   endpoint({
-    method: 'get',
+    ...search,
     path: '/organizations/:organization_id/subscribers_by_email/:email',
     operationId: 'findSubscribersByEmailInOrganization',
     summary: 'An email on all lists of an organization',
-    tag,
-    needs: mayRead,
-    query: subscriberPage,
-    weight: weightOfPage,
-    reply: {
-      data: z.array(foundSubscriberView),
-      paging: 'tokens',
-      example: [{ ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }],
-    },
-    refusals: { invalid_request: faultyTokens },
+    reply: { ...foundOnPages, example: [exampleFoundElsewhere] },
     handle: (call) => findViewsWithOrganizations(call, { organization_id: call.organizationId }),
   }),
 ]
 
 async function findViews(call: SearchCall, lists: ListsToSearch) {
   const { found, paging } = await findByEmail(call, lists)
-  return { data: found.map(toFoundView), paging }
+  return { data: found.map((match) => toFoundView(match)), paging }
 }
 
 async function findViewsWithOrganizations(call: SearchCall, lists: ListsToSearch) {
   const { found, paging } = await findByEmail(call, lists)
   const names = await organizationNames(call.deps, found)
-  return { data: found.map((match) => toFoundViewWithOrganization(match, names)), paging }
+  return { data: found.map((match) => toFoundView(match, names)), paging }
 }

@@ -169,7 +169,7 @@ async function firstMatches(
     // However point reads and ranges interleave, at least this many matches of the ranges come before the page.
     const skippedOfRanges = Math.max(0, toSkip - keys.length)
     const found = await Promise.all([
-      keys.length === 0 ? [] : subscribersByKeys(subscribers, { emailKey, keys }),
+      keys.length === 0 ? [] : batchedPointReads(subscribers, { emailKey, keys }),
       others.length === 0
         ? []
         : subscribers
@@ -179,7 +179,9 @@ async function firstMatches(
             .limit(max + toSkip - skippedOfRanges)
             .toArray(),
     ])
-    const merged = found.flat().sort((a, b) => a.mailing_list_id - b.mailing_list_id || a.id - b.id)
+    const merged = found
+      .flatMap((matches) => matches ?? [])
+      .sort((a, b) => a.mailing_list_id - b.mailing_list_id || a.id - b.id)
     matches = matches.concat(merged.slice(toSkip - skippedOfRanges))
   }
   return matches.slice(0, max)
@@ -191,19 +193,9 @@ interface PointReads {
   keys: string[]
 }
 
-async function subscribersByKeys(
-  subscribers: Collections['subscribers'],
-  reads: PointReads,
-): Promise<readonly Match[]> {
-  return (await batchedPointReads(subscribers, reads)) ?? []
-}
-
 /** Searches of the same moment are one query: the round trip is the larger part of a small one's cost. */
 const batchedPointReads = batchedRead(
-  async (
-    subscribers: Collections['subscribers'],
-    searches: PointReads[],
-  ): Promise<Map<PointReads, Match[]>> => {
+  async (subscribers: Collections['subscribers'], searches: PointReads[]) => {
     const [only] = searches
     const isAlone = only !== undefined && searches.length === 1
     const keys = isAlone ? only.keys : [...new Set(searches.flatMap((search) => search.keys))]

@@ -2,19 +2,14 @@ import type { z } from 'zod'
 import type { foundSubscriberView } from '../schemas.ts'
 import type { FoundInList } from './service.ts'
 
-type FoundView = z.infer<typeof foundSubscriberView>
-
-export const toFoundView = ({ subscriber, list }: FoundInList): FoundView => ({
+/** With the names of organizations, by id, it has that of its list's organization. */
+export const toFoundView = (
+  { subscriber, list }: FoundInList,
+  names?: ReadonlyMap<number, string>,
+): z.infer<typeof foundSubscriberView> => ({
   id: subscriber.id,
   status: subscriber.status,
   email: subscriber.email,
   mailing_list: { id: list._id, name: list.name },
+  ...(names && { organization: { id: list.organization_id, name: names.get(list.organization_id) ?? '' } }),
 })
-
-export function toFoundViewWithOrganization(
-  found: FoundInList,
-  organizationNames: ReadonlyMap<number, string>,
-): FoundView {
-  const id = found.list.organization_id
-  return { ...toFoundView(found), organization: { id, name: organizationNames.get(id) ?? '' } }
-}
