@@ -57,16 +57,10 @@ const autoresponderChoice = {
 }
 
 export const subscriberCreation = z.object({
-  ...values,
-  email_format: values.email_format.optional(),
+  ...z.object(values).partial().shape,
+  email: values.email,
   status: values.status.default('active'),
-  subscribe_time: values.subscribe_time.optional(),
-  subscribe_ip: values.subscribe_ip.optional(),
-  remove_time: values.remove_time.optional(),
-  remove_ip: values.remove_ip.optional(),
   confirmed: values.confirmed.default(false),
-  confirm_time: values.confirm_time.optional(),
-  custom_fields: values.custom_fields.optional(),
   ...autoresponderChoice,
   confirmation_form_id: positiveId()
     .optional()
