@@ -10,6 +10,7 @@ import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 type Field = keyof AutoresponderDocument
 type Trigger = AutoresponderDocument['trigger']
 
+/** The field that names the target of a trigger; null for triggers without a target. */
 const targetFields = {
   subscription: null,
   api: null,
@@ -23,14 +24,14 @@ const targetFields = {
 } as const satisfies Record<Trigger, Field | null>
 type TargetField = NonNullable<(typeof targetFields)[Trigger]>
 
-/** The field that names the target of the trigger; null for triggers without a target. */
-const targetField = (trigger: Trigger): TargetField | null => targetFields[trigger]
-
 export type WithTargets = Pick<AutoresponderDocument, 'trigger' | (typeof autoresponderTargets)[number]>
 
-/** The autoresponder whose message triggers this one, and the field that names it. */
+/**
+ * The autoresponder whose message triggers this one, and the field that names it. Target fields of other triggers may be
+ * stored, and have no effect.
+ */
 export function triggeredBy(document: WithTargets): { field: TargetField; id: number } | null {
-  const field = autoresponderTargets.find((name) => name === targetField(document.trigger))
+  const field = autoresponderTargets.find((name) => name === targetFields[document.trigger])
   const id = field === undefined ? null : document[field]
   return field === undefined || id === null ? null : { field, id }
 }
@@ -100,7 +101,7 @@ export function impliedByDelay({ delay, delay_unit }: AutoresponderDocument): Pa
 function triggerFaults(document: AutoresponderDocument): string[] {
   const { trigger } = document
   const faults: string[] = []
-  const target = targetField(trigger)
+  const target = targetFields[trigger]
   if (target !== null && document[target] === null) faults.push(`${target} is required by trigger ${trigger}`)
   const clicks = clickFields(target)
   if (clicks !== null && document[clicks.anyUrl] !== true && (document[clicks.urls] ?? []).length === 0)

@@ -7,6 +7,7 @@ import {
 } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { AnsweringAutoresponder } from '../../../shared/store/reactions.ts'
 import { canAccess } from '../../api/scope.ts'
+import { triggeredBy } from '../autoresponders/rules.ts'
 
 /** An autoresponder whose mails have events, and the autoresponders that answer them. */
 export interface EventAutoresponder {
@@ -74,7 +75,7 @@ export async function readEventAutoresponders(
         listId,
         zone: zones.get(organizationId) ?? 'UTC',
         answering: candidates.filter(
-          (other) => other.organization_id === organizationId && findTarget(other) === _id,
+          (other) => other.organization_id === organizationId && triggeredBy(other)?.id === _id,
         ),
       },
     ]),
@@ -90,22 +91,6 @@ export async function readZones(
     .find({ _id: { $in: [...ids] } }, { projection: { time_zone_name: 1 } })
     .toArray()
   return new Map(found.map(({ _id, time_zone_name: zone }) => [_id, zone]))
-}
-
-/** The autoresponder whose mails it answers. Target fields of other triggers may be stored, and have no effect. */
-function findTarget(answering: Answering): number | null {
-  switch (answering.trigger) {
-    case 'autoresponder_open':
-    case 'autoresponder_nonopen':
-      return answering.trigger_autoresponder_to_open_id
-    case 'autoresponder_click':
-    case 'autoresponder_nonclick':
-      return answering.trigger_autoresponder_to_click_id
-    case 'autoresponder_send':
-      return answering.trigger_autoresponder_to_send_id
-    default:
-      return null
-  }
 }
 
 /** Whether a click on this URL triggers it; the URLs in its list match exactly. */
