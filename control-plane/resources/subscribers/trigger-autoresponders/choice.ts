@@ -54,15 +54,20 @@ function nameMatcher(pattern: string): (autoresponder: Pick<Triggered, 'name'>) 
   return ({ name }) => matches(name)
 }
 
-/** Those that every subscription by a request triggers. */
-export function findOnSubscription({ collections }: Database, listId: number): Promise<Triggered[]> {
-  return collections.autoresponders
-    .find<Triggered>(
-      { mailing_list_id: listId, trigger: 'subscription', trigger_run_on_api: true },
-      { projection },
-    )
-    .toArray()
+/** Those that every subscription by a request triggers, sorted by id. */
+export async function findOnSubscription(database: Database, listId: number): Promise<Triggered[]> {
+  const found = await readOnSubscription(database, listId)
+  return found.filter(({ trigger_run_on_api: runs }) => runs).sort((a, b) => a._id - b._id)
 }
+
+const readOnSubscription = singleFlight(({ collections }: Database, listId: number) =>
+  collections.autoresponders
+    .find(
+      { mailing_list_id: listId, trigger: 'subscription' },
+      { projection: { ...projection, trigger_run_on_api: 1 } },
+    )
+    .toArray(),
+)
 
 type Filter = Pick<
   SubscriberCreation,
@@ -78,10 +83,8 @@ export async function planReactions(
   if (filter.skip_autoresponders) return undefined
   const matches =
     filter.autoresponder_filter === undefined ? () => true : globMatcher(filter.autoresponder_filter)
-  const onSubscription = await readOnSubscription(database, listId)
-  const autoresponders = onSubscription
-    .filter(({ name, trigger_run_on_api: runs }) => runs && matches(name))
-    .sort((a, b) => a._id - b._id)
+  const onSubscription = await findOnSubscription(database, listId)
+  const autoresponders = onSubscription.filter(({ name }) => matches(name))
   if (autoresponders.length === 0) return undefined
   return {
     autoresponders,
@@ -90,12 +93,3 @@ export async function planReactions(
     excludeReacted: filter.autoresponder_exclude_reacted,
   }
 }
-
-const readOnSubscription = singleFlight(({ collections }: Database, listId: number) =>
-  collections.autoresponders
-    .find(
-      { mailing_list_id: listId, trigger: 'subscription' },
-      { projection: { name: 1, trigger_run_on_api: 1, ...delayProjection } },
-    )
-    .toArray(),
-)
