@@ -48,8 +48,7 @@ export async function listAutoresponders(
   const isMinimal = minimal === 'true' || minimal === '1'
   const scope = `autoresponders of list ${list._id} ${JSON.stringify([glob ?? null, isMinimal])}`
   const after = Number(pageStart(deps, { page_token }, scope).after ?? 0)
-  const named = await findNames(deps, list, glob)
-  const ids = named.map(({ id }) => id).filter((id) => id > after)
+  const ids = (await findIds(deps, list, glob)).filter((id) => id > after)
   const toView = await viewer(deps, list)
   const reader = new PageReader<AutoresponderDocument>({
     call,
@@ -66,18 +65,18 @@ export async function listAutoresponders(
   return { data: reader.data, paging: { next_page_token: nextPageToken(deps, scope, last) } }
 }
 
-/** Ids and names as listAutoresponders selects them. */
-async function findNames(
+/** As listAutoresponders selects them. */
+async function findIds(
   { database }: ControlPlane,
   list: MailingListDocument,
   glob: string | undefined,
-): Promise<{ id: number; name: string }[]> {
+): Promise<number[]> {
   const all = await database.collections.autoresponders
     .find({ mailing_list_id: list._id }, { projection: { name: 1 } })
     .sort({ _id: 1 })
     .toArray()
   const matches = glob === undefined ? () => true : globMatcher(glob)
-  return all.filter(({ name }) => matches(name)).map(({ _id, name }) => ({ id: _id, name }))
+  return all.filter(({ name }) => matches(name)).map(({ _id }) => _id)
 }
 
 /** The autoresponder as stored. Throws `validation_failed` with all problems, or when the name is taken. */
