@@ -22,7 +22,18 @@ export async function readSample(
   content: ContentSample | null,
 ): Promise<Sample> {
   try {
-    return await readSource(deps, organizationId, source, content)
+    switch (source.type) {
+      case 'json':
+        if (content === null) throw new Error('inline content was checked, and is missing')
+        return content
+      case 'upload_directory':
+        return await sampleUpload(deps, organizationId, source.filename)
+      case 'url': {
+        const what = JSON.stringify(source.filename)
+        const options = { what, signal: deps.stopping, maxBytes }
+        return await unpackSample(await downloadBeginning(deps, source), options)
+      }
+    }
   } catch (error) {
     throw error instanceof ImportError ? unreadable(source, error) : error
   }
@@ -38,25 +49,6 @@ const sourceKeys: Record<CheckedSource['type'], string> = {
 export function unreadable({ type }: CheckedSource, error: ImportError): RequestError {
   const message = `file_source.${sourceKeys[type]} can't be read: ${error.message}`
   return new RequestError('validation_failed', message, { cause: error })
-}
-
-async function readSource(
-  deps: ControlPlane,
-  organizationId: number,
-  source: CheckedSource,
-  content: ContentSample | null,
-): Promise<Sample> {
-  switch (source.type) {
-    case 'json':
-      if (content === null) throw new Error('inline content was checked, and is missing')
-      return content
-    case 'upload_directory':
-      return sampleUpload(deps, organizationId, source.filename)
-    case 'url': {
-      const what = JSON.stringify(source.filename)
-      return unpackSample(await downloadBeginning(deps, source), { what, signal: deps.stopping, maxBytes })
-    }
-  }
 }
 
 async function sampleUpload(
