@@ -2,6 +2,7 @@ import type { AutoresponderDocument } from '../../../shared/contract/schemas/aut
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { zoneOfOrganization } from '../time-zones.ts'
 import type { AutoresponderView } from './schemas.ts'
 
 /** A function that makes views, with times in the zone of the list's organization. */
@@ -9,11 +10,7 @@ export async function viewer(
   { database }: ControlPlane,
   list: MailingListDocument,
 ): Promise<(document: AutoresponderDocument) => AutoresponderView> {
-  const organization = await database.collections.organizations.findOne(
-    { _id: list.organization_id },
-    { projection: { time_zone_name: 1 } },
-  )
-  const zoneName = organization?.time_zone_name ?? 'UTC'
+  const zoneName = await zoneOfOrganization(database, list.organization_id)
   return (document) => toView(document, zoneName)
 }
 

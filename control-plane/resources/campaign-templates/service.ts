@@ -10,6 +10,7 @@ import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import { refuseProblems, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { insertTemplate, updateTemplate } from '../../store/campaign-templates.ts'
+import { zoneOfOrganization } from '../time-zones.ts'
 import { changedContents, countNewContents } from './contents.ts'
 import { changedDispatch } from './delivery.ts'
 import type { TemplateChange, TemplateCreation } from './schemas.ts'
@@ -153,17 +154,12 @@ async function readContext(
   newContents: number,
 ): Promise<ChangeContext> {
   const { collections } = database
-  const [organization, list, firstContentId] = await Promise.all([
-    collections.organizations.findOne({ _id: organization_id }),
+  const [zoneName, list, firstContentId] = await Promise.all([
+    zoneOfOrganization(database, organization_id),
     collections.mailingLists.findOne({ _id: mailing_list_id }),
     newContents === 0 ? 0 : database.ids.allocate('campaign_content', newContents),
   ])
-  return {
-    now: clock.now(),
-    zoneName: organization?.time_zone_name ?? 'UTC',
-    isRemoteList: list?.is_remote_list === true,
-    firstContentId,
-  }
+  return { now: clock.now(), zoneName, isRemoteList: list?.is_remote_list === true, firstContentId }
 }
 
 /** The whole document after the request. Throws `validation_failed` with all problems of the request. */

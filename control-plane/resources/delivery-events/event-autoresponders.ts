@@ -8,6 +8,7 @@ import {
 import type { AnsweringAutoresponder } from '../../../shared/store/reactions.ts'
 import { canAccess } from '../../api/scope.ts'
 import { triggeredBy } from '../autoresponders/rules.ts'
+import { zoneOfOrganization } from '../time-zones.ts'
 
 /** An autoresponder whose mails have events, and the autoresponders that answer them. */
 export interface EventAutoresponder {
@@ -49,48 +50,30 @@ export const filterByTargets = (ids: readonly number[]) => ({
  * never deleted, nor moved to another list.
  */
 export async function readEventAutoresponders(
-  { collections }: Database,
+  database: Database,
   caller: Caller,
   ids: readonly number[],
 ): Promise<Map<number, EventAutoresponder>> {
   if (ids.length === 0) return new Map()
+  const { autoresponders } = database.collections
   const [found, candidates] = await Promise.all([
-    collections.autoresponders
+    autoresponders
       .find({ _id: { $in: [...ids] } }, { projection: { organization_id: 1, mailing_list_id: 1 } })
       .toArray(),
-    collections.autoresponders
-      .find<Answering>(filterByTargets(ids), { projection: answeringFields })
-      .toArray(),
+    autoresponders.find<Answering>(filterByTargets(ids), { projection: answeringFields }).toArray(),
   ])
   const accessible = found.filter(({ organization_id: owner }) => canAccess(caller, owner))
-  const zones = await readZones(collections, [
-    ...new Set(accessible.map(({ organization_id: owner }) => owner)),
-  ])
   return new Map(
-    accessible.map(({ _id, organization_id: organizationId, mailing_list_id: listId }) => [
-      _id,
-      {
-        id: _id,
-        organizationId,
-        listId,
-        zone: zones.get(organizationId) ?? 'UTC',
-        answering: candidates.filter(
+    await Promise.all(
+      accessible.map(async ({ _id, organization_id: organizationId, mailing_list_id: listId }) => {
+        const zone = await zoneOfOrganization(database, organizationId)
+        const answering = candidates.filter(
           (other) => other.organization_id === organizationId && triggeredBy(other)?.id === _id,
-        ),
-      },
-    ]),
+        )
+        return [_id, { id: _id, organizationId, listId, zone, answering }] as const
+      }),
+    ),
   )
-}
-
-/** Time zones by organization. */
-export async function readZones(
-  { organizations }: Database['collections'],
-  ids: readonly number[],
-): Promise<Map<number, string>> {
-  const found = await organizations
-    .find({ _id: { $in: [...ids] } }, { projection: { time_zone_name: 1 } })
-    .toArray()
-  return new Map(found.map(({ _id, time_zone_name: zone }) => [_id, zone]))
 }
 
 /** Whether a click on this URL triggers it; the URLs in its list match exactly. */

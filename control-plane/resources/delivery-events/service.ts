@@ -11,9 +11,10 @@ import { recordTriggered } from '../../../shared/store/reactions.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { UnsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { zoneOfOrganization } from '../time-zones.ts'
 import { recordEvents, type ReportedEvent } from './record.ts'
 import type { deliveryEventsView, GivenEvent, RecordedEvent } from './schemas.ts'
-import { readEventAutoresponders, readZones } from './event-autoresponders.ts'
+import { readEventAutoresponders } from './event-autoresponders.ts'
 
 /** Records the events of a call, all or none. */
 export async function recordDeliveryEvents(
@@ -43,16 +44,15 @@ async function readAccessible(
   now: Date,
 ): Promise<ReportedEvent[]> {
   const ids = new Set(given.flatMap(({ autoresponder_id: id }) => id ?? []))
-  const [autoresponders, zones] = await Promise.all([
+  const [autoresponders, callerZone] = await Promise.all([
     readEventAutoresponders(database, caller, [...ids]),
-    readZones(database.collections, [caller.organizationId]),
+    zoneOfOrganization(database, caller.organizationId),
   ])
   return given.flatMap((event): ReportedEvent[] => {
     const { autoresponder_id: autoresponderId, subscriber_id: subscriberId } = event
     if (autoresponderId === null || subscriberId === null) {
       const { organizationId } = caller
-      const zone = zones.get(organizationId) ?? 'UTC'
-      return [{ event: toRecorded(event, { organizationId, zone, now }), recipient: null }]
+      return [{ event: toRecorded(event, { organizationId, zone: callerZone, now }), recipient: null }]
     }
     const autoresponder = autoresponders.get(autoresponderId)
     if (autoresponder === undefined) return []

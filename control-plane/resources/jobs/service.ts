@@ -7,6 +7,7 @@ import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage, type Page } from '../../api/paging.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
+import { zoneOfOrganization } from '../time-zones.ts'
 import { jobTypes, type JobQuery } from './schemas.ts'
 import { toView } from './view.ts'
 
@@ -24,13 +25,9 @@ export async function listJobs(
   scope: JobScope,
 ): Promise<Page> {
   const { collections } = call.deps.database
-  const { imports, organizations } = collections
-  const organization = await organizations.findOne(
-    { _id: scope.organizationId },
-    { projection: { time_zone_name: 1 } },
-  )
-  const filter = buildFilter(filters, scope, organization?.time_zone_name ?? 'UTC')
-  return readPage(call, imports, filter, {
+  const { imports } = collections
+  const zone = await zoneOfOrganization(call.deps.database, scope.organizationId)
+  return readPage(call, imports, buildFilter(filters, scope, zone), {
     query: { page, per_page, page_token },
     scope: `jobs ${JSON.stringify([scope, filters])}`,
     sort: { _id: -1 },

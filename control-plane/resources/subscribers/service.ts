@@ -14,6 +14,7 @@ import { singleFlight } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { referenceFilter, type FailedWrite, type SubscriberReference } from '../../store/subscribers.ts'
 import { fieldFinder } from '../custom-fields/field-finder.ts'
+import { zoneOfOrganization } from '../time-zones.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /** What the use cases of subscribers share: the list that a path names, the subscriber, and what a failed write means. */
@@ -54,19 +55,12 @@ export async function listWithContext(deps: ControlPlane, id: number): Promise<S
     zoneOfOrganization(database, list.organization_id),
   ])
   const primaryKey = fields.find(({ field }) => field.id === list.primary_key_custom_field_id) ?? null
-  return { list, fields, fieldNamed, primaryKey, zone: zone ?? 'UTC' }
+  return { list, fields, fieldNamed, primaryKey, zone }
 }
 
 const listById = batchedRead(async ({ collections }: Database, ids: number[]) => {
   const lists = await collections.mailingLists.find({ _id: { $in: ids } }).toArray()
   return new Map(lists.map((list) => [list._id, list]))
-})
-
-const zoneOfOrganization = batchedRead(async ({ collections }: Database, ids: number[]) => {
-  const organizations = await collections.organizations
-    .find({ _id: { $in: ids } }, { projection: { time_zone_name: 1 } })
-    .toArray()
-  return new Map(organizations.map(({ _id, time_zone_name: zone }) => [_id, zone]))
 })
 
 /** Every change of a list's fields raises the list's revision, so the fields of one revision are read once. */

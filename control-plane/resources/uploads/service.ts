@@ -8,6 +8,7 @@ import { uploadLimits } from '../../../shared/store/upload-usage.ts'
 import type { Call, Reply } from '../../api/endpoint.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { zoneOfOrganization } from '../time-zones.ts'
 import { readContentRange, requestedRange, type ContentRange } from './ranges.ts'
 import { takenOver, toRequestError } from './refusals.ts'
 import type { UploadView } from './schemas.ts'
@@ -19,7 +20,7 @@ type UploadCall = Call<unknown, unknown>
 export async function listUploads({ deps, organizationId }: UploadCall): Promise<UploadView[]> {
   const [pairs, zoneName] = await Promise.all([
     openDirectory(deps, organizationId).listPairs(),
-    readZone(deps, organizationId),
+    zoneOfOrganization(deps.database, organizationId),
   ])
   return pairs.map((pair) => toView(pair, zoneName))
 }
@@ -33,7 +34,7 @@ export async function receiveUpload(call: UploadCall): Promise<UploadView> {
   const [length] = header('content-length')
   const contentLength = length === undefined ? undefined : Number(length)
   const range = readContentRange(header('content-range'), contentLength)
-  const zoneName = await readZone(deps, organizationId)
+  const zoneName = await zoneOfOrganization(deps.database, organizationId)
   await acquireTransfer()
   const pair = await mappingRefusals(deps, () => receive(call, filename, range, contentLength))
   return toView(pair, zoneName)
@@ -184,12 +185,4 @@ async function mappingRefusals<T>({ settings }: ControlPlane, work: () => Promis
   } catch (error) {
     throw error instanceof UploadRefused ? toRequestError(error, settings) : error
   }
-}
-
-async function readZone({ database }: ControlPlane, organizationId: number): Promise<string> {
-  const organization = await database.collections.organizations.findOne(
-    { _id: organizationId },
-    { projection: { time_zone_name: 1 } },
-  )
-  return organization?.time_zone_name ?? 'UTC'
 }

@@ -3,46 +3,27 @@ import { databaseTime } from '../../../shared/runtime/database.ts'
 import { permissionValues, type UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { zoneOfOrganization } from '../time-zones.ts'
 import { byPermissionKey, type userView } from './schemas.ts'
 
 type UserView = z.infer<typeof userView>
 
 export async function toView(deps: ControlPlane, user: UserDocument): Promise<UserView> {
-  const toLockout = await lockoutViewer(deps, [user])
-  return withLockout(user, toLockout(user))
+  return viewAt(deps, user, await timeOfLockouts(deps, [user]))
 }
 
 export async function toViews(deps: ControlPlane, users: UserDocument[]): Promise<UserView[]> {
-  const toLockout = await lockoutViewer(deps, users)
-  return users.map((user) => withLockout(user, toLockout(user)))
+  const now = await timeOfLockouts(deps, users)
+  return Promise.all(users.map((user) => viewAt(deps, user, now)))
 }
 
-/** Compares with the database's time, by which lockouts are written. */
-async function lockoutViewer(
-  { database }: ControlPlane,
-  users: UserDocument[],
-): Promise<(user: UserDocument) => UserView['password_failure_lockout']> {
-  const isAnyLocked = users.some((user) => user.locked_until !== null)
-  const now = isAnyLocked ? await databaseTime(database.db) : null
-  const lockoutEnd = ({ locked_until: until }: UserDocument) =>
-    until !== null && now !== null && until > now ? until : null
-  const organizationIds = [
-    ...new Set(users.filter((user) => lockoutEnd(user) !== null).map((user) => user.organization_id)),
-  ]
-  const organizations =
-    organizationIds.length === 0
-      ? []
-      : await database.collections.organizations.find({ _id: { $in: organizationIds } }).toArray()
-  const zones = new Map(organizations.map(({ _id, time_zone_name }) => [_id, time_zone_name]))
-  return (user) => {
-    const end = lockoutEnd(user)
-    return end === null
-      ? { is_locked_out: false, expires_at: null }
-      : { is_locked_out: true, expires_at: formatInstant(end, zones.get(user.organization_id) ?? 'UTC') }
-  }
-}
+/** The database's time, by which lockouts are written; null where no user was locked out. */
+const timeOfLockouts = async ({ database }: ControlPlane, users: UserDocument[]): Promise<Date | null> =>
+  users.some((user) => user.locked_until !== null) ? databaseTime(database.db) : null
 
-function withLockout(user: UserDocument, lockout: UserView['password_failure_lockout']): UserView {
+async function viewAt({ database }: ControlPlane, user: UserDocument, now: Date | null): Promise<UserView> {
+  const { locked_until: until } = user
+  const lockoutEnd = until !== null && now !== null && until > now ? until : null
   return {
     id: user._id,
     organization_id: user.organization_id,
@@ -54,7 +35,11 @@ function withLockout(user: UserDocument, lockout: UserView['password_failure_loc
     default_preview_recipients: user.default_preview_recipients,
     terms_and_conditions_version: user.terms_and_conditions_version,
     permissions: effectivePermissions(user),
-    password_failure_lockout: lockout,
+    password_failure_lockout: {
+      is_locked_out: lockoutEnd !== null,
+      expires_at:
+        lockoutEnd && formatInstant(lockoutEnd, await zoneOfOrganization(database, user.organization_id)),
+    },
   }
 }
 
