@@ -11,22 +11,11 @@ import { maxPasswordBytes } from './passwords.ts'
 
 type PermissionKey = keyof typeof permissionValues
 
-/** One value for each permission key. Listed, because the keys of a mapped object lose their types. */
-export const byPermissionKey = <Value>(
-  make: (key: PermissionKey) => Value,
-): Record<PermissionKey, Value> => ({
-  mailing_list: make('mailing_list'),
-  subscriber: make('subscriber'),
-  segmentation_criteria: make('segmentation_criteria'),
-  autoresponder: make('autoresponder'),
-  web_form: make('web_form'),
-  custom_field: make('custom_field'),
-  campaign: make('campaign'),
-  'campaign/template': make('campaign/template'),
-  seed_list: make('seed_list'),
-})
+const permissionKeys = Object.keys(permissionValues) as PermissionKey[]
 
-const permissionKeys = Object.keys(permissionValues)
+/** One value for each permission key. */
+export const byPermissionKey = <Value>(make: (key: PermissionKey) => Value) =>
+  Object.fromEntries(permissionKeys.map((key) => [key, make(key)])) as Record<PermissionKey, Value>
 
 const permissionsView = z
   .object(byPermissionKey((key): z.ZodType<string[]> => z.array(z.enum(permissionValues[key]))))
@@ -70,17 +59,7 @@ export const userExample: z.infer<typeof userView> = {
   show_quick_tips: true,
   default_preview_recipients: ['preview@example.com'],
   terms_and_conditions_version: null,
-  permissions: {
-    mailing_list: [],
-    subscriber: ['read', 'import'],
-    segmentation_criteria: [],
-    autoresponder: [],
-    web_form: [],
-    custom_field: [],
-    campaign: [],
-    'campaign/template': [],
-    seed_list: [],
-  },
+  permissions: { ...byPermissionKey(() => []), subscriber: ['read', 'import'] },
   password_failure_lockout: { is_locked_out: false, expires_at: null },
 }
 
