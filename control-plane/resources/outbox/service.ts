@@ -2,8 +2,6 @@ import { randomBytes } from 'node:crypto'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import type { Collections } from '../../../shared/contract/schemas/collections.ts'
-import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
 import {
   acknowledgeMessages,
   claimMessages,
@@ -78,9 +76,12 @@ async function takeWithSlot(
       lease,
     })
     if (claimed === null) break
-    const { toHandOut, toGiveBack, toDrop } = await giveBackOnError(collections, claimed, lease, () =>
-      composeMessages(deps, claimed, lease.token),
-    )
+    const composed = composeMessages(deps, claimed, lease.token).catch(async (error: unknown) => {
+      // The next call gets the messages that couldn't be composed.
+      await returnMessages(collections, claimed, lease)
+      throw error
+    })
+    const { toHandOut, toGiveBack, toDrop } = await composed
     const fitting = toHandOut
       .map((view) => ({ id: view.id, text: JSON.stringify(view) }))
       .filter(({ text }, i) => {
@@ -121,21 +122,6 @@ interface Message {
 const firstBatchSize = 32
 /** While all messages so far had to be dropped or given back. */
 const maxBatchSizeWithoutAny = 128
-
-/** Ends the lease of messages that can't be composed, so that the next call gets them. */
-async function giveBackOnError<T>(
-  collections: Collections,
-  claimed: readonly OutboxDocument[],
-  lease: Lease,
-  compose: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await compose()
-  } catch (error) {
-    await returnMessages(collections, claimed, lease)
-    throw error
-  }
-}
 
 export async function acknowledge(
   { database }: ControlPlane,
