@@ -1,9 +1,8 @@
 import { z } from 'zod'
 import { endpoint } from '../../api/endpoint.ts'
 import { findSubscriberList } from '../subscribers/service.ts'
-import { exampleReaction, reactionQuery, reactionView, shownStates } from './schemas.ts'
+import { exampleReaction, reactionQuery, reactionView } from './schemas.ts'
 import { listReactions } from './service.ts'
-import { toView } from './view.ts'
 
 export const reactionEndpoints = [
   endpoint({
@@ -16,19 +15,8 @@ export const reactionEndpoints = [
     query: reactionQuery,
     reply: { data: z.array(reactionView), paging: 'tokens', example: [exampleReaction] },
     async handle({ deps, caller, params, query }) {
-      const { list, zone } = await findSubscriberList(deps, caller, params['mailing_list_id'])
-      const { subscriber_id, autoresponder_id, state = shownStates, ...page } = query()
-      const { reactions, paging } = await listReactions(
-        deps,
-        {
-          listId: list._id,
-          subscriberId: subscriber_id,
-          autoresponderId: autoresponder_id,
-          states: state,
-        },
-        page,
-      )
-      return { data: reactions.map((reaction) => toView(reaction, zone)), paging }
+      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
+      return listReactions(deps, context, query())
     },
   }),
 ]

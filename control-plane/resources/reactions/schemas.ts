@@ -54,6 +54,8 @@ export const reactionQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safeEx
   state: states,
 })
 
+export type ReactionQuery = z.infer<typeof reactionQuery>
+
 function filterId(description: string) {
   return wholeNumber(1)
     .optional()

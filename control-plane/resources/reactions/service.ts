@@ -6,26 +6,27 @@ import {
 } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
-import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
+import { pageStart, tokenPaging } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { ShownState } from './schemas.ts'
+import type { SubscriberList } from '../subscribers/service.ts'
+import { shownStates, type ReactionQuery, type ReactionView, type ShownState } from './schemas.ts'
+import { toView } from './view.ts'
 
-export interface ReactionFilter {
+interface ReactionFilter {
   listId: number
   subscriberId: number | undefined
   autoresponderId: number | undefined
   states: readonly ShownState[]
 }
 
-export type ShownReaction = ReactionDocument & { shownState: ShownState }
-
 /** One page of the list's reactions, by id. */
 export async function listReactions(
   deps: ControlPlane,
-  filter: ReactionFilter,
-  query: TokenPageQuery,
-): Promise<{ reactions: ShownReaction[]; paging: TokenPaging }> {
+  { list, zone }: SubscriberList,
+  { subscriber_id: subscriberId, autoresponder_id: autoresponderId, state, ...query }: ReactionQuery,
+): Promise<{ data: ReactionView[]; paging: TokenPaging }> {
   const { collections } = deps.database
+  const filter = { listId: list._id, subscriberId, autoresponderId, states: state ?? shownStates }
   const scope = `reactions ${JSON.stringify(filter)}`
   const { skip, after } = pageStart(deps, query, scope)
   const autoresponders = await collections.autoresponders
@@ -40,10 +41,7 @@ export async function listReactions(
   const page = found.slice(0, query.per_page)
   const last = found.length > query.per_page ? page.at(-1) : undefined
   return {
-    reactions: page.map((reaction) => ({
-      ...reaction,
-      shownState: isHeld(reaction, paused) ? 'held' : reaction.state,
-    })),
+    data: page.map((reaction) => toView(reaction, isHeld(reaction, paused) ? 'held' : reaction.state, zone)),
     paging: tokenPaging(deps, query, { scope, last: last === undefined ? null : String(last.id), total }),
   }
 }
