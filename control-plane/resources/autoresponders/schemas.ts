@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import {
   autoresponderDefaults,
+  autoresponderDocument,
   autoresponderTriggers,
   delayUnits,
 } from '../../../shared/contract/schemas/autoresponder.ts'
@@ -19,6 +20,7 @@ import {
   virtualMtaId,
 } from '../../api/fields.ts'
 import { wholeQuery } from '../../api/token-paging.ts'
+import { shownFields } from '../stored-fields.ts'
 
 /** Autoresponders in requests and replies. */
 
@@ -91,50 +93,22 @@ export const autoresponderQuery = z.object({
 export const autoresponderView = z
   .object({
     id: z.int(),
-    mailing_list_id: z.int(),
-    name: z.string(),
-    paused: z.boolean(),
+    ...shownFields(
+      autoresponderDocument.omit({
+        _id: true,
+        organization_id: true,
+        name_key: true,
+        triggered_at: true,
+        created_at: true,
+      }).shape,
+    ),
     paused_at: instantView()
       .nullable()
       .describe("when it was paused, in the organization's time zone; null while it isn't paused"),
-    delay: z.enum(delays),
-    delay_amount: z.int(),
-    delay_time: z.int(),
-    delay_unit: z.enum(delayUnits).nullable(),
-    from_email: z.string().nullable(),
-    from_name: z.string().nullable(),
-    reply_to: z.string().nullable(),
-    bounce_email_domain_id: z.int().nullable(),
-    bounce_email_user_id: z.int().nullable(),
-    url_domain_id: z.int().nullable(),
-    virtual_mta_id: z.int().nullable(),
-    use_external_delivery_setting: z.boolean(),
-    special_sending_rule_id: z.int().nullable(),
-    special_sending_rule_name: z.string().nullable(),
-    segmentation_criteria_id: z.int().nullable(),
-    segmentation_criteria_name: z.string().nullable(),
-    track_links: z.boolean(),
-    track_opens: z.boolean(),
-    trigger: z.enum(autoresponderTriggers),
-    trigger_autoresponder_to_click_id: z.int().nullable(),
-    trigger_autoresponder_to_click_on_any_url: z.boolean().nullable(),
-    trigger_autoresponder_to_click_urls: z.array(z.string()).nullable(),
-    trigger_autoresponder_to_open_id: z.int().nullable(),
-    trigger_autoresponder_to_send_id: z.int().nullable(),
-    trigger_campaign_to_click_id: z.int().nullable(),
-    trigger_campaign_to_click_on_any_url: z.boolean().nullable(),
-    trigger_campaign_to_click_urls: z.array(z.string()).nullable(),
-    trigger_campaign_to_open_id: z.int().nullable(),
-    trigger_include_subscribers_from_import: z.boolean(),
-    trigger_run_on_api: z.boolean(),
     triggered_on: z
       .string()
       .meta({ override: { format: 'date' } })
       .nullable(),
-    content_subject: z.string().nullable(),
-    content_format: z.enum(contentFormats),
-    content_html: z.string().nullable(),
-    content_text: z.string().nullable(),
   })
   .meta({ id: 'Autoresponder' })
 export type AutoresponderView = z.infer<typeof autoresponderView>

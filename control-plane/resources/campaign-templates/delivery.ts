@@ -31,7 +31,7 @@ export function changedDispatch(
   const { begins_at: beginsAt, bounce_email_id: bounceEmail, ...fields } = given
   const beginsAtTime =
     beginsAt === undefined || beginsAt === null ? beginsAt : parseApiTime(beginsAt, zoneName)
-  const before = stored ?? defaults
+  const before = stored ?? dispatchDefaults
   const asGiven = withoutUndefined(fields)
   const dispatch: TemplateDispatch = {
     ...before,
@@ -100,7 +100,7 @@ export function toDispatchView(dispatch: TemplateDispatch, zoneName: string): Di
   }
 }
 
-const defaults: TemplateDispatch = {
+export const dispatchDefaults: TemplateDispatch = {
   virtual_mta_id: null,
   virtual_mta_name: null,
   bounce_email_user_id: null,

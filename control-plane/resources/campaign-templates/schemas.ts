@@ -2,6 +2,7 @@ import { z } from 'zod'
 import {
   autowinnerDelayUnits,
   autowinnerMetrics,
+  campaignTemplateDocument,
   contentFormats,
 } from '../../../shared/contract/schemas/campaign-template.ts'
 import {
@@ -17,6 +18,8 @@ import {
   positiveId,
   timeText,
 } from '../../api/fields.ts'
+import { shownFields } from '../stored-fields.ts'
+import { dispatchDefaults, toDispatchView } from './delivery.ts'
 
 /** Campaign templates in requests and replies. */
 
@@ -133,53 +136,26 @@ export const templateSummaryView = z
   .meta({ id: 'CampaignTemplateSummary' })
 
 const instant = instantView()
+const stored = campaignTemplateDocument.shape
 
 const dispatchView = z
   .object({
     state: z.literal('idle'),
     state_description: z.string(),
-    virtual_mta_id: z.int().nullable(),
-    virtual_mta_name: z.string().nullable(),
+    ...shownFields(stored.dispatch.unwrap().shape),
     virtual_mta_type: z.literal('default_route').nullable(),
     bounce_email_id: z.string().nullable(),
-    bounce_email_user_id: z.int().nullable(),
-    bounce_email_domain_id: z.int().nullable(),
-    bounce_email_name: z.string().nullable(),
-    bounce_email_email: z.string().nullable(),
-    url_domain_id: z.int().nullable(),
-    url_domain_name: z.string().nullable(),
-    url_domain_domain: z.string().nullable(),
-    seed_list_id: z.int().nullable(),
-    seed_list_name: z.string().nullable(),
     seed_lists: z.array(z.object({ id: z.int(), name: z.string().nullable() })),
-    special_sending_rule_id: z.int().nullable(),
-    special_sending_rule_name: z.string().nullable(),
-    speed: z.int(),
-    track_opens: z.boolean(),
-    track_links: z.boolean(),
-    paused: z.boolean(),
-    from_name: z.string().nullable(),
-    from_email: z.string().nullable(),
-    reply_to: z.string().nullable(),
-    sender_email: z.string().nullable(),
     begins_at: instant.nullable(),
     started_at: instant.nullable(),
     finished_at: instant.nullable(),
-    autowinner_enabled: z.boolean(),
-    autowinner_percentage: z.string().nullable(),
-    autowinner_delay_amount: z.int().nullable(),
-    autowinner_delay_unit: z.enum(autowinnerDelayUnits).nullable(),
-    autowinner_metric: z.enum(autowinnerMetrics).nullable(),
   })
   .meta({ id: 'CampaignTemplateDispatch' })
 export type DispatchView = z.infer<typeof dispatchView>
 
 const contentView = z
   .object({
-    id: z.int(),
-    name: z.string().nullable(),
-    subject: z.string().nullable(),
-    format: z.enum(contentFormats),
+    ...shownFields(stored.contents.element.shape),
     html: z.string().nullable().optional(),
     text: z.string().nullable().optional(),
   })
@@ -188,13 +164,8 @@ export type ContentView = z.infer<typeof contentView>
 
 export const templateView = z
   .object({
-    id: z.int(),
-    name: z.string(),
-    mailing_list_id: z.int(),
-    mailing_list_name: z.string(),
-    organization_id: z.int(),
+    ...templateSummaryView.shape,
     organization_name: z.string(),
-    segmentation_criteria_id: z.int().nullable(),
     segmentation_criteria_name: z.null(),
     segmentation_criteria_remote_sql: z.string().nullable(),
     contents: z.array(contentView),
@@ -235,42 +206,22 @@ export const exampleTemplate: TemplateView = {
   email_format: 'text',
   content_html: null,
   content_text: 'What is new',
-  dispatch: {
-    state: 'idle',
-    state_description: 'Idle',
-    virtual_mta_id: 0,
-    virtual_mta_name: 'System Default Route',
-    virtual_mta_type: 'default_route',
-    bounce_email_id: '3@7',
-    bounce_email_user_id: 3,
-    bounce_email_domain_id: 7,
-    bounce_email_name: null,
-    bounce_email_email: null,
-    url_domain_id: null,
-    url_domain_name: null,
-    url_domain_domain: null,
-    seed_list_id: null,
-    seed_list_name: null,
-    seed_lists: [],
-    special_sending_rule_id: null,
-    special_sending_rule_name: null,
-    speed: 0,
-    track_opens: true,
-    track_links: true,
-    paused: false,
-    from_name: 'Example Ltd',
-    from_email: 'news@example.com',
-    reply_to: null,
-    sender_email: null,
-    begins_at: null,
-    started_at: null,
-    finished_at: null,
-    autowinner_enabled: true,
-    autowinner_percentage: '25.0',
-    autowinner_delay_amount: 90,
-    autowinner_delay_unit: 'minutes',
-    autowinner_metric: 'opens_unique',
-  },
+  dispatch: toDispatchView(
+    {
+      ...dispatchDefaults,
+      virtual_mta_id: 0,
+      bounce_email_user_id: 3,
+      bounce_email_domain_id: 7,
+      from_name: 'Example Ltd',
+      from_email: 'news@example.com',
+      autowinner_enabled: true,
+      autowinner_percentage: '25.0',
+      autowinner_delay_amount: 90,
+      autowinner_delay_unit: 'minutes',
+      autowinner_metric: 'opens_unique',
+    },
+    'Europe/Berlin',
+  ),
   archived: false,
   content_determined: false,
   template: true,

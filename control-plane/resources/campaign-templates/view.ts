@@ -6,7 +6,8 @@ import type {
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { toDispatchView } from './delivery.ts'
-import type { ContentView, templateSummaryView, TemplateView } from './schemas.ts'
+import { sameFields } from '../stored-fields.ts'
+import { templateSummaryView, type ContentView, type TemplateView } from './schemas.ts'
 
 /** Views of templates, with the names of list and organization, and times in the organization's zone. */
 
@@ -26,13 +27,10 @@ export async function toSummaryViews(
     )
     .toArray()
   const names = new Map(lists.map(({ _id, name }) => [_id, name]))
-  return documents.map(({ _id, name, mailing_list_id, organization_id, segmentation_criteria_id }) => ({
-    id: _id,
-    name,
-    mailing_list_id,
-    mailing_list_name: names.get(mailing_list_id) ?? '',
-    organization_id,
-    segmentation_criteria_id,
+  return documents.map((document) => ({
+    id: document._id,
+    ...sameFields(templateSummaryView, document),
+    mailing_list_name: names.get(document.mailing_list_id) ?? '',
   }))
 }
 
@@ -50,12 +48,9 @@ export async function toView(
   const first = contents[0]
   return {
     id: document._id,
-    name: document.name,
-    mailing_list_id: document.mailing_list_id,
+    ...sameFields(templateSummaryView, document),
     mailing_list_name: list?.name ?? '',
-    organization_id: document.organization_id,
     organization_name: organization?.name ?? '',
-    segmentation_criteria_id: document.segmentation_criteria_id,
     segmentation_criteria_name: null,
     segmentation_criteria_remote_sql: document.segmentation_criteria_remote_sql,
     contents,

@@ -1,23 +1,8 @@
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
-import type { MailingListView } from './schemas.ts'
+import { sameFields } from '../stored-fields.ts'
+import { mailingListView, type MailingListView } from './schemas.ts'
 
-export function toView(list: MailingListDocument): MailingListView {
-  const {
-    _id,
-    organization_id,
-    name,
-    has_format,
-    has_confirmed,
-    is_remote_list,
-    primary_key_custom_field_id,
-  } = list
-  return {
-    id: _id,
-    organization_id,
-    name,
-    has_format,
-    has_confirmed,
-    is_remote_list,
-    primary_key_custom_field_id,
-  }
-}
+export const toView = (list: MailingListDocument): MailingListView => ({
+  id: list._id,
+  ...sameFields(mailingListView, list),
+})

@@ -3,8 +3,9 @@ import { databaseTime } from '../../../shared/runtime/database.ts'
 import { permissionValues, type UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { sameFields } from '../stored-fields.ts'
 import { zoneOfOrganization } from '../time-zones.ts'
-import { byPermissionKey, type userView } from './schemas.ts'
+import { byPermissionKey, userView } from './schemas.ts'
 
 type UserView = z.infer<typeof userView>
 
@@ -26,14 +27,7 @@ async function viewAt({ database }: ControlPlane, user: UserDocument, now: Date 
   const lockoutEnd = until !== null && now !== null && until > now ? until : null
   return {
     id: user._id,
-    organization_id: user.organization_id,
-    full_name: user.full_name,
-    email: user.email,
-    active: user.active,
-    role: user.role,
-    show_quick_tips: user.show_quick_tips,
-    default_preview_recipients: user.default_preview_recipients,
-    terms_and_conditions_version: user.terms_and_conditions_version,
+    ...sameFields(userView, user),
     permissions: effectivePermissions(user),
     password_failure_lockout: {
       is_locked_out: lockoutEnd !== null,
