@@ -23,16 +23,7 @@ import { toView } from './view.ts'
 const tag = 'Campaign templates'
 const listPath = '/mailing_lists/:mailing_list_id/templates'
 
-const { id, name, mailing_list_id, mailing_list_name, organization_id, segmentation_criteria_id } =
-  exampleTemplate
-const exampleSummary = {
-  id,
-  name,
-  mailing_list_id,
-  mailing_list_name,
-  organization_id,
-  segmentation_criteria_id,
-}
+const exampleSummary = templateSummaryView.parse(exampleTemplate)
 
 const faultySettings = [
   'name must not be blank',

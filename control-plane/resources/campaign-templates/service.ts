@@ -175,16 +175,13 @@ function applyChange(
     zoneName,
   )
   refuseProblems([...faults, ...segmentFaults(given, isRemoteList), ...contentFaults, ...dispatchFaults])
-  const name = given.name ?? stored.name
+  const { name = stored.name, custom_dynamic_template_id = stored.custom_dynamic_template_id } = given
   return {
     ...stored,
     name,
     name_key: comparisonForm(name),
     ...changedSegment(stored, given),
-    custom_dynamic_template_id:
-      given.custom_dynamic_template_id === undefined
-        ? stored.custom_dynamic_template_id
-        : given.custom_dynamic_template_id,
+    custom_dynamic_template_id,
     contents,
     dispatch,
     revision: stored.revision + 1,
