@@ -3,7 +3,7 @@ import { type Database } from '../../../shared/runtime/database.ts'
 import { messageReactionId } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { DeliveryMessageDocument } from '../../../shared/contract/schemas/delivery.ts'
-import { dropReactions, queueReactions } from '../../../shared/store/reactions.ts'
+import { dropReactions, queueReactions, type ReactionToQueue } from '../../../shared/store/reactions.ts'
 import { dueTime } from '../../../shared/values/due-time.ts'
 import { bumpReactionRequests } from '../../store/subscribers.ts'
 import { earlier } from './message-state.ts'
@@ -72,21 +72,13 @@ export class Answers {
     const reactions = await queueReactions(
       collections,
       session,
-      answers.map(({ answering, autoresponder, subscriber, messageId, causedAt }, i) => ({
-        id: firstId + i,
-        cause: { messageId },
-        organizationId: autoresponder.organizationId,
-        subscriber,
-        autoresponder: answering,
-        zone: autoresponder.zone,
-        causedAt,
-      })),
+      answers.map((answer, i) => ({ ...answer, id: firstId + i })),
     )
     const triggered = new Set(reactions.map(({ autoresponder_id: id }) => id))
     return new Map(
       answers
-        .filter(({ answering }) => triggered.has(answering._id))
-        .map(({ answering, autoresponder }) => [answering._id, autoresponder.zone]),
+        .filter(({ autoresponder }) => triggered.has(autoresponder._id))
+        .map(({ autoresponder, zone }) => [autoresponder._id, zone]),
     )
   }
 
@@ -133,14 +125,16 @@ function makeAnswer(
 ): Answer {
   // When the mail sender's clock is ahead, the time of the request counts, so that no reaction is late.
   const causedAt = earlier(event.created_at, event.occurred_at)
+  const { organizationId, zone } = autoresponder
   return {
     key: messageReactionId(subscriber.id, answering._id, event.message_id),
-    answering,
-    autoresponder,
+    cause: { messageId: event.message_id },
+    organizationId,
     subscriber,
-    messageId: event.message_id,
+    autoresponder: answering,
+    zone,
     causedAt,
-    dueAt: dueTime(answering, causedAt, autoresponder.zone),
+    dueAt: dueTime(answering, causedAt, zone),
   }
 }
 
@@ -155,13 +149,9 @@ interface AnswerContext {
   clickedAt: (answering: Answering) => Date | null
 }
 
-interface Answer {
+interface Answer extends Omit<ReactionToQueue, 'id'> {
   /** The `_id` of its reaction. */
   key: string
-  answering: Answering
-  autoresponder: EventAutoresponder
   subscriber: Readonly<Recipient>
-  messageId: string
-  causedAt: Date
   dueAt: Date
 }

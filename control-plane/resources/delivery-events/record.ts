@@ -66,14 +66,8 @@ export async function recordEvents(
   const fresh = await withoutDuplicates(collections, session, known)
   const messageEvents = fresh.flatMap(({ recipient, ...rest }): MessageEvent[] => {
     if (recipient === null) return []
-    const { autoresponder, subscriberId } = recipient
-    return [
-      {
-        ...rest,
-        ...recipient,
-        key: deliveryMessageKey(autoresponder.id, subscriberId, rest.event.message_id),
-      },
-    ]
+    const key = deliveryMessageKey(recipient.autoresponder.id, recipient.subscriberId, rest.event.message_id)
+    return [{ ...rest, ...recipient, key }]
   })
   const messages = await Messages.read(collections, session, messageEvents)
   const dayCounts = new DayCounts()

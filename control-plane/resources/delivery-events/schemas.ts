@@ -131,45 +131,27 @@ export const deliveryEventsView = z
   })
   .meta({ id: 'DeliveryEvents' })
 
-const mail = { message_id: '70012', autoresponder_id: 31, subscriber_id: 9001 }
+const mail = (i = 0) => ({ message_id: `${70_012 + i}`, autoresponder_id: 31, subscriber_id: 9001 + i })
 const at = (second: number) => `2026-11-21T09:00:${String(second).padStart(2, '0')}Z`
 
 export const exampleEvents = [
-  { id: 'e1', type: 'sent', occurred_at: at(0), ...mail, format: 'multipart' },
-  { id: 'e2', type: 'delivered', occurred_at: at(2), ...mail },
-  { id: 'e3', type: 'opened', occurred_at: at(30), ...mail, privacy: false },
-  { id: 'e4', type: 'clicked', occurred_at: at(40), ...mail, url: 'https://www.example.com/offer' },
-  { id: 'e5', type: 'unsubscribed', occurred_at: at(50), ...mail },
-  { id: 'e6', type: 'complained', occurred_at: at(55), ...mail },
+  { id: 'e1', type: 'sent', occurred_at: at(0), ...mail(), format: 'multipart' },
+  { id: 'e2', type: 'delivered', occurred_at: at(2), ...mail() },
+  { id: 'e3', type: 'opened', occurred_at: at(30), ...mail(), privacy: false },
+  { id: 'e4', type: 'clicked', occurred_at: at(40), ...mail(), url: 'https://www.example.com/offer' },
+  { id: 'e5', type: 'unsubscribed', occurred_at: at(50), ...mail() },
+  { id: 'e6', type: 'complained', occurred_at: at(55), ...mail() },
   {
     id: 'e7',
     type: 'bounced',
     occurred_at: at(3),
-    ...mail,
-    message_id: '70013',
-    subscriber_id: 9002,
+    ...mail(1),
     bounce_type: 'hard',
     bounce_location: 'remote',
     bounce_code: '5.1.1',
   },
-  {
-    id: 'e8',
-    type: 'failed',
-    occurred_at: at(4),
-    ...mail,
-    message_id: '70014',
-    subscriber_id: 9003,
-    too_long: true,
-  },
-  {
-    id: 'e9',
-    type: 'skipped',
-    occurred_at: at(5),
-    ...mail,
-    message_id: '70015',
-    subscriber_id: 9004,
-    reason: 'request',
-  },
+  { id: 'e8', type: 'failed', occurred_at: at(4), ...mail(2), too_long: true },
+  { id: 'e9', type: 'skipped', occurred_at: at(5), ...mail(3), reason: 'request' },
   {
     id: 'e10',
     type: 'delivered',
