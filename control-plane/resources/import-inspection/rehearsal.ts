@@ -140,21 +140,21 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
   const identities = new Set<string>()
   return records.map((record): RehearsedRecord => {
     const { identity, number } = record
-    const asTyped = () => typedValues(record.cells, plan)
-    if (identity !== null && identities.has(identity))
-      return { record: number, result: 'skipped_duplicate', error: null, values: asTyped() }
+    const asTyped = (result: RowResult, error: string | null): RehearsedRecord => ({
+      ...{ record: number, result, error },
+      values: typedValues(record.cells, plan),
+    })
+    if (identity !== null && identities.has(identity)) return asTyped('skipped_duplicate', null)
     if (identity !== null) identities.add(identity)
     const row = readRow(reader, record)
-    if (row instanceof RowFailure)
-      return { record: number, result: 'failed', error: row.reason, values: asTyped() }
+    if (row instanceof RowFailure) return asTyped('failed', row.reason)
     if (identity === null) throw new Error('a valid row has no identity')
     const key = subscriberKey(mailingListId, identity)
     const decision = decider.decide({ key, row, newId: 1, now }, existing.get(key))
-    if (decision.result === 'failed')
-      return { record: number, result: 'failed', error: decision.reason, values: asTyped() }
+    if (decision.result === 'failed') return asTyped('failed', decision.reason)
     const isWritten = decision.result === 'added' || decision.result === 'updated'
     if (isWritten && makesTooLarge(decision, plan, sizes.get(key) ?? noSizes))
-      return { record: number, result: 'failed', error: valuesTooLarge, values: asTyped() }
+      return asTyped('failed', valuesTooLarge)
     const values = rowValues(row, plan, reader)
     if (needsQuota(decision)) {
       if (remainingQuota === 0) return { record: number, result: 'skipped_over_limit', error: null, values }
