@@ -167,8 +167,6 @@ export const importLogQuery = z.object({
 const instant = instantView()
 const count = z.int().min(0)
 
-const fileSource = z.object({ type: z.enum(sourceTypes), filename: z.string(), url: z.string().nullable() })
-
 export const importListView = z
   .object({
     id: z.int(),
@@ -178,7 +176,7 @@ export const importListView = z
     state: z.enum(importStates),
     begins_at: instant,
     finished_at: instant.nullable(),
-    file_source: fileSource,
+    file_source: z.object({ type: z.enum(sourceTypes), filename: z.string(), url: z.string().nullable() }),
     stats: z.object({ number_of_records: count.nullable(), records_imported: count }),
   })
   .meta({ id: 'SubscriberImportSummary' })
@@ -223,13 +221,7 @@ const resultCounts = z.object(
 
 export const importView = z
   .object({
-    id: z.int(),
-    mailing_list_id: z.int(),
-    mailing_list_name: z.string(),
-    created_at: instant,
-    state: z.enum(importStates),
-    begins_at: instant,
-    finished_at: instant.nullable(),
+    ...importListView.shape,
     overwrite: z.boolean(),
     deactivate_subscribers_not_in_import: z.boolean(),
     error_message: z.string().nullable(),
@@ -241,12 +233,7 @@ export const importView = z
     overwrite_when_status: importOptions.shape.overwrite_when_status,
     column_mapping: z.array(z.string().nullable()),
     default_custom_fields: z.record(z.string(), fieldJson()),
-    subscriber_defaults: z.object({
-      status: z.enum(subscriberStatuses),
-      confirmed: z.boolean().optional(),
-      format: z.enum(emailFormats).optional(),
-    }),
-    file_source: fileSource,
+    subscriber_defaults: importOptions.shape.subscriber_defaults,
     file_format: z.object({
       csv_has_headers: z.boolean(),
       character_set: z.enum(characterSetOptions),
@@ -261,11 +248,7 @@ export const importView = z
     detected_csv_field_separator: punctuation(separators)
       .nullable()
       .describe("what `auto` or a first line such as `sep=;` decided; null where the request's one is used"),
-    stats: z.object({
-      number_of_records: count.nullable(),
-      records_imported: count,
-      subscribers: resultCounts,
-    }),
+    stats: importListView.shape.stats.extend({ subscribers: resultCounts }),
     dry_run: z.boolean(),
     blank_cells: z.enum(['keep', 'clear']),
     apply_custom_field_defaults: z.boolean(),
