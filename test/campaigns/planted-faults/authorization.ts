@@ -296,7 +296,7 @@ const faults: readonly Fault[] = [
   {
     name: "uploads are looked for in the first organization's directory",
     file: `${resources}/subscriber-imports/create/check.ts`,
-    text: 'deps.uploads.directory(organizationId)',
+    text: 'deps.uploads.directory(context.list.organization_id)',
     replacement: 'deps.uploads.directory(1)',
   },
   {

@@ -124,8 +124,11 @@ export async function checkCreation(
   const source = checkSource(given.file_source, { content, settings: deps.settings }, problems)
   const beginsAt = readBeginning(given.begins_at, context, problems)
   const callback = checkCallback(given.callback_url, deps, problems)
-  if (problems.length === 0 && source.type === 'upload_directory')
-    await checkUpload(deps, context.list.organization_id, source.filename, problems)
+  if (problems.length === 0 && source.type === 'upload_directory') {
+    const directory = deps.uploads.directory(context.list.organization_id)
+    if ((await directory.find(source.filename)) === null)
+      problems.push(`file_source.filename ${JSON.stringify(source.filename)} is not in the upload directory`)
+  }
   refuseProblems(problems)
   return { options, fieldIds, source, beginsAt, callback }
 }
@@ -153,14 +156,4 @@ function checkCallback(
   if (problem !== null) problems.push(`callback_url ${problem}`)
   if (url === null || problem !== null) return null
   return { url: storedUrl(url, text), secret: `whsec_${randomBytes(24).toString('base64')}` }
-}
-
-async function checkUpload(
-  deps: ControlPlane,
-  organizationId: number,
-  filename: string,
-  problems: string[],
-): Promise<void> {
-  if ((await deps.uploads.directory(organizationId).find(filename)) === null)
-    problems.push(`file_source.filename ${JSON.stringify(filename)} is not in the upload directory`)
 }
