@@ -17,9 +17,6 @@ export const isUploadedElsewhere = (filename: string): string =>
 export const takenOver = (filename: string): string =>
   `another request or session has taken over the upload of ${JSON.stringify(filename)}`
 
-export const changedMeanwhile = (filename: string): string =>
-  `${JSON.stringify(filename)} was changed or taken over while the upload began: try again`
-
 export function toRequestError(
   { code, filename, message }: UploadRefused,
   settings: { UPLOAD_MAX_MB: number; UPLOAD_MAX_FILES: number },
@@ -34,7 +31,10 @@ export function toRequestError(
     case 'locked':
       return new RequestError('validation_failed', isUploadedElsewhere(filename))
     case 'changed':
-      return new RequestError('validation_failed', changedMeanwhile(filename))
+      return new RequestError(
+        'validation_failed',
+        `${JSON.stringify(filename)} was changed or taken over while the upload began: try again`,
+      )
     case 'taken_over':
       return new RequestError('validation_failed', takenOver(filename))
     case 'over_quota':
