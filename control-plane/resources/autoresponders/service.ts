@@ -1,4 +1,3 @@
-import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
 import { clock } from '../../../shared/runtime/clock.ts'
 import {
@@ -142,25 +141,17 @@ export async function changeAutoresponder(
     if (current === null) throw missing('autoresponder', id)
     const document = changedAutoresponder(current, given)
     await requireTargets(collections, document, session)
-    if (triggeredBy(document)?.id !== triggeredBy(current)?.id)
-      await bumpOtherLists(deps, await requireNoCycle(collections, document, session), list, session)
+    if (triggeredBy(document)?.id !== triggeredBy(current)?.id) {
+      const lists = await requireNoCycle(collections, document, session)
+      // changeList has raised the revision of the autoresponder's own list.
+      lists.delete(list._id)
+      if (lists.size > 0) await bumpRevisions(collections, [...lists], session)
+    }
     await updateAutoresponder(collections, document, session)
     return document
   })
   if (given.paused === false) await notifyEngines(collections, 'an autoresponder is resumed')
   return changed
-}
-
-/** changeList has bumped the revision of the autoresponder's own list. */
-async function bumpOtherLists(
-  { database }: ControlPlane,
-  listIds: Set<number>,
-  { _id: bumpedId }: MailingListDocument,
-  session: ClientSession,
-): Promise<void> {
-  const others = [...listIds].filter((id) => id !== bumpedId)
-  if (others.length === 0) return
-  await bumpRevisions(database.collections, others, session)
 }
 
 const nameTaken = (name: string | undefined): string =>

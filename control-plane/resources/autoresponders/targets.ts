@@ -32,6 +32,13 @@ export async function requireTargets(
   )
 }
 
+type Target = WithTargets & { mailing_list_id: number }
+const projection = {
+  mailing_list_id: 1,
+  trigger: 1,
+  ...Object.fromEntries(autoresponderTargets.map((field) => [field, 1])),
+}
+
 /**
  * Follows the triggers from the autoresponder on, and throws `validation_failed` when they form a cycle. Resolves to the
  * lists on the way. The caller must bump their revisions: a concurrent change of an autoresponder there could close a
@@ -49,18 +56,9 @@ export async function requireNoCycle(
   let next: typeof first | null = first
   while (next !== null) {
     if (path.includes(next.id)) throw cycleRefusal(first.field, [...path, next.id])
-    const target: (WithTargets & { mailing_list_id: number }) | null = await autoresponders.findOne<
-      WithTargets & { mailing_list_id: number }
-    >(
+    const target: Target | null = await autoresponders.findOne<Target>(
       { _id: next.id },
-      {
-        session,
-        projection: {
-          mailing_list_id: 1,
-          trigger: 1,
-          ...Object.fromEntries(autoresponderTargets.map((field) => [field, 1])),
-        },
-      },
+      { session, projection },
     )
     if (target === null) break
     path.push(next.id)
