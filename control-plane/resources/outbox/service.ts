@@ -90,14 +90,10 @@ async function takeWithSlot(
       })
     taken.push(...fitting)
     const fit = new Set(fitting.map(({ id }) => id))
-    const overLimit = new Set(toHandOut.map(({ id }) => id).filter((id) => !fit.has(id)))
-    await returnMessages(
-      collections,
-      [...toGiveBack, ...claimed.filter(({ _id }) => overLimit.has(_id))],
-      lease,
-    )
+    const overLimit = toHandOut.filter(({ id }) => !fit.has(id)).map(({ id }) => ({ _id: id }))
+    await returnMessages(collections, [...toGiveBack, ...overLimit], lease)
     await dropMessages(collections, toDrop, lease)
-    if (overLimit.size > 0 || bytes >= maxPageBytes) break
+    if (overLimit.length > 0 || bytes >= maxPageBytes) break
     batchSize =
       taken.length === 0
         ? Math.min(4 * batchSize, maxBatchSizeWithoutAny)
