@@ -52,10 +52,11 @@ export async function composeMessages(
 
 interface Sources {
   lists: Map<number, SubscriberList>
-  autoresponders: Map<number, AutoresponderDocument>
-  reactions: Map<string, ReactionDocument>
-  subscribers: Map<number, SubscriberDocument>
-  pending: Map<string, PendingSubscriberDocument>
+  // A message without such a source has null for its id.
+  autoresponders: Map<number | null, AutoresponderDocument>
+  reactions: Map<string | null, ReactionDocument>
+  subscribers: Map<number | null, SubscriberDocument>
+  pending: Map<string | null, PendingSubscriberDocument>
   forms: Map<number, ConfirmationFormDocument>
 }
 
@@ -72,20 +73,10 @@ async function readSources(deps: ControlPlane, messages: readonly OutboxDocument
       collections.reactions.find({ _id: { $in: ids } }).toArray(),
     ),
     Promise.all(
-      listIds.map((listId) =>
-        collections.subscribers
-          .find({
-            mailing_list_id: listId,
-            id: {
-              $in: distinct(
-                messages
-                  .filter((message) => message.mailing_list_id === listId)
-                  .map((message) => message.subscriber_id),
-              ),
-            },
-          })
-          .toArray(),
-      ),
+      [...Map.groupBy(messages, (message) => message.mailing_list_id)].map(([listId, ofList]) => {
+        const ids = distinct(ofList.map((message) => message.subscriber_id))
+        return collections.subscribers.find({ mailing_list_id: listId, id: { $in: ids } }).toArray()
+      }),
     ),
     readById(distinct(messages.map((message) => message.pending_subscriber)), (ids) =>
       collections.pendingSubscribers.find({ _id: { $in: ids }, ...stillConfirmable }).toArray(),
@@ -113,9 +104,6 @@ async function readById<Id, T extends { _id: Id }>(
   return new Map((await read(ids)).map((document) => [document._id, document]))
 }
 
-const getById = <Id, T>(map: ReadonlyMap<Id, T>, id: Id | null): T | undefined =>
-  id === null ? undefined : map.get(id)
-
 const distinct = <T>(values: readonly (T | null)[]): T[] => [
   ...new Set(values.filter((value): value is T => value !== null)),
 ]
@@ -126,9 +114,9 @@ function reactionMail(
   sources: Sources,
   common: CommonFields,
 ): MessageView | 'give back' | 'drop' {
-  const autoresponder = getById(sources.autoresponders, message.autoresponder_id)
-  const reaction = getById(sources.reactions, message.reaction)
-  const subscriber = getById(sources.subscribers, message.subscriber_id)
+  const autoresponder = sources.autoresponders.get(message.autoresponder_id)
+  const reaction = sources.reactions.get(message.reaction)
+  const subscriber = sources.subscribers.get(message.subscriber_id)
   if (autoresponder === undefined || reaction === undefined || subscriber === undefined) return 'drop'
   if (!hasContent(autoresponder)) return 'drop'
   // It was acknowledged or dropped by a process that ended before it removed the message.
@@ -164,7 +152,7 @@ function confirmation(
   sources: Sources,
   common: CommonFields,
 ): MessageView | 'drop' {
-  const pending = getById(sources.pending, message.pending_subscriber)
+  const pending = sources.pending.get(message.pending_subscriber)
   const form = pending === undefined ? undefined : sources.forms.get(pending.confirmation_form_id)
   // Its link has expired or was used, or a later mail has replaced it.
   if (pending === undefined || form === undefined || pending.message_id !== message._id) return 'drop'
