@@ -13,7 +13,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { deleteApiKeyDocument, insertApiKey, updateApiKey } from '../../store/api-keys.ts'
 import { changeCredentials } from '../credential-changes.ts'
 import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
-import { toViews } from './view.ts'
+import { toView } from './view.ts'
 
 /**
  * API keys. Two rules precede all others: a caller can't create, change or delete a key with more permissions than its
@@ -33,7 +33,7 @@ export const listApiKeys = (call: PageCall, organizationId: number, query: Token
       query,
       scope: `API keys of ${organizationId}`,
       sort: { _id: 1 },
-      views: (documents) => toViews(call.deps, documents),
+      views: (documents) => Promise.all(documents.map((document) => toView(call.deps, document))),
     },
   )
 

@@ -1,26 +1,16 @@
-import type { ApiKeyDocument, Role } from '../../../shared/contract/schemas/api-key.ts'
+import type { ApiKeyDocument } from '../../../shared/contract/schemas/api-key.ts'
+import type { Database } from '../../../shared/runtime/database.ts'
+import { batchedRead } from '../../api/batched-read.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { ApiKeyView } from './schemas.ts'
+import { sameFields } from '../stored-fields.ts'
+import { apiKeyView, type ApiKeyView } from './schemas.ts'
 
 export async function toView({ database }: ControlPlane, key: ApiKeyDocument): Promise<ApiKeyView> {
-  if (key.user_id === null) return withRole(key, key.role)
-  const user = await database.collections.users.findOne({ _id: key.user_id }, { projection: { role: 1 } })
-  return withRole(key, user?.role ?? key.role)
+  const userRole = key.user_id === null ? null : await roleOfUser(database, key.user_id)
+  return { id: key._id, ...sameFields(apiKeyView, key), role: userRole ?? key.role }
 }
 
-export async function toViews({ database }: ControlPlane, keys: ApiKeyDocument[]): Promise<ApiKeyView[]> {
-  const userIds = [...new Set(keys.map((key) => key.user_id).filter((id) => id !== null))]
-  const users =
-    userIds.length === 0
-      ? []
-      : await database.collections.users
-          .find({ _id: { $in: userIds } }, { projection: { role: 1 } })
-          .toArray()
-  const userRoles = new Map<number | null, Role>(users.map((user) => [user._id, user.role]))
-  return keys.map((key) => withRole(key, userRoles.get(key.user_id) ?? key.role))
-}
-
-const withRole = (
-  { _id, organization_id, name, active, user_id }: ApiKeyDocument,
-  role: Role,
-): ApiKeyView => ({ id: _id, organization_id, name, role, active, user_id })
+const roleOfUser = batchedRead(async ({ collections }: Database, ids: number[]) => {
+  const users = await collections.users.find({ _id: { $in: ids } }, { projection: { role: 1 } }).toArray()
+  return new Map(users.map(({ _id, role }) => [_id, role]))
+})
