@@ -41,25 +41,19 @@ export async function listReactions(
   const page = found.slice(0, query.per_page)
   const last = found.length > query.per_page ? page.at(-1) : undefined
   return {
-    data: page.map((reaction) => toView(reaction, isHeld(reaction, paused) ? 'held' : reaction.state, zone)),
+    data: page.map((reaction) =>
+      toView(reaction, shownState(reaction.state, paused.has(reaction.autoresponder_id)), zone),
+    ),
     paging: tokenPaging(deps, query, { scope, last: last === undefined ? null : String(last.id), total }),
   }
 }
 
-const isHeld = ({ state, autoresponder_id: id }: ReactionDocument, paused: ReadonlySet<number>): boolean =>
-  (state === 'queued' || state === 'due') && paused.has(id)
-
 type State = ReactionDocument['state']
+const storedStates: readonly State[] = ['queued', 'due', 'sent', 'dropped']
 
-/** The stored states of reactions that are shown in one of these states. */
-function storedStates(states: readonly ShownState[], isPaused: boolean): State[] {
-  const stored: State[] = []
-  if (states.includes(isPaused ? 'held' : 'queued')) stored.push('queued')
-  if (states.includes(isPaused ? 'held' : 'due')) stored.push('due')
-  if (states.includes('sent')) stored.push('sent')
-  if (states.includes('dropped')) stored.push('dropped')
-  return stored
-}
+/** Of a reaction whose autoresponder is paused or not. */
+const shownState = (state: State, isPaused: boolean): ShownState =>
+  isPaused && (state === 'queued' || state === 'due') ? 'held' : state
 
 /** The index keeps an autoresponder's reactions in one state sorted by id; the server merges at most this many ranges. */
 const maxMergedRanges = 200
@@ -73,7 +67,7 @@ function buildSearches(
     ({ _id }) => autoresponderId === undefined || _id === autoresponderId,
   )
   return [true, false].flatMap((isPaused): Filter<ReactionDocument>[] => {
-    const stored = storedStates(states, isPaused)
+    const stored = storedStates.filter((state) => states.includes(shownState(state, isPaused)))
     const ids = selected.filter(({ paused }) => paused === isPaused).map(({ _id }) => _id)
     if (stored.length === 0 || ids.length === 0) return []
     const search = (autoresponderIds: number[]): Filter<ReactionDocument> => ({
