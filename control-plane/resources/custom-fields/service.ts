@@ -205,13 +205,10 @@ function checkField(field: CustomFieldDocument): CustomFieldDocument {
     problems.push(`name ${JSON.stringify(field.name)} is that of a built-in column`)
   // Some JSON parsers drop this key or treat it as the prototype.
   if (field.name_key === '__proto__') problems.push('name can\'t be "__proto__"')
-  if (withOptions.includes(type) ? field.options.length === 0 : field.options.length > 0) {
-    problems.push(
-      withOptions.includes(type)
-        ? `options must have at least 1 entry for a field of type ${type}`
-        : `options are not possible for a field of type ${type}`,
-    )
-  }
+  if (withOptions.includes(type) && field.options.length === 0)
+    problems.push(`options must have at least 1 entry for a field of type ${type}`)
+  if (!withOptions.includes(type) && field.options.length > 0)
+    problems.push(`options are not possible for a field of type ${type}`)
   if (new Set(field.options.map(comparisonForm)).size < field.options.length)
     problems.push('options must differ by more than case')
   if (!withLength.includes(type) && (field.minimum_length !== null || field.maximum_length !== null))

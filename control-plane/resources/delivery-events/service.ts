@@ -56,10 +56,8 @@ async function readAccessible(
     }
     const autoresponder = autoresponders.get(autoresponderId)
     if (autoresponder === undefined) return []
-    const { organizationId, zone } = autoresponder
-    return [
-      { event: toRecorded(event, { organizationId, zone, now }), recipient: { autoresponder, subscriberId } },
-    ]
+    const recorded = toRecorded(event, { ...autoresponder, now })
+    return [{ event: recorded, recipient: { autoresponder, subscriberId } }]
   })
 }
 

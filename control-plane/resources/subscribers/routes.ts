@@ -192,8 +192,7 @@ export const subscriberEndpoints = [
       refuseProblems(readUpdate(body, context).problems)
     },
     async handle({ deps, caller, params, body }) {
-      const path = subscriberInPath(params)
-      return { data: await updateSubscriber(deps, caller, path, body) }
+      return { data: await updateSubscriber(deps, caller, subscriberInPath(params), body) }
     },
   }),
   endpoint({
