@@ -5,27 +5,26 @@ import type { DailyCounts } from '../../../shared/contract/schemas/delivery.ts'
  * didn't bounce; `in_queue` are messages without an outcome. A rate with divisor 0 is 0.
  */
 export function computeStatistics(counts: DailyCounts, bounceCodes: Readonly<Record<string, number>>) {
+  // All other counters are shown as they are.
+  const {
+    delivered_and_bounced,
+    further_outcomes,
+    privacy_messages: _messages,
+    privacy_messages_opens_total: _opensOfMessages,
+    privacy_opens_total: _opens,
+    ...shown
+  } = counts
   const html = counts.sent_html + counts.sent_multipart
   const sent = counts.sent_text + html
   const bounces = counts.bounces_unique
-  const accepted = counts.total_success - counts.delivered_and_bounced
-  const outcomes = counts.total_success + counts.total_failure + bounces - counts.further_outcomes
+  const accepted = counts.total_success - delivered_and_bounced
+  const outcomes = counts.total_success + counts.total_failure + bounces - further_outcomes
   const inQueue = Math.max(0, sent - outcomes)
   return {
-    sent_text: counts.sent_text,
-    sent_html: counts.sent_html,
-    sent_multipart: counts.sent_multipart,
+    ...shown,
     messages_sent: sent,
     messages_html: html,
     messages_text: counts.sent_text,
-    bounces_total: counts.bounces_total,
-    bounces_unique: bounces,
-    bounces_unique_hard: counts.bounces_unique_hard,
-    bounces_unique_soft: counts.bounces_unique_soft,
-    bounces_unique_other: counts.bounces_unique_other,
-    bounces_unique_local: counts.bounces_unique_local,
-    bounces_unique_remote: counts.bounces_unique_remote,
-    bounces_status_updated: counts.bounces_status_updated,
     bounces_unique_by_code: bounceCodes,
     bounced: bounces,
     duplicate_bounces: counts.bounces_total - bounces,
@@ -35,35 +34,19 @@ export function computeStatistics(counts: DailyCounts, bounceCodes: Readonly<Rec
     bounce_rate_soft: rate(counts.bounces_unique_soft, bounces),
     bounce_rate_other: rate(counts.bounces_unique_other, bounces),
     bounce_local_rate: rate(counts.bounces_unique_local, bounces),
-    clicks_total: counts.clicks_total,
-    clicks_unique: counts.clicks_unique,
-    clicks_unique_by_link: counts.clicks_unique_by_link,
     duplicate_clicks: counts.clicks_total - counts.clicks_unique,
     click_rate: rate(counts.clicks_unique, accepted),
     click_to_open_rate: rate(counts.clicks_unique, counts.opens_unique),
     unclicked: Math.max(0, accepted - counts.clicks_unique),
-    opens_total: counts.opens_total,
-    opens_unique: counts.opens_unique,
     open_rate: rate(counts.opens_unique, accepted),
     open_ratio: rate(counts.opens_total, counts.opens_unique),
     unopened: Math.max(0, accepted - counts.opens_unique),
     duplicate_opens: counts.opens_total - counts.opens_unique,
-    scomps_total: counts.scomps_total,
-    scomps_unique: counts.scomps_unique,
-    scomps_status_updated: counts.scomps_status_updated,
     duplicate_scomps: counts.scomps_total - counts.scomps_unique,
     scomp_rate: rate(counts.scomps_unique, accepted),
-    unsubs_total: counts.unsubs_total,
-    unsubs_unique: counts.unsubs_unique,
-    unsubs_status_updated: counts.unsubs_status_updated,
     duplicate_unsubs: counts.unsubs_total - counts.unsubs_unique,
     unsub_rate: rate(counts.unsubs_unique, accepted),
-    skips_error: counts.skips_error,
-    skips_request: counts.skips_request,
     total_messages: sent,
-    total_success: counts.total_success,
-    total_failure: counts.total_failure,
-    total_failure_toolong: counts.total_failure_toolong,
     accepted,
     accepted_rate: rate(accepted, sent),
     in_queue: inQueue,

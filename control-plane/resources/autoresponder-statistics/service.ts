@@ -23,7 +23,9 @@ export function sumDays(
   const $match = { _id: daysBetween(autoresponderId, { first, last }) }
   return client.withSession({ snapshot: true }, async (session) => {
     const sums = await autoresponderDays
-      .aggregate<DailyCounts>([{ $match }, { $group: { _id: null, ...sumByCounter } }], { session })
+      .aggregate<DailyCounts>([{ $match }, { $group: { _id: null, ...sumByCounter } }, { $unset: '_id' }], {
+        session,
+      })
       .toArray()
     const codes = await bounceCodes
       .aggregate<{ _id: string; bounces: number }>(
