@@ -1,34 +1,11 @@
 import { isHash } from '../../api/validation.ts'
+import { dispatchAttributes, dispatchView, templateCreation, templateView } from './schemas.ts'
 
 /** Keys that only replies have. Only this resource refuses requests with such keys; others ignore them. */
-const readOnlyKeys = [
-  'id',
-  'mailing_list_id',
-  'mailing_list_name',
-  'organization_id',
-  'organization_name',
-  'segmentation_criteria_name',
-  'dispatch',
-  'created_at',
-  'updated_at',
-  'archived',
-  'content_determined',
-  'template',
-  'stat_summary',
-  'content_stats',
-  'automatic_winner_selection',
-  'campaign_contents',
-]
-const readOnlyDispatchKeys = [
-  'state',
-  'state_description',
-  'virtual_mta_type',
-  'bounce_email_user_id',
-  'bounce_email_domain_id',
-  'seed_lists',
-  'started_at',
-  'finished_at',
-]
+const keysOfReplies = (reply: { shape: object }, request: { shape: object }): string[] =>
+  Object.keys(reply.shape).filter((key) => !Object.hasOwn(request.shape, key))
+const readOnlyKeys = keysOfReplies(templateView, templateCreation)
+const readOnlyDispatchKeys = keysOfReplies(dispatchView, dispatchAttributes)
 
 /** A sentence for each read-only key in a document, whatever its value. */
 export function readOnlyFaults(document: unknown): string[] {

@@ -69,7 +69,7 @@ const bounceEmail = () =>
     return z.NEVER
   })
 
-const dispatchAttributes = z
+export const dispatchAttributes = z
   .object({
     virtual_mta_id: virtualMtaId(),
     virtual_mta_name: foreignName(),
@@ -138,7 +138,7 @@ export const templateSummaryView = z
 const instant = instantView()
 const stored = campaignTemplateDocument.shape
 
-const dispatchView = z
+export const dispatchView = z
   .object({
     state: z.literal('idle'),
     state_description: z.string(),
