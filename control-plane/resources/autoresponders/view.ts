@@ -2,8 +2,9 @@ import type { AutoresponderDocument } from '../../../shared/contract/schemas/aut
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { sameFields } from '../stored-fields.ts'
 import { zoneOfOrganization } from '../time-zones.ts'
-import type { AutoresponderView } from './schemas.ts'
+import { autoresponderView, type AutoresponderView } from './schemas.ts'
 
 /** A function that makes views, with times in the zone of the list's organization. */
 export async function viewer(
@@ -15,18 +16,10 @@ export async function viewer(
 }
 
 function toView(document: AutoresponderDocument, zoneName: string): AutoresponderView {
-  const {
-    _id,
-    organization_id: _organizationId,
-    name_key: _nameKey,
-    created_at: _createdAt,
-    triggered_at: triggeredAt,
-    paused_at: pausedAt,
-    ...fields
-  } = document
+  const { paused_at: pausedAt, triggered_at: triggeredAt } = document
   return {
-    id: _id,
-    ...fields,
+    id: document._id,
+    ...sameFields(autoresponderView, document),
     paused_at: pausedAt === null ? null : formatInstant(pausedAt, zoneName),
     triggered_on: triggeredAt === null ? null : formatInstant(triggeredAt, zoneName).slice(0, 10),
   }

@@ -1,18 +1,15 @@
 import { z } from 'zod'
+import { confirmationFormDocument } from '../../../shared/contract/schemas/confirmation.ts'
 import { boundedText, nameText, validEmail } from '../../api/fields.ts'
+import { shownFields } from '../stored-fields.ts'
 
 /** Confirmation forms in requests and replies. */
 
 export const confirmationFormView = z
   .object({
     id: z.int(),
-    mailing_list_id: z.int(),
-    name: z.string(),
-    from_name: z.string().nullable(),
-    from_email: z.string().nullable(),
-    subject: z.string(),
+    ...shownFields(confirmationFormDocument.omit({ _id: true, created_at: true }).shape),
     html: z.string().describe('`%%confirmation_url%%` stands for the link, here and in `text`'),
-    text: z.string(),
   })
   .meta({ id: 'ConfirmationForm' })
 export type ConfirmationFormView = z.infer<typeof confirmationFormView>

@@ -1,6 +1,7 @@
 import { z } from 'zod'
-import { fieldTypes } from '../../../shared/contract/schemas/custom-field.ts'
+import { fieldDefinition, fieldTypes } from '../../../shared/contract/schemas/custom-field.ts'
 import { fieldJson, flag, nameText, oneOf } from '../../api/fields.ts'
+import { shownFields } from '../stored-fields.ts'
 
 /** Custom fields in requests and replies. */
 
@@ -10,15 +11,9 @@ export const customFieldView = z
   .object({
     id: z.int(),
     mailing_list_id: z.int(),
-    name: z.string(),
-    field_type: z.enum(fieldTypes),
-    required: z.boolean(),
+    ...shownFields(fieldDefinition.omit({ id: true }).shape),
     options: z.array(z.string()).describe('option names, of the select types'),
     default: value.nullable(),
-    minimum_length: z.int().nullable(),
-    maximum_length: z.int().nullable(),
-    minimum_value: z.int().nullable(),
-    maximum_value: z.int().nullable(),
   })
   .meta({ id: 'CustomField' })
 export type CustomFieldView = z.infer<typeof customFieldView>
