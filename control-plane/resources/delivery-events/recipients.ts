@@ -5,6 +5,7 @@ import type { SubscriberDocument, SubscriberStatus } from '../../../shared/contr
 import { dropSubscriberReactions } from '../../../shared/store/reactions.ts'
 import { addMove, changeCounts, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { markAsLeft } from '../../store/subscribers.ts'
+import type { EventAutoresponder } from './event-autoresponders.ts'
 import type { RecordedEvent } from './schemas.ts'
 
 /** The subscribers of a call's events, and the changes of their statuses. */
@@ -13,17 +14,23 @@ export class Recipients {
   /** The subscribers that left in this call, by list. */
   readonly #left = new Map<number, { organizationId: number; recipients: Recipient[] }>()
 
-  /** Reads the subscribers with these ids on these lists in the transaction, deleted ones included. */
+  /** Reads the subscribers of these mails in the transaction, deleted ones included. */
   static async read(
     { collections }: Database,
     session: ClientSession,
-    idsByList: ReadonlyMap<number, ReadonlySet<number>>,
+    wanted: readonly { autoresponder: EventAutoresponder; subscriberId: number }[],
   ): Promise<Recipients> {
     const recipients = new Recipients()
-    const missing = new Set([...idsByList.values()].flatMap((ids) => [...ids]))
+    const missing = new Set(wanted.map(({ subscriberId }) => subscriberId))
     if (missing.size === 0) return recipients
+    const byList = [...Map.groupBy(wanted, ({ autoresponder }) => autoresponder.listId)]
     const found = collections.subscribers.find(
-      { $or: [...idsByList].map(([listId, ids]) => ({ mailing_list_id: listId, id: { $in: [...ids] } })) },
+      {
+        $or: byList.map(([listId, ofList]) => ({
+          mailing_list_id: listId,
+          id: { $in: ofList.map(({ subscriberId }) => subscriberId) },
+        })),
+      },
       {
         session,
         projection: { id: 1, mailing_list_id: 1, status: 1, reactivations: 1 },
@@ -31,13 +38,13 @@ export class Recipients {
       },
     )
     for await (const subscriber of found) {
-      recipients.#known.set(subscriber.id, { ...subscriber, isDeleted: false })
+      recipients.#known.set(subscriber.id, subscriber)
       missing.delete(subscriber.id)
     }
     if (missing.size === 0) return recipients
     const deleted = collections.deletedSubscribers.find({ _id: { $in: [...missing] } }, { session })
     for await (const { _id: id, mailing_list_id } of deleted)
-      recipients.#known.set(id, { _id: '', id, mailing_list_id, status: 'deactivated', isDeleted: true })
+      recipients.#known.set(id, { _id: '', id, mailing_list_id, status: 'deactivated' })
     return recipients
   }
 
@@ -91,7 +98,7 @@ export class Recipients {
 export type Recipient = Pick<
   SubscriberDocument,
   '_id' | 'id' | 'mailing_list_id' | 'status' | 'reactivations'
-> & { isDeleted: boolean }
+>
 
 /** The status of an active subscriber after an event; null when it stays active. */
 export function statusAfter(event: RecordedEvent): SubscriberStatus | null {

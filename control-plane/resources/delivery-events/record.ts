@@ -58,7 +58,11 @@ export async function recordEvents(
   reported: readonly ReportedEvent[],
 ): Promise<RecordResult> {
   const { collections } = database
-  const recipients = await readRecipients(database, session, reported)
+  const recipients = await Recipients.read(
+    database,
+    session,
+    reported.flatMap(({ recipient }) => recipient ?? []),
+  )
   const known = reported.filter(
     ({ recipient }) =>
       recipient === null || recipients.isKnown(recipient.subscriberId, recipient.autoresponder.listId),
@@ -120,21 +124,6 @@ export async function recordEvents(
   }
 }
 
-function readRecipients(
-  database: Database,
-  session: ClientSession,
-  reported: readonly ReportedEvent[],
-): Promise<Recipients> {
-  const idsByList = new Map<number, Set<number>>()
-  for (const { recipient } of reported) {
-    if (recipient === null) continue
-    const { autoresponder, subscriberId } = recipient
-    const ids = idsByList.get(autoresponder.listId) ?? new Set<number>()
-    idsByList.set(autoresponder.listId, ids.add(subscriberId))
-  }
-  return Recipients.read(database, session, idsByList)
-}
-
 /** The events whose id is new: neither stored nor earlier in this call. */
 async function withoutDuplicates(
   { deliveryEvents }: Collections,
@@ -168,17 +157,19 @@ interface MessageState {
   after: DeliveryMessageDocument
 }
 
+interface Click {
+  at: Date
+  change: 'none' | 'new' | 'earlier'
+}
+
 /** The messages of a call: their stored states, and the states after its events. */
 class Messages {
   readonly #stored: ReadonlyMap<string, DeliveryMessageDocument>
   readonly #states = new Map<string, MessageState>()
   /** The earliest click of each link, by clickedLinkKey. */
-  readonly #clicks: Map<string, { at: Date; change: 'none' | 'new' | 'earlier' }>
+  readonly #clicks: Map<string, Click>
 
-  private constructor(
-    stored: ReadonlyMap<string, DeliveryMessageDocument>,
-    clicks: Map<string, { at: Date; change: 'none' | 'new' | 'earlier' }>,
-  ) {
+  private constructor(stored: ReadonlyMap<string, DeliveryMessageDocument>, clicks: Map<string, Click>) {
     this.#stored = stored
     this.#clicks = clicks
   }
