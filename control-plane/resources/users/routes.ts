@@ -44,19 +44,12 @@ const faultyFields = [
   'password1 must have at most 1024 bytes in UTF-8',
 ]
 
-interface Listing {
-  path: string
-  operationId: string
-  summary: string
-  isOfAllOrganizations: boolean
-}
+type Listing = Pick<Endpoint, 'path' | 'operationId' | 'summary'> & { isOfAllOrganizations: boolean }
 
-function listing({ path, operationId, summary, isOfAllOrganizations }: Listing): Endpoint {
+function listing({ isOfAllOrganizations, ...described }: Listing): Endpoint {
   return endpoint({
     method: 'get',
-    path,
-    operationId,
-    summary,
+    ...described,
     tag,
     needs: 'admin',
     ...(isOfAllOrganizations ? { scope: 'own_organization_or_all' as const } : {}),
