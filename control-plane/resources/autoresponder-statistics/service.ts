@@ -1,3 +1,4 @@
+import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
 import type { Database } from '../../../shared/runtime/database.ts'
 import { dailyCounters, type DailyCounts } from '../../../shared/contract/schemas/delivery.ts'
 import { daysBetween } from '../delivery-events/counts.ts'
@@ -46,4 +47,4 @@ export function sumDays(
   })
 }
 
-const sumByCounter = Object.fromEntries(dailyCounters.map((name) => [name, { $sum: `$${name}` }]))
+const sumByCounter = recordFromKeys(dailyCounters, (name) => ({ $sum: `$${name}` }))

@@ -1,4 +1,5 @@
 import type { ClientSession } from 'mongodb'
+import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
 import { RequestError } from '../../api/request-error.ts'
 import {
   autoresponderTargets,
@@ -36,7 +37,7 @@ type Target = WithTargets & { mailing_list_id: number }
 const projection = {
   mailing_list_id: 1,
   trigger: 1,
-  ...Object.fromEntries(autoresponderTargets.map((field) => [field, 1])),
+  ...recordFromKeys(autoresponderTargets, () => 1),
 }
 
 /**

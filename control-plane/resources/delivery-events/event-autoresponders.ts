@@ -1,5 +1,6 @@
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import type { Database } from '../../../shared/runtime/database.ts'
+import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
 import {
   autoresponderTargets,
   delayProjection,
@@ -37,7 +38,7 @@ const answeringFields = {
   trigger_autoresponder_to_click_on_any_url: 1,
   trigger_autoresponder_to_click_urls: 1,
   ...delayProjection,
-  ...Object.fromEntries(autoresponderTargets.map((target) => [target, 1])),
+  ...recordFromKeys(autoresponderTargets, () => 1),
 }
 
 /** The filter for autoresponders with one of these targets; each target field has its own index. */

@@ -1,3 +1,4 @@
+import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
 import {
   dailyCounters,
   type DailyCounts,
@@ -94,8 +95,7 @@ export function applyEvent(
 export const earlier = (known: Date | null | undefined, other: Date): Date =>
   known === null || known === undefined || other < known ? other : known
 
-export const noDailyCounts = (): DailyCounts =>
-  Object.fromEntries(dailyCounters.map((name) => [name, 0])) as DailyCounts
+export const noDailyCounts = (): DailyCounts => recordFromKeys(dailyCounters, () => 0)
 
 /** The contribution of a message to the counts of its day. */
 export function countsOfMessage(message: DeliveryMessageDocument): DailyCounts {

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
 import { importStates } from '../../../shared/contract/import-state.ts'
 import {
   characterSets,
@@ -6,7 +7,7 @@ import {
   enclosures,
   importOptions,
   logKinds,
-  rowResults,
+  noCounts,
   separators,
   sourceTypes,
 } from '../../../shared/contract/schemas/import.ts'
@@ -212,28 +213,19 @@ const failure = z
   .meta({ id: 'FailureSummary' })
 
 const referenceView = z.object({ id: z.int(), name: z.string() }).nullable()
-const resultCounts = z.object(
-  Object.fromEntries(logKinds.map((kind) => [kind, count])) as Record<
-    (typeof logKinds)[number],
-    typeof count
-  >,
-)
+const resultCounts = z.object(recordFromKeys(logKinds, () => count))
 
 export const importView = z
   .object({
     ...importListView.shape,
-    overwrite: z.boolean(),
-    deactivate_subscribers_not_in_import: z.boolean(),
+    // The options as they are stored, but for those that are described below.
+    ...importOptions.omit({ default_separator: true }).shape,
     error_message: z.string().nullable(),
     autoresponders: z.object({
       subscription: z.object({ trigger: z.boolean(), also_trigger_on_updated_subscribers: z.boolean() }),
       api: z.object({ trigger_new: referenceView, trigger_updated: referenceView }),
     }),
-    overwrite_what: importOptions.shape.overwrite_what,
-    overwrite_when_status: importOptions.shape.overwrite_when_status,
-    column_mapping: z.array(z.string().nullable()),
     default_custom_fields: z.record(z.string(), fieldJson()),
-    subscriber_defaults: importOptions.shape.subscriber_defaults,
     file_format: z.object({
       csv_has_headers: z.boolean(),
       character_set: z.enum(characterSetOptions),
@@ -249,8 +241,6 @@ export const importView = z
       .nullable()
       .describe("what `auto` or a first line such as `sep=;` decided; null where the request's one is used"),
     stats: importListView.shape.stats.extend({ subscribers: resultCounts }),
-    dry_run: z.boolean(),
-    blank_cells: z.enum(['keep', 'clear']),
     apply_custom_field_defaults: z.boolean(),
     callback_url: z.string().nullable(),
     waiting_for_import_id: z.int().nullable(),
@@ -302,11 +292,6 @@ export const importEvent = z
   })
   .describe('one event; comments keep the connection open')
 
-const zeroes = Object.fromEntries(rowResults.map((kind) => [kind, 0])) as Record<
-  (typeof rowResults)[number],
-  number
->
-
 export const exampleImportSummary: z.infer<typeof importListView> = {
   id: 4711,
   mailing_list_id: 12,
@@ -351,7 +336,7 @@ export const exampleImport: z.infer<typeof importView> = {
   stats: {
     number_of_records: 100_000,
     records_imported: 100_000,
-    subscribers: { ...zeroes, added: 98_000, failed: 1_000, skipped_duplicate: 1_000, deactivated: 0 },
+    subscribers: { ...noCounts(), added: 98_000, failed: 1_000, skipped_duplicate: 1_000 },
   },
   dry_run: false,
   blank_cells: 'keep',

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
 import { roles } from '../../../shared/contract/schemas/api-key.ts'
 import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
@@ -15,7 +16,7 @@ const permissionKeys = Object.keys(permissionValues) as PermissionKey[]
 
 /** One value for each permission key. */
 export const byPermissionKey = <Value>(make: (key: PermissionKey) => Value) =>
-  Object.fromEntries(permissionKeys.map((key) => [key, make(key)])) as Record<PermissionKey, Value>
+  recordFromKeys(permissionKeys, make)
 
 const permissionsView = z
   .object(byPermissionKey((key): z.ZodType<string[]> => z.array(z.enum(permissionValues[key]))))
