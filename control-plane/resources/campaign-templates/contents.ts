@@ -17,25 +17,19 @@ export function countNewContents(given: TemplateChange): number {
 const hasSingleFields = (given: TemplateChange): boolean =>
   singleFields.some((field) => given[field] !== undefined)
 
-export interface ChangedContents {
-  contents: TemplateContent[]
-  /** Sentences; usually none. */
-  faults: string[]
-}
-
-/** The contents after the request, sorted by id. Added ones get ids from `firstId` on. */
+/** The contents after the request, sorted by id. Added ones get ids from `firstId` on. Each problem is added. */
 export function changedContents(
   stored: TemplateContent[],
   given: TemplateChange,
   firstId: number,
-): ChangedContents {
-  if (given.contents !== undefined && hasSingleFields(given))
-    return {
-      contents: stored,
-      faults: [
-        `contents can't be given together with ${singleFields.join(', ')}, which are the fields of one content`,
-      ],
-    }
+  problems: string[],
+): TemplateContent[] {
+  if (given.contents !== undefined && hasSingleFields(given)) {
+    problems.push(
+      `contents can't be given together with ${singleFields.join(', ')}, which are the fields of one content`,
+    )
+    return stored
+  }
   const entries = hasSingleFields(given) ? [singleContent(stored, given)] : (given.contents ?? [])
   const faults = entries.flatMap((entry, index) => entryFaults(entry, index, stored, entries))
   const byId = new Map(stored.map((content) => [content.id, content]))
@@ -51,7 +45,8 @@ export function changedContents(
     }
   }
   const contents = [...byId.values()].sort((a, b) => a.id - b.id)
-  return { contents, faults: faults.length > 0 ? faults : sizeFaults(contents) }
+  problems.push(...(faults.length > 0 ? faults : sizeFaults(contents)))
+  return contents
 }
 
 const emptyContent = { name: null, subject: null, format: 'both', html: null, text: null } as const

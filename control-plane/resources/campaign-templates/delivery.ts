@@ -14,34 +14,36 @@ const namesById = {
 }
 const bounceNames = ['bounce_email_name', 'bounce_email_email'] as const
 
-export interface ChangedDispatch {
-  dispatch: TemplateDispatch | null
-  /** Sentences; usually none. */
-  faults: string[]
-}
-
-/** Null clears the settings; a hash without a known key changes nothing. */
+/** Null clears the settings; a hash without a known key changes nothing. Each problem is added to `problems`. */
 export function changedDispatch(
   stored: TemplateDispatch | null,
   given: DispatchAttributes | null | undefined,
   zoneName: string,
-): ChangedDispatch {
-  if (given === null) return { dispatch: null, faults: [] }
-  if (given === undefined || Object.keys(given).length === 0) return { dispatch: stored, faults: [] }
+  problems: string[],
+): TemplateDispatch | null {
+  if (given === null) return null
+  if (given === undefined || Object.keys(given).length === 0) return stored
   const { begins_at: beginsAt, bounce_email_id: bounceEmail, ...fields } = given
   const beginsAtTime =
     beginsAt === undefined || beginsAt === null ? beginsAt : parseApiTime(beginsAt, zoneName)
+  if (beginsAtTime === null && typeof beginsAt === 'string')
+    problems.push(
+      'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00, in the years 1000 to 9999',
+    )
+  const rules = [given.special_sending_rule_id, given.special_sending_rule_name]
+  if (rules.every((rule) => rule !== undefined && rule !== null))
+    problems.push(
+      'only one of dispatch_attributes.special_sending_rule_id and special_sending_rule_name may be given',
+    )
   const before = stored ?? dispatchDefaults
-  const asGiven = withoutUndefined(fields)
-  const dispatch: TemplateDispatch = {
+  return {
     ...before,
     ...namesToClear(namesById, before, given),
     ...(bounceEmail === undefined ? {} : bounceAddress(before, bounceEmail)),
     ...replacedRule(given),
-    ...asGiven,
+    ...withoutUndefined(fields),
     ...(beginsAtTime === undefined ? {} : { begins_at: beginsAtTime }),
   }
-  return { dispatch, faults: findFaults(given, beginsAtTime) }
 }
 
 function bounceAddress(
@@ -64,20 +66,6 @@ function replacedRule({
 }: DispatchAttributes): Partial<TemplateDispatch> {
   if (id !== undefined && id !== null) return { special_sending_rule_name: null }
   return name !== undefined && name !== null ? { special_sending_rule_id: null } : {}
-}
-
-function findFaults(given: DispatchAttributes, beginsAtTime: Date | null | undefined): string[] {
-  const faults: string[] = []
-  if (beginsAtTime === null && typeof given.begins_at === 'string')
-    faults.push(
-      'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00, in the years 1000 to 9999',
-    )
-  const rules = [given.special_sending_rule_id, given.special_sending_rule_name]
-  if (rules.every((rule) => rule !== undefined && rule !== null))
-    faults.push(
-      'only one of dispatch_attributes.special_sending_rule_id and special_sending_rule_name may be given',
-    )
-  return faults
 }
 
 export function toDispatchView(dispatch: TemplateDispatch, zoneName: string): DispatchView {

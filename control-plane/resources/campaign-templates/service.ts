@@ -168,13 +168,10 @@ function applyChange(
   { given, faults }: GivenTemplate<TemplateChange>,
   { now, zoneName, isRemoteList, firstContentId }: ChangeContext,
 ): CampaignTemplateDocument {
-  const { contents, faults: contentFaults } = changedContents(stored.contents, given, firstContentId)
-  const { dispatch, faults: dispatchFaults } = changedDispatch(
-    stored.dispatch,
-    given.dispatch_attributes,
-    zoneName,
-  )
-  refuseProblems([...faults, ...segmentFaults(given, isRemoteList), ...contentFaults, ...dispatchFaults])
+  const problems = [...faults, ...segmentFaults(given, isRemoteList)]
+  const contents = changedContents(stored.contents, given, firstContentId, problems)
+  const dispatch = changedDispatch(stored.dispatch, given.dispatch_attributes, zoneName, problems)
+  refuseProblems(problems)
   const { name = stored.name, custom_dynamic_template_id = stored.custom_dynamic_template_id } = given
   return {
     ...stored,
