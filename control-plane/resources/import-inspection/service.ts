@@ -62,10 +62,9 @@ export async function inspectSource(
   const format = chooseFormat(given, beginning, table, dateFormat)
   const mapping = given.column_mapping ?? proposals.map(({ proposed }) => proposed)
   const checked = checkMapped(given, mapping, format, context)
-  const { error, records, warnings } = await rehearseSample(deps, {
-    ...{ list, beginning, format, now: context.now },
-    checked: refusal === null ? checked : { options: null, error: refusal },
-  })
+  const rehearsed = refusal === null ? checked : { options: null, error: refusal }
+  const sampled = { beginning, format }
+  const { error, records, warnings } = await rehearseSample(deps, context, sampled, rehearsed)
   return {
     character_set: format.character_set,
     csv_field_separator: format.csv_field_separator,
@@ -228,22 +227,11 @@ function checkMapped(
 }
 
 async function rehearseSample(
-  deps: ControlPlane,
-  {
-    list,
-    beginning,
-    format,
-    checked,
-    now,
-  }: {
-    list: MailingListDocument
-    beginning: Beginning
-    format: ContentFormat
-    checked: ReturnType<typeof checkMapped>
-    now: Date
-  },
+  { database: { collections } }: ControlPlane,
+  { list, now }: CreationContext,
+  { beginning, format }: { beginning: Beginning; format: ContentFormat },
+  checked: ReturnType<typeof checkMapped>,
 ): Promise<RehearsalResult> {
-  const { collections } = deps.database
   try {
     if (checked.options === null) return { error: checked.error, records: [], warnings: [] }
     const { options, fieldIds } = checked.options
