@@ -6,13 +6,7 @@ import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/
 import { refuseProblems } from '../../api/validation.ts'
 import { createSubscriber, newSubscriber } from './create/service.ts'
 import { deleteSubscribers } from './delete/service.ts'
-import {
-  findByEmail,
-  organizationNames,
-  type ListsToSearch,
-  type SearchCall,
-} from './find-by-email/service.ts'
-import { toFoundView } from './find-by-email/view.ts'
+import { findByEmail } from './find-by-email/service.ts'
 import { listSubscribers, namedSubscribers } from './find/service.ts'
 import {
   exampleFound,
@@ -283,7 +277,7 @@ export const subscriberEndpoints = [
     summary: "An email on all lists of the caller's organization",
     scope: 'own_organization',
     reply: { ...foundOnPages, example: [exampleFound] },
-    handle: (call) => findViews(call, { organization_id: call.caller.organizationId }),
+    handle: (call) => findByEmail(call, { organization_id: call.caller.organizationId }),
   }),
   endpoint({
     ...search,
@@ -295,7 +289,7 @@ export const subscriberEndpoints = [
     async handle(call) {
       const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
       refuseRemoteList(list)
-      return findViews(call, { _id: list._id })
+      return findByEmail(call, { _id: list._id })
     },
   }),
   endpoint({
@@ -305,7 +299,7 @@ export const subscriberEndpoints = [
     summary: 'An email on all lists of all organizations',
     needs: 'system_admin',
     reply: { ...foundOnPages, example: [exampleFoundElsewhere] },
-    handle: (call) => findViewsWithOrganizations(call, {}),
+    handle: (call) => findByEmail(call, {}, { withOrganizations: true }),
   }),
   endpoint({
     ...search,
@@ -313,17 +307,7 @@ export const subscriberEndpoints = [
     operationId: 'findSubscribersByEmailInOrganization',
     summary: 'An email on all lists of an organization',
     reply: { ...foundOnPages, example: [exampleFoundElsewhere] },
-    handle: (call) => findViewsWithOrganizations(call, { organization_id: call.organizationId }),
+    handle: (call) =>
+      findByEmail(call, { organization_id: call.organizationId }, { withOrganizations: true }),
   }),
 ]
-
-async function findViews(call: SearchCall, lists: ListsToSearch) {
-  const { found, paging } = await findByEmail(call, lists)
-  return { data: found.map((match) => toFoundView(match)), paging }
-}
-
-async function findViewsWithOrganizations(call: SearchCall, lists: ListsToSearch) {
-  const { found, paging } = await findByEmail(call, lists)
-  const names = await organizationNames(call.deps, found)
-  return { data: found.map((match) => toFoundView(match, names)), paging }
-}

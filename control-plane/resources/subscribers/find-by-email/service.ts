@@ -9,7 +9,7 @@ import type { Call, TokenPaging } from '../../../api/endpoint.ts'
 import { pageWeight } from '../../../api/request-slots.ts'
 import { singleFlight } from '../../../api/single-flight.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
-import type { ControlPlane } from '../../../control-plane.ts'
+import { toFoundView, type FoundView } from './view.ts'
 
 /**
  * Finds an email on many lists, sorted by list and then by id. Where the email is the identity, that takes one point
@@ -18,7 +18,7 @@ import type { ControlPlane } from '../../../control-plane.ts'
  */
 
 /** The lists to search: one, those of an organization, or all. */
-export type ListsToSearch = { _id: number } | { organization_id: number } | Record<string, never>
+type ListsToSearch = { _id: number } | { organization_id: number } | Record<string, never>
 
 type SearchedList = Pick<
   MailingListDocument,
@@ -36,18 +36,20 @@ interface Search {
   lists: SearchedList[]
 }
 
-export type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'reacquireSlot'>
+type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'reacquireSlot'>
 
 const maxListsPerQuery = 500
 
 /**
- * A page of the subscribers with the email in the path, each with its list. It is empty where the text isn't an email.
- * Where there are more than its records, all matches are counted. Throws `invalid_request` for a token of another search.
+ * A page of the subscribers with the email in the path, each with its list and, if wanted, that list's organization. It
+ * is empty where the text isn't an email. Where there are more than its records, all matches are counted. Throws
+ * `invalid_request` for a token of another search.
  */
 export async function findByEmail(
   call: SearchCall,
   listFilter: ListsToSearch,
-): Promise<{ found: FoundInList[]; paging: TokenPaging }> {
+  { withOrganizations = false }: { withOrganizations?: boolean } = {},
+): Promise<{ data: FoundView[]; paging: TokenPaging }> {
   const { deps, params } = call
   const query = call.query()
   const { collections } = deps.database
@@ -74,25 +76,25 @@ export async function findByEmail(
     ? matches.length
     : (counts ?? (await countMatches(collections, search))).reduce((sum, count) => sum + count, 0)
   const byId = new Map(lists.map((list) => [list._id, list]))
+  const found = page.flatMap((subscriber) => {
+    const list = byId.get(subscriber.mailing_list_id)
+    return list === undefined ? [] : [{ subscriber, list }]
+  })
+  const names = withOrganizations ? await organizationNames(collections, found) : undefined
   return {
-    found: page.flatMap((subscriber) => {
-      const list = byId.get(subscriber.mailing_list_id)
-      return list === undefined ? [] : [{ subscriber, list }]
-    }),
+    data: found.map((match) => toFoundView(match, names)),
     paging: tokenPaging(deps, query, { scope, last, total }),
   }
 }
 
 /** The names of the organizations that the lists belong to, by id. */
-export async function organizationNames(
-  { database }: ControlPlane,
+async function organizationNames(
+  { organizations }: Collections,
   found: readonly FoundInList[],
 ): Promise<Map<number, string>> {
   const ids = [...new Set(found.map(({ list }) => list.organization_id))]
-  const organizations = await database.collections.organizations
-    .find({ _id: { $in: ids } }, { projection: { name: 1 } })
-    .toArray()
-  return new Map(organizations.map(({ _id, name }) => [_id, name]))
+  const named = await organizations.find({ _id: { $in: ids } }, { projection: { name: 1 } }).toArray()
+  return new Map(named.map(({ _id, name }) => [_id, name]))
 }
 
 /** Sorted by id. The filter is JSON, since equal objects would be different keys of a single flight. */
