@@ -17,6 +17,7 @@ import type {
   ImportPlan,
   RowResult,
 } from '../../../shared/contract/schemas/import.ts'
+import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { readSubscriberLimit } from '../../../shared/store/subscriber-quota.ts'
 import { activeSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { findValueSizes, makesTooLarge, noSizes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
@@ -30,8 +31,7 @@ import { scanSample, type Sample } from '../../../shared/csv/sampled-records.ts'
  */
 export interface Rehearsal {
   collections: Collections
-  organizationId: number
-  mailingListId: number
+  list: MailingListDocument
   plan: ImportPlan
   options: ImportOptions
   /** How the sample is read. */
@@ -122,7 +122,7 @@ function readRecord(
 
 /** The order of the checks is that of docs/decisions/155-order-of-checks.md. */
 async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<RehearsedRecord[]> {
-  const { collections, organizationId, mailingListId, plan, options, now } = rehearsal
+  const { collections, list, plan, options, now } = rehearsal
   const reader = rowReader(plan, options)
   const decider = rowDecider({
     plan,
@@ -131,9 +131,9 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
     startedAt: now,
   })
   const [existing, limit, active] = await Promise.all([
-    findExisting(collections, mailingListId, records, decider.projection),
-    readSubscriberLimit(collections, organizationId),
-    activeSubscribers(collections, undefined, organizationId),
+    findExisting(collections, list._id, records, decider.projection),
+    readSubscriberLimit(collections, list.organization_id),
+    activeSubscribers(collections, undefined, list.organization_id),
   ])
   const sizes = await findValueSizes(collections, [...existing.keys()])
   let remainingQuota = limit === null ? Infinity : Math.max(0, limit - active)
@@ -149,7 +149,7 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
     const row = readRow(reader, record)
     if (row instanceof RowFailure) return asTyped('failed', row.reason)
     if (identity === null) throw new Error('a valid row has no identity')
-    const key = subscriberKey(mailingListId, identity)
+    const key = subscriberKey(list._id, identity)
     const decision = decider.decide({ key, row, newId: 1, now }, existing.get(key))
     if (decision.result === 'failed') return asTyped('failed', decision.reason)
     const isWritten = decision.result === 'added' || decision.result === 'updated'

@@ -243,10 +243,7 @@ async function rehearseSample(
       first_new_subscriber_id: 1,
     })
     return await rehearse(beginning.records, {
-      collections,
-      organizationId: list.organization_id,
-      mailingListId: list._id,
-      ...{ plan, options, format, now },
+      ...{ collections, list, plan, options, format, now },
       skippedLines: beginning.content.skipped_lines,
     })
   } catch (error) {
