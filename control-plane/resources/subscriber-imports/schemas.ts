@@ -304,33 +304,30 @@ export const exampleImportSummary: z.infer<typeof importListView> = {
   stats: { number_of_records: 100_000, records_imported: 100_000 },
 }
 
+export const exampleCreation = {
+  subscriber_import: {
+    begins_at: 'now',
+    column_mapping: ['email', 'First name', null],
+    default_custom_fields: { Plan: 'Free' },
+    file_source: { type: 'upload_directory', filename: 'subscribers.csv' },
+  },
+}
+
+/** With the defaults of a creation. */
+const exampleOptions = importCreation.parse(exampleCreation.subscriber_import)
+
 export const exampleImport: z.infer<typeof importView> = {
   ...exampleImportSummary,
-  overwrite: false,
-  deactivate_subscribers_not_in_import: false,
+  ...exampleOptions,
+  begins_at: exampleImportSummary.begins_at,
+  file_source: exampleImportSummary.file_source,
   error_message: null,
   autoresponders: {
-    subscription: { trigger: false, also_trigger_on_updated_subscribers: false },
+    ...exampleOptions.autoresponders,
     api: { trigger_new: null, trigger_updated: null },
   },
-  overwrite_what: { custom_fields: true, confirmed: false, format: false, status: false },
-  overwrite_when_status: {
-    active: true,
-    unsubscribed: false,
-    bounced: false,
-    deactivated: false,
-    scomp: false,
-  },
-  column_mapping: ['email', 'First name', null],
-  default_custom_fields: { Plan: 'Free' },
   subscriber_defaults: { status: 'active' },
-  file_format: {
-    csv_has_headers: true,
-    character_set: 'utf-8',
-    csv_field_separator: ',',
-    csv_field_enclosure: '"',
-    date_format: 'mdy',
-  },
+  file_format: { ...exampleOptions.file_format, csv_field_separator: ',' },
   detected_character_set: null,
   detected_csv_field_separator: null,
   stats: {
@@ -338,9 +335,6 @@ export const exampleImport: z.infer<typeof importView> = {
     records_imported: 100_000,
     subscribers: { ...noCounts(), added: 98_000, failed: 1_000, skipped_duplicate: 1_000 },
   },
-  dry_run: false,
-  blank_cells: 'keep',
-  apply_custom_field_defaults: true,
   callback_url: null,
   waiting_for_import_id: null,
   download: null,
@@ -356,15 +350,6 @@ export const exampleImport: z.infer<typeof importView> = {
       example: 'bob@example',
     },
   ],
-}
-
-export const exampleCreation = {
-  subscriber_import: {
-    begins_at: 'now',
-    column_mapping: ['email', 'First name', null],
-    default_custom_fields: { Plan: 'Free' },
-    file_source: { type: 'upload_directory', filename: 'subscribers.csv' },
-  },
 }
 
 export const exampleImportEvent: z.infer<typeof importEvent> = {
