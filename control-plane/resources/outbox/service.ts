@@ -63,7 +63,7 @@ async function takeWithSlot(
   const { collections } = database
   const lease: Lease = { token: randomBytes(16).toString('base64url'), seconds }
   const startedAt = clock.monotonicMs()
-  const taken: Message[] = []
+  const taken: { id: number; text: string }[] = []
   let bytes = 0
   let batchSize = firstBatchSize
   await returnExpired(collections, scope)
@@ -107,11 +107,6 @@ async function takeWithSlot(
       lease,
     )
   return new JsonRecords(taken.map(({ text }) => text))
-}
-
-interface Message {
-  id: number
-  text: string
 }
 
 /** Small, because each message may have a megabyte of content. Later batches use the average size of the first. */

@@ -40,18 +40,16 @@ export async function findNamed(
     .sort({ _id: 1 })
     .toArray()
   const matchers = [
-    ...names.map((pattern) => ({ shown: JSON.stringify(pattern), matches: nameMatcher(pattern) })),
+    ...names.map((pattern) => {
+      const matchesName = globMatcher(pattern.trim())
+      return { shown: JSON.stringify(pattern), matches: ({ name }: Triggered) => matchesName(name) }
+    }),
     ...ids.map((id) => ({ shown: String(id), matches: ({ _id }: Triggered) => _id === id })),
   ]
   const unmatched = matchers.filter(({ matches }) => !candidates.some(matches)).map(({ shown }) => shown)
   if (unmatched.length > 0)
     throw new RequestError('not_found', `mailing list ${listId} has no autoresponder ${unmatched.join(', ')}`)
   return candidates.filter((autoresponder) => matchers.some(({ matches }) => matches(autoresponder)))
-}
-
-function nameMatcher(pattern: string): (autoresponder: Pick<Triggered, 'name'>) => boolean {
-  const matches = globMatcher(pattern.trim())
-  return ({ name }) => matches(name)
 }
 
 /** Those that every subscription by a request triggers, sorted by id. */
