@@ -630,8 +630,22 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an engine beside one of the same folder is not alone',
     file: 'engine/store/engines.ts',
-    text: '{ folder: { $ne: folder }, dead: false, sees_files: { $ne: false } },',
-    replacement: '{ dead: false, sees_files: { $ne: false } },',
+    text: '{ folder: { $ne: folder }, sees_files: { $ne: false } }',
+    replacement: '{ sees_files: { $ne: false } }',
+    tests: [stores],
+  },
+  {
+    name: 'an engine that stopped lately is forgotten',
+    file: 'engine/store/engines.ts',
+    text: 'areKnown: others.length > 0',
+    replacement: 'areKnown: others.some(({ dead }) => !dead)',
+    tests: [stores],
+  },
+  {
+    name: 'a missing file fails an import at once that is older than the engine',
+    file: 'engine/store/missing-files.ts',
+    text: "{ $gt: ['$created_at', onlyFolderSince] }",
+    replacement: "{ $gt: ['$created_at', new Date(0)] }",
     tests: [stores],
   },
   {
