@@ -9,7 +9,7 @@ export class LocalState {
   readonly quotaMutex = new KeyedMutex<number>()
   /** Spreads the counts of lists over their stripes (shared/store/subscriber-counts.ts). */
   readonly countStripes = new RoundRobin()
-  /** Spreads the counts of autoresponders' days over their stripes (control-plane/store/autoresponder-days.ts). */
+  /** Spreads the counts of autoresponders' days over their stripes (control-plane/store/delivery.ts). */
   readonly dayStripes = new RoundRobin()
   /** By autoresponder, the start of the day for which it was recorded as triggered (shared/store/reactions.ts). */
   readonly triggeredDays = new Map<number, number>()

@@ -7,10 +7,12 @@ import {
   type DeliveryMessageDocument,
 } from '../../../shared/contract/schemas/delivery.ts'
 import { zoneOffsetMs } from '../../../shared/values/time-zone.ts'
-import { addToDays } from '../../store/autoresponder-days.ts'
-import { writeClickedLinks } from '../../store/clicked-links.ts'
-import { insertDeliveryEvents } from '../../store/delivery-events.ts'
-import { writeDeliveryMessages } from '../../store/delivery-messages.ts'
+import {
+  addToDays,
+  insertDeliveryEvents,
+  writeClickedLinks,
+  writeDeliveryMessages,
+} from '../../store/delivery.ts'
 import { Answers } from './answers.ts'
 import { DayCounts } from './counts.ts'
 import { applyEvent, earlier, unknownMessage } from './message-state.ts'
