@@ -2,7 +2,12 @@ import { generateKey, hashKey } from '../../shared/store/api-keys.ts'
 import { clock } from '../../shared/runtime/clock.ts'
 import { inTransaction, type Database } from '../../shared/runtime/database.ts'
 import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
+import type { ApiKeyDocument } from '../../shared/contract/schemas/api-key.ts'
 import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
+import { insertApiKey } from './api-keys.ts'
+import { raiseCredentialsRevision } from './revisions.ts'
+
+/** Makes system-admin keys where no key is known that the API would accept. */
 
 /**
  * Gives a database without an organization the system organization and the first system-admin key. Resolves to the key
@@ -34,17 +39,8 @@ export async function bootstrap(
         created_at: createdAt,
       }
       await collections.organizations.insertOne(organization, { session })
-      const document = {
-        organization_id: systemOrganizationId,
-        name: 'First key',
-        role: 'system_admin' as const,
-        active: true,
-        user_id: null,
-      }
-      await collections.apiKeys.insertOne(
-        { _id: keyId, ...document, key_hash: hashKey(key, options.keyHashSecret), created_at: createdAt },
-        { session },
-      )
+      const keyHash = hashKey(key, options.keyHashSecret)
+      await insertApiKey(collections, systemAdminKey(keyId, 'First key', keyHash, createdAt), session)
     })
   } catch (error) {
     if (isDuplicateKey(error)) return null
@@ -52,3 +48,30 @@ export async function bootstrap(
   }
   return options.givenKey === undefined ? key : null
 }
+
+/**
+ * Creates a system-admin key for an installation whose keys are lost, and resolves to it. Access to the database is
+ * permission enough, because it allows every other write too.
+ */
+export async function recoverKey(database: Database, keyHashSecret: Uint8Array): Promise<string> {
+  const { collections } = database
+  const key = generateKey()
+  const id = await database.ids.allocate('api_key')
+  await inTransaction(database, async (session) => {
+    await raiseCredentialsRevision(collections, session)
+    const keyHash = hashKey(key, keyHashSecret)
+    await insertApiKey(collections, systemAdminKey(id, 'Recovered key', keyHash, clock.now()), session)
+  })
+  return key
+}
+
+const systemAdminKey = (_id: number, name: string, key_hash: Buffer, created_at: Date): ApiKeyDocument => ({
+  _id,
+  organization_id: systemOrganizationId,
+  name,
+  role: 'system_admin',
+  active: true,
+  user_id: null,
+  key_hash,
+  created_at,
+})

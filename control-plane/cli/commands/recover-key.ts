@@ -7,7 +7,7 @@ import { createLogger } from '../../../shared/runtime/logger.ts'
 import { ProcessRegistration } from '../../../shared/store/process-registration.ts'
 import type { Part } from '../../../shared/runtime/service.ts'
 import { startDatabase } from '../../../shared/runtime/start-database.ts'
-import { recoverKey } from '../../store/recover-key.ts'
+import { recoverKey } from '../../store/bootstrap.ts'
 import { CommandFailure } from '../failures.ts'
 
 /** Works directly on the database of the settings, because the API needs a key for everything. */
