@@ -30,7 +30,7 @@ import { createHttpServer } from './http-server.ts'
 import { mayReadImports } from './resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 import { FieldCache } from './resources/subscribers/service.ts'
-import { createSubscriberInsertions } from './store/subscribers-together.ts'
+import { SubscriberInsertions } from './store/subscribers-together.ts'
 import { Transfers } from './resources/uploads/transfers.ts'
 import { createOutboxSlots } from './resources/outbox/service.ts'
 import { createHashingSlots } from './resources/users/hashing-slots.ts'
@@ -77,7 +77,7 @@ await runProcess('control-plane', async (process) => {
     }),
     requestSlots: createRequestSlots(refusing.signal),
     fieldCache: new FieldCache(),
-    subscriberInsertions: createSubscriberInsertions(database),
+    subscriberInsertions: new SubscriberInsertions(database),
     importCreations: new KeyedMutex(),
     pacer: new PiecePacer(),
     hashingSlots: createHashingSlots(refusing.signal),

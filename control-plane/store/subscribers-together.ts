@@ -17,7 +17,6 @@ import {
   type ListState,
   type SubscriberWrite,
 } from './subscribers.ts'
-import { WriteCoalescer } from './write-coalescer.ts'
 import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
@@ -32,11 +31,55 @@ interface Insertion {
   listRevision: number
 }
 
-/** Grouped by organization and not by list: under a subscriber limit its transactions run one by one anyway. */
-export type SubscriberInsertions = WriteCoalescer<number, Insertion, SubscriberWrite>
+interface Waiting {
+  item: Insertion
+  resolve: (result: Promise<SubscriberWrite>) => void
+  reject: (error: unknown) => void
+}
 
-export const createSubscriberInsertions = (database: Database): SubscriberInsertions =>
-  new WriteCoalescer((items, organizationId) => insertGroup(database, organizationId, items))
+const maxGroupSize = 64
+
+/**
+ * Creations that come while a group of their organization is in flight make the next group. One that is alone begins at
+ * once, and sixteen at a time cost little more than two. They are grouped by organization and not by list: under a
+ * subscriber limit its transactions run one by one anyway.
+ */
+export class SubscriberInsertions {
+  readonly #database: Database
+  /** By organization; an entry is there while a group of it is in flight. */
+  readonly #queues = new Map<number, Waiting[]>()
+
+  constructor(database: Database) {
+    this.#database = database
+  }
+
+  add(organizationId: number, item: Insertion): Promise<SubscriberWrite> {
+    return new Promise((resolve, reject) => {
+      const queue = this.#queues.get(organizationId)
+      if (queue !== undefined) {
+        queue.push({ item, resolve, reject })
+        return
+      }
+      const newQueue = [{ item, resolve, reject }]
+      this.#queues.set(organizationId, newQueue)
+      void this.#run(organizationId, newQueue)
+    })
+  }
+
+  async #run(organizationId: number, queue: Waiting[]): Promise<void> {
+    while (queue.length > 0) {
+      const group = queue.splice(0, maxGroupSize)
+      try {
+        const items = group.map(({ item }) => item)
+        const results = await insertGroup(this.#database, organizationId, items)
+        for (const [i, result] of results.entries()) group[i]?.resolve(result)
+      } catch (error) {
+        for (const { reject } of group) reject(error)
+      }
+    }
+    this.#queues.delete(organizationId)
+  }
+}
 
 /** As `insertSubscriber`. */
 export function insertTogether(
@@ -49,15 +92,37 @@ export function insertTogether(
   return subscriberInsertions.add(organizationId, { document, listRevision: options.listRevision })
 }
 
+/** Resolves when the next group may begin, to a promise of each item's result, which may take longer. */
 async function insertGroup(
   database: Database,
   organizationId: number,
   items: readonly Insertion[],
 ): Promise<Promise<SubscriberWrite>[]> {
-  return togetherOrAlone(
-    database,
-    organizationId,
-    async (session, hasQuotaLock) => {
+  try {
+    const outcomes = await insertInOneTransaction(database, organizationId, items)
+    return outcomes.map((outcome) => Promise.resolve(outcome))
+  } catch (error) {
+    if (!(error instanceof GroupFailed)) throw error
+    return items.map(({ document, listRevision }) =>
+      insertSubscriber(database, organizationId, document, { listRevision }),
+    )
+  }
+}
+
+/** Rolls the group's transaction back; its creations then run alone. */
+class GroupFailed extends Error {}
+
+const maxConflictRetries = 5
+
+async function insertInOneTransaction(
+  database: Database,
+  organizationId: number,
+  items: readonly Insertion[],
+): Promise<SubscriberWrite[]> {
+  const { collections } = database
+  let conflicts = 0
+  return withQuotaLock(database, organizationId, async (session, hasQuotaLock) => {
+    try {
       const lists = await readListStates(database, session, items)
       const fitting = items.filter(
         ({ document, listRevision }) => lists.get(document.mailing_list_id)?.revision === listRevision,
@@ -67,17 +132,21 @@ async function insertGroup(
           withImportEpoch(document, lists.get(document.mailing_list_id)),
         )
         const amount = documents.filter(({ status }) => subscriberTransition(null, status).needsQuota).length
-        await useQuotaTogether(database, session, organizationId, { amount, hasQuotaLock })
-        await database.collections.subscribers.insertMany(documents, { session })
+        const quota = { amount, hasQuotaLock }
+        if (amount > 0 && (await useQuota(collections, session, organizationId, quota)) !== 'ok')
+          throw new GroupFailed()
+        await collections.subscribers.insertMany(documents, { session })
         await changeCountsOfLists(database, session, organizationId, changesByList(documents))
       }
-      return items.map((item) => () => Promise.resolve(fitting.includes(item) ? 'done' : 'list_changed'))
-    },
-    () =>
-      items.map((item) =>
-        insertSubscriber(database, organizationId, item.document, { listRevision: item.listRevision }),
-      ),
-  )
+      return items.map((item) => (fitting.includes(item) ? 'done' : 'list_changed'))
+    } catch (error) {
+      // Nothing is committed yet. A write conflict may be gone at the next try. A row that an import locks for longer
+      // must not delay the others in the group.
+      if (isWriteConflict(error)) conflicts += 1
+      if (isDuplicateKey(error) || conflicts > maxConflictRetries) throw new GroupFailed('', { cause: error })
+      throw error
+    }
+  })
 }
 
 async function readListStates(
@@ -98,44 +167,3 @@ function changesByList(documents: readonly SubscriberDocument[]): Map<number, St
     byList.set(listId, addMove(byList.get(listId) ?? noStatusCounts(), null, status))
   return byList
 }
-
-async function useQuotaTogether(
-  { collections }: Database,
-  session: ClientSession,
-  organizationId: number,
-  { amount, hasQuotaLock }: { amount: number; hasQuotaLock: boolean },
-): Promise<void> {
-  if (amount > 0 && (await useQuota(collections, session, organizationId, { amount, hasQuotaLock })) !== 'ok')
-    throw new GroupFailed()
-}
-
-/** Rolls the group's transaction back; its creations then run alone. */
-class GroupFailed extends Error {}
-
-async function togetherOrAlone(
-  database: Database,
-  organizationId: number,
-  attempt: (session: ClientSession, hasQuotaLock: boolean) => Promise<(() => Promise<SubscriberWrite>)[]>,
-  alone: () => Promise<SubscriberWrite>[],
-): Promise<Promise<SubscriberWrite>[]> {
-  try {
-    let conflicts = 0
-    const outcomes = await withQuotaLock(database, organizationId, async (session, hasQuotaLock) => {
-      try {
-        return await attempt(session, hasQuotaLock)
-      } catch (error) {
-        // Nothing is committed yet. A write conflict may be gone at the next try. A row that an import locks for longer must not delay the others in the group.
-        if (isWriteConflict(error)) conflicts += 1
-        if (isDuplicateKey(error) || conflicts > maxConflictRetries)
-          throw new GroupFailed('', { cause: error })
-        throw error
-      }
-    })
-    return outcomes.map((outcome) => outcome())
-  } catch (error) {
-    if (error instanceof GroupFailed) return alone()
-    throw error
-  }
-}
-
-const maxConflictRetries = 5

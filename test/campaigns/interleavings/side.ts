@@ -11,7 +11,7 @@ import type { ControlPlane } from '../../../control-plane/control-plane.ts'
 import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { FieldCache } from '../../../control-plane/resources/subscribers/service.ts'
-import { createSubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
+import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
 import { createOutboxSlots } from '../../../control-plane/resources/outbox/service.ts'
 import { Transfers } from '../../../control-plane/resources/uploads/transfers.ts'
 import { createHashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
@@ -111,7 +111,7 @@ export async function openSide(options: {
     }),
     requestSlots: createRequestSlots(stopping.signal),
     fieldCache: new FieldCache(),
-    subscriberInsertions: createSubscriberInsertions(database),
+    subscriberInsertions: new SubscriberInsertions(database),
     importCreations: new KeyedMutex(),
     pacer: new PiecePacer(),
     hashingSlots: createHashingSlots(stopping.signal),

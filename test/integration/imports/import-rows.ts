@@ -3,10 +3,7 @@ import t from 'tap'
 import { openDatabase } from '../../../shared/runtime/database.ts'
 import { idsOfImport } from '../../../shared/contract/schemas/import.ts'
 import { insertSubscriber } from '../../../control-plane/store/subscribers.ts'
-import {
-  createSubscriberInsertions,
-  insertTogether,
-} from '../../../control-plane/store/subscribers-together.ts'
+import { SubscriberInsertions, insertTogether } from '../../../control-plane/store/subscribers-together.ts'
 import { lockRow } from '../../helpers/held-row.ts'
 import { countsOf, createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
@@ -468,7 +465,7 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
   t.equal(await insertion, 'done')
   t.equal(await insertSubscriber(database, 1, later), 'done')
   const { revision } = (await collections.mailingLists.findOne({ _id: list.id }))!
-  const deps = { database, subscriberInsertions: createSubscriberInsertions(database) }
+  const deps = { database, subscriberInsertions: new SubscriberInsertions(database) }
   t.equal(await insertTogether(deps, 1, together, { listRevision: revision }), 'done')
   await letGo()
   t.match(countsOf(await importEnd(service, id)), { deactivated: 1 })
