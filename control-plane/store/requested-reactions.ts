@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb'
 import { databaseTime, type Database } from '../../shared/runtime/database.ts'
 import { reactionsOfSubscriber } from '../../shared/contract/schemas/autoresponder.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { recordTriggered, queueReactions, type AnsweringAutoresponder } from '../../shared/store/reactions.ts'
+import { queueReactions, type AnsweringAutoresponder } from '../../shared/store/reactions.ts'
 
 /** The autoresponders that a request wants to react to its write of a subscriber. */
 export interface RequestedReactions {
@@ -18,11 +18,10 @@ export interface RequestedReactions {
   rawFields?: Record<string, string>
 }
 
-/** What `noteQueued` records after the commit. */
+/** What `recordTriggered` is told after the commit. */
 export interface QueuedReactions {
   autoresponderIds: number[]
-  zone: string
-  causedAt: Date
+  when: { zone: string; at: Date }
 }
 
 /** Inside the write's transaction: queues the reactions if the subscriber is active. Undefined when none is queued. */
@@ -64,13 +63,8 @@ export async function queueRequested(
     })),
   )
   if (queued.length === 0) return undefined
-  return { autoresponderIds: queued.map((reaction) => reaction.autoresponder_id), zone, causedAt }
-}
-
-/** After the commit: records that the autoresponders were triggered. */
-export function noteQueued(
-  database: Database,
-  { autoresponderIds, zone, causedAt }: QueuedReactions,
-): Promise<void> {
-  return recordTriggered(database, autoresponderIds, { zone, at: causedAt })
+  return {
+    autoresponderIds: queued.map((reaction) => reaction.autoresponder_id),
+    when: { zone, at: causedAt },
+  }
 }

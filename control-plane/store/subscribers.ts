@@ -8,13 +8,12 @@ import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 import { withQuotaLock, useQuota } from '../../shared/store/subscriber-quota.ts'
-import { dropSubscriberReactions, removeSubscriberReactions } from '../../shared/store/reactions.ts'
 import {
-  noteQueued,
-  queueRequested,
-  type QueuedReactions,
-  type RequestedReactions,
-} from './requested-reactions.ts'
+  dropSubscriberReactions,
+  recordTriggered,
+  removeSubscriberReactions,
+} from '../../shared/store/reactions.ts'
+import { queueRequested, type QueuedReactions, type RequestedReactions } from './requested-reactions.ts'
 import { addMove, changeCounts, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
 import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
@@ -399,20 +398,16 @@ async function writeWithQuota<
       const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
         write({ database, session, organizationId, hasQuotaLock }),
       )
-      if (result.outcome === 'done' && result.queued !== undefined) await noteQueued(database, result.queued)
+      if (result.outcome === 'done' && result.queued !== undefined)
+        await recordTriggered(database, result.queued.autoresponderIds, result.queued.when)
       return result
     } catch (error) {
-      const outcome = undoneOutcome(error)
+      if (!(error instanceof UndoWrite)) throw error
+      const { outcome } = error
       if (outcome !== 'busy' || clock.monotonicMs() > deadline) return { outcome }
       await sleep(quotaPauseMs * (0.5 + Math.random()))
     }
   }
-}
-
-/** The outcome of a write that was undone. Throws any other error. */
-function undoneOutcome(error: unknown): UndoneWrite {
-  if (error instanceof UndoWrite) return error.outcome
-  throw error
 }
 
 /** Imports may give back reserved quota: a write that meets too little tries again for this time. */
