@@ -74,3 +74,8 @@ export async function clearLockout({ users }: Collections, id: number): Promise<
   await users.updateOne({ _id: id, $expr: { $not: [isLockedOut] } }, cleared)
   return false
 }
+
+/** Costs the same write as an attempt to sign in of an existing user, so that unknown emails aren't recognizable by time. */
+export async function countUnknownSignIn({ counters }: Collections): Promise<void> {
+  await counters.updateOne({ _id: 'sign_in_for_nobody' }, { $inc: { next: 1 } }, { upsert: true })
+}
