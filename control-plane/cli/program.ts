@@ -78,7 +78,7 @@ Examples:
   const run: Run =
     (act) =>
     async (...args) =>
-      onEnd(await act(...args))
+      onEnd((await act(...args)) ?? exitCodes.done)
 
   const start = (name: string, description: string, what: Parameters<typeof becomeProgram>[0]) =>
     program
@@ -106,7 +106,6 @@ Examples:
         const { makeRecoveredKey } = await import('./commands/recover-key.ts')
         const key = await makeRecoveredKey()
         terminal.out.write(`${json === true ? JSON.stringify({ key }) : key}\n`)
-        return exitCodes.done
       }),
     )
 
@@ -126,7 +125,6 @@ Examples:
     .action(
       run(async (shell: Shell) => {
         terminal.out.write(completionScript(program, shell, knownValues))
-        return exitCodes.done
       }),
     )
   return program
@@ -144,10 +142,11 @@ const knownValues: Record<string, readonly string[]> = {
 }
 
 /**
- * Makes a command's action of a function that takes its arguments and then its options, and resolves to an exit code.
+ * Makes a command's action of a function that takes its arguments and then its options. The function may resolve to an
+ * exit code.
  */
 type Run = <Args extends unknown[]>(
-  act: (...args: Args) => Promise<number>,
+  act: (...args: Args) => Promise<number> | Promise<void>,
 ) => (...args: Args) => Promise<void>
 
 function addImportCommands(program: Command, run: Run, openSession: () => Session): void {

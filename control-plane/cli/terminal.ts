@@ -64,6 +64,18 @@ export function table(
   return [...heading, ...texts.map(line)].map((text) => `${text}\n`).join('')
 }
 
+/** Writes a table that fits the stream. Returns false when the stream can take no more for now. */
+export const writeTable = (
+  terminal: Terminal,
+  stream: NodeJS.WriteStream,
+  header: string[],
+  rows: (string | number | null)[][],
+  options: { isContinued?: boolean } = {},
+): boolean =>
+  stream.write(
+    table(header, rows, { width: terminalWidth(stream), style: styledFor(terminal, stream), ...options }),
+  )
+
 /** Escapes control characters and those that turn the direction, so that a text can't control the terminal. */
 export const printable = (text: string): string =>
   text.replaceAll(/[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu, (character) => {

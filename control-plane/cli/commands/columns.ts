@@ -7,10 +7,10 @@ import type { MailingList } from '../mailing-list.ts'
 import {
   printable,
   styledFor,
-  table,
   terminalWidth,
   wrapTo,
   writeSentence,
+  writeTable,
   type Terminal,
 } from '../terminal.ts'
 
@@ -85,12 +85,7 @@ export function showInspection(
       target === null || target !== proposed ? '' : `${Math.round(confidence * 100)}%`,
     ]
   })
-  err.write(
-    table(['#', 'header', 'first value', 'imported as', 'confidence'], rows, {
-      width: terminalWidth(err),
-      style,
-    }),
-  )
+  writeTable(terminal, err, ['#', 'header', 'first value', 'imported as', 'confidence'], rows)
   const failed = inspection.records.filter(({ result }) => result === 'failed')
   const [firstFailed] = failed
   if (firstFailed !== undefined)

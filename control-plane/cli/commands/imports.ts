@@ -11,8 +11,8 @@ import {
   printable,
   printableLines,
   styledFor,
-  table,
   writeSentence,
+  writeTable,
   type Terminal,
 } from '../terminal.ts'
 import { watchImport } from '../watch.ts'
@@ -26,31 +26,23 @@ interface ImportSummary extends Pick<ImportView, 'id' | 'state' | 'begins_at' | 
 export async function listImports(
   session: Session,
   options: { scope?: string; list?: string; json?: true },
-): Promise<number> {
+): Promise<void> {
   const { client, terminal } = session
   const path = options.list === undefined ? '' : `/mailing_lists/${(await findList(client, options.list)).id}`
   const query = options.scope === undefined ? '' : `?scope=${encodeURIComponent(options.scope)}`
   const imports = await Array.fromAsync(client.list<ImportSummary>(`${path}/subscriber_imports${query}`))
-  if (options.json === true) {
-    session.print(imports)
-    return exitCodes.done
-  }
-  terminal.out.write(
-    table(
-      ['id', 'state', 'records', 'of', 'begins at', 'list', 'file'],
-      imports.map((view) => [
-        view.id,
-        view.state,
-        view.stats.records_imported,
-        view.stats.number_of_records,
-        view.begins_at,
-        view.mailing_list_name,
-        view.file_source.filename,
-      ]),
-      { width: terminalWidth(terminal.out), style: styledFor(terminal, terminal.out) },
-    ),
-  )
-  return exitCodes.done
+  const toRow = ({ id, state, stats, begins_at, mailing_list_name, file_source }: ImportSummary) => [
+    id,
+    state,
+    stats.records_imported,
+    stats.number_of_records,
+    begins_at,
+    mailing_list_name,
+    file_source.filename,
+  ]
+  const header = ['id', 'state', 'records', 'of', 'begins at', 'list', 'file']
+  if (options.json === true) session.print(imports)
+  else writeTable(terminal, terminal.out, header, imports.map(toRow))
 }
 
 export async function showImport(
@@ -80,11 +72,10 @@ export async function moveImport(
   move: 'pause' | 'unpause' | 'cancel',
   id: number,
   options: { json?: true },
-): Promise<number> {
+): Promise<void> {
   const view = await session.client.post<ImportView>(`/subscriber_imports/${id}/${move}`)
   if (options.json === true) session.print(view)
   else session.say(`Import ${id} is ${view.state}.`)
-  return exitCodes.done
 }
 
 /** Streams a log to standard output. On a terminal its control characters are escaped. */
@@ -93,7 +84,7 @@ export async function printLog(
   id: number,
   kind: string,
   options: { safe?: true },
-): Promise<number> {
+): Promise<void> {
   const query = options.safe === true ? '?safe=true' : ''
   const { body, charset } = await client.text(
     `/subscriber_imports/${id}/logs/${encodeURIComponent(kind)}${query}`,
@@ -106,7 +97,6 @@ export async function printLog(
   } catch (error) {
     throw new CommandFailure(`the log broke off before its end: ${errorMessage(error)}`)
   }
-  return exitCodes.done
 }
 
 /**
@@ -177,9 +167,8 @@ function sayState({ terminal }: Session, view: ImportView): void {
 
 /** Prints a table of the counts and one of the reasons why rows failed. */
 function printCounts(terminal: Terminal, stream: NodeJS.WriteStream, view: ImportView): void {
-  const look = { width: terminalWidth(stream), style: styledFor(terminal, stream) }
   const counts = Object.entries(view.stats.subscribers).filter(([, amount]) => amount > 0)
-  if (counts.length > 0) stream.write(table(['result', 'rows'], counts, look))
+  if (counts.length > 0) writeTable(terminal, stream, ['result', 'rows'], counts)
   const faults = (view.failure_summary ?? []).map(
     ({ column, header, field, reason, rows, first_record: record, example }) => [
       rows,
@@ -191,7 +180,7 @@ function printCounts(terminal: Terminal, stream: NodeJS.WriteStream, view: Impor
     ],
   )
   if (faults.length > 0)
-    stream.write(table(['failed', 'column', 'header', 'reason', 'record', 'example'], faults, look))
+    writeTable(terminal, stream, ['failed', 'column', 'header', 'reason', 'record', 'example'], faults)
   if ((view.stats.subscribers['failed'] ?? 0) > 0)
     writeSentence(
       stream,

@@ -1,17 +1,7 @@
 import { createInterface } from 'node:readline'
-import { exitCodes } from '../exit-codes.ts'
 import { usage } from '../failures.ts'
 import type { Session } from '../session.ts'
-import {
-  ask,
-  cutTo,
-  displayWidth,
-  terminalWidth,
-  printable,
-  styledFor,
-  table,
-  type Terminal,
-} from '../terminal.ts'
+import { ask, cutTo, displayWidth, terminalWidth, printable, writeTable, type Terminal } from '../terminal.ts'
 
 /** Creates and lists organizations, lists, fields, keys and users. */
 
@@ -22,11 +12,10 @@ export async function createRecord(
   path: string,
   body: Record<string, RecordView>,
   options: { json?: true },
-): Promise<number> {
+): Promise<void> {
   const created = await session.client.post<RecordView>(path, body)
   if (options.json === true) session.print(created)
   else printRecord(session.terminal, created)
-  return exitCodes.done
 }
 
 export async function listRecords(
@@ -34,15 +23,11 @@ export async function listRecords(
   path: string,
   columns: string[],
   options: { json?: true },
-): Promise<number> {
+): Promise<void> {
   const records = await Array.fromAsync(session.client.list<RecordView>(path))
+  const toRow = (record: RecordView) => columns.map((column) => shown(record[column]))
   if (options.json === true) session.print(records)
-  else {
-    const { out } = session.terminal
-    const rows = records.map((record) => columns.map((column) => shown(record[column])))
-    out.write(table(columns, rows, { width: terminalWidth(out), style: styledFor(session.terminal, out) }))
-  }
-  return exitCodes.done
+  else writeTable(session.terminal, session.terminal.out, columns, records.map(toRow))
 }
 
 /** Shown only once, so they are never cut. */
@@ -64,8 +49,7 @@ export function printRecord({ out }: Terminal, ...records: RecordView[]): void {
 
 function shown(value: unknown): string | number | null {
   if (value === null || value === undefined) return null
-  if (typeof value === 'number') return value
-  if (typeof value === 'string') return value
+  if (typeof value === 'number' || typeof value === 'string') return value
   return typeof value === 'boolean' ? (value ? 'yes' : 'no') : JSON.stringify(value)
 }
 

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { exitCodes } from '../exit-codes.ts'
 import { findList } from '../mailing-list.ts'
 import type { Session } from '../session.ts'
-import { printable, styledFor, table, terminalWidth, writeSentence } from '../terminal.ts'
+import { printable, writeSentence, writeTable } from '../terminal.ts'
 import { printRecord, type RecordView } from './records.ts'
 
 /** Shows subscribers of a list, and counts of them. */
@@ -18,25 +18,23 @@ export async function listSubscribers(
   session: Session,
   idOrName: string,
   options: { json?: true },
-): Promise<number> {
+): Promise<void> {
   const { client, terminal } = session
   const { out } = terminal
   const list = await findList(client, idOrName)
   const isJson = options.json === true
-  const look = { width: terminalWidth(out), style: styledFor(terminal, out) }
   let isFirst = true
   for await (const page of client.pages<SubscriberView>(`/mailing_lists/${list.id}/subscribers`)) {
     const rows = page.map((subscriber) =>
       columns.map((column) => subscriber[column] as string | number | null),
     )
-    const text = isJson
-      ? page.map((subscriber, i) => (isFirst && i === 0 ? '[' : ',') + JSON.stringify(subscriber)).join('')
-      : table([...columns], rows, { ...look, isContinued: !isFirst })
-    if (!out.write(text)) await once(out, 'drain')
+    const hasCapacity = isJson
+      ? out.write(page.map((record, i) => (isFirst && i === 0 ? '[' : ',') + JSON.stringify(record)).join(''))
+      : writeTable(terminal, out, [...columns], rows, { isContinued: !isFirst })
+    if (!hasCapacity) await once(out, 'drain')
     if (page.length > 0) isFirst = false
   }
   if (isJson) out.write(isFirst ? '[]\n' : ']\n')
-  return exitCodes.done
 }
 
 /** Prints all subscribers of a list with an email. None is a failure. */
@@ -72,14 +70,13 @@ interface CountsView {
   mailing_lists: { mailing_list: { id: number; name: string }; counts: Record<string, number> }[]
 }
 
-export async function showCounts(session: Session, options: { org?: number; json?: true }): Promise<number> {
+export async function showCounts(session: Session, options: { org?: number; json?: true }): Promise<void> {
   const { client, terminal } = session
-  const { out } = terminal
   const path = options.org === undefined ? '' : `/organizations/${options.org}`
   const counts = await client.get<CountsView>(`${path}/subscriber_counts`)
   if (options.json === true) {
     session.print(counts)
-    return exitCodes.done
+    return
   }
   const statuses = Object.keys(counts.counts)
   const row = (id: number | null, name: string, of: Record<string, number>) => [
@@ -90,11 +87,6 @@ export async function showCounts(session: Session, options: { org?: number; json
   const rows = counts.mailing_lists.map((list) =>
     row(list.mailing_list.id, list.mailing_list.name, list.counts),
   )
-  out.write(
-    table(['id', 'list', ...statuses], [...rows, row(null, 'all lists', counts.counts)], {
-      width: terminalWidth(out),
-      style: styledFor(terminal, out),
-    }),
-  )
-  return exitCodes.done
+  rows.push(row(null, 'all lists', counts.counts))
+  writeTable(terminal, terminal.out, ['id', 'list', ...statuses], rows)
 }

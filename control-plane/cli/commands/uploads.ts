@@ -3,30 +3,22 @@ import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { errorMessage } from '../../../shared/contract/errors.ts'
-import { exitCodes } from '../exit-codes.ts'
 import { usage } from '../failures.ts'
 import type { UploadView } from '../../resources/uploads/schemas.ts'
 import { counted, putUpload, removeByHttp } from '../http-upload.ts'
 import type { Session } from '../session.ts'
 import { requireFile } from '../source-file.ts'
-import { printable, styledFor, table, terminalWidth } from '../terminal.ts'
+import { printable, writeTable } from '../terminal.ts'
 import { printRecord } from './records.ts'
 
 /** Lists, sends and removes files of the upload directory. */
 
-export async function listUploads(session: Session, options: { json?: true }): Promise<number> {
-  const { out } = session.terminal
+export async function listUploads(session: Session, options: { json?: true }): Promise<void> {
   const uploads = await session.client.get<UploadView[]>('/uploads')
+  const columns = ['filename', 'size', 'modified_at', 'unfinished_size'] as const
+  const rows = uploads.map((upload) => columns.map((column) => upload[column]))
   if (options.json === true) session.print(uploads)
-  else
-    out.write(
-      table(
-        ['filename', 'size', 'modified_at', 'unfinished_size'],
-        uploads.map((upload) => [upload.filename, upload.size, upload.modified_at, upload.unfinished_size]),
-        { width: terminalWidth(out), style: styledFor(session.terminal, out) },
-      ),
-    )
-  return exitCodes.done
+  else writeTable(session.terminal, session.terminal.out, [...columns], rows)
 }
 
 /**
@@ -38,7 +30,7 @@ export async function putFile(
   file: string,
   name: string | undefined,
   options: { json?: true },
-): Promise<number> {
+): Promise<void> {
   const { input, err } = session.terminal
   if (file === '-' && name === undefined)
     throw usage('standard input has no name: add the name that the upload is to have')
@@ -62,7 +54,6 @@ export async function putFile(
   })
   if (options.json === true) session.print(upload)
   else printRecord(session.terminal, { ...upload })
-  return exitCodes.done
 }
 
 async function sizeOf(file: string): Promise<number> {
@@ -73,9 +64,8 @@ async function sizeOf(file: string): Promise<number> {
   return stats.size
 }
 
-export async function removeFile(session: Session, name: string, options: { json?: true }): Promise<number> {
+export async function removeFile(session: Session, name: string, options: { json?: true }): Promise<void> {
   await removeByHttp(session.client, name)
   if (options.json === true) session.print(null)
   else session.say(printable(`${name} was removed.`))
-  return exitCodes.done
 }
