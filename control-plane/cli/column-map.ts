@@ -1,3 +1,4 @@
+import { comparisonForm } from '../../shared/values/identity.ts'
 import { usage } from './failures.ts'
 
 /** A column's meaning: a built-in column or a custom field; null for a column that is ignored. */
@@ -5,6 +6,8 @@ export type Mapped = string | null
 
 /** What --map says: the whole mapping, or single columns (counted from 1) of the guess. */
 export type ColumnMap = { whole: Mapped[] } | { changes: Map<number, Mapped> }
+
+export const isSameName = (a: string, b: string): boolean => comparisonForm(a) === comparisonForm(b)
 
 /** A column's number if there is one, a name that may be enclosed in `"`, and the comma or the end after it. */
 const partPattern = /\s*(?:(\d+)\s*=\s*)?(?:"((?:[^"]|"")*)"\s*|([^",\s][^,]*|))(,|$)/y
@@ -61,11 +64,7 @@ function asChanges(parts: { column: number | null; name: Mapped }[], map: string
  * The mapping of a file's columns. Where a change names what the guess has for another column, that column is ignored
  * instead. Throws wrong usage for a column that the file doesn't have.
  */
-export function applyMap(
-  map: ColumnMap,
-  guess: Mapped[],
-  isSame: (a: string, b: string) => boolean,
-): Mapped[] {
+export function applyMap(map: ColumnMap, guess: Mapped[]): Mapped[] {
   if ('whole' in map) return map.whole
   const beyond = [...map.changes.keys()].find((column) => column > guess.length)
   if (beyond !== undefined)
@@ -74,6 +73,6 @@ export function applyMap(
   return guess.map((guessed, i) => {
     const change = map.changes.get(i + 1)
     if (change !== undefined) return change
-    return guessed !== null && named.some((name) => isSame(name, guessed)) ? null : guessed
+    return guessed !== null && named.some((name) => isSameName(name, guessed)) ? null : guessed
   })
 }

@@ -1,7 +1,7 @@
 import { builtInColumns } from '../../../shared/contract/schemas/import.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
-import { applyMap, type ColumnMap, type Mapped } from '../column-map.ts'
+import { applyMap, isSameName, type ColumnMap, type Mapped } from '../column-map.ts'
 import { inCommandTerms } from '../command-terms.ts'
 import type { MailingList } from '../mailing-list.ts'
 import {
@@ -21,12 +21,10 @@ export interface Columns {
   ignored: ReadonlySet<number>
 }
 
-export const isSameName = (a: string, b: string): boolean => comparisonForm(a) === comparisonForm(b)
-
 /** Applies --map, if there is one, to the guess. */
 export function chooseColumns(map: ColumnMap | null, guess: Mapped[]): Columns {
   if (map === null) return { mapping: guess, ignored: new Set() }
-  const mapping = applyMap(map, guess, isSameName)
+  const mapping = applyMap(map, guess)
   const explicit = 'whole' in map ? mapping.keys() : map.changes.keys().map((column) => column - 1)
   return { mapping, ignored: new Set(explicit.filter((i) => mapping[i] === null)) }
 }

@@ -43,11 +43,9 @@ t.test('a mapping names all columns, or numbers those that it changes', (t) => {
   t.end()
 })
 
-const isSame = (a: string, b: string) => a.toLowerCase() === b.toLowerCase()
-
 t.test('changes apply to the guess, and take a name from the column that was guessed to have it', (t) => {
   const guess = ['email', 'First name', null]
-  const apply = (text: string) => applyMap(parseMap(text), guess, isSame)
+  const apply = (text: string) => applyMap(parseMap(text), guess)
   t.same(apply('3=Plan'), ['email', 'First name', 'Plan'])
   t.same(apply('2=-'), ['email', null, null])
   t.same(apply('3=EMAIL'), [null, 'First name', 'EMAIL'])
