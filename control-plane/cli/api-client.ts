@@ -2,7 +2,6 @@ import { Readable } from 'node:stream'
 import { Agent, request, type Dispatcher } from 'undici'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import type { FaultView } from '../../shared/store/import-faults.ts'
-import { readEvents } from './server-sent-events.ts'
 
 /** The service refused a request; this has its code and its message. */
 export class ApiRefusal extends Error {
@@ -54,8 +53,8 @@ export class ApiClient {
   }
 
   /** Sends bytes as they are. Without a `Content-Length` among the headers the body may have any length. */
-  async putBytes<T>(path: string, bytes: Readable, headers: Record<string, string>): Promise<T> {
-    return (await this.#envelope<T>(await this.#send('PUT', path, bytes, headers))).data
+  putBytes<T>(path: string, bytes: Readable, headers: Record<string, string>): Promise<T> {
+    return this.#call<T>('PUT', path, bytes, headers)
   }
 
   /** Yields the pages of a list by token, so that no record is skipped or repeated when others come or go. */
@@ -171,6 +170,27 @@ export class ApiClient {
   /** Cuts the connections, also those with calls in flight. */
   async destroy(): Promise<void> {
     await this.#agent.destroy()
+  }
+}
+
+/**
+ * Yields the data of server-sent events (HTML standard). Names, ids and comments are skipped, because this service's
+ * client doesn't need them.
+ */
+export async function* readEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder()
+  let rest = ''
+  let data: string[] = []
+  for await (const piece of body) {
+    const lines = (rest + decoder.decode(piece, { stream: true })).split(/\r\n|\n|\r(?!$)/)
+    rest = lines.pop() ?? ''
+    for (const line of lines) {
+      if (line.startsWith('data:')) data.push(line.slice('data:'.length).replace(/^ /, ''))
+      else if (line === '' && data.length > 0) {
+        yield data.join('\n')
+        data = []
+      }
+    }
   }
 }
 

@@ -1,7 +1,6 @@
 import t from 'tap'
-import type { ImportView } from '../../../control-plane/cli/api-client.ts'
+import { readEvents, type ImportView } from '../../../control-plane/cli/api-client.ts'
 import { barLine, Rate } from '../../../control-plane/cli/progress.ts'
-import { readEvents } from '../../../control-plane/cli/server-sent-events.ts'
 import { cutTo, printableLines, table, displayWidth, wrapTo } from '../../../control-plane/cli/terminal.ts'
 
 const plain = (_: unknown, text: string) => text
