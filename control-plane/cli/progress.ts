@@ -50,21 +50,19 @@ function rateBetween(first: Sample, latest: Sample): number | null {
   return seconds < 0.2 ? null : (latest.rows - first.rows) / seconds
 }
 
+const addViewTo = (rate: Rate, { stats, state }: ImportView): number | null =>
+  rate.add(clock.monotonicMs(), stats.records_imported, state === 'importing')
+
 function bar({ title, expectedRows, out, hasColours }: ProgressOptions): Progress {
   const style = styledFor({ hasColours: hasColours ?? true }, out)
   const rate = new Rate()
   let isShown = false
   return {
     show(view) {
-      const rowsPerSecond = rate.add(
-        clock.monotonicMs(),
-        view.stats.records_imported,
-        view.state === 'importing',
-      )
       const line = barLine(view, {
         title,
         expectedRows: expectedRows ?? null,
-        rowsPerSecond,
+        rowsPerSecond: addViewTo(rate, view),
         width: terminalWidth(out) - 1,
         style,
       })
@@ -156,11 +154,7 @@ function lines({ title, out }: ProgressOptions): Progress {
   let shownAt = -Infinity
   return {
     show(view) {
-      const rowsPerSecond = rate.add(
-        clock.monotonicMs(),
-        view.stats.records_imported,
-        view.state === 'importing',
-      )
+      const rowsPerSecond = addViewTo(rate, view)
       if (clock.monotonicMs() - shownAt < lineIntervalMs && !importEnded(view)) return
       shownAt = clock.monotonicMs()
       const parts = [

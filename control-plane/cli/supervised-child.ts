@@ -25,23 +25,21 @@ export interface SupervisedChild extends Part {
   ready: ReadyLine
 }
 
-export interface RestartBounds {
-  /** Pause before the first restart; each further pause is twice as long (exponential backoff). */
-  firstPauseMs: number
-  maxPauseMs: number
-  /** When restarts have failed for this time, the supervisor gives up. */
-  giveUpAfterMs: number
-}
-
 /** A service must survive that MongoDB or a port is unavailable for a moment. */
-const standard: RestartBounds = { firstPauseMs: 1_000, maxPauseMs: 30_000, giveUpAfterMs: 300_000 }
+const restartBounds = {
+  /** Pause before the first restart; each further pause is twice as long (exponential backoff). */
+  firstPauseMs: 1_000,
+  maxPauseMs: 30_000,
+  /** When restarts have failed for this time, the supervisor gives up. */
+  giveUpAfterMs: 300_000,
+}
 
 /** Starts a process and keeps it running. Throws a StartError when it ends before it is ready for the first time. */
 export async function superviseChild(
   name: Name,
   log: Logger,
   onHopeless: () => void,
-  bounds: RestartBounds = standard,
+  bounds = restartBounds,
 ): Promise<SupervisedChild> {
   let stopping = false
   let { child, ready } = await startChild(name, {})

@@ -22,15 +22,7 @@ export function completionScript(
   shell: Shell,
   values: Record<string, readonly string[]>,
 ): string {
-  const offers = collectOffers(program, [], values)
-  switch (shell) {
-    case 'bash':
-      return bash(offers)
-    case 'zsh':
-      return zsh(offers)
-    case 'fish':
-      return fish(offers)
-  }
+  return { bash, zsh, fish }[shell](collectOffers(program, [], values))
 }
 
 function collectOffers(command: Command, path: string[], known: Record<string, readonly string[]>): Offer[] {

@@ -55,10 +55,12 @@ export async function importSource(session: Session, source: string, options: Im
   const run: Run = { session, options, list, source, file, map, upload: null }
   const created = await createImport(run, content)
   announce(run, created)
-  return options.watch === true ? watchImportOf(run, created) : exitCodes.done
+  if (options.watch === true) return watchImportOf(run, created)
+  sayUploadStays(run, created.id)
+  return exitCodes.done
 }
 
-function announce({ session, options, upload }: Run, created: ImportView): void {
+function announce({ session, options }: Run, created: ImportView): void {
   if (options.json === true) session.print(created)
   else if (options.watch !== true)
     session.say(
@@ -66,20 +68,20 @@ function announce({ session, options, upload }: Run, created: ImportView): void 
     )
   if (options.json !== true && created.callback_secret !== undefined)
     session.say(`Its callback is signed with ${created.callback_secret}, which is shown only now.`)
-  if (upload !== null && options.watch !== true)
-    sayStays(session.terminal, upload.filename, `remove it when import ${created.id} has ended`)
 }
 
-async function watchImportOf({ session, options, upload }: Run, { id }: ImportView): Promise<number> {
-  const sayItStays = () => {
-    if (upload !== null) sayStays(session.terminal, upload.filename, `remove it when import ${id} has ended`)
-  }
+function sayUploadStays({ session, upload }: Run, id: number): void {
+  if (upload !== null) sayStays(session.terminal, upload.filename, `remove it when import ${id} has ended`)
+}
+
+async function watchImportOf(run: Run, { id }: ImportView): Promise<number> {
+  const { session, options, upload } = run
   const end = await watchToItsEnd(session, id, options.json === true).catch((error: unknown) => {
-    sayItStays()
+    sayUploadStays(run, id)
     throw error
   })
   if (typeof end === 'number') {
-    sayItStays()
+    sayUploadStays(run, id)
     return end
   }
   // The upload was only for this import, and would fill the directory.
