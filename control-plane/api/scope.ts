@@ -34,11 +34,7 @@ export async function scopedOrganization(
   if (text === undefined) return caller.organizationId
   const id = pathId(text, 'organization')
   if (id === caller.organizationId) return id
-  if (
-    !canAccess(caller, id) ||
-    (await deps.database.collections.organizations.findOne({ _id: id }, { projection: { _id: 1 } })) === null
-  )
-    throw missing('organization', text)
+  if (!canAccess(caller, id) || !(await organizationExists(deps, id))) throw missing('organization', text)
   return id
 }
 
@@ -66,10 +62,9 @@ const remoteList = (id: number): string =>
 export const remoteListRefusal = remoteList(12)
 
 /** Checks that an organization in a body exists. One in a path is `not_found` instead. */
-export async function missingOrganization({ database }: ControlPlane, id: number): Promise<string[]> {
-  const organization = await database.collections.organizations.findOne(
-    { _id: id },
-    { projection: { _id: 1 } },
-  )
-  return organization === null ? [`organization_id: there is no organization ${id}`] : []
+export async function missingOrganization(deps: ControlPlane, id: number): Promise<string[]> {
+  return (await organizationExists(deps, id)) ? [] : [`organization_id: there is no organization ${id}`]
 }
+
+const organizationExists = async ({ database }: ControlPlane, id: number): Promise<boolean> =>
+  (await database.collections.organizations.findOne({ _id: id }, { projection: { _id: 1 } })) !== null

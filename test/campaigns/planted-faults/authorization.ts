@@ -187,7 +187,7 @@ const faults: readonly Fault[] = [
   {
     name: 'a path names any organization',
     file: 'control-plane/api/scope.ts',
-    text: '    !canAccess(caller, id) ||\n',
+    text: '!canAccess(caller, id) || ',
     replacement: '',
   },
   {
