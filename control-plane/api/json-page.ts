@@ -49,7 +49,6 @@ export interface PageReaderOptions<T> {
 /** Reads one page, from one cursor or from several that follow each other. */
 export class PageReader<T extends object> {
   readonly #options: PageReaderOptions<T>
-  readonly #clientGone: AbortSignal
   readonly #texts: string[] = []
   #bytes = 0
   #lastShown: T | null = null
@@ -57,7 +56,6 @@ export class PageReader<T extends object> {
 
   constructor(options: PageReaderOptions<T>) {
     this.#options = options
-    this.#clientGone = options.call.clientGone
   }
 
   get data(): JsonRecords {
@@ -87,8 +85,9 @@ export class PageReader<T extends object> {
    * groups, and little is read beyond the page's end. Throws 429 and 503 as FairSemaphore does.
    */
   async read(cursor: FindCursor<T>): Promise<void> {
+    const { clientGone } = this.#options.call
     try {
-      while (!this.#hasMore && !this.#clientGone.aborted && (await hasNext(cursor))) {
+      while (!this.#hasMore && !clientGone.aborted && (await hasNext(cursor))) {
         const missing = this.#options.max - this.#texts.length
         if (missing === 0) this.#hasMore = true
         else await this.#appendGroup(cursor.readBufferedDocuments(Math.min(this.#groupSize(), missing)))

@@ -130,7 +130,7 @@ function withoutFaults(
   { issues }: z.ZodError,
 ): SoundBody | null {
   const faultyKeys = new Set(issues.map(({ path }) => String(path[0])))
-  const exampleDocument = wrapper === null || !isHash(example) ? example : example[wrapper]
+  const exampleDocument = documentIn(wrapper, example)
   const sound = Object.entries(document).filter(([key]) => !faultyKeys.has(key))
   const substitutes = isHash(exampleDocument)
     ? Object.entries(exampleDocument).filter(([key]) => faultyKeys.has(key))

@@ -3,7 +3,7 @@ import { RequestError, requestErrorCodes, type RequestErrorCode } from '../api/r
 import { parseJson } from '../api/body/json-text.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { missing } from '../api/scope.ts'
-import { isHash, readBody, readQuery } from '../api/validation.ts'
+import { documentIn, isHash, readBody, readQuery } from '../api/validation.ts'
 
 /**
  * The refusals with status 200 that an endpoint's description lists. Refusals that endpoints have in common are
@@ -49,7 +49,7 @@ function queryRefusals(query: z.ZodType): Refusal[] {
 function bodyRefusals(body: BodyDescription<unknown>): Refusal[] {
   const { wrapper, optional, example } = body
   const wrapped = (document: unknown): unknown => (wrapper === null ? document : { [wrapper]: document })
-  const good = wrapper === null || !isHash(example) ? example : example[wrapper]
+  const good = documentIn(wrapper, example)
   const first = isHash(good) ? Object.keys(good)[0] : undefined
   const bad = [
     ...(optional === true ? [] : [undefined]),
