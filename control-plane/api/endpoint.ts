@@ -140,15 +140,9 @@ export interface TokenPaging {
 /** Paging of a list that comes as a whole unless it is too large for one reply. */
 export type WholePaging = Pick<TokenPaging, 'next_page_token'>
 
-/** Paging of a list whose records are counted for every page. */
-export interface Paging extends TokenPaging {
-  num_records: number
-  num_pages: number
-}
-
 export interface DataReply {
   data: unknown
-  paging?: Paging | TokenPaging | WholePaging
+  paging?: TokenPaging | WholePaging
 }
 
 export type Reply =

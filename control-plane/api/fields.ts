@@ -130,25 +130,6 @@ export const punctuation = <const T extends readonly [string, ...string[]]>(char
     'x-enum-varnames': characters.map((character) => punctuationNames[character]),
   })
 
-/** `page` and `per_page` of a query. A `per_page` above the maximum is reduced to it. */
-export function pagingQuery(options: { perPage: number; max: number }) {
-  return {
-    page: wholeNumber(0)
-      .default(0)
-      .meta({
-        description: 'number of the page, from 0',
-        override: { type: 'integer', minimum: 0, default: 0 },
-      }),
-    per_page: wholeNumber(1)
-      .transform((perPage) => Math.min(perPage, options.max))
-      .default(options.perPage)
-      .meta({
-        description: `records on a page; a number above ${options.max} counts as ${options.max}`,
-        override: { type: 'integer', minimum: 1, default: options.perPage },
-      }),
-  }
-}
-
 /** The database skips at most 2^63 - 1 records. */
 const maxWholeNumber = 1e15
 

@@ -1,7 +1,7 @@
 import type { Collection, Document, Filter, WithId } from 'mongodb'
-import type { Paging } from './endpoint.ts'
+import type { TokenPaging } from './endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from './json-page.ts'
-import { pageCount, pageStart, tokenPaging, type TokenPageQuery } from './token-paging.ts'
+import { pageStart, tokenPaging, type TokenPageQuery } from './token-paging.ts'
 
 export interface PageOptions<T extends Document> {
   query: TokenPageQuery
@@ -18,7 +18,7 @@ export interface PageOptions<T extends Document> {
 
 export interface Page {
   data: JsonRecords
-  paging: Paging
+  paging: TokenPaging
 }
 
 /**
@@ -43,16 +43,5 @@ export async function readPage<T extends Document & { _id: number }>(
   const [total] = await Promise.all([collection.countDocuments(filter), reader.read(cursor)])
   const position = byId ? reader.last?._id : skipped + reader.count
   const last = reader.hasMore ? String(position) : null
-  return { data: reader.data, paging: countedPaging(call, query, { scope, last, total }) }
+  return { data: reader.data, paging: tokenPaging(call.deps, query, { scope, last, total }) }
 }
-
-/** Paging with the numbers of records and pages, which a page that was requested by a token has too. */
-export const countedPaging = (
-  { deps }: PageCall,
-  query: TokenPageQuery,
-  position: { scope: string; last: string | null; total: number },
-): Paging => ({
-  ...tokenPaging(deps, query, position),
-  num_records: position.total,
-  num_pages: pageCount(position.total, query),
-})

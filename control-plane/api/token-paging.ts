@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { RequestError } from './request-error.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { TokenPaging } from './endpoint.ts'
-import { pagingQuery, wholeNumber } from './fields.ts'
+import { wholeNumber } from './fields.ts'
 import { readToken, signToken } from './signed-token.ts'
 
 /**
@@ -12,15 +12,22 @@ import { readToken, signToken } from './signed-token.ts'
  * clients that begin with page 0 and then follow tokens.
  */
 
-export function tokenPagingQuery(options: { perPage: number; max: number }) {
+/** A `per_page` above the maximum is reduced to it. */
+export function tokenPagingQuery({ perPage, max }: { perPage: number; max: number }) {
   return z
     .object({
-      ...pagingQuery(options),
       page: wholeNumber(0)
         .optional()
         .meta({
           description: 'number of the page, from 0; in place of a token',
           override: { type: 'integer', minimum: 0 },
+        }),
+      per_page: wholeNumber(1)
+        .transform((given) => Math.min(given, max))
+        .default(perPage)
+        .meta({
+          description: `records on a page; a number above ${max} counts as ${max}`,
+          override: { type: 'integer', minimum: 1, default: perPage },
         }),
       page_token: z
         .string()
@@ -68,12 +75,10 @@ export function tokenPaging(
     ...(token === undefined ? { page: page ?? 0 } : {}),
     per_page,
     num_records: total,
-    num_pages: total === null ? null : pageCount(total, query),
+    num_pages: total === null ? null : Math.ceil(total / per_page),
     next_page_token: nextPageToken(deps, scope, last),
   }
 }
-
-export const pageCount = (total: number, { per_page }: TokenPageQuery): number => Math.ceil(total / per_page)
 
 /** Null when no records follow. */
 export const nextPageToken = (deps: ControlPlane, scope: string, last: string | null): string | null =>

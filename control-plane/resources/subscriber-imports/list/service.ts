@@ -3,8 +3,8 @@ import { databaseTime } from '../../../../shared/runtime/database.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import { summaryFields, type ImportSummary } from '../../../../shared/store/import-views.ts'
 import { PageReader, type PageCall } from '../../../api/json-page.ts'
-import { countedPaging, type Page } from '../../../api/paging.ts'
-import { pageStart } from '../../../api/token-paging.ts'
+import type { Page } from '../../../api/paging.ts'
+import { pageStart, tokenPaging } from '../../../api/token-paging.ts'
 import type { ImportListQuery } from '../schemas.ts'
 import { listViews } from '../view.ts'
 
@@ -67,7 +67,7 @@ export async function listImports(
   const last = reader.last
   return {
     data: reader.data,
-    paging: countedPaging(call, query, {
+    paging: tokenPaging(call.deps, query, {
       scope,
       last: last === null ? null : writePosition(last),
       total: activeTotal + endedTotal,
