@@ -58,20 +58,25 @@ function toExamples(refusals: readonly Refusal[]) {
   )
 }
 
+const refusal = (description: string, code: RequestErrorCode, ...messages: string[]) => ({
+  description,
+  content: {
+    'application/json': {
+      schema: failure,
+      examples: toExamples(messages.map((message) => ({ code, message }))),
+    },
+  },
+})
+
+const refusalForNow = (...texts: Parameters<typeof refusal>) => ({
+  ...refusal(...texts),
+  headers: z.object({ 'Retry-After': z.string().describe('seconds after which to try again') }),
+})
+
 export function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] {
   const { reply, needs, body, file } = described
   const forbids = [...(described.forbids ?? []), ...(described.method === 'post' ? [otherSiteRefusal] : [])]
-  const refusal = (description: string, code: RequestErrorCode, ...messages: string[]) => ({
-    description,
-    content: {
-      'application/json': {
-        schema: failure,
-        examples: toExamples(messages.map((message) => ({ code, message }))),
-      },
-    },
-  })
   const isStaged = body?.stagedText !== undefined && body.sampledBytes === undefined
-  const retryAfter = { 'Retry-After': z.string().describe('seconds after which to try again') }
   return {
     '200': 'data' in reply ? envelopedReply(described, reply) : streamedReply(described, reply),
     ...('file' in reply
@@ -124,48 +129,38 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
       : {
           '413': refusal("The organization's upload directory is full", 'invalid_request', file.tooLarge),
           '415': refusal('The body is not the file itself', 'invalid_request', notAFile),
-          '507': {
-            ...refusal('The disk of the uploads is full', 'internal_error', file.noSpace),
-            headers: z.object(retryAfter),
-          },
+          '507': refusalForNow('The disk of the uploads is full', 'internal_error', file.noSpace),
         }),
-    '429': {
-      ...refusal(
-        'Too many wrong credentials came from this address, or too many requests with this key; too many requests of the organization wait for a slot: 1,000 in all, 100 costly ones, 500 with bodies above 4 KiB, 50 with replies above 256 KiB, 500 that send or receive files, 200 that check or set passwords; where imports are created, the organization has too many unfinished ones',
-        'not_authorized',
-        'too many wrong credentials came from this address: try again in 42 s',
-        ...(isStaged ? [tooManyImportsRefusal(2_000)] : []),
-      ),
-      headers: z.object(retryAfter),
-    },
+    '429': refusalForNow(
+      'Too many wrong credentials came from this address, or too many requests with this key; too many requests of the organization wait for a slot: 1,000 in all, 100 costly ones, 500 with bodies above 4 KiB, 50 with replies above 256 KiB, 500 that send or receive files, 200 that check or set passwords; where imports are created, the organization has too many unfinished ones',
+      'not_authorized',
+      'too many wrong credentials came from this address: try again in 42 s',
+      ...(isStaged ? [tooManyImportsRefusal(2_000)] : []),
+    ),
     '500': refusal(
       'A fault of the service; the message has the id of the request, under which the log has the details',
       'internal_error',
       internalErrorMessage('7f0c'),
     ),
-    '503': {
-      ...refusal(
-        "The database, or the folder where files are kept, can't be reached, too many requests write the same records, a request has waited too long for a slot, or the service is stopping",
-        'internal_error',
-        "the database can't be reached just now, try again (request 7f0c)",
-        ...(isStaged ? [folderRefusal] : []),
-      ),
-      headers: z.object(retryAfter),
-    },
+    '503': refusalForNow(
+      "The database, or the folder where files are kept, can't be reached, too many requests write the same records, a request has waited too long for a slot, or the service is stopping",
+      'internal_error',
+      "the database can't be reached just now, try again (request 7f0c)",
+      ...(isStaged ? [folderRefusal] : []),
+    ),
     ...(isStaged
       ? {
-          '507': {
-            ...refusal(
-              'The disk where content is kept has too little space left',
-              'internal_error',
-              noSpaceRefusal,
-            ),
-            headers: z.object(retryAfter),
-          },
+          '507': refusalForNow(
+            'The disk where content is kept has too little space left',
+            'internal_error',
+            noSpaceRefusal,
+          ),
         }
       : {}),
   }
 }
+
+const pagingExample = { page: 0, per_page: 100, num_records: 1, num_pages: 1, next_page_token: null }
 
 function envelopedReply(described: Endpoint, reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
   const paging = reply.paging === undefined ? {} : pagingKeys[reply.paging]
@@ -178,22 +173,12 @@ function envelopedReply(described: Endpoint, reply: Extract<Endpoint['reply'], {
       ...paging,
     })
     .describe('Done')
-  const pagingExample =
-    reply.paging === undefined
-      ? {}
-      : {
-          page: 0,
-          per_page: 100,
-          num_records: 1,
-          num_pages: 1,
-          next_page_token: null,
-        }
   const value = {
     success: true,
     data: reply.example,
     error_code: null,
     error_message: null,
-    ...pagingExample,
+    ...(reply.paging === undefined ? {} : pagingExample),
   }
   return {
     description: 'Done, or refused with `success` false',
