@@ -17,51 +17,34 @@ import type { HttpConnections } from './http-connections.ts'
  * ends connections at a stop. What Node refuses by itself gets the envelope of every other refusal.
  */
 
-export interface HttpLimits {
+export const httpLimits = {
   /** Bytes of the request line and all headers. Node's default is too small for 100 emails in one path. */
-  maxHeaderSize: number
-  /** A connection that has sent no byte by then is closed. */
-  firstByteTimeoutMs: number
-  /** Counts from the first byte of a request: its headers must be complete by then. */
-  headersTimeoutMs: number
-  /** Counts from the end of the headers: the body must be complete by then, unless it is a file. */
-  requestTimeoutMs: number
-  /** A connection is cut when nothing moves in either direction, as when a body stalls or a reply isn't read. */
-  idleTimeoutMs: number
-  /** The same for a file that is sent or received, as for FTP's data connections. */
-  transferIdleTimeoutMs: number
-  /** An idle connection waits this long for its next request. */
-  keepAliveTimeoutMs: number
-  /** At a stop, requests in flight have this long to end. */
-  graceMs: number
-  /** At a stop, a request may still arrive on an idle connection for this long. */
-  idleGraceMs: number
-  /** At a stop, requests that wait for a slot have this long to get one. */
-  waitingGraceMs: number
-  /** At a stop, headers that have begun to arrive have this long to become complete. */
-  headersGraceMs: number
-  /** Interval between checks of the timeouts for the first byte, the headers and the body. */
-  checkIntervalMs: number
-}
-
-export const httpLimits: HttpLimits = {
   maxHeaderSize: 64 * 1024,
+  /** A connection that has sent no byte by then is closed. */
   firstByteTimeoutMs: 10_000,
+  /** Counts from the first byte of a request: its headers must be complete by then. */
   headersTimeoutMs: 20_000,
+  /** Counts from the end of the headers: the body must be complete by then, unless it is a file. */
   requestTimeoutMs: 300_000,
+  /** A connection is cut when nothing moves in either direction, as when a body stalls or a reply isn't read. */
   idleTimeoutMs: 60_000,
+  /** The same for a file that is sent or received, as for FTP's data connections. */
   transferIdleTimeoutMs: 300_000,
+  /** An idle connection waits this long for its next request. */
   keepAliveTimeoutMs: 65_000,
+  /** At a stop, requests in flight have this long to end. */
   graceMs: 7_500,
+  /** At a stop, a request may still arrive on an idle connection for this long. */
   idleGraceMs: 500,
+  /** At a stop, requests that wait for a slot have this long to get one. */
   waitingGraceMs: 3_000,
+  /** At a stop, headers that have begun to arrive have this long to become complete. */
   headersGraceMs: 3_000,
+  /** Interval between checks of the timeouts for the first byte, the headers and the body. */
   checkIntervalMs: 5_000,
 }
 
-export interface HttpServer extends Part {
-  server: Server
-}
+export type HttpLimits = typeof httpLimits
 
 /**
  * Creates a server with bounds against slow and silent clients; it doesn't listen yet. `stop` lets requests in flight
@@ -83,7 +66,7 @@ export function createHttpServer(
     /** Whether the request sends or receives a file. */
     isTransfer?: (request: IncomingMessage) => boolean
   } = {},
-): HttpServer {
+): Part & { server: Server } {
   const server = createServer(
     {
       maxHeaderSize: limits.maxHeaderSize,
