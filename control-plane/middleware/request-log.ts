@@ -36,22 +36,18 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     const id = isUsable ? sentId : randomUUID()
     const { method } = request
     let isStream = false
+    let isProbe = false
     let isInFlight = true
-    const leaveOut = () => {
+    const leaveFlight = () => {
       if (isInFlight) inFlight.dec()
       isInFlight = false
-    }
-    let isProbe = false
-    const leaveOutProbe = () => {
-      isProbe = true
-      leaveOut()
     }
     const elapsedMs = () => clock.monotonicMs() - startedAt
     // An event stream usually ends when its client leaves, so that is no error.
     const status = () => (response.writableFinished || isStream ? response.statusCode : 499)
     const measure = () => {
       if (!isInFlight) return
-      leaveOut()
+      leaveFlight()
       const labels = {
         method: knownMethods.has(method) ? method : 'other',
         route: state.route,
@@ -60,18 +56,19 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
       }
       durations.observe(labels, elapsedMs() / 1000)
     }
-    const measureNow = () => {
-      isStream = true
-      measure()
-    }
-    const child = log.child({ request_id: id })
     const state: RequestState = {
       id,
-      log: child,
+      log: log.child({ request_id: id }),
       route: 'none',
       errorCode: '',
-      measureNow,
-      leaveOut: leaveOutProbe,
+      measureNow() {
+        isStream = true
+        measure()
+      },
+      leaveOut() {
+        isProbe = true
+        leaveFlight()
+      },
     }
     requestLocals(response).state = state
     response.set('X-Request-Id', id)
