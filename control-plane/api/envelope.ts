@@ -129,11 +129,7 @@ function toRequestError(error: unknown, requestId: string): RequestError {
 
 /** The same request may succeed after `retryAfter` seconds. */
 const unavailable = (message: string, retryAfter: number, cause: unknown): RequestError =>
-  new RequestError('internal_error', message, {
-    status: 503,
-    headers: { 'Retry-After': String(retryAfter) },
-    cause,
-  })
+  new RequestError('internal_error', message, { status: 503, retryAfter, cause })
 
 export const internalErrorMessage = (requestId: string): string =>
   `Internal Server Error: the request is not the cause; the log has the details under request ${requestId}`

@@ -170,17 +170,11 @@ export class FairSemaphore {
     const signal = clientGone === undefined ? refusing : AbortSignal.any([refusing, clientGone])
     const delay = delayMs.min + Math.random() * (delayMs.max - delayMs.min)
     await sleep(delay, undefined, { signal }).catch(() => undefined)
-    return new RequestError('not_authorized', message, {
-      status: 429,
-      headers: { 'Retry-After': String(retryAfterSeconds) },
-    })
+    return new RequestError('not_authorized', message, { status: 429, retryAfter: retryAfterSeconds })
   }
 
   #stoppingError(): RequestError {
-    return new RequestError('internal_error', this.#options.stoppingMessage, {
-      status: 503,
-      headers: { 'Retry-After': '1' },
-    })
+    return new RequestError('internal_error', this.#options.stoppingMessage, { status: 503, retryAfter: 1 })
   }
 }
 
@@ -188,7 +182,7 @@ const busyError = (): RequestError =>
   new RequestError(
     'internal_error',
     'the service is too busy with work of this kind and did nothing: try again in 5 s',
-    { status: 503, headers: { 'Retry-After': '5' } },
+    { status: 503, retryAfter: 5 },
   )
 
 /** Ends the request's work. No client reads this error. */
@@ -196,7 +190,5 @@ const clientGoneError = (): RequestError =>
   new RequestError(
     'invalid_request',
     'the client closed the connection before there was a slot for its request',
-    {
-      status: 400,
-    },
+    { status: 400 },
   )

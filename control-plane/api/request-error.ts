@@ -9,7 +9,10 @@ export const requestErrorCodes = [
 ] as const
 export type RequestErrorCode = (typeof requestErrorCodes)[number]
 
-/** A request is refused. `code` is the API's error code, and `status` is the HTTP status, 200 by default. */
+/**
+ * A request is refused. `code` is the API's error code, and `status` is the HTTP status, 200 by default. `retryAfter` is
+ * the number of seconds after which to try again, for the header Retry-After.
+ */
 export class RequestError extends Error {
   override readonly name = 'RequestError'
   readonly code: RequestErrorCode
@@ -19,12 +22,13 @@ export class RequestError extends Error {
   constructor(
     code: RequestErrorCode,
     message: string,
-    options: { status?: number; headers?: Record<string, string>; cause?: unknown } = {},
+    options: { status?: number; headers?: Record<string, string>; retryAfter?: number; cause?: unknown } = {},
   ) {
-    super(message, { cause: options.cause })
+    const { status = 200, headers = {}, retryAfter, cause } = options
+    super(message, { cause })
     this.code = code
-    this.status = options.status ?? 200
-    this.headers = options.headers ?? {}
+    this.status = status
+    this.headers = retryAfter === undefined ? headers : { ...headers, 'Retry-After': String(retryAfter) }
   }
 }
 

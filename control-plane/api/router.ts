@@ -116,10 +116,7 @@ function tooManyFailures(seconds: number): RequestError {
   return new RequestError(
     'not_authorized',
     `too many wrong credentials came from this address: try again in ${seconds} s`,
-    {
-      status: 429,
-      headers: { 'Retry-After': String(seconds) },
-    },
+    { status: 429, retryAfter: seconds },
   )
 }
 

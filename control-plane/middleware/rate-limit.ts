@@ -26,7 +26,7 @@ export function rateLimitByKey(requestsPerMinute: number): RequestHandler[] {
           new RequestError(
             'not_authorized',
             `more than ${requestsPerMinute} requests came with this API key within a minute: try again in ${seconds} s`,
-            { status: 429, headers: { 'Retry-After': String(seconds) } },
+            { status: 429, retryAfter: seconds },
           ),
         )
       },

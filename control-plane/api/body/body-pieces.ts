@@ -105,7 +105,7 @@ const notArrived =
   'the service is stopping and the body had not arrived, so nothing was done: send the request again'
 
 const stoppingError = (message: string): RequestError =>
-  new RequestError('internal_error', message, { status: 503, headers: { 'Retry-After': '1' } })
+  new RequestError('internal_error', message, { status: 503, retryAfter: 1 })
 
 async function* bounded(pieces: AsyncIterable<Buffer>, limit: number): AsyncGenerator<Buffer> {
   let size = 0

@@ -155,8 +155,4 @@ export const noSpaceRefusal =
   'the disk where content is kept before it is imported has too little space left, and nothing was created: send the request again later, or tell the operator'
 
 const noSpace = (cause: unknown): RequestError =>
-  new RequestError('internal_error', noSpaceRefusal, {
-    status: 507,
-    headers: { 'Retry-After': '60' },
-    cause,
-  })
+  new RequestError('internal_error', noSpaceRefusal, { status: 507, retryAfter: 60, cause })

@@ -217,6 +217,6 @@ export function refuseUnstableList(attempt: number): void {
   throw new RequestError(
     'internal_error',
     'the mailing list is being changed all the time: try again in a moment',
-    { status: 503, headers: { 'Retry-After': '1' } },
+    { status: 503, retryAfter: 1 },
   )
 }

@@ -40,9 +40,6 @@ export function toRequestError(
     case 'over_quota':
       return new RequestError('invalid_request', overQuotaRefusal(settings), { status: 413 })
     case 'disk_full':
-      return new RequestError('internal_error', diskFullRefusal, {
-        status: 507,
-        headers: { 'Retry-After': '60' },
-      })
+      return new RequestError('internal_error', diskFullRefusal, { status: 507, retryAfter: 60 })
   }
 }

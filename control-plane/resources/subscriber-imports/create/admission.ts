@@ -24,7 +24,7 @@ export async function admitImport(
   if (outcome === 'too many imports')
     throw new RequestError('not_authorized', tooManyImportsRefusal(settings.IMPORTS_MAX_UNFINISHED), {
       status: 429,
-      headers: { 'Retry-After': '60' },
+      retryAfter: 60,
     })
 }
 

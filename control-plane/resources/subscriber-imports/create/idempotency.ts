@@ -76,5 +76,5 @@ export const unconfirmed = (): RequestError =>
   new RequestError(
     'internal_error',
     'another request with this Idempotency-Key has just been written and is not yet confirmed by the database: send the same request again in a moment, it makes no second import',
-    { status: 503, headers: { 'Retry-After': '5' } },
+    { status: 503, retryAfter: 5 },
   )
