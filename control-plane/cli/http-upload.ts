@@ -31,14 +31,12 @@ export async function uploadByHttp(upload: HttpUpload): Promise<{ name: string; 
   const { client, file, idempotencyKey } = upload
   const fingerprint = await file.fingerprint()
   const makeName = (mark: string): string => uploadName(file.name, `${fingerprint}-${mark}`)
-  const ownName = () =>
-    makeName(
-      idempotencyKey === undefined
-        ? randomBytes(4).toString('hex')
-        : createHash('sha256').update(idempotencyKey).digest('hex').slice(0, 8),
-    )
   const uploads = await client.get<UploadView[]>('/uploads')
-  let name = ownName()
+  let name = makeName(
+    idempotencyKey === undefined
+      ? randomBytes(4).toString('hex')
+      : createHash('sha256').update(idempotencyKey).digest('hex').slice(0, 8),
+  )
   const same = uploads.find(({ filename }) => filename === name)
   if (same?.size === file.size) return { name, isNew: false }
   const [before, after] = makeName('|').split('|') as [string, string]
@@ -120,6 +118,23 @@ async function send({ client, file, onProgress }: HttpUpload, name: string, from
 
 const changed = ({ name }: SourceFile): CommandFailure =>
   new CommandFailure(`${name} was written to while it was sent: import it when it is complete`)
+
+/** Shows on a terminal how much of a file is sent. Its size may be unknown (null). */
+export function uploadProgress(err: NodeJS.WriteStream, size: number | null) {
+  let shown = ''
+  return {
+    show: (sent: number) => {
+      const percent = size === 0 ? 100 : Math.min(100, Math.floor((sent / (size ?? 1)) * 100))
+      const progress = size === null ? `${sent.toLocaleString('en')} bytes` : `${percent}%`
+      if (!err.isTTY || progress === shown) return
+      shown = progress
+      err.write(`\ruploading ${progress}\u001b[K`)
+    },
+    end: () => {
+      if (shown !== '') err.write('\r\u001b[K')
+    },
+  }
+}
 
 export async function* counted(
   bytes: AsyncIterable<Buffer>,

@@ -3,7 +3,7 @@ import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import { ApiRefusal, type ImportView } from '../api-client.ts'
 import { isOverQuota, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
-import { removeByHttp, uploadByHttp } from '../http-upload.ts'
+import { removeByHttp, uploadByHttp, uploadProgress } from '../http-upload.ts'
 import type { ImportFlags } from '../import-options.ts'
 import type { Session } from '../session.ts'
 import type { SourceFile } from '../source-file.ts'
@@ -55,21 +55,15 @@ export async function createInline(
 
 export async function uploadFile(session: Session, file: SourceFile, flags: SendFlags): Promise<Upload> {
   const { err } = session.terminal
-  let shown = -1
-  const onProgress = (bytes: number) => {
-    const percent = file.size === 0 ? 100 : Math.min(100, Math.floor((bytes / file.size) * 100))
-    if (!err.isTTY || percent === shown) return
-    shown = percent
-    err.write(`\ruploading ${percent}%\u001b[K`)
-  }
+  const progress = uploadProgress(err, file.size)
   const { client } = session
   const { idempotencyKey } = flags
   const via = flags.via === 'ftp' ? 'ftp' : 'http'
   const { name, isNew } =
     via === 'ftp'
-      ? { name: await uploadByFtp(ftpTarget(session), file, onProgress), isNew: true }
-      : await uploadByHttp({ client, file, idempotencyKey, onProgress })
-  if (err.isTTY) err.write('\r\u001b[K')
+      ? { name: await uploadByFtp(ftpTarget(session), file, progress.show), isNew: true }
+      : await uploadByHttp({ client, file, idempotencyKey, onProgress: progress.show })
+  progress.end()
   writeSentence(err, `uploaded as ${printable(name)}`)
   return { filename: name, via, isNew }
 }

@@ -5,7 +5,7 @@ import { Readable } from 'node:stream'
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { usage } from '../failures.ts'
 import type { UploadView } from '../../resources/uploads/schemas.ts'
-import { counted, putUpload, removeByHttp } from '../http-upload.ts'
+import { counted, putUpload, removeByHttp, uploadProgress } from '../http-upload.ts'
 import type { Session } from '../session.ts'
 import { requireFile } from '../source-file.ts'
 import { printable, writeTable } from '../terminal.ts'
@@ -36,22 +36,12 @@ export async function putFile(
     throw usage('standard input has no name: add the name that the upload is to have')
   const size = file === '-' ? null : await sizeOf(file)
   const source = size === null ? input : createReadStream(file, { end: Math.max(0, size - 1) })
-  let shown = ''
-  const bytes = Readable.from(
-    counted(source as AsyncIterable<Buffer>, 0, (sent) => {
-      const progress =
-        size === null ? `${sent.toLocaleString('en')} bytes` : `${Math.floor((sent / size) * 100)}%`
-      if (!err.isTTY || progress === shown) return
-      shown = progress
-      err.write(`\ruploading ${progress}\u001b[K`)
-    }),
-  )
+  const progress = uploadProgress(err, size)
+  const bytes = Readable.from(counted(source as AsyncIterable<Buffer>, 0, progress.show))
   const upload = await putUpload(session.client, name ?? path.basename(file), {
     bytes,
     headers: size === null ? {} : { 'content-length': String(size) },
-  }).finally(() => {
-    if (err.isTTY && shown !== '') err.write('\r\u001b[K')
-  })
+  }).finally(() => progress.end())
   if (options.json === true) session.print(upload)
   else printRecord(session.terminal, { ...upload })
 }
