@@ -22,7 +22,7 @@ export interface FairSemaphoreOptions {
    * The 429 for an organization whose queue is full. It is sent after a random delay, because clients on 500
    * connections that retry at once would otherwise fill the event loop with refusals.
    */
-  tooMany: { message: string; retryAfterSeconds: number; delayMs: { min: number; max: number } }
+  tooMany: { message: string; retryAfterSeconds: number; delayMs?: { min: number; max: number } }
   /** The message of the 503 once `refusing` is aborted. */
   stoppingMessage: string
 }
@@ -37,9 +37,6 @@ interface Queue {
   running: number
   waiting: Waiting[]
 }
-
-/** The delay of `tooMany` for requests over HTTP. */
-export const refusalDelayMs = { min: 1_000, max: 5_000 }
 
 /**
  * A semaphore that is fair to organizations: each has a queue of its own, and the queues are served round-robin. One
@@ -166,7 +163,7 @@ export class FairSemaphore {
 
   async #refusal({ clientGone }: SlotRequest): Promise<RequestError> {
     const { tooMany, refusing } = this.#options
-    const { message, retryAfterSeconds, delayMs } = tooMany
+    const { message, retryAfterSeconds, delayMs = { min: 1_000, max: 5_000 } } = tooMany
     const signal = clientGone === undefined ? refusing : AbortSignal.any([refusing, clientGone])
     const delay = delayMs.min + Math.random() * (delayMs.max - delayMs.min)
     await sleep(delay, undefined, { signal }).catch(() => undefined)

@@ -1,11 +1,6 @@
 import type { Response } from 'express'
 import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
-import {
-  FairSemaphore,
-  refusalDelayMs,
-  type FairSemaphoreOptions,
-  type SlotRequest,
-} from './fair-semaphore.ts'
+import { FairSemaphore, type FairSemaphoreOptions, type SlotRequest } from './fair-semaphore.ts'
 
 /**
  * What a control plane does for a limited number of requests at once, fairly by organization. Why:
@@ -36,7 +31,6 @@ export function createRequestSlots(refusing: AbortSignal) {
       tooMany: {
         message: `too many ${name} of this organization are in progress, try again in 5 s`,
         retryAfterSeconds: 5,
-        delayMs: refusalDelayMs,
       },
     })
   return {

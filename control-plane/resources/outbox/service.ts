@@ -13,7 +13,7 @@ import {
   type OutboxScope,
 } from '../../../shared/store/outbox.ts'
 import { JsonRecords, maxPageBytes, type PageCall } from '../../api/json-page.ts'
-import { FairSemaphore, refusalDelayMs } from '../../api/fair-semaphore.ts'
+import { FairSemaphore } from '../../api/fair-semaphore.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { composeMessages } from './compose.ts'
 import type { acknowledgedView, acknowledging, Taking } from './schemas.ts'
@@ -34,7 +34,6 @@ export const createOutboxSlots = (refusing: AbortSignal): FairSemaphore =>
     tooMany: {
       message: 'too many requests of this organization take messages, try again in 5 s',
       retryAfterSeconds: 5,
-      delayMs: refusalDelayMs,
     },
     stoppingMessage: 'the service is stopping and took no message: try again',
   })

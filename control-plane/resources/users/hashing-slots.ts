@@ -1,5 +1,5 @@
 import type { Caller } from '../../../shared/store/api-keys.ts'
-import { FairSemaphore, refusalDelayMs } from '../../api/fair-semaphore.ts'
+import { FairSemaphore } from '../../api/fair-semaphore.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
 /** Runs the computation of a hash in a slot. Throws 429 and 503 when it gets none (FairSemaphore). */
@@ -25,7 +25,6 @@ export const createHashingSlots = (
     tooMany: {
       message: 'too many passwords of this organization are being checked, try again in 10 s',
       retryAfterSeconds: 10,
-      delayMs: refusalDelayMs,
     },
     stoppingMessage: 'the service is stopping and checked no password: try again',
   })
