@@ -40,8 +40,8 @@ export const emailText = (format: 'email' | 'idn-email' = 'idn-email') =>
     .pipe(boundedText({ max: maxEmailLength }))
     .meta({ override: { maxLength: maxEmailLength, format } })
 
-export const validEmail = (format: 'email' | 'idn-email' = 'idn-email') =>
-  emailText(format).refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
+export const validEmail = () =>
+  emailText().refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
 
 /** The times that `parseApiTime` reads, as far as a pattern can express them. */
 export const timePattern = String.raw`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$`

@@ -31,7 +31,7 @@ import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from 
 export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): Router {
   const router = Router({ caseSensitive: true })
   router.use(requireCredential(deps), ...rateLimitByKey(deps.settings.HTTP_REQUESTS_PER_MINUTE))
-  for (const [path, methods] of byPath(endpoints)) {
+  for (const [path, methods] of Map.groupBy(endpoints, (described) => described.path)) {
     const route = router.route(path)
     for (const described of methods) {
       route[described.method](
@@ -45,13 +45,6 @@ export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): R
   }
   router.use(notAnEndpoint)
   return router
-}
-
-function byPath(endpoints: readonly Endpoint[]): Map<string, Endpoint[]> {
-  const paths = new Map<string, Endpoint[]>()
-  for (const described of endpoints)
-    paths.set(described.path, [...(paths.get(described.path) ?? []), described])
-  return paths
 }
 
 /**

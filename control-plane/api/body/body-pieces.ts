@@ -169,19 +169,15 @@ function toRefusal(error: unknown): unknown {
  * Reads and drops the rest of a refused request's body, so that its client can read the reply. Closing while the client
  * sends would reset the connection. Above the limits the connection is cut.
  */
-export function drain(request: IncomingMessage, limits = { ms: drainMs, bytes: drainBytes }): void {
+export function drain(request: IncomingMessage): void {
   if (request.complete || request.destroyed) return
   let size = 0
   const cut = () => request.socket.destroy()
-  const timer = setTimeout(cut, limits.ms).unref()
+  const timer = setTimeout(cut, drainMs).unref()
   request.on('data', (piece: Buffer) => {
     size += piece.length
-    if (size > limits.bytes) cut()
+    if (size > drainBytes) cut()
   })
-  request
-    .once('error', () => undefined)
-    .once('close', () => {
-      clearTimeout(timer)
-    })
+  request.once('error', () => undefined).once('close', () => clearTimeout(timer))
   request.resume()
 }
