@@ -149,7 +149,8 @@ async function inspectMapped(run: Run): Promise<InspectionView> {
 }
 
 /** Characters of a sample. A body may have 1 MB, and JSON needs up to six bytes for a character. */
-const sampleSizes = [256 * 1024, 32 * 1024]
+const sampleSize = 256 * 1024
+const smallSampleSize = 32 * 1024
 
 async function inspect(
   { session, options, list, source, file, upload }: Run,
@@ -160,24 +161,25 @@ async function inspect(
     ...(mapping === null ? {} : { column_mapping: mapping }),
     file_format: requestedFormat(options),
   }
-  for (const [at, maxCharacters] of sampleSizes.entries()) {
+  const post = (maxCharacters: number): Promise<InspectionView> => {
     const file_source =
       upload !== null
         ? { type: 'upload_directory', filename: upload.filename }
         : file === null
           ? { type: 'url', url: source }
           : { type: 'json', content: file.sample(maxCharacters) }
-    try {
-      return await session.client.post<InspectionView>(
-        `/mailing_lists/${list.id}/subscriber_imports/inspect`,
-        { subscriber_import: { ...request, file_source } },
-      )
-    } catch (error) {
-      const isTooLarge = error instanceof ApiRefusal && error.status === 413
-      if (!isTooLarge || at === sampleSizes.length - 1) throw mapping === null ? error : refusedMap(error)
-    }
+    return session.client.post<InspectionView>(`/mailing_lists/${list.id}/subscriber_imports/inspect`, {
+      subscriber_import: { ...request, file_source },
+    })
   }
-  throw new Error('unreachable: the last sample is answered or refused')
+  try {
+    return await post(sampleSize).catch((error: unknown) => {
+      if (error instanceof ApiRefusal && error.status === 413) return post(smallSampleSize)
+      throw error
+    })
+  } catch (error) {
+    throw mapping === null ? error : refusedMap(error)
+  }
 }
 
 /** How the service is to read the file: what was asked for, which may be `auto`, and else what it has proposed. */
