@@ -1,3 +1,4 @@
+import type { Writable } from 'node:stream'
 import type { Response } from 'express'
 import { clock } from '../../shared/runtime/clock.ts'
 
@@ -59,13 +60,13 @@ export async function writePieces(
   response.end()
 }
 
-/** Resolves when the client has read what was written, or has gone. */
-function waitForDrain(response: Response): Promise<void> {
+/** Resolves when the stream can take more, or is closed. */
+export function waitForDrain(stream: Writable): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
-      response.off('drain', done).off('close', done)
+      stream.off('drain', done).off('close', done)
       resolve()
     }
-    response.once('drain', done).once('close', done)
+    stream.once('drain', done).once('close', done)
   })
 }

@@ -1,6 +1,7 @@
 import { PassThrough } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { type Database } from '../../../shared/runtime/database.ts'
+import { waitForDrain } from '../pieces.ts'
 import { RequestError } from '../request-error.ts'
 import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
 import { packed, stagedContent } from '../../../shared/storage/staging/packed-content.ts'
@@ -120,14 +121,7 @@ export class StagedContent implements StringSink {
 
   async #write({ stream, written }: ContentFile, piece: Buffer): Promise<void> {
     if (!stream.destroyed && stream.write(piece)) return
-    if (!stream.destroyed)
-      await new Promise<void>((resolve) => {
-        const done = () => {
-          stream.off('drain', done).off('close', done)
-          resolve()
-        }
-        stream.on('drain', done).on('close', done)
-      })
+    if (!stream.destroyed) await waitForDrain(stream)
     if (stream.destroyed) await written.catch(refuseWhenFull)
   }
 
