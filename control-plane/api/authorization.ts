@@ -96,7 +96,7 @@ export function findCallOrganization(
 }
 
 /** A role, and the permissions that count while the role is `standard`. */
-export interface Powers {
+interface Powers {
   role: Role
   permissions: Permissions
 }

@@ -1,6 +1,6 @@
 import { keyPattern } from '../../shared/store/api-keys.ts'
 
-export interface Credential {
+interface Credential {
   key: string
   /** The organization that the credential names, which the key must belong to; null when it names none. */
   organizationId: number | null

@@ -115,7 +115,7 @@ export interface FileDescription {
   noSpace: string
 }
 
-export type ReplyDescription =
+type ReplyDescription =
   | { data: z.ZodType; paging?: 'pages' | 'tokens' | 'whole'; example: unknown }
   /** `nothing` describes when there is no text and the status is 204. */
   | { texts: Record<string, TextDescription>; nothing?: string }

@@ -37,7 +37,7 @@ export class JsonRecords {
   }
 }
 
-export interface PageReaderOptions<T> {
+interface PageReaderOptions<T> {
   call: PageCall
   /** Records on a page. */
   max: number

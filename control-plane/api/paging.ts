@@ -3,7 +3,7 @@ import type { TokenPaging } from './endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from './json-page.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from './token-paging.ts'
 
-export interface PageOptions<T extends Document> {
+interface PageOptions<T extends Document> {
   query: TokenPageQuery
   /** Identifies the list and its filters. A token that was made for another scope is refused. */
   scope: string

@@ -4,7 +4,7 @@ import type { Logger } from '../../shared/runtime/logger.ts'
 import type { RequestBody } from './body/request-body.ts'
 
 /** What the handlers of a request share, in `response.locals`. */
-export interface RequestLocals {
+interface RequestLocals {
   /** Set by the request log, which comes first. */
   state: RequestState
   /** Set once the credential is checked. */

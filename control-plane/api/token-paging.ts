@@ -50,7 +50,7 @@ export const wholeQuery = () => ({
 })
 
 /** A page begins after a number of records, or after a position. The first page has neither. */
-export interface PageStart {
+interface PageStart {
   skip: number
   after: string | null
 }

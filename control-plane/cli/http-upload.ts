@@ -10,7 +10,7 @@ import type { SourceFile } from './source-file.ts'
 import { uploadName } from './upload-name.ts'
 import { isTemporary } from './watch.ts'
 
-export interface HttpUpload {
+interface HttpUpload {
   client: ApiClient
   file: SourceFile
   /** Of an import with a key: the same file then has the same name each time. */

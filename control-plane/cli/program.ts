@@ -23,7 +23,7 @@ import type { Session } from './session.ts'
 import { terminalWidth, wrapTo, type Terminal } from './terminal.ts'
 
 /** What the commands need from the process. */
-export interface Context {
+interface Context {
   terminal: Terminal
   /** Called by the commands that talk to the service. */
   openSession: () => Session

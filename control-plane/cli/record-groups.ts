@@ -37,7 +37,7 @@ export interface RecordCommand {
 }
 
 /** Commands that create and list records of one kind. */
-export interface RecordGroup {
+interface RecordGroup {
   name: string
   description: string
   create: RecordCommand & { body: (options: RecordOptions, terminal: Terminal) => Body | Promise<Body> }

@@ -21,7 +21,7 @@ interface ReadyLine {
   api_key?: string | null
 }
 
-export interface SupervisedChild extends Part {
+interface SupervisedChild extends Part {
   ready: ReadyLine
 }
 

@@ -3,7 +3,7 @@ import { clock } from '../../shared/runtime/clock.ts'
 import { ApiRefusal, importEnded, ServiceUnreachable, type ApiClient, type ImportView } from './api-client.ts'
 import { progressOn, type ProgressOptions } from './progress.ts'
 
-export interface WatchOptions extends ProgressOptions {
+interface WatchOptions extends ProgressOptions {
   signal: AbortSignal
   /** Called with every view, in place of a progress bar. */
   onView?: (view: ImportView) => void

@@ -147,7 +147,7 @@ export interface ChangeRequest extends CheckedAgainst {
   alongside?: (session: ClientSession, existing: SubscriberDocument) => Promise<void>
 }
 
-export type ChangeResult =
+type ChangeResult =
   { outcome: 'done'; before: SubscriberDocument; after: SubscriberDocument } | { outcome: FailedWrite }
 
 /** Changes a subscriber. A duplicate key error of what `alongside` writes is thrown. */

@@ -29,7 +29,7 @@ export interface RequestBody {
 const smallBytes = 4 * 1024
 
 /** Waits for the slot in which a body that isn't small may be read further. */
-export type AcquireLargeBody = () => Promise<void>
+type AcquireLargeBody = () => Promise<void>
 
 /**
  * Reads a body of at most 1 MB. Throws `invalid_request`, 413, 503 when the process stops before the body has arrived,
