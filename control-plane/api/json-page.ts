@@ -43,7 +43,6 @@ interface PageReaderOptions<T> {
   max: number
   /** Converts documents to the records of the reply, in the same order. */
   views: (documents: T[]) => readonly object[] | Promise<readonly object[]>
-  maxBytes?: number
 }
 
 /** Reads one page, from one cursor or from several that follow each other. */
@@ -110,11 +109,10 @@ export class PageReader<T extends object> {
   }
 
   async #appendGroup(group: T[]): Promise<void> {
-    const { views, maxBytes = maxPageBytes } = this.#options
-    for (const [index, record] of (await views(group)).entries()) {
+    for (const [index, record] of (await this.#options.views(group)).entries()) {
       const text = JSON.stringify(record)
       this.#bytes += Buffer.byteLength(text) + 1
-      if (this.#bytes > maxBytes && this.#texts.length > 0) {
+      if (this.#bytes > maxPageBytes && this.#texts.length > 0) {
         this.#hasMore = true
         return
       }

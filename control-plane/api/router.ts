@@ -186,9 +186,7 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     try {
       releaseSlot = await acquireSlot(deps.requestSlots, described, request, slotRequest)
       const slot = {
-        releaseSlot: () => {
-          releaseSlot()
-        },
+        releaseSlot: () => releaseSlot(),
         async reacquireSlot(weight: number) {
           releaseSlot()
           releaseSlot = await deps.requestSlots.requests.acquire(slotRequest, weight)
@@ -266,9 +264,7 @@ async function createCall(
     // A range is defined for GET only.
     header: (name) =>
       request.method === 'HEAD' && name === 'range' ? [] : (request.headersDistinct[name] ?? []),
-    onClose: (listener) => {
-      whenClosed(response, listener)
-    },
+    onClose: (listener) => whenClosed(response, listener),
     ...slot,
     acquireLargeReply(bytes) {
       slot.releaseSlot()
@@ -322,24 +318,16 @@ async function send(
         throw error
       }),
     )
-    return
+  } else if ('nothing' in reply) response.status(204).end()
+  else {
+    const { status = 200, headers = {}, contentType, stream } = reply
+    response.status(status).set(headers).type(contentType)
+    if (request.method === 'HEAD') response.end()
+    else
+      await writePieces(response, stream, () => {
+        if (contentType === 'text/event-stream') requestLocals(response).state.measureNow()
+      })
   }
-  if ('nothing' in reply) {
-    response.status(204).end()
-    return
-  }
-  response
-    .status(reply.status ?? 200)
-    .set(reply.headers ?? {})
-    .type(reply.contentType)
-  if (request.method === 'HEAD') {
-    response.end()
-    return
-  }
-  const isEvents = reply.contentType === 'text/event-stream'
-  await writePieces(response, reply.stream, () => {
-    if (isEvents) requestLocals(response).state.measureNow()
-  })
 }
 
 const uploadNotArrived =

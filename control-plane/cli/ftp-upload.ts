@@ -24,9 +24,7 @@ export async function uploadByFtp(
 ): Promise<string> {
   const name = uploadName(file.name, randomBytes(4).toString('hex'))
   await withConnection(target, async (client) => {
-    client.trackProgress(({ bytes }) => {
-      onProgress(bytes)
-    })
+    client.trackProgress(({ bytes }) => onProgress(bytes))
     await client.uploadFrom(file.bytes(0), name)
   })
   return name

@@ -41,9 +41,7 @@ const program = buildProgram({
       terminal,
       exitCodeUnread: exitCodes.done,
       print: (value) => process.stdout.write(`${JSON.stringify(value)}\n`),
-      say: (text) => {
-        writeSentence(process.stdout, text)
-      },
+      say: (text) => writeSentence(process.stdout, text),
     }
     opened.session = session
     return session

@@ -46,9 +46,7 @@ export function buildProgram({ terminal, openSession, onEnd }: Context): Command
       writeErr: (text) => terminal.err.write(wrapTo(text, terminalWidth(terminal.err))),
       getOutHasColors: () => terminal.hasColours && terminal.out.isTTY,
       getErrHasColors: () => terminal.hasColours && terminal.err.isTTY,
-      outputError: (text, write) => {
-        write(text.replace(/^error: /, 'rollcall: '))
-      },
+      outputError: (text, write) => write(text.replace(/^error: /, 'rollcall: ')),
     })
     .showSuggestionAfterError()
     .showHelpAfterError('(--help lists commands and options)')

@@ -192,9 +192,7 @@ export function ask(
       Object.assign(lines, { _writeToOutput: () => undefined })
       err.write(prompt)
     }
-    lines.on('SIGINT', () => {
-      lines.close()
-    })
+    lines.on('SIGINT', () => lines.close())
     lines.on('close', () => {
       if (options.isSecret === true || answer === null) err.write('\n')
       if (answer === null) process.kill(process.pid, 'SIGINT')

@@ -42,7 +42,9 @@ function queryRefusals(query: z.ZodType): Refusal[] {
   const keys = query instanceof z.ZodObject ? Object.keys(query.shape) : []
   const [firstKey] = keys
   const repeated = firstKey === undefined ? [] : [caught(() => readQuery(query, { [firstKey]: ['', ''] }))]
-  return [...repeated, ...keys.map((key) => caught(() => readQuery(query, { [key]: '?' })))].filter(isRefusal)
+  return [...repeated, ...keys.map((key) => caught(() => readQuery(query, { [key]: '?' })))].filter(
+    (refusal) => refusal !== null,
+  )
 }
 
 /** Provokes invalid JSON, a missing wrapper, missing fields, and a value of the wrong type. */
@@ -60,10 +62,8 @@ function bodyRefusals(body: BodyDescription<unknown>): Refusal[] {
   return [
     caught(() => parseJson(Buffer.from('{'))),
     ...bad.map((sent) => caught(() => readBody(body, sent))),
-  ].filter(isRefusal)
+  ].filter((refusal) => refusal !== null)
 }
-
-const isRefusal = (refusal: Refusal | null): refusal is Refusal => refusal !== null
 
 const toRefusal = ({ code, message }: RequestError): Refusal => ({ code, message })
 
