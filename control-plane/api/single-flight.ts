@@ -8,9 +8,20 @@ export function singleFlight<Owner extends object, Key, Result>(
 ): (owner: Owner, key: Key) => Promise<Result> {
   const reads = new WeakMap<Owner, Map<Key, Running<Result>>>()
   return (owner, key) => {
-    let running = reads.get(owner)
-    if (running === undefined) reads.set(owner, (running = new Map<Key, Running<Result>>()))
-    return joinNextRun(running, key, () => read(owner, key))
+    const running = reads.get(owner) ?? new Map<Key, Running<Result>>()
+    reads.set(owner, running)
+    const start = (): Promise<Result> => {
+      const entry: Running<Result> = { current: read(owner, key), next: null }
+      running.set(key, entry)
+      const end = () => {
+        if (entry.next === null) running.delete(key)
+      }
+      entry.current.then(end, end)
+      return entry.current
+    }
+    const before = running.get(key)
+    if (before === undefined) return start()
+    return (before.next ??= before.current.then(start, start))
   }
 }
 
@@ -18,23 +29,4 @@ interface Running<Result> {
   current: Promise<Result>
   /** For requests that came since `current` began. */
   next: Promise<Result> | null
-}
-
-function joinNextRun<Key, Result>(
-  running: Map<Key, Running<Result>>,
-  key: Key,
-  read: () => Promise<Result>,
-): Promise<Result> {
-  const start = (): Promise<Result> => {
-    const entry: Running<Result> = { current: read(), next: null }
-    running.set(key, entry)
-    const end = () => {
-      if (entry.next === null) running.delete(key)
-    }
-    entry.current.then(end, end)
-    return entry.current
-  }
-  const before = running.get(key)
-  if (before === undefined) return start()
-  return (before.next ??= before.current.then(start, start))
 }
