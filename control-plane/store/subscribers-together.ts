@@ -55,18 +55,15 @@ export class SubscriberInsertions {
 
   add(organizationId: number, item: Insertion): Promise<SubscriberWrite> {
     return new Promise((resolve, reject) => {
+      const waiting = { item, resolve, reject }
       const queue = this.#queues.get(organizationId)
-      if (queue !== undefined) {
-        queue.push({ item, resolve, reject })
-        return
-      }
-      const newQueue = [{ item, resolve, reject }]
-      this.#queues.set(organizationId, newQueue)
-      void this.#run(organizationId, newQueue)
+      if (queue === undefined) void this.#run(organizationId, [waiting])
+      else queue.push(waiting)
     })
   }
 
   async #run(organizationId: number, queue: Waiting[]): Promise<void> {
+    this.#queues.set(organizationId, queue)
     while (queue.length > 0) {
       const group = queue.splice(0, maxGroupSize)
       try {
