@@ -984,4 +984,10 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     replacements: ['if (position <= this.#blockStart ||'],
     why: 'reads a block once more, from the same place',
   },
+  {
+    file: zip,
+    text: 'Buffer.alloc(dataEnd + endBytes - start)',
+    replacements: ['Buffer.alloc(dataEnd + endBytes + start)'],
+    why: 'has more zeros behind what is read',
+  },
 ]
