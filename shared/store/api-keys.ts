@@ -25,8 +25,6 @@ export const mayUpload = ({ permissions }: Caller): boolean =>
 
 export const keyPattern = /^[\w-]{16,128}$/
 
-const allPermissions: Permissions = permissionValues
-
 /** A new key with 192 random bits. Its letters and digits need no escaping in shells, URLs and FTP. */
 export function generateKey(): string {
   return `rollcall_${BigInt(`0x${randomBytes(24).toString('hex')}`).toString(36)}`
@@ -71,16 +69,11 @@ export async function callerOf(collections: Collections, key: ApiKeyDocument): P
 
 function buildCaller(key: ApiKeyDocument, user: UserDocument | null | undefined): Caller | null {
   const { _id: keyId, organization_id: organizationId, user_id: userId } = key
-  if (userId === null)
-    return { keyId, organizationId, role: key.role, permissions: effectivePermissions(key.role, {}), userId }
-  if (user === null || user === undefined) return null
-  return {
-    keyId,
-    organizationId,
-    role: user.role,
-    permissions: effectivePermissions(user.role, user.permissions),
-    userId,
-  }
+  const holder = userId === null ? { role: key.role, permissions: {} } : user
+  if (holder === null || holder === undefined) return null
+  const { role } = holder
+  const permissions = role === 'standard' ? holder.permissions : permissionValues
+  return { keyId, organizationId, role, permissions, userId }
 }
 
 /** The callers of several keys, by key id. Inactive keys and keys of inactive users are missing. */
@@ -91,7 +84,10 @@ export async function callersByKey(
 ): Promise<Map<number, Caller>> {
   const keys = await collections.apiKeys.find({ _id: { $in: keyIds }, active: true }, { signal }).toArray()
   const userIds = keys.flatMap(({ user_id: userId }) => userId ?? [])
-  const users = userIds.length === 0 ? [] : await activeUsers(collections, userIds, signal)
+  const users =
+    userIds.length === 0
+      ? []
+      : await collections.users.find({ _id: { $in: userIds }, active: true }, { signal }).toArray()
   const usersById = new Map(users.map((user) => [user._id, user]))
   return new Map(
     keys.flatMap((key) => {
@@ -99,13 +95,6 @@ export async function callersByKey(
       return caller === null ? [] : [[key._id, caller]]
     }),
   )
-}
-
-const activeUsers = (collections: Collections, ids: number[], signal: AbortSignal) =>
-  collections.users.find({ _id: { $in: ids }, active: true }, { signal }).toArray()
-
-function effectivePermissions(role: Role, granted: Permissions): Permissions {
-  return role === 'standard' ? granted : allPermissions
 }
 
 /** Failures that other processes have counted take effect here after at most this time. */

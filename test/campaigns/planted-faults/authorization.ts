@@ -247,9 +247,9 @@ const faults: readonly Fault[] = [
   {
     name: 'a key of a deleted user has its own role',
     file: 'shared/store/api-keys.ts',
-    text: '  if (user === null || user === undefined) return null\n',
+    text: '  if (holder === null || holder === undefined) return null\n',
     replacement:
-      '  if (user === null || user === undefined)\n    return { keyId, organizationId, role: key.role, permissions: {}, userId }\n',
+      '  if (holder === null || holder === undefined)\n    return { keyId, organizationId, role: key.role, permissions: {}, userId }\n',
   },
   {
     name: 'the organization beside a key is not compared',
