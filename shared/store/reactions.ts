@@ -1,4 +1,4 @@
-import type { ClientSession } from 'mongodb'
+import type { ClientSession, Condition } from 'mongodb'
 import { clock } from '../runtime/clock.ts'
 import type { Database } from '../runtime/database.ts'
 import {
@@ -99,13 +99,7 @@ export async function dropSubscriberReactions(
   session: ClientSession,
   subscriberIds: readonly number[],
 ): Promise<void> {
-  const unsent = await collections.reactions
-    .find<Unsent>(
-      { _id: matchSubscribers(subscriberIds), state: { $in: ['queued', 'due'] } },
-      { session, projection: unsentFields },
-    )
-    .toArray()
-  await dropUnsent(collections, session, unsent)
+  await dropUnsent(collections, session, matchSubscribers(subscriberIds))
 }
 
 /** The same for many subscribers of a list. Few lists have autoresponders, so these are looked up first. */
@@ -129,20 +123,17 @@ export async function dropReactions(
   session: ClientSession,
   keys: readonly string[],
 ): Promise<void> {
-  const unsent = await collections.reactions
-    .find<Unsent>(
-      { _id: { $in: [...keys] }, state: { $in: ['queued', 'due'] } },
-      { session, projection: unsentFields },
-    )
-    .toArray()
-  await dropUnsent(collections, session, unsent)
+  await dropUnsent(collections, session, { $in: [...keys] })
 }
 
 async function dropUnsent(
   { reactions, outbox }: Collections,
   session: ClientSession,
-  unsent: readonly Unsent[],
+  _id: Condition<string>,
 ): Promise<void> {
+  const unsent = await reactions
+    .find<Unsent>({ _id, state: { $in: ['queued', 'due'] } }, { session, projection: unsentFields })
+    .toArray()
   if (unsent.length === 0) return
   const due = unsent.filter(({ state }) => state === 'due').map(({ id }) => id)
   let leased = new Set<number>()
