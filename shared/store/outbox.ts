@@ -43,11 +43,11 @@ export interface Confirmation {
   dueAt: Date
 }
 
-/** Queues the mail that asks for a confirmation. With a session it is part of that transaction. */
+/** Inside a request's transaction: queues the mail that asks for a confirmation. */
 export async function putConfirmation(
   { outbox }: Collections,
   { id, organizationId, listId, pendingSubscriber, dueAt }: Confirmation,
-  session?: ClientSession,
+  session: ClientSession,
 ): Promise<void> {
   const message: OutboxDocument = {
     _id: id,
@@ -62,7 +62,7 @@ export async function putConfirmation(
     due_at: dueAt,
     ...unleased,
   }
-  await outbox.insertOne(message, session === undefined ? {} : { session })
+  await outbox.insertOne(message, { session })
 }
 
 /** The messages of one organization, or all. */
