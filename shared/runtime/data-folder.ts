@@ -1,6 +1,7 @@
 import { access, chmod, constants, mkdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { errorCode, errorMessage, StartError } from '../contract/errors.ts'
+import { fallbackOn } from './fallback-on.ts'
 import type { Logger } from './logger.ts'
 
 /**
@@ -47,8 +48,6 @@ async function createFolder(folder: string, mode?: number): Promise<void> {
     if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return
     if (code !== 'ENOENT' || path.dirname(folder) === folder) throw error
     await createFolder(path.dirname(folder))
-    await mkdir(folder, { mode }).catch((again: unknown) => {
-      if (errorCode(again) !== 'EEXIST') throw again
-    })
+    await fallbackOn(['EEXIST'], undefined, mkdir(folder, { mode }))
   }
 }

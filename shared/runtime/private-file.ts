@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { errorCode } from '../contract/errors.ts'
+import { fallbackOn } from './fallback-on.ts'
 
 /** Files that only the user of this process may read. */
 
@@ -9,11 +10,7 @@ import { errorCode } from '../contract/errors.ts'
  * hexadecimal digits. Not safe for two processes at once.
  */
 export async function readOrCreateSecret(file: string): Promise<string> {
-  const kept = await readFile(file, 'utf8').catch((error: unknown) => {
-    if (errorCode(error) !== 'ENOENT') throw error
-    return ''
-  })
-  const secret = kept.trim()
+  const secret = (await fallbackOn(['ENOENT'], '', readFile(file, 'utf8'))).trim()
   if (secret !== '') {
     // A copy or a restored backup may have lost the mode, and mongod refuses a key file that others can read.
     await chmod(file, 0o600)

@@ -4,6 +4,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCode } from '../../contract/errors.ts'
 import { clock } from '../clock.ts'
+import { fallbackOn } from '../fallback-on.ts'
 
 const retryMs = 50
 /** An empty lock file is abandoned after this time: its writer died between creating and filling it. */
@@ -35,15 +36,11 @@ export async function withFolderLock<T>(
 }
 
 async function tryLock(file: string): Promise<boolean> {
-  try {
-    const handle = await open(file, 'wx')
-    await handle.writeFile(currentProcessName())
-    await handle.close()
-    return true
-  } catch (error) {
-    if (errorCode(error) === 'EEXIST') return false
-    throw error
-  }
+  const handle = await fallbackOn(['EEXIST'], null, open(file, 'wx'))
+  if (handle === null) return false
+  await handle.writeFile(currentProcessName())
+  await handle.close()
+  return true
 }
 
 async function removeIfAbandoned(file: string): Promise<void> {

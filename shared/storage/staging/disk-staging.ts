@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
-import { errorCode } from '../../contract/errors.ts'
+import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { fileSystemTime } from '../uploads/file-fingerprint.ts'
 import type { DiskReserve } from './disk-reserve.ts'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
@@ -36,13 +36,8 @@ export function diskStaging(folder: string, reserve?: DiskReserve): Staging {
       return new DiskWriter(await open(target, 'w', 0o600), reserve)
     },
     async open(name) {
-      try {
-        const handle = await open(locate(name), 'r')
-        return new DiskFile(handle, (await handle.stat()).size)
-      } catch (error) {
-        if (errorCode(error) === 'ENOENT') return null
-        throw error
-      }
+      const handle = await fallbackOn(['ENOENT'], null, open(locate(name), 'r'))
+      return handle === null ? null : new DiskFile(handle, (await handle.stat()).size)
     },
     remove: (name) => rm(locate(name), { force: true }),
     async removeImport(importId, { keep } = {}) {

@@ -3,7 +3,7 @@ import { link, lstat, mkdir, readdir, rename, rm, type FileHandle } from 'node:f
 import path from 'node:path'
 import { readRange } from '../../containers/random-access-file.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
-import { errorCode } from '../../contract/errors.ts'
+import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { buildFingerprint, fileSystemTime } from './file-fingerprint.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { copySteady, openRegular } from './steady-copy.ts'
@@ -119,27 +119,19 @@ export async function countPinnedBytes(stagingFolder: string, importIds: number[
  * Creates a hard link. False where that isn't possible: across file systems, or where linking others' files is
  * forbidden.
  */
-async function tryLink(source: string, target: string): Promise<boolean> {
-  try {
-    await link(source, target)
-    return true
-  } catch (error) {
-    if (noLinkCodes.includes(errorCode(error))) return false
-    throw error
-  }
-}
+const tryLink = (source: string, target: string): Promise<boolean> =>
+  fallbackOn(
+    noLinkCodes,
+    false,
+    link(source, target).then(() => true),
+  )
 
 const noLinkCodes = ['EXDEV', 'EPERM', 'EACCES', 'EMLINK', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'ENOENT']
 
 /** Null when there is no regular file; a symbolic link is none. Throws other errors of the file system. */
 async function regularStats(file: string): Promise<BigIntStats | null> {
-  try {
-    const stats = await lstat(file, { bigint: true })
-    return stats.isFile() ? stats : null
-  } catch (error) {
-    if (['ENOENT', 'ENOTDIR'].includes(errorCode(error))) return null
-    throw error
-  }
+  const stats = await fallbackOn(['ENOENT', 'ENOTDIR'], null, lstat(file, { bigint: true }))
+  return stats?.isFile() === true ? stats : null
 }
 
 function pinnedFile(handle: FileHandle, size: number, folder: string, staged: string | null): PinnedUpload {

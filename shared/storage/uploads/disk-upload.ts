@@ -1,5 +1,5 @@
 import { rename, rm, type FileHandle } from 'node:fs/promises'
-import { errorCode } from '../../contract/errors.ts'
+import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { buildFingerprint } from './file-fingerprint.ts'
 import type { UploadInProgress } from './upload-store.ts'
 import { binaryMegabyte } from '../../values/byte-sizes.ts'
@@ -8,6 +8,14 @@ import { binaryMegabyte } from '../../values/byte-sizes.ts'
  * Large uploads are synced in portions. One sync of hundreds of megabytes would delay the syncs of all other uploads.
  */
 const syncEveryBytes = 8 * binaryMegabyte
+
+/** False when the file is gone. */
+export const tryRename = (from: string, to: string): Promise<boolean> =>
+  fallbackOn(
+    ['ENOENT'],
+    false,
+    rename(from, to).then(() => true),
+  )
 
 export interface DiskUploadOptions {
   /** Open for appending. */
@@ -73,12 +81,7 @@ export class DiskUpload implements UploadInProgress {
 
   async publish(): Promise<boolean> {
     const { unfinishedPath, finalPath } = this.#options
-    try {
-      await rename(unfinishedPath, finalPath)
-    } catch (error) {
-      if (errorCode(error) === 'ENOENT') return false
-      throw error
-    }
+    if (!(await tryRename(unfinishedPath, finalPath))) return false
     this.isCopy = false
     return true
   }

@@ -2,10 +2,10 @@ import { constants } from 'node:fs'
 import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
-import { errorCode } from '../../contract/errors.ts'
+import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
-import { DiskUpload } from './disk-upload.ts'
+import { DiskUpload, tryRename } from './disk-upload.ts'
 import { fileSystemTime } from './file-fingerprint.ts'
 import { copySteady, openRegular, type SteadyCopyOptions } from './steady-copy.ts'
 import { fileNameProblem, parseUnfinished, unfinishedName, uploadFolder } from './upload-names.ts'
@@ -86,14 +86,12 @@ function diskDirectory(
     },
     async remove(name) {
       if ((await find(name)) === null) return false
-      try {
-        await unlink(locate(name))
-        return true
-      } catch (error) {
-        // A concurrent call has removed it.
-        if (errorCode(error) === 'ENOENT') return false
-        throw error
-      }
+      // A concurrent call may have removed it.
+      return fallbackOn(
+        ['ENOENT'],
+        false,
+        unlink(locate(name)).then(() => true),
+      )
     },
     async removeUnfinished(name) {
       const entry = await unfinishedEntry(name)
@@ -166,14 +164,7 @@ function emptyStream(handle: FileHandle): Readable {
   return Readable.from([], { objectMode: false }).once('close', () => void handle.close())
 }
 
-async function listNames(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder)
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return []
-    throw error
-  }
-}
+const listNames = (folder: string): Promise<string[]> => fallbackOn(['ENOENT'], [], readdir(folder))
 
 async function readEntry(file: string, name: string): Promise<UploadEntry | null> {
   const stats = await lstat(file).catch(() => null)
@@ -200,17 +191,6 @@ async function copyWhole(
 
 const uploadChanged = (name: string) =>
   new UploadChanged(`${JSON.stringify(name)} was changed or removed while the upload began`)
-
-/** False when the file is gone. */
-async function tryRename(from: string, to: string): Promise<boolean> {
-  try {
-    await rename(from, to)
-    return true
-  } catch (error) {
-    if (errorCode(error) === 'ENOENT') return false
-    throw error
-  }
-}
 
 /** Removes hidden files that exceed their maximum age; resolves to how many of them were uploads. */
 async function purgeFolder(folder: string, maxUnfinishedAgeMs: number): Promise<number> {

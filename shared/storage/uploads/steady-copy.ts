@@ -1,6 +1,6 @@
 import { constants } from 'node:fs'
 import { open, rm, type FileHandle } from 'node:fs/promises'
-import { errorCode } from '../../contract/errors.ts'
+import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { buildFingerprint } from './file-fingerprint.ts'
 import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
@@ -74,14 +74,9 @@ async function copyBytes(
 
 /** Opens a file for reading; null when there is no regular file. */
 export async function openRegular(file: string): Promise<FileHandle | null> {
-  let handle: FileHandle
-  try {
-    handle = await open(file, constants.O_RDONLY | noFollow | (constants.O_NONBLOCK ?? 0))
-  } catch (error) {
-    if (['ENOENT', 'ENOTDIR', 'ELOOP', 'EMLINK', 'ENXIO'].includes(errorCode(error))) return null
-    throw error
-  }
-  if ((await handle.stat()).isFile()) return handle
+  const opening = open(file, constants.O_RDONLY | noFollow | (constants.O_NONBLOCK ?? 0))
+  const handle = await fallbackOn(['ENOENT', 'ENOTDIR', 'ELOOP', 'EMLINK', 'ENXIO'], null, opening)
+  if (handle === null || (await handle.stat()).isFile()) return handle
   await handle.close()
   return null
 }
