@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoClient, MongoServerError, type ClientSession, type Db, type MongoClientOptions } from 'mongodb'
 import { clock } from './clock.ts'
 import { isDuplicateKey } from './driver-errors.ts'
@@ -18,6 +17,7 @@ import {
 import { schemaVersion, type SchemaVersion } from '../contract/schemas/schema-version.ts'
 import { SessionPool } from './session-pool.ts'
 import { shownMongodbUri, withoutUriSecrets } from './shown-uri.ts'
+import { within } from './within.ts'
 
 /**
  * A process's connection to MongoDB. `collections` have the types of their documents; `inTransaction` uses `sessions`.
@@ -142,13 +142,9 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     ids: new IdAllocators(collections),
     local: new LocalState(),
     shownUri,
-    close: () => closeInTime(client),
+    // Closing sends a command, and the driver waits the full selection timeout for a server that is down.
+    close: () => within(closeMs, client.close(), undefined),
   }
-}
-
-/** Closing sends a command to the server, and the driver waits the full selection timeout for a server that is down. */
-async function closeInTime(client: MongoClient): Promise<void> {
-  await Promise.race([client.close(), sleep(closeMs, undefined, { ref: false })])
 }
 
 async function refuseUnfitServer(client: MongoClient, shownUri: string): Promise<void> {
