@@ -54,16 +54,15 @@ async function startEmbedded(process: DatabaseContext): Promise<EmbeddedMongoDB>
 
 /** For `/readyz`: checks that the database answers and DATA_DIR is available. */
 export function readinessProblem(database: Database, folder: MarkedFolder): () => Promise<string | null> {
-  const problemOfDatabase = databaseProblem(database)
-  return async () => (await problemOfDatabase()) ?? folder.check()
+  return async () => {
+    await pingDatabase(database)
+    return folder.check()
+  }
 }
 
-/** Checks that the database answers; throws otherwise. */
-export function databaseProblem(database: Database): () => Promise<string | null> {
-  return async () => {
-    // The reason must be a TimeoutError. For other aborts the driver emits no end of a checkout, and metrics would
-    // count it as waiting for ever. The driver's own `timeoutMS` doesn't end a command in time.
-    await database.db.command({ ping: 1 }, { signal: AbortSignal.timeout(2_000) })
-    return null
-  }
+/** Throws unless the database answers. */
+export async function pingDatabase({ db }: Database): Promise<void> {
+  // The reason must be a TimeoutError. For other aborts the driver emits no end of a checkout, and metrics would count
+  // it as waiting for ever. The driver's own `timeoutMS` doesn't end a command in time.
+  await db.command({ ping: 1 }, { signal: AbortSignal.timeout(2_000) })
 }

@@ -2,7 +2,7 @@ import type { Document, MongoClient } from 'mongodb'
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { clock } from '../clock.ts'
 import type { Database } from '../database.ts'
-import { databaseProblem } from '../start-database.ts'
+import { pingDatabase } from '../start-database.ts'
 import { CachedMetric, registerGauges } from './cached-metric.ts'
 
 /**
@@ -14,8 +14,7 @@ export function observeDatabase(registry: Registry, database: Database): void {
   observePool(registry, database.client)
   const admin = database.db.client.db('admin')
   // The same check as in /readyz, so that the two differ for no longer than a reading is cached.
-  const problem = databaseProblem(database)
-  const up = new CachedMetric(async () => ((await problem()) === null ? 1 : 0), { maxAgeMs: 0 })
+  const up = new CachedMetric(() => pingDatabase(database).then(() => 1), { maxAgeMs: 0 })
   new Gauge({
     name: 'rollcall_database_up',
     help: 'Whether MongoDB answers this process',
