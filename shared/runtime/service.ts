@@ -83,14 +83,12 @@ export async function runProcess(name: string, start: (process: Process) => Prom
     log.warn('the parent process is gone: stopping')
     stop(0)
   })
-  process.on('unhandledRejection', (error) => {
+  const stopOnError = (error: unknown) => {
     log.fatal({ err: error }, `unexpected error: ${errorMessage(error)}`)
     stop(1)
-  })
-  process.on('uncaughtException', (error) => {
-    log.fatal({ err: error }, `unexpected error: ${errorMessage(error)}`)
-    stop(1)
-  })
+  }
+  process.on('unhandledRejection', stopOnError)
+  process.on('uncaughtException', stopOnError)
 
   started = ensureDataFolder(settings.DATA_DIR, log).then(() =>
     start({
@@ -263,9 +261,7 @@ function closeServer(server: Server): Promise<void> {
       resolve()
       return
     }
-    const sweep = setInterval(() => {
-      server.closeIdleConnections()
-    }, 50)
+    const sweep = setInterval(() => server.closeIdleConnections(), 50)
     server.close(() => {
       clearInterval(sweep)
       resolve()
