@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoClient, MongoServerError, type MongoClientOptions } from 'mongodb'
@@ -9,7 +10,7 @@ import { clock } from '../clock.ts'
 import { errorMessage, StartError } from '../../contract/errors.ts'
 import type { Logger } from '../logger.ts'
 import { readOrCreateSecret, replacePrivateFile } from '../private-file.ts'
-import type { Mongod } from './find-mongod.ts'
+import { readJson, type Mongod } from './find-mongod.ts'
 import {
   LockNotFree,
   currentProcessName,
@@ -163,11 +164,8 @@ const formatUri = ({ password }: ServerFolder, { port }: ServerRecord): string =
  * survived its users, is ended. Throws a StartError while processes of that version use it.
  */
 async function findRunning(folder: ServerFolder, log: Logger): Promise<ServerRecord | null> {
-  const text = await readFile(path.join(folder.path, 'server.json'), 'utf8').catch(() => null)
-  if (text === null) return null
-  const parsed = serverRecord.safeParse(fromJson(text))
-  if (!parsed.success || !processIsAlive(parsed.data.process)) return null
-  const record = parsed.data
+  const record = await readJson(path.join(folder.path, 'server.json'), serverRecord)
+  if (record === null || !processIsAlive(record.process)) return null
   // Another program may have got the process id meanwhile, so the server is asked for its id.
   const isServer = async (credentials: Credentials | null): Promise<boolean> => {
     const status = await withServer(record, credentials, 3_000, (admin) =>
@@ -184,15 +182,6 @@ async function findRunning(folder: ServerFolder, log: Logger): Promise<ServerRec
   log.info('embedded MongoDB of an earlier version runs without a password, and is restarted with one')
   await endServer(folder.path, record, log)
   return null
-}
-
-/** Null for a file that was cut off by a power failure. */
-function fromJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
 }
 
 /**
@@ -373,18 +362,12 @@ async function endServer(folder: string, server: ServerRecord, log: Logger): Pro
 }
 
 /** Finds a free TCP port of 127.0.0.1; another program may use it before the caller does. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer()
-    probe.once('error', reject)
-    probe.listen(0, '127.0.0.1', () => {
-      const address = probe.address()
-      probe.close(() => {
-        if (address === null || typeof address === 'string') reject(new Error('no free port'))
-        else resolve(address.port)
-      })
-    })
-  })
+export async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1')
+  await once(probe, 'listening')
+  const { port } = probe.address() as AddressInfo
+  await once(probe.close(), 'close')
+  return port
 }
 
 const logLine = z.object({ s: z.string(), msg: z.string(), attr: z.unknown().optional() })

@@ -167,11 +167,13 @@ async function firstOnPath(searchPath: string): Promise<string | null> {
 
 type RecordName = 'found.json' | 'downloaded.json'
 
-async function readRecord(cacheFolder: string, name: RecordName): Promise<FoundRecord | null> {
-  const text = await readFile(path.join(cacheFolder, name), 'utf8').catch(() => null)
-  if (text === null) return null
+const readRecord = (cacheFolder: string, name: RecordName): Promise<FoundRecord | null> =>
+  readJson(path.join(cacheFolder, name), foundRecord)
+
+/** Null where the file is missing or has something else, as after a power failure. */
+export async function readJson<T>(file: string, schema: z.ZodType<T>): Promise<T | null> {
   try {
-    return foundRecord.parse(JSON.parse(text))
+    return schema.parse(JSON.parse(await readFile(file, 'utf8')))
   } catch {
     return null
   }
