@@ -1,5 +1,5 @@
+import { clock } from './clock.ts'
 import { KeyedMutex } from './keyed-mutex.ts'
-import { LeaseWatch } from './lease-watch.ts'
 
 /** What a process keeps in memory beside its connection to a database. Each field belongs to one store. */
 export class LocalState {
@@ -22,5 +22,29 @@ class RoundRobin {
   /** Returns a number below `size`. */
   next(size: number): number {
     return (this.#last += 1) % size
+  }
+}
+
+/**
+ * While the database stalls, no process can renew its lease, and all leases expire. So a process judges others only
+ * after its own writes to the registry have had no gap for one lease. These writes wait for a majority too. A gap is
+ * a stall, a suspension, or the start of this process.
+ */
+class LeaseWatch {
+  #lastWriteAt = -Infinity
+  #judgesFrom = Infinity
+  /** The database's time at the last renewal, some seconds ago: a lower bound of the current time, without a read. */
+  lastKnownTime = new Date(0)
+
+  /** Called after each write to the registry. */
+  noteWrite(maxGapMs: number, leaseMs: number): void {
+    const now = clock.monotonicMs()
+    if (now - this.#lastWriteAt > maxGapMs) this.#judgesFrom = now + leaseMs
+    this.#lastWriteAt = now
+  }
+
+  /** Whether an expired lease proves a dead process. Read it after `renewAfterElection`, whose write reveals a gap. */
+  get canJudge(): boolean {
+    return clock.monotonicMs() >= this.#judgesFrom
   }
 }
