@@ -1,5 +1,4 @@
 import { fork } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { clock } from '../clock.ts'
 import type { MongodDownload } from './find-mongod.ts'
 import { decimalMegabyte } from '../../values/byte-sizes.ts'
@@ -19,21 +18,15 @@ export interface DownloadReport {
  */
 export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
   new Promise((resolve, reject) => {
-    const child = fork(
-      fileURLToPath(new URL('./download-from-mongodb-child.ts', import.meta.url)),
-      [folder],
-      {
-        stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-      },
-    )
+    const child = fork(new URL('./download-from-mongodb-child.ts', import.meta.url), [folder], {
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    })
     let received = 0
     let loggedAt = clock.monotonicMs()
     let watchdog: NodeJS.Timeout
     const expectBytesWithin = (ms: number) => {
       clearTimeout(watchdog)
-      watchdog = setTimeout(() => {
-        fail(`no answer within ${ms / 1000} s`)
-      }, ms)
+      watchdog = setTimeout(() => fail(`no answer within ${ms / 1000} s`), ms)
     }
     const end = () => {
       clearTimeout(watchdog)
@@ -45,9 +38,7 @@ export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
     }
 
     expectBytesWithin(firstByteTimeoutMs)
-    signal.addEventListener('abort', () => {
-      fail('stopped')
-    })
+    signal.addEventListener('abort', () => fail('stopped'))
     child.on('message', (report: DownloadReport) => {
       if (report.error !== undefined) fail(report.error)
       if (report.bytes !== undefined && report.bytes > received) {
@@ -63,10 +54,6 @@ export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
         resolve(report.binary)
       }
     })
-    child.on('error', (error) => {
-      fail(error.message)
-    })
-    child.on('exit', (code) => {
-      fail(`the download ended with exit code ${code}`)
-    })
+    child.on('error', (error) => fail(error.message))
+    child.on('exit', (code) => fail(`the download ended with exit code ${code}`))
   })

@@ -106,25 +106,11 @@ async function fetchAndUnpack(
   signal: AbortSignal,
 ): Promise<string> {
   const [program, ...first] = pip
-  const options = [
-    '--no-deps',
-    '--only-binary=:all:',
-    '--no-input',
-    '--disable-pip-version-check',
-    '--quiet',
-    '--timeout',
-    '10',
-    '--retries',
-    '1',
-  ]
   const args = [
-    ...first,
-    'download',
-    ...options,
-    '--platform',
-    wheel.platform,
-    '--dest',
-    folder,
+    ...[...first, 'download'],
+    ...['--no-deps', '--only-binary=:all:', '--no-input', '--disable-pip-version-check', '--quiet'],
+    ...['--timeout', '10', '--retries', '1'],
+    ...['--platform', wheel.platform, '--dest', folder],
     `${wheel.package}==${wheel.version}`,
   ]
   try {
