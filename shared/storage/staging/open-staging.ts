@@ -3,7 +3,6 @@ import type { Collections } from '../../contract/schemas/collections.ts'
 import { DiskReserve } from './disk-reserve.ts'
 import { diskStaging } from './disk-staging.ts'
 import { gridStaging } from './grid-staging.ts'
-import { guardedStaging } from './guarded-staging.ts'
 import type { MarkedFolder } from './marked-folder.ts'
 import type { Staging } from './staging.ts'
 import { decimalMegabyte } from '../../values/byte-sizes.ts'
@@ -31,4 +30,33 @@ export function openStaging(
   const reserve = new DiskReserve(location.DATA_DIR, (location.DISK_RESERVE_MB ?? 0) * decimalMegabyte)
   const staging = diskStaging(stagingFolder(location), reserve)
   return folder === undefined ? staging : guardedStaging(staging, folder)
+}
+
+/**
+ * Staging where `write`, `create`, `removeImport` and `listImports` throw FolderUnavailable while DATA_DIR is
+ * unavailable. A `write` succeeds only when DATA_DIR is still available after it. `open` has no guard: a caller that
+ * finds no file checks the folder itself.
+ */
+function guardedStaging(staging: Staging, folder: MarkedFolder): Staging {
+  return {
+    ...staging,
+    async write(name, content) {
+      await folder.require()
+      const size = await staging.write(name, content)
+      await folder.require({ fresh: true })
+      return size
+    },
+    async create(name) {
+      await folder.require()
+      return staging.create(name)
+    },
+    async removeImport(importId, options) {
+      await folder.require()
+      return staging.removeImport(importId, options)
+    },
+    async listImports(options) {
+      await folder.require({ fresh: true })
+      return staging.listImports(options)
+    },
+  }
 }

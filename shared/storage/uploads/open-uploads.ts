@@ -3,8 +3,7 @@ import { stagingFolder, type StagingLocation } from '../staging/open-staging.ts'
 import type { MarkedFolder } from '../staging/marked-folder.ts'
 import { diskUploads } from './disk-uploads.ts'
 import { gridUploads } from './grid-uploads.ts'
-import { guardedUploads } from './guarded-uploads.ts'
-import type { Uploads } from './upload-store.ts'
+import type { Uploads, UploadStore } from './upload-store.ts'
 
 /**
  * Opens the uploads in DATA_DIR or in the database, as `STAGING` says. All processes must have the same setting.
@@ -22,4 +21,54 @@ export function openUploads(
     collections: database.collections,
   })
   return folder === undefined ? uploads : guardedUploads(uploads, folder)
+}
+
+/**
+ * Uploads whose directories, new pins and purge throw FolderUnavailable while DATA_DIR is unavailable, because an
+ * unmounted folder would seem to have no uploads. A missing file of a pin counts as gone only when DATA_DIR is
+ * available afterwards.
+ */
+function guardedUploads(uploads: Uploads, folder: MarkedFolder): Uploads {
+  return {
+    ...uploads,
+    directory: (organizationId) => guardedStore(uploads.directory(organizationId), folder),
+    async pin(upload) {
+      await folder.require()
+      const pin = await uploads.pin(upload)
+      if (pin === null) await folder.require({ fresh: true })
+      return pin
+    },
+    async openPin(pin) {
+      const pinned = await uploads.openPin(pin)
+      if (pinned === null) await folder.require({ fresh: true })
+      return pinned
+    },
+    async purge(options) {
+      await folder.require({ fresh: true })
+      return uploads.purge(options)
+    },
+  }
+}
+
+function guardedStore(store: UploadStore, folder: MarkedFolder): UploadStore {
+  const guarded =
+    <Args extends unknown[], Result>(work: (...args: Args) => Promise<Result>) =>
+    async (...args: Args): Promise<Result> => {
+      await folder.require()
+      return work(...args)
+    }
+  return {
+    prepare: guarded(() => store.prepare()),
+    list: guarded(() => store.list()),
+    find: guarded((name: string) => store.find(name)),
+    findUnfinished: guarded((name: string) => store.findUnfinished(name)),
+    listUnfinished: guarded(() => store.listUnfinished()),
+    open: guarded((name: string) => store.open(name)),
+    remove: guarded((name: string) => store.remove(name)),
+    removeUnfinished: guarded((name: string) => store.removeUnfinished(name)),
+    rename: guarded((from: string, to: string) => store.rename(from, to)),
+    takeUp: guarded((options) => store.takeUp(options)),
+    count: guarded(() => store.count()),
+    countPinned: guarded((importIds: number[]) => store.countPinned(importIds)),
+  }
 }
