@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { AuthThrottle, keyHashSecret } from '../shared/store/api-keys.ts'
 import { observeDatabase } from '../shared/runtime/metrics/database-metrics.ts'
-import { observeDisk, observeFolder } from '../shared/storage/disk-metrics.ts'
+import { observeDataFolder } from '../shared/storage/disk-metrics.ts'
 import { observeImports } from '../shared/store/import-metrics.ts'
 import { createRegistry } from '../shared/runtime/metrics/registry.ts'
 import { ProcessRegistration } from '../shared/store/process-registration.ts'
@@ -92,8 +92,7 @@ await runProcess('control-plane', async (process) => {
   }
   observeDatabase(registry, database)
   observeImports(registry, database, log)
-  observeDisk(registry, settings.DATA_DIR)
-  observeFolder(registry, folder)
+  observeDataFolder(registry, settings.DATA_DIR, folder)
   const connections = new HttpConnections(connectionLimits(settings, log), { log, registry })
   const http = createHttpServer(createApp(deps, registry), connections, {
     onStopping: () => stopping.abort(new Stopping()),

@@ -1,5 +1,5 @@
 import { observeDatabase } from '../shared/runtime/metrics/database-metrics.ts'
-import { observeDisk, observeFolder } from '../shared/storage/disk-metrics.ts'
+import { observeDataFolder } from '../shared/storage/disk-metrics.ts'
 import { observeImports } from '../shared/store/import-metrics.ts'
 import { createRegistry } from '../shared/runtime/metrics/registry.ts'
 import { openSecretBox } from '../shared/runtime/secret-box.ts'
@@ -33,8 +33,7 @@ await runProcess('engine', async (process) => {
   const registry = createRegistry()
   observeDatabase(registry, database)
   observeImports(registry, database, log)
-  observeDisk(registry, settings.DATA_DIR)
-  observeFolder(registry, folder)
+  observeDataFolder(registry, settings.DATA_DIR, folder)
   observeStaging(registry, staging)
   const metrics = createEngineMetrics(registry)
 

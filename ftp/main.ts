@@ -4,7 +4,7 @@ import type { Settings } from '../shared/runtime/config.ts'
 import { errorMessage, StartError } from '../shared/contract/errors.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
 import { observeDatabase } from '../shared/runtime/metrics/database-metrics.ts'
-import { observeDisk, observeFolder } from '../shared/storage/disk-metrics.ts'
+import { observeDataFolder } from '../shared/storage/disk-metrics.ts'
 import { createRegistry } from '../shared/runtime/metrics/registry.ts'
 import { ProcessRegistration } from '../shared/store/process-registration.ts'
 import { hostInUrl, runProcess, serveOperations } from '../shared/runtime/service.ts'
@@ -25,8 +25,7 @@ await runProcess('ftp', async (process) => {
   const folder = process.add(await MarkedFolder.open(settings, database.collections, log))
   const registry = createRegistry()
   observeDatabase(registry, database)
-  observeDisk(registry, settings.DATA_DIR)
-  observeFolder(registry, folder)
+  observeDataFolder(registry, settings.DATA_DIR, folder)
   const operations = process.add(
     await serveOperations({
       host: settings.METRICS_HOST,
