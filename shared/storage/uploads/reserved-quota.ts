@@ -1,26 +1,28 @@
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { endUpload, growUpload, type UploadLimits } from '../../store/upload-usage.ts'
 import type { UploadStore } from './upload-store.ts'
-import { countPinned } from './count-usage.ts'
+import { countPinned, countUsage } from './count-usage.ts'
 import { withUploadLocks } from './with-upload-locks.ts'
 import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /** Reserved ahead of the data, so that most writes need no query. */
 const portionBytes = 4 * binaryMegabyte
 
-/** An upload's entry in the usage of its directory. */
-export interface Reservation {
+/** The upload directory of an organization, and its limits. */
+export interface LimitedDirectory {
   collections: Collections
   organizationId: number
   limits: UploadLimits
   store: UploadStore
+}
+
+/** An upload's entry in the usage of its directory. */
+interface Reservation extends LimitedDirectory {
   name: string
   /** The token of the upload's lock. */
   token: string
   /** When the reservation was made, the usage had last been counted at this time. */
   countedAt: Date
-  /** Recounts the directory, because killed processes may have left reservations. */
-  recount: () => Promise<void>
 }
 
 /** The size of the published or the unfinished file in bytes, or what else became of the upload. */
@@ -54,7 +56,8 @@ export class ReservedQuota {
     const minBytes = size - this.#granted
     let more = await grow(reservation, minBytes)
     if (more === 0) {
-      await reservation.recount()
+      // Killed processes may have left reservations.
+      await countUsage(reservation.collections, reservation.organizationId, reservation.store)
       more = await grow(reservation, minBytes)
     }
     this.#granted += more

@@ -22,8 +22,6 @@ export function fileNameProblem(name: string): string | null {
   return null
 }
 
-const unfinishedPrefix = '.unfinished-'
-
 /** 16 hexadecimal digits. */
 export const newUploadToken = (): string => randomBytes(8).toString('hex')
 
@@ -32,7 +30,7 @@ export const newUploadToken = (): string => randomBytes(8).toString('hex')
  * token, that of the upload's lock (shared/contract/schemas/upload.ts). A session that resumes the upload
  * renames the file first, so that the former session can't publish it.
  */
-export const unfinishedName = (token: string, name: string): string => `${unfinishedPrefix}${token}-${name}`
+export const unfinishedName = (token: string, name: string): string => `.unfinished-${token}-${name}`
 
 /** Token and name of an unfinished upload by its hidden name; null for other entries of the directory. */
 export function parseUnfinished(entry: string): { token: string; name: string } | null {

@@ -1,4 +1,3 @@
-import type { Collections } from '../../contract/schemas/collections.ts'
 import {
   addName,
   expireUsage,
@@ -6,11 +5,9 @@ import {
   reserveUpload,
   isUnlimited,
   readUsage,
-  type UploadLimits,
 } from '../../store/upload-usage.ts'
 import { countPinned, countUsage } from './count-usage.ts'
-import type { UploadStore } from './upload-store.ts'
-import { ReservedQuota } from './reserved-quota.ts'
+import { ReservedQuota, type LimitedDirectory } from './reserved-quota.ts'
 import { withUploadLocks } from './with-upload-locks.ts'
 
 /** Reserved at the beginning of an upload. Small uploads, which are the usual case, need no other reservation. */
@@ -18,22 +15,15 @@ const firstPortionBytes = 64 * 1024
 /** A usage that is older is recounted, because other programs may put files into the directory too. */
 const maxUsageAgeMs = 3_600_000
 
-export interface UploadQuotaOptions {
-  collections: Collections
-  organizationId: number
-  limits: UploadLimits
-  store: UploadStore
-}
-
 /**
  * The limits of one organization's upload directory. Its usage is updated when uploads begin, grow and end. The
  * directory is counted when there is no usage, when the usage is old, and before a refusal, because killed processes
  * may have left reservations.
  */
 export class UploadQuota {
-  readonly #options: UploadQuotaOptions
+  readonly #options: LimitedDirectory
 
-  constructor(options: UploadQuotaOptions) {
+  constructor(options: LimitedDirectory) {
     this.#options = options
   }
 
@@ -51,7 +41,7 @@ export class UploadQuota {
     /** The final size, where the client announced it. */
     expected: number | null
   }): Promise<ReservedQuota | null> {
-    const { collections, organizationId, limits, store } = this.#options
+    const { collections, organizationId, limits } = this.#options
     const { name, token, start, finished, unfinished, expected } = upload
     const isKnown = finished !== null || unfinished !== null
     if (isUnlimited(limits)) return new ReservedQuota(null, { granted: Infinity, unfinished, isKnown })
@@ -62,9 +52,8 @@ export class UploadQuota {
       const request = { reservation: { token, name, bytes, files }, moved: unfinished ?? 0, maxAgeMs }
       const countedAt = await reserveUpload(collections, organizationId, request, limits)
       if (countedAt === null) return null
-      const recount = () => this.#recount()
       return new ReservedQuota(
-        { collections, organizationId, limits, store, name, token, countedAt, recount },
+        { ...this.#options, name, token, countedAt },
         { granted: bytes, unfinished, isKnown },
       )
     }

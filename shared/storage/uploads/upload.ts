@@ -45,39 +45,33 @@ export class Upload {
     name: string,
     options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
   ): Promise<Upload> {
-    return options.quota.withUploadLocks([name], () => Upload.#beginLocked(store, name, options))
-  }
-
-  static async #beginLocked(
-    store: UploadStore,
-    name: string,
-    options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
-  ): Promise<Upload> {
     const { append, start = 0, isAtEnd = false, announced, lock, quota } = options
-    const [finished, unfinished] = await Promise.all([store.find(name), store.findUnfinished(name)])
-    const present = (unfinished ?? finished)?.size ?? 0
-    const end = unfinished?.size ?? 0
-    if (isAtEnd && start !== end)
-      throw wrongStart(
+    return quota.withUploadLocks([name], async () => {
+      const [finished, unfinished] = await Promise.all([store.find(name), store.findUnfinished(name)])
+      const present = (unfinished ?? finished)?.size ?? 0
+      const end = unfinished?.size ?? 0
+      if (isAtEnd && start !== end)
+        throw wrongStart(
+          name,
+          unfinished === null
+            ? `has no unfinished upload, so it begins at byte 0, not ${start}`
+            : `has an unfinished upload of ${end} bytes, so it resumes at byte ${end}, not ${start}`,
+        )
+      if (!append && start > present)
+        throw wrongStart(name, `has ${present} bytes, so it can't be resumed at byte ${start}`)
+      const keep = append ? null : start
+      const reserved = await quota.reserve({
         name,
-        unfinished === null
-          ? `has no unfinished upload, so it begins at byte 0, not ${start}`
-          : `has an unfinished upload of ${end} bytes, so it resumes at byte ${end}, not ${start}`,
-      )
-    if (!append && start > present)
-      throw wrongStart(name, `has ${present} bytes, so it can't be resumed at byte ${start}`)
-    const keep = append ? null : start
-    const reserved = await quota.reserve({
-      name,
-      token: lock.token,
-      start: keep ?? present,
-      finished: finished?.size ?? null,
-      unfinished: unfinished?.size ?? null,
-      expected: announced === undefined ? null : (keep ?? present) + announced,
+        token: lock.token,
+        start: keep ?? present,
+        finished: finished?.size ?? null,
+        unfinished: unfinished?.size ?? null,
+        expected: announced === undefined ? null : (keep ?? present) + announced,
+      })
+      if (reserved === null) throw overQuota(name)
+      const takeUp = { name, token: lock.token, wasAbandoned: lock.isAfterExpiry, keep }
+      return new Upload({ store, name, lock, quota: reserved, takeUp })
     })
-    if (reserved === null) throw overQuota(name)
-    const takeUp = { name, token: lock.token, wasAbandoned: lock.isAfterExpiry, keep }
-    return new Upload({ store, name, lock, quota: reserved, takeUp })
   }
 
   private constructor(parts: UploadParts) {
