@@ -85,15 +85,12 @@ async function writeWhole(
 ): Promise<number> {
   await reserve?.check()
   const handle = await open(file, 'w', 0o600)
+  const writer = new DiskWriter(handle, reserve)
   let size = 0
-  let checkedAt = 0
   try {
     for await (const piece of content) {
-      await handle.writeFile(piece)
+      await writer.append([piece])
       size += piece.length
-      if (size - checkedAt < checkEveryBytes) continue
-      checkedAt = size
-      await reserve?.check()
     }
     await handle.sync()
   } finally {

@@ -101,11 +101,9 @@ export class StagedQuota {
         if (size > granted) {
           const minBytes = size - granted
           const wanted = Math.max(minBytes, minReservedBytes)
-          const more = (await grow(wanted))
-            ? wanted
-            : await this.#growAfterCount(organizationId, minBytes, grow)
-          if (more === 0) throw this.#overQuota(within)
-          granted += more
+          if (await grow(wanted)) granted += wanted
+          else if (await this.#retryAfterCount(organizationId, () => grow(minBytes))) granted = size
+          else throw this.#overQuota(within)
         }
         yield piece
       }
@@ -120,11 +118,9 @@ export class StagedQuota {
   async reservePartition({ _id, organization_id }: ImportRef, bytes: number): Promise<boolean> {
     const { collections, limits } = this.#options
     if (limits.bytes === Infinity) return true
-    const reserve = () =>
-      reservePartition(collections, organization_id, { importId: _id, bytes }, limits.bytes)
-    if (await reserve()) return true
-    await this.#count(organization_id)
-    return reserve()
+    return this.#retryAfterCount(organization_id, () =>
+      reservePartition(collections, organization_id, { importId: _id, bytes }, limits.bytes),
+    )
   }
 
   /** Records that the source was split and removed, and the size of the partition. */
@@ -135,14 +131,11 @@ export class StagedQuota {
     await this.#countPinned(organization_id)
   }
 
-  async #growAfterCount(
-    organizationId: number,
-    bytes: number,
-    grow: (bytes: number) => Promise<boolean>,
-  ): Promise<number> {
-    if (await grow(bytes)) return bytes
+  /** Attempts it again after a count, because the usage may be too high. */
+  async #retryAfterCount(organizationId: number, attempt: () => Promise<boolean>): Promise<boolean> {
+    if (await attempt()) return true
     await this.#count(organizationId)
-    return (await grow(bytes)) ? bytes : 0
+    return attempt()
   }
 
   #overQuota(within: 'all' | 'staged'): ImportError {
