@@ -122,16 +122,14 @@ export async function growUpload(
 export async function endUpload(
   { uploadUsage }: Collections,
   organizationId: number,
-  { token, change, seen }: { token: string; change: { bytes: number; files: number }; seen: Date | null },
+  { token, change, seen }: { token: string; change: { bytes: number; files: number }; seen: Date },
 ): Promise<void> {
   const $pull = { uploads: { token } }
-  if (seen !== null) {
-    const { matchedCount } = await uploadUsage.updateOne(
-      { _id: organizationId, 'uploads.token': token, counted_at: seen },
-      { $inc: { ...change, revision: 1 }, $pull },
-    )
-    if (matchedCount === 1) return
-  }
+  const { matchedCount } = await uploadUsage.updateOne(
+    { _id: organizationId, 'uploads.token': token, counted_at: seen },
+    { $inc: { ...change, revision: 1 }, $pull },
+  )
+  if (matchedCount === 1) return
   const { bytes, files } = change
   const more = { bytes: Math.max(0, bytes), files: Math.max(0, files) }
   await uploadUsage.updateOne({ _id: organizationId }, { $inc: { ...more, revision: 1 }, $pull })
