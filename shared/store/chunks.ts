@@ -233,11 +233,7 @@ export async function releaseExpiredChunks({ chunks }: Collections) {
   return releasedChunks
 }
 
-export interface ChunkStates {
-  ready: number
-  running: number
-  done: number
-}
+export type ChunkStates = Record<ChunkDocument['state'], number>
 
 /**
  * Chunks move within the index by which they are found. Without a snapshot, a chunk that changes its state during the

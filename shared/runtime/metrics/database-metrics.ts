@@ -92,15 +92,7 @@ const serverStatus = {
   ),
 } satisfies Document
 
-interface ServerStats {
-  connections: number
-  queued: Record<string, number>
-  cache: Record<string, number>
-  cacheBytes: number
-  tickets: Record<string, number>
-  operations: Record<string, number>
-  operationSeconds: Record<string, number>
-}
+type ServerStats = ReturnType<typeof serverStats>
 
 const kinds = ['reads', 'writes', 'commands', 'transactions']
 
@@ -108,7 +100,7 @@ const kinds = ['reads', 'writes', 'commands', 'transactions']
  * NaN stands for values that are missing: a server's version, its kind (mongos has no cache) and the user's rights
  * decide.
  */
-function serverStats(status: Document): ServerStats {
+function serverStats(status: Document) {
   const at = (...path: string[]): number => {
     let value: unknown = status
     for (const key of path) value = (value as Record<string, unknown> | undefined)?.[key]
