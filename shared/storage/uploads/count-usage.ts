@@ -29,6 +29,18 @@ export function countUsage(
   return count
 }
 
+/** Attempts it again after a count, because the usage may be too high. */
+export async function retryAfterCount(
+  collections: Collections,
+  organizationId: number,
+  store: UploadStore,
+  attempt: () => Promise<boolean>,
+): Promise<boolean> {
+  if (await attempt()) return true
+  await countUsage(collections, organizationId, store)
+  return attempt()
+}
+
 const counts = new WeakMap<Collections, Map<number, Promise<void>>>()
 
 /** Leaves the usage as it is when it changed during each of the counts. */

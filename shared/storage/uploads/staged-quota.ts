@@ -11,7 +11,7 @@ import {
   type StagedLimits,
 } from '../../store/staged-usage.ts'
 import { readUsage, uploadLimits } from '../../store/upload-usage.ts'
-import { countPinned, countUsage } from './count-usage.ts'
+import { countPinned, countUsage, retryAfterCount } from './count-usage.ts'
 import type { Uploads } from './upload-store.ts'
 import { binaryMegabyte, decimalMegabyte } from '../../values/byte-sizes.ts'
 
@@ -131,11 +131,9 @@ export class StagedQuota {
     await this.#countPinned(organization_id)
   }
 
-  /** Attempts it again after a count, because the usage may be too high. */
-  async #retryAfterCount(organizationId: number, attempt: () => Promise<boolean>): Promise<boolean> {
-    if (await attempt()) return true
-    await this.#count(organizationId)
-    return attempt()
+  #retryAfterCount(organizationId: number, attempt: () => Promise<boolean>): Promise<boolean> {
+    const { collections, uploads } = this.#options
+    return retryAfterCount(collections, organizationId, uploads.directory(organizationId), attempt)
   }
 
   #overQuota(within: 'all' | 'staged'): ImportError {

@@ -6,7 +6,7 @@ import {
   isUnlimited,
   readUsage,
 } from '../../store/upload-usage.ts'
-import { countPinned, countUsage } from './count-usage.ts'
+import { countPinned, countUsage, retryAfterCount } from './count-usage.ts'
 import { ReservedQuota, type LimitedDirectory } from './reserved-quota.ts'
 import { withUploadLocks } from './with-upload-locks.ts'
 
@@ -41,7 +41,7 @@ export class UploadQuota {
     /** The final size, where the client announced it. */
     expected: number | null
   }): Promise<ReservedQuota | null> {
-    const { collections, organizationId, limits } = this.#options
+    const { collections, organizationId, limits, store } = this.#options
     const { name, token, start, finished, unfinished, expected } = upload
     const isKnown = finished !== null || unfinished !== null
     if (isUnlimited(limits)) return new ReservedQuota(null, { granted: Infinity, unfinished, isKnown })
@@ -59,7 +59,7 @@ export class UploadQuota {
     }
     const quota = (await tryReserve(minBytes + firstPortionBytes)) ?? (await tryReserve(minBytes))
     if (quota !== null) return quota
-    await this.#recount()
+    await countUsage(collections, organizationId, store)
     // In a busy directory a count may fail each time; an old usage alone must not refuse the upload.
     return (await tryReserve(minBytes)) ?? (await tryReserve(minBytes, Infinity))
   }
@@ -94,7 +94,7 @@ export class UploadQuota {
 
   /** Renames the finished file. `over limit`: its old name stays counted, and the new one is one too many. */
   rename(from: string, to: string): Promise<'renamed' | 'missing' | 'over limit'> {
-    const { collections, organizationId, store } = this.#options
+    const { collections, organizationId, limits, store } = this.#options
     return this.withUploadLocks([from, to], async () => {
       const [source, target] = await Promise.all([store.find(from), store.find(to)])
       if (source === null) return 'missing'
@@ -102,7 +102,8 @@ export class UploadQuota {
       const stays = await this.#staysKnown(from)
       const isKnown = target !== null || (await this.#staysKnown(to))
       const isOneMore = stays && !isKnown
-      if (isOneMore && !(await this.#addName())) return 'over limit'
+      const add = () => addName(collections, organizationId, limits)
+      if (isOneMore && !(await retryAfterCount(collections, organizationId, store, add))) return 'over limit'
       const countedAt = await this.#readCountedAt()
       if (!(await store.rename(from, to))) {
         if (isOneMore) await this.#free(countedAt, { bytes: 0, files: 1 })
@@ -144,19 +145,6 @@ export class UploadQuota {
     const usage = await readUsage(collections, organizationId)
     const reservation = usage?.uploads.find((upload) => upload.name === name)
     return reservation === undefined ? (await store.findUnfinished(name)) !== null : reservation.files === 0
-  }
-
-  async #addName(): Promise<boolean> {
-    const { collections, organizationId, limits } = this.#options
-    const tryAdd = () => addName(collections, organizationId, limits)
-    if (await tryAdd()) return true
-    await this.#recount()
-    return tryAdd()
-  }
-
-  #recount(): Promise<void> {
-    const { collections, organizationId, store } = this.#options
-    return countUsage(collections, organizationId, store)
   }
 
   /**
