@@ -27,7 +27,9 @@ export function gridStaging(bucket: GridBucket): Staging {
     async write(name, content) {
       const file = await create(`${name}.part`)
       try {
-        const length = await appendAll(bucket, file, content)
+        let length = 0
+        for await (const block of inBlocks(content, sendBytes))
+          length = await appendToGridFile(bucket, file, length, [block])
         const before = await bucket.files.find({ filename: name }, { projection: { _id: 1 } }).toArray()
         await bucket.files.updateOne({ _id: file }, { $set: { filename: name, length } })
         for (const { _id } of before) await removeGridFile(bucket, _id)
@@ -72,17 +74,6 @@ export function gridStaging(bucket: GridBucket): Staging {
     // The files are on the disk of the database, which has its own monitoring.
     checkSpace: () => Promise.resolve(),
   }
-}
-
-async function appendAll(
-  bucket: GridBucket,
-  file: ObjectId,
-  content: AsyncIterable<Uint8Array>,
-): Promise<number> {
-  let end = 0
-  for await (const block of inBlocks(content, sendBytes))
-    end = await appendToGridFile(bucket, file, end, [block])
-  return end
 }
 
 export const gridFile = (bucket: GridBucket, file: ObjectId, size: number): StagedFile => ({

@@ -146,13 +146,10 @@ function pinnedFile(handle: FileHandle, size: number, folder: string, staged: st
     },
     fingerprint: async () => buildFingerprint(await handle.stat({ bigint: true })),
     isQuiet: async () => (await fileSystemTime(folder)) - (await handle.stat()).mtimeMs > quietMs,
-    content: (signal) => readPinned(handle, file, signal),
+    // Reads up to the present size, so that reading ends even while another program appends.
+    async *content(signal) {
+      yield* readRange(file, { start: 0, end: (await handle.stat()).size, signal })
+    },
     close: () => file.close(),
   }
-}
-
-/** Reads up to the present size, so that reading ends even while another program appends. */
-async function* readPinned(handle: FileHandle, file: DiskFile, signal: AbortSignal): AsyncGenerator<Buffer> {
-  const { size } = await handle.stat()
-  yield* readRange(file, { start: 0, end: size, signal })
 }

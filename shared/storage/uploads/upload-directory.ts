@@ -55,16 +55,13 @@ export class UploadDirectory {
     // In this order, so that an upload that is published meanwhile is in at least one of the lists.
     const unfinished = await this.#store.listUnfinished()
     const finished = await this.#store.list()
-    const pairs = new Map<string, UploadPair>()
-    for (const entry of finished)
-      pairs.set(entry.name, { name: entry.name, finished: entry, unfinished: null })
-    for (const entry of unfinished)
-      pairs.set(entry.name, {
-        name: entry.name,
-        finished: pairs.get(entry.name)?.finished ?? null,
-        unfinished: entry,
-      })
-    return [...pairs.values()].sort((a, b) => (a.name < b.name ? -1 : 1))
+    const finishedByName = new Map(finished.map((entry) => [entry.name, entry]))
+    const unfinishedByName = new Map(unfinished.map((entry) => [entry.name, entry]))
+    return [...new Set([...finishedByName.keys(), ...unfinishedByName.keys()])].sort().map((name) => ({
+      name,
+      finished: finishedByName.get(name) ?? null,
+      unfinished: unfinishedByName.get(name) ?? null,
+    }))
   }
 
   async findPair(name: string): Promise<UploadPair> {
