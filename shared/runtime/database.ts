@@ -34,7 +34,7 @@ export interface Database {
   close: () => Promise<void>
 }
 
-export interface DatabaseOptions {
+interface DatabaseOptions {
   uri: string
   name: string
   /** Default 50. A worker thread of an engine needs a connection for each lane. */

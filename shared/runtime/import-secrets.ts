@@ -12,7 +12,7 @@ import type { SecretBox } from './secret-box.ts'
 
 type ImportWithSecrets = Pick<ImportDocument, '_id' | 'source' | 'callback' | 'sealed'>
 
-export interface ImportSecrets {
+interface ImportSecrets {
   url: string | null
   callback: { url: string; secret: string } | null
 }

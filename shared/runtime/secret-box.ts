@@ -18,7 +18,7 @@ const nonceBytes = 12
 const tagBytes = 16
 const headBytes = 1 + keyIdBytes + nonceBytes + tagBytes
 
-export interface SecretKey {
+interface SecretKey {
   /** Derived from the key, and reveals nothing about it. */
   id: string
   key: Buffer

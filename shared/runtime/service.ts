@@ -147,7 +147,7 @@ async function stopParts(parts: Part[], log: Logger): Promise<boolean> {
   return clean
 }
 
-export interface OperationsOptions {
+interface OperationsOptions {
   host: string
   port: number
   /** Name of the port's setting, for the error when the port is in use. */
@@ -157,7 +157,7 @@ export interface OperationsOptions {
   unreadyBecause: () => Promise<string | null>
 }
 
-export interface Operations extends Part {
+interface Operations extends Part {
   /** `http://HOST:PORT` */
   url: string
 }

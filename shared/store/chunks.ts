@@ -233,7 +233,7 @@ export async function releaseExpiredChunks({ chunks }: Collections) {
   return releasedChunks
 }
 
-export type ChunkStates = Record<ChunkDocument['state'], number>
+type ChunkStates = Record<ChunkDocument['state'], number>
 
 /**
  * Chunks move within the index by which they are found. Without a snapshot, a chunk that changes its state during the

@@ -10,7 +10,7 @@ import type { OutboxDocument } from '../contract/schemas/outbox.ts'
  * each queue by time. A skip scan reads the first due time of every queue, and a merge then reads the next documents
  * of the open queues. The cost depends on the number of queues and on what is read, never on what waits.
  */
-export interface DueQueues<T extends Document> {
+interface DueQueues<T extends Document> {
   collection: Collection<T>
   state: string
   queueKey: string

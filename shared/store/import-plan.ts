@@ -10,7 +10,7 @@ import {
 } from '../contract/schemas/import.ts'
 import { readListCounts } from './subscriber-counts.ts'
 
-export type ImportToPlan = Pick<
+type ImportToPlan = Pick<
   ImportDocument,
   'organization_id' | 'mailing_list_id' | 'options' | 'field_ids' | 'first_new_subscriber_id'
 >

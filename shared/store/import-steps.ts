@@ -56,7 +56,7 @@ export const failedWith = (message: string) => ({
 
 const isWorking = (state: ImportState) => workingStates.some((working) => working === state)
 
-export interface StalledStep {
+interface StalledStep {
   importId: number
   engineId: string
   /** The state of the import; it may have ended without a release of its step. */

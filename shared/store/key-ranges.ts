@@ -8,7 +8,7 @@ import { ObjectId, type Collection, type Document, type Filter } from 'mongodb'
 /** Each document may cost a seek of a slow disk, some 10 ms: 20 s of the 60 s. */
 export const documentsPerQuery = 2_000
 
-export interface KeyRange<K> {
+interface KeyRange<K> {
   $gte: K
   $lt: K
 }

@@ -22,12 +22,12 @@ const forgetDeadMs = 120_000
 const maxGapMs = 2 * heartbeatMs
 
 /** Engines have a collection of their own, because queries that count engines must not count other processes. */
-export type Registry = 'engines' | 'processes'
+type Registry = 'engines' | 'processes'
 
 type Registration = Pick<RegisteredDocument, '_id' | 'host' | 'process_id' | 'session_ids'> &
   (Pick<EngineDocument, 'number' | 'sees_files' | 'folder'> | Pick<ProcessDocument, 'kind'>)
 
-export interface PrimaryClock {
+interface PrimaryClock {
   time: Date
   /** Null through a mongos. */
   election: string | null

@@ -32,7 +32,7 @@ export const buildReactionMessage = (
   ...unleased,
 })
 
-export interface Confirmation {
+interface Confirmation {
   /** From `ids.allocate('reaction')`. */
   id: number
   organizationId: number
@@ -234,7 +234,7 @@ async function removeAs(
   return { removed: deletedCount }
 }
 
-export interface Acknowledgement {
+interface Acknowledgement {
   id: number
   leaseToken: string
 }

@@ -40,7 +40,7 @@ export function addCounts(counts: StatusCounts, more: StatusCounts): StatusCount
   return counts
 }
 
-export interface ListChanges {
+interface ListChanges {
   organizationId: number
   listId: number
   changes: StatusCounts

@@ -37,7 +37,7 @@ export async function readSubscriberLimit(
   return organization?.subscriber_limit ?? null
 }
 
-export interface QuotaRequest {
+interface QuotaRequest {
   chunk: Pick<ChunkDocument, '_id' | 'import_id' | 'organization_id' | 'dry_run'> & { token: string }
   limit: number
   /** The minimum for the next batch, as far as it is known. */

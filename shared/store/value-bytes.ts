@@ -8,7 +8,7 @@ import { binaryMegabyte } from '../values/byte-sizes.ts'
 /** Limits of the total size of a subscriber's custom fields: docs/decisions/137-bytes-of-a-subscriber.md. */
 
 /** Bytes as BSON. A document of the database has a limit of 16 MB. */
-export const maxValueBytes = 4 * binaryMegabyte
+const maxValueBytes = 4 * binaryMegabyte
 
 export const valuesTooLarge = `the subscriber's custom fields would hold more than ${maxValueBytes} bytes together`
 

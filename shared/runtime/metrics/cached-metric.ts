@@ -67,7 +67,7 @@ export class CachedMetric<T> {
   }
 }
 
-export interface CachedMetricGauge<T> {
+interface CachedMetricGauge<T> {
   name: string
   help: string
   label?: string

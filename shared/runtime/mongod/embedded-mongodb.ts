@@ -42,7 +42,7 @@ export interface EmbeddedMongoDB {
   stop(): Promise<void>
 }
 
-export interface EmbeddedMongoDBOptions {
+interface EmbeddedMongoDBOptions {
   dataFolder: string
   cacheMB: number
   /** `distrust`: the binary that was found before didn't start. */

@@ -16,7 +16,7 @@ import { syncFolder } from './sync-folder.ts'
  * first candidate that the database adopts is the id. A process that finds that candidate in its folder renames it to
  * the mark. So exactly one of several folders gets the mark, even where processes are killed in between.
  */
-export const markName = 'installation.id'
+const markName = 'installation.id'
 
 export interface MarkLocation extends StagingLocation {
   MONGODB_DATABASE: string

@@ -17,7 +17,7 @@ export const tryRename = (from: string, to: string): Promise<boolean> =>
     rename(from, to).then(() => true),
   )
 
-export interface DiskUploadOptions {
+interface DiskUploadOptions {
   /** Open for appending. */
   handle: FileHandle
   /** The hidden path; its name has the token of the upload's lock. */

@@ -11,7 +11,7 @@ const sendBytes = binaryMegabyte
 /** Buffered bytes are sent after this time at the latest. */
 const sendAfterMs = 250
 
-export interface GridUploadOptions {
+interface GridUploadOptions {
   collections: Collections
   /** `_id` of the document of the name. */
   nameId: string

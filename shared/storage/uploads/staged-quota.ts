@@ -24,7 +24,7 @@ const freshMs = 2_000
 
 type ImportRef = Pick<ImportDocument, '_id' | 'organization_id'>
 
-export interface StagedQuotaOptions {
+interface StagedQuotaOptions {
   collections: Collections
   uploads: Uploads
   limits: StagedLimits

@@ -8,7 +8,7 @@ import { UploadLock } from './upload-lock.ts'
 import { UploadQuota } from './upload-quota.ts'
 import { Upload, type UploadOptions } from './upload.ts'
 
-export interface UploadDirectoryOptions {
+interface UploadDirectoryOptions {
   uploads: Uploads
   limits: UploadLimits
   organizationId: number
