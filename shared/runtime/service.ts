@@ -147,11 +147,14 @@ async function stopParts(parts: Part[], log: Logger): Promise<boolean> {
   return clean
 }
 
-interface OperationsOptions {
+interface ListenAddress {
   host: string
   port: number
   /** Name of the port's setting, for the error when the port is in use. */
   setting: string
+}
+
+interface OperationsOptions extends ListenAddress {
   registry: Registry
   /** Resolves to the reason why the process can't work now, or null. */
   unreadyBecause: () => Promise<string | null>
@@ -227,10 +230,7 @@ export async function answerOperations(
 }
 
 /** Listens for HTTP or FTP. Throws a StartError that names the setting. */
-export async function listen(
-  server: NetServer,
-  address: { host: string; port: number; setting: string },
-): Promise<AddressInfo> {
+export async function listen(server: NetServer, address: ListenAddress): Promise<AddressInfo> {
   server.listen(address.port, address.host)
   try {
     await once(server, 'listening')
@@ -242,12 +242,9 @@ export async function listen(
   return bound
 }
 
-function describeListenError(
-  error: unknown,
-  options: { host: string; port: number; setting: string },
-): string {
-  const address = `${options.host}:${options.port}`
-  const advice = `set ${options.setting} to another port, or to 0 for a free one`
+function describeListenError(error: unknown, { host, port, setting }: ListenAddress): string {
+  const address = `${host}:${port}`
+  const advice = `set ${setting} to another port, or to 0 for a free one`
   const code = errorCode(error)
   if (code === 'EADDRINUSE') return `can't listen on ${address}: another program uses the port; ${advice}`
   if (code === 'EACCES') return `can't listen on ${address}: this user isn't allowed to; ${advice}`
