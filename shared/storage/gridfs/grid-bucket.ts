@@ -177,19 +177,14 @@ async function removePieces(bucket: GridBucket, file: ObjectId, from: number): P
 }
 
 /** Removes pieces without an entry, which a writer added to a file that was removed meanwhile. */
-export async function removeStrayPieces({ files, pieces }: GridBucket): Promise<number> {
-  let removed = 0
+export async function removeStrayPieces({ files, pieces }: GridBucket): Promise<void> {
   for await (const range of keyRanges(files, allObjectIds)) {
     // Pieces are read before entries, because a new file gets its entry first. `distinct` makes one seek a file.
     const ids = await pieces.distinct('files_id', { files_id: range })
     const entries = await files.find({ _id: { $in: ids } }, { projection: { _id: 1 } }).toArray()
     const known = new Set(entries.map(({ _id }) => _id.toHexString()))
-    for (const id of ids.filter((id) => !known.has(id.toHexString()))) {
-      await removePieces({ files, pieces }, id, 0)
-      removed += 1
-    }
+    for (const id of ids) if (!known.has(id.toHexString())) await removePieces({ files, pieces }, id, 0)
   }
-  return removed
 }
 
 const toBuffer = ({ data }: Pick<GridPieceDocument, 'data'>): Buffer =>

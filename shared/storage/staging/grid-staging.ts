@@ -68,9 +68,7 @@ export function gridStaging(bucket: GridBucket): Staging {
         .toArray()
       return sum?.bytes ?? 0
     },
-    async sweep() {
-      await removeStrayPieces(bucket)
-    },
+    sweep: () => removeStrayPieces(bucket),
     // The files are on the disk of the database, which has its own monitoring.
     checkSpace: () => Promise.resolve(),
   }
