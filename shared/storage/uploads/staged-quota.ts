@@ -48,14 +48,14 @@ export class StagedQuota {
     importId: number,
     bytes: number,
   ): Promise<'entered' | 'over quota' | 'too many imports'> {
-    const { collections, limits } = this.#options
+    const { collections, uploads, limits } = this.#options
     const tryEnter = (maxUsageAgeMs: number) =>
       enterImport(collections, organizationId, { importId, bytes, maxAgeMs: maxUsageAgeMs }, limits)
     if (await tryEnter(maxAgeMs)) return 'entered'
     const usage = await readUsage(collections, organizationId)
     if (usage === null && limits.bytes === Infinity) await makeUsage(collections, organizationId)
     else if (usage === null || usage.counted_at.getTime() < usage.now.getTime() - freshMs)
-      await this.#count(organizationId)
+      await countUsage(collections, organizationId, uploads.directory(organizationId))
     // Under many concurrent changes no count may succeed. An old usage is no reason to refuse.
     if (await tryEnter(Infinity)) return 'entered'
     const { imports = [] } = (await readUsage(collections, organizationId)) ?? {}
@@ -145,11 +145,6 @@ export class StagedQuota {
       'quota_exceeded',
       `the file does not fit into the organization's quota of ${this.#options.limits.bytes / decimalMegabyte} MB (UPLOAD_MAX_MB), which ${what} share: remove uploads, cancel imports or let them end, and create the import again`,
     )
-  }
-
-  #count(organizationId: number): Promise<void> {
-    const { collections, uploads } = this.#options
-    return countUsage(collections, organizationId, uploads.directory(organizationId))
   }
 
   #countPinned(organizationId: number): Promise<void> {
