@@ -275,22 +275,10 @@ function load<T extends object>(
 
 /** Settings that need the certificate and its key are an error without them, because ignoring them would surprise. */
 function tlsIssues(settings: Settings): { path: string[]; message: string }[] {
-  const {
-    FTP_TLS_CERT: cert,
-    FTP_TLS_KEY: key,
-    FTPS_PORT: implicitPort,
-    FTP_TLS_REQUIRED: isRequired,
-  } = settings
-  const wanted = {
-    FTP_TLS_CERT: cert !== undefined,
-    FTP_TLS_KEY: key !== undefined,
-    FTPS_PORT: implicitPort !== undefined,
-    FTP_TLS_REQUIRED: isRequired,
-  }
-  if (cert !== undefined && key !== undefined) return []
-  return Object.entries(wanted)
-    .filter(([, isWanted]) => isWanted)
-    .map(([name]) => ({ path: [name], message: 'needs both FTP_TLS_CERT and FTP_TLS_KEY' }))
+  if (settings.FTP_TLS_CERT !== undefined && settings.FTP_TLS_KEY !== undefined) return []
+  return (['FTP_TLS_CERT', 'FTP_TLS_KEY', 'FTPS_PORT', 'FTP_TLS_REQUIRED'] as const)
+    .filter((name) => settings[name] !== undefined && settings[name] !== false)
+    .map((name) => ({ path: [name], message: 'needs both FTP_TLS_CERT and FTP_TLS_KEY' }))
 }
 
 /** Parses "2122-2222". "0" gives { first: 0, last: 0 }, which means any free port. Null when malformed. */
