@@ -94,6 +94,14 @@ export class MarkedFolder implements Part {
     if (this.#problem !== null) throw new FolderUnavailable(this.#problem)
   }
 
+  /** `work` that throws FolderUnavailable with a problem, as `require` does. */
+  guarded<Args extends unknown[], Result>(work: (...args: Args) => Promise<Result>) {
+    return async (...args: Args): Promise<Result> => {
+      await this.require()
+      return work(...args)
+    }
+  }
+
   stop(): Promise<void> {
     this.#isStopped = true
     clearTimeout(this.#rechecking)

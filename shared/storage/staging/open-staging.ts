@@ -46,14 +46,8 @@ function guardedStaging(staging: Staging, folder: MarkedFolder): Staging {
       await folder.require({ fresh: true })
       return size
     },
-    async create(name) {
-      await folder.require()
-      return staging.create(name)
-    },
-    async removeImport(importId, options) {
-      await folder.require()
-      return staging.removeImport(importId, options)
-    },
+    create: folder.guarded((name) => staging.create(name)),
+    removeImport: folder.guarded((importId, options) => staging.removeImport(importId, options)),
     async listImports(options) {
       await folder.require({ fresh: true })
       return staging.listImports(options)

@@ -51,24 +51,18 @@ function guardedUploads(uploads: Uploads, folder: MarkedFolder): Uploads {
 }
 
 function guardedStore(store: UploadStore, folder: MarkedFolder): UploadStore {
-  const guarded =
-    <Args extends unknown[], Result>(work: (...args: Args) => Promise<Result>) =>
-    async (...args: Args): Promise<Result> => {
-      await folder.require()
-      return work(...args)
-    }
   return {
-    prepare: guarded(() => store.prepare()),
-    list: guarded(() => store.list()),
-    find: guarded((name: string) => store.find(name)),
-    findUnfinished: guarded((name: string) => store.findUnfinished(name)),
-    listUnfinished: guarded(() => store.listUnfinished()),
-    open: guarded((name: string) => store.open(name)),
-    remove: guarded((name: string) => store.remove(name)),
-    removeUnfinished: guarded((name: string) => store.removeUnfinished(name)),
-    rename: guarded((from: string, to: string) => store.rename(from, to)),
-    takeUp: guarded((options) => store.takeUp(options)),
-    count: guarded(() => store.count()),
-    countPinned: guarded((importIds: number[]) => store.countPinned(importIds)),
+    prepare: folder.guarded(() => store.prepare()),
+    list: folder.guarded(() => store.list()),
+    find: folder.guarded((name: string) => store.find(name)),
+    findUnfinished: folder.guarded((name: string) => store.findUnfinished(name)),
+    listUnfinished: folder.guarded(() => store.listUnfinished()),
+    open: folder.guarded((name: string) => store.open(name)),
+    remove: folder.guarded((name: string) => store.remove(name)),
+    removeUnfinished: folder.guarded((name: string) => store.removeUnfinished(name)),
+    rename: folder.guarded((from: string, to: string) => store.rename(from, to)),
+    takeUp: folder.guarded((options) => store.takeUp(options)),
+    count: folder.guarded(() => store.count()),
+    countPinned: folder.guarded((importIds: number[]) => store.countPinned(importIds)),
   }
 }
