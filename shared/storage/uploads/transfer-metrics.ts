@@ -11,17 +11,10 @@ export type TransferKind = (typeof transferKinds)[number]
 const transferResults = ['done', 'broken_off', 'refused'] as const
 export type TransferResult = (typeof transferResults)[number]
 
-export interface TransferMetrics {
-  bytes(protocol: TransferProtocol, direction: 'in' | 'out', bytes: number): void
-  begun(protocol: TransferProtocol, kind: TransferKind): void
-  ended(protocol: TransferProtocol, kind: TransferKind, result: TransferResult, seconds: number): void
-}
+export type TransferMetrics = ReturnType<typeof createTransferMetrics>
 
 /** The series of the protocols that the process serves begin at 0. */
-export function createTransferMetrics(
-  registry: Registry,
-  protocols: readonly TransferProtocol[],
-): TransferMetrics {
+export function createTransferMetrics(registry: Registry, protocols: readonly TransferProtocol[]) {
   const registers = [registry]
   const bytes = knownCounter(registry, {
     name: 'rollcall_ftp_bytes_total',
@@ -52,9 +45,10 @@ export function createTransferMetrics(
       durations.zero({ protocol, kind })
     }
   return {
-    bytes: (protocol, direction, count) => bytes.inc({ protocol, direction }, count),
-    begun: (protocol, kind) => running.inc({ protocol, kind }),
-    ended(protocol, kind, result, seconds) {
+    bytes: (protocol: TransferProtocol, direction: 'in' | 'out', count: number) =>
+      bytes.inc({ protocol, direction }, count),
+    begun: (protocol: TransferProtocol, kind: TransferKind) => running.inc({ protocol, kind }),
+    ended(protocol: TransferProtocol, kind: TransferKind, result: TransferResult, seconds: number) {
       running.dec({ protocol, kind })
       transfers.inc({ protocol, kind, result })
       durations.observe({ protocol, kind }, seconds)
