@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, link, readFile, rename, rm, writeFile } from 'node:fs/promises'
-import { errorCode } from '../contract/errors.ts'
 import { fallbackOn } from './fallback-on.ts'
 
 /** Files that only the user of this process may read. */
@@ -28,9 +27,7 @@ export async function createPrivateFile(file: string, content: string): Promise<
   const unfinished = `${file}.${randomBytes(8).toString('hex')}.new`
   try {
     await writeFile(unfinished, content, { mode: 0o600, flush: true, flag: 'wx' })
-    await link(unfinished, file)
-  } catch (error) {
-    if (errorCode(error) !== 'EEXIST') throw error
+    await fallbackOn(['EEXIST'], undefined, link(unfinished, file))
   } finally {
     await rm(unfinished, { force: true })
   }
