@@ -22,7 +22,7 @@ import { formatInstant, localToUtcMs } from '../values/time-zone.ts'
 /** An autoresponder that answers, with its delay. */
 export type AnsweringAutoresponder = Pick<AutoresponderDocument, '_id'> & Delay
 
-interface ReactionToQueue {
+export interface ReactionToQueue {
   /** From `ids.allocate('reaction', n)`. Unused ids are never assigned, which does no harm. */
   id: number
   /** Each request queues a reaction. For one message each autoresponder queues only one. */
