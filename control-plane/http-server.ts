@@ -33,7 +33,7 @@ export const httpLimits = {
   /** An idle connection waits this long for its next request. */
   keepAliveTimeoutMs: 65_000,
   /** At a stop, requests in flight have this long to end. */
-  graceMs: 7_500,
+  graceMs: 7_000,
   /** At a stop, a request may still arrive on an idle connection for this long. */
   idleGraceMs: 500,
   /** At a stop, requests that wait for a slot have this long to get one. */

@@ -46,7 +46,6 @@ await runProcess('control-plane', async (process) => {
   const secrets = await openSecretBox(settings, log, folder)
   await sealClearSecrets(database.collections, secrets, log)
   const secret = await keyHashSecret(database.collections)
-  const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
 
   const registry = createRegistry()
   const stopping = new AbortController()
@@ -102,9 +101,13 @@ await runProcess('control-plane', async (process) => {
   const { port } = await listen(http.server, {
     host: settings.HTTP_HOST,
     port: settings.HTTP_PORT,
-    setting: 'HTTP_PORT',
+    hostSetting: 'HTTP_HOST',
+    portSetting: 'HTTP_PORT',
   })
   process.add(http)
+  // Last, so that a start that fails makes no key.
+  const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
+  process.keepFirstKey(apiKey)
   url = `http://${hostInUrl(settings.HTTP_HOST)}:${port}`
   process.ready({
     process: 'control-plane',

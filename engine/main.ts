@@ -43,7 +43,8 @@ await runProcess('engine', async (process) => {
     await serveOperations({
       host: settings.METRICS_HOST,
       port: settings.ENGINE_METRICS_PORT,
-      setting: 'ENGINE_METRICS_PORT',
+      hostSetting: 'METRICS_HOST',
+      portSetting: 'ENGINE_METRICS_PORT',
       registry,
       unreadyBecause: async () => (await askReadiness()) ?? engine.problem,
     }),

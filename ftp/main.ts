@@ -30,7 +30,8 @@ await runProcess('ftp', async (process) => {
     await serveOperations({
       host: settings.METRICS_HOST,
       port: settings.FTP_METRICS_PORT,
-      setting: 'FTP_METRICS_PORT',
+      hostSetting: 'METRICS_HOST',
+      portSetting: 'FTP_METRICS_PORT',
       registry,
       unreadyBecause: readinessProblem(database, folder),
     }),

@@ -82,11 +82,15 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
     log,
   })
   const servers: Server[] = []
-  const open = async (port: number, setting: string, implicitTls: Certificate | null): Promise<number> => {
+  const open = async (
+    port: number,
+    portSetting: string,
+    implicitTls: Certificate | null,
+  ): Promise<number> => {
     const server = createServer((socket) => void gate.accept(socket, implicitTls))
     server.maxConnections = options.sessions.inProcess + maxRefused
     servers.push(server)
-    return (await listen(server, { host, port, setting })).port
+    return (await listen(server, { host, port, hostSetting: 'FTP_HOST', portSetting })).port
   }
   const stop = async () => {
     for (const server of servers) server.close()

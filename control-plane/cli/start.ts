@@ -7,11 +7,12 @@ import { superviseChild } from './supervised-child.ts'
  * ends, and stopped together. They share an embedded database as processes that are started separately would.
  */
 await runProcess('start', async (process) => {
-  const { log } = process
-  const onHopeless = () => process.stop(exitCodes.failed)
-  const controlPlane = process.add(await superviseChild('control-plane', log, onHopeless))
+  const { log, stopping } = process
+  const supervision = { log, stopping, onHopeless: () => process.stop(exitCodes.failed) }
+  const controlPlane = process.add(await superviseChild('control-plane', supervision))
+  process.keepFirstKey(controlPlane.ready.api_key ?? null)
   // Waits for both, because one that can't start must not leave the other one without a supervisor.
-  const starts = [superviseChild('engine', log, onHopeless), superviseChild('ftp', log, onHopeless)] as const
+  const starts = [superviseChild('engine', supervision), superviseChild('ftp', supervision)] as const
   for (const start of await Promise.allSettled(starts))
     if (start.status === 'fulfilled') process.add(start.value)
   const [engine, ftp] = await Promise.all(starts)

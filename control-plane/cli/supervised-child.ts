@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../shared/runtime/clock.ts'
@@ -12,6 +13,7 @@ import { programs } from './processes.ts'
 type Name = keyof typeof programs
 
 interface ReadyLine {
+  ready: boolean
   http?: string
   ftp?: string
   ftps?: string
@@ -34,36 +36,44 @@ const restartBounds = {
   giveUpAfterMs: 300_000,
 }
 
-/** Starts a process and keeps it running. Throws a StartError when it ends before it is ready for the first time. */
+export interface Supervision {
+  log: Logger
+  /** Ends all processes at once, also one that is just being started. */
+  stopping: AbortSignal
+  /** Called when restarts have failed for too long. */
+  onHopeless: () => void
+}
+
+/**
+ * Starts a process and keeps it running until `stopping` is aborted. Throws a StartError when it ends before it is ready
+ * for the first time.
+ */
 export async function superviseChild(
   name: Name,
-  log: Logger,
-  onHopeless: () => void,
+  { log, stopping, onHopeless }: Supervision,
   bounds = restartBounds,
 ): Promise<SupervisedChild> {
-  let stopping = false
-  let { child, ready } = await startChild(name, {})
+  let { child, ready } = await startChild(name, {}, stopping)
   const announcedPorts = readPorts(ready)
+  let restarted = Promise.resolve()
 
   const watch = () => {
     child.once('exit', (code, signal) => {
-      if (stopping) return
+      if (stopping.aborted) return
       log.error(`the ${name} process ended (${signal ?? `exit code ${code}`}) and is started again`)
-      void restart()
+      restarted = restart()
     })
   }
   const restart = async (): Promise<void> => {
     const hopelessAt = clock.monotonicMs() + bounds.giveUpAfterMs
     for (let pauseMs = bounds.firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, bounds.maxPauseMs)) {
-      await sleep(pauseMs)
-      if (stopping) return
       try {
-        ;({ child, ready } = await startChild(name, announcedPorts))
-        if (stopping) child.kill('SIGTERM')
+        await sleep(pauseMs, undefined, { signal: stopping })
+        ;({ child, ready } = await startChild(name, announcedPorts, stopping))
         watch()
         return
       } catch (error) {
-        if (stopping) return
+        if (stopping.aborted) return
         if (clock.monotonicMs() >= hopelessAt) {
           log.fatal({ err: error }, `the ${name} process can't be started again`)
           onHopeless()
@@ -82,11 +92,8 @@ export async function superviseChild(
       return ready
     },
     async stop() {
-      stopping = true
-      if (child.exitCode !== null || child.signalCode !== null) return
-      const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
-      child.kill('SIGTERM')
-      await ended
+      await restarted
+      if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
     },
   }
 }
@@ -108,7 +115,9 @@ function readPorts(ready: ReadyLine): Record<string, string> {
 async function startChild(
   name: Name,
   ports: Record<string, string>,
+  stopping: AbortSignal,
 ): Promise<{ child: ChildProcess; ready: ReadyLine }> {
+  stopping.throwIfAborted()
   // A process group of its own, so that Ctrl-C reaches the child only once, through this process.
   const { file, environment } = programs[name]
   const child = spawn(process.execPath, [file], {
@@ -116,8 +125,11 @@ async function startChild(
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     detached: true,
   })
+  const stop = () => child.kill('SIGTERM')
+  stopping.addEventListener('abort', stop)
   return new Promise((resolve, reject) => {
     child.once('exit', (code, signal) => {
+      stopping.removeEventListener('abort', stop)
       // A process that ends by itself after a failure has logged its reason.
       reject(
         new StartError(
@@ -128,7 +140,10 @@ async function startChild(
     })
     child.once('error', reject)
     createInterface({ input: child.stdout! }).once('line', (line) => {
-      resolve({ child, ready: JSON.parse(line) as ReadyLine })
+      const said = JSON.parse(line) as ReadyLine
+      if (said.ready) resolve({ child, ready: said })
+      // The first API key, from a control plane that is stopped while it starts.
+      else process.stdout.write(`${line}\n`)
     })
   })
 }

@@ -28,6 +28,8 @@ export interface Process {
   stopping: AbortSignal
   /** Registers a part that has been started. Parts are stopped in reverse order. */
   add<T extends Part>(part: T): T
+  /** Has a first API key printed alone where no ready line will show it, because nothing else ever will. */
+  keepFirstKey(apiKey: string | null): void
   ready(line: Record<string, unknown>): void
   /** Begins a stop, as a signal does. */
   stop(exitCode: number): void
@@ -50,6 +52,8 @@ export async function runProcess(name: string, start: (process: Process) => Prom
   const stopping = new AbortController()
   let stoppingSince = 0
   let started: Promise<void> = Promise.resolve()
+  let unseenKey: string | null = null
+  const print = (line: object) => process.stdout.write(`${JSON.stringify(line)}\n`)
 
   const stop = (exitCode: number): void => {
     if (stopping.signal.aborted) return
@@ -99,12 +103,20 @@ export async function runProcess(name: string, start: (process: Process) => Prom
         parts.push(part)
         return part
       },
+      keepFirstKey: (apiKey) => {
+        unseenKey = apiKey
+      },
       ready: (line) => {
-        if (!stopping.signal.aborted) process.stdout.write(`${JSON.stringify({ ready: true, ...line })}\n`)
+        if (stopping.signal.aborted) return
+        print({ ready: true, ...line })
+        unseenKey = null
       },
       stop,
     }),
   )
+  started = started.finally(() => {
+    if (unseenKey !== null) print({ ready: false, api_key: unseenKey })
+  })
   try {
     await started
   } catch (error) {
@@ -150,8 +162,9 @@ async function stopParts(parts: Part[], log: Logger): Promise<boolean> {
 interface ListenAddress {
   host: string
   port: number
-  /** Name of the port's setting, for the error when the port is in use. */
-  setting: string
+  /** Names of the settings, for errors. */
+  hostSetting: string
+  portSetting: string
 }
 
 interface OperationsOptions extends ListenAddress {
@@ -242,13 +255,16 @@ export async function listen(server: NetServer, address: ListenAddress): Promise
   return bound
 }
 
-function describeListenError(error: unknown, { host, port, setting }: ListenAddress): string {
+function describeListenError(
+  error: unknown,
+  { host, port, hostSetting, portSetting }: ListenAddress,
+): string {
   const address = `${host}:${port}`
-  const advice = `set ${setting} to another port, or to 0 for a free one`
+  const advice = `set ${portSetting} to another port, or to 0 for a free one`
   const code = errorCode(error)
   if (code === 'EADDRINUSE') return `can't listen on ${address}: another program uses the port; ${advice}`
   if (code === 'EACCES') return `can't listen on ${address}: this user isn't allowed to; ${advice}`
-  return `can't listen on ${address}: ${errorMessage(error)}`
+  return `can't listen on ${address}: ${errorMessage(error)}; set ${hostSetting} to an address of this machine`
 }
 
 /** Stops accepting connections, waits for running requests, and closes each connection when it is idle. */

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, mkdir, mkdtemp, rm, stat } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,6 +11,7 @@ import t from 'tap'
 import { superviseChild } from '../../control-plane/cli/supervised-child.ts'
 import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { findMongod } from '../../shared/runtime/mongod/find-mongod.ts'
+import { FtpSession } from '../helpers/ftp-session.ts'
 import { processesOf } from '../helpers/processes-of.ts'
 import { callerOf, freePorts, startProgram, testMongodbUri, until } from '../helpers/service.ts'
 
@@ -195,7 +196,9 @@ t.test(
     const log = pino({}, { write: (line) => void lines.push(line) })
     let hopeless = 0
     const bounds = { firstPauseMs: 100, maxPauseMs: 200, giveUpAfterMs: 60_000 }
-    const child = await superviseChild('ftp', log, () => (hopeless += 1), bounds)
+    const stopping = new AbortController()
+    const supervision = { log, stopping: stopping.signal, onHopeless: () => (hopeless += 1) }
+    const child = await superviseChild('ftp', supervision, bounds)
     const url = new URL(child.ready.metrics['ftp']!)
     const healthy = () =>
       fetch(new URL('/healthz', url)).then(
@@ -228,6 +231,7 @@ t.test(
       (count) => count > 0,
     )
     t.match(lines.at(-1), /the ftp process can't be started again/)
+    stopping.abort()
     await child.stop()
     t.same(await processesOf(DATA_DIR), [])
   },
@@ -295,4 +299,89 @@ t.test('a second signal ends a process at once', { timeout: 300_000 }, async (t)
   const running = await starting
   t.equal(await running.ended, 1)
   t.match(running.log(), /SIGTERM: stopping[^]*SIGTERM again: the process ends at once/)
+})
+
+t.test('the first API key is shown by the start that made it, also where that fails', async (t) => {
+  const MONGODB_URI = testMongodbUri()
+  const settings = {
+    MONGODB_URI,
+    MONGODB_DATABASE: `test_first_key_${process.pid}`,
+    DATA_DIR: path.join(folder, 'first key'),
+  }
+  const taken = createServer()
+  await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => taken.close())
+  const port = String((taken.address() as { port: number }).port)
+  const early = await node('control-plane/main.ts', { ...settings, HTTP_PORT: port })
+  t.equal(await early.ended, 1)
+  t.same(early.said, [], 'no key is made before the port is open')
+  const failed = await node('control-plane/cli/start.ts', { ...settings, FTP_PORT: port })
+  t.equal(await failed.ended, 1)
+  t.equal(failed.said.length, 1)
+  const shown = JSON.parse(failed.said[0]!) as { ready: boolean; api_key: string }
+  t.match(shown, { ready: false, api_key: /^rollcall_/ })
+  const second = await node('control-plane/main.ts', settings)
+  t.equal(second.ready!.api_key, null)
+  const call = callerOf(() => second.ready!.http!)
+  t.equal((await call('GET', '/organizations', undefined, { key: shown.api_key })).status, 200)
+  t.equal(await second.stop(), 0)
+})
+
+t.test('a signal ends a start at any moment, and no key is lost', { timeout: 300_000 }, async (t) => {
+  for (const moment of ['embedded MongoDB is up', '"process":"control-plane"', 'engine is at work']) {
+    const DATA_DIR = await mkdtemp(path.join(folder, 'stopped start '))
+    const child = spawn(process.execPath, [path.join(root, 'control-plane/cli/start.ts')], {
+      env: { ...process.env, ...free, MONGODB_URI: '', DATA_DIR },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    let log = ''
+    let said = ''
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (log += text))
+    child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text))
+    const closed = once(child, 'close')
+    await until(
+      moment,
+      async () => log,
+      (text) => text.includes(moment),
+      60_000,
+    )
+    const startedAt = Date.now()
+    child.kill('SIGTERM')
+    t.same(await closed, [0, null], `${moment}: ${log}`)
+    t.ok(Date.now() - startedAt < 8_000, `${moment}: ended after ${Date.now() - startedAt} ms`)
+    t.same(await processesOf(DATA_DIR), [], 'nothing is left running')
+    const next = await node('control-plane/main.ts', { DATA_DIR })
+    const keys = [said.match(/"api_key":"(\w+)"/)?.[1], next.ready!.api_key].filter(Boolean)
+    t.equal(keys.length, 1, `${moment}: one of both starts shows a key`)
+    const call = callerOf(() => next.ready!.http!)
+    t.equal((await call('GET', '/organizations', undefined, { key: keys[0]! })).status, 200)
+    t.equal(await next.stop(), 0)
+  }
+})
+
+t.test('clients that read and send nothing more delay a stop by less than 10 s', async (t) => {
+  const DATA_DIR = path.join(folder, 'slow clients')
+  const running = await npmStart({ DATA_DIR })
+  const { http, ftp, api_key: key } = running.ready!
+  const authorization = `Basic ${Buffer.from(`api:${key}`).toString('base64')}`
+  const uploaded = await fetch(`${http}/svc/api/v2/uploads/large.csv`, {
+    method: 'PUT',
+    headers: { authorization },
+    body: Buffer.alloc(32_000_000, 'email@example.com\n'),
+  })
+  t.equal(uploaded.status, 200)
+  const reader = connect(Number(new URL(http!).port), '127.0.0.1')
+  reader.write(
+    `GET /svc/api/v2/uploads/large.csv HTTP/1.1\r\nhost: x\r\nauthorization: ${authorization}\r\n\r\n`,
+  )
+  await once(reader, 'readable')
+  const session = await FtpSession.open(ftp!, key!)
+  const data = await session.beginUpload('STOR partial.csv')
+  data.write('email\n')
+  for (const socket of [reader, data, session.control]) socket.on('error', () => undefined)
+  const startedAt = Date.now()
+  t.equal(await running.stop('SIGTERM'), 0, running.log())
+  t.ok(Date.now() - startedAt < 10_000, `ended after ${Date.now() - startedAt} ms`)
+  t.same(await processesOf(DATA_DIR), [])
+  for (const socket of [reader, data, session.control]) socket.destroy()
 })

@@ -188,7 +188,7 @@ const ownEnvironment = {
   NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
 }
 
-/** Starts a program and waits for its ready line, or for its end without one. */
+/** Starts a program and waits for its ready line, or for its end without one. `said`: the lines of its standard output. */
 export async function startProgram(
   args: string[],
   settings: Record<string, string>,
@@ -202,6 +202,8 @@ export async function startProgram(
   let log = ''
   child.stderr.setEncoding('utf8').on('data', (text: string) => (log += text))
   const lines = createInterface({ input: child.stdout })
+  const said: string[] = []
+  lines.on('line', (line) => said.push(line))
   const ended = new Promise<number | null>((resolve) => child.once('close', resolve))
   alive.add(child)
   void ended.then(() => alive.delete(child))
@@ -215,7 +217,7 @@ export async function startProgram(
     if (child.exitCode === null && child.signalCode === null) child.kill(signal)
     return ended
   }
-  return { child, ready, log: () => log, stop, ended }
+  return { child, ready, said, log: () => log, stop, ended }
 }
 
 /** Calls the API, and compares each reply with the service's description. */

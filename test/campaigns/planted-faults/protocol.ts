@@ -206,7 +206,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     name: 'an import is failed by who lost the chunk',
     file: imports,
     text: 'if (!(await releaseFailedChunk(collections, session, lease))) return false',
-    replacement: 'await releaseFailedChunk(collections, session, held)',
+    replacement: 'await releaseFailedChunk(collections, session, lease)',
     tests: [stores],
   },
   {

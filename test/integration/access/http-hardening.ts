@@ -423,7 +423,8 @@ t.test('400 silent connections keep out no client, with 256 open files', async (
 
 t.test('silent connections to the port for operators make way for requests', async (t) => {
   const operations = await serveOperations({
-    ...{ host: '127.0.0.1', port: 0, setting: 'ENGINE_METRICS_PORT', registry: new Registry() },
+    ...{ host: '127.0.0.1', port: 0, registry: new Registry() },
+    ...{ hostSetting: 'METRICS_HOST', portSetting: 'ENGINE_METRICS_PORT' },
     unreadyBecause: async () => null,
   })
   t.teardown(() => operations.stop())
