@@ -130,17 +130,14 @@ export const punctuation = <const T extends readonly [string, ...string[]]>(char
     'x-enum-varnames': characters.map((character) => punctuationNames[character]),
   })
 
-/** The database skips at most 2^63 - 1 records. */
-const maxWholeNumber = 1e15
-
-/** A whole number in a query string. One above 10^15 counts as that. */
+/** A whole number in a query string. */
 export function wholeNumber(min: number) {
   return z
     .string()
-    .refine((text) => /^\d+$/.test(text) && Number(text) >= min, {
+    .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= min, {
       error: `must be ${min === 0 ? 'a non-negative' : 'a positive'} integer`,
     })
-    .transform((text) => Math.min(Number(text), maxWholeNumber))
+    .transform(Number)
 }
 
 /** The id of a record that this service doesn't have; it is stored as sent. */

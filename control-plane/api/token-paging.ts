@@ -22,8 +22,10 @@ export function tokenPagingQuery({ perPage, max }: { perPage: number; max: numbe
           description: 'number of the page, from 0; in place of a token',
           override: { type: 'integer', minimum: 0 },
         }),
-      per_page: wholeNumber(1)
-        .transform((given) => Math.min(given, max))
+      per_page: z
+        .string()
+        .regex(/^0*[1-9]\d*$/, 'must be a positive integer')
+        .transform((text) => Math.min(Number(text), max))
         .default(perPage)
         .meta({
           description: `records on a page; a number above ${max} counts as ${max}`,

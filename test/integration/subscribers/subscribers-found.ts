@@ -80,7 +80,6 @@ t.test('a list is read in pages, by number and by token', async (t) => {
   t.match(await page(`${path}?page=3&per_page=3`), { data: [], next_page_token: null })
   for (const large of ['501', '9999', '9'.repeat(16), '9'.repeat(400)])
     t.equal((await page(`${path}?per_page=${large}`)).per_page, 500, large)
-  t.same((await page(`${path}?page=${'9'.repeat(30)}`)).data, [])
   const byToken = await pages(`${path}?per_page=3`)
   t.same(
     byToken.map(({ data }) => data.map(({ id }) => id)),
