@@ -131,9 +131,9 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     id: engineId,
     dispatcher,
     pool,
-    stop: async (stop) => {
+    stop: async ({ isDead }) => {
       stopping.abort()
-      await Promise.all([dispatcher.stop(stop), reactions.stop(), callbacks.stop()])
+      await Promise.all([dispatcher.stop({ isDead }), reactions.stop(), callbacks.stop()])
     },
   }
 }

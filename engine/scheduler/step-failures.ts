@@ -32,7 +32,7 @@ const quotaWarning =
 /**
  * Decides by the error what becomes of an import whose step threw it. Throws the database's errors.
  *   DATA_DIR isn't available here                    → left to other engines; no failure of the import
- *   a staged file is missing                         → left to other engines; fails when one of them misses it too, or none is known
+ *   a staged file is missing                         → left to other engines; fails when one of them misses it too (missing-files.ts)
  *   a download failed in a way that may pass         → tried again after a stored wait, until attempts or time are used up
  *   the upload is still being written                → checked again after a stored wait, up to 15 minutes
  *   the disk or the organization's quota is full     → tried again after a stored wait

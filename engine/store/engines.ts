@@ -52,34 +52,45 @@ export async function isLeadingEngine({ engines }: Collections, engineId: string
   return first?._id === engineId
 }
 
-/**
- * The DATA_DIR of an engine, with its host, and the engine's start. One that isn't registered counts as an engine with a
- * folder of its own.
- */
-export async function readEngineFolder(
-  { engines }: Collections,
-  engineId: string,
-): Promise<{ folder: string; startedAt: Date | null }> {
-  const engine = await engines.findOne({ _id: engineId }, { projection: { folder: 1, started_at: 1 } })
-  return { folder: engine?.folder ?? engineId, startedAt: engine?.started_at ?? null }
+/** The DATA_DIR of an engine, with its host, as others see it. */
+export interface EngineFolder {
+  host: string
+  /** Of an engine that isn't registered: one of its own. */
+  folder: string
+  startedAt: Date | null
 }
 
-/** The engines with another folder that can read their files. */
+export async function readEngineFolder({ engines }: Collections, engineId: string): Promise<EngineFolder> {
+  const projection = { host: 1, folder: 1, started_at: 1 }
+  const engine = await engines.findOne({ _id: engineId }, { projection })
+  return {
+    host: engine?.host ?? '',
+    folder: engine?.folder ?? engineId,
+    startedAt: engine?.started_at ?? null,
+  }
+}
+
 export interface OtherFolders {
   /**
-   * Whether one of them is alive. Leases don't count: after a failover all of them have expired, and a dead engine is
-   * marked within seconds.
+   * Whether an engine with another folder is alive and can read its files. Leases don't count: after a failover all of
+   * them have expired, and a dead engine is marked within seconds.
    */
   areAlive: boolean
-  /** Whether one of them is alive, or was until two minutes ago. */
+  /** Whether such an engine, or any process on another host, is registered; engines stay for two minutes after their end. */
   areKnown: boolean
 }
 
-export async function findOtherFolders({ engines }: Collections, folder: string): Promise<OtherFolders> {
+export async function findOtherFolders(
+  { engines, processes }: Collections,
+  { folder, host }: EngineFolder,
+): Promise<OtherFolders> {
   const others = await engines
-    .find({ folder: { $ne: folder }, sees_files: { $ne: false } }, { projection: { dead: 1 } })
+    .find({ folder: { $ne: folder } }, { projection: { dead: 1, sees_files: 1 } })
     .toArray()
-  return { areAlive: others.some(({ dead }) => !dead), areKnown: others.length > 0 }
+  const areAlive = others.some(({ dead, sees_files: seesFiles }) => !dead && seesFiles !== false)
+  const isElsewhere = async () =>
+    (await processes.findOne({ host: { $ne: host } }, { projection: { _id: 1 } })) !== null
+  return { areAlive, areKnown: others.length > 0 || (await isElsewhere()) }
 }
 
 /** Whether an engine is registered, alive or marked dead. */

@@ -13,7 +13,9 @@ import { failedWith } from '../../shared/store/import-steps.ts'
  * another folder. The engine stores in the import that the file is missing in its folder, and leaves the import to others.
  * The import fails when an engine with another folder (host or path) misses the file too. Where no such engine is alive,
  * it fails when one with the same folder misses the file again after a pause. A restarted engine has the same folder. The
- * pause is for engines that are restarting: there is none for an import that was created while no other folder was known.
+ * pause is for engines that are restarting, and for file servers whose clients see a new file late. It is left out where
+ * all processes of the last two minutes are on this host, with this folder, and the import was created after the engine's
+ * start.
  */
 
 /** An engine leaves the import to others for this time, so that engines that are restarting can take it, and then retries. */
@@ -24,11 +26,11 @@ export const findingValidMs = 180_000
 const ago = (ms: number) => ({ $subtract: ['$$NOW', ms] })
 
 interface Finding {
-  /** The folder of the engine that missed the file, as `folderOf` returns it. */
+  /** The folder of the engine that missed the file. */
   folder: string
   /** No living engine has another folder. */
   isAlone: boolean
-  /** The engine's start, where no engine with another folder is remembered; null otherwise. */
+  /** The engine's start, where no process of another host and no engine with another folder is registered; else null. */
   onlyFolderSince: Date | null
   /** The import's `error_message` if it fails. */
   message: string
@@ -40,9 +42,10 @@ export async function makeFinding(
   engineId: string,
   message: string,
 ): Promise<Finding> {
-  const { folder, startedAt } = await readEngineFolder(collections, engineId)
-  const others = await findOtherFolders(collections, folder)
-  return { folder, isAlone: !others.areAlive, onlyFolderSince: others.areKnown ? null : startedAt, message }
+  const engine = await readEngineFolder(collections, engineId)
+  const others = await findOtherFolders(collections, engine)
+  const onlyFolderSince = others.areKnown ? null : engine.startedAt
+  return { folder: engine.folder, isAlone: !others.areAlive, onlyFolderSince, message }
 }
 
 /** `lost`: another engine has the chunk or the step, and nothing was written. */

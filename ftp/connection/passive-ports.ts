@@ -45,7 +45,7 @@ export class PassivePorts {
   async acquire(account: number, signal: AbortSignal): Promise<PassivePort> {
     const deadline = clock.monotonicMs() + this.#options.timeoutMs
     for (;;) {
-      // Of before the search: a port that is released during it may have been skipped.
+      // Taken before the search, which may have passed a port that is released during it.
       const { promise: released } = this.#nextRelease
       // Counted before the first await, so that concurrent calls of the account can't pass its limit together.
       const isOverShare = !this.#leasesByAccount.add(account)

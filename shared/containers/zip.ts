@@ -56,6 +56,7 @@ function toImportError(error: unknown, what: string): unknown {
   // The errors of yauzl have no code; those of the file and of the system have one.
   if (!(error instanceof Error) || error.name !== 'Error' || 'code' in error) return error
   const message = errorMessage(error)
+  if (message.startsWith('multi-disk')) return severalParts(what)
   if (message.startsWith('strong encryption')) return encrypted(what)
   return new ImportError('source_unreadable', `${what} is no intact zip file: ${message}`, { cause: error })
 }

@@ -28,7 +28,7 @@ export interface Process {
   stopping: AbortSignal
   /** Registers a part that has been started. Parts are stopped in reverse order. */
   add<T extends Part>(part: T): T
-  /** Has a first API key printed alone where no ready line will show it, because nothing else ever will. */
+  /** A first API key, which is printed alone if the process ends without a ready line. It is shown nowhere else. */
   keepFirstKey(apiKey: string | null): void
   ready(line: Record<string, unknown>): void
   /** Begins a stop, as a signal does. */
@@ -52,8 +52,13 @@ export async function runProcess(name: string, start: (process: Process) => Prom
   const stopping = new AbortController()
   let stoppingSince = 0
   let started: Promise<void> = Promise.resolve()
-  let unseenKey: string | null = null
   const print = (line: object) => process.stdout.write(`${JSON.stringify(line)}\n`)
+  let unseenKey: string | null = null
+  const printUnseenKey = () => {
+    if (unseenKey !== null) print({ ready: false, api_key: unseenKey })
+    unseenKey = null
+  }
+  process.on('exit', printUnseenKey)
 
   const stop = (exitCode: number): void => {
     if (stopping.signal.aborted) return
@@ -114,9 +119,8 @@ export async function runProcess(name: string, start: (process: Process) => Prom
       stop,
     }),
   )
-  started = started.finally(() => {
-    if (unseenKey !== null) print({ ready: false, api_key: unseenKey })
-  })
+  // `npm start` reads the line before it learns of the exit.
+  started = started.finally(printUnseenKey)
   try {
     await started
   } catch (error) {
@@ -264,7 +268,9 @@ function describeListenError(
   const code = errorCode(error)
   if (code === 'EADDRINUSE') return `can't listen on ${address}: another program uses the port; ${advice}`
   if (code === 'EACCES') return `can't listen on ${address}: this user isn't allowed to; ${advice}`
-  return `can't listen on ${address}: ${errorMessage(error)}; set ${hostSetting} to an address of this machine`
+  const isWrongHost = ['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EINVAL'].includes(code)
+  const hostAdvice = isWrongHost ? `; set ${hostSetting} to an address of this machine` : ''
+  return `can't listen on ${address}: ${errorMessage(error)}${hostAdvice}`
 }
 
 /** Stops accepting connections, waits for running requests, and closes each connection when it is idle. */

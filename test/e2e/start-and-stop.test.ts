@@ -359,7 +359,7 @@ t.test('a signal ends a start at any moment, and no key is lost', { timeout: 300
   }
 })
 
-t.test('clients that read and send nothing more delay a stop by less than 10 s', async (t) => {
+t.test('slow clients delay a stop by less than 10 s, and a body that still arrives is refused', async (t) => {
   const DATA_DIR = path.join(folder, 'slow clients')
   const running = await npmStart({ DATA_DIR })
   const { http, ftp, api_key: key } = running.ready!
@@ -378,10 +378,19 @@ t.test('clients that read and send nothing more delay a stop by less than 10 s',
   const session = await FtpSession.open(ftp!, key!)
   const data = await session.beginUpload('STOR partial.csv')
   data.write('email\n')
-  for (const socket of [reader, data, session.control]) socket.on('error', () => undefined)
+  const sender = connect(Number(new URL(http!).port), '127.0.0.1')
+  sender.write(
+    `PUT /svc/api/v2/uploads/slow.csv HTTP/1.1\r\nhost: x\r\nauthorization: ${authorization}\r\ncontent-length: 1000\r\n\r\n`,
+  )
+  const trickle = setInterval(() => sender.write('x'), 300)
+  t.teardown(() => clearInterval(trickle))
+  let reply = ''
+  sender.setEncoding('utf8').on('data', (text: string) => (reply += text))
+  for (const socket of [reader, sender, data, session.control]) socket.on('error', () => undefined)
   const startedAt = Date.now()
   t.equal(await running.stop('SIGTERM'), 0, running.log())
   t.ok(Date.now() - startedAt < 10_000, `ended after ${Date.now() - startedAt} ms`)
   t.same(await processesOf(DATA_DIR), [])
-  for (const socket of [reader, data, session.control]) socket.destroy()
+  t.match(reply, /^HTTP\/1\.1 503 [^]*resume it with Content-Range/)
+  for (const socket of [reader, sender, data, session.control]) socket.destroy()
 })

@@ -64,10 +64,19 @@ export async function* bodyPieces(
   }
 }
 
+/** Counts from the end of `idleGraceMs`, and leaves half a second for the refusal until `graceMs` (http-server.ts). */
+const stopArrivingMs = 6_000
+
 /** Passes the pieces on. The timeouts count only while the process stops. */
 async function* withTimeouts(
   pieces: AsyncIterator<Buffer, undefined>,
-  { stopping, stalledMs = 3_000, arrivingMs = 6_500, stoppingMessage = notArrived, signal }: BodyTimeouts,
+  {
+    stopping,
+    stalledMs = 3_000,
+    arrivingMs = stopArrivingMs,
+    stoppingMessage = notArrived,
+    signal,
+  }: BodyTimeouts,
 ): AsyncGenerator<Buffer> {
   const timeout = Promise.withResolvers<never>()
   const giveUp = () => timeout.reject(stoppingError(stoppingMessage))

@@ -28,7 +28,7 @@ export class Recipients {
       {
         $or: byList.map(([listId, ofList]) => ({
           mailing_list_id: listId,
-          id: { $in: ofList.map(({ subscriberId }) => subscriberId) },
+          id: { $in: [...new Set(ofList.map(({ subscriberId }) => subscriberId))] },
         })),
       },
       {

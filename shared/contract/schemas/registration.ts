@@ -5,7 +5,8 @@ import { bytes, instant, integer } from './bson-schema.ts'
  * Registration of a running process, which renews `lease_until` by the database's clock. When a lease has expired,
  * another process removes the document. It ends the sessions first, because an open transaction keeps rows locked for a
  * minute and more. The document of an engine is removed two minutes later: an engine that is still alive may use the
- * lost id until it notices. A process whose document is dead or missing registers again under another id.
+ * lost id until it notices. That of an engine that has stopped stays as long, as dead and cleared, because others ask
+ * which folders there were. A process whose document is dead or missing registers again under another id.
  */
 const registeredDocument = z.object({
   /** Random, new for every registration. */
@@ -17,9 +18,9 @@ const registeredDocument = z.object({
   lease_until: instant(),
   /** The primary's `electionId`; null through a mongos, which has none. Versions before 2.3 don't write it. */
   lease_election: z.string().nullable().optional(),
-  /** The lease has expired and another process clears up; the registration can't be renewed any more. */
+  /** The lease has expired and another process clears up, or the engine has stopped. It can't be renewed any more. */
   dead: z.boolean(),
-  /** For a dead engine: when others first took over its work. */
+  /** For a dead engine: when others first took over its work, or when it stopped. */
   cleared_at: instant().optional(),
   /** Logical session ids of its transactions; all of them use these sessions. */
   session_ids: z.array(bytes()),
@@ -31,7 +32,7 @@ export type RegisteredDocument = z.infer<typeof registeredDocument>
  * dies.
  */
 export const engineDocument = registeredDocument.extend({
-  /** The smallest number that no other live engine has; it selects the stripes of its counters. */
+  /** The smallest number that no other registered engine has; it selects the stripes of its counters. */
   number: integer().min(0),
   /** Host and path of its DATA_DIR. Engines with the same folder find and miss the same files. */
   folder: z.string().optional(),

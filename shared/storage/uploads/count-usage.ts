@@ -29,7 +29,7 @@ export function countUsage(
   return count
 }
 
-/** Attempts it again after a count, because the usage may be too high. */
+/** Attempts it, and again after a count where it is refused, because the stored usage may be too high. */
 export async function retryAfterCount(
   collections: Collections,
   organizationId: number,

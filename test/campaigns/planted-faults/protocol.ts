@@ -630,15 +630,15 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an engine beside one of the same folder is not alone',
     file: 'engine/store/engines.ts',
-    text: '{ folder: { $ne: folder }, sees_files: { $ne: false } }',
-    replacement: '{ sees_files: { $ne: false } }',
+    text: '.find({ folder: { $ne: folder } }',
+    replacement: '.find({}',
     tests: [stores],
   },
   {
     name: 'an engine that stopped lately is forgotten',
     file: 'engine/store/engines.ts',
-    text: 'areKnown: others.length > 0',
-    replacement: 'areKnown: others.some(({ dead }) => !dead)',
+    text: 'areKnown: others.length > 0 ||',
+    replacement: 'areKnown: areAlive ||',
     tests: [stores],
   },
   {

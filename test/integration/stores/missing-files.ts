@@ -170,20 +170,40 @@ t.test('an engine knows which other folders there are, and were until lately', a
     ...{ lease_until: ago(-60), folder: 'h:/data', ...changes },
   })
   await collections.engines.insertMany([engine('mine', 1, {}), engine('twin', 2, {})])
-  const { folder, startedAt } = await readEngineFolder(collections, 'mine')
-  t.equal(folder, 'h:/data')
-  t.ok(startedAt!.getTime() < Date.now() - 59_000)
+  const mine = await readEngineFolder(collections, 'mine')
+  t.match(mine, { host: 'h', folder: 'h:/data' })
+  t.ok(mine.startedAt!.getTime() < Date.now() - 59_000)
   const none = { areAlive: false, areKnown: false }
-  t.same(await findOtherFolders(collections, folder), none, 'beside one with the same folder')
+  t.same(await findOtherFolders(collections, mine), none, 'beside one with the same folder')
   for (const [changes, expected] of [
     [{ folder: 'h:/other' }, { areAlive: true, areKnown: true }],
     [
       { folder: 'i:/data', dead: true },
       { areAlive: false, areKnown: true },
     ],
-    [{ folder: 'i:/data', sees_files: false }, none],
+    [
+      { folder: 'i:/data', sees_files: false },
+      { areAlive: false, areKnown: true },
+    ],
+    [{}, none],
   ] as const) {
     await collections.engines.replaceOne({ _id: 'third' }, engine('third', 3, changes), { upsert: true })
-    t.same(await findOtherFolders(collections, folder), expected, JSON.stringify(changes))
+    t.same(await findOtherFolders(collections, mine), expected, JSON.stringify(changes))
+  }
+  const { folder: _folder, number: _number, ...process } = engine('control plane', 0, {})
+  for (const [host, areKnown] of [
+    ['h', false],
+    ['i', true],
+  ] as const) {
+    await collections.processes.replaceOne(
+      { _id: 'control plane' },
+      { ...process, host, kind: 'control-plane' },
+      { upsert: true },
+    )
+    t.same(
+      await findOtherFolders(collections, mine),
+      { areAlive: false, areKnown },
+      `a control plane on ${host}`,
+    )
   }
 })

@@ -79,6 +79,16 @@ t.test('what is no whole zip says so', async (t) => {
     ['only an end, with a cut comment', Buffer.from(`504b0506${'00'.repeat(16)}0500`, 'hex'), 'is cut off'],
     ['data behind the end', zipOf({ tail: concat('x') }), 'has data after the end of the zip'],
     ['the last part of several', zipOf({ disk: 3 }), 'is a part of a zip in several parts'],
+    [
+      'a Zip64 that is the last part of several',
+      ofPart(zipOf({}, { zip64: true }), 2),
+      'is a part of a zip in several',
+    ],
+    [
+      'a part without Zip64 whose number is elsewhere',
+      zipOf({ disk: 0xffff }),
+      'is a part of a zip in several parts',
+    ],
     ['a stored file of another size', zipOf({}, { method: 0, size: 7 }), "doesn't match its checksum"],
     ['no deflate', zipOf({}, { packed: concat('\u00ff\u00ff') }), 'has no intact deflate'],
     ['an entry outside', withDirectoryAt(zipOf(), 1_000_000), 'points outside of it'],
@@ -100,6 +110,12 @@ t.test('what is no whole zip says so', async (t) => {
 t.test('an error names what the library of zips said as its cause', async (t) => {
   await t.rejects(contentOf(fileOf(withDirectoryAt(zipOf(), 0))), { cause: { name: 'Error' } })
 })
+
+/** The end record of Zip64 says that it is in this part. */
+function ofPart(zip: Buffer, part: number): Buffer {
+  zip.writeUInt32LE(part, zip.indexOf('PK\u0006\u0006') + 16)
+  return zip
+}
 
 /** The end of a zip says that its directory begins there. */
 function withDirectoryAt(zip: Buffer, offset: number): Buffer {
