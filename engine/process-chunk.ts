@@ -24,17 +24,17 @@ import { retryReason, runTransaction, type Attempt } from './stages/write/transa
 import type { ChunkReport, ChunkTask } from './workers/messages.ts'
 
 /**
- * A chunk from its lease to its last commit, in a worker thread:
+ * A leased chunk from its first read to its last commit, in a worker thread:
  *
  *   read      its records, those of one identity together, cut into batches     processChunk, chunk-batches.ts
  *   dedupe    the first record of an identity counts, later ones are skipped     attemptPart, batch-draft.ts
  *   decide    a row is added, updated, skipped or failed, and made a document     attemptPart, batch-draft.ts
  *   reserve   part of the organization's subscriber limit                        commitPart, chunk-quota.ts
  *   write     the chunk's progress, log lines, subscribers, reactions, counts    attemptPart, batch-writer.ts
- *   commit    all of a batch or nothing                                          commitPart, transaction.ts
+ *   commit    all of a part or nothing                                           commitPart, transaction.ts
  *
- * The progress is written under the lease's token. A batch that is repeated after a crash therefore finds all of its
- * first commit, or nothing.
+ * The progress is written under the lease's token. A part that is repeated after a crash was therefore committed before
+ * as a whole, or not at all.
  */
 
 export async function processChunk(options: ProcessChunkOptions): Promise<ChunkReport> {
@@ -185,7 +185,7 @@ export interface ProcessChunkOptions {
   onBatch: (report: BatchReport) => void
 }
 
-/** No further attempt of a part begins after this time. The lease, which every commit renews, outlasts it. */
+/** No further attempt of a part begins after this time. The lease, which commits and reservations renew, lasts longer. */
 const batchTimeoutMs = 40_000
 
 /** After this time without a commit the process may have been suspended, and the import paused meanwhile. */
@@ -197,7 +197,7 @@ const maxConflictRetries = 2
 /** Records that one transaction writes. */
 interface Part {
   batch: Batch
-  /** The chunk is done with it. */
+  /** With this part the chunk is done. */
   isLast: boolean
   /** The database refused its only record for its size. */
   isTooLarge: boolean
@@ -213,13 +213,13 @@ type PartEnd =
   /** The chunk was stopped or lost, or its import no longer runs. */
   | { end: 'given_up' }
 
-/** Only the attempt finds how much quota its rows need. */
+/** Only the attempt finds out how much quota its rows need. */
 type PartAbort =
   Extract<PartEnd, { end: 'too_large' | 'given_up' }> | { end: 'quota_missing'; needed: number }
 
 /**
- * What the retries of a transaction didn't mend. A duplicate key or a command timeout would then come again with the
- * next claim too.
+ * What the retries of a transaction didn't mend. A duplicate key or a command timeout would then come back with the next
+ * claim.
  */
 const isRetryable = (error: unknown): boolean => {
   const reason = retryReason(error)

@@ -26,16 +26,16 @@ import { countingStaging, stampWhileMoving, StepProgress } from './scheduler/ste
  * step:
  *
  *   downloading   obtain   the source into staging, from a URL                          stages/obtain/
- *   splitting     obtain   it from anywhere else; split it into chunks                  stages/obtain/, stages/split/
+ *   splitting     obtain   the source, where it is no URL; split it into chunks         stages/obtain/, stages/split/
  *   importing     write    chunks, by all engines at once                               process-chunk.ts
  *                 finish   once all are done: check, deactivate the absent, fix counts  stages/finish/
  *   finished
  *
- * After a crash or a pause each part starts over or resumes: nothing that it does counts before its last write, which
- * is guarded by the step's token.
+ * After a crash or a pause each part starts over, or resumes behind its last committed write. Each write is guarded by
+ * the token of the step, or for chunks by that of the chunk.
  */
 
-/** Takes the import as far as this engine can without waiting, and releases the step in any case. */
+/** Runs the import as far as this engine can without waiting, and releases the step in any case. */
 export async function processImport(
   document: ImportDocument,
   token: string,
@@ -85,7 +85,7 @@ async function storePlan({ document, step, database }: StepRun): Promise<ImportP
 
 /**
  * Resolves to the name of the staged source, null when the step is lost. The import stores the name and what the file's
- * beginning said, so that a split that starts over reads the same bytes alike.
+ * beginning said, so that a split that starts over reads the same bytes in the same way.
  */
 async function obtain(run: StepRun): Promise<string | null> {
   const { document, step } = run
@@ -118,7 +118,7 @@ async function obtain(run: StepRun): Promise<string | null> {
     },
   )
   if (!isLeased) return null
-  // A failure of the split that follows in this run is its first one.
+  // The split that follows in this run counts its failures from zero.
   document.step_failures = 0
   addContent(document, obtained.brought)
   if (staged === target) await countStaged(run, target)

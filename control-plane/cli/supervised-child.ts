@@ -27,7 +27,7 @@ interface SupervisedChild extends Part {
   ready: ReadyLine
 }
 
-/** A service must survive that MongoDB or a port is unavailable for a moment. */
+/** A service must survive a moment in which MongoDB or a port is unavailable. */
 const restartBounds = {
   /** Pause before the first restart; each further pause is twice as long (exponential backoff). */
   firstPauseMs: 1_000,
@@ -38,7 +38,7 @@ const restartBounds = {
 
 export interface Supervision {
   log: Logger
-  /** Ends all processes at once, also one that is just being started. */
+  /** Ends all processes together, including one that is just being started. */
   stopping: AbortSignal
   /** Called when restarts have failed for too long. */
   onHopeless: () => void
@@ -118,11 +118,11 @@ async function startChild(
   stopping: AbortSignal,
 ): Promise<{ child: ChildProcess; ready: ReadyLine }> {
   stopping.throwIfAborted()
-  // A process group of its own, so that Ctrl-C reaches the child only once, through this process.
   const { file, environment } = programs[name]
   const child = spawn(process.execPath, [file], {
     env: programEnvironment({ fallbacks: environment, settings: ports }),
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    // A process group of its own, so that Ctrl-C reaches the child only once, through this process.
     detached: true,
   })
   const stop = () => child.kill('SIGTERM')

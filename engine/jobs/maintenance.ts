@@ -23,7 +23,7 @@ export interface MaintenanceJob {
   run(): Promise<void>
 }
 
-/** Jobs may be broken off anywhere; with the database away one would otherwise delay a stop for seconds. */
+/** A stop waits so long for a running job, which may be broken off anywhere. With the database away it could take seconds. */
 const graceMs = 300
 
 /** Runs a job at once and then at its interval, until it is stopped. */
@@ -64,7 +64,7 @@ export function enforceLimits(database: Database, log: Logger): MaintenanceJob {
   }
 }
 
-/** Inline content is staged before its import is in the database. No request takes this long. */
+/** Younger files are left alone: inline content is staged before its import is stored, and no request takes this long. */
 const minAgeMs = 3_600_000
 
 /**
@@ -131,7 +131,8 @@ export function purgeLogs(database: Database, log: Logger): MaintenanceJob {
 /**
  * Removes the subscribers' values of deleted custom fields. A run may break off anywhere: the next one, in any engine,
  * resumes after the last key range that was done. A request that read the field before it was deleted may write a value
- * to a range that was done. So a second pass over all subscribers of the list follows minutes later.
+ * into a range that is already done. So a second pass over all subscribers of the list follows minutes later
+ * (`walk_again_at`).
  */
 export function removeDeletedFieldValues({ collections }: Database, log: Logger): MaintenanceJob {
   return {
@@ -156,8 +157,8 @@ export function removeDeletedFieldValues({ collections }: Database, log: Logger)
 }
 
 /**
- * Drops the secrets of imports that need them no longer. Usually the end of the import or of its callback does so. They are
- * left where an engine died in between, and in imports of earlier versions of Rollcall.
+ * Drops the secrets of imports that need them no longer. Usually this happens when the import or its callback ends. Some
+ * are left where an engine died in between, and in imports of earlier versions of Rollcall.
  */
 export function dropImportSecrets({ collections }: Database, log: Logger): MaintenanceJob {
   return {

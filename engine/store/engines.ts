@@ -27,7 +27,7 @@ export async function registerEngine(
   }
 }
 
-/** Registers further sessions of an engine, before their first transaction. False when the engine is marked dead. */
+/** Registers further sessions of an engine, before their first transaction. False when the engine is marked dead or removed. */
 export async function registerSessions(
   collections: Collections,
   engineId: string,
@@ -41,7 +41,7 @@ export async function registerSessions(
 }
 
 /**
- * Whether the engine leads: it is the one that does what only one engine needs to do. The leader is the engine with the
+ * Whether the engine is the leader, which does the work that only one engine needs to do. That is the engine with the
  * smallest number that isn't marked dead; those that can't read their files come last.
  */
 export async function isLeadingEngine({ engines }: Collections, engineId: string): Promise<boolean> {
@@ -52,10 +52,10 @@ export async function isLeadingEngine({ engines }: Collections, engineId: string
   return first?._id === engineId
 }
 
-/** The DATA_DIR of an engine, with its host, as others see it. */
+/** Where the files of an engine are, as it was registered. */
 export interface EngineFolder {
   host: string
-  /** Of an engine that isn't registered: one of its own. */
+  /** The host and DATA_DIR. For an engine that isn't registered its id, so that it equals no other folder. */
   folder: string
   startedAt: Date | null
 }
@@ -72,11 +72,11 @@ export async function readEngineFolder({ engines }: Collections, engineId: strin
 
 export interface OtherFolders {
   /**
-   * Whether an engine with another folder is alive and can read its files. Leases don't count: after a failover all of
-   * them have expired, and a dead engine is marked within seconds.
+   * Whether an engine with another folder is alive and can read its files. Alive is what isn't marked dead. Leases aren't
+   * looked at: after a failover all of them have expired, and a dead engine is marked within seconds.
    */
   areAlive: boolean
-  /** Whether such an engine, or any process on another host, is registered; engines stay for two minutes after their end. */
+  /** Whether any engine with another folder, alive or ended in the last two minutes, or a process on another host is known. */
   areKnown: boolean
 }
 

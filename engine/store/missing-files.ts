@@ -9,16 +9,18 @@ import type { WorkingImport } from './import-queues.ts'
 import { failedWith } from '../../shared/store/import-steps.ts'
 
 /**
- * A staged file that one engine doesn't find is no reason to fail its import, because the DATA_DIR of that engine may be
- * another folder. The engine stores in the import that the file is missing in its folder, and leaves the import to others.
- * The import fails when an engine with another folder (host or path) misses the file too. Where no such engine is alive,
- * it fails when one with the same folder misses the file again after a pause. A restarted engine has the same folder. The
- * pause is for engines that are restarting, and for file servers whose clients see a new file late. It is left out where
- * all processes of the last two minutes are on this host, with this folder, and the import was created after the engine's
- * start.
+ * A staged file or upload that one engine doesn't find is no reason to fail its import, because the DATA_DIR of that
+ * engine may be another folder. The engine stores in the import that the file is missing in its folder, and leaves the
+ * import to others. The import fails when an engine with another folder (host or path) misses the file too, within three
+ * minutes. Where no such engine is alive, it fails when one with the same folder misses the file again after a pause. A
+ * restarted engine has the same folder.
+ *
+ * The pause is for engines that are restarting, and for file servers whose clients see a new file late. There is none
+ * where every process that is registered is on this host, every engine has this folder, and the import was created after
+ * the engine's start.
  */
 
-/** An engine leaves the import to others for this time, so that engines that are restarting can take it, and then retries. */
+/** For this time an engine leaves the import to others, which may be restarting. Then it tries again. */
 export const recheckDelayMs = 60_000
 /** A finding is valid for this time. */
 export const findingValidMs = 180_000
@@ -28,9 +30,9 @@ const ago = (ms: number) => ({ $subtract: ['$$NOW', ms] })
 interface Finding {
   /** The folder of the engine that missed the file. */
   folder: string
-  /** No living engine has another folder. */
+  /** No living engine that can read its files has another folder. */
   isAlone: boolean
-  /** The engine's start, where no process of another host and no engine with another folder is registered; else null. */
+  /** When the engine started; null where a process on another host, or an engine with another folder, is registered. */
   onlyFolderSince: Date | null
   /** The import's `error_message` if it fails. */
   message: string
@@ -51,7 +53,7 @@ export async function makeFinding(
 /** `lost`: another engine has the chunk or the step, and nothing was written. */
 export type MissingOutcome = 'noted' | 'failed' | 'lost'
 
-/** Stores the finding of the engine with the step's lease, or fails the import. */
+/** Stores the finding of the engine with the step's lease, and fails the import where no other finding is needed. */
 export function recordMissingInStep(
   collections: Collections,
   step: { id: number; token: string },
@@ -60,7 +62,7 @@ export function recordMissingInStep(
   return storeOrFail(collections, { _id: step.id, 'step.token': step.token }, finding)
 }
 
-/** Stores the finding of the engine with the chunk's lease, or fails the import. The transaction also releases the chunk. */
+/** The same for the engine with the chunk's lease. The transaction also releases the chunk. */
 export function recordMissingInChunk(
   collections: Collections,
   session: ClientSession,
@@ -108,7 +110,7 @@ async function storeOrFail(
   return written.state === 'failed' ? 'failed' : 'noted'
 }
 
-/** The imports without those that the engine leaves to others, because a file of them is missing in its folder. */
+/** Leaves out the imports that the engine leaves to others, because a file of them is missing in its folder. */
 export async function withoutMissing(
   collections: Collections,
   working: WorkingImport[],

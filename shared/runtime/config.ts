@@ -98,7 +98,7 @@ const settingsSchema = z.object({
       'where uploads and staged files lie: `disk` (under `DATA_DIR`) or `gridfs` (in the database), for processes on different machines without a shared folder',
     ),
   SECRETS_KEY_FILE: optionalText().describe(
-    'file with the key that encrypts passwords in URLs and secrets of callbacks in the database (docs/operating.md), the same for all control planes and engines; by default `secrets.key` in `DATA_DIR`, made at the first start unless it is `STAGING=gridfs` with `MONGODB_URI`',
+    'file with the key that encrypts passwords in URLs and secrets of callbacks in the database (docs/operating.md), the same for all control planes and engines; by default `secrets.key` in `DATA_DIR`, made at the first start, except with both `STAGING=gridfs` and `MONGODB_URI`',
   ),
   UPLOAD_MAX_FILES: integer({ min: 0, max: 10_000_000, default: 10_000 }).describe(
     "maximum number of files in an organization's upload directory, unfinished ones included; 0 is unlimited",
@@ -107,7 +107,7 @@ const settingsSchema = z.object({
     "an organization's quota, in MB: its upload directory with unfinished uploads, what its unfinished imports have staged, and the failed rows of its ended ones until their logs are purged; 0 is unlimited",
   ),
   IMPORTS_MAX_UNFINISHED: integer({ min: 1, max: 10_000, default: 2_000 }).describe(
-    'maximum number of imports of an organization that are not finished, failed or cancelled; above it, creations are refused',
+    'maximum number of imports of an organization that are not finished, failed or cancelled; an organization that has so many can create no further one',
   ),
   DISK_RESERVE_MB: integer({ min: 0, max: 1_000_000_000, default: 512 }).describe(
     'space on the disk of `DATA_DIR`, in MB, that staging leaves free: with less, engines begin no import and inline content is refused; 0 is none',
@@ -137,7 +137,7 @@ const settingsSchema = z.object({
     .describe("address that the engine's and the FTP server's metrics and health ports listen on"),
   ENGINE_METRICS_PORT: port(9464).describe('`/metrics`, `/healthz`, `/readyz` of the engine'),
   ENGINE_WORKERS: integer({ min: 1, max: 256, default: availableParallelism() }).describe(
-    'worker threads of one engine, by default the number of cores',
+    'worker threads of one engine',
   ),
   FTP_HOST: z.string().default('127.0.0.1').describe('address that the FTP server listens on'),
   FTP_PORT: port(2121).describe('control port of the FTP server'),
@@ -229,7 +229,7 @@ const clientSettingsSchema = z.object({
   ROLLCALL_FTP: bareUrl(/^ftps?$/, 'must be ftp://HOST:PORT, or ftps://HOST:PORT')
     .optional()
     .describe(
-      "command line: where large files are uploaded, by default port 2121 of the service's host; with `ftps` only over TLS",
+      "command line: where `--via ftp` uploads files, by default port 2121 of the service's host; with `ftps` only over TLS",
     ),
   NO_COLOR: optionalText().describe('command line: any value keeps it from using colours'),
 })

@@ -28,7 +28,7 @@ export interface Process {
   stopping: AbortSignal
   /** Registers a part that has been started. Parts are stopped in reverse order. */
   add<T extends Part>(part: T): T
-  /** A first API key, which is printed alone if the process ends without a ready line. It is shown nowhere else. */
+  /** Keeps a first API key, so that it is printed even if the process ends before its ready line, which shows it. */
   keepFirstKey(apiKey: string | null): void
   ready(line: Record<string, unknown>): void
   /** Begins a stop, as a signal does. */
@@ -36,14 +36,14 @@ export interface Process {
 }
 
 export const stopTimeoutMs = 9_500
-/** Time that abandoned reads and writes of files have to end, before the process is killed. */
+/** How long abandoned reads and writes of files may take to end, before the process is killed. */
 const fileTimeoutMs = 1_000
 /** Ctrl-C reaches a process twice, from the terminal and from npm. Within this time both count as one signal. */
 const sameSignalMs = 250
 
 /**
- * Runs a process until it exits, with code 0 after a signal and 1 when it can't start or fails. A second signal ends it
- * at once.
+ * Runs a process until it exits, with code 0 after a signal and a clean stop, and with 1 otherwise. A second signal ends
+ * it at once.
  */
 export async function runProcess(name: string, start: (process: Process) => Promise<void>): Promise<void> {
   const settings = settingsOrExit(name)
@@ -119,7 +119,7 @@ export async function runProcess(name: string, start: (process: Process) => Prom
       stop,
     }),
   )
-  // `npm start` reads the line before it learns of the exit.
+  // Before the exit, so that `npm start` still reads the line.
   started = started.finally(printUnseenKey)
   try {
     await started
