@@ -89,6 +89,11 @@ t.test('what is no whole zip says so', async (t) => {
       zipOf({ disk: 0xffff }),
       'is a part of a zip in several parts',
     ],
+    [
+      'a zip whose directory begins in another part',
+      directoryOnPart(zipOf(), 1),
+      'is a part of a zip in several',
+    ],
     ['a stored file of another size', zipOf({}, { method: 0, size: 7 }), "doesn't match its checksum"],
     ['no deflate', zipOf({}, { packed: concat('\u00ff\u00ff') }), 'has no intact deflate'],
     ['an entry outside', withDirectoryAt(zipOf(), 1_000_000), 'points outside of it'],
@@ -110,6 +115,12 @@ t.test('what is no whole zip says so', async (t) => {
 t.test('an error names what the library of zips said as its cause', async (t) => {
   await t.rejects(contentOf(fileOf(withDirectoryAt(zipOf(), 0))), { cause: { name: 'Error' } })
 })
+
+/** The end of a zip says that its directory begins in this part. */
+function directoryOnPart(zip: Buffer, part: number): Buffer {
+  zip.writeUInt16LE(part, zip.length - 22 + 6)
+  return zip
+}
 
 /** The end record of Zip64 says that it is in this part. */
 function ofPart(zip: Buffer, part: number): Buffer {
