@@ -1,9 +1,9 @@
-import express, { type Express, type RequestHandler } from 'express'
+import express, { type Express } from 'express'
 import type { Registry } from 'prom-client'
 import { answerOperations, operationsPaths } from '../shared/runtime/service.ts'
 import { readinessProblem } from '../shared/runtime/start-database.ts'
 import { errorHandler, notAnEndpoint } from './api/envelope.ts'
-import { methodRefusal } from './api/request-error.ts'
+import { requireRead } from './api/request-error.ts'
 import { requestLocals } from './api/request-locals.ts'
 import { apiRouter } from './api/router.ts'
 import type { ControlPlane } from './control-plane.ts'
@@ -26,7 +26,10 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.use(requestLog(deps.log, registry))
   app.use(securityHeaders)
   app.use(compress())
-  app.all([...operationsPaths, '/openapi.json', '/docs'], readOnly)
+  app.all([...operationsPaths, '/openapi.json', '/docs'], (request, _response, next) => {
+    requireRead(request.method)
+    next()
+  })
   app.get(operationsPaths, async (request, response) => {
     requestLocals(response).state.leaveOut()
     const { status, type, body } = await answerOperations(request.path, {
@@ -53,9 +56,4 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.use(notAnEndpoint)
   app.use(errorHandler)
   return app
-}
-
-const readOnly: RequestHandler = (request, _response, next) => {
-  if (request.method !== 'GET' && request.method !== 'HEAD') throw methodRefusal(request.method, 'GET, HEAD')
-  next()
 }

@@ -105,9 +105,9 @@ await runProcess('control-plane', async (process) => {
     portSetting: 'HTTP_PORT',
   })
   process.add(http)
-  // Requests are answered from here on, and links in mails begin with it.
+  // Set at once, because requests are answered from here on, and links in mails begin with it.
   url = `http://${hostInUrl(settings.HTTP_HOST)}:${port}`
-  // Last, so that a start that fails makes no key.
+  // After the port is open, so that a start that can't listen makes no key.
   const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
   process.keepFirstKey(apiKey)
   process.ready({

@@ -38,3 +38,8 @@ export const methodRefusal = (method: string, allowed: string): RequestError =>
     status: 405,
     headers: { Allow: allowed },
   })
+
+/** For paths that only have GET, and HEAD by it: throws the refusal of other methods. */
+export function requireRead(method: string): void {
+  if (method !== 'GET' && method !== 'HEAD') throw methodRefusal(method, 'GET, HEAD')
+}

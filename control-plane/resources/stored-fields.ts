@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** Fields of a stored document as its view has them: integers are without what only the database needs. */
+/** Schemas of stored fields for a view: integers lose the bounds that only the database needs. */
 export function shownFields<Shape extends Record<string, z.ZodType>>(stored: Shape): Shape {
   const shown = Object.entries(stored).map(([name, schema]) => {
     if (schema instanceof z.ZodNumber) return [name, z.int()]
@@ -10,7 +10,7 @@ export function shownFields<Shape extends Record<string, z.ZodType>>(stored: Sha
   return Object.fromEntries(shown) as Shape
 }
 
-/** The values of those fields that a document and its view have under one name. */
+/** The values of those fields that a document and its view have under the same name. */
 export function sameFields<Shape extends z.ZodRawShape, Document extends object>(
   view: z.ZodObject<Shape>,
   document: Document,

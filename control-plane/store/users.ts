@@ -75,7 +75,7 @@ export async function clearLockout({ users }: Collections, id: number): Promise<
   return false
 }
 
-/** Costs the same write as an attempt to sign in of an existing user, so that unknown emails aren't recognizable by time. */
+/** Costs the same write as the failed sign-in of an existing user, so that no time tells which emails are known. */
 export async function countUnknownSignIn({ counters }: Collections): Promise<void> {
   await counters.updateOne({ _id: 'sign_in_for_nobody' }, { $inc: { next: 1 } }, { upsert: true })
 }

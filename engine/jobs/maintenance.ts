@@ -23,8 +23,8 @@ export interface MaintenanceJob {
   run(): Promise<void>
 }
 
-/** A stop waits so long for a running job, which may be broken off anywhere. With the database away it could take seconds. */
-const graceMs = 300
+/** A stop waits this long for a running job, which may be broken off anywhere. With the database away it could take seconds. */
+const stopGraceMs = 300
 
 /** Runs a job at once and then at its interval, until it is stopped. */
 export function startMaintenance(job: MaintenanceJob, log: Logger): Part {
@@ -37,7 +37,7 @@ class MaintenanceLoop extends PollLoop {
   readonly #job: MaintenanceJob
 
   constructor(job: MaintenanceJob, log: Logger) {
-    super({ problem: `${job.name} failed`, graceMs, log })
+    super({ problem: `${job.name} failed`, graceMs: stopGraceMs, log })
     this.#job = job
   }
 
@@ -65,7 +65,7 @@ export function enforceLimits(database: Database, log: Logger): MaintenanceJob {
 }
 
 /** Younger files are left alone: inline content is staged before its import is stored, and no request takes this long. */
-const minAgeMs = 3_600_000
+const minStagedAgeMs = 3_600_000
 
 /**
  * Removes files that no import needs, and pins of imports that have ended. Such files are left by a creation that broke
@@ -80,7 +80,7 @@ export function sweepStaging(
     name: 'sweeping the staging',
     everyMs: 10 * 60_000,
     async run() {
-      const old = await staging.listImports({ olderThanMs: minAgeMs })
+      const old = await staging.listImports({ olderThanMs: minStagedAgeMs })
       // Read before the imports: an import that begins in between needs its pin.
       const pinned = await uploads.listPinned()
       const needed = new Set(await listNotFinalizedAmong(collections, [...old, ...pinned]))

@@ -55,7 +55,7 @@ export function takeOverFromEngines({
         }
         const imports = await importsLeasedBy(collections, engine._id)
         const { chunks, steps } = await releaseLeases(database, engine, { died: true, log })
-        await recordCleared(database, 'engines', engine._id)
+        await recordCleared(database, engine._id)
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
         const result =
           imports.length === 0
@@ -67,7 +67,7 @@ export function takeOverFromEngines({
         )
         await notifyEngines(collections, 'taken over')
       }
-      await removeDead(database, 'engines')
+      await removeDead(database)
       await releaseLeasesOfUnknown(collections)
       const expired = await releaseExpiredChunks(collections)
       if (expired.length > 0)

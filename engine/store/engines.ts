@@ -72,8 +72,8 @@ export async function readEngineFolder({ engines }: Collections, engineId: strin
 
 export interface OtherFolders {
   /**
-   * Whether an engine with another folder is alive and can read its files. Alive is what isn't marked dead. Leases aren't
-   * looked at: after a failover all of them have expired, and a dead engine is marked within seconds.
+   * Whether an engine with another folder is alive and can read its files. Alive means: not marked dead. Leases aren't
+   * looked at, because after a failover all of them have expired, and a dead engine is marked within seconds.
    */
   areAlive: boolean
   /** Whether any engine with another folder, alive or ended in the last two minutes, or a process on another host is known. */
@@ -87,10 +87,11 @@ export async function findOtherFolders(
   const others = await engines
     .find({ folder: { $ne: folder } }, { projection: { dead: 1, sees_files: 1 } })
     .toArray()
-  const areAlive = others.some(({ dead, sees_files: seesFiles }) => !dead && seesFiles !== false)
-  const isElsewhere = async () =>
-    (await processes.findOne({ host: { $ne: host } }, { projection: { _id: 1 } })) !== null
-  return { areAlive, areKnown: others.length > 0 || (await isElsewhere()) }
+  const elsewhere = await processes.findOne({ host: { $ne: host } }, { projection: { _id: 1 } })
+  return {
+    areAlive: others.some(({ dead, sees_files: seesFiles }) => !dead && seesFiles !== false),
+    areKnown: others.length > 0 || elsewhere !== null,
+  }
 }
 
 /** Whether an engine is registered, alive or marked dead. */

@@ -170,7 +170,7 @@ const endSignature = Buffer.from('504b0506', 'hex')
 async function findEnd(file: RandomAccessFile, what: string): Promise<number> {
   const dataEnd = await findDataEnd(file)
   const start = Math.max(0, dataEnd - endBytes - 0xffff)
-  // The last bytes of the end record may be zeros, and are zeros too where they are missing.
+  // The end record may itself end with zeros. Bytes behind the file stay zeros here.
   const bytes = Buffer.alloc(dataEnd + endBytes - start)
   await file.read(bytes, start)
   let hasDataBehind = false

@@ -99,7 +99,7 @@ export async function runProcess(name: string, start: (process: Process) => Prom
   process.on('unhandledRejection', stopOnError)
   process.on('uncaughtException', stopOnError)
 
-  started = ensureDataFolder(settings.DATA_DIR, log).then(() =>
+  const starting = ensureDataFolder(settings.DATA_DIR, log).then(() =>
     start({
       settings,
       log,
@@ -120,7 +120,7 @@ export async function runProcess(name: string, start: (process: Process) => Prom
     }),
   )
   // Before the exit, so that `npm start` still reads the line.
-  started = started.finally(printUnseenKey)
+  started = starting.finally(printUnseenKey)
   try {
     await started
   } catch (error) {

@@ -91,9 +91,9 @@ export async function renewLease(
   return matchedCount === 1
 }
 
-/** Removes a process that has stopped, or whose work was taken over. False when another process has removed it. */
-export async function unregister(database: Database, registry: Registry, _id: string): Promise<boolean> {
-  return (await openRegistry(database, registry).deleteOne({ _id })).deletedCount === 1
+/** Removes a control plane or FTP server that has stopped or died. False when another process has removed it. */
+export async function unregister({ collections }: Database, _id: string): Promise<boolean> {
+  return (await collections.processes.deleteOne({ _id })).deletedCount === 1
 }
 
 /** Marks processes with an expired lease as dead. They cannot renew it afterwards. */
@@ -107,22 +107,22 @@ export async function markDead(database: Database, registry: Registry): Promise<
 }
 
 /** Records that an engine has stopped. Like a dead one it is remembered for a while, with its folder. */
-export async function recordStopped(database: Database, _id: string): Promise<void> {
-  await openRegistry(database, 'engines').updateOne({ _id, cleared_at: { $exists: false } }, [
+export async function recordStopped({ collections }: Database, _id: string): Promise<void> {
+  await collections.engines.updateOne({ _id, cleared_at: { $exists: false } }, [
     { $set: { dead: true, cleared_at: '$$NOW' } },
   ])
 }
 
-/** Records that the work of a dead process was taken over. */
-export async function recordCleared(database: Database, registry: Registry, _id: string): Promise<void> {
-  await openRegistry(database, registry).updateOne({ _id, dead: true, cleared_at: { $exists: false } }, [
+/** Records that the work of a dead engine was taken over. */
+export async function recordCleared({ collections }: Database, _id: string): Promise<void> {
+  await collections.engines.updateOne({ _id, dead: true, cleared_at: { $exists: false } }, [
     { $set: { cleared_at: '$$NOW' } },
   ])
 }
 
-/** Removes stopped engines, and dead processes whose work was taken over, after a while. */
-export async function removeDead(database: Database, registry: Registry): Promise<void> {
-  await openRegistry(database, registry).deleteMany({
+/** Removes engines that stopped, or whose work was taken over, after a while. */
+export async function removeDead({ collections }: Database): Promise<void> {
+  await collections.engines.deleteMany({
     dead: true,
     cleared_at: { $exists: true },
     $expr: { $lt: ['$cleared_at', { $subtract: ['$$NOW', forgetDeadMs] }] },

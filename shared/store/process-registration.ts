@@ -47,7 +47,7 @@ export class ProcessRegistration implements Part {
     this.#stopping.abort()
     // A renewal after the removal would match nothing. Without the database neither of them ends in time.
     const removal = this.#beating.then(() =>
-      this.#renewals.runExclusive('renewal', () => unregister(this.#database, 'processes', this.#id)),
+      this.#renewals.runExclusive('renewal', () => unregister(this.#database, this.#id)),
     )
     const problem = await within(
       unregisterTimeoutMs,

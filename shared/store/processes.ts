@@ -12,7 +12,7 @@ export async function endDeadProcesses(database: Database, log: Logger): Promise
     .find({ dead: true })
     .toArray()) {
     await endTransactions(database, session_ids, log)
-    if (await unregister(database, 'processes', _id))
+    if (await unregister(database, _id))
       log.warn(
         { host, pid },
         `the lease of ${names[kind]} ran out: process ${pid} on ${host} died or was suspended, and its open transactions are ended`,

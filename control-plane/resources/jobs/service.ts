@@ -51,7 +51,7 @@ function buildFilter(
   for (const name of ['begins_at', 'finished_at'] as const) {
     const [after, before] = [`${name}__after`, `${name}__before`] as const
     if (query[after] !== undefined)
-      conditions.push({ [name]: { $gte: endOfSecond(readTime(after, query[after], zone)) } })
+      conditions.push({ [name]: { $gte: nextSecond(readTime(after, query[after], zone)) } })
     if (query[before] !== undefined)
       conditions.push({ [name]: { $lt: readTime(before, query[before], zone) } })
   }
@@ -64,8 +64,8 @@ function buildFilter(
   return conditions.length === 0 ? {} : { $and: conditions }
 }
 
-/** Replies show whole seconds, and a time is after another one where that shows. */
-const endOfSecond = (time: Date): Date => new Date((Math.floor(time.getTime() / 1_000) + 1) * 1_000)
+/** Replies show times in whole seconds. So what is after a time begins with its next second. */
+const nextSecond = (time: Date): Date => new Date((Math.floor(time.getTime() / 1_000) + 1) * 1_000)
 
 const unixSeconds = /^-?\d{1,12}(\.\d{1,9})?$/
 

@@ -51,7 +51,7 @@ export async function listReactions(
 type State = ReactionDocument['state']
 const storedStates: readonly State[] = ['queued', 'due', 'sent', 'dropped']
 
-/** Of a reaction whose autoresponder is paused or not. */
+/** The state of a reaction as replies show it. `isPaused`: its autoresponder is paused. */
 const shownState = (state: State, isPaused: boolean): ShownState =>
   isPaused && (state === 'queued' || state === 'due') ? 'held' : state
 

@@ -81,7 +81,7 @@ function zipSpool(
     sizes.set(name, size)
     return {
       size,
-      read: (target, position) => file.read(target, position),
+      read: (buffer, position) => file.read(buffer, position),
       close: async () => {
         sizes.delete(name)
         await file.close()

@@ -94,7 +94,7 @@ export class MarkedFolder implements Part {
     if (this.#problem !== null) throw new FolderUnavailable(this.#problem)
   }
 
-  /** Does `work` only while the folder has no problem; throws FolderUnavailable otherwise, as `require` does. */
+  /** Makes a function that does `work`, or throws FolderUnavailable while the folder has a problem. */
   guarded<Args extends unknown[], Result>(work: (...args: Args) => Promise<Result>) {
     return async (...args: Args): Promise<Result> => {
       await this.require()

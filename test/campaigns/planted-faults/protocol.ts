@@ -638,7 +638,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     name: 'an engine that stopped lately is forgotten',
     file: 'engine/store/engines.ts',
     text: 'areKnown: others.length > 0 ||',
-    replacement: 'areKnown: areAlive ||',
+    replacement: 'areKnown: others.some(({ dead }) => !dead) ||',
     tests: [stores],
   },
   {

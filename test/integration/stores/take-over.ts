@@ -7,7 +7,6 @@ import { createLogger } from '../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import { claimChunk, countChunkStates } from '../../../shared/store/chunks.ts'
 import { registerSessions, registerEngine } from '../../../engine/store/engines.ts'
-import { unregister } from '../../../shared/store/leases.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
 
@@ -43,7 +42,7 @@ t.test(
     await claim(leaves)
     await addStep(2, stays)
     await addStep(3, leaves)
-    await unregister(database, 'engines', leaves)
+    await collections.engines.deleteOne({ _id: leaves })
     await releaseLeasesOfUnknown(collections)
     t.same(await countChunkStates(collections, importId), { ready: 1, running: 1, done: 0 })
     t.match(await collections.chunks.findOne({ state: 'running' }), { engine_id: stays })

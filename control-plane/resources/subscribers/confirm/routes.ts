@@ -3,7 +3,7 @@ import { Router, type ErrorRequestHandler, type Request, type Response } from 'e
 import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { methodRefusal, RequestError } from '../../../api/request-error.ts'
+import { requireRead, RequestError } from '../../../api/request-error.ts'
 import { canonicalIp } from '../../../../shared/values/ip.ts'
 import { requestLocals } from '../../../api/request-locals.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
@@ -30,8 +30,7 @@ export function confirmationPage(deps: ControlPlane): Router {
     }
     requestLocals(response).state.route = confirmationPath
     response.set('X-Robots-Tag', 'noindex')
-    if (request.method !== 'GET' && request.method !== 'HEAD')
-      throw methodRefusal(request.method, 'GET, HEAD')
+    requireRead(request.method)
     response.type('html')
     if (request.method === 'GET') await answerVisit(deps, token, request, response)
     // It changes nothing, and must not tell what a visit would find.

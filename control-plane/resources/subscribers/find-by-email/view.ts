@@ -4,7 +4,7 @@ import type { FoundInList } from './service.ts'
 
 export type FoundView = z.infer<typeof foundSubscriberView>
 
-/** With the names of organizations, by id, it has that of its list's organization. */
+/** `names`: of organizations, by id. With them, the view has the organization of the list. */
 export const toFoundView = (
   { subscriber, list }: FoundInList,
   names?: ReadonlyMap<number, string>,
