@@ -45,7 +45,7 @@ const minResults: Readonly<Record<string, number>> = {
   'detected sets': 3,
 }
 
-t.setTimeout(180_000 + cases * 1000)
+t.setTimeout(320_000 + cases * 1000)
 
 t.test(
   `imports end as the model of the specification says, seed ${seed}`,

@@ -100,10 +100,10 @@ t.test('an engine with an empty folder is red, and the others do its work', asyn
   await untilMetric(healthy, /^rollcall_data_folder_available 1$/m)
 
   const ids: number[] = []
-  for (let i = 0; i < 8; i += 1) ids.push(await createImport(service, 30_000))
+  for (let i = 0; i < 8; i += 1) ids.push(await createImport(service, 5_000))
   for (const id of ids) {
     const view = await importEnd(service, id)
-    t.same([view.state, countsOf(view)], ['finished', { added: 30_000 }], view.error_message ?? '')
+    t.same([view.state, countsOf(view)], ['finished', { added: 5_000 }], view.error_message ?? '')
   }
   t.same((await readdir(folder)).sort(), [], 'nothing is written into a folder that may be another one')
   t.match(sick.log(), /"level":"error".*no file is read or written until DATA_DIR is available/)
@@ -125,13 +125,13 @@ t.test('a folder that is unmounted while an engine works', async (t) => {
   t.equal((await readiness(sick)).status, 200)
   const begins_at = new Date(Date.now() + 86_400_000).toISOString()
   const ids: number[] = []
-  for (let i = 0; i < 8; i += 1) ids.push(await createImport(service, 30_000, { begins_at }))
+  for (let i = 0; i < 8; i += 1) ids.push(await createImport(service, 5_000, { begins_at }))
   await unlink(folder)
   await mkdir(folder)
   await service.collections.imports.updateMany({}, { $set: { begins_at: new Date() } })
   for (const id of ids) {
     const view = await importEnd(service, id)
-    t.same([view.state, countsOf(view)], ['finished', { added: 30_000 }], view.error_message ?? '')
+    t.same([view.state, countsOf(view)], ['finished', { added: 5_000 }], view.error_message ?? '')
   }
   t.match((await untilReady(sick, false)).text, /lacks the mark of this installation/)
   t.same(await readdir(folder), [])
@@ -152,7 +152,7 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   const sick = await service.start('engine', { DATA_DIR: folder })
   t.equal((await readiness(sick)).status, 200)
   const ids: number[] = []
-  for (let i = 0; i < 8; i += 1) ids.push(await createImport(service, 30_000))
+  for (let i = 0; i < 8; i += 1) ids.push(await createImport(service, 5_000))
   await untilMetric(sick, /^rollcall_import_files_missing_total [1-9]/m)
   t.match((await untilReady(sick, false)).text, /files of \d+ imports are missing in DATA_DIR of this engine/)
   t.match(sick.log(), /a file is missing here; the import fails when another engine misses it too/)
@@ -169,7 +169,7 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   await service.start('engine', { DATA_DIR: folder })
   for (const id of ids) {
     const view = await importEnd(service, id)
-    t.same([view.state, countsOf(view)], ['finished', { added: 30_000 }], view.error_message ?? '')
+    t.same([view.state, countsOf(view)], ['finished', { added: 5_000 }], view.error_message ?? '')
   }
 
   const uploads = path.join(service.dataFolder, 'uploads', '1')
@@ -287,7 +287,7 @@ for (const engines of [1, 2])
     const service = await startService(t, ['control-plane'])
     const begins_at = new Date(Date.now() + 86_400_000).toISOString()
     const content = await createImport(service, 100, { begins_at })
-    const partition = await createImport(service, 30_000)
+    const partition = await createImport(service, 5_000)
     const staging = path.join(service.dataFolder, 'staging')
     await rm(path.join(staging, String(content)), { recursive: true })
     // Split, and its partition removed before a chunk is claimed.
