@@ -6,7 +6,7 @@ import { isDuplicateKey, isMaxTimeExpired } from '../../shared/runtime/driver-er
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
-import type { SubscriberDocument, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
+import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { withQuotaLock, useQuota } from '../../shared/store/subscriber-quota.ts'
 import {
   dropSubscriberReactions,
@@ -315,19 +315,6 @@ export const withImportEpoch = (
   list: ListState | null | undefined,
 ): SubscriberDocument =>
   list?.import_epoch === undefined ? document : { ...document, import_epoch: list.import_epoch }
-
-/** Gives active subscribers a status in which they have left their list. */
-export async function markAsLeft(
-  { subscribers }: Collections,
-  session: ClientSession,
-  { keys, status, removedAt }: { keys: string[]; status: SubscriberStatus; removedAt: Date },
-): Promise<void> {
-  await subscribers.updateMany(
-    { _id: { $in: keys } },
-    { $set: { status, remove_time: removedAt } },
-    { session },
-  )
-}
 
 /**
  * Makes a transaction that queues reactions conflict with a concurrent deletion or change of these subscribers, which

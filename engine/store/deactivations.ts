@@ -1,5 +1,4 @@
 import type { ClientSession } from 'mongodb'
-import { clock } from '../../shared/runtime/clock.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import { deactivationId, nextDeactivationId } from '../../shared/contract/schemas/import.ts'
 
@@ -16,19 +15,6 @@ export async function appendDeactivationLog(
   )
   await outcomes.insertOne(
     { _id: nextDeactivationId(chunkId, last?._id), logs: { deactivated: lines } },
-    { session },
-  )
-}
-
-/** Deactivates active subscribers, by their keys. */
-export async function deactivateSubscribers(
-  { subscribers }: Collections,
-  session: ClientSession,
-  keys: string[],
-): Promise<void> {
-  await subscribers.updateMany(
-    { _id: { $in: keys } },
-    { $set: { status: 'deactivated', remove_time: clock.now() } },
     { session },
   )
 }

@@ -102,16 +102,16 @@ export async function dropSubscriberReactions(
   await dropUnsent(collections, session, matchSubscribers(subscriberIds))
 }
 
-/** The same for many subscribers of a list. Few lists have autoresponders, so these are looked up first. */
-export async function dropReactionsInList(
+/** The same for many subscribers of some lists. Few lists have autoresponders, so these are looked up first. */
+export async function dropReactionsInLists(
   collections: Collections,
   session: ClientSession,
-  listId: number,
+  listIds: readonly number[],
   subscriberIds: readonly number[],
 ): Promise<void> {
   if (subscriberIds.length === 0) return
   const autoresponder = await collections.autoresponders.findOne(
-    { mailing_list_id: listId },
+    { mailing_list_id: { $in: [...listIds] } },
     { session, projection: { _id: 1 } },
   )
   if (autoresponder !== null) await dropSubscriberReactions(collections, session, subscriberIds)

@@ -2,9 +2,8 @@ import type { ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { Database } from '../../../shared/runtime/database.ts'
 import type { SubscriberDocument, SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
-import { dropSubscriberReactions } from '../../../shared/store/reactions.ts'
+import { leaveLists } from '../../../shared/store/leaving-subscribers.ts'
 import { addMove, changeCounts, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
-import { markAsLeft } from '../../store/subscribers.ts'
 import type { EventAutoresponder } from './event-autoresponders.ts'
 import type { RecordedEvent } from './schemas.ts'
 
@@ -76,22 +75,18 @@ export class Recipients {
     const { collections } = database
     const now = clock.now()
     const allLeft = [...this.#left.values()].flatMap(({ recipients }) => recipients)
-    for (const [status, recipients] of Map.groupBy(allLeft, (recipient) => recipient.status))
-      await markAsLeft(collections, session, {
-        keys: recipients.map(({ _id }) => _id),
+    for (const [status, subscribers] of Map.groupBy(allLeft, (recipient) => recipient.status))
+      await leaveLists(collections, session, {
         status,
-        removedAt: now,
+        listIds: [...this.#left.keys()],
+        subscribers,
+        leftAt: now,
       })
     for (const [listId, { organizationId, recipients }] of this.#left) {
       const changes = noStatusCounts()
       for (const { status } of recipients) addMove(changes, 'active', status)
       await changeCounts(database, session, { organizationId, listId, changes })
     }
-    await dropSubscriberReactions(
-      collections,
-      session,
-      allLeft.map(({ id }) => id),
-    )
   }
 }
 

@@ -4,9 +4,9 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import type { ChunkDocument, ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { recordDeactivated } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
-import { dropReactionsInList } from '../../../shared/store/reactions.ts'
+import { leaveLists } from '../../../shared/store/leaving-subscribers.ts'
 import { addMove, changeCountsOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
-import { appendDeactivationLog, deactivateSubscribers } from '../../store/deactivations.ts'
+import { appendDeactivationLog } from '../../store/deactivations.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import { runTransaction, type Attempt } from '../write/transaction.ts'
 import { activeAtStart, openRanges, requirePlan, searchRange } from './absent-subscribers.ts'
@@ -187,17 +187,12 @@ async function writeDeactivated(
   })
   await appendDeactivationLog(collections, session, chunk._id, lines)
   if (document.options.dry_run) return { commit: next }
-  await deactivateSubscribers(
-    collections,
-    session,
-    leaving.map((subscriber) => subscriber._id),
-  )
-  await dropReactionsInList(
-    collections,
-    session,
-    document.mailing_list_id,
-    leaving.map((subscriber) => subscriber.id),
-  )
+  await leaveLists(collections, session, {
+    status: 'deactivated',
+    listIds: [document.mailing_list_id],
+    subscribers: leaving,
+    leftAt: clock.now(),
+  })
   await changeCountsOfLane(collections, session, stripe, {
     organizationId: document.organization_id,
     listId: document.mailing_list_id,

@@ -1,6 +1,6 @@
 import { deflateSync } from 'node:zlib'
 import { outcomeId, type ImportCounts } from '../../../shared/contract/schemas/import.ts'
-import { dropReactionsInList, recordTriggered } from '../../../shared/store/reactions.ts'
+import { dropReactionsInLists, recordTriggered } from '../../../shared/store/reactions.ts'
 import { changeCountsOfLane } from '../../../shared/store/subscriber-counts.ts'
 import type { BatchDraft } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson/bson-commands.ts'
@@ -46,7 +46,7 @@ export async function writeSubscribers(
   await insertBson(subscribers, buffers.subscribers)
   await insertBson({ db, collection: collections.reactions, session }, buffers.reactions)
   await updateBson(subscribers, buffers.updates)
-  await dropReactionsInList(collections, session, listId, leaving)
+  await dropReactionsInLists(collections, session, [listId], leaving)
   const moved = { organizationId, listId, changes: statusChanges }
   await changeCountsOfLane(collections, session, stripe, moved)
 }

@@ -567,8 +567,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'reactions of a subscriber who leaves by an import stay',
     file: 'engine/stages/write/batch-writer.ts',
-    text: '  await dropReactionsInList(collections, session, listId, leaving)\n',
-    replacement: '  void dropReactionsInList\n  void leaving\n',
+    text: '  await dropReactionsInLists(collections, session, [listId], leaving)\n',
+    replacement: '  void dropReactionsInLists\n  void leaving\n',
     tests: [effects],
   },
   {
