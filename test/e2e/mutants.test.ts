@@ -123,7 +123,7 @@ async function mutantsOf(room: Room, folder: string, installed: string): Promise
   return Object.entries(files).flatMap(([file, { source, mutants }]) =>
     mutants.map(({ status, replacement, location }) => {
       const [start, end] = [offsetOf(source, location.start), offsetOf(source, location.end)]
-      const isSeen = status !== 'Survived' && status !== 'NoCoverage'
+      const isSeen = status === 'Killed' || status === 'Timeout'
       const [before, after] = [source.slice(start, end), replacement]
       return { file, line: location.start.line, before, after, source, start, end, isSeen }
     }),
