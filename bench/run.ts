@@ -26,7 +26,7 @@ const sizes = {
   connections: { type: 'string' },
   seconds: { type: 'string' },
 } as const
-const { values: given, positionals } = parseArgs({
+const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     ...sizes,
@@ -43,31 +43,31 @@ const { values: given, positionals } = parseArgs({
 const [name] = positionals
 const scenario = scenarios.find((candidate) => candidate.name === name)
 const isKnown = scenario !== undefined || name === 'all' || name === 'results'
-if (!isKnown || given.help) {
+if (!isKnown || options.help) {
   console.log(usage)
   for (const one of scenario === undefined ? scenarios : [scenario])
     console.log(`  ${one.name.padEnd(18)} ${one.summary}`)
   if (name !== undefined && !isKnown) console.error(`\nthere is no benchmark ${name}`)
   process.exit(name === undefined || isKnown ? 0 : 2)
 }
-if (scenario === undefined && (given.json !== undefined || given.html !== undefined))
+if (scenario === undefined && (options.json !== undefined || options.html !== undefined))
   refuse(`--json and --html are options of one benchmark; ${name} writes its files into --out`)
 await exitAfter('rollcall-bench-', (folder) =>
   scenario === undefined ? runMany(folder) : runOne(scenario, folder),
 )
 
 async function runOne({ name, summary, quick, run }: Scenario, folder: string): Promise<number> {
-  if (given.quick && quick === null) refuse(`${name} can't be quick; --rows and --rounds make it smaller`)
-  const { only, data } = given
+  if (options.quick && quick === null) refuse(`${name} can't be quick; --rows and --rounds make it smaller`)
+  const { only, data } = options
   // Options on the command line win over those of --quick.
-  const quickSizes = parseArgs({ args: (given.quick ? quick : null) ?? [], options: sizes }).values
-  const { rows, ...size } = { ...quickSizes, ...given }
+  const quickSizes = parseArgs({ args: (options.quick ? quick : null) ?? [], options: sizes }).values
+  const { rows, ...size } = { ...quickSizes, ...options }
   const { rounds = '3', seed = '1', subscribers = '200000', connections = '16', seconds = '5' } = size
   const [first = '', ...more] = subscribers.split(',')
   const transcript: string[] = []
   const say = (text: string) => {
     transcript.push(text)
-    if (!given.quiet) console.log(text)
+    if (!options.quiet) console.log(text)
   }
   const machine = readMachine()
   const work = {
@@ -102,22 +102,22 @@ async function runOne({ name, summary, quick, run }: Scenario, folder: string): 
   machine.load_average_after = loadAverage()
   const report = makeReport({ ...particulars, machine, transcript }, outcome)
   for (const line of closingLines(report)) say(line)
-  if (given.json !== undefined) await writeFile(given.json, compactJson(report))
-  if (given.html !== undefined) await writeFile(given.html, htmlPage(report))
+  if (options.json !== undefined) await writeFile(options.json, compactJson(report))
+  if (options.html !== undefined) await writeFile(options.html, htmlPage(report))
   return report.is_right ? 0 : 1
 }
 
 async function runMany(folder: string): Promise<number> {
-  const usual = given.quick ? path.join(import.meta.dirname, 'quick') : import.meta.dirname
-  const out = given.out === undefined ? usual : path.resolve(given.out)
-  const only = name === 'results' ? [] : (given.only?.split(',') ?? null)
+  const usual = options.quick ? path.join(import.meta.dirname, 'quick') : import.meta.dirname
+  const out = options.out === undefined ? usual : path.resolve(options.out)
+  const only = name === 'results' ? [] : (options.only?.split(',') ?? null)
   const unknown = only?.find((wanted) => scenarios.every((known) => known.name !== wanted))
   if (unknown !== undefined) throw new Error(`there is no benchmark ${unknown}`)
   const passedOn = ['rows', 'rounds', 'seed', 'subscribers', 'connections', 'seconds', 'data'] as const
   const args = passedOn.flatMap((option) =>
-    given[option] === undefined ? [] : [`--${option}`, given[option]],
+    options[option] === undefined ? [] : [`--${option}`, options[option]],
   )
-  const failed = await runAll({ only, isQuick: given.quick, args, out, folder })
+  const failed = await runAll({ only, isQuick: options.quick, args, out, folder })
   if (failed.length > 0) console.error(`failed, their earlier results stay: ${failed.join(', ')}`)
   return failed.length > 0 ? 1 : 0
 }

@@ -20,12 +20,12 @@ import { startRollcall, type Rollcall } from '../rollcall.ts'
  * Starts the whole service in a temporary folder, makes a file with known defects, and imports it inline, by FTP and
  * from a URL. The counts of the three imports are compared with those that the generator knows.
  */
-const { values: given } = parseArgs({
+const { values: options } = parseArgs({
   options: { rows: { type: 'string', default: '100000' }, keep: { type: 'boolean', default: false } },
 })
-const rows = Number(given.rows)
+const rows = Number(options.rows)
 if (!Number.isSafeInteger(rows) || rows < 1) {
-  console.error(`--rows must be a positive integer, not ${given.rows}`)
+  console.error(`--rows must be a positive integer, not ${options.rows}`)
   process.exit(2)
 }
 
@@ -44,7 +44,7 @@ try {
     signal: interrupted.signal,
   })
   exitCode = await show(rollcall)
-  if (given.keep) {
+  if (options.keep) {
     say('\nRollcall stays up; Ctrl-C ends it and removes its folder.')
     await new Promise((resolve) => interrupted.signal.addEventListener('abort', resolve, { once: true }))
   }
@@ -101,7 +101,7 @@ async function show({ ready, key, logFile }: Rollcall): Promise<number> {
       `FTP       ${ready.ftp}   (the same user and password)`,
       `Metrics   ${Object.values(ready.metrics).join('  ')}`,
       `MongoDB   ${ready.mongodb}   (the password is in ${ready.mongodb_password_file})`,
-      `Log       ${logFile}${given.keep ? '' : '   (removed with the folder when the demo ends; --keep keeps everything up)'}`,
+      `Log       ${logFile}${options.keep ? '' : '   (removed with the folder when the demo ends; --keep keeps everything up)'}`,
     ].join('\n'),
   )
   return isRight ? 0 : 1

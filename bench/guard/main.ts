@@ -35,7 +35,7 @@ const recordedPasses = 3
 
 const recordedFile = path.join(import.meta.dirname, 'recorded.json')
 
-const { values: given } = parseArgs({
+const { values: options } = parseArgs({
   options: {
     /** Writes down what is measured instead of judging it. */
     record: { type: 'boolean', default: false },
@@ -45,9 +45,9 @@ const { values: given } = parseArgs({
     json: { type: 'string' },
   },
 })
-const [rows, rounds] = [Number(given.rows), Number(given.rounds)]
+const [rows, rounds] = [Number(options.rows), Number(options.rounds)]
 
-await exitAfter('rollcall-guard-', (folder) => (given.record ? record(folder) : guard(folder)))
+await exitAfter('rollcall-guard-', (folder) => (options.record ? record(folder) : guard(folder)))
 
 async function record(folder: string): Promise<number> {
   const machine = readMachine()
@@ -129,7 +129,7 @@ async function measureRatios(folder: string): Promise<Ratios> {
   const scratch = await mkdtemp(path.join(folder, 'run-'))
   const server = { rows, seed: 1, cacheMB: 1_024, folder: scratch, say }
   const measured = await onServer(server, (bench) => runRounds(bench, rounds))
-  if (given.json !== undefined) await writeFile(given.json, JSON.stringify(measured))
+  if (options.json !== undefined) await writeFile(options.json, JSON.stringify(measured))
   await removeFolder(scratch)
   return computeRatios(measured)
 }

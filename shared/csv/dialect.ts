@@ -54,21 +54,21 @@ interface SampledCells {
  */
 export function detectDialect(
   sample: Sample,
-  given: {
+  settings: {
     separator: SampleDialect['separator'] | undefined
     enclosure: SampleDialect['enclosure'] | undefined
   },
 ): SampleDialect {
   let best: { dialect: SampleDialect; score: number } = {
-    dialect: { separator: given.separator ?? ',', enclosure: given.enclosure ?? '"' },
+    dialect: { separator: settings.separator ?? ',', enclosure: settings.enclosure ?? '"' },
     score: 0,
   }
-  for (const separator of given.separator === undefined ? separators : [given.separator]) {
-    for (const enclosure of given.enclosure === undefined ? enclosures : [given.enclosure]) {
+  for (const separator of settings.separator === undefined ? separators : [settings.separator]) {
+    for (const enclosure of settings.enclosure === undefined ? enclosures : [settings.enclosure]) {
       const dialect = { separator, enclosure }
       const found = firstRecords(sample, dialect)
       // An enclosure that encloses no cell is not one, whatever its score, unless it was given.
-      if (given.enclosure === undefined && enclosure !== '"' && found.enclosed === 0) continue
+      if (settings.enclosure === undefined && enclosure !== '"' && found.enclosed === 0) continue
       const score = tableScore(found)
       if (score > best.score) best = { dialect, score }
     }

@@ -103,9 +103,14 @@ export function warn(terminal: Terminal, text: string): void {
 export function warnOfIgnored(
   terminal: Terminal,
   { columns }: InspectionView,
-  given: Columns & { list: MailingList; fieldNames: string[]; newFields: NewField[] },
+  {
+    mapping,
+    ignored,
+    list,
+    fieldNames,
+    newFields,
+  }: Columns & { list: MailingList; fieldNames: string[]; newFields: NewField[] },
 ): void {
-  const { mapping, ignored, list, fieldNames, newFields } = given
   const targets = [...fieldNames, ...builtInColumns.filter((name) => isUsable(name, list))]
   const newNames = newFields.map((field) => field.name)
   const taken = new Set([...builtInColumns, ...fieldNames, ...newNames].map(comparisonForm))

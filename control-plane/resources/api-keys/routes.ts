@@ -58,8 +58,8 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         data: createdApiKeyView,
         example: { ...exampleApiKey, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' },
       },
-      examine: ({ deps, organizationId }, given) =>
-        checkApiKey(deps, { ...given, organization_id: organizationId }, null),
+      examine: ({ deps, organizationId }, creation) =>
+        checkApiKey(deps, { ...creation, organization_id: organizationId }, null),
       async handle({ deps, caller, organizationId, body, documentAsSent }) {
         requireRequestedRoleNotAbove(documentAsSent(), caller, 'an API key')
         const { document, secret } = await createApiKey(deps, caller, organizationId, body())
@@ -82,9 +82,9 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       refusals: { not_found: noKey, validation_failed: [foreignUser, misplacedRole, lastKey] },
       forbids: [more],
       reply: { data: apiKeyView, example: { ...exampleApiKey, active: false } },
-      async examine({ deps, caller, organizationId, params }, given) {
+      async examine({ deps, caller, organizationId, params }, change) {
         const key = await findApiKey(deps, caller, params['id'], searchedOrganization(organizationId))
-        await checkApiKey(deps, { ...key, ...withoutUndefined(given) }, key.user_id)
+        await checkApiKey(deps, { ...key, ...withoutUndefined(change) }, key.user_id)
       },
       async handle({ deps, caller, organizationId, params, body, documentAsSent }) {
         const key = await findApiKey(deps, caller, params['id'], searchedOrganization(organizationId))

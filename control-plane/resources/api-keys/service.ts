@@ -42,14 +42,14 @@ export async function createApiKey(
   deps: ControlPlane,
   caller: Caller,
   organizationId: number,
-  given: ApiKeyCreation,
+  creation: ApiKeyCreation,
 ): Promise<{ document: ApiKeyDocument; secret: string }> {
   const { collections } = deps.database
   const secret = generateKey()
   const document: ApiKeyDocument = {
     _id: 0,
     organization_id: organizationId,
-    ...given,
+    ...creation,
     key_hash: hashKey(secret, deps.keyHashSecret),
     created_at: clock.now(),
   }
@@ -67,10 +67,10 @@ export async function changeApiKey(
   deps: ControlPlane,
   caller: Caller,
   { _id: id, organization_id: organizationId }: ApiKeyDocument,
-  given: ApiKeyChange,
+  change: ApiKeyChange,
 ): Promise<ApiKeyDocument> {
   const { collections } = deps.database
-  const set: Partial<ApiKeyDocument> = withoutUndefined(given)
+  const set: Partial<ApiKeyDocument> = withoutUndefined(change)
   return changeCredentials(deps, caller, async (session) => {
     const current = await findApiKey(deps, caller, String(id), organizationId, session)
     await requireCallerNotBelow(deps, caller, current, session)

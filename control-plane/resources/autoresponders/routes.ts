@@ -95,9 +95,9 @@ export const autoresponderEndpoints = [
     },
     reply: { data: autoresponderView, example: exampleAutoresponder },
     refusals: { invalid_request: remoteListRefusal, validation_failed: faultySettings },
-    async examine({ deps, caller, params }, given, faultyKeys) {
+    async examine({ deps, caller, params }, creation, faultyKeys) {
       const list = await findList(deps, caller, params['mailing_list_id'])
-      if (faultyKeys.isDisjointFrom(decisiveKeys)) newAutoresponder(0, list, given)
+      if (faultyKeys.isDisjointFrom(decisiveKeys)) newAutoresponder(0, list, creation)
     },
     async handle({ deps, caller, params, body }) {
       const list = await findList(deps, caller, params['mailing_list_id'])
@@ -132,17 +132,17 @@ export const autoresponderEndpoints = [
       ],
     },
     forbids: [`this needs ${describeNeed(mayUpdate)}`],
-    async examine({ deps, caller, params }, given, faultyKeys) {
+    async examine({ deps, caller, params }, change, faultyKeys) {
       const list = await findList(deps, caller, params['mailing_list_id'])
       const current = await findAutoresponder(deps, list, params['id'])
-      if (faultyKeys.isDisjointFrom(decisiveKeys)) changedAutoresponder(current, given)
+      if (faultyKeys.isDisjointFrom(decisiveKeys)) changedAutoresponder(current, change)
     },
     async handle({ deps, caller, params, body }) {
       const list = await findList(deps, caller, params['mailing_list_id'])
       const { _id: id } = await findAutoresponder(deps, list, params['id'])
-      const given = body()
-      if (changesMoreThanState(given)) refuseUnless(caller, mayUpdate)
-      const changed = await changeAutoresponder(deps, list, id, given)
+      const change = body()
+      if (changesMoreThanState(change)) refuseUnless(caller, mayUpdate)
+      const changed = await changeAutoresponder(deps, list, id, change)
       return { data: (await viewer(deps, list))(changed) }
     },
   }),
@@ -161,5 +161,5 @@ async function findList(
   return list
 }
 
-const changesMoreThanState = (given: AutoresponderChange): boolean =>
-  Object.keys(given).some((key) => key !== 'paused')
+const changesMoreThanState = (change: AutoresponderChange): boolean =>
+  Object.keys(change).some((key) => key !== 'paused')

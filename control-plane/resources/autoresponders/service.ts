@@ -82,10 +82,10 @@ async function findIds(
 export async function createAutoresponder(
   deps: ControlPlane,
   list: MailingListDocument,
-  given: AutoresponderCreation,
+  creation: AutoresponderCreation,
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
-  const document = newAutoresponder(await deps.database.ids.allocate('autoresponder'), list, given)
+  const document = newAutoresponder(await deps.database.ids.allocate('autoresponder'), list, creation)
   await changeList(deps, list._id, nameTaken(document.name), async (session) => {
     await requireTargets(collections, document, session)
     await insertAutoresponder(collections, document, session)
@@ -97,7 +97,7 @@ export async function createAutoresponder(
 export function newAutoresponder(
   id: number,
   list: MailingListDocument,
-  given: AutoresponderCreation,
+  creation: AutoresponderCreation,
 ): AutoresponderDocument {
   const now = clock.now()
   const base: AutoresponderDocument = {
@@ -105,12 +105,12 @@ export function newAutoresponder(
     _id: id,
     organization_id: list.organization_id,
     mailing_list_id: list._id,
-    name: given.name,
+    name: creation.name,
     name_key: '',
-    trigger: given.trigger,
+    trigger: creation.trigger,
     created_at: now,
   }
-  const document = applyChange(base, given, now)
+  const document = applyChange(base, creation, now)
   refuseProblems(findFaults(document))
   return document
 }
@@ -118,9 +118,9 @@ export function newAutoresponder(
 /** Throws as newAutoresponder. */
 export function changedAutoresponder(
   current: AutoresponderDocument,
-  given: AutoresponderChange,
+  change: AutoresponderChange,
 ): AutoresponderDocument {
-  const document = applyChange(current, given, clock.now())
+  const document = applyChange(current, change, clock.now())
   refuseProblems([...findFaults(document), ...sizeFaults(document, current)])
   return document
 }
@@ -130,16 +130,16 @@ export async function changeAutoresponder(
   deps: ControlPlane,
   list: MailingListDocument,
   id: number,
-  given: AutoresponderChange,
+  change: AutoresponderChange,
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
-  const changed = await changeList(deps, list._id, nameTaken(given.name), async (session) => {
+  const changed = await changeList(deps, list._id, nameTaken(change.name), async (session) => {
     const current = await collections.autoresponders.findOne(
       { _id: id, mailing_list_id: list._id },
       { session },
     )
     if (current === null) throw missing('autoresponder', id)
-    const document = changedAutoresponder(current, given)
+    const document = changedAutoresponder(current, change)
     await requireTargets(collections, document, session)
     if (triggeredBy(document)?.id !== triggeredBy(current)?.id) {
       const lists = await requireNoCycle(collections, document, session)
@@ -150,7 +150,7 @@ export async function changeAutoresponder(
     await updateAutoresponder(collections, document, session)
     return document
   })
-  if (given.paused === false) await notifyEngines(collections, 'an autoresponder is resumed')
+  if (change.paused === false) await notifyEngines(collections, 'an autoresponder is resumed')
   return changed
 }
 
@@ -165,16 +165,16 @@ const namesById = {
 /** The whole document after the request. Fields that aren't given stay, unless a given field implies their value. */
 function applyChange(
   stored: AutoresponderDocument,
-  given: AutoresponderChange,
+  change: AutoresponderChange,
   now: Date,
 ): AutoresponderDocument {
-  const asGiven = withoutUndefined(given)
-  const next = { ...stored, ...asGiven }
+  const fields = withoutUndefined(change)
+  const next = { ...stored, ...fields }
   return {
     ...next,
-    ...namesToClear(namesById, stored, asGiven),
+    ...namesToClear(namesById, stored, fields),
     ...impliedByDelay(next),
-    ...asGiven,
+    ...fields,
     name_key: comparisonForm(next.name),
     paused_at: next.paused ? (stored.paused_at ?? now) : null,
   }

@@ -1,5 +1,5 @@
 import type { TemplateContent } from '../../../shared/contract/schemas/campaign-template.ts'
-import { maxContents, type GivenContent, type TemplateChange } from './schemas.ts'
+import { maxContents, type ContentEntry, type TemplateChange } from './schemas.ts'
 
 /** Applies a request to the stored contents of a template. */
 
@@ -9,28 +9,28 @@ const maxBytes = 8_000_000
 const singleFields = ['content_subject', 'email_format', 'content_html', 'content_text'] as const
 
 /** The number of contents that a request may add; each needs an id. */
-export function countNewContents(given: TemplateChange): number {
-  const added = (given.contents ?? []).filter(({ id }) => id === undefined || id === null).length
-  return added + (hasSingleFields(given) ? 1 : 0)
+export function countNewContents(change: TemplateChange): number {
+  const added = (change.contents ?? []).filter(({ id }) => id === undefined || id === null).length
+  return added + (hasSingleFields(change) ? 1 : 0)
 }
 
-const hasSingleFields = (given: TemplateChange): boolean =>
-  singleFields.some((field) => given[field] !== undefined)
+const hasSingleFields = (change: TemplateChange): boolean =>
+  singleFields.some((field) => change[field] !== undefined)
 
 /** The contents after the request, sorted by id. Added ones get ids from `firstId` on. Each problem is added. */
 export function changedContents(
   stored: TemplateContent[],
-  given: TemplateChange,
+  change: TemplateChange,
   firstId: number,
   problems: string[],
 ): TemplateContent[] {
-  if (given.contents !== undefined && hasSingleFields(given)) {
+  if (change.contents !== undefined && hasSingleFields(change)) {
     problems.push(
       `contents can't be given together with ${singleFields.join(', ')}, which are the fields of one content`,
     )
     return stored
   }
-  const entries = hasSingleFields(given) ? [singleContent(stored, given)] : (given.contents ?? [])
+  const entries = hasSingleFields(change) ? [singleContent(stored, change)] : (change.contents ?? [])
   const faults = entries.flatMap((entry, index) => entryFaults(entry, index, stored, entries))
   const byId = new Map(stored.map((content) => [content.id, content]))
   let nextId = firstId
@@ -52,21 +52,21 @@ export function changedContents(
 const emptyContent = { name: null, subject: null, format: 'both', html: null, text: null } as const
 
 /** The deprecated fields change the content with the lowest id, or add one when there is none. */
-function singleContent(stored: TemplateContent[], given: TemplateChange): GivenContent {
+function singleContent(stored: TemplateContent[], change: TemplateChange): ContentEntry {
   return {
     id: stored[0]?.id,
-    subject: given.content_subject,
-    format: given.email_format,
-    html: given.content_html,
-    text: given.content_text,
+    subject: change.content_subject,
+    format: change.email_format,
+    html: change.content_html,
+    text: change.content_text,
   }
 }
 
 function entryFaults(
-  { id, format, _destroy: isRemoved }: GivenContent,
+  { id, format, _destroy: isRemoved }: ContentEntry,
   index: number,
   stored: TemplateContent[],
-  entries: GivenContent[],
+  entries: ContentEntry[],
 ): string[] {
   const name = `contents.${index}`
   if (id === undefined || id === null)
@@ -88,7 +88,7 @@ function sizeFaults(contents: TemplateContent[]): string[] {
   ]
 }
 
-type Fields = Omit<GivenContent, 'id' | '_destroy'>
+type Fields = Omit<ContentEntry, 'id' | '_destroy'>
 
 const withoutAbsent = (fields: Fields, absent: readonly unknown[]): Partial<TemplateContent> =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => !absent.includes(value)))

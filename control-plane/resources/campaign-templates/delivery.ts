@@ -17,20 +17,20 @@ const bounceNames = ['bounce_email_name', 'bounce_email_email'] as const
 /** Null clears the settings; a hash without a known key changes nothing. Each problem is added to `problems`. */
 export function changedDispatch(
   stored: TemplateDispatch | null,
-  given: DispatchAttributes | null | undefined,
+  attributes: DispatchAttributes | null | undefined,
   zoneName: string,
   problems: string[],
 ): TemplateDispatch | null {
-  if (given === null) return null
-  if (given === undefined || Object.keys(given).length === 0) return stored
-  const { begins_at: beginsAt, bounce_email_id: bounceEmail, ...fields } = given
+  if (attributes === null) return null
+  if (attributes === undefined || Object.keys(attributes).length === 0) return stored
+  const { begins_at: beginsAt, bounce_email_id: bounceEmail, ...fields } = attributes
   const beginsAtTime =
     beginsAt === undefined || beginsAt === null ? beginsAt : parseApiTime(beginsAt, zoneName)
   if (beginsAtTime === null && typeof beginsAt === 'string')
     problems.push(
       'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00, in the years 1000 to 9999',
     )
-  const rules = [given.special_sending_rule_id, given.special_sending_rule_name]
+  const rules = [attributes.special_sending_rule_id, attributes.special_sending_rule_name]
   if (rules.every((rule) => rule !== undefined && rule !== null))
     problems.push(
       'only one of dispatch_attributes.special_sending_rule_id and special_sending_rule_name may be given',
@@ -38,9 +38,9 @@ export function changedDispatch(
   const before = stored ?? dispatchDefaults
   return {
     ...before,
-    ...namesToClear(namesById, before, given),
+    ...namesToClear(namesById, before, attributes),
     ...(bounceEmail === undefined ? {} : bounceAddress(before, bounceEmail)),
-    ...replacedRule(given),
+    ...replacedRule(attributes),
     ...withoutUndefined(fields),
     ...(beginsAtTime === undefined ? {} : { begins_at: beginsAtTime }),
   }
@@ -48,9 +48,9 @@ export function changedDispatch(
 
 function bounceAddress(
   before: TemplateDispatch,
-  given: { userId: number; domainId: number } | null,
+  address: { userId: number; domainId: number } | null,
 ): Partial<TemplateDispatch> {
-  const [userId, domainId] = [given?.userId ?? null, given?.domainId ?? null]
+  const [userId, domainId] = [address?.userId ?? null, address?.domainId ?? null]
   const isSame = userId === before.bounce_email_user_id && domainId === before.bounce_email_domain_id
   return {
     bounce_email_user_id: userId,

@@ -110,14 +110,14 @@ export const campaignTemplateEndpoints = [
     reply: { data: templateView, example: exampleTemplate },
     largeReplyBytes,
     refusals: { validation_failed: faultySettings },
-    async examine({ deps, caller, params, documentAsSent }, given) {
+    async examine({ deps, caller, params, documentAsSent }, creation) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       const faults = readOnlyFaults(documentAsSent())
-      await checkTemplate(deps, blankTemplate(list, given), { given, faults })
+      await checkTemplate(deps, blankTemplate(list, creation), { body: creation, faults })
     },
     async handle({ deps, caller, params, body, documentAsSent }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      const request = { given: body(), faults: readOnlyFaults(documentAsSent()) }
+      const request = { body: body(), faults: readOnlyFaults(documentAsSent()) }
       return { data: await toView(deps, await createTemplate(deps, list, request)) }
     },
   }),
@@ -154,13 +154,13 @@ export const campaignTemplateEndpoints = [
         'contents must have at most 8000000 bytes in all',
       ],
     },
-    async examine({ deps, caller, params, documentAsSent }, given) {
+    async examine({ deps, caller, params, documentAsSent }, change) {
       const found = await findTemplate(deps, caller, params['template_id'])
-      await checkTemplate(deps, found, { given, faults: readOnlyFaults(documentAsSent()) })
+      await checkTemplate(deps, found, { body: change, faults: readOnlyFaults(documentAsSent()) })
     },
     async handle({ deps, caller, params, body, documentAsSent }) {
       const found = await findTemplate(deps, caller, params['template_id'])
-      const request = { given: body(), faults: readOnlyFaults(documentAsSent()) }
+      const request = { body: body(), faults: readOnlyFaults(documentAsSent()) }
       return { data: await toView(deps, await changeTemplate(deps, found, request)) }
     },
   }),

@@ -26,7 +26,7 @@ import { dispatchDefaults, toDispatchView } from './delivery.ts'
 export const maxContents = 100
 
 /** In a new content null is the same as a missing key; for a stored one see contents.ts. */
-const givenContent = z.object({
+const contentEntry = z.object({
   id: positiveId().nullable().optional(),
   name: nameText(255).nullable().optional(),
   subject: headerText(998).nullable().optional(),
@@ -35,7 +35,7 @@ const givenContent = z.object({
   text: z.string().nullable().optional(),
   _destroy: flag().nullable().optional(),
 })
-export type GivenContent = z.infer<typeof givenContent>
+export type ContentEntry = z.infer<typeof contentEntry>
 
 const percentagePattern = /^\d{1,3}(?:\.\d{1,2})?$/
 const percentageExpectation =
@@ -111,7 +111,7 @@ const settings = {
   segmentation_criteria_id: foreignId(),
   segmentation_criteria_remote_sql: z.string().nullable(),
   custom_dynamic_template_id: foreignId(),
-  contents: z.array(givenContent).max(maxContents),
+  contents: z.array(contentEntry).max(maxContents),
   content_subject: headerText(998).nullable().meta(deprecated),
   email_format: oneOf(contentFormats).meta(deprecated),
   content_html: z.string().nullable().meta(deprecated),

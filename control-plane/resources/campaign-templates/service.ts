@@ -60,8 +60,8 @@ export async function findTemplate(
 }
 
 /** A request with the faults that were found in it so far. */
-export interface GivenTemplate<Given> {
-  given: Given
+export interface TemplateRequest<Body> {
+  body: Body
   faults: string[]
 }
 
@@ -92,7 +92,7 @@ export function blankTemplate(
 export async function checkTemplate(
   deps: ControlPlane,
   stored: CampaignTemplateDocument,
-  request: GivenTemplate<TemplateChange>,
+  request: TemplateRequest<TemplateChange>,
 ): Promise<void> {
   applyChange(stored, request, await readContext(deps, stored, 0))
 }
@@ -101,15 +101,15 @@ export async function checkTemplate(
 export async function createTemplate(
   deps: ControlPlane,
   list: MailingListDocument,
-  request: GivenTemplate<TemplateCreation>,
+  request: TemplateRequest<TemplateCreation>,
 ): Promise<CampaignTemplateDocument> {
   const { collections } = deps.database
-  const { given } = request
+  const { body } = request
   const blank = {
-    ...blankTemplate(list, given),
+    ...blankTemplate(list, body),
     _id: await deps.database.ids.allocate('campaign_template'),
   }
-  const document = applyChange(blank, request, await readContext(deps, blank, countNewContents(given)))
+  const document = applyChange(blank, request, await readContext(deps, blank, countNewContents(body)))
   await mapDuplicateKey(nameTaken(document.name), () => insertTemplate(collections, document))
   return document
 }
@@ -122,10 +122,10 @@ export async function createTemplate(
 export async function changeTemplate(
   deps: ControlPlane,
   found: CampaignTemplateDocument,
-  request: GivenTemplate<TemplateChange>,
+  request: TemplateRequest<TemplateChange>,
 ): Promise<CampaignTemplateDocument> {
   const { collections } = deps.database
-  const context = await readContext(deps, found, countNewContents(request.given))
+  const context = await readContext(deps, found, countNewContents(request.body))
   let current = found
   for (;;) {
     const { revision } = current
@@ -165,19 +165,19 @@ async function readContext(
 /** The whole document after the request. Throws `validation_failed` with all problems of the request. */
 function applyChange(
   stored: CampaignTemplateDocument,
-  { given, faults }: GivenTemplate<TemplateChange>,
+  { body: change, faults }: TemplateRequest<TemplateChange>,
   { now, zoneName, isRemoteList, firstContentId }: ChangeContext,
 ): CampaignTemplateDocument {
-  const problems = [...faults, ...segmentFaults(given, isRemoteList)]
-  const contents = changedContents(stored.contents, given, firstContentId, problems)
-  const dispatch = changedDispatch(stored.dispatch, given.dispatch_attributes, zoneName, problems)
+  const problems = [...faults, ...segmentFaults(change, isRemoteList)]
+  const contents = changedContents(stored.contents, change, firstContentId, problems)
+  const dispatch = changedDispatch(stored.dispatch, change.dispatch_attributes, zoneName, problems)
   refuseProblems(problems)
-  const { name = stored.name, custom_dynamic_template_id = stored.custom_dynamic_template_id } = given
+  const { name = stored.name, custom_dynamic_template_id = stored.custom_dynamic_template_id } = change
   return {
     ...stored,
     name,
     name_key: comparisonForm(name),
-    ...changedSegment(stored, given),
+    ...changedSegment(stored, change),
     custom_dynamic_template_id,
     contents,
     dispatch,
@@ -188,19 +188,19 @@ function applyChange(
 
 type Segment = Pick<CampaignTemplateDocument, 'segmentation_criteria_id' | 'segmentation_criteria_remote_sql'>
 
-function segmentFaults(given: TemplateChange, isRemoteList: boolean): string[] {
+function segmentFaults(change: TemplateChange, isRemoteList: boolean): string[] {
   const faults: string[] = []
-  const sql = given.segmentation_criteria_remote_sql ?? null
+  const sql = change.segmentation_criteria_remote_sql ?? null
   if (sql !== null && !isRemoteList)
     faults.push('segmentation_criteria_remote_sql is possible only on Remote Lists')
-  if (sql !== null && (given.segmentation_criteria_id ?? null) !== null)
+  if (sql !== null && (change.segmentation_criteria_id ?? null) !== null)
     faults.push('only one of segmentation_criteria_id and segmentation_criteria_remote_sql may be given')
   return faults
 }
 
 /** A template has at most one segment: a given one replaces a stored one of the other kind. */
-function changedSegment(stored: Segment, given: TemplateChange): Segment {
-  const { segmentation_criteria_id: id, segmentation_criteria_remote_sql: sql } = given
+function changedSegment(stored: Segment, change: TemplateChange): Segment {
+  const { segmentation_criteria_id: id, segmentation_criteria_remote_sql: sql } = change
   if (id !== undefined && id !== null)
     return { segmentation_criteria_id: id, segmentation_criteria_remote_sql: null }
   if (sql !== undefined && sql !== null)

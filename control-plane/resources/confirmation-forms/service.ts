@@ -32,11 +32,11 @@ export const listConfirmationForms = (
 export async function createConfirmationForm(
   { database }: ControlPlane,
   list: MailingListDocument,
-  given: ConfirmationFormCreation,
+  creation: ConfirmationFormCreation,
 ): Promise<ConfirmationFormDocument> {
   const { collections } = database
   const document: ConfirmationFormDocument = {
-    ...given,
+    ...creation,
     _id: await database.ids.allocate('confirmation_form'),
     mailing_list_id: list._id,
     created_at: clock.now(),

@@ -79,9 +79,9 @@ export const customFieldEndpoints = [
         tooLarge,
       ],
     },
-    async examine({ deps, caller, params }, given, faultyKeys) {
+    async examine({ deps, caller, params }, creation, faultyKeys) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      if (faultyKeys.isDisjointFrom(decisiveKeys)) newField(0, list, given)
+      if (faultyKeys.isDisjointFrom(decisiveKeys)) newField(0, list, creation)
     },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
@@ -114,10 +114,10 @@ export const customFieldEndpoints = [
         tooLarge,
       ],
     },
-    async examine({ deps, caller, params }, given, faultyKeys) {
+    async examine({ deps, caller, params }, change, faultyKeys) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       const field = await findCustomField(deps, list, params['id'])
-      if (faultyKeys.isDisjointFrom(decisiveKeys)) changedField(field, given)
+      if (faultyKeys.isDisjointFrom(decisiveKeys)) changedField(field, change)
     },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

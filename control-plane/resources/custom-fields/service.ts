@@ -60,10 +60,10 @@ export async function findCustomField(
 export async function createCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
-  given: CustomFieldCreation,
+  creation: CustomFieldCreation,
 ): Promise<CustomFieldDocument> {
   const { collections } = deps.database
-  const document = newField(await deps.database.ids.allocate('custom_field'), list, given)
+  const document = newField(await deps.database.ids.allocate('custom_field'), list, creation)
   await changeList(deps, list._id, nameTaken(document.name), async (session) => {
     await checkNumber(collections, document, session)
     await insertCustomField(collections, document, session)
@@ -75,24 +75,24 @@ export async function createCustomField(
 export const newField = (
   id: number,
   { _id: listId }: MailingListDocument,
-  given: CustomFieldCreation,
+  creation: CustomFieldCreation,
 ): CustomFieldDocument =>
   checkField({
     _id: id,
     mailing_list_id: listId,
-    ...given,
-    name_key: comparisonForm(given.name),
+    ...creation,
+    name_key: comparisonForm(creation.name),
     created_at: clock.now(),
   })
 
 /** Throws as newField. */
-export function changedField(field: CustomFieldDocument, given: CustomFieldChange): CustomFieldDocument {
-  if (given.field_type !== undefined && given.field_type !== field.field_type)
+export function changedField(field: CustomFieldDocument, change: CustomFieldChange): CustomFieldDocument {
+  if (change.field_type !== undefined && change.field_type !== field.field_type)
     throw new RequestError('validation_failed', "field_type can't be changed")
   return checkField({
     ...field,
-    ...withoutUndefined(given),
-    name_key: comparisonForm(given.name ?? field.name),
+    ...withoutUndefined(change),
+    name_key: comparisonForm(change.name ?? field.name),
   })
 }
 
@@ -144,10 +144,10 @@ export async function changeCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
   field: CustomFieldDocument,
-  given: CustomFieldChange,
+  change: CustomFieldChange,
 ): Promise<CustomFieldDocument> {
   const { collections } = deps.database
-  const changed = changedField(field, given)
+  const changed = changedField(field, change)
   await changeList(deps, list._id, nameTaken(changed.name), async (session, current) => {
     if (current.primary_key_custom_field_id === changed._id && !changed.required)
       throw new RequestError('validation_failed', 'required must be true for the primary key of the list')

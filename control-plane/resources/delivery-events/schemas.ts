@@ -83,14 +83,14 @@ const deliveryEvent = z
       (autoresponder === null) === (subscriber === null),
     { path: ['subscriber_id'], error: bothExpectation },
   )
-export type GivenEvent = z.infer<typeof deliveryEvent>
+export type DeliveryEvent = z.infer<typeof deliveryEvent>
 
-type ToRecorded<Event> = Event extends GivenEvent
+type ToRecorded<Event> = Event extends DeliveryEvent
   ? Omit<Event, 'id' | 'occurred_at'> &
       Pick<DeliveryEventDocument, '_id' | 'organization_id' | 'occurred_at' | 'created_at'>
   : never
 /** An event as it is stored, with the fields of its type. */
-export type RecordedEvent = ToRecorded<GivenEvent>
+export type RecordedEvent = ToRecorded<DeliveryEvent>
 
 const typeNames = deliveryEventTypes.map((type) => JSON.stringify(type)).join(', ')
 

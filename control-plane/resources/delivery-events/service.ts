@@ -13,17 +13,17 @@ import type { UnsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { zoneOfOrganization } from '../time-zones.ts'
 import { recordEvents, type ReportedEvent } from './record.ts'
-import type { deliveryEventsView, GivenEvent, RecordedEvent } from './schemas.ts'
+import type { deliveryEventsView, DeliveryEvent, RecordedEvent } from './schemas.ts'
 import { readEventAutoresponders } from './event-autoresponders.ts'
 
 /** Records the events of a call, all or none. */
 export async function recordDeliveryEvents(
   { database }: ControlPlane,
   caller: Caller,
-  given: readonly GivenEvent[],
+  events: readonly DeliveryEvent[],
 ): Promise<z.infer<typeof deliveryEventsView>> {
   const now = await databaseTime(database.db)
-  const reported = await readAccessible(database, caller, given, now)
+  const reported = await readAccessible(database, caller, events, now)
   const { accepted, duplicates, ignored, triggered } = await retryOnDuplicateEvent(() =>
     inTransaction(database, (session) => recordEvents(database, session, reported)),
   )
@@ -33,22 +33,22 @@ export async function recordDeliveryEvents(
       autoresponders.map(([id]) => id),
       { zone, at: now },
     )
-  return { accepted, duplicates, ignored: ignored + given.length - reported.length }
+  return { accepted, duplicates, ignored: ignored + events.length - reported.length }
 }
 
 /** Leaves out the events of autoresponders that don't exist or that the caller can't access. */
 async function readAccessible(
   database: Database,
   caller: Caller,
-  given: readonly GivenEvent[],
+  events: readonly DeliveryEvent[],
   now: Date,
 ): Promise<ReportedEvent[]> {
-  const ids = new Set(given.flatMap(({ autoresponder_id: id }) => id ?? []))
+  const ids = new Set(events.flatMap(({ autoresponder_id: id }) => id ?? []))
   const [autoresponders, callerZone] = await Promise.all([
     readEventAutoresponders(database, caller, [...ids]),
     zoneOfOrganization(database, caller.organizationId),
   ])
-  return given.flatMap((event): ReportedEvent[] => {
+  return events.flatMap((event): ReportedEvent[] => {
     const { autoresponder_id: autoresponderId, subscriber_id: subscriberId } = event
     if (autoresponderId === null || subscriberId === null) {
       const { organizationId } = caller
@@ -62,7 +62,7 @@ async function readAccessible(
 }
 
 function toRecorded(
-  { id, occurred_at: text, ...rest }: GivenEvent,
+  { id, occurred_at: text, ...rest }: DeliveryEvent,
   { organizationId, zone, now }: { organizationId: number; zone: string; now: Date },
 ): RecordedEvent {
   const occurredAt = parseApiTime(text, zone)

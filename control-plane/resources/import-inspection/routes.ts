@@ -32,14 +32,14 @@ export const importInspectionEndpoints = [
         "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
       ],
     },
-    async examine({ deps, caller, params, sample }, given) {
+    async examine({ deps, caller, params, sample }, request) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      await checkInspection(deps, { list, given, content: sample })
+      await checkInspection(deps, { list, request, content: sample })
     },
     async handle({ deps, caller, params, body, sample, releaseSlot }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
-      return { data: await inspectSource(deps, { list, given: body(), content: sample, releaseSlot }) }
+      return { data: await inspectSource(deps, { list, request: body(), content: sample, releaseSlot }) }
     },
   }),
 ]

@@ -31,17 +31,17 @@ import type { InspectionRequest, InspectionView } from './schemas.ts'
 
 interface Inspection {
   list: MailingListDocument
-  given: InspectionRequest
+  request: InspectionRequest
   content: ContentSample | null
 }
 
 /** Throws `validation_failed` with all problems of the request, before its source is read. */
 export async function checkInspection(
   deps: ControlPlane,
-  { list, given, content }: Inspection,
+  { list, request, content }: Inspection,
 ): Promise<{ context: CreationContext; source: CheckedSource }> {
-  const context = await creationContext(deps, list, given)
-  const creation = { given: asCreation(given, context), content }
+  const context = await creationContext(deps, list, request)
+  const creation = { body: asCreation(request, context), content }
   const { source } = await checkCreation(deps, context, creation)
   return { context, source }
 }
@@ -51,17 +51,17 @@ export async function inspectSource(
   deps: ControlPlane,
   inspection: Inspection & { releaseSlot: () => void },
 ): Promise<InspectionView> {
-  const { list, given, content, releaseSlot } = inspection
+  const { list, request, content, releaseSlot } = inspection
   const { context, source } = await checkInspection(deps, inspection)
   // Reading may take 30 s, during which the request must not occupy a slot.
   if (source.type !== 'json') releaseSlot()
   const sample = await readSample(deps, list.organization_id, source, content)
-  const { beginning, refusal } = readInspected(sample, given, source)
-  const table = readTable(beginning, given, context.fields)
+  const { beginning, refusal } = readInspected(sample, request, source)
+  const table = readTable(beginning, request, context.fields)
   const { proposals, dateFormat, warnings: unfitColumns } = proposeColumns(table.columns, context)
-  const format = chooseFormat(given, beginning, table, dateFormat)
-  const mapping = given.column_mapping ?? proposals.map(({ proposed }) => proposed)
-  const checked = checkMapped(given, mapping, format, context)
+  const format = chooseFormat(request, beginning, table, dateFormat)
+  const mapping = request.column_mapping ?? proposals.map(({ proposed }) => proposed)
+  const checked = checkMapped(request, mapping, format, context)
   const rehearsed = refusal === null ? checked : { options: null, error: refusal }
   const sampled = { beginning, format }
   const { error, records, warnings } = await rehearseSample(deps, context, sampled, rehearsed)
@@ -70,7 +70,7 @@ export async function inspectSource(
     csv_field_separator: format.csv_field_separator,
     csv_field_enclosure: format.csv_field_enclosure,
     csv_has_headers: format.csv_has_headers,
-    date_format: given.file_format.date_format ?? dateFormat,
+    date_format: request.file_format.date_format ?? dateFormat,
     column_mapping: checked.options?.options.column_mapping ?? mapping,
     columns: table.columns.map(({ header, values }, i) => ({
       header: header === null ? null : shortened(header),
@@ -83,8 +83,8 @@ export async function inspectSource(
       ...(checked.options === null ? [] : optionWarnings(checked.options.options)),
       ...beginning.warnings,
       ...warnings,
-      ...findWarnings(given, sample, source, table),
-      ...(given.column_mapping === undefined ? unfitColumns : []),
+      ...findWarnings(request, sample, source, table),
+      ...(request.column_mapping === undefined ? unfitColumns : []),
     ],
   }
 }
@@ -96,16 +96,16 @@ export async function inspectSource(
  */
 function readInspected(
   sample: Sample,
-  { file_format: given }: InspectionRequest,
+  { file_format: format }: InspectionRequest,
   source: CheckedSource,
 ): { beginning: Beginning; refusal: string | null } {
-  const { csv_field_separator: named, csv_field_enclosure: enclosure = '"' } = given
+  const { csv_field_separator: named, csv_field_enclosure: enclosure = '"' } = format
   // Null: where no line sets the separator, readTable detects it together with the enclosure.
   const separator = named === undefined || named === 'auto' ? null : named
   const read = (characterSet: FileFormat['character_set']) =>
     readBeginning(sample, { characterSet, separator, enclosure })
   const guess = guessUtf16(sample.bytes)
-  const requested = source.type === 'json' ? 'utf-8' : (given.character_set ?? guess ?? 'auto')
+  const requested = source.type === 'json' ? 'utf-8' : (format.character_set ?? guess ?? 'auto')
   try {
     return { beginning: read(requested), refusal: null }
   } catch (error) {
@@ -134,10 +134,10 @@ const maxSampledValues = 5
 const maxColumns = 2_000
 
 /** The request as a creation, with valid placeholders for the parts that are to be detected. */
-const asCreation = (given: InspectionRequest, context: ImportDeps): ImportCreation => ({
-  ...given,
-  column_mapping: given.column_mapping ?? minimalMapping(context),
-  file_format: completeFormat(given),
+const asCreation = (request: InspectionRequest, context: ImportDeps): ImportCreation => ({
+  ...request,
+  column_mapping: request.column_mapping ?? minimalMapping(context),
+  file_format: completeFormat(request),
 })
 
 function minimalMapping({ list, fields }: ImportDeps): string[] {
@@ -145,12 +145,12 @@ function minimalMapping({ list, fields }: ImportDeps): string[] {
   return ['email', ...(key === undefined ? [] : [key.name])]
 }
 
-const completeFormat = ({ file_format: given }: InspectionRequest): ImportCreation['file_format'] => ({
-  csv_has_headers: given.csv_has_headers ?? true,
-  character_set: given.character_set ?? 'utf-8',
-  csv_field_separator: given.csv_field_separator,
-  csv_field_enclosure: given.csv_field_enclosure ?? '"',
-  date_format: given.date_format ?? 'mdy',
+const completeFormat = ({ file_format: format }: InspectionRequest): ImportCreation['file_format'] => ({
+  csv_has_headers: format.csv_has_headers ?? true,
+  character_set: format.character_set ?? 'utf-8',
+  csv_field_separator: format.csv_field_separator,
+  csv_field_enclosure: format.csv_field_enclosure ?? '"',
+  date_format: format.date_format ?? 'mdy',
 })
 
 interface Table {
@@ -166,24 +166,24 @@ interface Table {
 /** The file's columns as text, in any character set. */
 function readTable(
   { content, records: { bytes, isWhole } }: Beginning,
-  { file_format: given }: InspectionRequest,
+  { file_format: format }: InspectionRequest,
   fields: CustomFieldDocument[],
 ): Table {
   const text = recordDecoder(content.character_set).decode(bytes, 0, bytes.length)
   const sample = { bytes: Buffer.from(text), isWhole }
   const fromLine = content.skipped_lines === 1 ? content.csv_field_separator : undefined
   const detected = detectDialect(sample, { separator: fromLine, enclosure: undefined })
-  const { csv_field_separator: separator } = given
+  const { csv_field_separator: separator } = format
   const dialect = detectDialect(sample, {
     separator: separator === undefined || separator === 'auto' ? fromLine : separator,
-    enclosure: given.csv_field_enclosure,
+    enclosure: format.csv_field_enclosure,
   })
   const { cells } = firstRecords(sample, dialect)
   const detectedHeader = detectHeader(
     cells,
     fields.map((field) => field.name),
   )
-  const hasHeader = given.csv_has_headers ?? detectedHeader
+  const hasHeader = format.csv_has_headers ?? detectedHeader
   const header = hasHeader ? cells[0] : undefined
   const records = hasHeader ? cells.slice(1) : cells
   const width = Math.min(maxColumns, header?.length ?? Math.max(0, ...records.map(({ length }) => length)))
@@ -195,7 +195,7 @@ function readTable(
 }
 
 function chooseFormat(
-  { file_format: given }: InspectionRequest,
+  { file_format: format }: InspectionRequest,
   { content }: Beginning,
   { dialect, hasHeader }: Table,
   dateFormat: FileFormat['date_format'] | null,
@@ -205,20 +205,24 @@ function chooseFormat(
     character_set: content.character_set,
     csv_field_separator: dialect.separator,
     csv_field_enclosure: dialect.enclosure,
-    date_format: given.date_format ?? dateFormat ?? 'mdy',
-    isDetected: (given.character_set ?? 'auto') === 'auto',
+    date_format: format.date_format ?? dateFormat ?? 'mdy',
+    isDetected: (format.character_set ?? 'auto') === 'auto',
   }
 }
 
 /** The options of the import, or the reason why it couldn't be created. */
 function checkMapped(
-  given: InspectionRequest,
+  request: InspectionRequest,
   mapping: (string | null)[],
   { isDetected: _, ...format }: ContentFormat,
   context: ImportDeps,
 ): { options: CheckedOptions | null; error: string | null } {
   const problems: string[] = []
-  const options = checkOptions({ ...given, column_mapping: mapping, file_format: format }, context, problems)
+  const options = checkOptions(
+    { ...request, column_mapping: mapping, file_format: format },
+    context,
+    problems,
+  )
   if (problems.length === 0) return { options, error: null }
   return {
     options: null,
@@ -254,7 +258,7 @@ async function rehearseSample(
 
 /** Warns of given settings that differ from the detected ones, and of data that the import would lose. */
 function findWarnings(
-  { file_format: given }: InspectionRequest,
+  { file_format: format }: InspectionRequest,
   sample: Sample,
   source: CheckedSource,
   { detected, detectedHeader, dialect }: Table,
@@ -266,15 +270,15 @@ function findWarnings(
         `file_format.${key} is ${JSON.stringify(value)}, and the file looks as if it were ${JSON.stringify(found)}`,
       )
   }
-  const { character_set: characterSet } = given
+  const { character_set: characterSet } = format
   // Other sets than UTF-8 can't be told apart by their bytes.
   if (source.type !== 'json' && characterSet !== undefined && sample.bytes.some((byte) => byte >= 0x80)) {
     const found = detectCharacterSet(sample)
     if (characterSet === 'utf-8' || found === 'utf-8') differs('character_set', characterSet, found)
   }
-  differs('csv_field_separator', given.csv_field_separator, detected.separator)
-  differs('csv_field_enclosure', given.csv_field_enclosure, detected.enclosure)
+  differs('csv_field_separator', format.csv_field_separator, detected.separator)
+  differs('csv_field_enclosure', format.csv_field_enclosure, detected.enclosure)
   if (dialect.separator === detected.separator)
-    differs('csv_has_headers', given.csv_has_headers, detectedHeader)
+    differs('csv_has_headers', format.csv_has_headers, detectedHeader)
   return warnings
 }

@@ -36,10 +36,10 @@ export const listMailingLists = (call: PageCall, organizationId: number, query: 
 export async function createMailingList(
   deps: ControlPlane,
   caller: Caller,
-  given: MailingListCreation,
+  creation: MailingListCreation,
 ): Promise<MailingListDocument> {
   const { collections } = deps.database
-  const { organization_id: wanted, ...fields } = given
+  const { organization_id: wanted, ...fields } = creation
   const organizationId = wanted ?? caller.organizationId
   refuseProblems(await missingOrganization(deps, organizationId))
   const document: MailingListDocument = {
@@ -58,13 +58,13 @@ export async function createMailingList(
 export async function changeMailingList(
   deps: ControlPlane,
   list: MailingListDocument,
-  given: MailingListChange,
+  change: MailingListChange,
 ): Promise<MailingListDocument> {
-  const set: Partial<MailingListDocument> = withoutUndefined(given)
-  if (given.name !== undefined) set.name_key = comparisonForm(given.name)
-  const name = given.name ?? list.name
+  const set: Partial<MailingListDocument> = withoutUndefined(change)
+  if (change.name !== undefined) set.name_key = comparisonForm(change.name)
+  const name = change.name ?? list.name
   return changeList(deps, list._id, nameTaken(name), async (session, current) => {
-    const primaryKey = given.primary_key_custom_field_id
+    const primaryKey = change.primary_key_custom_field_id
     if (primaryKey !== undefined && primaryKey !== current.primary_key_custom_field_id)
       await checkPrimaryKey(deps, current, primaryKey, session)
     if (Object.keys(set).length === 0) return current

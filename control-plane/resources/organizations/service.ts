@@ -41,12 +41,12 @@ export async function findOrganization(
 /** The organization as stored. */
 export async function createOrganization(
   { database }: ControlPlane,
-  given: OrganizationCreation,
+  creation: OrganizationCreation,
 ): Promise<OrganizationDocument> {
   const { collections } = database
   const document: OrganizationDocument = {
     _id: await database.ids.allocate('organization'),
-    ...given,
+    ...creation,
     places_revision: 0,
     created_at: clock.now(),
   }
@@ -61,18 +61,18 @@ export async function createOrganization(
 export async function changeOrganization(
   deps: ControlPlane,
   { _id }: OrganizationDocument,
-  given: OrganizationChange,
+  change: OrganizationChange,
 ): Promise<OrganizationDocument> {
   const { collections } = deps.database
-  const change = randomUUID()
-  const changesLimit = given.subscriber_limit !== undefined
-  const set = { ...withoutUndefined(given), ...(changesLimit ? { limit_change: change } : {}) }
+  const changeId = randomUUID()
+  const changesLimit = change.subscriber_limit !== undefined
+  const set = { ...withoutUndefined(change), ...(changesLimit ? { limit_change: changeId } : {}) }
   const changed = await inTransaction(deps.database, async (session) => {
     if (Object.keys(set).length > 0) await updateOrganization(collections, _id, set, session)
     return collections.organizations.findOne({ _id }, { session })
   })
   if (changesLimit) {
-    await enforceLimit(deps, { organizationId: _id, change })
+    await enforceLimit(deps, { organizationId: _id, change: changeId })
     await notifyEngines(collections, 'limit')
   }
   if (changed === null) throw missing('organization', _id)

@@ -114,7 +114,7 @@ export const subscriberImportEndpoints = [
     },
     async examine({ deps, caller, params, content }, body) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      await checkCreation(deps, await creationContext(deps, list, body), { given: body, content })
+      await checkCreation(deps, await creationContext(deps, list, body), { body, content })
     },
     async handle({ deps, caller, params, header, body, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

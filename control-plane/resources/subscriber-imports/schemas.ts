@@ -33,7 +33,7 @@ const maxFilenameLength = 1_024
 
 const autoresponderReference = z
   .object({ id: positiveId().optional(), name: z.string().optional() })
-  .refine((given) => given.id !== undefined || given.name !== undefined, {
+  .refine((reference) => reference.id !== undefined || reference.name !== undefined, {
     error: 'must have the key id or name',
   })
 

@@ -150,7 +150,7 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
-    examine: ({ deps, caller }, given) => checkCreation(deps, caller, given),
+    examine: ({ deps, caller }, creation) => checkCreation(deps, caller, creation),
     async handle({ deps, caller, body, documentAsSent, clientGone }) {
       requireRequestedRoleNotAbove(documentAsSent(), caller, 'a user')
       return { data: await toView(deps, await createUser(deps, caller, body(), clientGone)) }
@@ -179,8 +179,8 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
-    async examine({ deps, caller, params }, given) {
-      checkChange(deps, await findUser(deps, caller, params['id']), given)
+    async examine({ deps, caller, params }, change) {
+      checkChange(deps, await findUser(deps, caller, params['id']), change)
     },
     async handle({ deps, caller, params, body, documentAsSent, clientGone }) {
       const user = await findUser(deps, caller, params['id'])

@@ -76,7 +76,7 @@ const email = emailText('email').superRefine((text, context) => {
 const recipients = z.array(validEmail()).max(100)
 
 /** Duplicates are removed, and values sorted in the order of `permissionValues`. */
-const permissionsGiven = z.strictObject(
+const requestedPermissions = z.strictObject(
   byPermissionKey((key): z.ZodOptional<z.ZodType<string[], string[]>> => {
     const values: readonly string[] = permissionValues[key]
     return z
@@ -112,7 +112,7 @@ const fields = {
   show_quick_tips: flag(),
   default_preview_recipients: recipients,
   terms_and_conditions_version: z.int().min(0).nullable(),
-  permissions: permissionsGiven,
+  permissions: requestedPermissions,
 }
 
 /** Lets one reply name differing passwords together with faults of other fields. */
@@ -130,7 +130,7 @@ export const userCreation = z
     show_quick_tips: fields.show_quick_tips.default(true),
     default_preview_recipients: recipients.default([]),
     terms_and_conditions_version: fields.terms_and_conditions_version.default(null),
-    permissions: permissionsGiven.default({}).describe('none by default'),
+    permissions: requestedPermissions.default({}).describe('none by default'),
     password1: password,
     password2: z.string(),
     organization_id: positiveId().optional().describe('for system admins; ignored from others'),
@@ -145,7 +145,7 @@ export const userChange = z
   .object({
     ...fields,
     default_preview_recipients: recipients.nullable().transform((list) => list ?? []),
-    permissions: permissionsGiven.describe('the named keys are replaced, the others stay'),
+    permissions: requestedPermissions.describe('the named keys are replaced, the others stay'),
     password1: password,
     password2: z.string(),
   })

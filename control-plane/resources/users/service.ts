@@ -92,10 +92,10 @@ export async function checkCreation(
 }
 
 /** Throws as checkCreation. */
-export function checkChange(deps: ControlPlane, found: UserDocument, given: UserChange): void {
+export function checkChange(deps: ControlPlane, found: UserDocument, change: UserChange): void {
   refuseProblems([
-    ...roleProblems(given.role ?? found.role, found.organization_id),
-    ...termsProblems(deps, given.terms_and_conditions_version, found.terms_and_conditions_version),
+    ...roleProblems(change.role ?? found.role, found.organization_id),
+    ...termsProblems(deps, change.terms_and_conditions_version, found.terms_and_conditions_version),
   ])
 }
 
@@ -115,22 +115,22 @@ export async function createUser(
     organization_id: organizationId = caller.organizationId,
     password1,
     password2: _repeated,
-    ...given
+    ...fields
   } = wanted
   const document: UserDocument = {
     _id: await deps.database.ids.allocate('user'),
     organization_id: organizationId,
-    ...given,
-    full_name_key: comparisonForm(given.full_name),
-    email_key: comparisonForm(given.email),
-    permissions: withoutUndefined(given.permissions),
+    ...fields,
+    full_name_key: comparisonForm(fields.full_name),
+    email_key: comparisonForm(fields.email),
+    permissions: withoutUndefined(fields.permissions),
     password_hash: await hashPassword(password1, hashingSlot(deps, caller, clientGone)),
     password_failures: 0,
     locked_until: null,
     password_tried_at: null,
     created_at: clock.now(),
   }
-  await mapDuplicateKey(emailTaken(given.email), () =>
+  await mapDuplicateKey(emailTaken(fields.email), () =>
     changeCredentials(deps, caller, (session) => insertUser(collections, document, session)),
   )
   return document
@@ -148,11 +148,11 @@ export async function changeUser(
   clientGone: AbortSignal,
 ): Promise<UserDocument> {
   checkChange(deps, found, wanted)
-  const { password1, password2: _repeated, permissions, ...given } = wanted
+  const { password1, password2: _repeated, permissions, ...fields } = wanted
   const set: Record<string, unknown> = {
-    ...withoutUndefined(given),
-    ...(given.full_name === undefined ? {} : { full_name_key: comparisonForm(given.full_name) }),
-    ...(given.email === undefined ? {} : { email_key: comparisonForm(given.email) }),
+    ...withoutUndefined(fields),
+    ...(fields.full_name === undefined ? {} : { full_name_key: comparisonForm(fields.full_name) }),
+    ...(fields.email === undefined ? {} : { email_key: comparisonForm(fields.email) }),
     ...(password1 === undefined
       ? {}
       : { password_hash: await hashPassword(password1, hashingSlot(deps, caller, clientGone)) }),
@@ -160,7 +160,7 @@ export async function changeUser(
   for (const [key, values] of Object.entries(permissions ?? {})) {
     if (values !== undefined) set[`permissions.${key}`] = values
   }
-  return mapDuplicateKey(emailTaken(given.email), () =>
+  return mapDuplicateKey(emailTaken(fields.email), () =>
     changeCredentials(deps, caller, async (session) => {
       const current = await findUser(deps, caller, String(found._id), session)
       requireNotAbove(current, caller, 'a user')
@@ -198,10 +198,10 @@ const roleProblems = (role: UserDocument['role'], organizationId: number): strin
 /** A stored version may stay when the terms have been removed from the settings. */
 function termsProblems(
   { settings }: ControlPlane,
-  given: number | null | undefined,
+  version: number | null | undefined,
   stored: number | null,
 ): string[] {
-  if (given === undefined || given === null || given === stored) return []
+  if (version === undefined || version === null || version === stored) return []
   return settings.TERMS_AND_CONDITIONS_VERSION === undefined
     ? ['terms_and_conditions_version can be only null: this service has no terms and conditions to agree to']
     : []

@@ -117,13 +117,13 @@ export interface CheckedCreation extends CheckedOptions {
 export async function checkCreation(
   deps: ControlPlane,
   context: CreationContext,
-  { given, content }: { given: ImportCreation; content: { isBlank: boolean } | null },
+  { body, content }: { body: ImportCreation; content: { isBlank: boolean } | null },
 ): Promise<CheckedCreation> {
   const problems: string[] = []
-  const { options, fieldIds } = checkOptions(given, context, problems)
-  const source = checkSource(given.file_source, { content, settings: deps.settings }, problems)
-  const beginsAt = readBeginning(given.begins_at, context, problems)
-  const callback = checkCallback(given.callback_url, deps, problems)
+  const { options, fieldIds } = checkOptions(body, context, problems)
+  const source = checkSource(body.file_source, { content, settings: deps.settings }, problems)
+  const beginsAt = readBeginning(body.begins_at, context, problems)
+  const callback = checkCallback(body.callback_url, deps, problems)
   if (problems.length === 0 && source.type === 'upload_directory') {
     const directory = deps.uploads.directory(context.list.organization_id)
     if ((await directory.find(source.filename)) === null)

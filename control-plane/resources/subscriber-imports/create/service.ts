@@ -91,7 +91,7 @@ async function checkedDocument(
 ): Promise<CheckedDocument> {
   const context = await creationContext(deps, known, body)
   const { options, fieldIds, source, beginsAt, callback } = await checkCreation(deps, context, {
-    given: body,
+    body,
     content,
   })
   const stagedId = source.type === 'json' ? content?.importId : undefined
