@@ -69,7 +69,12 @@ export async function withService<T>(
       place: async (content, name) => {
         const directory = openUploads(location, database).directory(1)
         await directory.prepare()
-        const upload = await directory.takeUp({ name, token: newUploadToken(), wasAbandoned: false, keep: 0 })
+        const upload = await directory.beginOrResume({
+          name,
+          token: newUploadToken(),
+          wasAbandoned: false,
+          keep: 0,
+        })
         for await (const piece of content) await upload.write(piece)
         await upload.prepare()
         await upload.publish()

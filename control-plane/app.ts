@@ -31,7 +31,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
     next()
   })
   app.get(operationsPaths, async (request, response) => {
-    requestLocals(response).state.leaveOut()
+    requestLocals(response).state.excludeFromMetrics()
     const { status, type, body } = await answerOperations(request.path, {
       registry,
       unreadyBecause: readinessProblem(deps.database, deps.folder),

@@ -4,7 +4,7 @@ import type { Part } from '../shared/runtime/service.ts'
 import { within } from '../shared/runtime/within.ts'
 import { heartbeatMs, leaseMs, renewLease } from '../shared/store/leases.ts'
 import { beginRegistration, type EngineOptions, type EngineRegistration } from './registration.ts'
-import { leaveRegister } from './scheduler/take-over.ts'
+import { unregister } from './scheduler/take-over.ts'
 import type { WorkerPool } from './workers/pool.ts'
 
 /**
@@ -123,7 +123,7 @@ export class Engine implements Part {
     await registration.stop({ isDead: false })
     await this.#endThreads(registration.pool)
     // What didn't end in time is released as if this engine had died, only sooner. The database may be away.
-    const released = leaveRegister(database, registration.id, log).then(() => null, errorMessage)
+    const released = unregister(database, registration.id, log).then(() => null, errorMessage)
     const problem = await within(graceMs, released, `the database gave no answer within ${graceMs / 1000} s`)
     if (problem !== null)
       log.warn(

@@ -12,7 +12,7 @@ import { isDocumentTooLarge } from '../shared/store/value-bytes.ts'
 import { BatchDraft, type BatchBuffers } from './stages/write/batch-draft.ts'
 import { readBatchStart } from './stages/write/batch-reads.ts'
 import {
-  noteTriggeredBy,
+  recordTriggeredByBatch,
   writeLogs,
   writeSubscribers,
   type BatchReport,
@@ -114,7 +114,7 @@ async function commitPart(run: ChunkRun, part: Part): Promise<PartEnd> {
       })
       if (transaction.end === 'committed') {
         run.reportCommit(transaction.value, records, startedAt)
-        await noteTriggeredBy(run, transaction.value)
+        await recordTriggeredByBatch(run, transaction.value)
         return transaction
       }
       if (transaction.end === 'stopped') return { end: 'given_up' }

@@ -160,7 +160,7 @@ class Gate {
     if (refusal !== null) return refusal
     metrics.sessions(1)
     control.once('close', () => {
-      limits.leave(control.remoteAddress)
+      limits.release(control.remoteAddress)
       metrics.sessions(-1)
     })
     return null

@@ -39,7 +39,7 @@ export class KnownCallers {
   }
 
   /** Empties the cache. It must be called after a change of keys or users. */
-  forget(): void {
+  clear(): void {
     this.#changes += 1
     this.#known.clear()
   }

@@ -22,7 +22,7 @@ export interface RequestState {
   /** Measures the request now and not at its end, because an event stream lasts as long as its client listens. */
   measureNow: () => void
   /** Excludes a scrape or a probe from the metrics, and logs it at debug level only. */
-  leaveOut: () => void
+  excludeFromMetrics: () => void
 }
 
 export const requestLocals = (response: Response): RequestLocals => response.locals as RequestLocals

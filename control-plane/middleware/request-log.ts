@@ -38,7 +38,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     let isStream = false
     let isProbe = false
     let isInFlight = true
-    const leaveFlight = () => {
+    const decrementInFlight = () => {
       if (isInFlight) inFlight.dec()
       isInFlight = false
     }
@@ -47,7 +47,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     const status = () => (response.writableFinished || isStream ? response.statusCode : 499)
     const measure = () => {
       if (!isInFlight) return
-      leaveFlight()
+      decrementInFlight()
       const labels = {
         method: knownMethods.has(method) ? method : 'other',
         route: state.route,
@@ -65,9 +65,9 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
         isStream = true
         measure()
       },
-      leaveOut() {
+      excludeFromMetrics() {
         isProbe = true
-        leaveFlight()
+        decrementInFlight()
       },
     }
     requestLocals(response).state = state

@@ -10,7 +10,7 @@ import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint, TextDescription } from '../api/endpoint.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
-import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/create/admission.ts'
+import { importOverQuota, tooManyImportsRefusal } from '../resources/subscriber-imports/create/admission.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
 /** The replies in the API description: an endpoint's own reply and refusals, and the refusals of every endpoint. */
@@ -115,7 +115,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
               ? tooLarge(binaryMegabyte)
               : allElseTooLarge(body.stagedText, binaryMegabyte)
             ).message,
-            ...(isStaged ? [overQuotaRefusal(10_240)] : []),
+            ...(isStaged ? [importOverQuota(10_240)] : []),
           ),
           '415': refusal(
             'The body is not sent as JSON in UTF-8',

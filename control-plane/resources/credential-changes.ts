@@ -36,7 +36,7 @@ export async function changeCredentials<T>(
       )
     return result
   })
-  deps.callers.forget()
+  deps.callers.clear()
   return changed
 }
 

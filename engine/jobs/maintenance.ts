@@ -9,7 +9,7 @@ import { dropSecrets, finalizedWithSecrets } from '../../shared/store/import-sec
 import { listImportsWithOldLogs, listNotFinalizedAmong, markLogsPurged } from '../../shared/store/imports.ts'
 import { deleteRange, keyRanges } from '../../shared/store/key-ranges.ts'
 import { heartbeatMs } from '../../shared/store/leases.ts'
-import { leaveImport } from '../../shared/store/staged-usage.ts'
+import { removeImportEntry } from '../../shared/store/staged-usage.ts'
 import { enforcePendingLimits } from '../../shared/store/subscriber-quota.ts'
 import { notifyEngines } from '../../shared/store/wake-up.ts'
 import { subscribersOfList } from '../../shared/values/identity.ts'
@@ -88,7 +88,7 @@ export function sweepStaging(
       for (const id of old) {
         if (needed.has(id)) continue
         await staging.removeImport(id)
-        await leaveImport(collections, id)
+        await removeImportEntry(collections, id)
         log.info({ import_id: id }, 'removed staged files that no import needs')
       }
       await staging.sweep()

@@ -46,7 +46,7 @@ export async function endAfterError(error: unknown, run: StepRun): Promise<void>
       `the step is left to other engines, as DATA_DIR isn't available here: ${errorMessage(error)}`,
     )
   } else if (error instanceof ImportError && error.isMissing && run.folder.isUsed) {
-    await noteMissing(error, run)
+    await recordMissing(error, run)
   } else if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
     await endFailedDownload(error, run)
   } else if (error instanceof StillWritten) {
@@ -82,7 +82,7 @@ async function isFolderProblem(error: unknown, { folder }: StepRun): Promise<boo
 const isSystemError = (error: unknown): boolean =>
   error instanceof Error && 'syscall' in error && error.syscall !== undefined
 
-async function noteMissing(error: ImportError, run: StepRun): Promise<void> {
+async function recordMissing(error: ImportError, run: StepRun): Promise<void> {
   const { document, step, database, metrics, missedFiles, log } = run
   const { collections } = database
   const finding = await makeFinding(collections, document.step!.engine_id, error.message)

@@ -148,7 +148,7 @@ async function importsLeasedBy(collections: Collections, engineId: string): Prom
 }
 
 /** Called by an engine that stops: releases its remaining chunks and steps, and marks it as stopped in the register. */
-export async function leaveRegister(database: Database, engineId: string, log: Logger): Promise<void> {
+export async function unregister(database: Database, engineId: string, log: Logger): Promise<void> {
   const { collections } = database
   const engine = await collections.engines.findOne({ _id: engineId })
   const registered = { _id: engineId, session_ids: engine?.session_ids ?? [] }

@@ -37,7 +37,7 @@ export class ConnectionLimits {
     return null
   }
 
-  leave(address: string): void {
+  release(address: string): void {
     this.#sessions -= 1
     this.#addresses.remove(address)
   }

@@ -37,7 +37,7 @@ class LeaseWatch {
   lastKnownTime = new Date(0)
 
   /** Called after each write to the registry. */
-  noteWrite(maxGapMs: number, leaseMs: number): void {
+  recordWrite(maxGapMs: number, leaseMs: number): void {
     const now = clock.monotonicMs()
     if (now - this.#lastWriteAt > maxGapMs) this.#judgesFrom = now + leaseMs
     this.#lastWriteAt = now

@@ -1,4 +1,4 @@
-import { callbackWithoutSecrets, sealed, withoutSecrets } from '../runtime/import-secrets.ts'
+import { callbackWithoutSecrets, sealed, withoutSecrets } from '../runtime/seal-import-secrets.ts'
 import { endedStates } from '../contract/import-state.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
@@ -6,7 +6,7 @@ import type { ImportDocument } from '../contract/schemas/import.ts'
 import type { SecretBox } from '../runtime/secret-box.ts'
 
 /**
- * Secrets of imports in the database; shared/runtime/import-secrets.ts encrypts them. Each write is an optimistic
+ * Secrets of imports in the database; shared/runtime/seal-import-secrets.ts encrypts them. Each write is an optimistic
  * lock on the values that were read, so it leaves an import alone that was encrypted or ended meanwhile.
  */
 

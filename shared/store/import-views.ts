@@ -1,4 +1,4 @@
-import { shownUrls, type ShownUrls } from '../runtime/import-secrets.ts'
+import { shownUrls, type ShownUrls } from '../runtime/seal-import-secrets.ts'
 import { unfinishedOfListIndex, type Collections } from '../contract/schemas/collections.ts'
 import {
   detectedCharacterSet,

@@ -37,7 +37,7 @@ const openRegistry = ({ db }: Database, registry: Registry) => db.collection<Reg
 
 async function writeAndDetectGap<T>({ local }: Database, write: () => Promise<T>): Promise<T> {
   const result = await write()
-  local.leaseWatch.noteWrite(maxGapMs, leaseMs)
+  local.leaseWatch.recordWrite(maxGapMs, leaseMs)
   return result
 }
 

@@ -68,7 +68,7 @@ export async function makeUsage({ uploadUsage }: Collections, organizationId: nu
  * stay until its logs are purged. So the finalizer, the sweep and a recount together add them only once. Resolves to
  * the usage after the write; null when there was no entry.
  */
-export async function leaveImport(
+export async function removeImportEntry(
   { imports, uploadUsage }: Collections,
   importId: number,
   organizationId?: number,

@@ -60,7 +60,12 @@ function inGrid({ collections, client }: Service): StoredUploads {
         { STAGING: 'gridfs', DATA_DIR: '' },
         { sessions: new SessionPool(client), collections },
       ).directory(1)
-      const upload = await directory.takeUp({ name, token: newUploadToken(), wasAbandoned: false, keep: 0 })
+      const upload = await directory.beginOrResume({
+        name,
+        token: newUploadToken(),
+        wasAbandoned: false,
+        keep: 0,
+      })
       await upload.write(Buffer.from(content as string))
       await upload.prepare()
       await upload.publish()

@@ -152,7 +152,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     await directory.prepare()
     const begin = async (name: string) => {
       const token = newUploadToken()
-      const upload = await directory.takeUp({ name, token, wasAbandoned: false, keep: 0 })
+      const upload = await directory.beginOrResume({ name, token, wasAbandoned: false, keep: 0 })
       await upload.write(Buffer.from('half'))
       await upload.close()
       return token

@@ -9,7 +9,7 @@ import { purgeLogs } from '../../engine/jobs/maintenance.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
-import { leaveImport } from '../../shared/store/staged-usage.ts'
+import { removeImportEntry } from '../../shared/store/staged-usage.ts'
 import { countUsage } from '../../shared/storage/uploads/count-usage.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota } from '../../shared/storage/uploads/staged-quota.ts'
@@ -362,12 +362,12 @@ t.test('failed rows of ended imports count until their logs are purged', async (
   const quota = new StagedQuota({ collections, uploads, limits: { bytes: 4_000_000, imports: 12 } })
   const entry = { import_id: body.data.id, source: 1, partition: 0, entered_at: new Date() }
   for (const takesEntry of [
-    () => leaveImport(collections, entry.import_id),
+    () => removeImportEntry(collections, entry.import_id),
     () => countUsage(collections, 1, uploads.directory(1)),
   ]) {
     await collections.uploadUsage.updateOne({ _id: 1 }, { $set: { imports: [entry], kept: 0 } })
     await takesEntry()
-    await quota.leave({ _id: entry.import_id, organization_id: 1 })
+    await quota.removeEntry({ _id: entry.import_id, organization_id: 1 })
     t.match(await usageOf(service), { imports: [], kept: bytes })
   }
   const refused = await createInline(service, 'email\nann@example.com\n')

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { callbackWithoutSecrets, withoutSecrets } from '../../shared/runtime/import-secrets.ts'
+import { callbackWithoutSecrets, withoutSecrets } from '../../shared/runtime/seal-import-secrets.ts'
 import { CannotUnseal, SecretBox, secretKey } from '../../shared/runtime/secret-box.ts'
 
 t.test('a URL is shown without what may be secret in it, and else as it was given', (t) => {

@@ -59,7 +59,7 @@ export class Recipients {
   }
 
   /** Gives an active subscriber its new status. False when the subscriber isn't active. */
-  leave(id: number, status: SubscriberStatus, organizationId: number): boolean {
+  markLeft(id: number, status: SubscriberStatus, organizationId: number): boolean {
     const recipient = this.#known.get(id)
     if (recipient?.status !== 'active') return false
     recipient.status = status

@@ -87,7 +87,7 @@ export async function recordEvents(
       continue
     }
     const status = statusAfter(event)
-    const leaves = status !== null && recipients.leave(subscriberId, status, autoresponder.organizationId)
+    const leaves = status !== null && recipients.markLeft(subscriberId, status, autoresponder.organizationId)
     if (leaves) answers.cancel(subscriberId)
     const message = messages.get(messageEvent)
     const isFirstSent = event.type === 'sent' && message.sent_day === null

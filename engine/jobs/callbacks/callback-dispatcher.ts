@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { databaseTime } from '../../../shared/runtime/database.ts'
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { within } from '../../../shared/runtime/within.ts'
-import { openSecrets } from '../../../shared/runtime/import-secrets.ts'
+import { openSecrets } from '../../../shared/runtime/seal-import-secrets.ts'
 import {
   queueHost,
   queueOrganization,

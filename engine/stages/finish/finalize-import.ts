@@ -104,7 +104,7 @@ async function removeFiles(
   removals.add(importId)
   try {
     await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])
-    await quota.leave(document)
+    await quota.removeEntry(document)
   } finally {
     removals.delete(importId)
   }

@@ -1,5 +1,5 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
-import { openSecrets } from '../../../shared/runtime/import-secrets.ts'
+import { openSecrets } from '../../../shared/runtime/seal-import-secrets.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { CannotUnseal } from '../../../shared/runtime/secret-box.ts'
 import { unpacked } from '../../../shared/containers/unpack.ts'

@@ -55,7 +55,7 @@ export async function writeSubscribers(
  * Stores in the autoresponders when they last queued reactions. Runs after the commit and ignores errors: the next
  * batch that queues some stores it again.
  */
-export async function noteTriggeredBy(run: ChunkRun, { triggered, now }: BatchDraft): Promise<void> {
+export async function recordTriggeredByBatch(run: ChunkRun, { triggered, now }: BatchDraft): Promise<void> {
   const { database, context } = run
   const when = { zone: context.plan.time_zone_name, at: now }
   await recordTriggered(database, triggered, when).catch(() => undefined)

@@ -287,7 +287,7 @@ export const importDocument = z.object({
     type: z.enum(sourceTypes),
     /** As shown in replies: `data` for inline content. */
     filename: z.string(),
-    /** Without its secrets when `sealed` is present, and after the end (shared/runtime/import-secrets.ts). */
+    /** Without its secrets when `sealed` is present, and after the end (shared/runtime/seal-import-secrets.ts). */
     url: z.string().nullable(),
   }),
   /** Subscriber ids from this one on were allocated after the import began; null before. */

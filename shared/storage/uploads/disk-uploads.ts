@@ -11,7 +11,7 @@ import { copySteady, openRegular, type SteadyCopyOptions } from './steady-copy.t
 import { fileNameProblem, parseUnfinished, unfinishedName, uploadFolder } from './upload-names.ts'
 import {
   UploadChanged,
-  type TakeUp,
+  type ResumeOptions,
   type UploadEntry,
   type UploadFile,
   type Uploads,
@@ -101,7 +101,7 @@ function diskDirectory(
       if ((await find(from)) === null) return false
       return tryRename(locate(from), locate(to))
     },
-    async takeUp({ name, token, wasAbandoned, keep, signal }: TakeUp) {
+    async beginOrResume({ name, token, wasAbandoned, keep, signal }: ResumeOptions) {
       const unfinished = locate(unfinishedName(token, name))
       const copy = locate(`.copy-${token}`)
       const before = await unfinishedEntry(name)

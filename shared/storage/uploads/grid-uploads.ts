@@ -18,7 +18,7 @@ import { GridUpload } from './grid-upload.ts'
 import { fileNameProblem } from './upload-names.ts'
 import {
   UploadChanged,
-  type TakeUp,
+  type ResumeOptions,
   type UploadEntry,
   type Uploads,
   type UploadStore,
@@ -193,8 +193,8 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       if (typeof replaced === 'string') await detachAndRemove(collections, replaced)
       return replaced !== undefined
     },
-    async takeUp(options) {
-      return takeUp(collections, organizationId, toNameId(options.name), options)
+    async beginOrResume(options) {
+      return beginOrResume(collections, organizationId, toNameId(options.name), options)
     },
     async count() {
       const finished = new Map<string, number>()
@@ -223,11 +223,11 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
 }
 
 /** Begins or resumes an upload: gives the unfinished content the token, or creates a new content. */
-async function takeUp(
+async function beginOrResume(
   collections: Collections,
   organizationId: number,
   _id: string,
-  { name, token, wasAbandoned, keep, signal }: TakeUp,
+  { name, token, wasAbandoned, keep, signal }: ResumeOptions,
 ): Promise<GridUpload> {
   const { uploads: bucket, uploadNames } = collections
   if (fileNameProblem(name) !== null) throw new Error(`not a valid name of an upload: ${name}`)

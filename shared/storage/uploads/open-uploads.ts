@@ -61,7 +61,7 @@ function guardedStore(store: UploadStore, folder: MarkedFolder): UploadStore {
     remove: folder.guarded((name: string) => store.remove(name)),
     removeUnfinished: folder.guarded((name: string) => store.removeUnfinished(name)),
     rename: folder.guarded((from: string, to: string) => store.rename(from, to)),
-    takeUp: folder.guarded((options) => store.takeUp(options)),
+    beginOrResume: folder.guarded((options) => store.beginOrResume(options)),
     count: folder.guarded(() => store.count()),
     countPinned: folder.guarded((importIds: number[]) => store.countPinned(importIds)),
   }

@@ -4,8 +4,8 @@ import type { ImportDocument } from '../../contract/schemas/import.ts'
 import {
   enterImport,
   growSource,
-  leaveImport,
   makeUsage,
+  removeImportEntry,
   reservePartition,
   setStaged,
   type StagedLimits,
@@ -63,10 +63,10 @@ export class StagedQuota {
   }
 
   /** Removes the entry of an import that was not created, or whose files are removed. */
-  async leave({ _id, organization_id }: ImportRef): Promise<void> {
+  async removeEntry({ _id, organization_id }: ImportRef): Promise<void> {
     const { collections } = this.#options
     const usage =
-      (await leaveImport(collections, _id, organization_id)) ??
+      (await removeImportEntry(collections, _id, organization_id)) ??
       (await collections.uploadUsage.findOne({ _id: organization_id }))
     if ((usage?.pinned ?? 0) > 0) await this.#countPinned(organization_id)
   }

@@ -110,7 +110,7 @@ export class UploadDirectory {
     const lock = await this.#acquireLock(name)
     try {
       await this.#quota.removeUnfinished(name)
-      lock.noteContentReplaced()
+      lock.markContentReplaced()
     } finally {
       await lock.release()
     }

@@ -93,7 +93,7 @@ export class UploadLock {
   }
 
   /** To call when the content of the previous holder was copied or removed, so that its writes change nothing. */
-  noteContentReplaced(): void {
+  markContentReplaced(): void {
     this.#isContentReplaced = true
   }
 

@@ -80,14 +80,14 @@ export interface UploadStore {
    * Begins or resumes an upload. Throws UploadChanged when there are fewer bytes than `keep`, or they change
    * meanwhile.
    */
-  takeUp(options: TakeUp): Promise<UploadInProgress>
+  beginOrResume(options: ResumeOptions): Promise<UploadInProgress>
   /** Counts the bytes of all files, by name. */
   count(): Promise<{ finished: Map<string, number>; unfinished: Map<string, number> }>
   /** Bytes of the files without a name that those imports have pinned; each file counts once. */
   countPinned(importIds: number[]): Promise<number>
 }
 
-export interface TakeUp {
+export interface ResumeOptions {
   name: string
   /** The token of the upload's lock, which the caller must have. */
   token: string

@@ -1,5 +1,5 @@
 import { isStagingFull } from '../staging/staging.ts'
-import { UploadChanged, type TakeUp, type UploadInProgress, type UploadStore } from './upload-store.ts'
+import { UploadChanged, type ResumeOptions, type UploadInProgress, type UploadStore } from './upload-store.ts'
 import { UploadRefused } from './upload-refused.ts'
 import type { ReservedQuota, UploadOutcome } from './reserved-quota.ts'
 import type { UploadLock } from './upload-lock.ts'
@@ -20,7 +20,7 @@ interface UploadParts {
   name: string
   lock: UploadLock
   quota: ReservedQuota
-  takeUp: TakeUp
+  resumeOptions: ResumeOptions
 }
 
 /**
@@ -69,8 +69,8 @@ export class Upload {
         expected: announced === undefined ? null : (keep ?? present) + announced,
       })
       if (reserved === null) throw overQuota(name)
-      const takeUp = { name, token: lock.token, wasAbandoned: lock.isAfterExpiry, keep }
-      return new Upload({ store, name, lock, quota: reserved, takeUp })
+      const resumeOptions = { name, token: lock.token, wasAbandoned: lock.isAfterExpiry, keep }
+      return new Upload({ store, name, lock, quota: reserved, resumeOptions })
     })
   }
 
@@ -93,13 +93,13 @@ export class Upload {
    * taken over the upload, when the bytes to keep have changed, and when the disk is full.
    */
   async open(signal: AbortSignal): Promise<void> {
-    const { store, name, takeUp, lock } = this.#parts
+    const { store, name, resumeOptions, lock } = this.#parts
     // Checked before opening, which would take the file away from a session that has the lock by now.
     if (!(await lock.isStillLocked())) throw takenOver(name)
     this.#state = 'unfinished'
     try {
-      this.#file = await refuseFullDisk(name, () => store.takeUp({ ...takeUp, signal }))
-      lock.noteContentReplaced()
+      this.#file = await refuseFullDisk(name, () => store.beginOrResume({ ...resumeOptions, signal }))
+      lock.markContentReplaced()
     } catch (error) {
       if (error instanceof UploadChanged)
         throw new UploadRefused('changed', name, 'changed or taken over while the upload began; try again')

@@ -544,7 +544,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an ended import stays in the quota',
     file: 'engine/stages/finish/finalize-import.ts',
-    text: '    await quota.leave(document)\n',
+    text: '    await quota.removeEntry(document)\n',
     replacement: '    void quota\n',
     tests: [quota],
   },

@@ -243,7 +243,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'what was removed from the staging still counts against the quota',
     file: maintenance,
-    text: 'await leaveImport(collections, id)\n',
+    text: 'await removeImportEntry(collections, id)\n',
     replacement: '\n',
     tests: [imports],
   },

@@ -86,7 +86,7 @@ t.test('a key that becomes inactive during its look-up is not cached', async (t)
   const findOne = async (filter: object) => {
     const found = await apiKeys.findOne(filter)
     await apiKeys.updateOne({ _id: id }, { $set: { active: false } })
-    callers.forget()
+    callers.clear()
     return found
   }
   const callers = new KnownCallers(

@@ -7,7 +7,7 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import { ensureSchema, openDatabase } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { diskStaging } from '../../../shared/storage/staging/disk-staging.ts'
-import { leaveImport } from '../../../shared/store/staged-usage.ts'
+import { removeImportEntry } from '../../../shared/store/staged-usage.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { lockRow } from '../../helpers/held-row.ts'
@@ -123,7 +123,7 @@ t.test('staged files that no import needs are removed once they are old', async 
     [900_002],
     'what is removed counts to no quota',
   )
-  await leaveImport(collections, 900_002)
+  await removeImportEntry(collections, 900_002)
 })
 
 t.test('values of a deleted custom field are removed, the others stay', async (t) => {

@@ -164,7 +164,7 @@ t.test('a chunk is released under its lease alone, or once the lease is over', a
 t.test('a chunk is deactivated, closed and taken from its holder in the named states alone', async (t) => {
   const faults = await findFaults(collections.chunks, chunk, [
     writeChunk(
-      'noteDeactivated',
+      'recordDeactivated',
       { state: 'done', deactivated_to: '1:b' },
       [{ deactivated_to: '1:c' }, { deactivated_to: null }, leased],
       () =>
@@ -776,7 +776,7 @@ t.test('what a transaction has written is undone with it', async (t) => {
         token: 'mine',
       }),
     replaceChunks: (session) => chunks.replaceChunks(collections, session, 1, [storedChunk(1, 5)]),
-    noteDeactivated: (session) =>
+    recordDeactivated: (session) =>
       chunks.recordDeactivated(collections, session, {
         ...{ chunk: storedChunk(1, 1), to: '1:d', subscribers: 3 },
       }),

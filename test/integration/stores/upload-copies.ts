@@ -109,7 +109,12 @@ t.test(
 )
 
 const put = async (directory: UploadStore, name: string, content: string) => {
-  const upload = await directory.takeUp({ name, token: newUploadToken(), wasAbandoned: false, keep: 0 })
+  const upload = await directory.beginOrResume({
+    name,
+    token: newUploadToken(),
+    wasAbandoned: false,
+    keep: 0,
+  })
   await upload.write(Buffer.from(content))
   await upload.prepare()
   await upload.publish()
@@ -124,24 +129,24 @@ for (const [organizationId, STAGING] of [
     const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
     const directory = uploads.directory(organizationId)
     await directory.prepare()
-    const takeUp = (name: string, keep: number | null, wasAbandoned = false) =>
-      directory.takeUp({ name, token: newUploadToken(), wasAbandoned, keep })
+    const beginOrResume = (name: string, keep: number | null, wasAbandoned = false) =>
+      directory.beginOrResume({ name, token: newUploadToken(), wasAbandoned, keep })
 
     await put(directory, 'finished.csv', 'short')
-    await t.rejects(takeUp('finished.csv', 6), UploadChanged)
-    await t.rejects(takeUp('absent.csv', 1), UploadChanged)
+    await t.rejects(beginOrResume('finished.csv', 6), UploadChanged)
+    await t.rejects(beginOrResume('absent.csv', 1), UploadChanged)
     t.equal(await directory.findUnfinished('finished.csv'), null, 'nothing stays')
     t.equal(await directory.findUnfinished('absent.csv'), null)
     t.same([...(await directory.count()).finished], [['finished.csv', 5]])
 
-    const broken = await takeUp('half.csv', 0)
+    const broken = await beginOrResume('half.csv', 0)
     await broken.write(Buffer.from('half'))
     await broken.prepare()
     await broken.close()
-    await t.rejects(takeUp('half.csv', 5), UploadChanged)
-    await t.rejects(takeUp('half.csv', 5, true), UploadChanged)
+    await t.rejects(beginOrResume('half.csv', 5), UploadChanged)
+    await t.rejects(beginOrResume('half.csv', 5, true), UploadChanged)
     t.match(await directory.findUnfinished('half.csv'), { size: 4 }, 'what there is stays as it is')
-    const again = await takeUp('half.csv', 2, true)
+    const again = await beginOrResume('half.csv', 2, true)
     t.equal(again.size, 2)
     await again.write(Buffer.from('lo'))
     await again.prepare()
@@ -272,7 +277,7 @@ t.test('what is removed while it is copied in the database is no copy', async (t
   for (let round = 0; round < 6; round += 1) {
     await put(directory, 'a.csv', content)
     const taken = directory
-      .takeUp({ name: 'a.csv', token: newUploadToken(), wasAbandoned: false, keep: null })
+      .beginOrResume({ name: 'a.csv', token: newUploadToken(), wasAbandoned: false, keep: null })
       .catch((error: unknown) => error as Error)
     const [upload] = await Promise.all([taken, directory.remove('a.csv')])
     if (upload instanceof Error) t.match(upload, { name: 'UploadChanged' })
@@ -287,7 +292,7 @@ t.test('a name that leads to no content is a file that is not there', { timeout:
   const uploads = openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, database)
   const directory = uploads.directory(77)
   await directory.prepare()
-  const upload = await directory.takeUp({
+  const upload = await directory.beginOrResume({
     name: 'lost.csv',
     token: newUploadToken(),
     wasAbandoned: false,

@@ -141,7 +141,7 @@ for (const [organizationId, STAGING] of [
       const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
       const store = uploads.directory(organizationId)
       await store.prepare()
-      const upload = await store.takeUp({
+      const upload = await store.beginOrResume({
         name: 'a.csv',
         token: '0123456789abcdef',
         wasAbandoned: false,

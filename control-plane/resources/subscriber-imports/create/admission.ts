@@ -5,7 +5,7 @@ import type { ControlPlane } from '../../../control-plane.ts'
 
 /** Whether the organization can have one more import: its quota in bytes, and the number of its unfinished imports. */
 
-export const overQuotaRefusal = (megabytes: number): string =>
+export const importOverQuota = (megabytes: number): string =>
   `the content does not fit into the organization's quota of ${megabytes} MB, which its uploads, the files of its unfinished imports and the failed rows of the last 7 days share, and nothing was created: remove uploads, cancel imports or let them end, and create the import again`
 
 export const tooManyImportsRefusal = (max: number): string =>
@@ -20,7 +20,7 @@ export async function admitImport(
   const bytes = source.type === 'json' && content !== null ? content.bytes : 0
   const outcome = await stagedQuota.enter(organization_id, _id, bytes)
   if (outcome === 'over quota')
-    throw new RequestError('invalid_request', overQuotaRefusal(settings.UPLOAD_MAX_MB), { status: 413 })
+    throw new RequestError('invalid_request', importOverQuota(settings.UPLOAD_MAX_MB), { status: 413 })
   if (outcome === 'too many imports')
     throw new RequestError('not_authorized', tooManyImportsRefusal(settings.IMPORTS_MAX_UNFINISHED), {
       status: 429,
@@ -29,6 +29,9 @@ export async function admitImport(
 }
 
 /** For an import that was not created after all. A failure is ignored: the quota is recounted before it refuses anything. */
-export async function leaveQuota({ stagedQuota }: ControlPlane, document: ImportDocument): Promise<void> {
-  await stagedQuota.leave(document).catch(() => undefined)
+export async function removeQuotaEntry(
+  { stagedQuota }: ControlPlane,
+  document: ImportDocument,
+): Promise<void> {
+  await stagedQuota.removeEntry(document).catch(() => undefined)
 }

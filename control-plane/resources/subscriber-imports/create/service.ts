@@ -4,7 +4,7 @@ import { clock } from '../../../../shared/runtime/clock.ts'
 import { inTransaction } from '../../../../shared/runtime/database.ts'
 import { isDuplicateKey } from '../../../../shared/runtime/driver-errors.ts'
 import { BusyError } from '../../../../shared/contract/errors.ts'
-import { sealed } from '../../../../shared/runtime/import-secrets.ts'
+import { sealed } from '../../../../shared/runtime/seal-import-secrets.ts'
 import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
@@ -16,7 +16,7 @@ import { insertReply } from '../../../store/idempotency-keys.ts'
 import { lockListAtRevision } from '../../../store/revisions.ts'
 import type { ImportCreation } from '../schemas.ts'
 import { fullView } from '../view.ts'
-import { admitImport, leaveQuota } from './admission.ts'
+import { admitImport, removeQuotaEntry } from './admission.ts'
 import { checkCreation, creationContext } from './check.ts'
 import { earlierReply, idempotencyId, storedReply, unconfirmed } from './idempotency.ts'
 import { optionWarnings } from './options.ts'
@@ -71,7 +71,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
     try {
       ;({ document, revision } = await checkedDocument(deps, request, document._id))
     } catch (error) {
-      await leaveQuota(deps, document)
+      await removeQuotaEntry(deps, document)
       throw error
     }
   }
@@ -150,13 +150,13 @@ async function insertUnlessListChanged(
       inTransaction(deps.database, (session) => insertInTransaction(deps, session, insertion), deadline),
     )
     if (!isInserted) return 'list_changed'
-    keepContent(request)
+    retainContent(request)
     return 'done'
   } catch (error) {
     const isTaken = isDuplicateKey(error)
-    if (isTaken || error instanceof BusyError) await leaveQuota(deps, document)
+    if (isTaken || error instanceof BusyError) await removeQuotaEntry(deps, document)
     // Whether it was committed isn't known. If it wasn't, the engines' sweep removes the content.
-    else keepContent(request)
+    else retainContent(request)
     if (isTaken && reply !== null) return 'key_taken'
     throw error
   }
@@ -178,6 +178,6 @@ async function insertInTransaction(
   return true
 }
 
-function keepContent({ content, body }: CreationRequest): void {
+function retainContent({ content, body }: CreationRequest): void {
   if (body.file_source.type === 'json') content?.keep()
 }

@@ -138,7 +138,7 @@ export class ImportWatch {
   ): AsyncGenerator<Buffer, void> {
     const { everyMs, commentMs, retryMs } = this.#bounds
     const watcher = new Watcher(keyId)
-    const watched = this.#join(first, watcher)
+    const watched = this.#subscribe(first, watcher)
     onClose(watcher.end)
     try {
       yield Buffer.concat([Buffer.from(`retry: ${retryMs}\n`), first.event])
@@ -163,11 +163,11 @@ export class ImportWatch {
         }
       }
     } finally {
-      this.#leave(watched, watcher)
+      this.#unsubscribe(watched, watcher)
     }
   }
 
-  #join(first: ImportSnapshot, watcher: Watcher): Watched {
+  #subscribe(first: ImportSnapshot, watcher: Watcher): Watched {
     const { importId } = first
     const watched = this.#watched.get(importId) ?? { snapshot: first, watchers: new Set(), endedMs: null }
     this.#watched.set(importId, watched)
@@ -177,7 +177,7 @@ export class ImportWatch {
     return watched
   }
 
-  #leave(watched: Watched, watcher: Watcher): void {
+  #unsubscribe(watched: Watched, watcher: Watcher): void {
     watched.watchers.delete(watcher)
     if (watched.watchers.size === 0) this.#watched.delete(watched.snapshot.importId)
   }
