@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { crashSetting } from '../helpers/crash-at.ts'
 import { Engines } from '../helpers/engines.ts'
-import { lockRow } from '../helpers/held-row.ts'
+import { lockRow } from '../helpers/locked-row.ts'
 import {
   countsOf,
   createList,
@@ -17,7 +17,7 @@ import {
   type Json,
   type Service,
 } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/stable-upload.ts'
 
 /** Moments at which something else happens than what an import is about to do. */
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Engines, type RunningEngine } from '../helpers/engines.ts'
-import { lockRow } from '../helpers/held-row.ts'
+import { lockRow } from '../helpers/locked-row.ts'
 import { countsOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
 
 /** Work that kills each of its engines is given up after some deaths. */

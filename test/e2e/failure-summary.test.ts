@@ -3,7 +3,7 @@ import path from 'node:path'
 import t from 'tap'
 import { Engines } from '../helpers/engines.ts'
 import { createList, startService, until, type Json } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/stable-upload.ts'
 
 /**
  * The reasons of failed rows are true at every moment: while an import runs, after its engine was killed, and at its end.

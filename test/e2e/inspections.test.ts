@@ -7,7 +7,7 @@ import t from 'tap'
 import { uploadFolder } from '../../shared/storage/uploads/upload-names.ts'
 import { makeZip } from '../helpers/make-zip.ts'
 import { countsOf, createList, importEnd, startService, type Json } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/stable-upload.ts'
 
 /**
  * What an inspection says is what an import does: each file is inspected, its reply is sent to a creation as it stands,

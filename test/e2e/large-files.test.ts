@@ -8,7 +8,7 @@ import { columns, customFields, SubscriberFile } from '../../bench/datasets/subs
 import { programs } from '../../control-plane/cli/processes.ts'
 import { recordsIn, type ImportCounts } from '../../shared/contract/schemas/import.ts'
 import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/stable-upload.ts'
 import { watchMemory } from '../helpers/watch-memory.ts'
 
 /**

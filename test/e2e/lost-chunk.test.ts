@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Engines } from '../helpers/engines.ts'
-import { lockRow } from '../helpers/held-row.ts'
+import { lockRow } from '../helpers/locked-row.ts'
 import { countsOf, createList, importEnd, importText, startService, until } from '../helpers/service.ts'
 
 t.setTimeout(120_000)

@@ -14,7 +14,7 @@ import {
   type Json,
   type Service,
 } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/stable-upload.ts'
 
 /**
  * Two autoresponders answer every row of an import while engines are killed, in batches and between reactions and

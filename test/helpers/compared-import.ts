@@ -6,7 +6,7 @@ import { idsOfImport, logKinds } from '../../shared/contract/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { autoresponder } from './autoresponder.ts'
 import { createList, importEnd, until, type Json, type Service } from './service.ts'
-import { finalizeUpload } from './settled-upload.ts'
+import { finalizeUpload } from './stable-upload.ts'
 import { present } from './present.ts'
 
 /**

@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { columns, customFields, type SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { createList, until, type Json, type Service } from './service.ts'
-import { finalizeUpload } from './settled-upload.ts'
+import { finalizeUpload } from './stable-upload.ts'
 
 /** Creates a list, writes the file into the upload directory of account 1 and begins its import; the import's view. */
 export async function beginLargeImport(service: Service, file: SubscriberFile): Promise<Json> {
@@ -20,9 +20,9 @@ export async function beginLargeImport(service: Service, file: SubscriberFile): 
 }
 
 /** Waits until this number of rows is imported. Resolves to the import's view. */
-export const someRowsIn = (service: Service, id: number, least: number): Promise<Json> =>
+export const someRowsIn = (service: Service, id: number, minRows: number): Promise<Json> =>
   until(
-    `${least} rows`,
+    `${minRows} rows`,
     () => service.get(`/subscriber_imports/${id}`),
-    (view) => view.stats.records_imported >= least,
+    (view) => view.stats.records_imported >= minRows,
   )

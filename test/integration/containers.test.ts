@@ -8,7 +8,7 @@ import { startHastyEngine } from '../helpers/downloads.ts'
 import { makeZip } from '../helpers/make-zip.ts'
 import { memoryGrowth } from '../helpers/memory-growth.ts'
 import { createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/stable-upload.ts'
 
 /** Files in containers, as uploads and behind a URL, come to the same as the plain file or end with a sentence. */
 

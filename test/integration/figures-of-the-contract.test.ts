@@ -32,7 +32,7 @@ import { findingValidMs, recheckDelayMs } from '../../engine/store/missing-files
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { unfinishedName } from '../../shared/storage/uploads/upload-names.ts'
 import { parseApiTime } from '../../shared/values/date-time.ts'
-import { finalizeUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/stable-upload.ts'
 import {
   basic,
   bootstrapKey,
@@ -191,11 +191,11 @@ t.test('page sizes: the default without per_page, and the maximum', async (t) =>
     [url('/custom_fields'), 2000, 2000, 'D 1 paging, lists of section 8'],
     [url('/confirmation_forms'), 2000, 2000, 'D 1 paging, lists of section 8'],
   ]
-  for (const [path, usual, most, from] of pages) {
+  for (const [path, usual, max, from] of pages) {
     const echoed = async (query: string) => (await call('GET', path + query)).body.per_page
     t.equal(await echoed(''), usual, `${path} (${from})`)
-    t.equal(await echoed(`?per_page=${most}`), most, `${path} at most (${from})`)
-    t.equal(await echoed(`?per_page=${most + 1}`), most, `${path} clamps (${from})`)
+    t.equal(await echoed(`?per_page=${max}`), max, `${path} at most (${from})`)
+    t.equal(await echoed(`?per_page=${max + 1}`), max, `${path} clamps (${from})`)
   }
 })
 
@@ -225,8 +225,8 @@ const posted = async (path: string, body?: unknown, options = {}): Promise<Json>
 let made = 0
 /** A text of that length that no other record has. */
 const text = (length: number): string => `${(made += 1)}_`.padEnd(length, 'é').slice(0, length)
-const texts = (taken: number, least = 1) => ({
-  taken: [() => text(taken), ...(least > 1 ? [] : [() => text(1)])],
+const texts = (taken: number, minLength = 1) => ({
+  taken: [() => text(taken), ...(minLength > 1 ? [] : [() => text(1)])],
   refused: [() => text(taken + 1), () => ' '],
 })
 const password = 'correct horse battery'

@@ -8,5 +8,5 @@ await runTogether(new URL('imports/', import.meta.url), [
   'import-moves',
   'import-events',
   'counts-and-jobs',
-  'chores',
+  'maintenance',
 ])

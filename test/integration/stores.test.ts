@@ -5,7 +5,7 @@ await runTogether(new URL('stores/', import.meta.url), [
   'staged-content',
   'broken-connections',
   'ids',
-  'upload-figures',
+  'upload-usage',
   'upload-copies',
   'worker-pool',
   'take-over',

@@ -4,7 +4,7 @@ import { openDatabase } from '../../../shared/runtime/database.ts'
 import { idsOfImport } from '../../../shared/contract/schemas/import.ts'
 import { insertSubscriber } from '../../../control-plane/store/subscribers.ts'
 import { SubscriberInsertions, insertTogether } from '../../../control-plane/store/subscribers-together.ts'
-import { lockRow } from '../../helpers/held-row.ts'
+import { lockRow } from '../../helpers/locked-row.ts'
 import { countsOf, createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
@@ -413,9 +413,9 @@ t.test('an import that is about to deactivate more than half of a list warns of 
   await importText(service, list.id, 'email\na@x.co\nb@x.co\nc@x.co\nd@x.co')
   const half = await importText(service, list.id, 'email\na@x.co\nb@x.co', { ...options, dry_run: true })
   t.match({ counts: countsOf(half), warnings: half.warnings }, { counts: { deactivated: 2 }, warnings: [] })
-  const most = await importText(service, list.id, 'email\na@x.co', options)
-  t.match(countsOf(most), { deactivated: 3 })
-  t.match(most.warnings, [
+  const threeQuarters = await importText(service, list.id, 'email\na@x.co', options)
+  t.match(countsOf(threeQuarters), { deactivated: 3 })
+  t.match(threeQuarters.warnings, [
     /^more than half of the 4 active subscribers .*deactivate_subscribers_not_in_import/,
   ])
 })

@@ -13,7 +13,7 @@ import {
   until,
   type Json,
 } from '../../helpers/service.ts'
-import { finalizeUpload } from '../../helpers/settled-upload.ts'
+import { finalizeUpload } from '../../helpers/stable-upload.ts'
 import { service } from './service.ts'
 
 const { call, collections, get, post } = service

@@ -21,7 +21,7 @@ import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
 import type { PinnedUpload, UploadPin } from '../../../shared/storage/uploads/upload-store.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
-import { finalizeUpload } from '../../helpers/settled-upload.ts'
+import { finalizeUpload } from '../../helpers/stable-upload.ts'
 import { storedImport } from '../../helpers/stored-import.ts'
 
 const { database, folder } = await databaseAndFolder(t)
