@@ -131,9 +131,9 @@ function filesOf(arg: string): string {
 
 /** The folder of the server's files: some 2 GB with the oplog and the journal, and those of the longest tests. */
 async function roomyMemory(): Promise<string> {
-  const least = 8 * 1024 ** 3
+  const minBytes = 8 * 1024 ** 3
   const { bavail, bsize } = await statfs('/dev/shm').catch(() => ({ bavail: 0, bsize: 0 }))
-  return Math.min(bavail * bsize, process.availableMemory()) < least ? tmpdir() : '/dev/shm'
+  return Math.min(bavail * bsize, process.availableMemory()) < minBytes ? tmpdir() : '/dev/shm'
 }
 
 /**

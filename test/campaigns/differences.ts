@@ -65,10 +65,10 @@ export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, arou
     withoutLongOnes(failedCells(observed), failedLog),
   )
   compare('failure_summary', expected.failureSummary, summaryWithoutReasons(view.failure_summary))
-  const { least, most } = overLimit ?? { least: 0, most: 0 }
+  const { min, max } = overLimit ?? { min: 0, max: 0 }
   const skipped: number = view.stats.subscribers.skipped_over_limit
-  if (skipped < least || skipped > most)
-    differences.push(`skipped_over_limit: expected ${least} to ${most}, came ${skipped}`)
+  if (skipped < min || skipped > max)
+    differences.push(`skipped_over_limit: expected ${min} to ${max}, came ${skipped}`)
   return [...differences, ...tableDifferences(expected, observed, around)]
 }
 

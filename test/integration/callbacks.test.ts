@@ -218,11 +218,11 @@ t.test(
 
 t.test('a receiver that hangs delays no other callbacks', async (t) => {
   let open = 0
-  let most = 0
+  let maxOpen = 0
   const unanswered: ServerResponse[] = []
   responses.set('/hangs', (response) => {
     unanswered.push(response)
-    most = Math.max(most, (open += 1))
+    maxOpen = Math.max(maxOpen, (open += 1))
     response.once('close', () => (open -= 1))
   })
   const cancelledAt = async (url: string): Promise<number> => {
@@ -238,7 +238,7 @@ t.test('a receiver that hangs delays no other callbacks', async (t) => {
   )
   const quick = await cancelledAt(`http://receiver.test:${port}/quick`)
   t.equal((await callbackEnd(quick))!.state, 'delivered')
-  t.equal(most, 2, 'so many at once to one host')
+  t.equal(maxOpen, 2, 'at most 2 at once to one host')
   responses.set('/hangs', (response) => response.end())
   for (const response of unanswered) response.end()
   for (const id of hanging) t.equal((await callbackEnd(id))!.state, 'delivered')

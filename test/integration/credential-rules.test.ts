@@ -71,21 +71,21 @@ t.test('a key of a user has the role and the permissions of the user', async (t)
   t.equal(
     await status(key, '/mailing_lists/999999/subscribers'),
     200,
-    'he may ask, and is told that there is no such list',
+    'the user may ask, and is told that there is no such list',
   )
   t.equal(await status(key, '/users'), 403)
   t.equal((await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key })).status, 403)
   t.equal(await ftpLogin(key), false, 'not without subscriber/import')
   await change(user, { permissions: { subscriber: ['import'], mailing_list: ['create'] } })
   t.equal(await status(key, '/mailing_lists/999999/subscribers'), 403)
-  t.equal(await status(key, '/subscriber_imports'), 200, 'who may import sees his imports')
+  t.equal(await status(key, '/subscriber_imports'), 200, 'a user who may import can list imports')
   t.equal((await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key })).body.success, true)
   t.equal(await ftpLogin(key), true)
   await change(user, { role: 'organization_admin' })
   t.equal(await roleOf(), 'organization_admin')
   t.equal(await status(key, '/users'), 200)
   await change(user, { active: false })
-  t.equal(await roleOf(), 'organization_admin', 'also while he is inactive')
+  t.equal(await roleOf(), 'organization_admin', 'also while the user is inactive')
   t.equal(await status(key), 401, 'inactive')
   t.equal(await ftpLogin(key), false)
   await change(user, { active: true })

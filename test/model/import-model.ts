@@ -287,6 +287,6 @@ function overLimit({ quota }: ModelledImport, decided: Decided[]): ExpectedEnd['
   const taken = changing.filter((row) => isActive(row) && !wasActive(row)).length
   const freed = changing.filter((row) => !isActive(row) && wasActive(row)).length
   const free = Math.max(0, quota)
-  const most = Math.max(0, taken - free)
-  return most === 0 ? null : { least: Math.max(0, taken - free - freed), most }
+  const max = Math.max(0, taken - free)
+  return max === 0 ? null : { min: Math.max(0, taken - free - freed), max }
 }

@@ -97,5 +97,5 @@ export interface ExpectedEnd {
   refusal: Refusal | null
   table: SubscriberTable
   /** Set where the limit cuts rows off: then only how many rows are skipped is determined, within these bounds. */
-  overLimit: { least: number; most: number } | null
+  overLimit: { min: number; max: number } | null
 }

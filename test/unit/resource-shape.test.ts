@@ -32,8 +32,8 @@ t.test(
   },
 )
 
-/** Stores, and what is one: GridFS, the batch's writes, and the counters of ids. */
-const placesOfWrites = [
+/** Stores, and files that count as one: GridFS, the writes of a batch, and the counters of ids. */
+const storeFiles = [
   /\/store\//,
   /^shared\/storage\//,
   /^shared\/runtime\/(?:database|id-allocator)\.ts$/,
@@ -44,7 +44,7 @@ t.test('only stores write to collections', async (t) => {
   const write = /\.\s*(?:(?:insert|update|delete|replace)(?:One|Many)|findOneAnd\w+|bulkWrite)\s*\(/
   const files = await Array.fromAsync(glob('{control-plane,engine,ftp,shared}/**/*.ts', { cwd: root }))
   t.ok(files.length > 300, 'all sources are read')
-  const others = files.filter((file) => !placesOfWrites.some((place) => place.test(file)))
+  const others = files.filter((file) => !storeFiles.some((pattern) => pattern.test(file)))
   const writing: string[] = []
   for (const file of others) if (write.test(await readFile(path.join(root, file), 'utf8'))) writing.push(file)
   t.same(writing, [])

@@ -62,8 +62,9 @@ async function faultsOfList(collections: Collections, fixture: Fixture, listId: 
       faults.push(`import ${document._id} maps a field that was deleted`)
     const running = await collections.chunks.countDocuments({ import_id: document._id, state: 'running' })
     if (running > 0 && fixture.name !== 'dead engine')
-      faults.push(`${running} chunks of import ${document._id} are held by nobody`)
-    if (document.step !== null) faults.push(`the step of import ${document._id} is held by nobody`)
+      faults.push(`${running} chunks of import ${document._id} are leased by no living engine`)
+    if (document.step !== null)
+      faults.push(`the step of import ${document._id} is leased by no living engine`)
   }
   return faults
 }

@@ -101,7 +101,7 @@ const faults: readonly Fault[] = [
     replacement: '!canAccess(caller, caller.organizationId)',
   },
   {
-    name: 'a user is found by his id in any organization',
+    name: 'a user is found by its id in any organization',
     file: `${resources}/users/service.ts`,
     text: '!canAccess(caller, user.organization_id)',
     replacement: '!canAccess(caller, caller.organizationId)',
@@ -264,7 +264,7 @@ const faults: readonly Fault[] = [
     replacement: '  if (asked === caller.role) requireNotAbove(',
   },
   {
-    name: 'an organization admin changes users who are more than he is',
+    name: 'an organization admin changes users of a higher role',
     file: `${resources}/users/routes.ts`,
     text: "      // This 403 precedes all other refusals, those of the body included.\n      requireNotAbove(user, caller, 'a user')\n",
     replacement: '',

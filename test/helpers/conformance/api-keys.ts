@@ -27,7 +27,7 @@ function rows(
         body: { api_key: { name: 'Nightly', role: 'standard', active: false, user_id: null } },
       }),
       failures: {
-        'a key that may do more than his own': (world) => ({
+        'a key that may do more than the caller': (world) => ({
           sent: { params: organizationOf(world), body: { api_key: { name: 'x', role: 'system_admin' } } },
           code: 'not_authorized',
           status: 403,
@@ -43,7 +43,7 @@ function rows(
     [`updateApiKey${suffix}`]: {
       good: onNewKey({ api_key: { name: 'Renamed', active: false } }),
       failures: {
-        'a key that may do more than his own': async (world) => ({
+        'a key that may do more than the caller': async (world) => ({
           sent: { ...systemKey(), key: await world.adminBesideSystem(), body: { api_key: { name: 'Mine' } } },
           code: 'not_authorized',
           status: 403,
@@ -75,7 +75,7 @@ function rows(
     [`deleteApiKey${suffix}`]: {
       good: onNewKey(),
       failures: {
-        'a key that may do more than his own': async (world) => ({
+        'a key that may do more than the caller': async (world) => ({
           sent: { ...systemKey(), key: await world.adminBesideSystem() },
           code: 'not_authorized',
           status: 403,

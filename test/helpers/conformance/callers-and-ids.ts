@@ -32,10 +32,10 @@ export async function refusesLesserRoles(t: Test, subject: Subject): Promise<voi
     needs === 'any_key'
       ? []
       : needs === 'system_admin'
-        ? [subject.world.nobody, subject.world.admin]
+        ? [subject.world.keyWithoutPermissions, subject.world.admin]
         : typeof needs === 'string'
-          ? [subject.world.nobody]
-          : [subject.world.nobody, await subject.world.holderOfAllBut(permissionsIn(needs))]
+          ? [subject.world.keyWithoutPermissions]
+          : [subject.world.keyWithoutPermissions, await subject.world.holderOfAllBut(permissionsIn(needs))]
   for (const key of lesser)
     refused(t, await subject.send(wrong, { key }), 'not_authorized', JSON.stringify(needs), 403)
 }

@@ -44,7 +44,11 @@ export class Subject {
   async weakestKey(): Promise<string> {
     const { needs } = this.described
     if (typeof needs !== 'string') return this.world.holderOf(...needs.permission)
-    return { any_key: this.world.nobody, admin: this.world.admin, system_admin: this.world.system }[needs]
+    return {
+      any_key: this.world.keyWithoutPermissions,
+      admin: this.world.admin,
+      system_admin: this.world.system,
+    }[needs]
   }
 
   async send(

@@ -10,7 +10,7 @@ export interface World {
   /** Keys: of a system admin, of the organization's admin, of a standard key without a permission, of a stranger. */
   system: string
   admin: string
-  nobody: string
+  keyWithoutPermissions: string
   foreigner: string
   /** The foreign organization, with its own records, in which rows can be made too. */
   foreign: World
@@ -52,7 +52,7 @@ async function worldOf(service: Service): Promise<Omit<World, 'foreigner' | 'for
     organizationId,
     system: bootstrapKey,
     admin,
-    nobody: await keyIn(organizationId, 'standard'),
+    keyWithoutPermissions: await keyIn(organizationId, 'standard'),
     adminBesideSystem: () => keyIn(1, 'organization_admin'),
     holderOf: (key, value) => {
       const name = `${key}/${value}`

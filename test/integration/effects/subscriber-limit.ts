@@ -128,14 +128,14 @@ t.test('the subscriber limit binds imports and requests', { timeout: 300_000 }, 
     const imports = await Promise.all(
       lists.map((list, i) => create(service, list.id, rowsOf(`e${i}x`, 5_000))),
     )
-    let most = 0
+    let maxActive = 0
     let ended = false
     const requests = (async () => {
       let taken = 0
       for (let i = 0; !ended; i += 1) {
         const document = subscriberDocument(lists[i % 3].id, `r${i}@example.com`, 1_000_000 + i)
         if ((await insertSubscriber(database, organization, document)) === 'done') taken += 1
-        most = Math.max(most, (await activeIn(service, organization)).counted)
+        maxActive = Math.max(maxActive, (await activeIn(service, organization)).counted)
       }
       return taken
     })()
@@ -150,7 +150,7 @@ t.test('the subscriber limit binds imports and requests', { timeout: 300_000 }, 
       { counted: limit, there: limit },
       `${byRequests} by requests`,
     )
-    t.ok(most <= limit, 'and at no moment more')
+    t.ok(maxActive <= limit, 'and at no moment more')
     t.ok(byRequests > 0)
   })
 
@@ -233,10 +233,10 @@ t.test('the subscriber limit binds imports and requests', { timeout: 300_000 }, 
     const limit = counted + 10_000
     await service.call('PUT', `/organizations/${organization}`, { organization: { subscriber_limit: limit } })
     const atReply = (await activeIn(service, organization)).counted
-    const most = Math.max(limit, atReply)
+    const maxActive = Math.max(limit, atReply)
     const view = await importEnd(service, id, 60_000)
-    t.same(countsOf(view), { added: most, skipped_over_limit: 80_000 - most })
-    t.same(await activeIn(service, organization), { counted: most, there: most })
+    t.same(countsOf(view), { added: maxActive, skipped_over_limit: 80_000 - maxActive })
+    t.same(await activeIn(service, organization), { counted: maxActive, there: maxActive })
   })
 
   t.test('the reservation of a killed engine is given back', async (t) => {

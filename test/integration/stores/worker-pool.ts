@@ -11,7 +11,7 @@ import { registerEngine } from '../../../engine/store/engines.ts'
 import { makePlan, utf8Format } from '../../helpers/make-plan.ts'
 import { testMongodbUri } from '../../helpers/service.ts'
 
-t.test('tails of large sources leave half of the lanes to chunks', async (t) => {
+t.test('second halves of large sources leave half of the lanes to chunks', async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-pool-'))
   t.teardown(() => rm(folder, { recursive: true }))
   const name = `test_${randomBytes(6).toString('hex')}`
@@ -64,5 +64,5 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
   // No part of a source: it can't be read from any position.
   await t.rejects(first)
   await writer.close()
-  t.equal(lanesAfter, 2, 'who gives lanes to chunks is told when a tail has left its own')
+  t.equal(lanesAfter, 2, 'the caller is notified when a second half releases its lane')
 })

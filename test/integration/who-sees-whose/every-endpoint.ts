@@ -96,7 +96,7 @@ const callers: Caller[] = [
   system,
   ownAdmin,
   { who: 'a user who is an admin', key: adminUser.key, right: 'admin' },
-  { who: 'a standard key', key: world.nobody, right: null },
+  { who: 'a standard key', key: world.keyWithoutPermissions, right: null },
   { who: 'a user who was an admin', key: demoted.key, right: null },
   { who: 'a user who had a permission', key: deprived.key, right: null },
   ...holders,

@@ -192,7 +192,7 @@ export function rowsFor(
       cases: [
         ofSystemUser,
         {
-          what: 'making a system admin of him',
+          what: 'making the user a system admin',
           body: { user: { role: 'system_admin' } },
           gets: 'not_authorized',
         },
