@@ -8,7 +8,7 @@ import {
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextRound } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
-import type { RequestErrorCode } from './api/request-error.ts'
+import { failureBody } from './api/envelope.ts'
 import { operationsPaths, type Part } from '../shared/runtime/service.ts'
 import type { HttpConnections } from './http-connections.ts'
 
@@ -105,7 +105,7 @@ export function createHttpServer(
   server.on('clientError', refuseClient)
 
   server.on('connection', (socket: Socket) => connections.add(socket))
-  /** With the time at which their body must be complete. */
+  /** The time at which the body of each must be complete. */
   const inFlight = new Map<ServerResponse, number>()
   const slownessCheck = setInterval(() => {
     connections.closeSilent(limits.firstByteTimeoutMs)
@@ -186,13 +186,13 @@ function countHosts({ rawHeaders }: IncomingMessage): number {
 
 /** Refuses a request before the application gets it. Its body isn't read, so the connection has to close. */
 function refuse(response: ServerResponse, status: number, message: string): void {
-  const code: RequestErrorCode = status === 503 ? 'internal_error' : 'invalid_request'
   response.writeHead(status, {
     'Content-Type': 'application/json; charset=utf-8',
     Connection: 'close',
     ...(status === 503 ? { 'Retry-After': '5' } : {}),
   })
-  response.end(JSON.stringify({ success: false, data: null, error_code: code, error_message: message }))
+  const code = status === 503 ? 'internal_error' : 'invalid_request'
+  response.end(JSON.stringify(failureBody(code, message)))
 }
 
 /** Refuses what Node couldn't parse. It has no response object, so the reply is written to the socket as text. */
@@ -203,10 +203,9 @@ function refuseClient(error: NodeJS.ErrnoException, socket: Socket): void {
   }
   const { status, message } = refusals[error.code ?? ''] ?? {
     status: '400 Bad Request',
-    message: 'this is no HTTP request',
+    message: 'the request is not valid HTTP',
   }
-  const code: RequestErrorCode = 'invalid_request'
-  const body = JSON.stringify({ success: false, data: null, error_code: code, error_message: message })
+  const body = JSON.stringify(failureBody('invalid_request', message))
   const head = [
     `HTTP/1.1 ${status}`,
     'Connection: close',

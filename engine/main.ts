@@ -21,7 +21,11 @@ import {
 import { takeOverFromEngines } from './scheduler/take-over.ts'
 import { createEngineMetrics, observeStaging } from './metrics.ts'
 
-/** The engine process. It takes imports from the database, and writes their state and results there. */
+/**
+ * The engine process. It takes imports from the database, and writes their state and results there. What works under
+ * the engine's id (dispatcher, worker threads, reactions, callbacks) is made in registration.ts, anew at each
+ * registration.
+ */
 await runProcess('engine', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)

@@ -27,11 +27,13 @@ import type { ChunkReport, ChunkTask } from './workers/messages.ts'
  * A leased chunk from its first read to its last commit, in a worker thread:
  *
  *   read      its records, those of one identity together, cut into batches     processChunk, chunk-batches.ts
- *   dedupe    the first record of an identity counts, later ones are skipped     attemptPart, batch-draft.ts
- *   decide    a row is added, updated, skipped or failed, and made a document     attemptPart, batch-draft.ts
  *   reserve   part of the organization's subscriber limit                        commitPart, chunk-quota.ts
+ *   dedupe    the first record of an identity counts, later ones are skipped     BatchDraft.fill, batch-draft.ts
+ *   decide    a row is added, updated, skipped or failed, and made a document     BatchDraft.fill, batch-draft.ts
  *   write     the chunk's progress, log lines, subscribers, reactions, counts    attemptPart, batch-writer.ts
  *   commit    all of a part or nothing                                           commitPart, transaction.ts
+ *
+ * Quota is reserved before the rows of a part are decided, and again when they turn out to need more.
  *
  * The progress is written under the lease's token. A part that is repeated after a crash was therefore committed before
  * as a whole, or not at all.

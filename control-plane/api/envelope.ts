@@ -1,7 +1,7 @@
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
 import { driverRetryReason, isCommitUnknown, isCursorLost } from '../../shared/runtime/driver-errors.ts'
 import { BusyError } from '../../shared/contract/errors.ts'
-import { RequestError } from './request-error.ts'
+import { RequestError, type RequestErrorCode } from './request-error.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
 import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { drain } from './body/body-pieces.ts'
@@ -12,7 +12,10 @@ import { requestLocals } from './request-locals.ts'
 import { Stopping } from './stopping.ts'
 import { isHash } from './validation.ts'
 
-/** Every JSON reply gets its shape here, and errors become replies only here. */
+/**
+ * The envelope of replies: success here, failures by `failureBody`. Errors of the application become replies here.
+ * http-server.ts refuses what never reaches the application, with the same `failureBody`.
+ */
 
 /** Sends a success. A large reply first waits for a slot, and the errors of `acquireLarge` are thrown. */
 export async function sendData(
@@ -68,10 +71,17 @@ function toJson(data: unknown): string {
   return text
 }
 
+export const failureBody = (code: RequestErrorCode, message: string) => ({
+  success: false,
+  data: null,
+  error_code: code,
+  error_message: message,
+})
+
 function sendError(response: Response, error: RequestError): void {
   requestLocals(response).state.errorCode = error.code
   response.status(error.status).set(error.headers)
-  response.json({ success: false, data: null, error_code: error.code, error_message: error.message })
+  response.json(failureBody(error.code, error.message))
 }
 
 export const notAnEndpoint: RequestHandler = (request, response) => {

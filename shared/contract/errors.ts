@@ -1,4 +1,7 @@
-/** Callers expect the three classes of errors in this file. Any other error that is thrown is a defect. */
+/**
+ * The errors of imports, of busy records and of starts, which many parts throw. The class of another expected error is
+ * beside the code that throws it.
+ */
 
 export const importErrorCodes = [
   'source_missing',

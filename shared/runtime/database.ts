@@ -268,7 +268,10 @@ const busyError = (): BusyError =>
     { retryAfter: 1 },
   )
 
-/** Does the same in a given session, without a deadline. */
+/**
+ * Runs `work` in a transaction of `session`, with snapshot reads and a majority commit. The driver repeats it after a
+ * write conflict, for up to two minutes.
+ */
 export function runInTransaction<T>(
   session: ClientSession,
   work: (session: ClientSession) => Promise<T>,

@@ -20,7 +20,7 @@ const largeRows = Number(process.env['ROLLCALL_LARGE_ROWS'] ?? 20_000)
 const oddRows = Number(process.env['ROLLCALL_ODD_ROWS'] ?? 8_000)
 const timeout = 60_000 + largeRows + oddRows * 5
 
-/** Four times the target: splitting/split.ts. */
+/** Four times the target of a chunk, by the constants in engine/stages/split/split.ts. */
 const maxChunkBytes = (fileBytes: number): number =>
   4 * Math.min(1_500_000, Math.max(128_000, Math.ceil(fileBytes / 24)))
 

@@ -49,9 +49,11 @@ import {
 /**
  * Every bound that the contract names with a number: pages, lengths, days, seconds, megabytes. The numbers are copied
  * by hand from the document that each line names, never from the code, so that a changed number is noticed. For
- * effects over time the stored times are moved. API is shared/spec/api-v2.md, D decisions.md with its section, O
- * operations.md, P docs/protocol.md and docs/recovery-times.md; "own" is what they leave open, and the description
- * says.
+ * effects over time the stored times are moved.
+ *
+ * The contract has four parts: API is its description of the API, D its decisions, O its operations, and "beyond" what
+ * goes beyond the API. A number after D or "beyond" is the section. P is docs/protocol.md and docs/recovery-times.md.
+ * "own" is what they leave open, and the description says.
  */
 
 t.setTimeout(120_000)

@@ -27,8 +27,8 @@ import {
 import { storedUploads } from '../helpers/stored-uploads.ts'
 
 /**
- * The upload directory over HTTP (shared/spec/beyond.md, section 8), beside FTP on the same directory. With files in
- * the database: http-uploads-gridfs.test.ts.
+ * The upload directory over HTTP (the contract's part beyond the API, section 8), beside FTP on the same directory.
+ * With files in the database: http-uploads-gridfs.test.ts.
  */
 
 t.setTimeout(300_000)

@@ -6,9 +6,9 @@ import t from 'tap'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const resources = path.join(root, 'control-plane/resources')
 
-/** Files of a resource that have a part of the four names' work, each named for its use case. */
+/** The only files that a resource which is cut by use case has beside its folders. */
 const fileNames = ['routes.ts', 'schemas.ts', 'service.ts', 'view.ts']
-/** Resources that are cut by folders have no other files beside the four names. */
+/** Resources with a folder for each use case. In the others a use case may have a file of its own. */
 const cutByUseCase = ['subscribers', 'subscriber-imports']
 
 t.test(

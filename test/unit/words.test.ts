@@ -3,9 +3,9 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 
-/** Private words that came back most often, in place of the field's terms: docs/decisions/149-rooms-and-names.md. */
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
+/** A private word that came back often, and the field's term: docs/decisions/149-rooms-and-names.md. */
 interface PrivateWord {
   pattern: RegExp
   instead: string

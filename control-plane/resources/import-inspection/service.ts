@@ -271,7 +271,7 @@ function findWarnings(
       )
   }
   const { character_set: characterSet } = format
-  // Other sets than UTF-8 can't be told apart by their bytes.
+  // Only UTF-8 is recognized with certainty. Other sets have the same bytes for different characters.
   if (source.type !== 'json' && characterSet !== undefined && sample.bytes.some((byte) => byte >= 0x80)) {
     const found = detectCharacterSet(sample)
     if (characterSet === 'utf-8' || found === 'utf-8') differs('character_set', characterSet, found)

@@ -17,7 +17,7 @@ export const outboxDocument = z.object({
   organization_id: id(),
   mailing_list_id: id(),
   kind: z.enum(['autoresponder', 'confirmation']),
-  /** See queueOf. Queues are separate so that messages of a paused autoresponder delay no others. */
+  /** See `outboxQueue`. Queues are separate so that messages of a paused autoresponder delay no others. */
   queue: integer(),
   autoresponder_id: id().nullable(),
   subscriber_id: id().nullable(),
