@@ -11,7 +11,7 @@ import type { Bench, Contender, MeasuredContender, Options, Outcome, Scenario } 
 interface Comparison extends Omit<Scenario, 'quick' | 'run'> {
   quick?: null
   defaultRows: number
-  /** Of the MongoDB server, 2048 by default. */
+  /** Cache of the MongoDB server in MiB, 2048 by default. */
   cacheMB?: number
   prepare: (bench: Bench) => Promise<Contender[]>
 }

@@ -6,11 +6,11 @@ import path from 'node:path'
 /** Where a benchmark ran. */
 export interface Machine {
   cpu: string
-  /** That this process may use. */
+  /** Cores that this process may use. */
   cores: number
   memory_gb: number
   system: string
-  /** Of the last minute. */
+  /** Mean of the last minute. */
   load_average_before: number
   load_average_after: number
 }

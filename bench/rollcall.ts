@@ -10,7 +10,7 @@ import { endOnInterrupt } from './interrupt.ts'
 /** The whole service as a child process, on free ports. */
 export interface Rollcall {
   ready: ReadyLine
-  /** With the password that `ready` masks. */
+  /** The URI with the password, which `ready` masks. */
   mongodbUri: string
   key: string
   logFile: string

@@ -37,10 +37,10 @@ export interface Options {
   rows: number | null
   rounds: number
   seed: number
-  /** Of `requests`: everything is measured with the first number, only what may grow with the others. */
+  /** List sizes of `requests`: everything is measured with the first, only what may grow with the others. */
   subscribers: [number, ...number[]]
   connections: number
-  /** Of each operation in each round. */
+  /** Seconds for each operation in each round. */
   seconds: number
   /** Only operations whose name has this part. */
   only: string | null
@@ -77,7 +77,7 @@ export interface NamedTimelines {
   name: string
   /** What is counted where it isn't rows: "MB". */
   of?: string
-  /** As that of latencies. */
+  /** Series with the same text share a plot, as those of latencies do. */
   plot?: string
   rounds: Timeline[]
 }
@@ -91,7 +91,7 @@ export interface Goal {
 
 export interface Contender {
   name: string
-  /** Of a program of others: "mongoimport 100.9.4". */
+  /** Name and version of another project's program: "mongoimport 100.9.4". */
   version?: string
   /** Threads, batch sizes and the like. */
   settings?: Record<string, string | number | boolean>

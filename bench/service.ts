@@ -26,7 +26,7 @@ export interface Service {
 
 export interface ServiceOptions {
   folder: string
-  /** As in RollcallOptions. */
+  /** The root of another checkout, as in `RollcallOptions`. */
   tree?: string
   /** Without a database, the embedded one, whose data are in the folder. */
   mongodb?: { uri: string; database: string }

@@ -41,7 +41,7 @@ export function summarize(measured: Measured[]): Summary {
 
 /** One contender against another, within each round; more is better for the first. */
 export interface Ratios {
-  /** Of the rows per second. */
+  /** Rows per second: the first's, divided by the other's. */
   speed: Spread
   /** CPU time a row, client and server together: the other's, divided by the first's. */
   cpu: Spread

@@ -75,9 +75,9 @@ export class Engine implements Part {
     try {
       const isAlive = await renewLease(database, 'engines', {
         _id: id,
-        // It stays true after one missed file. Otherwise this engine would no longer count as a witness
-        // (store/missing-files.ts), and one with a wrong folder could be the only witness and fail imports whose files
-        // this engine can read.
+        // One missed file doesn't make it false, or this engine would no longer count as a witness
+        // (store/missing-files.ts). The only witness could then be an engine with a wrong folder. It would fail imports
+        // whose files this engine can read.
         sees_files: folder.problem === null && dispatcher.hangProblem === null,
       })
       metrics.leaseRenewal('ok')

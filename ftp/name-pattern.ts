@@ -113,5 +113,5 @@ function setMatcher(set: string[]): (character: string) => boolean {
   }
 }
 
-/** Of a string that isn't empty. */
+/** The first code point of a string that isn't empty. */
 const codePoint = (character: string): number => character.codePointAt(0) ?? 0

@@ -72,7 +72,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler, KeyW
   readonly control: ControlConnection
   readonly context: SessionDeps
   readonly interruption = new Interruption()
-  /** Of the next transfer, as PASV, EPSV, PORT or EPRT prepared it. */
+  /** The connection of the next transfer, which PASV, EPSV, PORT or EPRT prepared. */
   data: DataConnection | null = null
   /** EPSV ALL forbids all other ways to a data connection. */
   isExtendedPassiveOnly = false

@@ -76,7 +76,7 @@ export interface MinShares {
   elapsed: number
 }
 
-/** Of this kind of machine's record; of the lowest of all records on a machine without one. */
+/** Minimum shares of the record of this kind of machine, or of the lowest of all records on a machine without one. */
 export const minShares = {
   here: { cpu: 0.8, elapsed: 0.55 },
   elsewhere: { cpu: 0.6, elapsed: 0.4 },

@@ -27,7 +27,7 @@ import { runRounds } from './run-rounds.ts'
  * number is of use by itself, so costs are compared with those of a peer in the same minutes.
  */
 
-/** Passes that repeat one that would fail. */
+/** At most this many repetitions of a measurement that would fail. */
 const maxRepeats = 2
 
 /** A single pass may have met a neighbour, so the medians of several are recorded. */

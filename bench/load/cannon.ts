@@ -22,7 +22,7 @@ export interface CannonOrder {
 
 /** The result of one order. */
 export interface Volley {
-  /** Of each reply, from its request's first byte to its last byte. */
+  /** Milliseconds of each reply, from its request's first byte to its own last byte. */
   milliseconds: number[]
   seconds: number
   /** Broken connections and missing replies. */

@@ -23,9 +23,9 @@ export interface LargeFiles {
 }
 
 export interface SmallFiles {
-  /** Of each 1 kB file with a connection, TLS and login of its own. */
+  /** Milliseconds of each 1 kB upload that opens its own connection. */
   smallMs: number[]
-  /** Of each 1 kB file within one session. */
+  /** Milliseconds of each 1 kB upload within one session. */
   sessionMs: number[]
   /** SHA-256 of the content, which is the same for all. */
   smallHash: string

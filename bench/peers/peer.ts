@@ -13,7 +13,7 @@ import { flatDocument } from './flat-document.ts'
 export interface PeerWork extends Pick<Contender, 'name' | 'version' | 'note'> {
   settings: { batch: number; [name: string]: string | number | boolean }
   dataset: SubscriberFile
-  /** In the collection before the clock starts. */
+  /** Rows that are loaded before the measurement. */
   before?: SubscriberFile | undefined
   indexes: { key: Record<string, 1>; unique?: boolean; partialFilterExpression?: Document }[]
   expected: Documents

@@ -120,7 +120,7 @@ function reportContender({
   }
 }
 
-/** Of the round whose speed is in the middle: in all rounds together one slow minute would dominate. */
+/** Latencies of the round whose speed is in the middle: in all rounds together one slow minute would dominate. */
 function middleLatency({ name, measured }: MeasuredContender): NamedLatency[] {
   const middle = [...measured].sort((a, b) => a.seconds - b.seconds)[Math.floor(measured.length / 2)]
   return middle?.latency === undefined ? [] : [{ name, ...middle.latency }]

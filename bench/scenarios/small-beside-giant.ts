@@ -75,7 +75,7 @@ export const smallBesideGiant: Scenario = {
 
 interface Round {
   mongodb: string
-  /** Of each small import. */
+  /** Seconds of each small import. */
   seconds: number[]
   giantRowsPerSecond: number
   /** The small imports' rows count too. */

@@ -13,7 +13,7 @@ import { isTemporary } from './watch.ts'
 interface HttpUpload {
   client: ApiClient
   file: SourceFile
-  /** Of an import with a key: the same file then has the same name each time. */
+  /** The idempotency key of the import, if it has one: the same file then has the same name each time. */
   idempotencyKey?: string | undefined
   onProgress: (bytes: number) => void
 }

@@ -172,7 +172,7 @@ function characterSet(text: string): string {
   throw new InvalidArgumentError(`Allowed are ${names.join(', ')}.`)
 }
 
-/** Of `NAME=VALUE` or `"NAME"=VALUE`. */
+/** Adds the field of a `NAME=VALUE` or `"NAME"=VALUE`. */
 function defaultField(text: string, fields: Record<string, string> = {}): Record<string, string> {
   const [, enclosed, bare = '', value = ''] = /^\s*(?:"((?:[^"]|"")*)"|([^=]*))\s*=([^]*)$/.exec(text) ?? []
   const name = (enclosed?.replaceAll('""', '"') ?? bare).trim()

@@ -78,7 +78,7 @@ export class SubscriberInsertions {
   }
 }
 
-/** As `insertSubscriber`. */
+/** Adds a subscriber, in a group with others unless it queues reactions. Its results are like `insertSubscriber`'s. */
 export function insertTogether(
   { database, subscriberInsertions }: { database: Database; subscriberInsertions: SubscriberInsertions },
   organizationId: number,

@@ -92,14 +92,14 @@ async function insertInTransaction(
 
 /** What a write changes of a subscriber. */
 export interface SubscriberChange {
-  /** With another `_id` it gets another identity; it keeps its id, and with that its reactions. */
+  /** Another `_id` gives it another identity; it keeps its id, and with that its reactions. */
   set: Partial<Omit<SubscriberDocument, 'custom_fields'>>
   unset: ('subscribe_ip' | 'remove_time' | 'remove_ip' | 'confirm_time')[]
-  /** Of custom fields, by the field's id; null unsets. */
+  /** Values of custom fields, by the field's id; null unsets. */
   values: ReadonlyMap<number, FieldValue | null>
 }
 
-/** As an update document; null when nothing changes. */
+/** The change as an update document; null when nothing changes. */
 function toUpdate({ set, unset, values }: SubscriberChange): Record<string, unknown> | null {
   const $set: Record<string, unknown> = { ...set }
   const $unset: Record<string, ''> = {}

@@ -18,7 +18,7 @@ export interface ControlHandler {
   onHangUp(): void
 }
 
-/** Of replies. While the client leaves more than this unread, commands are answered in their order only. */
+/** Maximum of unread replies. While the client leaves more, commands are answered in their order only. */
 const maxUnreadBytes = 64 * 1024
 
 /**

@@ -138,7 +138,7 @@ function chooseCharacterSet(
   )
 }
 
-/** Of any set but `utf-16`, which doesn't say the order of its bytes. */
+/** The choice for any set but `utf-16`, which doesn't say the order of its bytes. */
 const asIs = (set: CharacterSet): ChosenCharacterSet => ({
   characterSet: set,
   transcodedFrom: isTranscoded(set) ? (set as TranscodedSet) : null,

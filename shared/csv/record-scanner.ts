@@ -119,7 +119,7 @@ export class RecordScanner {
   #flags = 0
   #breaks = 0
   #next = 0
-  /** Of a cell in a too long record: it may be cut from here on, behind the enclosure that it begins with. */
+  /** Where a cell of a too long record may be cut: from here on, behind the enclosure that it begins with. */
   #cuttableFrom = 0
 
   readonly #record: ScannedRecord

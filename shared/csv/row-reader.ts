@@ -33,7 +33,7 @@ import { cellReason, RowFailure, wholeFault } from './row-fault.ts'
 
 /** The parsed cells of a good row. Null means that the file has no value: no such column, or a blank cell. */
 export interface Row {
-  /** As typed, but trimmed. */
+  /** The email as typed, but trimmed. */
   email: string
   status: SubscriberStatus | null
   email_format: EmailFormat | null

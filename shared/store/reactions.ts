@@ -28,7 +28,7 @@ export interface ReactionToQueue {
   /** Each request queues a reaction. For one message each autoresponder queues only one. */
   cause: 'request' | { messageId: string }
   organizationId: number
-  /** As read in the transaction. */
+  /** The subscriber as the transaction read it. */
   subscriber: Pick<SubscriberDocument, 'id' | 'mailing_list_id' | 'reactivations'>
   autoresponder: AnsweringAutoresponder
   /** IANA name of the organization's zone. */

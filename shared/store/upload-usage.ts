@@ -54,7 +54,7 @@ export const countedWithin = (maxAgeMs: number) => ({
   $gt: ['$counted_at', maxAgeMs === Infinity ? new Date(0) : { $subtract: ['$$NOW', maxAgeMs] }],
 })
 
-/** With the time of the database, as the clock of the process must not be compared with times in the document. */
+/** The usage, and the database's time: the process's clock must not be compared with times in the document. */
 export type UsageNow = UploadUsageDocument & { now: Date }
 
 /** Null when the organization has no usage yet. */

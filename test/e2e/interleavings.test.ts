@@ -42,7 +42,7 @@ const stepDownsOfShortForm = 3
 
 const onOneServer: readonly How[] = ['hold', 'cut']
 const withStepDowns: readonly How[] = ['step down']
-/** An expression may be about some of them only. */
+/** Skips the test when the chosen expression matches none of these kinds. */
 const skipUnless = (hows: readonly How[]): string | false =>
   pairsMatching(expression, hows).length > 0 ? false : `none of them is called ${wanted}`
 t.ok(skipUnless([...onOneServer, ...withStepDowns]) === false, `some interleavings are called ${wanted}`)

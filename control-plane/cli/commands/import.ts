@@ -35,7 +35,7 @@ interface Run {
   session: Session
   options: ImportFlags
   list: MailingList
-  /** As it was given. */
+  /** The file or URL as it was typed. */
   source: string
   /** Null for a URL, which the service fetches. */
   file: SourceFile | null
@@ -111,7 +111,7 @@ async function createImport(run: Run, content: string | null): Promise<ImportVie
     run.upload ??= await uploadFile(session, file, options)
     return await create({ type: 'upload_directory', filename: run.upload.filename })
   } catch (error) {
-    // Without a reply, there may be an import that reads the upload.
+    // The reply was lost, so the import may exist and need the upload.
     if (run.upload !== null && error instanceof ServiceUnreachable)
       sayStays(session.terminal, run.upload.filename, 'remove it when no import reads it')
     else if (run.upload?.isNew === true) await removeUpload(session, run.upload)

@@ -64,7 +64,7 @@ export async function listAutoresponders(
   return { data: reader.data, paging: { next_page_token: nextPageToken(deps, scope, last) } }
 }
 
-/** As listAutoresponders selects them. */
+/** Ids of the list's autoresponders, in ascending order; with a glob, only of those whose name matches it. */
 async function findIds(
   { database }: ControlPlane,
   list: MailingListDocument,

@@ -10,7 +10,7 @@ import { beginningBytes } from '../../../shared/csv/file-beginning.ts'
 import type { Sample } from '../../../shared/csv/sampled-records.ts'
 import { readBeginning, unpackSample } from './unpack-sample.ts'
 
-/** Of every kind of source, inline content included; of a packed source also before it is unpacked. */
+/** Bytes that are read of any source, inline content included; of a packed source also before it is unpacked. */
 export const maxBytes = beginningBytes
 export const maxUrlMs = 30_000
 

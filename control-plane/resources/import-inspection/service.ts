@@ -154,10 +154,10 @@ const completeFormat = ({ file_format: format }: InspectionRequest): ImportCreat
 })
 
 interface Table {
-  /** As detected, regardless of the request. */
+  /** The detected dialect, regardless of the request. */
   detected: SampleDialect
   detectedHeader: boolean
-  /** As the records are read: given, or else detected. */
+  /** The dialect in which the records are read: given, or else detected. */
   dialect: SampleDialect
   hasHeader: boolean
   columns: { header: string | null; values: string[] }[]

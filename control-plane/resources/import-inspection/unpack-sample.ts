@@ -35,7 +35,7 @@ export async function unpackSample(sample: Sample, options: UnpackSampleOptions)
   }
 }
 
-/** Of a zip without its directory the beginning is read by the headers before its files. */
+/** Unpacks the beginning. A zip that is cut has no directory, and is read by the headers before its files. */
 function unpackStart(
   { bytes, isWhole }: Sample,
   kind: ContainerKind,

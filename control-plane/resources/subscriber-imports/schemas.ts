@@ -313,7 +313,7 @@ export const exampleCreation = {
   },
 }
 
-/** With the defaults of a creation. */
+/** The options of the example, with the defaults of a creation. */
 const exampleOptions = importCreation.parse(exampleCreation.subscriber_import)
 
 export const exampleImport: z.infer<typeof importView> = {

@@ -125,7 +125,7 @@ export function parseReference(list: MailingListDocument, text: string): Subscri
     : { listId: list._id, emailKey }
 }
 
-/** The same; throws `not_found` when the text is neither. */
+/** What an id or email in a path names. Throws `not_found` when the text is neither. */
 export function requireReference(list: MailingListDocument, text: string): SubscriberReference {
   const reference = parseReference(list, text)
   if (reference === null) throw missing('subscriber', text)

@@ -91,7 +91,7 @@ async function receiveInto(
   return upload.publish(signal)
 }
 
-/** Passes on as many bytes as the range has. Throws `invalid_request` where there are fewer or more. */
+/** Yields the bytes of the range. Throws `invalid_request` when the body has fewer or more. */
 async function* ofRange(
   pieces: AsyncIterable<Buffer>,
   { first, last, total }: ContentRange,

@@ -90,7 +90,7 @@ export class CallbackDispatcher extends PollLoop {
     return untilDue(beginnings, now)
   }
 
-  /** Of the queues with a free slot, one of the organization with the fewest attempts; of those, the earliest due. */
+  /** The next queue with a free slot: of the organization with the fewest attempts, and there the earliest due. */
   #nextQueue(open: readonly QueueBeginning<string>[]): QueueBeginning<string> | undefined {
     const { maxInFlight, maxInFlightOfHost, maxInFlightOfOrganization } = this.#options.bounds
     const hosts = new Map<string, number>()

@@ -61,7 +61,7 @@ export const recordsWithin = (bytes: number): number => Math.max(1, Math.floor(m
  */
 export class BatchDraft {
   readonly counts: ImportCounts = noCounts()
-  /** Of the rows that are counted as failed. */
+  /** Faults of the rows that are counted as failed. */
   readonly faults = new FaultCounts()
   readonly statusChanges = noStatusCounts()
   /** Ids of subscribers that the batch makes inactive. */

@@ -51,7 +51,7 @@ const dispatchPart = z.object({
   sender_email: z.string().nullable(),
   begins_at: instant().nullable(),
   autowinner_enabled: z.boolean(),
-  /** As shown in replies, with one or two decimals. */
+  /** The percentage that replies show, with one or two decimals. */
   autowinner_percentage: z.string().nullable(),
   autowinner_delay_amount: integer().nullable(),
   autowinner_delay_unit: z.enum(autowinnerDelayUnits).nullable(),

@@ -18,9 +18,9 @@ export const gridFileDocument = z.object({
   uploadDate: instant(),
   /** Null while the file grows. */
   length: integer().min(0).nullable(),
-  /** Of a staged file: its import. */
+  /** The import of a staged file; absent for an upload. */
   import_id: id().optional(),
-  /** Of an upload: imports that need its present content, even when its name is replaced or removed. */
+  /** Imports that need the present content of an upload, even when its name is replaced or removed. */
   pinned_by: z.array(id()).optional(),
   /** No name refers to the file any more. It is removed once no import pins it. */
   detached: z.boolean().optional(),

@@ -126,7 +126,7 @@ export const separators = [',', '\t', ';', '|'] as const
 export type Separator = (typeof separators)[number]
 export const enclosures = ['"', "'"] as const
 
-/** As requested. `auto` is detected in the file's beginning; see contentFormat. */
+/** The requested format. `auto` is detected in the file's beginning; see `ContentFormat`. */
 export const fileFormat = z.object({
   csv_has_headers: z.boolean(),
   character_set: z.enum([...characterSets, 'auto']),
@@ -285,9 +285,9 @@ export const importDocument = z.object({
   field_ids: z.record(z.string(), id()),
   source: z.object({
     type: z.enum(sourceTypes),
-    /** As shown in replies: `data` for inline content. */
+    /** The name that replies show: `data` for inline content. */
     filename: z.string(),
-    /** Without its secrets when `sealed` is present, and after the end (shared/runtime/seal-import-secrets.ts). */
+    /** Its secrets are left out when `sealed` is present, and after the end (shared/runtime/seal-import-secrets.ts). */
     url: z.string().nullable(),
   }),
   /** Subscriber ids from this one on were allocated after the import began; null before. */
@@ -321,9 +321,9 @@ export const importDocument = z.object({
   }),
   /** For uploads: the file as it was when the import began. */
   upload: uploadDocument.optional(),
-  /** Name of the staged source; absent when it has the name for inline content. */
+  /** Name of the staged source. Absent until it is staged, and for inline content, whose name is made of the id. */
   staged: z.string().optional(),
-  /** Absent until the file's beginning is read, and when an engine of an earlier version read it. */
+  /** What the file's beginning says. Absent until it is read, and when an engine of an earlier version read it. */
   content: importContent.optional(),
   plan: importPlan.nullable(),
   /** Cells of the header as typed, for the failed log; null when the file has no header. */
@@ -371,7 +371,7 @@ export const importDocument = z.object({
   has_secrets: z.boolean().optional(),
   /** When the logs were purged; null before. */
   logs_purged_at: instant().nullable(),
-  /** Whether it is finalized. Until then an engine has work to do for it, at least after its end. */
+  /** Whether the import has ended and is finalized. Until then engines have work to do for it. */
   settled: z.boolean(),
 })
 export type ImportDocument = z.infer<typeof importDocument>

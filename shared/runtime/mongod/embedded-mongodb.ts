@@ -34,7 +34,7 @@ import {
  */
 
 export interface EmbeddedMongoDB {
-  /** With the user's password. */
+  /** The server's URI, with the user's password. */
   uri: string
   /** Absolute path of the file with the password and nothing else. */
   passwordFile: string

@@ -36,7 +36,7 @@ export class ReservedQuota {
   readonly #isKnown: boolean
   #granted: number
 
-  /** Null for `reservation`: there are no limits. `granted` and `unfinished` in bytes. */
+  /** `reservation` is null when there are no limits. `granted` and `unfinished` are in bytes. */
   constructor(
     reservation: Reservation | null,
     known: { granted: number; unfinished: number | null; isKnown: boolean },
@@ -47,9 +47,7 @@ export class ReservedQuota {
     this.#isKnown = known.isKnown
   }
 
-  /**
-   * To call before the upload grows to `size` bytes. False when that passes the limit. Throws the database's errors.
-   */
+  /** To call before the upload grows to `size` bytes. False when that passes the limit. Throws the database's errors. */
   async allow(size: number): Promise<boolean> {
     const reservation = this.#reservation
     if (reservation === null || size <= this.#granted) return true

@@ -87,7 +87,7 @@ export class UploadLock {
     return !this.lost.aborted
   }
 
-  /** As `confirm`, but asks the database only when a suspension of this process may have outlasted the renewals. */
+  /** `confirm` that asks the database only when a suspension of this process may have outlasted the renewals. */
   async isStillLocked(): Promise<boolean> {
     return clock.monotonicMs() - this.#confirmedAt < 2 * uploadRenewalMs ? !this.lost.aborted : this.confirm()
   }

@@ -30,7 +30,7 @@ async function* inPieces(bytes: Buffer, length: number): AsyncGenerator<Buffer> 
 interface Unpacking {
   pieceLength?: number
   bound?: UnpackBound
-  /** As an upload, which can be read at any position. */
+  /** The packed bytes can be read at any position, as those of an upload. */
   isFile?: boolean
 }
 

@@ -44,7 +44,7 @@ function makeSorter(format = utf8Format, isSecondHalf = false, targetBytes = 1_0
   return { sorter, add, finish }
 }
 
-/** As docs of the partition file say. */
+/** A record in the form of the partition file (shared/csv/partition-file.ts). */
 function staged(number: number, line: number, flags: number, identity: string, bytes: Buffer): Buffer {
   const header = Buffer.alloc(16)
   header.writeUInt32LE(number, 0)

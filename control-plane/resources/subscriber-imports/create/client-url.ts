@@ -30,8 +30,9 @@ function isDecodable(text: string): boolean {
 }
 
 /**
- * As written, or in the parser's spelling where it has credentials. Parsers also accept `https:user:password@host`, and
- * backslashes and line breaks inside; masking finds a password only in the usual spelling.
+ * The URL as it is stored: as written, or in the parser's spelling where it has credentials. Parsers also accept
+ * `https:user:password@host`, and backslashes and line breaks inside; masking finds a password only in the usual
+ * spelling.
  */
 export function storedUrl(url: URL, text: string): string {
   return url.username === '' && url.password === '' ? text.trim() : url.href

@@ -185,7 +185,7 @@ function checkDefaults(
 
 export interface CheckedSource {
   type: ImportCreation['file_source']['type']
-  /** As views show it. */
+  /** The name that views show. */
   filename: string
   url: string | null
 }

@@ -29,7 +29,7 @@ export interface CreationRequest {
   content: InlineContent | null
   /** Digest of the body as sent. */
   bodyDigest: string
-  /** As the client sent it; null for none. */
+  /** The key that the client sent; null for none. */
   idempotencyKey: string | null
 }
 

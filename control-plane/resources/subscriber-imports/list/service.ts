@@ -75,7 +75,7 @@ export async function listImports(
   }
 }
 
-/** Of the last import of a page: the keys that its half of the list is sorted by. */
+/** Where a page ended: the last import's values of the keys that its half of the list is sorted by. */
 interface Position {
   isEnded: boolean
   at: Date

@@ -55,7 +55,7 @@ export async function importLog(
   }
 }
 
-/** That of the import, so that the log imports again with the same settings; UTF-8 where the import converted it. */
+/** The import's set, so that the log imports again with the same settings; UTF-8 where the import converted it. */
 function failedLogCharset(document: ImportDocument): CharacterSet {
   const set = requestedSet(document)
   return isTranscoded(set) ? 'utf-8' : set

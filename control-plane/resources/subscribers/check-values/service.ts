@@ -26,7 +26,7 @@ export interface SubscriberValues {
 }
 
 export interface Email {
-  /** As typed, trimmed. */
+  /** The email as typed, but trimmed. */
   text: string
   /** Its comparison form. */
   key: string
@@ -77,7 +77,7 @@ function readTime(
   return time ?? new Date(0)
 }
 
-/** In its canonical form. */
+/** The IP address in its canonical form. */
 export function readIp(
   name: string,
   text: string | null | undefined,

@@ -61,7 +61,7 @@ async function answerVisit(
  */
 const nothingToDoMs = 100
 
-/** As a trusted proxy says it; null where that isn't an address. */
+/** The address that a trusted proxy names; null where that isn't an address. */
 const visitorIp = (request: Request): string | null => canonicalIp((request.ip ?? '').replace(/^::ffff:/, ''))
 
 /** A visitor with a browser is told of a fault by a page too. */
