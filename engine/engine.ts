@@ -91,7 +91,7 @@ export class Engine implements Part {
   async #reregister(dead: EngineRegistration): Promise<void> {
     const { metrics, log } = this.#options
     log.error(
-      `the lease of ${leaseMs / 1000} s expired and other engines took this one for dead: it registers again`,
+      `this engine's lease of ${leaseMs / 1000} s expired, and other engines marked it as dead; it registers under a new id`,
     )
     metrics.leaseLost()
     await Promise.all([dead.stop({ isDead: true }), this.#endThreads(dead.pool)])

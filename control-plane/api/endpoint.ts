@@ -95,7 +95,7 @@ export interface BodyDescription<Body> {
   optional?: boolean
   /**
    * The path of keys to a text that may be large. It is staged as it arrives, and the handler gets it as `content`. The
-   * body's limit is then HTTP_INLINE_LIMIT_MB, and 1 MB for everything else in it.
+   * body's limit is then HTTP_INLINE_LIMIT_MB, and 1 MiB for everything else in it.
    */
   stagedText?: readonly string[]
   /**

@@ -253,7 +253,7 @@ function addSubscriberCommands(program: Command, run: Run, openSession: () => Se
     .command('subscribers')
     .description('list the subscribers of a mailing list, or show those with an email')
     .addArgument(new Argument('<list>', 'the mailing list, by id or name').argParser(listName))
-    .argument('[email]', 'an email address; exit code 1 if nobody has it')
+    .argument('[email]', 'an email address; exit code 1 if no subscriber has it')
     .addHelpText(
       'after',
       '\nExamples:\n  rollcall subscribers News\n  rollcall subscribers 1 ann@example.com\n  rollcall subscribers 1 --json > subscribers.json',

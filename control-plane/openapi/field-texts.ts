@@ -9,7 +9,7 @@ import { campaignTemplateTexts } from '../resources/campaign-templates/field-tex
 const fieldTexts: Record<string, string> = {
   ...autoresponderTexts,
   ...campaignTemplateTexts,
-  id: 'its id, unique over all records of its kind and never used again',
+  id: 'its id, unique over all records of its kind and never reused',
   name: 'its name, trimmed',
   data: 'the result of the request',
   organization_id: 'the organization that it belongs to',
@@ -91,7 +91,7 @@ const fieldTexts: Record<string, string> = {
   deactivate_subscribers_not_in_import:
     'whether active subscribers who are absent from the file are deactivated when it has succeeded',
   error_message: 'why it failed; null otherwise',
-  autoresponders: 'which autoresponders answer its additions and updates',
+  autoresponders: 'autoresponders that run for subscribers that the import adds or updates',
   'autoresponders.subscription': 'those that run on a subscription',
   'subscription.trigger': 'whether they run for added subscribers, where they are set to run from imports',
   also_trigger_on_updated_subscribers: 'whether they run for updated subscribers too',

@@ -220,7 +220,10 @@ export class ChunkLanes {
     // A pause or a cancel takes the leases of chunks away on purpose.
     if (isLost && (await readState(database.collections, chunk.import_id)) === 'importing') {
       metrics.leaseLost()
-      log.warn({ chunk: chunk._id }, 'a chunk was taken over, or a batch of it committed without an answer')
+      log.warn(
+        { chunk: chunk._id },
+        'work on a chunk broke off: another engine took it over, or the reply to the last commit was lost',
+      )
     }
     // A stopped chunk is still leased. So is one of which a batch committed without an answer: the next claim resumes
     // behind that batch.

@@ -84,7 +84,7 @@ const settingsSchema = z.object({
     "where a downloaded `mongod` is kept, by default `rollcall/mongod` in the user's cache folder",
   ),
   MONGOD_CACHE_MB: integer({ min: 256, max: 1_000_000, default: 1024 }).describe(
-    "the embedded server's cache, in MB",
+    "the embedded server's cache, in MiB",
   ),
   DATA_DIR: z
     .string()
@@ -120,7 +120,7 @@ const settingsSchema = z.object({
     .optional()
     .describe('what links in mails begin with, by default the HTTP address'),
   HTTP_INLINE_LIMIT_MB: integer({ min: 1, max: 1024, default: 64 }).describe(
-    'body limit for creating imports, in MB; it is 1 MB elsewhere',
+    'body limit for creating imports, in MiB; it is 1 MiB elsewhere',
   ),
   HTTP_REQUESTS_PER_MINUTE: integer({ min: 0, max: 10_000_000, default: 0 }).describe(
     'maximum number of requests of one API key within a minute in one control plane; 0 is unlimited',

@@ -96,7 +96,7 @@ t.test('an engine that has lost a chunk fails no import because of it', async (t
   await until(
     'a new life of the engine',
     async () => suspended.log(),
-    (log) => log.includes('took this one for dead'),
+    (log) => log.includes('other engines marked it as dead'),
     30_000,
   )
   t.equal((await collections.imports.findOne({ _id: id }))!.state, 'importing')

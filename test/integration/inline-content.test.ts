@@ -195,11 +195,11 @@ t.test('a body over the limit is refused before it is read, and the reply can be
     const announced = open({ 'content-length': 3 * megabyte })
     t.match(await announced.answer, {
       status: 413,
-      body: { success: false, error_code: 'invalid_request', error_message: /2 MB/ },
+      body: { success: false, error_code: 'invalid_request', error_message: /2 MiB/ },
     })
     announced.request.destroy()
     const elsewhere = open({ 'content-length': 3 * megabyte }, '/mailing_lists')
-    t.match(await elsewhere.answer, { status: 413, body: { error_message: /1 MB/ } })
+    t.match(await elsewhere.answer, { status: 413, body: { error_message: /1 MiB/ } })
     elsewhere.request.destroy()
 
     const sent = open({ 'content-length': 3 * megabyte })

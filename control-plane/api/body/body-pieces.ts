@@ -160,7 +160,7 @@ function createDecompressor(request: IncomingMessage): Transform | null {
 export const tooLarge = (limit: number): RequestError =>
   new RequestError(
     'invalid_request',
-    `the body is too large: this endpoint accepts at most ${limit / binaryMegabyte} MB`,
+    `the body is too large: this endpoint accepts at most ${limit / binaryMegabyte} MiB`,
     { status: 413 },
   )
 

@@ -32,7 +32,7 @@ const smallBytes = 4 * 1024
 type AcquireLargeBody = () => Promise<void>
 
 /**
- * Reads a body of at most 1 MB. Throws `invalid_request`, 413, 503 when the process stops before the body has arrived,
+ * Reads a body of at most 1 MiB. Throws `invalid_request`, 413, 503 when the process stops before the body has arrived,
  * and the errors of `acquireLarge`.
  */
 export async function readSmallBody(
@@ -47,7 +47,7 @@ export async function readSmallBody(
     size += piece.length
     pieces.push(piece)
   }
-  // Parsing 1 MB blocks the event loop, so it waits like a piece of a large reply.
+  // Parsing 1 MiB blocks the event loop, so it waits like a piece of a large reply.
   if (size > pieceBytes) await pacer.nextPiece()
   const bytes = Buffer.concat(pieces)
   return {
@@ -61,7 +61,7 @@ export async function readSmallBody(
 
 /**
  * Reads a body whose string at `path` may be large. That string is staged as it arrives, or with `sampledBytes` only
- * its beginning is kept in memory. Everything else may have 1 MB. Throws as readSmallBody does, and the errors of the
+ * its beginning is kept in memory. Everything else may have 1 MiB. Throws as readSmallBody does, and the errors of the
  * staging; then nothing stays staged.
  */
 export async function readInlineBody(

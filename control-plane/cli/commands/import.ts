@@ -148,7 +148,7 @@ async function inspectMapped(run: Run): Promise<InspectionView> {
   return inspect(run, chooseColumns(map, guess).mapping)
 }
 
-/** Characters of a sample. A body may have 1 MB, and JSON needs up to six bytes for a character. */
+/** Characters of a sample. A body may have 1 MiB, and JSON needs up to six bytes for a character. */
 const sampleSize = 256 * 1024
 const smallSampleSize = 32 * 1024
 

@@ -107,7 +107,9 @@ function triggerFaults(document: AutoresponderDocument): string[] {
   if (clicks !== null && document[clicks.anyUrl] !== true && (document[clicks.urls] ?? []).length === 0)
     faults.push(`${clicks.anyUrl} must be true, or ${clicks.urls} must list URLs, for trigger ${trigger}`)
   if (trigger.includes('_non') && document.delay === 'immediately')
-    faults.push(`delay must be with_delay for trigger ${trigger}, which answers that nothing came in time`)
+    faults.push(
+      `delay must be with_delay for trigger ${trigger}, because it fires when nothing was opened or clicked within the delay`,
+    )
   return faults
 }
 

@@ -11,7 +11,7 @@ export const importInspectionEndpoints = [
     path: '/mailing_lists/:mailing_list_id/subscriber_imports/inspect',
     operationId: 'inspectSubscriberImport',
     summary:
-      'Reads the beginning of a source (up to 1 MB; a URL for up to 30 s): its format, a mapping of its columns, and the results that an import of its first 20 records would have. The reply can be sent to a creation as `file_format`, and its `column_mapping` too. Nothing is written',
+      'Reads the beginning of a source (up to 1 MiB; a URL for up to 30 s): its format, a mapping of its columns, and the results that an import of its first 20 records would have. The reply can be sent to a creation as `file_format`, and its `column_mapping` too. Nothing is written',
     tag: 'Subscriber imports',
     needs: permission('subscriber', 'import'),
     body: {

@@ -159,8 +159,7 @@ export const subscriberImportEndpoints = [
     },
     reply: {
       texts: { 'text/event-stream': { schema: importEvent, example: exampleImportEvent } },
-      nothing:
-        'The import has ended, and its last event was the one that `Last-Event-ID` names: do not come again',
+      nothing: 'The import has ended and `Last-Event-ID` is its last event: do not reconnect',
     },
     refusals: { not_found: noImport },
     async handle({ deps, caller, params, header, onClose }) {

@@ -100,7 +100,7 @@ export const importCreation = z.object({
     .prefault({}),
   file_source: z.object({
     type: oneOfAnyCase(sourceTypes),
-    content: z.string().optional().describe('of `json`: the CSV text; the rest of the body may have 1 MB'),
+    content: z.string().optional().describe('of `json`: the CSV text; the rest of the body may have 1 MiB'),
     filename: boundedText({ max: maxFilenameLength })
       .optional()
       .describe('of `upload_directory`: a file in it'),

@@ -110,7 +110,7 @@ export const subscriberEndpoints = [
       requested_too_many: [
         '101 subscribers are asked for, and 100 are possible at once',
         'more than 500 subscribers have what is asked for, and 500 are possible at once: go through them by pages of /mailing_lists/12/subscribers_by_email/:email',
-        'what is asked for has more than 8000000 bytes in all: ask for fewer subscribers at once',
+        'the reply would have more than 8000000 bytes: ask for fewer subscribers at once',
       ],
     },
     async handle(call) {

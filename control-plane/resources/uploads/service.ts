@@ -146,7 +146,9 @@ export async function sendUpload(call: UploadCall): Promise<Reply> {
 }
 
 export const beyondEnd = (filename: string, size: number): string =>
-  `${JSON.stringify(filename)} has ${size} bytes, and none in this Range`
+  size === 0
+    ? `${JSON.stringify(filename)} is empty: leave Range out`
+    : `${JSON.stringify(filename)} has ${size} bytes: Range must start below ${size}`
 
 async function* content(
   { deps, caller }: UploadCall,

@@ -124,7 +124,7 @@ export class CallbackDispatcher extends PollLoop {
       .catch((error: unknown) => {
         log.warn(
           { import_id: callback._id },
-          `the result of a callback couldn't be stored, it is sent again when its lease expires: ${errorMessage(error)}`,
+          `the result of a callback couldn't be stored, so the callback is sent again when its lease expires: ${errorMessage(error)}`,
         )
       })
       .finally(() => {

@@ -78,7 +78,7 @@ async function removeWorkingData(document: EndedImport, context: FinalizingConte
   const warn = (why: string) => {
     log.warn(
       { import_id: importId },
-      `staged files can't be removed, the sweep of the staging tries again: ${why}`,
+      `staged files of an import can't be removed; the sweep of the staging tries again: ${why}`,
     )
   }
   if (removals.size >= maxRemovals) {
@@ -87,7 +87,9 @@ async function removeWorkingData(document: EndedImport, context: FinalizingConte
     try {
       const isLate = await within(removalMs, removeFiles(document, context), 'late')
       if (isLate === 'late')
-        warn(`it hasn't ended for ${removalMs / 1000} s, does the file server of DATA_DIR answer?`)
+        warn(
+          `removing its files has not ended after ${removalMs / 1000} s; check that the file server of DATA_DIR answers`,
+        )
     } catch (error) {
       if (driverRetryReason(error) !== null) throw error
       warn(errorMessage(error))

@@ -112,7 +112,7 @@ export class UploadLock {
     try {
       await (isAbandoned ? expireUploadLock : releaseUploadLock)(this.#collections, this.#holder)
     } catch (error) {
-      this.#log.warn({ err: error }, 'the lock of an upload was not released, it expires by itself')
+      this.#log.warn({ err: error }, 'the lock of an upload was not released; it expires by itself')
     }
   }
 

@@ -153,7 +153,7 @@ t.test('a creation names each fault of preferences and permissions', async (t) =
     [
       'unknown permission',
       { permissions: { nothing: [] } },
-      /^permissions has keys only of .*, not nothing$/,
+      /^permissions has the unknown key nothing; allowed are mailing_list, .*, seed_list$/,
     ],
     [
       'unknown value',

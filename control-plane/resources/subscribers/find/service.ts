@@ -84,7 +84,7 @@ export async function namedSubscribers(
         if (bytes > maxPageBytes && found.length > 0)
           throw new RequestError(
             'requested_too_many',
-            `what is asked for has more than ${maxPageBytes} bytes in all: ask for fewer subscribers at once`,
+            `the reply would have more than ${maxPageBytes} bytes: ask for fewer subscribers at once`,
           )
         found.push({ _id, id, email_key, text })
         if (bytes > largeBytes) await acquireLargeReply(maxPageBytes)
