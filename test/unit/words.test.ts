@@ -32,6 +32,35 @@ const inSentences: readonly PrivateWord[] = [
 ]
 
 const comment = /\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm
+/** Strings; a comment is matched too, so that its apostrophes begin none. */
+const string = new RegExp(
+  `${comment.source}|'(?:[^'\\\\\\n]|\\\\.)*'|"(?:[^"\\\\\\n]|\\\\.)*"|\`(?:[^\`\\\\]|\\\\.)*\``,
+  'gm',
+)
+
+/** Errors, logs and help: strings of at least four words in folders whose texts reach users. */
+const hasTextsForUsers = /^(?:control-plane|engine|ftp|shared)\//
+const isText = (literal: string): boolean => literal.split(/\s+/).length >= 4
+
+/** What people read in a source: its comments, and the texts for users. */
+function sentencesOf(file: string, source: string): string {
+  const comments = source.match(comment) ?? []
+  if (!hasTextsForUsers.test(file)) return comments.join('\n')
+  const literals = (source.match(string) ?? []).filter((match) => /^['"`]/.test(match) && isText(match))
+  return [...comments, ...literals].join('\n')
+}
+
+t.test('sentences are read in comments and in texts for users', async (t) => {
+  const source = [
+    `const a = 'three words only' // the first comment`,
+    `throw new Error("it isn't a comment, but a text", \`of \${a} and of others\`) /* the second`,
+    `comment */`,
+  ].join('\n')
+  const comments = ['// the first comment', '/* the second\ncomment */']
+  t.equal(sentencesOf('test/a.ts', source), comments.join('\n'))
+  const texts = [`"it isn't a comment, but a text"`, '`of ${a} and of others`']
+  t.equal(sentencesOf('engine/a.ts', source), [...comments, ...texts].join('\n'))
+})
 
 t.test('names and sentences have the words of the field', async (t) => {
   const files = await Array.fromAsync(
@@ -42,7 +71,7 @@ t.test('names and sentences have the words of the field', async (t) => {
   for (const file of files.filter((name) => name !== 'test/unit/words.test.ts')) {
     const text = await readFile(path.join(root, file), 'utf8')
     const isPage = file.endsWith('.md')
-    const sentences = isPage ? text : (text.match(comment) ?? []).join('\n')
+    const sentences = isPage ? text : sentencesOf(file, text)
     for (const { pattern, instead } of isPage ? [] : inNames)
       for (const [word] of text.matchAll(pattern)) found.push(`${file}: ${word}; write ${instead}`)
     for (const { pattern, instead } of inSentences)
