@@ -78,7 +78,7 @@ async function removeWorkingData(document: EndedImport, context: FinalizingConte
   const warn = (why: string) => {
     log.warn(
       { import_id: importId },
-      `staged files of an import can't be removed; the sweep of the staging tries again: ${why}`,
+      `staged files can't be removed; the sweep of the staging tries again: ${why}`,
     )
   }
   if (removals.size >= maxRemovals) {

@@ -99,7 +99,7 @@ export const subscriberRows: Rows = {
         return {
           sent: { params: { mailing_list_id, id_or_email: `${id},${other.id}` } },
           code: 'requested_too_many',
-          message: /more than 8000000 bytes in all/,
+          message: /^the reply would have more than 8000000 bytes: /,
         }
       },
       'an email that more than 500 have': async (world) => {

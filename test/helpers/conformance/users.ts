@@ -110,7 +110,10 @@ export const userRows: Rows = {
         /at least 8 characters/,
       ),
       'an internationalized domain': refusedCreation({ email: 'jane@bücher.example' }, /^email must have/),
-      'an unknown permission': refusedCreation({ permissions: { other: [] } }, /^permissions has keys only/),
+      'an unknown permission': refusedCreation(
+        { permissions: { other: [] } },
+        /^permissions has the unknown key other; allowed are/,
+      ),
       'an unknown value': refusedCreation(
         { permissions: { seed_list: ['send'] } },
         /^permissions\.seed_list\.0/,
@@ -163,7 +166,10 @@ export const userRows: Rows = {
       'what is no email': refusedChange({ email: 'nobody' }, /^email must be/),
       'an internationalized domain': refusedChange({ email: 'jane@bücher.example' }, /^email must have/),
       'a recipient who is none': refusedChange({ default_preview_recipients: ['x'] }, /^default_preview/),
-      'an unknown permission': refusedChange({ permissions: { other: [] } }, /^permissions has keys only/),
+      'an unknown permission': refusedChange(
+        { permissions: { other: [] } },
+        /^permissions has the unknown key other; allowed are/,
+      ),
       'an unknown value': refusedChange({ permissions: { seed_list: ['x'] } }, /^permissions\.seed_list\.0/),
       'a short password': refusedChange({ password1: 'x', password2: 'x' }, /at least 8 characters/),
       'a long password': refusedChange(
