@@ -110,7 +110,7 @@ async function commitPart(run: ChunkRun, part: Part): Promise<PartEnd> {
         session: run.lane.session,
         isStopped: run.isStopped,
         timeoutMs: batchTimeoutMs,
-        maxConflictRetries: records === 1 ? Infinity : maxConflictRetries,
+        isDivisible: records > 1,
         onRetry: (reason) => run.countRetry(reason),
         attempt: () => attemptPart(run, part),
       })
@@ -192,9 +192,6 @@ const batchTimeoutMs = 40_000
 
 /** After this time without a commit the process may have been suspended, and the import paused meanwhile. */
 const suspiciousGapMs = 1_000
-
-/** Write conflicts of a part before it is cut into smaller ones. */
-const maxConflictRetries = 2
 
 /** Records that one transaction writes. */
 interface Part {

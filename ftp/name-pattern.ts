@@ -1,13 +1,13 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
+import { maxFileNameBytes } from '../shared/storage/uploads/upload-names.ts'
 
 /**
  * Patterns of names in LIST and NLST, with which clients expand `mget` on the server: `*` is any characters, `?` one,
  * `[a-z]` one of a set, `[!a-z]` one that is not in the set. Letters match in the same case only.
  */
 
-/** The maximum length of a file name in bytes. */
-export const maxPatternLength = 200
+export const maxPatternLength = maxFileNameBytes
 /** Between two yields to the event loop. */
 const sliceMs = 10
 

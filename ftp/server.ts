@@ -78,7 +78,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   const keyWatch = new KeyWatch({
     watched: gate.sessions,
     collections: options.collections,
-    pollMs: timeouts.keyWatchMs,
+    pollMs: timeouts.keyPollMs,
     log,
   })
   const servers: Server[] = []

@@ -2,7 +2,7 @@ import type { FtpSrv } from 'ftp-srv'
 import type { AuthThrottle } from '../shared/store/api-keys.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
 import type { Collections } from '../shared/contract/schemas/collections.ts'
-import type { KeyHolder, KeyWatched } from '../shared/store/key-watch.ts'
+import { keyPollMs, type KeyHolder, type KeyWatched } from '../shared/store/key-watch.ts'
 import type { UploadLimits } from '../shared/store/upload-usage.ts'
 import type { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import type { TransferMetrics, TransferProtocol } from '../shared/storage/uploads/transfer-metrics.ts'
@@ -57,8 +57,7 @@ export const defaultTimeouts = {
   passivePortMs: 5_000,
   /** At the stop of the server, for the last writes of sessions to the database. */
   stopMs: 3_000,
-  /** Interval between two checks of the sessions' API keys. */
-  keyWatchMs: 1_500,
+  keyPollMs,
   /** Interval between two checks of the certificate's files. */
   certificateWatchMs: 5_000,
 }

@@ -1,6 +1,7 @@
 import type { ClientSession } from 'mongodb'
 import type { IdempotencyDocument } from '../../shared/contract/schemas/bookkeeping.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import { dayMs } from '../../shared/values/durations.ts'
 
 /** Replies to creations of imports, by the Idempotency-Key of their requests. Each is kept for a day. */
 
@@ -23,7 +24,7 @@ export async function insertReply(
       {
         $set: {
           ...literals(rest),
-          expires_at: { $add: ['$$NOW', 24 * 3_600_000] },
+          expires_at: { $add: ['$$NOW', dayMs] },
         },
       },
     ],

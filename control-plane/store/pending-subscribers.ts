@@ -5,6 +5,7 @@ import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { PendingSubscriberDocument } from '../../shared/contract/schemas/confirmation.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { putConfirmation } from '../../shared/store/outbox.ts'
+import { dayMs } from '../../shared/values/durations.ts'
 import { insertSubscriber, type InsertOptions, type SubscriberWrite } from './subscribers.ts'
 
 /**
@@ -12,7 +13,6 @@ import { insertSubscriber, type InsertOptions, type SubscriberWrite } from './su
  * written in one transaction.
  */
 
-const dayMs = 24 * 3_600_000
 const confirmableForMs = 7 * dayMs
 /** Minimum time between two mails to the same identity. */
 const mailPauseMs = 600_000

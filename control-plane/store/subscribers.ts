@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession, Filter } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
-import { inTransaction, type Database } from '../../shared/runtime/database.ts'
+import { conflictTimeoutMs, inTransaction, type Database } from '../../shared/runtime/database.ts'
 import { isDuplicateKey, isMaxTimeExpired } from '../../shared/runtime/driver-errors.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
@@ -379,7 +379,7 @@ async function writeWithQuota<
   organizationId: number,
   write: (transaction: WriteTransaction) => Promise<Result>,
 ): Promise<Result | { outcome: UndoneWrite }> {
-  const deadline = clock.monotonicMs() + quotaTimeoutMs
+  const deadline = clock.monotonicMs() + conflictTimeoutMs
   for (;;) {
     try {
       const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
@@ -397,7 +397,5 @@ async function writeWithQuota<
   }
 }
 
-/** Imports may give back reserved quota: a write that meets too little tries again for this time. */
-const quotaTimeoutMs = 20_000
-
+/** Imports may give back reserved quota, so a write that finds too little is tried again after this pause. */
 const quotaPauseMs = 50

@@ -12,6 +12,7 @@ import { heartbeatMs } from '../../shared/store/leases.ts'
 import { removeImportEntry } from '../../shared/store/staged-usage.ts'
 import { enforcePendingLimits } from '../../shared/store/subscriber-quota.ts'
 import { notifyEngines } from '../../shared/store/wake-up.ts'
+import { dayMs, hourMs, minuteMs } from '../../shared/values/durations.ts'
 import { subscribersOfList } from '../../shared/values/identity.ts'
 import { PollLoop, withJitter } from '../scheduler/poll-loop.ts'
 import { dueDeletedFields, endPass, removeValues } from '../store/deleted-fields.ts'
@@ -65,7 +66,7 @@ export function enforceLimits(database: Database, log: Logger): MaintenanceJob {
 }
 
 /** Younger files are left alone: inline content is staged before its import is stored, and no request takes this long. */
-const minStagedAgeMs = 3_600_000
+const minStagedAgeMs = hourMs
 
 /**
  * Removes files that no import needs, and pins of imports that have ended. Such files are left by a creation that broke
@@ -78,7 +79,7 @@ export function sweepStaging(
 ): MaintenanceJob {
   return {
     name: 'sweeping the staging',
-    everyMs: 10 * 60_000,
+    everyMs: 10 * minuteMs,
     async run() {
       const old = await staging.listImports({ olderThanMs: minStagedAgeMs })
       // Read before the imports: an import that begins in between needs its pin.
@@ -103,9 +104,9 @@ const unfinishedDays = 7
 export function purgeUploads(uploads: Uploads, log: Logger): MaintenanceJob {
   return {
     name: 'purging unfinished uploads',
-    everyMs: 60 * 60_000,
+    everyMs: hourMs,
     async run() {
-      const removed = await uploads.purge({ olderThanMs: unfinishedDays * 24 * 3_600_000 })
+      const removed = await uploads.purge({ olderThanMs: unfinishedDays * dayMs })
       if (removed > 0) log.info({ uploads: removed }, 'removed uploads that broke off a week ago')
     },
   }
@@ -116,7 +117,7 @@ export function purgeLogs(database: Database, log: Logger): MaintenanceJob {
   const { collections } = database
   return {
     name: 'purging old logs',
-    everyMs: 10 * 60_000,
+    everyMs: 10 * minuteMs,
     async run() {
       for (const id of await listImportsWithOldLogs(collections)) {
         await deleteRange(collections.outcomes, idsOfImport(id))
@@ -137,7 +138,7 @@ export function purgeLogs(database: Database, log: Logger): MaintenanceJob {
 export function removeDeletedFieldValues({ collections }: Database, log: Logger): MaintenanceJob {
   return {
     name: 'removing the values of deleted custom fields',
-    everyMs: 60_000,
+    everyMs: minuteMs,
     async run() {
       for (const field of await dueDeletedFields(collections)) {
         const list = subscribersOfList(field.mailing_list_id)
@@ -163,7 +164,7 @@ export function removeDeletedFieldValues({ collections }: Database, log: Logger)
 export function dropImportSecrets({ collections }: Database, log: Logger): MaintenanceJob {
   return {
     name: 'dropping the secrets of ended imports',
-    everyMs: 10 * 60_000,
+    everyMs: 10 * minuteMs,
     async run() {
       let imports = 0
       for await (const id of finalizedWithSecrets(collections))

@@ -1,17 +1,14 @@
 import { errorMessage } from '../../shared/contract/errors.ts'
 import type { StagedFile, Staging } from '../../shared/storage/staging/staging.ts'
-import { stampStep } from '../../shared/store/import-steps.ts'
+import { stalledAfterMs, stampStep } from '../../shared/store/import-steps.ts'
 import type { StepRun } from './step.ts'
 
 /** Bounds by which a step that stands still is detected; all times in milliseconds. */
 export const stepBounds = {
   /** Interval of the stamps of a step that moves. */
   stampIntervalMs: 15_000,
-  /**
-   * Other engines take the step over after this time without a stamp. It is longer than any wait of a healthy step: 60 s
-   * for a silent server or a query, 120 s for a transaction with conflicts.
-   */
-  stalledAfterMs: 5 * 60_000,
+  /** Other engines take the step over after this time without a stamp. */
+  stalledAfterMs,
   /** A step that was told to end counts as hung after this time, and its engine waits no longer. */
   endTimeoutMs: 5_000,
   /**

@@ -249,7 +249,7 @@ export async function databaseTime(db: Db): Promise<Date> {
 export function inTransaction<T>(
   { sessions }: Pick<Database, 'sessions'>,
   work: (session: ClientSession) => Promise<T>,
-  deadline = clock.monotonicMs() + timeoutMs,
+  deadline = clock.monotonicMs() + conflictTimeoutMs,
 ): Promise<T> {
   return sessions.run((session) =>
     runInTransaction(session, async () => {
@@ -259,8 +259,11 @@ export function inTransaction<T>(
   )
 }
 
-/** The driver would retry for two minutes, which is longer than clients wait. */
-const timeoutMs = 20_000
+/**
+ * A request whose writes conflict with others is retried for this time, and then its client is told to try again. The
+ * driver would retry for two minutes, which is longer than clients and proxies wait.
+ */
+export const conflictTimeoutMs = 20_000
 
 const busyError = (): BusyError =>
   new BusyError(

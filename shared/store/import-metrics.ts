@@ -4,6 +4,7 @@ import { databaseTime, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { callbacksIndex } from '../contract/schemas/collections.ts'
 import { countEndedImports, readImportStats, type ImportStats, type RunningImport } from './import-stats.ts'
+import { stalledAfterMs } from './import-steps.ts'
 import { openQueues } from './outbox.ts'
 import { CachedMetric, registerGauges } from '../runtime/metrics/cached-metric.ts'
 
@@ -130,9 +131,6 @@ function largestShare(running: readonly RunningImport[]): number {
   return sum === 0 ? 0 : Math.max(...all) / sum
 }
 
-/** The log names an import that has made no progress for this time, and again after each further such time. */
-const stallMs = 5 * 60_000
-
 interface Progress {
   mark: string
   /** When the mark was read first, by the monotonic clock. */
@@ -140,7 +138,10 @@ interface Progress {
   warnAt: number
 }
 
-/** Remembers since when each running import has made no progress, at most since the start of the process. */
+/**
+ * Remembers since when each running import has made no progress, at most since the start of the process. The log names a
+ * stalled import, and names it again after each further `stalledAfterMs`.
+ */
 class StallDetector {
   readonly #log: Logger
   #progress = new Map<number, Progress>()
@@ -156,12 +157,12 @@ class StallDetector {
     let longestMs = 0
     for (const { importId, organizationId, state, mark } of running) {
       const before = this.#progress.get(importId)
-      const entry = before?.mark === mark ? before : { mark, since: now, warnAt: now + stallMs }
+      const entry = before?.mark === mark ? before : { mark, since: now, warnAt: now + stalledAfterMs }
       progress.set(importId, entry)
       const idleMs = now - entry.since
       longestMs = Math.max(longestMs, idleMs)
       if (now < entry.warnAt) continue
-      entry.warnAt = now + stallMs
+      entry.warnAt = now + stalledAfterMs
       this.#log.warn(
         { import_id: importId, organization_id: organizationId, state },
         `an import has made no progress for ${Math.round(idleMs / 60_000)} minutes`,

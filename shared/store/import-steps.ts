@@ -68,6 +68,12 @@ interface StalledStep {
 }
 
 /**
+ * An import without progress for this time has stalled. It is longer than any wait of a healthy step: 60 s for a silent
+ * server or a query, 120 s for a transaction with conflicts.
+ */
+export const stalledAfterMs = 5 * 60_000
+
+/**
  * Takes steps without progress for `stalledAfterMs` from their engines, so that they are claimed again. The
  * `maxFailures`-th failure of a step fails its import with the message.
  */

@@ -16,10 +16,13 @@ export interface KeyWatched {
   onKeyRevoked(): void
 }
 
+/** Interval between two checks of the API keys. */
+export const keyPollMs = 1_500
+
 interface KeyWatchOptions {
   watched: ReadonlySet<KeyWatched>
   collections: Collections
-  pollMs: number
+  pollMs?: number
   log: Logger
 }
 
@@ -40,7 +43,7 @@ export class KeyWatch implements Part {
     await this.#ended
   }
 
-  async #run({ watched, collections, pollMs, log }: KeyWatchOptions): Promise<void> {
+  async #run({ watched, collections, pollMs = keyPollMs, log }: KeyWatchOptions): Promise<void> {
     const { signal } = this.#stopping
     let isAnswered = true
     while (!signal.aborted) {

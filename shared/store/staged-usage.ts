@@ -3,6 +3,7 @@ import { isDuplicateKey } from '../runtime/driver-errors.ts'
 import { hasEnded } from '../contract/import-state.ts'
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
+import { hourMs } from '../values/durations.ts'
 import { countedWithin, limitConditions, stagedBytes, type UsageNow } from './upload-usage.ts'
 
 /**
@@ -193,7 +194,7 @@ export async function setPinned(
 }
 
 /** More than a creation can take from its entry to its commit. */
-const maxCreationMs = 3_600_000
+const maxCreationMs = hourMs
 
 /**
  * Compares the entries with the imports. `gone` are entries of finalized imports and of creations that were killed

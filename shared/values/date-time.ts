@@ -1,3 +1,4 @@
+import { dayMs, minuteMs } from './durations.ts'
 import { localToUtcMs, twoDigits, zoneOffsetMs } from './time-zone.ts'
 
 /**
@@ -222,9 +223,9 @@ const isLeapYear = (year: number): boolean => (year % 4 === 0 && year % 100 !== 
  */
 export function toInstant(value: WrittenDateTime, zoneName: string): Date | null {
   const { year, month, day, second, offsetMinutes } = value
-  const localMs = daysSince1970(year, month, day) * 86_400_000 + second * 1000
+  const localMs = daysSince1970(year, month, day) * dayMs + second * 1000
   if (offsetMinutes === null) return new Date(localToUtcMs(zoneName, localMs))
-  const utcMs = localMs - offsetMinutes * 60_000
+  const utcMs = localMs - offsetMinutes * minuteMs
   // An offset moves an instant by less than a year, so only the first and the last year need a check.
   const isSafe = year > firstYear && year < lastYear
   return isSafe || isInYears(utcMs + zoneOffsetMs(zoneName, utcMs)) ? new Date(utcMs) : null

@@ -1,9 +1,6 @@
 import type { Delay } from '../contract/schemas/autoresponder.ts'
+import { dayMs, hourMs, minuteMs } from './durations.ts'
 import { localToUtcMs, zoneOffsetMs } from './time-zone.ts'
-
-const minuteMs = 60_000
-const hourMs = 60 * minuteMs
-const dayMs = 24 * hourMs
 
 /**
  * Computes when a reaction is due. Minutes and hours are elapsed time. Days, weeks and months follow the calendar of

@@ -1,10 +1,10 @@
+import { dayMs, hourMs, minuteMs } from './durations.ts'
+
 /**
  * Converts between UTC and local time of IANA zones. Offsets from `Intl` are cached per zone and hour, because an
  * import with dates asks millions of times about the same few hours.
  */
 
-const hourMs = 3_600_000
-const dayMs = 24 * hourMs
 /** Per zone; 20,000 hours are over two years. A full cache is cleared. */
 const maxCachedHours = 20_000
 
@@ -67,8 +67,8 @@ export function formatInstant(instant: Date, zoneName: string): string {
   if (zoneName === 'UTC') return `${new Date(utcMs).toISOString().slice(0, -5)}Z`
   // ISO 8601 has no seconds in offsets, which zones had before about 1900: rounded offset and time still name the
   // instant.
-  const offsetMinutes = Math.round(zoneOffsetMs(zoneName, utcMs) / 60_000)
-  const local = new Date(utcMs + offsetMinutes * 60_000).toISOString().slice(0, -5)
+  const offsetMinutes = Math.round(zoneOffsetMs(zoneName, utcMs) / minuteMs)
+  const local = new Date(utcMs + offsetMinutes * minuteMs).toISOString().slice(0, -5)
   return `${local}${formatOffset(offsetMinutes)}`
 }
 

@@ -2,7 +2,12 @@ import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { databaseTime, inTransaction, type Database } from '../../../shared/runtime/database.ts'
+import {
+  conflictTimeoutMs,
+  databaseTime,
+  inTransaction,
+  type Database,
+} from '../../../shared/runtime/database.ts'
 import { isDuplicateKey } from '../../../shared/runtime/driver-errors.ts'
 import { reactionsOfSubscriber } from '../../../shared/contract/schemas/autoresponder.ts'
 import { deliveryMessageKey, tokenEventKey, toldEventKey } from '../../../shared/contract/schemas/delivery.ts'
@@ -115,7 +120,7 @@ export async function recordUnsubscription(
  * message, insert the same key: one commits, and the retry of the other finds the document.
  */
 export async function retryOnDuplicateEvent<T>(record: () => Promise<T>): Promise<T> {
-  const deadline = clock.monotonicMs() + timeoutMs
+  const deadline = clock.monotonicMs() + conflictTimeoutMs
   for (;;) {
     try {
       return await record()
@@ -124,5 +129,3 @@ export async function retryOnDuplicateEvent<T>(record: () => Promise<T>): Promis
     }
   }
 }
-
-const timeoutMs = 20_000

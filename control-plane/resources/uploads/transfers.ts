@@ -11,8 +11,6 @@ import {
 import { KeyWatch, type KeyHolder, type KeyWatched } from '../../../shared/store/key-watch.ts'
 import { RequestError } from '../../api/request-error.ts'
 
-/** Interval between two checks of the transfers' API keys. */
-const keyWatchMs = 1_500
 /** At a stop, for the last writes of transfers whose connections were closed. */
 const stopMs = 1_000
 
@@ -24,7 +22,7 @@ export class Transfers implements Part {
 
   constructor({ collections, registry, log }: { collections: Collections; registry: Registry; log: Logger }) {
     this.#metrics = createTransferMetrics(registry, ['http'])
-    this.#keyWatch = new KeyWatch({ watched: this.#inProgress, collections, pollMs: keyWatchMs, log })
+    this.#keyWatch = new KeyWatch({ watched: this.#inProgress, collections, log })
   }
 
   /** `end` must be called on the result. */

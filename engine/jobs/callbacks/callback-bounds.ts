@@ -1,7 +1,9 @@
+import { hourMs, minuteMs } from '../../../shared/values/durations.ts'
+
 /** The bounds of callbacks; all times in milliseconds. */
 export const callbackBounds = {
   /** Wait after the first failed attempt, the second, and so on. There is one attempt more than there are waits. */
-  retryAfterMs: [10_000, 60_000, 5 * 60_000, 30 * 60_000, 2 * 3_600_000],
+  retryAfterMs: [10_000, minuteMs, 5 * minuteMs, 30 * minuteMs, 2 * hourMs],
   connectMs: 10_000,
   /** Timeout of an attempt as a whole, up to the status of the answer. */
   attemptTimeoutMs: 15_000,

@@ -25,8 +25,6 @@ import { activeAtStart, openRanges, requirePlan, searchRange } from './absent-su
 
 const subscribersPerTransaction = 1_000
 const progressEveryMs = 1_000
-/** Write conflicts of a transaction before it is cut into halves. */
-const maxConflictRetries = 2
 /** For all attempts of one transaction. */
 const timeoutMs = 120_000
 
@@ -138,7 +136,7 @@ async function deactivate(run: StepRun, chunk: ChunkDocument, absent: string[], 
     attempt: () => writeDeactivated(run, { chunk, absent, next }),
     isStopped: () => signal.aborted,
     timeoutMs,
-    maxConflictRetries: absent.length > 1 ? maxConflictRetries : Infinity,
+    isDivisible: absent.length > 1,
   })
   if (transaction.end === 'conflicts') {
     const middle = Math.ceil(absent.length / 2)

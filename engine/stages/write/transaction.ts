@@ -23,8 +23,8 @@ export interface TransactionOptions<Value, Reason> {
   /** Milliseconds after which no further attempt begins: the lease must not run out during a commit. */
   timeoutMs: number
   onRetry?: (reason: RetryReason) => void
-  /** Attempts that may fail with write conflicts; without a limit by default. */
-  maxConflictRetries?: number
+  /** The caller can cut the transaction into smaller ones, and does so at the end `conflicts`. */
+  isDivisible?: boolean
 }
 
 /** What an attempt asks for: a commit, or an abort without another attempt. */
@@ -34,7 +34,7 @@ export type TransactionEnd<Value, Reason = never> =
   | { end: 'committed'; value: Value }
   | { end: 'aborted'; reason: Reason }
   | { end: 'stopped' }
-  /** `maxConflictRetries` were not enough: a smaller transaction conflicts with fewer others. */
+  /** A divisible transaction had too many write conflicts: a smaller one conflicts with fewer others. */
   | { end: 'conflicts' }
 
 /** Why an attempt, or a commit of one, was repeated. */
@@ -49,6 +49,8 @@ export type RetryReason = (typeof retryReasons)[number]
 
 const firstPauseMs = 4
 const maxPauseMs = 500
+/** Write conflicts of a divisible transaction; without a limit where it can't be cut. */
+const maxConflictRetries = 2
 /** Duplicate keys: each means that another writer inserted the key after the attempt's snapshot. */
 const maxDuplicateKeyRetries = 20
 
@@ -56,7 +58,7 @@ const maxDuplicateKeyRetries = 20
 export async function runTransaction<Value, Reason = never>(
   options: TransactionOptions<Value, Reason>,
 ): Promise<TransactionEnd<Value, Reason>> {
-  const { session, onRetry, maxConflictRetries = Infinity } = options
+  const { session, onRetry, isDivisible = false } = options
   const deadline = clock.monotonicMs() + options.timeoutMs
   let conflicts = 0
   let duplicateKeys = 0
@@ -77,7 +79,7 @@ export async function runTransaction<Value, Reason = never>(
       onRetry?.(reason)
       if (reason === 'write_conflict') conflicts += 1
       if (reason === 'duplicate_key' && (duplicateKeys += 1) > maxDuplicateKeyRetries) throw error
-      if (conflicts > maxConflictRetries) return { end: 'conflicts' }
+      if (isDivisible && conflicts > maxConflictRetries) return { end: 'conflicts' }
       await sleep(pauseMs(tries))
       if (options.isStopped()) return { end: 'stopped' }
     }

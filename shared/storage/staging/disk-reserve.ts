@@ -3,11 +3,11 @@ import { clock } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
 import { decimalMegabyte } from '../../values/byte-sizes.ts'
 
-/** How long an answer of the file system is used. */
-const freshMs = 500
+/** How long an answer of the file system is used, except by checks that need a fresh one. */
+export const answerValidMs = 500
 
-/** How long to wait for a file server that hangs. */
-const answerTimeoutMs = 5_000
+/** A file system that gives no answer for this time, as where its file server hangs, is unavailable. */
+export const answerTimeoutMs = 5_000
 
 /** Less space is free than the reserve, so nothing may be staged. */
 export class DiskReserveReached extends Error {
@@ -35,7 +35,7 @@ export class DiskReserve {
   async check(): Promise<void> {
     if (this.#bytes === 0) return
     const now = clock.monotonicMs()
-    if (this.#isAnswered && now - this.#readAt > freshMs) {
+    if (this.#isAnswered && now - this.#readAt > answerValidMs) {
       this.#readAt = now
       this.#isAnswered = false
       this.#free = freeBytes(this.#folder).finally(() => (this.#isAnswered = true))

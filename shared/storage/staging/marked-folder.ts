@@ -4,6 +4,7 @@ import type { Logger } from '../../runtime/logger.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import type { Part } from '../../runtime/service.ts'
 import { within } from '../../runtime/within.ts'
+import { answerTimeoutMs, answerValidMs } from './disk-reserve.ts'
 import { FolderMark, type MarkLocation, type MarkProblem } from './folder-mark.ts'
 
 /** DATA_DIR can't be trusted: files that are missing there may exist, and files written there may be lost. */
@@ -13,11 +14,7 @@ export class FolderUnavailable extends Error {
 
 /** Pause between two checks of a folder with a problem. */
 const recheckDelayMs = 5_000
-/** A folder that gives no answer for this time is unavailable. */
-const answerTimeoutMs = 5_000
 const graceMs = 250
-/** How long an answer is used by checks that don't need a fresh one. */
-const freshMs = 500
 
 /**
  * Watches whether DATA_DIR has the mark of the installation (folder-mark.ts). It is compared at the start, before a
@@ -90,7 +87,7 @@ export class MarkedFolder implements Part {
   /** Throws FolderUnavailable with a problem. `fresh` ignores the last answer, which may be up to 500 ms old. */
   async require({ fresh = false }: { fresh?: boolean } = {}): Promise<void> {
     if (!this.isUsed) return
-    if (fresh || clock.monotonicMs() - this.#checkedAt > freshMs) await this.check()
+    if (fresh || clock.monotonicMs() - this.#checkedAt > answerValidMs) await this.check()
     if (this.#problem !== null) throw new FolderUnavailable(this.#problem)
   }
 

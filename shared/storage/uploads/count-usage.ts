@@ -1,6 +1,7 @@
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { compareEntries, enterMissing, listImportsWithPins, setPinned } from '../../store/staged-usage.ts'
 import { correctUsage, listLiveUploads, readUsage } from '../../store/upload-usage.ts'
+import { hourMs } from '../../values/durations.ts'
 import type { UploadStore } from './upload-store.ts'
 
 /**
@@ -8,6 +9,8 @@ import type { UploadStore } from './upload-store.ts'
  * when there is no usage yet, when it is old, and before a refusal. Processes may have been killed between two updates.
  */
 
+/** A usage that is older is recounted, because other programs may put files into the directory too. */
+export const maxUsageAgeMs = hourMs
 /** Tries of one recount; if uploads keep changing meanwhile, the last known usage stays. */
 const maxCounts = 3
 /** Pinned files are few, and counted fast. */

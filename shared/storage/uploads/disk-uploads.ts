@@ -3,6 +3,7 @@ import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink, type FileHan
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
+import { dayMs } from '../../values/durations.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
 import { DiskUpload, tryRename } from './disk-upload.ts'
@@ -20,7 +21,7 @@ import {
 
 const noFollow = constants.O_NOFOLLOW ?? 0
 /** Maximum age of hidden files that are no uploads. */
-const maxStrayAgeMs = 24 * 3_600_000
+const maxStrayAgeMs = dayMs
 
 /**
  * Upload directories as folders. Processes of several machines may share them, and other programs than ours may

@@ -2,6 +2,7 @@ import { ObjectId } from 'mongodb'
 import { removeGridFile } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { allObjectIds, keyRanges } from '../../store/key-ranges.ts'
+import { hourMs } from '../../values/durations.ts'
 
 /**
  * Removal of upload contents in the database (bucket `uploads`, by `_id` in hexadecimal). Contents of finished files
@@ -35,7 +36,7 @@ export async function removeUnused({ uploads }: Collections, content: ObjectId):
   if (unused !== null) await removeGridFile(uploads, content)
 }
 
-const forgottenMs = 3_600_000
+const forgottenMs = hourMs
 
 /** Removes contents without a name, which processes have left that were killed between two writes. */
 export async function removeForgotten(collections: Collections): Promise<void> {

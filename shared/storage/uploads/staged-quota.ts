@@ -11,14 +11,12 @@ import {
   type StagedLimits,
 } from '../../store/staged-usage.ts'
 import { readUsage, uploadLimits } from '../../store/upload-usage.ts'
-import { countPinned, countUsage, retryAfterCount } from './count-usage.ts'
+import { countPinned, countUsage, maxUsageAgeMs, retryAfterCount } from './count-usage.ts'
 import type { Uploads } from './upload-store.ts'
 import { binaryMegabyte, decimalMegabyte } from '../../values/byte-sizes.ts'
 
 /** Bytes that are reserved at once, so that few pieces need a write to the database. */
 const minReservedBytes = 4 * binaryMegabyte
-/** Maximum age of a usage that is used without a new count. */
-const maxAgeMs = 3_600_000
 /** A usage that was counted within this time is not counted again before a refusal. */
 const freshMs = 2_000
 
@@ -49,9 +47,9 @@ export class StagedQuota {
     bytes: number,
   ): Promise<'entered' | 'over quota' | 'too many imports'> {
     const { collections, uploads, limits } = this.#options
-    const tryEnter = (maxUsageAgeMs: number) =>
-      enterImport(collections, organizationId, { importId, bytes, maxAgeMs: maxUsageAgeMs }, limits)
-    if (await tryEnter(maxAgeMs)) return 'entered'
+    const tryEnter = (maxAgeMs: number) =>
+      enterImport(collections, organizationId, { importId, bytes, maxAgeMs }, limits)
+    if (await tryEnter(maxUsageAgeMs)) return 'entered'
     const usage = await readUsage(collections, organizationId)
     if (usage === null && limits.bytes === Infinity) await makeUsage(collections, organizationId)
     else if (usage === null || usage.counted_at.getTime() < usage.now.getTime() - freshMs)

@@ -11,6 +11,8 @@ export function uploadFolder(dataFolder: string, organizationId: number): string
   return path.join(dataFolder, 'uploads', String(organizationId))
 }
 
+export const maxFileNameBytes = 200
+
 /** Why a name is not valid for an upload; null when it is valid. */
 export function fileNameProblem(name: string): string | null {
   if (name === '') return 'must not be blank'
@@ -18,7 +20,7 @@ export function fileNameProblem(name: string): string | null {
     return 'must be a plain file name without a path'
   if (/\p{Cc}/u.test(name)) return 'must not hold control characters'
   if (name.startsWith('.')) return 'must not begin with a dot'
-  if (Buffer.byteLength(name) > 200) return 'must not be longer than 200 bytes'
+  if (Buffer.byteLength(name) > maxFileNameBytes) return `must not be longer than ${maxFileNameBytes} bytes`
   return null
 }
 

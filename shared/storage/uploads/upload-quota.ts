@@ -6,14 +6,12 @@ import {
   isUnlimited,
   readUsage,
 } from '../../store/upload-usage.ts'
-import { countPinned, countUsage, retryAfterCount } from './count-usage.ts'
+import { countPinned, countUsage, maxUsageAgeMs, retryAfterCount } from './count-usage.ts'
 import { ReservedQuota, type LimitedDirectory } from './reserved-quota.ts'
 import { withUploadLocks } from './with-upload-locks.ts'
 
 /** Reserved at the beginning of an upload. Small uploads, which are the usual case, need no other reservation. */
 const firstPortionBytes = 64 * 1024
-/** A usage that is older is recounted, because other programs may put files into the directory too. */
-const maxUsageAgeMs = 3_600_000
 
 /**
  * The limits of one organization's upload directory. Its usage is updated when uploads begin, grow and end. The

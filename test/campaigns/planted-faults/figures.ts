@@ -26,8 +26,8 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'an idempotency key holds for 23 hours',
     'control-plane/store/idempotency-keys.ts',
-    "['$$NOW', 24 * 3_600_000]",
-    "['$$NOW', 23 * 3_600_000]",
+    "['$$NOW', dayMs]",
+    "['$$NOW', dayMs - 3_600_000]",
   ),
   wrong(
     'a confirmation is for 8 days',
@@ -64,8 +64,8 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'the last wait of a callback is an hour',
     'engine/jobs/callbacks/callback-bounds.ts',
-    '2 * 3_600_000',
-    '3_600_000',
+    '2 * hourMs',
+    'hourMs',
   ),
   wrong(
     'a comment of the events comes every 20 s',

@@ -327,7 +327,7 @@ t.test('a transfer that stalls is broken off, and its upload can be resumed', as
 
 t.test('sessions end with their key, in the middle of an upload too', async (t) => {
   const { apiKeys } = collections
-  const front = await start(t, { timeouts: { keyWatchMs: 100 } })
+  const front = await start(t, { timeouts: { keyPollMs: 100 } })
   const other = await FtpSession.open(front.url)
   const endings: [string, (id: number) => Promise<unknown>][] = [
     ['deleted', (id) => service.call('DELETE', `/api_keys/${id}`)],
@@ -364,7 +364,7 @@ t.test('a database that is away ends no session', async (t) => {
   const apiKeys = Object.create(collections.apiKeys, { find: { value: find } }) as never
   const front = await start(t, {
     collections: { ...collections, apiKeys },
-    timeouts: { keyWatchMs: 20 },
+    timeouts: { keyPollMs: 20 },
   })
   const session = await FtpSession.open(front.url)
   await until(

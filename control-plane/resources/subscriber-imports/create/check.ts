@@ -3,6 +3,7 @@ import { databaseTime } from '../../../../shared/runtime/database.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import { builtInColumns, type ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
+import { maxFileNameBytes } from '../../../../shared/storage/uploads/upload-names.ts'
 import { parseApiTime } from '../../../../shared/values/date-time.ts'
 import { comparisonForm } from '../../../../shared/values/identity.ts'
 import { missing } from '../../../api/scope.ts'
@@ -49,7 +50,7 @@ export const creationRefusals = [
   'file_source.filename must be a plain file name without a path',
   'file_source.filename must not hold control characters',
   'file_source.filename must not begin with a dot',
-  'file_source.filename must not be longer than 200 bytes',
+  `file_source.filename must not be longer than ${maxFileNameBytes} bytes`,
   'file_source.filename "subscribers.csv" is not in the upload directory',
   'file_source.url is required',
   'file_source.url must be a URL that begins with http://, https://, ftp://, ftps://',

@@ -1,7 +1,7 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { inTransaction } from '../../../../shared/runtime/database.ts'
+import { conflictTimeoutMs, inTransaction } from '../../../../shared/runtime/database.ts'
 import { isDuplicateKey } from '../../../../shared/runtime/driver-errors.ts'
 import { BusyError } from '../../../../shared/contract/errors.ts'
 import { sealed } from '../../../../shared/runtime/seal-import-secrets.ts'
@@ -35,9 +35,6 @@ export interface CreationRequest {
 
 export type CreatedView = Awaited<ReturnType<typeof fullView>> & { callback_secret?: string }
 
-/** After this time the client is told to try again. Clients and proxies wait longer for a reply. */
-const timeoutMs = 20_000
-
 /**
  * Creates an import, or replies as to the first request with the same Idempotency-Key. Throws `validation_failed`, also for
  * a key that was used with another body; 503 where the first request isn't confirmed yet.
@@ -50,7 +47,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
 
   // Where DATA_DIR is missing, the key that encrypts the import's secrets may be missing too.
   await deps.folder.require()
-  const deadline = clock.monotonicMs() + timeoutMs
+  const deadline = clock.monotonicMs() + conflictTimeoutMs
   let { document, revision } = await checkedDocument(deps, request, null)
   await admitImport(deps, request, document)
   for (;;) {

@@ -2,6 +2,7 @@ import type { Filter } from 'mongodb'
 import { databaseTime } from '../../../../shared/runtime/database.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import { summaryFields, type ImportSummary } from '../../../../shared/store/import-views.ts'
+import { dayMs } from '../../../../shared/values/durations.ts'
 import { PageReader, type PageCall } from '../../../api/json-page.ts'
 import type { Page } from '../../../api/paging.ts'
 import { pageStart, tokenPaging } from '../../../api/token-paging.ts'
@@ -20,7 +21,7 @@ export async function listImports(
   const { imports } = collections
   const scope = `imports ${JSON.stringify([where, query.scope])}`
   const { skip, after } = pageStart(call.deps, query, scope)
-  const since = new Date((await databaseTime(db)).getTime() - recentDays * 24 * 3_600_000)
+  const since = new Date((await databaseTime(db)).getTime() - recentDays * dayMs)
   const active = { ...where, finished_at: null }
   const ended = { ...where, finished_at: query.scope === 'recent' ? { $gte: since } : { $ne: null } }
   const [activeTotal, endedTotal] = await Promise.all([

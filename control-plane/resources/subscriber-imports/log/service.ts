@@ -16,6 +16,7 @@ import { readSums } from '../../../../shared/store/chunks.ts'
 import { isTranscoded, textEncoder } from '../../../../shared/csv/character-set.ts'
 import { readCells } from '../../../../shared/csv/csv-cells.ts'
 import { withoutFormula, writeLine } from '../../../../shared/csv/csv-line.ts'
+import { dayMs } from '../../../../shared/values/durations.ts'
 import type { Reply } from '../../../api/endpoint.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 
@@ -33,7 +34,7 @@ export async function importLog(
 ): Promise<Reply> {
   const kind = logKinds.find((candidate) => candidate === kindText)
   const now = await databaseTime(deps.database.db)
-  const purgedBefore = now.getTime() - logDays * 24 * 3_600_000
+  const purgedBefore = now.getTime() - logDays * dayMs
   const isPurged =
     document.logs_purged_at !== null ||
     (document.finished_at !== null && document.finished_at.getTime() <= purgedBefore)
