@@ -26,7 +26,7 @@ export function readQuery(schema: z.ZodType | undefined, query: Record<string, u
 }
 
 const maxNamedKeys = 10
-const maxKeyLength = 50
+const maxNamedKeyLength = 50
 
 /** Text of a `Warning` header with the query's keys that the endpoint ignores; null when it ignores none. */
 export function unknownKeysWarning(
@@ -37,7 +37,7 @@ export function unknownKeysWarning(
   if (unknown.length === 0) return null
   const named = unknown
     .slice(0, maxNamedKeys)
-    .map((key) => encodeURIComponent(key.toWellFormed().slice(0, maxKeyLength).toWellFormed()))
+    .map((key) => encodeURIComponent(key.toWellFormed().slice(0, maxNamedKeyLength).toWellFormed()))
   const more = unknown.length > maxNamedKeys ? ` and ${unknown.length - maxNamedKeys} more` : ''
   return `299 - "ignored, as this endpoint has no such query parameter: ${named.join(', ')}${more}"`
 }

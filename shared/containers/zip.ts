@@ -103,7 +103,7 @@ export function requireReadable(what: string, { method, flags }: { method: numbe
 /** Names that tell an Office file from other zips are among the first. */
 const maxOfficeNames = 1_000
 const maxShownNames = 10
-const maxShownLength = 200
+const maxShownNameLength = 200
 
 /** The entries of a zip, without directories, hidden files and what operating systems add. */
 export class ZipFiles<T> {
@@ -156,7 +156,7 @@ function isLeftOut(name: string): boolean {
 export function shortName(raw: Buffer, flags: number): string {
   const isUtf8Name = (flags & 0x800) !== 0 || isUtf8(raw)
   const name = isUtf8Name ? raw.toString() : withoutSecondBackslashes(raw.toString('latin1'))
-  return name.length <= maxShownLength ? name : `${name.slice(0, 100)}…${name.slice(-100)}`
+  return name.length <= maxShownNameLength ? name : `${name.slice(0, 100)}…${name.slice(-100)}`
 }
 
 /** In East Asian code pages a backslash may be the second byte of a character, as in 表.csv. It separates no folders. */

@@ -45,7 +45,7 @@ export function splitCredentials(url: URL): RemoteTarget {
   return { url: bare, credentials }
 }
 
-const maxShownLength = 300
+const maxQuotedLength = 300
 
 /** The URL for messages and logs, without userinfo and query: both often contain secrets. */
 export function maskUrl(url: URL): string {
@@ -66,7 +66,7 @@ export function quoteServerText(text: string, credentials: Credentials | null): 
 }
 
 const shorten = (text: string): string =>
-  text.length > maxShownLength ? `${text.slice(0, maxShownLength)}…` : text
+  text.length > maxQuotedLength ? `${text.slice(0, maxQuotedLength)}…` : text
 
 /** The error of a failed attempt; a later one may succeed. */
 export const failedTry = (message: string, cause?: unknown): ImportError =>

@@ -113,7 +113,7 @@ const withoutTokens = (pathname: string): string =>
 const harmlessName =
   /^(x-amz-(expires|date|algorithm|signedheaders)|charset|date|day|encoding|export|file|filename|format|from|gid|id|lang|limit|list|month|name|offset|order|output|page|per_page|since|sort|sv|to|type|until|v|version|year)=$/i
 const harmlessNumber = /^\d{1,6}$/
-const maxShownLength = 32
+const maxHarmlessLength = 32
 
 /** Masks values in `name=value&name=value`, and a text without a name. */
 const maskedPairs = (text: string): string =>
@@ -125,7 +125,7 @@ const maskedPairs = (text: string): string =>
       const isHarmless =
         value === '' ||
         (name !== '' && harmlessNumber.test(value)) ||
-        (harmlessName.test(name) && value.length <= maxShownLength)
+        (harmlessName.test(name) && value.length <= maxHarmlessLength)
       return isHarmless ? pair : `${name}${mask}`
     })
     .join('&')

@@ -5,6 +5,7 @@ import { describeNeed, refuseUnless } from '../../api/authorization.ts'
 import { endpoint, orFor, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { contentTooLarge } from './rules.ts'
 import {
   autoresponderChange,
   autoresponderCreation,
@@ -127,7 +128,7 @@ export const autoresponderEndpoints = [
       not_found: 'there is no autoresponder 4711',
       validation_failed: [
         ...faultySettings,
-        'content_html, content_text and the URLs must have at most 1048576 bytes in all',
+        contentTooLarge,
         "trigger_autoresponder_to_send_id: autoresponders can't trigger each other in a cycle, and 7 <- 9 <- 7 would be one",
       ],
     },

@@ -52,13 +52,12 @@ export function findFaults(document: AutoresponderDocument): string[] {
 
 /** The limit of a request's body, because replies, pages and outbox messages contain the whole content. */
 const maxContentBytes = binaryMegabyte
+export const contentTooLarge = `content_html, content_text and the URLs must have at most ${maxContentBytes} bytes in all`
 
 /** A fault when the contents and URLs are too large. Those that were too large before may still shrink. */
 export function sizeFaults(document: AutoresponderDocument, stored: AutoresponderDocument): string[] {
   const bytes = contentBytes(document)
-  return bytes > maxContentBytes && bytes > contentBytes(stored)
-    ? [`content_html, content_text and the URLs must have at most ${maxContentBytes} bytes in all`]
-    : []
+  return bytes > maxContentBytes && bytes > contentBytes(stored) ? [contentTooLarge] : []
 }
 
 const contentBytes = (document: AutoresponderDocument): number =>

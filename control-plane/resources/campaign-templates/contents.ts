@@ -4,7 +4,9 @@ import { maxContents, type ContentEntry, type TemplateChange } from './schemas.t
 /** Applies a request to the stored contents of a template. */
 
 /** Half of the database's limit for a document, which is 16 MB. */
-const maxBytes = 8_000_000
+export const maxContentBytes = 8_000_000
+export const contentsTooLarge = `contents must have at most ${maxContentBytes} bytes in all`
+export const tooManyContents = `contents must have at most ${maxContents} entries in all`
 
 const singleFields = ['content_subject', 'email_format', 'content_html', 'content_text'] as const
 
@@ -83,8 +85,8 @@ function sizeFaults(contents: TemplateContent[]): string[] {
     0,
   )
   return [
-    ...(contents.length > maxContents ? [`contents must have at most ${maxContents} entries in all`] : []),
-    ...(bytes > maxBytes ? [`contents must have at most ${maxBytes} bytes in all`] : []),
+    ...(contents.length > maxContents ? [tooManyContents] : []),
+    ...(bytes > maxContentBytes ? [contentsTooLarge] : []),
   ]
 }
 

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList } from '../../api/scope.ts'
 import { wholeQuery } from '../../api/token-paging.ts'
+import { contentsTooLarge, maxContentBytes, tooManyContents } from './contents.ts'
 import { readOnlyFaults } from './read-only.ts'
 import {
   exampleTemplate,
@@ -44,8 +45,8 @@ const faultySettings = [
   'dispatch_attributes.autowinner_percentage must be a percentage from 0 to 100 with at most 2 decimals, as a number or as a string',
 ]
 
-/** Contents of 8 MB, once as a document and once as JSON. */
-const largeReplyBytes = 16_000_000
+/** The contents, once as a document and once as JSON. */
+const largeReplyBytes = 2 * maxContentBytes
 
 export const campaignTemplateEndpoints = [
   endpoint({
@@ -150,8 +151,8 @@ export const campaignTemplateEndpoints = [
         ...faultySettings,
         'contents.0.id 9 is given twice',
         "contents.0.format can't be null",
-        'contents must have at most 100 entries in all',
-        'contents must have at most 8000000 bytes in all',
+        tooManyContents,
+        contentsTooLarge,
       ],
     },
     async examine({ deps, caller, params, documentAsSent }, change) {

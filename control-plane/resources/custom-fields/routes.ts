@@ -7,6 +7,7 @@ import {
   changeCustomField,
   createCustomField,
   deleteCustomField,
+  fieldsTooLarge,
   findCustomField,
   listCustomFields,
   changedField,
@@ -30,9 +31,6 @@ const faultySettings = [
   'minimum_value must not be more than maximum_value',
   'default must be an integer',
 ]
-
-const tooLarge =
-  'the custom fields of mailing list 12 would have more than 4000000 bytes in all: give them fewer or shorter options'
 
 /** The other settings depend on these keys: with a fault in one of them, the others can't be checked. */
 const decisiveKeys: ReadonlySet<string> = new Set(['field_type', 'options'])
@@ -76,7 +74,7 @@ export const customFieldEndpoints = [
       validation_failed: [
         ...faultySettings,
         'mailing list 12 has 500 custom fields, and at most 500 are possible',
-        tooLarge,
+        fieldsTooLarge(12),
       ],
     },
     async examine({ deps, caller, params }, creation, faultyKeys) {
@@ -111,7 +109,7 @@ export const customFieldEndpoints = [
         ...faultySettings,
         "field_type can't be changed",
         'required must be true for the primary key of the list',
-        tooLarge,
+        fieldsTooLarge(12),
       ],
     },
     async examine({ deps, caller, params }, change, faultyKeys) {

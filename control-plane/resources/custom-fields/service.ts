@@ -99,6 +99,8 @@ export function changedField(field: CustomFieldDocument, change: CustomFieldChan
 /** Bounded, because each subscriber's record shows all fields of the list, and requests on it read all definitions. */
 const maxFields = 500
 const maxDefinitionBytes = 4_000_000
+export const fieldsTooLarge = (listId: number): string =>
+  `the custom fields of mailing list ${listId} would have more than ${maxDefinitionBytes} bytes in all: give them fewer or shorter options`
 
 /** Throws `validation_failed`. A list with more fields, from an earlier version, keeps them and can't get another. */
 async function checkNumber(
@@ -133,10 +135,7 @@ async function checkSize(
     )
     .toArray()
   if ((others?.bytes ?? 0) + BSON.calculateObjectSize(field) > maxDefinitionBytes)
-    throw new RequestError(
-      'validation_failed',
-      `the custom fields of mailing list ${listId} would have more than ${maxDefinitionBytes} bytes in all: give them fewer or shorter options`,
-    )
+    throw new RequestError('validation_failed', fieldsTooLarge(listId))
 }
 
 /** The field as stored. Throws `not_found` when it was deleted meanwhile, and as createCustomField. */

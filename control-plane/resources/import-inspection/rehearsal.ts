@@ -185,7 +185,7 @@ const columnNames = ({ columns, fields }: ImportPlan): (string | null)[] =>
     return fields.find((field) => field.id === column.field_id)?.name ?? null
   })
 
-const maxShownLength = 1_000
+const maxShownValueLength = 1_000
 
 function typedValues(cells: string[], plan: ImportPlan): RehearsedRecord['values'] {
   return Object.fromEntries(
@@ -213,4 +213,4 @@ function rowValues(row: Row, plan: ImportPlan, reader: RowReader): RehearsedReco
 }
 
 export const shortened = (text: string): string =>
-  text.length > maxShownLength ? `${text.slice(0, maxShownLength)}…` : text
+  text.length > maxShownValueLength ? `${text.slice(0, maxShownValueLength)}…` : text

@@ -7,7 +7,7 @@ import { refuseProblems } from '../../api/validation.ts'
 import { createSubscriber, newSubscriber } from './create/service.ts'
 import { deleteSubscribers } from './delete/service.ts'
 import { findByEmail } from './find-by-email/service.ts'
-import { listSubscribers, namedSubscribers } from './find/service.ts'
+import { listSubscribers, namedSubscribers, subscribersTooLarge } from './find/service.ts'
 import {
   exampleFound,
   exampleSubscriber,
@@ -110,7 +110,7 @@ export const subscriberEndpoints = [
       requested_too_many: [
         '101 subscribers are asked for, and 100 are possible at once',
         'more than 500 subscribers have what is asked for, and 500 are possible at once: go through them by pages of /mailing_lists/12/subscribers_by_email/:email',
-        'the reply would have more than 8000000 bytes: ask for fewer subscribers at once',
+        subscribersTooLarge,
       ],
     },
     async handle(call) {

@@ -76,16 +76,16 @@ async function knownFields(
     revision: list.revision,
     fields,
     fieldNamed: fieldFinder(fields, ({ field }) => field.name),
+    bytes: documents.reduce((sum, document) => sum + BSON.calculateObjectSize(document), entryBytes),
   }
-  const bytes = documents.reduce((sum, document) => sum + BSON.calculateObjectSize(document), entryBytes)
-  fieldCache.set(list._id, read, bytes)
+  fieldCache.set(list._id, read)
   return read
 }
 
 const readFields = singleFlight(({ collections }: Database, listId: number) =>
   collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
 )
-type KnownFields = Pick<SubscriberList, 'fields' | 'fieldNamed'> & { revision: number }
+type KnownFields = Pick<SubscriberList, 'fields' | 'fieldNamed'> & { revision: number; bytes: number }
 
 /** Bounded by bytes, not by lists: with their options, the fields of one list can have 4 MB. A full cache is emptied. */
 export class FieldCache {
@@ -97,12 +97,12 @@ export class FieldCache {
     return this.#lists.get(listId)
   }
 
-  set(listId: number, fields: KnownFields, bytes: number): void {
-    if (this.#bytes + bytes > FieldCache.maxBytes) {
+  set(listId: number, fields: KnownFields): void {
+    this.#bytes += fields.bytes - (this.#lists.get(listId)?.bytes ?? 0)
+    if (this.#bytes > FieldCache.maxBytes) {
       this.#lists.clear()
-      this.#bytes = 0
+      this.#bytes = fields.bytes
     }
-    this.#bytes += bytes
     this.#lists.set(listId, fields)
   }
 }
@@ -210,10 +210,13 @@ const maxListChanges = 20
 
 /**
  * Optimistic lock on the list: a write whose list has changed since the request was checked starts again with the list as it
- * is now. Called at the start of each attempt, with its number from 1; throws 503 when there were too many.
+ * is now. `attempt` resolves to `try_again` then. Throws 503 after too many attempts.
  */
-export function refuseUnstableList(attempt: number): void {
-  if (attempt <= maxListChanges) return
+export async function retryOnListChange<T>(attempt: () => Promise<T | 'try_again'>): Promise<T> {
+  for (let attempts = 0; attempts < maxListChanges; attempts += 1) {
+    const result = await attempt()
+    if (result !== 'try_again') return result
+  }
   throw new RequestError(
     'internal_error',
     'the mailing list is being changed all the time: try again in a moment',

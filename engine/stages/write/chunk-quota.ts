@@ -7,7 +7,7 @@ import {
   readSubscriberLimit,
   type QuotaReservation,
 } from '../../../shared/store/subscriber-quota.ts'
-import { runTransaction } from './transaction.ts'
+import { retryDelayMs, runTransaction } from './transaction.ts'
 
 export interface ChunkQuotaOptions {
   collections: Collections
@@ -16,8 +16,7 @@ export interface ChunkQuotaOptions {
   isStopped: () => boolean
 }
 
-const firstPauseMs = 20
-const maxPauseMs = 200
+const pauses = { firstMs: 20, maxMs: 200 }
 /** For one reservation, with its retries after write conflicts. */
 const timeoutMs = 30_000
 
@@ -66,7 +65,7 @@ export class ChunkQuota {
       const reservation = await this.#reserve(needed, needed)
       if (reservation === 'lost') return false
       if (reservation !== 'busy') return true
-      await sleep(Math.min(maxPauseMs, firstPauseMs * 2 ** tries) * (0.5 + Math.random()))
+      await sleep(retryDelayMs(tries, pauses))
       if (this.#options.isStopped()) return false
     }
   }

@@ -47,8 +47,7 @@ export const retryReasons = [
 ] as const
 export type RetryReason = (typeof retryReasons)[number]
 
-const firstPauseMs = 4
-const maxPauseMs = 500
+const pauses = { firstMs: 4, maxMs: 500 }
 /** Write conflicts of a divisible transaction; without a limit where it can't be cut. */
 const maxConflictRetries = 2
 /** Duplicate keys: each means that another writer inserted the key after the attempt's snapshot. */
@@ -80,7 +79,7 @@ export async function runTransaction<Value, Reason = never>(
       if (reason === 'write_conflict') conflicts += 1
       if (reason === 'duplicate_key' && (duplicateKeys += 1) > maxDuplicateKeyRetries) throw error
       if (isDivisible && conflicts > maxConflictRetries) return { end: 'conflicts' }
-      await sleep(pauseMs(tries))
+      await sleep(retryDelayMs(tries, pauses))
       if (options.isStopped()) return { end: 'stopped' }
     }
   }
@@ -101,7 +100,7 @@ async function commit(
     } catch (error) {
       if (!isCommitUnknown(error) || clock.monotonicMs() > deadline) throw error
       onRetry?.('commit_unknown')
-      await sleep(pauseMs(tries))
+      await sleep(retryDelayMs(tries, pauses))
     }
   }
 }
@@ -113,6 +112,7 @@ export function retryReason(error: unknown): RetryReason | null {
   return driverRetryReason(error)
 }
 
-function pauseMs(tries: number): number {
-  return Math.min(maxPauseMs, firstPauseMs * 2 ** tries) * (0.5 + Math.random())
+/** Exponential backoff: `firstMs`, doubled for each of the earlier `tries` up to `maxMs`. Jitter makes it up to half more or less. */
+export function retryDelayMs(tries: number, { firstMs, maxMs }: { firstMs: number; maxMs: number }): number {
+  return Math.min(maxMs, firstMs * 2 ** tries) * (0.5 + Math.random())
 }

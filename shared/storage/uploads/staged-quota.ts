@@ -45,7 +45,7 @@ export class StagedQuota {
     organizationId: number,
     importId: number,
     bytes: number,
-  ): Promise<'entered' | 'over quota' | 'too many imports'> {
+  ): Promise<'entered' | 'over_quota' | 'too_many_imports'> {
     const { collections, uploads, limits } = this.#options
     const tryEnter = (maxAgeMs: number) =>
       enterImport(collections, organizationId, { importId, bytes, maxAgeMs }, limits)
@@ -57,7 +57,7 @@ export class StagedQuota {
     // Under many concurrent changes no count may succeed. An old usage is no reason to refuse.
     if (await tryEnter(Infinity)) return 'entered'
     const { imports = [] } = (await readUsage(collections, organizationId)) ?? {}
-    return imports.length >= limits.imports ? 'too many imports' : 'over quota'
+    return imports.length >= limits.imports ? 'too_many_imports' : 'over_quota'
   }
 
   /** Removes the entry of an import that was not created, or whose files are removed. */

@@ -122,7 +122,7 @@ export class UploadDirectory {
     requireValid(to)
     const outcome = await this.#quota.rename(from, to)
     if (outcome === 'missing') throw noSuchFile(from)
-    if (outcome === 'over limit')
+    if (outcome === 'over_quota')
       throw new UploadRefused(
         'over_quota',
         from,

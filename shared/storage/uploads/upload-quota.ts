@@ -90,8 +90,8 @@ export class UploadQuota {
     })
   }
 
-  /** Renames the finished file. `over limit`: its old name stays counted, and the new one is one too many. */
-  rename(from: string, to: string): Promise<'renamed' | 'missing' | 'over limit'> {
+  /** Renames the finished file. `over_quota`: its old name stays counted, and the new one is one too many. */
+  rename(from: string, to: string): Promise<'renamed' | 'missing' | 'over_quota'> {
     const { collections, organizationId, limits, store } = this.#options
     return this.withUploadLocks([from, to], async () => {
       const [source, target] = await Promise.all([store.find(from), store.find(to)])
@@ -101,7 +101,7 @@ export class UploadQuota {
       const isKnown = target !== null || (await this.#staysKnown(to))
       const isOneMore = stays && !isKnown
       const add = () => addName(collections, organizationId, limits)
-      if (isOneMore && !(await retryAfterCount(collections, organizationId, store, add))) return 'over limit'
+      if (isOneMore && !(await retryAfterCount(collections, organizationId, store, add))) return 'over_quota'
       const countedAt = await this.#readCountedAt()
       if (!(await store.rename(from, to))) {
         if (isOneMore) await this.#free(countedAt, { bytes: 0, files: 1 })

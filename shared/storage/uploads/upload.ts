@@ -34,7 +34,7 @@ export class Upload {
   #released: Promise<void> | null = null
   /** The last writes of `prepare` or `sync`. Where a client leaves, the upload ends while they are in flight. */
   #confirmed: Promise<unknown> = Promise.resolve()
-  #state: 'untouched' | 'unfinished' | 'over quota' | 'published' = 'untouched'
+  #state: 'untouched' | 'unfinished' | 'over_quota' | 'published' = 'untouched'
 
   /**
    * The upload releases the lock at its end, unless this throws: UploadRefused when `start` is beyond the bytes present,
@@ -113,7 +113,7 @@ export class Upload {
     const file = this.#openFile()
     for await (const piece of data) {
       if (!(await quota.allow(file.size + piece.length))) {
-        this.#state = 'over quota'
+        this.#state = 'over_quota'
         throw overQuota(name)
       }
       await refuseFullDisk(name, () => file.write(piece))
@@ -184,7 +184,7 @@ export class Upload {
   async #outcome(): Promise<UploadOutcome> {
     const file = this.#file
     if (this.#state === 'untouched') return 'untouched'
-    if (file !== null && (file.isCopy || this.#state === 'over quota' || this.lost.aborted)) {
+    if (file !== null && (file.isCopy || this.#state === 'over_quota' || this.lost.aborted)) {
       await file.discard()
       return 'removed'
     }

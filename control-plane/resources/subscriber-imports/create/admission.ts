@@ -19,9 +19,9 @@ export async function admitImport(
 ): Promise<void> {
   const bytes = source.type === 'json' && content !== null ? content.bytes : 0
   const outcome = await stagedQuota.enter(organization_id, _id, bytes)
-  if (outcome === 'over quota')
+  if (outcome === 'over_quota')
     throw new RequestError('invalid_request', importOverQuota(settings.UPLOAD_MAX_MB), { status: 413 })
-  if (outcome === 'too many imports')
+  if (outcome === 'too_many_imports')
     throw new RequestError('not_authorized', tooManyImportsRefusal(settings.IMPORTS_MAX_UNFINISHED), {
       status: 429,
       retryAfter: 60,

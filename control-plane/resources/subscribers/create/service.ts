@@ -11,7 +11,7 @@ import { putPendingSubscriber } from '../../../store/pending-subscribers.ts'
 import { insertTogether } from '../../../store/subscribers-together.ts'
 import { readEmail, readIdentity, readValues, type SubscriberValues } from '../check-values/service.ts'
 import type { SubscriberCreation, SubscriberView } from '../schemas.ts'
-import { findSubscriberList, refuseUnstableList, writeRefusal, type SubscriberList } from '../service.ts'
+import { findSubscriberList, retryOnListChange, writeRefusal, type SubscriberList } from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
 import { toView } from '../view.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
@@ -28,8 +28,7 @@ export async function createSubscriber(
   parseBody: () => SubscriberCreation,
 ): Promise<SubscriberView | null> {
   const { database } = deps
-  for (let attempt = 1; ; attempt += 1) {
-    refuseUnstableList(attempt)
+  return retryOnListChange(async () => {
     const context = await findSubscriberList(deps, caller, listText)
     const body = parseBody()
     if (body.confirmation_form_id !== undefined) {
@@ -47,10 +46,10 @@ export async function createSubscriber(
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),
     })
-    if (outcome === 'list_changed') continue
+    if (outcome === 'list_changed') return 'try_again'
     if (outcome !== 'done') throw writeRefusal(outcome, document.email)
     return toView(document, context)
-  }
+  })
 }
 
 /** The document of a new subscriber, without its id. Throws `validation_failed` with all problems of the body. */

@@ -43,6 +43,7 @@ const sharedCount = singleFlight(countSubscribers)
 const maxNames = 100
 /** On a list with another primary key, any number of subscribers may have one email. */
 const maxMatches = 500
+export const subscribersTooLarge = `the reply would have more than ${maxPageBytes} bytes: ask for fewer subscribers at once`
 
 /**
  * The subscribers that a comma-separated path segment names, in its order, each once, without names that no subscriber has.
@@ -82,10 +83,7 @@ export async function namedSubscribers(
         const text = JSON.stringify(toView(subscriber, context))
         bytes += Buffer.byteLength(text)
         if (bytes > maxPageBytes && found.length > 0)
-          throw new RequestError(
-            'requested_too_many',
-            `the reply would have more than ${maxPageBytes} bytes: ask for fewer subscribers at once`,
-          )
+          throw new RequestError('requested_too_many', subscribersTooLarge)
         found.push({ _id, id, email_key, text })
         if (bytes > largeBytes) await acquireLargeReply(maxPageBytes)
         if (bytes - pausedAt < pieceBytes) continue

@@ -20,8 +20,8 @@ import { subscriberCreation } from '../schemas.ts'
 import {
   findSubscriberList,
   refuseUnlessOne,
-  refuseUnstableList,
   requireReference,
+  retryOnListChange,
   writeRefusal,
   type SubscriberList,
 } from '../service.ts'
@@ -49,8 +49,7 @@ export async function triggerAutoresponders(
   { parseBody, documentAsSent }: { parseBody: () => Triggering; documentAsSent: () => unknown },
 ): Promise<TriggeredView> {
   const { subscriberText } = path
-  for (let attempt = 1; ; attempt += 1) {
-    refuseUnstableList(attempt)
+  return retryOnListChange(async () => {
     const context = await findSubscriberList(deps, caller, path.listText)
     const reference = requireReference(context.list, subscriberText)
     const hasEmail = typeof reference === 'string' || 'emailKey' in reference
@@ -66,13 +65,12 @@ export async function triggerAutoresponders(
     const named = await findNamed(deps.database, context.list._id, checked.body)
     const request: TriggerRequest = { deps, context, reference, subscriberText, named, ...checked }
     const result = await triggerExisting(request)
-    if (result === 'list_changed') continue
+    if (result === 'list_changed') return 'try_again'
     if (result !== 'missing') return result
     if (!hasEmail || !checked.body.create_missing_subscriber) throw missing('subscriber', subscriberText)
     refuseUnless(caller, needOfCreation)
-    const created = await createAndTrigger(request)
-    if (created !== 'try_again') return created
-  }
+    return createAndTrigger(request)
+  })
 }
 
 interface TriggerRequest extends CheckedTriggering {

@@ -25,8 +25,8 @@ import {
   findSubscriberList,
   isUnique,
   refuseUnlessOne,
-  refuseUnstableList,
   requireReference,
+  retryOnListChange,
   writeRefusal,
   type SubscriberList,
 } from '../service.ts'
@@ -46,8 +46,7 @@ export async function updateSubscriber(
   parseBody: () => SubscriberUpdate,
 ): Promise<SubscriberView> {
   const { database } = deps
-  for (let attempt = 1; ; attempt += 1) {
-    refuseUnstableList(attempt)
+  return retryOnListChange(async () => {
     const fieldsReadAt = database.local.leaseWatch.lastKnownTime
     const context = await findSubscriberList(deps, caller, path.listText)
     const { list } = context
@@ -76,10 +75,10 @@ export async function updateSubscriber(
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),
     })
-    if (result.outcome === 'list_changed') continue
+    if (result.outcome === 'list_changed') return 'try_again'
     if (result.outcome !== 'done') throw writeRefusal(result.outcome, path.subscriberText)
     return toView(result.after, context)
-  }
+  })
 }
 
 /** An update, read against its list. */
