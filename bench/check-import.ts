@@ -8,7 +8,7 @@ import type { Documents, SubscriberFile } from './datasets/subscriber-file.ts'
 import type { List } from './imports.ts'
 import { flatDocument } from './peers/flat-document.ts'
 
-export interface FinishedImport {
+interface FinishedImport {
   view: ImportView
   list: List
   expected: Partial<ImportCounts>

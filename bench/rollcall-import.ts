@@ -11,7 +11,7 @@ import { whole } from './report/text.ts'
 import type { Bench, Contender, Latency, Measurement } from './scenario.ts'
 import { withService, type Service } from './service.ts'
 
-export interface ImportWork extends WrittenFile {
+interface ImportWork extends WrittenFile {
   name: string
   /** On the list before the clock starts; without defects. */
   before?: WrittenFile

@@ -28,7 +28,7 @@ interface ReadyLine {
   api_key: string | null
 }
 
-export interface RollcallOptions {
+interface RollcallOptions {
   folder: string
   /** The root of another checkout with its own node_modules, whose processes are to run. */
   tree?: string

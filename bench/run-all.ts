@@ -7,7 +7,7 @@ import type { Report } from './report/report.ts'
 import { ResultsFolder } from './report/results-folder.ts'
 import { scenarios } from './scenarios/all.ts'
 
-export interface RunAllOptions {
+interface RunAllOptions {
   /** Null for all. */
   only: string[] | null
   isQuick: boolean

@@ -24,7 +24,7 @@ export interface Service {
   place: (content: Iterable<Buffer> | AsyncIterable<Buffer>, name: string) => Promise<void>
 }
 
-export interface ServiceOptions {
+interface ServiceOptions {
   folder: string
   /** The root of another checkout, as in `RollcallOptions`. */
   tree?: string

@@ -8,7 +8,7 @@ import { downloadFailures, downloadSchemes, type DownloadFailure } from '../shar
 import type { Staging } from '../shared/storage/staging/staging.ts'
 import type { EngineRegistration } from './registration.ts'
 import type { WorkerStats } from './workers/pool.ts'
-import type { BatchReport } from './stages/write/batch-writer.ts'
+import type { BatchReport } from './stages/write/chunk-run.ts'
 import { retryReasons } from './stages/write/transaction.ts'
 
 /** `wait` lasts from `begins_at` to the start. */

@@ -1,6 +1,4 @@
-import type { ClientSession } from 'mongodb'
 import { clock } from '../shared/runtime/clock.ts'
-import type { Database } from '../shared/runtime/database.ts'
 import { isCommandTimeout } from '../shared/runtime/driver-errors.ts'
 import { ImportError, errorMessage } from '../shared/contract/errors.ts'
 import { identityAt, type Batch } from '../shared/csv/chunk-records.ts'
@@ -9,16 +7,11 @@ import type { Staging } from '../shared/storage/staging/staging.ts'
 import { advanceChunk, readLeasedChunk } from '../shared/store/chunks.ts'
 import { readState } from '../shared/store/imports.ts'
 import { isDocumentTooLarge } from '../shared/store/value-bytes.ts'
-import { BatchDraft, type BatchBuffers } from './stages/write/batch-draft.ts'
+import { BatchDraft } from './stages/write/batch-draft.ts'
 import { readBatchStart } from './stages/write/batch-reads.ts'
-import {
-  recordTriggeredByBatch,
-  writeLogs,
-  writeSubscribers,
-  type BatchReport,
-} from './stages/write/batch-writer.ts'
+import { recordTriggeredByBatch, writeLogs, writeSubscribers } from './stages/write/batch-writer.ts'
 import { readBatches, type ChunkBatch } from './stages/write/chunk-batches.ts'
-import { ChunkRun } from './stages/write/chunk-run.ts'
+import { ChunkRun, type ChunkRunOptions } from './stages/write/chunk-run.ts'
 import type { ImportContext } from './stages/write/import-context.ts'
 import { retryReason, runTransaction, type Attempt } from './stages/write/transaction.ts'
 import type { ChunkReport, ChunkTask } from './workers/messages.ts'
@@ -168,23 +161,10 @@ async function attemptPart(
   return { commit: draft }
 }
 
-/** A worker's slot for one chunk at a time, with a session and a counter stripe that no other lane uses. */
-export interface Lane {
-  session: ClientSession
-  stripe: string
-  /** Memory for the bytes of a chunk, reused by the next one; grows to the largest. */
-  buffer: Buffer
-  batchBuffers: BatchBuffers
-}
-
-export interface ProcessChunkOptions {
-  database: Database
+interface ProcessChunkOptions extends ChunkRunOptions {
   staging: Staging
-  lane: Lane
   task: ChunkTask
   importContext: (importId: number) => Promise<ImportContext | null>
-  isStopped: () => boolean
-  onBatch: (report: BatchReport) => void
 }
 
 /** No further attempt of a part begins after this time. The lease, which commits and reservations renew, lasts longer. */

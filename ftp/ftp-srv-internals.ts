@@ -16,7 +16,7 @@ import type { FtpSession } from './session.ts'
 /** `raw`: without the reply code in front. */
 export type ReplyLine = string | { message: string; raw: true }
 
-export interface FtpSrvSession extends EventEmitter {
+interface FtpSrvSession extends EventEmitter {
   commands: { handle(command: Command): Promise<unknown> }
   username?: string | undefined
   authenticated?: boolean

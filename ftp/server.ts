@@ -36,7 +36,7 @@ export interface FtpServerOptions extends Pick<
   timeouts?: Partial<FtpTimeouts>
 }
 
-export interface FtpServer extends Part {
+interface FtpServer extends Part {
   port: number
   /** Null without implicit TLS. */
   implicitTlsPort: number | null

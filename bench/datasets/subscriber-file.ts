@@ -68,7 +68,7 @@ export interface Documents {
   points: number
 }
 
-export type RowKind = 'good' | 'duplicate' | 'bad_email' | 'bad_date'
+type RowKind = 'good' | 'duplicate' | 'bad_email' | 'bad_date'
 
 const firstNames =
   'Anna Björn Chloé David Éva François Grace Håkon Inés José Kateřina Lars Mária Noé Olga Paweł Quentin Renée Søren Tomáš Ursula Vera William Zoë'.split(

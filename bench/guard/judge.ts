@@ -14,7 +14,7 @@ export interface Cost {
 const parts = ['client', 'server', 'elapsed'] as const
 
 /** What the work cost Rollcall, and what it cost the peer just before or after. */
-export interface Pair {
+interface Pair {
   ours: Cost
   peer: Cost
 }

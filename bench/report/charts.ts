@@ -3,7 +3,7 @@ import { drawPlot, type Plot, type Series } from './plot.ts'
 import type { Report } from './report.ts'
 import { capitalize } from './text.ts'
 
-export interface Chart {
+interface Chart {
   name: string
   title: string
   svg: string

@@ -9,7 +9,7 @@ export interface Plot {
   series: Series[]
 }
 
-export interface Axis {
+interface Axis {
   label: string
   /** `log` needs values above 0. `nines` is for shares and gives each further nine the same width. */
   scale: 'linear' | 'log' | 'nines'

@@ -31,7 +31,7 @@ export interface Report extends Particulars {
 }
 
 /** What is known before the run. */
-export interface Particulars {
+interface Particulars {
   benchmark: string
   summary: string
   /** Its options: rows, rounds, seed and the like. */

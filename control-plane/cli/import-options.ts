@@ -42,7 +42,7 @@ export interface ImportFlags {
   json?: true
 }
 
-export type Via = 'inline' | 'http' | 'ftp'
+type Via = 'inline' | 'http' | 'ftp'
 
 const overwriteWhats = ['custom_fields', 'confirmed', 'format', 'status'] as const
 type OverwriteWhat = (typeof overwriteWhats)[number]

@@ -4,7 +4,7 @@ import { importEnded, type ImportView } from './api-client.ts'
 import { terminalWidth, cutTo, styledFor, displayWidth, type Style } from './terminal.ts'
 
 /** Shows an import's progress: a bar on a terminal, else a line every few seconds. */
-export interface Progress {
+interface Progress {
   show(view: ImportView): void
   showMessage(text: string): void
   end(): void

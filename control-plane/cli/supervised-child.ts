@@ -36,7 +36,7 @@ const restartBounds = {
   giveUpAfterMs: 300_000,
 }
 
-export interface Supervision {
+interface Supervision {
   log: Logger
   /** Ends all processes together, including one that is just being started. */
   stopping: AbortSignal

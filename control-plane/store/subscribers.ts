@@ -115,7 +115,7 @@ function toUpdate({ set, unset, values }: SubscriberChange): Record<string, unkn
 }
 
 /** What a subscriber is after a change. */
-export function applyChange(existing: SubscriberDocument, change: SubscriberChange): SubscriberDocument {
+function applyChange(existing: SubscriberDocument, change: SubscriberChange): SubscriberDocument {
   const after = {
     ...existing,
     ...change.set,

@@ -24,7 +24,7 @@ import type { StepContext } from './step.ts'
 import { missingText } from './step-failures.ts'
 import { cancellation, type ChunkReport } from '../workers/messages.ts'
 
-export interface ChunkLanesOptions extends Pick<
+interface ChunkLanesOptions extends Pick<
   StepContext,
   'database' | 'folder' | 'pool' | 'metrics' | 'missedFiles' | 'log'
 > {

@@ -15,7 +15,7 @@ import { Finalizer } from './finalizer.ts'
 import type { StepContext } from './step.ts'
 import { maxHungSteps, StepRunner } from './step-runner.ts'
 
-export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal' | 'missedFiles'> {
+interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal' | 'missedFiles'> {
   engineId: string
   /** There are `maxStepSessions` of them. */
   stepSessions: ClientSession[]

@@ -18,7 +18,7 @@ import { within } from '../../shared/runtime/within.ts'
 import { sortRoundRobin } from './organization-rounds.ts'
 import type { StepContext } from './step.ts'
 
-export interface ImportStarterOptions extends Pick<
+interface ImportStarterOptions extends Pick<
   StepContext,
   'database' | 'uploads' | 'metrics' | 'stepBounds' | 'log'
 > {

@@ -4,7 +4,7 @@ import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Part } from '../../shared/runtime/service.ts'
 import { within } from '../../shared/runtime/within.ts'
 
-export interface PollLoopOptions {
+interface PollLoopOptions {
   log: Logger
   /** Begins the log line of a poll that failed: "callbacks can't be read". */
   problem: string

@@ -11,7 +11,7 @@ import { type Quarantine, suspectDeaths } from './quarantine.ts'
 import { mayTakeSlot } from './slots.ts'
 import type { StepContext } from './step.ts'
 
-export interface StepRunnerOptions extends Omit<StepContext, 'session' | 'signal'> {
+interface StepRunnerOptions extends Omit<StepContext, 'session' | 'signal'> {
   engineId: string
   /** There are `maxStepSessions` of them. */
   stepSessions: ClientSession[]

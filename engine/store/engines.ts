@@ -53,7 +53,7 @@ export async function isLeadingEngine({ engines }: Collections, engineId: string
 }
 
 /** Where the files of an engine are, as it was registered. */
-export interface EngineFolder {
+interface EngineFolder {
   host: string
   /** The host and DATA_DIR. For an engine that isn't registered its id, so that it equals no other folder. */
   folder: string
@@ -70,7 +70,7 @@ export async function readEngineFolder({ engines }: Collections, engineId: strin
   }
 }
 
-export interface OtherFolders {
+interface OtherFolders {
   /**
    * Whether an engine with another folder is alive and can read its files. Alive means: not marked dead. Leases aren't
    * looked at, because after a failover all of them have expired, and a dead engine is marked within seconds.

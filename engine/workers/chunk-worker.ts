@@ -10,7 +10,8 @@ import {
 } from '../stages/split/second-half-scan.ts'
 import { BsonWriter } from '../stages/write/bson/bson-writer.ts'
 import { importContext, type ImportContext } from '../stages/write/import-context.ts'
-import { processChunk, type Lane } from '../process-chunk.ts'
+import { processChunk } from '../process-chunk.ts'
+import type { Lane } from '../stages/write/lane.ts'
 import {
   cancellation,
   lanesPerWorker,

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8'
 import type { Worker } from 'node:worker_threads'
 import { Piscina } from 'piscina'
 import type { SecondHalfReport, SecondHalfTask } from '../stages/split/second-half-scan.ts'
-import type { BatchReport } from '../stages/write/batch-writer.ts'
+import type { BatchReport } from '../stages/write/chunk-run.ts'
 import { lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
 
 /** Memory and load of a worker thread. */

@@ -12,7 +12,7 @@ export interface PassivePort {
   release(): void
 }
 
-export interface PassivePortsOptions {
+interface PassivePortsOptions {
   host: string
   /** Both 0: any free port. */
   first: number

@@ -5,7 +5,7 @@ import { decompress } from './decompress.ts'
 import type { RandomAccessFile } from './random-access-file.ts'
 import { unzip } from './zip.ts'
 
-export interface SpooledFile extends RandomAccessFile {
+interface SpooledFile extends RandomAccessFile {
   /** Removes it. */
   close(): Promise<void>
 }

@@ -72,7 +72,7 @@ export type ExistingSubscriber = Pick<
   '_id' | 'id' | 'status' | 'confirmed' | 'custom_fields' | 'reactivations'
 >
 
-export interface RowContext {
+interface RowContext {
   plan: ImportPlan
   options: ImportOptions
   mappedFieldIds: number[]
@@ -89,7 +89,7 @@ interface RowToDecide {
   now: Date
 }
 
-export interface RowDecider {
+interface RowDecider {
   decide(row: RowToDecide, existing: ExistingSubscriber | undefined): Decision
   /** The fields of an existing subscriber that `decide` reads. */
   projection: Record<string, 1>

@@ -59,7 +59,7 @@ export async function findCaller(
 }
 
 /** The caller with its current permissions; null when the user of the key is inactive. */
-export async function callerOf(collections: Collections, key: ApiKeyDocument): Promise<Caller | null> {
+async function callerOf(collections: Collections, key: ApiKeyDocument): Promise<Caller | null> {
   const { user_id: userId } = key
   return buildCaller(
     key,

@@ -23,7 +23,7 @@ interface Line {
   isValid: boolean
 }
 
-export interface ComparedTexts {
+interface ComparedTexts {
   differences: string[]
   validLines: number
   invalidLines: number

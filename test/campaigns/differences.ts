@@ -4,7 +4,7 @@ import type { ExpectedEnd, Moment, Subscriber, SubscriberTable } from '../model/
 import type { ObservedEnd } from './observed-end.ts'
 
 /** When the import ran, and which subscribers the list had before. */
-export interface Context {
+interface Context {
   existing: SubscriberTable
   from: Date
   to: Date

@@ -28,7 +28,7 @@ import { Random } from './random.ts'
  * The differential campaign: the same lists, files and options through the service and through the model in
  * test/model, then their ends side by side. List number n of a seed is always the same; its imports follow each other.
  */
-export interface Campaign {
+interface Campaign {
   service: Service
   seed: number
   /** Imports of chance in all. */
@@ -43,7 +43,7 @@ export interface Campaign {
   report: (mismatch: string) => void
 }
 
-export interface CampaignResult {
+interface CampaignResult {
   /** All imports. */
   imports: number
   /** Random imports. */

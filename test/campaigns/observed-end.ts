@@ -75,7 +75,7 @@ async function logReply(service: Service, importId: number, kind: LogKind, query
 }
 
 /** The format of the failed log, by the model. */
-export type LogFormat = ExpectedLogFormat & Pick<ContentFormat, 'csv_field_enclosure' | 'date_format'>
+type LogFormat = ExpectedLogFormat & Pick<ContentFormat, 'csv_field_enclosure' | 'date_format'>
 
 const byteOrderMark = '\xef\xbb\xbf'
 const noLimits = { recordBytes: Infinity, enclosedBytes: Infinity, enclosedLines: Infinity }

@@ -7,7 +7,7 @@ import { anyOf, type SoakClient } from './soak-load.ts'
  * The lists of a soak, with a record of their expected content. Imports write rows `row.N`, field A; requests write
  * field B of the same rows, and create, change and delete others.
  */
-export interface SoakList {
+interface SoakList {
   id: number
   /**
    * For each row the last import that wrote it, by the number in field A. Rows of an unfinished import are left out.
@@ -19,7 +19,7 @@ export interface SoakList {
   created: Map<string, number | null>
 }
 
-export interface DoneImport {
+interface DoneImport {
   id: number
   view: Json
   expected: Record<string, number>

@@ -2,7 +2,7 @@
  * For each alert rule a bad day on which it fires, and a similar good one on which it doesn't. Series are in
  * promtool's notation, with a sample each 30 s.
  */
-export interface AlertDays {
+interface AlertDays {
   bad: Record<string, string>
   good: Record<string, string>
   /** The labels of the firing alert, without its severity. */

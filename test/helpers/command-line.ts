@@ -30,7 +30,7 @@ interface RunOptions {
   settings?: Record<string, string>
 }
 
-export interface CommandLine {
+interface CommandLine {
   /** Where commands run, and where files are made. */
   folder: string
   environment: (more?: Record<string, string>) => Record<string, string>

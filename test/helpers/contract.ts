@@ -7,7 +7,7 @@ import type { Json } from './service.ts'
  * A path that is no endpoint answers 404, and another method 405, which no description can list.
  */
 
-export interface ContractReply {
+interface ContractReply {
   method: string
   /** The path as it was sent, with its query. */
   path: string

@@ -5,7 +5,7 @@ import type { Json } from './service.ts'
  * Types are those of JSON, `time` for ISO 8601 in whole seconds with an offset, and `date` for YYYY-MM-DD; `?` allows
  * null.
  */
-export interface FieldTable {
+interface FieldTable {
   /** The component of the description that has these fields. */
   schema: string
   /** Types by dotted path; `[]` is an entry of an array, `*` any key. */

@@ -1,7 +1,7 @@
 import { request as httpRequest, type ClientRequest } from 'node:http'
 import { basic, bootstrapKey, type Json } from './service.ts'
 
-export interface PutReply {
+interface PutReply {
   status: number
   body: Json
 }

@@ -20,7 +20,7 @@ export async function openDoors(t: Test, service: Service): Promise<Door[]> {
 }
 
 /** Imports a file with the command line. Resolves to the import's id, or to what the command said without one. */
-export type ImportByCommand = (
+type ImportByCommand = (
   fixture: Fixture,
   options: { prefix: string; listId: number; mapping: (string | null)[] },
 ) => Promise<{ id: number } | { refusal: string }>

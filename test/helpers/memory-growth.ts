@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-export interface MemoryGrowth {
+interface MemoryGrowth {
   /** In MB, as the others. */
   before: number
   highest: number

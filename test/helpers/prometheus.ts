@@ -17,7 +17,7 @@ export const ruleFiles = ['recording-rules.yml', 'alert-rules.yml'].map((name) =
   path.join(monitoringFolder, 'prometheus', name),
 )
 
-export interface Rule {
+interface Rule {
   record?: string
   alert?: string
   expr: string
@@ -39,7 +39,7 @@ export function promtool(args: string[], input = ''): { status: number | null; o
   return { status, output: stdout + stderr }
 }
 
-export interface Prometheus {
+interface Prometheus {
   /** The result of an instant query. */
   query: (expr: string) => Promise<Json[]>
   /** Names of the alerts that fire now. */

@@ -4,7 +4,7 @@ import type { Test } from 'tap'
 import { listeningPort } from './listening-port.ts'
 
 /** A web server that writes what a test says, byte for byte: no library would send some of it. */
-export interface RawWebServer {
+interface RawWebServer {
   port: number
   /** Heads of the requests as they came, by path. */
   requests: Map<string, string[]>

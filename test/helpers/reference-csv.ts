@@ -2,7 +2,7 @@
  * A second implementation of the rules about records and cells, as plain as possible, without a thought for speed. It
  * shares no code with the engine, and the tests compare the two. Characters stand for bytes.
  */
-export interface ReferenceRecord {
+interface ReferenceRecord {
   line: number
   /** The record's bytes, its line end excluded. */
   text: string

@@ -11,7 +11,7 @@ import { until } from './service.ts'
 import { present } from './present.ts'
 
 /** A replica set of real servers on loopback, to be killed, stepped down and told to fail; gone at teardown. */
-export interface ReplicaSet {
+interface ReplicaSet {
   uri: string
   /** Runs a command on the member of that number, or on the primary. */
   command: (command: Document, member?: number) => Promise<Document>

@@ -19,7 +19,7 @@ export interface FtpScript {
   tls?: { mode: 'implicit' | 'explicit'; context: SecureContextOptions }
 }
 
-export interface ScriptedFtpServer {
+interface ScriptedFtpServer {
   port: number
   /** Commands of all sessions, in order. */
   commands: string[]

@@ -13,7 +13,7 @@ import { present } from './present.ts'
  */
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-export interface StandInOptions {
+interface StandInOptions {
   /** The folder that the engine will see as /work. */
   folder: string
   /** Keeps what was built for the next run; `isKept` says that there will be one. */

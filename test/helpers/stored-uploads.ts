@@ -10,7 +10,7 @@ import { newUploadToken, unfinishedName } from '../../shared/storage/uploads/upl
 import type { Service } from './service.ts'
 
 /** The stored content of the first organization's upload directory; names of hidden entries begin with a dot. */
-export interface StoredUploads {
+interface StoredUploads {
   entries: () => Promise<string[]>
   content: (name: string) => Promise<string>
   size: (entry: string) => Promise<number>

@@ -1,5 +1,5 @@
 /** The result of a test run, read from the protocol that tap writes (TAP version 14). */
-export interface RunResult {
+interface RunResult {
   /** Tests that contain no other tests: a file without any counts as one. */
   passed: number
   /** Tests with a failed assertion of their own, or that ended too early. */

@@ -18,7 +18,7 @@ export interface ModelEvent {
   reason?: string
 }
 
-export interface ModelPeriod {
+interface ModelPeriod {
   zone: string
   /** YYYYMMDD; both ends count. */
   first?: string

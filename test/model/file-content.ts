@@ -34,7 +34,7 @@ export interface Refusal {
   saysNot?: RegExp[]
 }
 
-export interface ContentRequest {
+interface ContentRequest {
   bytes: Uint8Array
   isInline: boolean
   options: ImportOptions

@@ -26,7 +26,7 @@ export interface SplitFile {
   records: RawRecord[]
 }
 
-export interface Limits {
+interface Limits {
   recordBytes: number
   enclosedBytes: number
   enclosedLines: number

@@ -59,7 +59,7 @@ export interface RowContent {
   blankFields: number[]
 }
 
-export interface RowContext {
+interface RowContext {
   options: ImportOptions
   list: ModelledList
   characterSet: SplitSet

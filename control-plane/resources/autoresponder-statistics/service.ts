@@ -7,7 +7,7 @@ import { noDailyCounts } from '../delivery-events/message-state.ts'
 /** Bounds the reply, because senders choose the codes freely. */
 const maxCodes = 100_000
 
-export interface Sums {
+interface Sums {
   counts: DailyCounts
   bounceCodes: Record<string, number>
 }

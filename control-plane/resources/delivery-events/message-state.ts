@@ -33,7 +33,7 @@ export const unknownMessage = (key: string): DeliveryMessageDocument => ({
   clicked_at: null,
 })
 
-export interface EventContext {
+interface EventContext {
   /** YYYYMMDD of the event in the organization's zone. */
   day: number
   /** Whether the event is the first click on that link of the message. */

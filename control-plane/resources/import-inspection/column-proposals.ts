@@ -21,7 +21,7 @@ export interface Proposal {
   confidence: number
 }
 
-export interface ColumnToName {
+interface ColumnToName {
   /** Null when the file has no header. */
   header: string | null
   /** The cells of the first records, trimmed, without blank ones. */

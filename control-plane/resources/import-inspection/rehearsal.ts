@@ -29,7 +29,7 @@ import { scanSample, type Sample } from '../../../shared/csv/sampled-records.ts'
  * Rehearses the import of a sample's first records. They pass the same code as an import's records (scanner, identity,
  * cells, row, decision), and existing subscribers are read; only the writes are missing.
  */
-export interface Rehearsal {
+interface Rehearsal {
   collections: Collections
   list: MailingListDocument
   plan: ImportPlan
@@ -41,7 +41,7 @@ export interface Rehearsal {
   now: Date
 }
 
-export interface RehearsedRecord {
+interface RehearsedRecord {
   /** Its number in the file, from 1. */
   record: number
   result: RowResult

@@ -11,7 +11,7 @@ import { zoneOfOrganization } from '../time-zones.ts'
 import { jobTypes, type JobQuery } from './schemas.ts'
 import { toView } from './view.ts'
 
-export interface JobScope {
+interface JobScope {
   /** Times without an offset are in the zone of this organization, which also limits the jobs unless `everywhere`. */
   organizationId: number
   everywhere: boolean

@@ -18,7 +18,7 @@ import { toView } from '../subscribers/view.ts'
 import type { MessageView } from './schemas.ts'
 
 /** The messages of a lease by what happens to them now. */
-export interface Composed {
+interface Composed {
   toHandOut: MessageView[]
   /** Their autoresponder was paused meanwhile. */
   toGiveBack: OutboxDocument[]

@@ -40,7 +40,7 @@ export function readContentRange(
   return { first, last, total }
 }
 
-export interface ByteRange {
+interface ByteRange {
   start: number
   /** Without this byte. */
   end: number

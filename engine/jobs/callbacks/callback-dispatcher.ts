@@ -19,7 +19,7 @@ import { mayTakeSlot } from '../../scheduler/slots.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
 import { sendCallback, type SendResult } from './send-callback.ts'
 
-export interface CallbackDispatcherOptions extends Pick<
+interface CallbackDispatcherOptions extends Pick<
   StepContext,
   'database' | 'folder' | 'secrets' | 'guard' | 'metrics' | 'log'
 > {

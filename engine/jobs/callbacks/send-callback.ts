@@ -6,7 +6,7 @@ import { quoteServerText, splitCredentials } from '../../../shared/net/remote-fi
 import type { CallbackBounds } from './callback-bounds.ts'
 
 /** A message as defined by Standard Webhooks, and its receiver. */
-export interface Webhook {
+interface Webhook {
   url: string
   /** `whsec_` and the key in base64. */
   secret: string
@@ -19,7 +19,7 @@ export interface Webhook {
 /** Result of an attempt. A refused address is tried again too, because its host may resolve to another one by then. */
 export type SendResult = { result: 'delivered' } | { result: 'failed' | 'refused'; problem: string }
 
-export interface SendOptions {
+interface SendOptions {
   guard: AddressGuard
   bounds: Pick<CallbackBounds, 'connectMs' | 'attemptTimeoutMs'>
   /** Aborts the attempt. */

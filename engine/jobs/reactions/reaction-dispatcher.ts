@@ -16,7 +16,7 @@ import {
   type DueReaction,
 } from '../../store/due-reactions.ts'
 
-export interface ReactionDispatcherOptions extends Pick<StepContext, 'database' | 'metrics' | 'log'> {
+interface ReactionDispatcherOptions extends Pick<StepContext, 'database' | 'metrics' | 'log'> {
   engineId: string
   /** One for each of the transactions that run at once. */
   sessions: readonly ClientSession[]

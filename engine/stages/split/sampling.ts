@@ -14,7 +14,7 @@ const windowBytes = 16 * 1024
 const blockBytes = 4 * 1024
 const identitiesPerWindow = 24
 
-export interface SampleOptions {
+interface SampleOptions {
   source: StagedFile
   start: number
   windows: number

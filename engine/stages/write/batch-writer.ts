@@ -1,22 +1,10 @@
 import { deflateSync } from 'node:zlib'
-import { outcomeId, type ImportCounts } from '../../../shared/contract/schemas/import.ts'
+import { outcomeId } from '../../../shared/contract/schemas/import.ts'
 import { dropReactionsInLists, recordTriggered } from '../../../shared/store/reactions.ts'
 import { changeCountsOfLane } from '../../../shared/store/subscriber-counts.ts'
 import type { BatchDraft } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson/bson-commands.ts'
 import type { ChunkRun } from './chunk-run.ts'
-import type { RetryReason } from './transaction.ts'
-
-/** A committed batch, for the metrics. Plain values, which cross threads. */
-export interface BatchReport {
-  counts: ImportCounts
-  /** Bytes of its records in the imported file, without line ends. */
-  bytes: number
-  /** From its first read to its commit. */
-  writeMs: number
-  /** Repeated attempts and repeated commits before this commit, by reason. */
-  retries: Partial<Record<RetryReason, number>>
-}
 
 /** Inside the batch's transaction: the lines of the logs. */
 export async function writeLogs(run: ChunkRun, { buffers, logs }: BatchDraft): Promise<void> {

@@ -7,8 +7,8 @@ import {
   type Partition,
 } from '../../../shared/csv/partition-file.ts'
 import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
-import type { Lane } from '../../process-chunk.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
+import type { Lane } from './lane.ts'
 
 export type ChunkBatch = Batch & { isLast: boolean }
 

@@ -9,7 +9,7 @@ import {
 } from '../../../shared/store/subscriber-quota.ts'
 import { retryDelayMs, runTransaction } from './transaction.ts'
 
-export interface ChunkQuotaOptions {
+interface ChunkQuotaOptions {
   collections: Collections
   session: ClientSession
   chunk: ChunkDocument & { token: string }

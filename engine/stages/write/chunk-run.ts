@@ -8,13 +8,30 @@ import {
   type FaultCount,
   type ImportCounts,
 } from '../../../shared/contract/schemas/import.ts'
-import type { Lane, ProcessChunkOptions } from '../../process-chunk.ts'
 import { longRowBytes, recordsWithin, type BatchDraft } from './batch-draft.ts'
-import type { BatchReport } from './batch-writer.ts'
 import { ChunkQuota } from './chunk-quota.ts'
 import { addFaults, type FaultCounts } from './fault-counts.ts'
 import type { ImportContext } from './import-context.ts'
+import type { Lane } from './lane.ts'
 import type { RetryReason } from './transaction.ts'
+
+/** A committed batch, for the metrics. Plain values, which cross threads. */
+export interface BatchReport {
+  counts: ImportCounts
+  /** Bytes of its records in the imported file, without line ends. */
+  bytes: number
+  /** From its first read to its commit. */
+  writeMs: number
+  /** Repeated attempts and repeated commits before this commit, by reason. */
+  retries: Partial<Record<RetryReason, number>>
+}
+
+export interface ChunkRunOptions {
+  database: Database
+  lane: Lane
+  isStopped: () => boolean
+  onBatch: (report: BatchReport) => void
+}
 
 /** A leased chunk while it is written: what its batches share, and how far they got. */
 export class ChunkRun {
@@ -49,11 +66,7 @@ export class ChunkRun {
   /** When everything of the current attempt but the commit was written. */
   readyAt = 0
 
-  constructor(
-    options: ProcessChunkOptions,
-    chunk: ChunkDocument & { token: string },
-    context: ImportContext,
-  ) {
+  constructor(options: ChunkRunOptions, chunk: ChunkDocument & { token: string }, context: ImportContext) {
     const { database, lane, isStopped, onBatch } = options
     this.database = database
     this.lane = lane

@@ -14,7 +14,7 @@ import {
  * the database answers a second commit with the result of the first.
  */
 
-export interface TransactionOptions<Value, Reason> {
+interface TransactionOptions<Value, Reason> {
   session: ClientSession
   /** Does the reads and writes; called again for every attempt. An error that no retry mends is thrown on. */
   attempt: () => Promise<Attempt<Value, Reason>>
@@ -30,7 +30,7 @@ export interface TransactionOptions<Value, Reason> {
 /** What an attempt asks for: a commit, or an abort without another attempt. */
 export type Attempt<Value, Reason = never> = { commit: Value } | { abort: Reason }
 
-export type TransactionEnd<Value, Reason = never> =
+type TransactionEnd<Value, Reason = never> =
   | { end: 'committed'; value: Value }
   | { end: 'aborted'; reason: Reason }
   | { end: 'stopped' }

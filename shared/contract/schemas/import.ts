@@ -127,7 +127,7 @@ export type Separator = (typeof separators)[number]
 export const enclosures = ['"', "'"] as const
 
 /** The requested format. `auto` is detected in the file's beginning; see `ContentFormat`. */
-export const fileFormat = z.object({
+const fileFormat = z.object({
   csv_has_headers: z.boolean(),
   character_set: z.enum([...characterSets, 'auto']),
   csv_field_separator: z.enum([...separators, 'auto']),

@@ -16,7 +16,10 @@ const maxCounts = 3
 /** Pinned files are few, and counted fast. */
 const maxPinnedCounts = 20
 
-/** Single-flight: concurrent calls of a process for one organization share a count. */
+/**
+ * Single-flight: concurrent calls of a process for one organization share a count. They share one that has begun, which
+ * `singleFlight` in control-plane/api doesn't allow: changes since then are in the stored usage already.
+ */
 export function countUsage(
   collections: Collections,
   organizationId: number,

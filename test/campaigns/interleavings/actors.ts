@@ -19,7 +19,7 @@ import type { Side } from './side.ts'
 import type { How } from './sweep.ts'
 
 /** What one process does by itself. The answer of a request is kept, and the promise in it is checked at the end. */
-export type Act = (side: Side, fixture: Fixture, other: Other) => Promise<Answer | boolean>
+type Act = (side: Side, fixture: Fixture, other: Other) => Promise<Answer | boolean>
 
 const importPath = (fixture: Fixture) => `/subscriber_imports/${fixture.importId}`
 const listPath = (fixture: Fixture) => `/mailing_lists/${fixture.listId}`
@@ -132,7 +132,6 @@ export const actors = {
   },
 } satisfies Record<string, Act>
 export type ActorName = keyof typeof actors
-export const actorNames = Object.keys(actors) as ActorName[]
 
 const always: ActorName[] = [
   'create import',

@@ -198,7 +198,7 @@ export async function enforce({ database, context }: Side): Promise<boolean> {
   return false
 }
 
-export async function removeFieldValues({ database, context }: Side): Promise<boolean> {
+async function removeFieldValues({ database, context }: Side): Promise<boolean> {
   await removeDeletedFieldValues(database, context.log).run()
   return false
 }

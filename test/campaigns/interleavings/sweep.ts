@@ -19,7 +19,7 @@ export interface Interleaving extends Omit<Pair, 'fixture'> {
 }
 
 /** Interleavings that differ in the command only. */
-export interface Pair {
+interface Pair {
   fixture: FixtureName
   first: ActorName
   second: ActorName

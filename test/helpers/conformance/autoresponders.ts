@@ -2,7 +2,7 @@ import type { Json } from '../service.ts'
 import type { Failure, MakeFailure, Row, Rows, Sent } from './row.ts'
 import type { World } from './world.ts'
 
-export async function newAutoresponder(world: World, autoresponder: object = {}): Promise<Json> {
+async function newAutoresponder(world: World, autoresponder: object = {}): Promise<Json> {
   const { id } = await world.list()
   return world.post(`/mailing_lists/${id}/autoresponders`, {
     autoresponder: { name: 'Welcome', trigger: 'subscription', ...autoresponder },

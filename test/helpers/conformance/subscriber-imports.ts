@@ -46,7 +46,7 @@ export const creation = (more: Record<string, unknown>) => ({
   },
 })
 
-export const refusedCreation = (
+const refusedCreation = (
   more: Record<string, unknown>,
   message: RegExp,
 ): NonNullable<Row['failures']>[string] => {

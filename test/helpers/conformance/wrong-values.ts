@@ -3,7 +3,7 @@ import { addFormats } from '../contract.ts'
 import type { Json } from '../service.ts'
 
 /** Values that a body's JSON schema refuses, field by field. */
-export interface WrongValue {
+interface WrongValue {
   /** Keys from the schema down to the field. */
   path: string[]
   value: unknown

@@ -108,7 +108,7 @@ async function namedAutoresponder(
   )
 }
 
-export interface CheckedCreation extends CheckedOptions {
+interface CheckedCreation extends CheckedOptions {
   source: CheckedSource
   beginsAt: Date
   callback: ImportDocument['callback']

@@ -9,7 +9,7 @@ import type { Collections } from '../../../../shared/contract/schemas/collection
 import type { SecretBox } from '../../../../shared/runtime/secret-box.ts'
 import { singleFlight } from '../../../api/single-flight.ts'
 
-export interface ImportWatchOptions {
+interface ImportWatchOptions {
   collections: Collections
   secrets: SecretBox
   log: Logger
@@ -40,7 +40,7 @@ export const watchBounds: WatchBounds = {
 }
 
 /** An import as it was at one moment. */
-export interface ImportSnapshot {
+interface ImportSnapshot {
   importId: number
   organizationId: number
   /** Rises with each read that this process starts. */

@@ -32,7 +32,7 @@ export interface Email {
   key: string
 }
 
-export interface ValueCheck {
+interface ValueCheck {
   context: SubscriberList
   /** Each problem that is found is added. */
   problems: string[]

@@ -35,7 +35,7 @@ function requireEntries({ autoresponder_names: names = [], autoresponder_ids: id
 
 // ---- texts that replace others in the mails of the call ----
 
-export interface Replacements {
+interface Replacements {
   fields?: Record<string, string>
   rawFields?: Record<string, string>
 }
@@ -97,7 +97,7 @@ function readTexts(name: string, hash: Record<string, unknown>, problems: string
 // ---- custom fields ----
 
 /** Custom fields by what the call makes of the subscriber: those of `for_all`, replaced by those of the section. */
-export type FieldSections = Record<'for_new' | 'for_active' | 'for_reactivated', Record<string, unknown>>
+type FieldSections = Record<'for_new' | 'for_active' | 'for_reactivated', Record<string, unknown>>
 
 type FieldsBySection = NonNullable<Triggering['custom_fields']>
 

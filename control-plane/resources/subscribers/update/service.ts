@@ -82,7 +82,7 @@ export async function updateSubscriber(
 }
 
 /** An update, read against its list. */
-export interface ReadUpdate {
+interface ReadUpdate {
   body: Pick<SubscriberUpdate, 'status' | 'email_format' | 'confirmed'>
   email: Email | undefined
   values: SubscriberValues

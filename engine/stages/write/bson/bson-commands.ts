@@ -8,7 +8,7 @@ import { binaryMegabyte } from '../../../../shared/values/byte-sizes.ts'
  * The driver doesn't retry these commands, as it retries none in a transaction.
  */
 
-export interface BsonTarget<T extends Document> {
+interface BsonTarget<T extends Document> {
   db: Db
   collection: Collection<T>
   session: ClientSession
