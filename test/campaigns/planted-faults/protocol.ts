@@ -667,6 +667,23 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [races],
   })),
   {
+    name: 'an update in place writes all values as it read them',
+    file: 'control-plane/store/subscribers.ts',
+    text: '  const update = toUpdate(change)\n',
+    replacement:
+      '  const all = { ...change.set, custom_fields: applyValues(existing.custom_fields, change.values) }\n' +
+      '  const update = toUpdate({ ...change, set: all, values: new Map() })\n',
+    tests: [races],
+  },
+  {
+    name: 'an update in place writes the status as it read it, whatever it is by then',
+    file: 'control-plane/store/subscribers.ts',
+    text: 'findOneAndUpdate({ ...asRead, $expr }, update, {',
+    replacement:
+      "findOneAndUpdate({ _id, id, $expr }, { ...update, $set: { ...asRead, ...(update['$set'] as object) } }, {",
+    tests: [races],
+  },
+  {
     name: 'a change reads its subscriber outside of its transaction',
     file: 'control-plane/store/subscribers.ts',
     text: 'find(referenceFilter(reference), { session })',
