@@ -17,34 +17,53 @@ export interface SkippedTest {
 
 const maxSlowestFiles = 10
 const endOfTest = /^( *)(not )?ok \d+ - (.*?) # time=([\d.]+)(m?s)/
-const skippedTest = /^ *ok \d+ - (.+?) # SKIP(?: (.+))?$/
+const skippedTest = /^( *)ok \d+ - (.+?) # SKIP(?: (.+))?$/
+const assertion = /^( *)(?:not )?ok \d+/
 
-/** A test's end is written after those of the tests in it, which are indented deeper. */
+/** What a test contains. */
+interface Contents {
+  hasTests: boolean
+  hasFailed: boolean
+  hasSkipped: boolean
+  hasAssertions: boolean
+}
+
+/**
+ * A test's end is written after those of the tests in it, which are indented deeper. A test of which all that it
+ * contains was skipped has not passed.
+ */
 export function readProtocol(text: string): RunResult {
   const result: RunResult = { passed: 0, failed: 0, skipped: [], failedFiles: [], slowestFiles: [] }
-  /** For each depth: whether deeper tests ended since the last test of this depth, and whether one failed. */
-  const inner: { hasTests: boolean; hasFailed: boolean }[] = []
+  /** For each depth: what came at it since the last test ended that is less deep. */
+  const inner: Contents[] = []
+  const contentsAt = (depth: number): Contents =>
+    (inner[depth] ??= { hasTests: false, hasFailed: false, hasSkipped: false, hasAssertions: false })
   for (const line of text.split('\n')) {
+    const [, indent] = assertion.exec(line) ?? []
+    if (indent === undefined) continue
+    const depth = indent.length / 4
+    const around = contentsAt(depth)
     const skipped = skippedTest.exec(line)
     if (skipped !== null) {
-      const [, name = '', reason = 'no reason given'] = skipped
+      const [, , name = '', reason = 'no reason given'] = skipped
       addSkipped(result, { name, reason })
+      around.hasSkipped = true
+      continue
     }
     const end = endOfTest.exec(line)
-    if (end === null) continue
-    const [, indent = '', not, name = '', time, unit] = end
-    const depth = indent.length / 4
-    const { hasTests = false, hasFailed = false } = inner[depth] ?? {}
+    if (end === null) {
+      around.hasAssertions = true
+      continue
+    }
+    const [, , not, name = '', time, unit] = end
+    const { hasTests, hasFailed, hasSkipped, hasAssertions } = contentsAt(depth + 1)
     const isFailed = not !== undefined
     if (isFailed && !hasFailed) result.failed += 1
-    if (!isFailed && !hasTests) result.passed += 1
-    inner.length = depth
-    if (depth > 0)
-      inner[depth - 1] = {
-        hasTests: true,
-        hasFailed: isFailed || (inner[depth - 1]?.hasFailed ?? false),
-      }
-    else {
+    if (!isFailed && !hasTests && (hasAssertions || !hasSkipped)) result.passed += 1
+    inner.length = depth + 1
+    around.hasTests = true
+    around.hasFailed ||= isFailed
+    if (depth === 0) {
       if (isFailed) result.failedFiles.push(name)
       const seconds = Math.round(Number(time) / (unit === 'ms' ? 1_000 : 1))
       result.slowestFiles.push({ file: name, seconds })

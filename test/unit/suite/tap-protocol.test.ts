@@ -51,6 +51,35 @@ t.test('a skipped test is named with its reason, once', async (t) => {
   t.same(readProtocol(protocol + protocol).skipped, [{ name: 'with curl', reason: 'curl not installed' }])
 })
 
+t.test('a file or test of which all tests were skipped is not counted as passed', async (t) => {
+  const skipped = `    ok 1 - with docker # SKIP no root
+    # Subtest: outer
+        ok 1 - with lftp # SKIP lftp not installed
+        1..1
+    ok 2 - outer # time=1ms
+    1..2
+ok 1 - test/a.test.ts # time=3ms
+    ok 1 - with docker # SKIP no root
+    1..1
+ok 2 - test/b.test.ts # time=3ms
+`
+  t.match(readProtocol(skipped), { passed: 0, failed: 0 })
+  const besides = `    ok 1 - with docker # SKIP no root
+    ok 2 - an assertion outside of any test
+    1..2
+ok 3 - test/c.test.ts # time=3ms
+    ok 1 - one # time=1ms
+    ok 2 - with docker # SKIP no root
+    1..2
+ok 4 - test/d.test.ts # time=3ms
+`
+  t.match(
+    readProtocol(skipped + besides),
+    { passed: 2, failed: 0 },
+    'what ran beside skipped tests is counted',
+  )
+})
+
 t.test('the slowest files come first', async (t) => {
   t.same(
     readProtocol(protocol).slowestFiles.map(({ file, seconds }) => `${file} ${seconds}`),
