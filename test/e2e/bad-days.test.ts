@@ -1,9 +1,10 @@
-import { execFile } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
@@ -81,6 +82,24 @@ async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
       200,
     )
   t.comment(`the metrics were right ${Date.now() - backAt} ms later`)
+}
+
+const mountSmallDisk = (folder: string) =>
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', folder], { stdio: 'pipe' })
+const unmount = (folder: string) => execFileSync('umount', ['-l', folder])
+
+/** The reason why a test with a small disk is skipped; false where one can be mounted. */
+function whyNoSmallDisk(): string | false {
+  const folder = mkdtempSync(path.join(tmpdir(), 'rollcall-disk-'))
+  try {
+    mountSmallDisk(folder)
+    unmount(folder)
+    return false
+  } catch {
+    return 'no right to mount a small disk here'
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 }
 
 t.test('imports resume after bad days of the database', { timeout: 550_000 }, async (t) => {
@@ -230,19 +249,12 @@ t.test('imports resume after bad days of the database', { timeout: 550_000 }, as
     checkAlive(t, service)
   })
 
-  t.test('a full disk fails an import with a message, and the processes keep running', async (t) => {
+  const fullDisk = 'a full disk fails an import with a message, and the processes keep running'
+  t.test(fullDisk, { skip: whyNoSmallDisk() }, async (t) => {
     const staging = path.join(service.dataFolder, 'staging')
-    const run = promisify(execFile)
     await mkdir(staging, { recursive: true })
-    const mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', staging]).then(
-      () => true,
-      () => false,
-    )
-    if (!mounted) {
-      t.comment('no right to mount a small disk here')
-      return
-    }
-    t.teardown(() => run('umount', ['-l', staging]))
+    mountSmallDisk(staging)
+    t.teardown(() => unmount(staging))
     const { id } = await beginLargeImport(service, file)
     const view = await importEnd(service, id)
     t.match(view, {
