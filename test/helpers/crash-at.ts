@@ -1,5 +1,5 @@
 import { writeSync } from 'node:fs'
-import type { ClientSession } from 'mongodb'
+import { MongoError, type ClientSession } from 'mongodb'
 import { Connection } from 'mongodb/lib/cmap/connection.js'
 
 /**
@@ -13,6 +13,8 @@ import { Connection } from 'mongodb/lib/cmap/connection.js'
  *         before the first update of imports that contains this text
  *     update import_chunks deactivated_to > commitTransaction before 2
  *         before the second commit of a transaction with such an update
+ *
+ * A command that a write conflict undoes doesn't count: its transaction is tried again, and sends it again.
  *
  * With SIGSTOP at the end, the process is suspended there instead, and a SIGCONT resumes it. Each thread counts for
  * itself. The log names the session, whose transaction would otherwise lock its rows for more than a minute.
@@ -68,7 +70,9 @@ function parseCrashPoint(written: string): CrashPoint {
 function crashingAt({ path, moment, count, signal }: CrashPoint, run: RunCommand): RunCommand {
   /** For each session, how many commands of the path its transaction has sent. */
   const gone = new Map<string, number>()
-  let seen = 0
+  /** Of the commands at the end of the path, those that are sent and not undone, and those that have their reply. */
+  let sent = 0
+  let replied = 0
 
   /** Whether this command is the end of the path. */
   function arrives(command: Record<string, unknown>, session: ClientSession | undefined): boolean {
@@ -82,13 +86,23 @@ function crashingAt({ path, moment, count, signal }: CrashPoint, run: RunCommand
   }
 
   return async function (this: Connection, namespace, command, options, responseType) {
-    const isIt = arrives(command, options?.session) && (seen += 1) === count
-    if (isIt && moment === 'before') halt(signal, options?.session)
-    const reply = await run.call(this, namespace, command, options, responseType)
-    if (isIt && moment === 'after') halt(signal, options?.session)
-    return reply
+    if (!arrives(command, options?.session)) return run.call(this, namespace, command, options, responseType)
+    if ((sent += 1) === count && moment === 'before') halt(signal, options?.session)
+    try {
+      const reply = await run.call(this, namespace, command, options, responseType)
+      if ((replied += 1) === count && moment === 'after') halt(signal, options?.session)
+      return reply
+    } catch (error) {
+      // A write conflict has undone the transaction, and its commands are sent again.
+      if (isTransient(error)) sent -= 1
+      else replied += 1
+      throw error
+    }
   }
 }
+
+const isTransient = (error: unknown): boolean =>
+  error instanceof MongoError && error.hasErrorLabel('TransientTransactionError')
 
 function matches(command: Record<string, unknown>, { name, collection, text }: Command): boolean {
   if (!(name in command)) return false
