@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Binary } from 'mongodb'
 import t from 'tap'
 import { ensureSchema, inTransaction } from '../../../shared/runtime/database.ts'
@@ -82,16 +81,22 @@ async function growPool(): Promise<void> {
   await Promise.all(transactions)
 }
 
+const leaseEnd = async () => (await processes.findOne({ kind: 'control-plane' }))!.lease_until.getTime()
+
 t.test('a delayed heartbeat restores no sessions of before', async (t) => {
   const [delayed, opening] = [Promise.withResolvers(), Promise.withResolvers()]
   gate = { reached: () => delayed.resolve(null), opened: opening.promise }
   await delayed.promise
+  const before = database.sessions.ids.length
   const growth = growPool()
-  // Renewals may overtake each other; by then the new sessions are registered.
-  await sleep(500)
+  const sessions = async () => database.sessions.ids.length
+  await until('new sessions', sessions, (count) => count > before)
+  // A registration of them that doesn't wait for the delayed one ends during a hundred further commands.
+  for (let i = 0; i < 100; i += 1) await database.db.command({ hello: 1 })
+  const earlier = await leaseEnd()
   opening.resolve(null)
   await growth
-  await sleep(500)
+  await until('the delayed renewal', leaseEnd, (end) => end > earlier)
   t.equal(await unregistered(), 0)
 })
 
@@ -137,7 +142,13 @@ t.test(
 
 t.test('a process that stops is unregistered, whatever its heartbeat does', async (t) => {
   await registration.stop()
-  t.equal(await processes.countDocuments(), 0)
-  await sleep(3_500)
-  t.equal(await processes.countDocuments(), 0)
+  const registered = () => processes.countDocuments({ kind: 'control-plane' })
+  t.equal(await registered(), 0)
+  // Another process has the same interval, so that its heartbeat comes after the next one of this process.
+  const other = await new ProcessRegistration('ftp', database, log).start()
+  const otherLeaseEnd = async () => (await processes.findOne({ kind: 'ftp' }))!.lease_until.getTime()
+  const start = await otherLeaseEnd()
+  await until('a heartbeat of the other process', otherLeaseEnd, (end) => end > start)
+  t.equal(await registered(), 0)
+  await other.stop()
 })
