@@ -16,13 +16,15 @@ import type { OrganizationChange, OrganizationCreation } from './schemas.ts'
 import { toView } from './view.ts'
 
 /** One page of the organizations that the caller can access, by id. */
-export const listOrganizations = (call: PageCall, query: TokenPageQuery) =>
-  readPage(
-    call,
-    call.deps.database.collections.organizations,
-    call.caller.role === 'system_admin' ? {} : { _id: call.caller.organizationId },
-    { query, scope: 'organizations', sort: { _id: 1 }, views: (documents) => documents.map(toView) },
-  )
+export function listOrganizations(call: PageCall, query: TokenPageQuery) {
+  const filter = call.caller.role === 'system_admin' ? {} : { _id: call.caller.organizationId }
+  return readPage(call, call.deps.database.collections.organizations, filter, {
+    query,
+    scope: `organizations ${JSON.stringify(filter)}`,
+    sort: { _id: 1 },
+    views: (documents) => documents.map(toView),
+  })
+}
 
 /** Throws `not_found`, also when the caller can't access the organization. */
 export async function findOrganization(

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
+import type { z } from 'zod'
 import { endpoints } from '../../../control-plane/endpoints.ts'
 import { makeWorld } from '../../helpers/conformance/world.ts'
 import {
@@ -12,7 +13,8 @@ import {
   type Answer,
   type Json,
 } from '../../helpers/service.ts'
-import { makeRecords, names, password, spares, type Records } from './records.ts'
+import { queriesFor, tokensFor } from './queries.ts'
+import { makeRecords, names, pairEmail, password, spares, type Records } from './records.ts'
 import { rowsFor, type Case, type Row } from './rows.ts'
 
 /**
@@ -37,6 +39,7 @@ const systemUser = await service.post('/users', {
   },
 })
 const rows = rowsFor(own, foreign, { key: 1, user: systemUser.id })
+const queries = queriesFor(own, foreign)
 
 /** A caller's rights: a role of an admin, one permission, or none. */
 interface Caller {
@@ -240,9 +243,9 @@ async function faultsOfForeignPaths(endpoint: string[], row: Row): Promise<(stri
 }
 
 async function faultOfCase(endpoint: string[], row: Row, given: Case): Promise<string | null> {
-  const { what, as = ownAdmin.who, path = {}, query = '', body, gets } = given
+  const { what, as = ownAdmin.who, path = {}, body, gets } = given
   const { key } = callerNamed.get(as)!
-  const answer = await send(endpoint, row, { ...own, ...path }, { key, query, body })
+  const answer = await send(endpoint, row, { ...own, ...path }, { key, body })
   const { error_code: code, data } = answer.body ?? {}
   const isDue = typeof gets === 'string' ? code === gets : answer.body?.success === true && fits(data, gets)
   if (!isDue) return `${what}: ${shown(answer)}`
@@ -270,12 +273,77 @@ async function faultOfCredential(
   return isDue ? null : `${who} is not refused: ${shown(answer)}`
 }
 
+/** A value of a query key, with the reply that an admin gets: own records, or none. */
+async function faultOfQuery(
+  endpoint: string[],
+  row: Row,
+  query: string,
+  isOwn: boolean,
+): Promise<string | null> {
+  const caller = row.needs === 'system admin' ? system : ownAdmin
+  const answer = await send(endpoint, row, { ...own }, { key: caller.key, query })
+  if (!passed('GET', answer)) return `${query} is refused: ${shown(answer)}`
+  if (row.namesNothing === true) return names(answer.text, foreign) ? `${query} shows ${foreign.mark}` : null
+  if (!isOwn && !isDeepStrictEqual(answer.body?.data, [])) return `${query} shows ${shown(answer)}`
+  const expected = !isOwn ? [] : row.systemSees === 'all' && caller === system ? [own, foreign] : [own]
+  const fault = misplaced(answer, expected)
+  return fault === null ? null : `with ${query} it ${fault}`
+}
+
+/** The token of a foreign list's first page, for the own list. */
+async function faultOfForeignToken(name: string, row: Row): Promise<string | null> {
+  const given = tokensFor(name)
+  const isByOne = given.isOfOneList === true
+  const pathOf = (records: Records): Ids =>
+    isByOne ? { ...records, list: records.keyedList, sharedEmail: pairEmail } : { ...records }
+  const source = given.of ?? name
+  const { key } = given.isOfSystem === true ? system : { key: world.foreign.admin }
+  const query = '?per_page=1'
+  const first = await send(source.split(' '), rows[source]!, pathOf(foreign), { key, query })
+  const token: unknown = first.body?.next_page_token
+  if (typeof token !== 'string') return `the foreign list of ${source} has no token: ${shown(first)}`
+  const caller = row.needs === 'system admin' ? system : ownAdmin
+  const answer = await send(name.split(' '), row, pathOf(own), {
+    key: caller.key,
+    query: `?page_token=${encodeURIComponent(token)}`,
+  })
+  return answer.body?.error_code === 'invalid_request' ? null : `a foreign token gets ${shown(answer)}`
+}
+
 const present = <T>(values: (T | null)[]): T[] => values.filter((value) => value !== null)
 
 t.test('every endpoint has a row, and every row is of an endpoint', (t) => {
   const known = endpoints.map(({ method, path }) => `${method.toUpperCase()} ${path}`)
   t.same(Object.keys(rows).sort(), known.sort())
   t.end()
+})
+
+t.test('every query key of an endpoint has its values here', (t) => {
+  for (const { method, path, query } of endpoints) {
+    const name = `${method.toUpperCase()} ${path}`
+    const keys = query === undefined ? [] : Object.keys((query as z.ZodObject).shape)
+    const tried = Object.keys(queries[name] ?? {})
+    t.same(tried.toSorted(), keys.filter((key) => key !== 'page_token').sort(), name)
+  }
+  t.same(
+    Object.keys(queries).filter((name) => rows[name] === undefined),
+    [],
+  )
+  t.end()
+})
+
+t.test('a query shows nothing foreign, and a token of a foreign list is refused', async (t) => {
+  for (const { method, path, query } of endpoints) {
+    const name = `${method.toUpperCase()} ${path}`
+    const row = rows[name]!
+    for (const [key, values] of Object.entries(queries[name] ?? {}))
+      for (const [shows, value] of values) {
+        const text = `?${key}=${encodeURIComponent(value)}`
+        t.equal(await faultOfQuery(name.split(' '), row, text, shows === 'own'), null, `${name}${text}`)
+      }
+    if (query !== undefined && 'page_token' in (query as z.ZodObject).shape)
+      t.equal(await faultOfForeignToken(name, row), null, `${name}: a foreign token`)
+  }
 })
 
 /** This runs before the control plane changes any key or user itself, which would clear its cache. */
@@ -306,3 +374,29 @@ for (const [name, row] of Object.entries(rows))
       )
     t.same(present(faults), [])
   })
+
+/** The rows before need these subscribers. */
+t.test('by an address that both organizations have, a write reaches the own subscriber only', async (t) => {
+  const { subscribers, reactions } = service.collections
+  const ofForeign = { mailing_list_id: { $in: [foreign.list, foreign.keyedList] } }
+  const stored = async () => ({
+    subscribers: await subscribers.find(ofForeign).sort({ _id: 1 }).toArray(),
+    reactions: await reactions.countDocuments(ofForeign),
+  })
+  const before = await stored()
+  t.equal(before.subscribers.filter(({ email }) => email === own.sharedEmail).length, 2)
+  for (const list of [own.list, own.keyedList]) {
+    const path = `/mailing_lists/${list}/subscribers/${own.sharedEmail}`
+    const writes: [method: string, path: string, body?: unknown][] = [
+      ['PUT', path, { subscriber: { subscribe_ip: '192.0.2.7' } }],
+      ['PUT', path, { subscriber: { status: 'active' }, run_autoresponders: true }],
+      ['POST', `${path}/trigger_autoresponders`, { autoresponder_names: ['*'] }],
+      ['DELETE', path],
+    ]
+    for (const [method, url, body] of writes) {
+      const { text, body: reply } = await service.call(method, url, body, { key: world.admin })
+      t.equal(reply?.success, true, `${method} ${url}: ${text}`)
+      t.same(await stored(), before, `${method} ${url}`)
+    }
+  }
+})

@@ -17,6 +17,8 @@ export interface Records {
   /** A list without subscribers and imports, with a field that could be its primary key. */
   emptyList: number
   emptyListField: number
+  /** A list with another primary key, which has `sharedEmail`, `onlyEmail`, and `pairEmail` twice. */
+  keyedList: number
   field: number
   fieldName: string
   form: number
@@ -28,6 +30,8 @@ export interface Records {
   sharedEmail: string
   logKind: string
   idempotencyKey: string
+  /** On `list` and `keyedList` of this organization alone. */
+  onlyEmail: string
   /** An import that begins years later, one like it that is paused and cancelled, and one that has ended. */
   scheduledImport: number
   movedImport: number
@@ -40,6 +44,7 @@ export interface Records {
 }
 
 export const password = 'correct horse battery'
+export const pairEmail = 'pair@example.com'
 
 /** Records that are deleted: each time another one. */
 export const spares: Record<
@@ -82,6 +87,30 @@ export const importCreation = (more: object = {}) => ({
   },
 })
 
+const autoresponderOf = (mark: string) => ({
+  name: mark,
+  trigger: 'api',
+  content_subject: mark,
+  content_text: mark,
+})
+
+/** A list whose primary key is a number, with an autoresponder; these emails are on it. */
+async function makeKeyedList(world: World, mark: string, emails: string[]): Promise<number> {
+  const { id } = await world.list({ list: { name: `${mark} keyed list` } })
+  const { id: field } = await world.post(`/mailing_lists/${id}/custom_fields`, {
+    custom_field: { name: 'Key', field_type: 'number', required: true },
+  })
+  const body = { mailing_list: { primary_key_custom_field_id: field } }
+  const changed = await world.service.call('PUT', `/mailing_lists/${id}`, body, { key: world.admin })
+  if (changed.body?.success !== true) throw new Error(`no primary key: ${changed.text}`)
+  await world.post(`/mailing_lists/${id}/autoresponders`, { autoresponder: autoresponderOf(mark) })
+  for (const [i, email] of emails.entries())
+    await world.post(`/mailing_lists/${id}/subscribers`, {
+      subscriber: { email, custom_fields: { Key: i } },
+    })
+  return id
+}
+
 export async function makeRecords(world: World, mark: string): Promise<Records> {
   const { service, organizationId: organization, admin, post } = world
   await service.call('PUT', `/organizations/${organization}`, { organization: { name: mark } })
@@ -91,9 +120,14 @@ export async function makeRecords(world: World, mark: string): Promise<Records> 
   const named = { name: mark }
   const idOf = async (where: string, body: unknown): Promise<number> => (await post(where, body)).id
   const sharedEmail = 'both@example.com'
+  const onlyEmail = `only@${mark}.example`
   const user = await spares['user']!(world, { mark, list })
   const field = await spares['field']!(world, { mark, list })
   const form = await idOf(`${ofList}/confirmation_forms`, { confirmation_form: named })
+  // A list of one record has no second page.
+  await spares['user']!(world, { mark, list })
+  await spares['field']!(world, { mark, list })
+  await idOf(`${ofList}/confirmation_forms`, { confirmation_form: named })
   const asksToConfirm = (name: string) =>
     post(`${ofList}/subscribers`, {
       subscriber: { email: `${name}@${mark}.example` },
@@ -105,12 +139,14 @@ export async function makeRecords(world: World, mark: string): Promise<Records> 
   })
   await asksToConfirm('second')
   const autoresponder = await idOf(`${ofList}/autoresponders`, {
-    autoresponder: { ...named, trigger: 'api', content_subject: mark, content_text: mark },
+    autoresponder: autoresponderOf(mark),
   })
   const subscriber = await idOf(`${ofList}/subscribers`, { subscriber: { email: sharedEmail } })
-  await post(`${ofList}/subscribers/${subscriber}/trigger_autoresponders`, {
-    autoresponder_ids: [autoresponder],
-  })
+  await post(`${ofList}/subscribers`, { subscriber: { email: onlyEmail } })
+  for (const triggered of [subscriber, onlyEmail])
+    await post(`${ofList}/subscribers/${triggered}/trigger_autoresponders`, {
+      autoresponder_ids: [autoresponder],
+    })
   const template = await post(`${ofList}/templates`, {
     campaign: { ...named, contents: [{ subject: mark, text: mark }] },
   })
@@ -147,6 +183,7 @@ export async function makeRecords(world: World, mark: string): Promise<Records> 
     emptyListField: await idOf(`/mailing_lists/${emptyList}/custom_fields`, {
       custom_field: { ...named, field_type: 'number', required: true },
     }),
+    keyedList: await makeKeyedList(world, mark, [sharedEmail, onlyEmail, pairEmail, pairEmail]),
     field: field.id,
     fieldName: field.name,
     form,
@@ -157,6 +194,7 @@ export async function makeRecords(world: World, mark: string): Promise<Records> 
     sharedEmail,
     logKind: 'added',
     idempotencyKey,
+    onlyEmail,
     scheduledImport: created.body.data.id,
     movedImport: await idOf(`${ofList}/subscriber_imports`, importCreation()),
     endedImport,
@@ -173,10 +211,10 @@ export async function makeRecords(world: World, mark: string): Promise<Records> 
 
 /** Whether a text names a record of an organization: by its mark, or by the id of what the record belongs to. */
 export function names(text: string, records: Records): boolean {
-  const { organization, list, emptyList, autoresponder, subscriber } = records
+  const { organization, list, emptyList, keyedList, autoresponder, subscriber } = records
   const ids = {
     organization_id: [organization],
-    mailing_list_id: [list, emptyList],
+    mailing_list_id: [list, emptyList, keyedList],
     autoresponder_id: [autoresponder],
     subscriber_id: [subscriber],
   }

@@ -25,7 +25,6 @@ export interface Case {
   what: string
   as?: string
   path?: Partial<Record<keyof Records, number | string>>
-  query?: string
   body?: unknown
   gets: string | object
 }
@@ -125,14 +124,22 @@ export function rowsFor(
     trigger: 'autoresponder_send',
     trigger_autoresponder_to_send_id: id,
   })
+  const opens = (id: number) => ({ trigger: 'autoresponder_open', trigger_autoresponder_to_open_id: id })
+  const clicks = (id: number) => ({
+    trigger: 'autoresponder_click',
+    trigger_autoresponder_to_click_id: id,
+    trigger_autoresponder_to_click_on_any_url: true,
+  })
   const uploaded = (filename: string) =>
     importCreation({ file_source: { type: 'upload_directory', filename } })
   const casesOfSources: Case[] = [
-    {
-      what: 'a foreign autoresponder',
-      body: importCreation({ autoresponders: { api: { trigger_new: { id: foreign.autoresponder } } } }),
-      gets: 'validation_failed',
-    },
+    ...['trigger_new', 'trigger_updated'].flatMap((key) =>
+      [{ id: foreign.autoresponder }, { name: foreign.mark }].map((named) => ({
+        what: `a foreign autoresponder as ${key}, by its ${Object.keys(named).join()}`,
+        body: importCreation({ autoresponders: { api: { [key]: named } } }),
+        gets: 'validation_failed',
+      })),
+    ),
     { what: 'a foreign file', body: uploaded(foreign.uploadedFile), gets: 'validation_failed' },
     { what: 'an own file', body: uploaded(own.uploadedFile), gets: {} },
     {
@@ -141,6 +148,14 @@ export function rowsFor(
       gets: 'validation_failed',
     },
   ]
+  /** An address that only the foreign organization has, on own lists with the email or a number as primary key. */
+  const byForeignEmail = (gets: Case['gets'], body?: unknown): Case[] =>
+    [own.list, own.keyedList].map((list) => ({
+      what: `a foreign address on list ${list}`,
+      path: { list, subscriber: foreign.onlyEmail },
+      body,
+      gets,
+    }))
 
   return {
     'GET /organizations': { needs: 'any key', systemSees: 'all' },
@@ -264,6 +279,16 @@ export function rowsFor(
           body: { autoresponder: { name: 'x', ...triggers(foreign.autoresponder) } },
           gets: 'validation_failed',
         },
+        {
+          what: 'one that answers the opens of a foreign one',
+          body: { autoresponder: { name: 'x', ...opens(foreign.autoresponder) } },
+          gets: 'validation_failed',
+        },
+        {
+          what: 'one that answers the clicks of a foreign one',
+          body: { autoresponder: { name: 'x', ...clicks(foreign.autoresponder) } },
+          gets: 'validation_failed',
+        },
       ],
     },
     'PUT /mailing_lists/:mailing_list_id/autoresponders/:id': {
@@ -273,6 +298,16 @@ export function rowsFor(
         {
           what: 'answering a foreign one',
           body: { autoresponder: triggers(foreign.autoresponder) },
+          gets: 'validation_failed',
+        },
+        {
+          what: 'answering the opens of a foreign one',
+          body: { autoresponder: opens(foreign.autoresponder) },
+          gets: 'validation_failed',
+        },
+        {
+          what: 'answering the clicks of a foreign one',
+          body: { autoresponder: clicks(foreign.autoresponder) },
           gets: 'validation_failed',
         },
         {
@@ -331,6 +366,7 @@ export function rowsFor(
       needs: mayRead,
       path: ['list', 'subscriber'],
       leavesOut: true,
+      cases: byForeignEmail([]),
     },
     'POST /mailing_lists/:mailing_list_id/subscribers': {
       needs: ['subscriber/create'],
@@ -346,6 +382,7 @@ export function rowsFor(
     'PUT /mailing_lists/:mailing_list_id/subscribers/:id_or_email': {
       needs: ['subscriber/update'],
       path: ['list', 'subscriber'],
+      cases: byForeignEmail('not_found', { subscriber: { status: 'unsubscribed' } }),
     },
     'POST /mailing_lists/:mailing_list_id/subscribers/:id_or_email/trigger_autoresponders': {
       needs: ['subscriber/update'],
@@ -356,6 +393,7 @@ export function rowsFor(
           body: { autoresponder_ids: [foreign.autoresponder] },
           gets: 'not_found',
         },
+        ...byForeignEmail('not_found', { autoresponder_names: ['*'] }),
         { what: 'all autoresponders', body: { autoresponder_names: ['*'] }, gets: {} },
         {
           what: 'a creation by one who may only update',
@@ -369,6 +407,7 @@ export function rowsFor(
     'DELETE /mailing_lists/:mailing_list_id/subscribers/:id_or_email': {
       needs: ['subscriber/delete'],
       path: ['list', 'subscriber'],
+      cases: byForeignEmail('not_found'),
     },
     'POST /subscribers/unsubscribe': {
       needs: ['subscriber/update'],
@@ -380,10 +419,19 @@ export function rowsFor(
         },
       ],
     },
-    'GET /subscribers_by_email/:email': { needs: mayRead, path: ['sharedEmail'] },
+    'GET /subscribers_by_email/:email': {
+      needs: mayRead,
+      path: ['sharedEmail'],
+      cases: [{ what: 'a foreign address', path: { sharedEmail: foreign.onlyEmail }, gets: [] }],
+    },
     'GET /mailing_lists/:mailing_list_id/subscribers_by_email/:email': {
       needs: mayRead,
       path: ['list', 'sharedEmail'],
+      cases: [own.list, own.keyedList].map((list) => ({
+        what: `a foreign address on list ${list}`,
+        path: { list, sharedEmail: foreign.onlyEmail },
+        gets: [],
+      })),
     },
     'GET /organizations/all/subscribers_by_email/:email': {
       needs: 'system admin',
@@ -393,6 +441,7 @@ export function rowsFor(
     'GET /organizations/:organization_id/subscribers_by_email/:email': {
       needs: mayRead,
       path: ['organization', 'sharedEmail'],
+      cases: [{ what: 'a foreign address', path: { sharedEmail: foreign.onlyEmail }, gets: [] }],
     },
 
     'GET /subscriber_imports': { needs: mayReadImports },
@@ -419,14 +468,7 @@ export function rowsFor(
     'PUT /uploads/:filename': { needs: mayImport, path: ['newFile'] },
     'DELETE /uploads/:filename': { needs: mayImport, path: ['uploadedFile'], ownOnly: true },
 
-    'GET /mailing_lists/:mailing_list_id/reactions': {
-      needs: 'any key',
-      path: ['list'],
-      cases: [
-        { what: 'of a foreign autoresponder', query: `?autoresponder_id=${foreign.autoresponder}`, gets: [] },
-        { what: 'of a foreign subscriber', query: `?subscriber_id=${foreign.subscriber}`, gets: [] },
-      ],
-    },
+    'GET /mailing_lists/:mailing_list_id/reactions': { needs: 'any key', path: ['list'] },
     'POST /outbox/take': {
       needs: 'admin',
       cases: [
