@@ -154,7 +154,7 @@ async function walkSubscribers(t: Test, service: Walked): Promise<void> {
 }
 
 /** A mail that a sender takes, acknowledges and reports on. */
-async function walkMails({ post, list, path }: Walked): Promise<void> {
+async function walkMails({ post }: Walked): Promise<void> {
   const messages: Json[] = await until(
     'a mail of the autoresponder',
     () => post('/outbox/take', { outbox: { limit: 10 } }),
