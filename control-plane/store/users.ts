@@ -67,11 +67,15 @@ export function recordSignInAttempt(
 }
 
 /** Ends a lockout and resets the count of failures. Resolves to whether the user was locked out. */
-export async function clearLockout({ users }: Collections, id: number): Promise<boolean> {
+export async function clearLockout(
+  { users }: Collections,
+  id: number,
+  session: ClientSession,
+): Promise<boolean> {
   const cleared = { $set: { password_failures: 0, locked_until: null } }
-  const { modifiedCount } = await users.updateOne({ _id: id, $expr: isLockedOut }, cleared)
+  const { modifiedCount } = await users.updateOne({ _id: id, $expr: isLockedOut }, cleared, { session })
   if (modifiedCount === 1) return true
-  await users.updateOne({ _id: id, $expr: { $not: [isLockedOut] } }, cleared)
+  await users.updateOne({ _id: id, $expr: { $not: [isLockedOut] } }, cleared, { session })
   return false
 }
 

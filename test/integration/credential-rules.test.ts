@@ -32,19 +32,20 @@ const asMate = await adminOf(1)
 const password = 'correct horse battery'
 let created = 0
 
+const userOf = (fields: Json): Json => ({
+  user: {
+    full_name: 'Jane Roe',
+    active: true,
+    role: 'standard',
+    password1: password,
+    password2: password,
+    ...fields,
+  },
+})
+
 async function newUser(fields: Json = {}): Promise<Json> {
   created += 1
-  return post('/users', {
-    user: {
-      full_name: 'Jane Roe',
-      email: `jane${created}@example.com`,
-      active: true,
-      role: 'standard',
-      password1: password,
-      password2: password,
-      ...fields,
-    },
-  })
+  return post('/users', userOf({ email: `jane${created}@example.com`, ...fields }))
 }
 
 const keyOf = (user: Json, fields: Json = {}): Promise<Json> =>
@@ -205,30 +206,36 @@ t.test('a request whose key is revoked before it commits is refused and changes 
       (_, user, session) => users.updateOne({ _id: user }, { $set: { role: 'standard' } }, { session }),
     ],
   ]
-  for (const [what, revoke] of revocations) {
-    const user = await newUser({ role: 'organization_admin' })
-    const key = await keyOf(user)
-    const before = await apiKeys.countDocuments({ name: 'successor' })
-    const successor = { api_key: { name: 'successor' } }
-    const answer = await overtake(
-      (session) => revoke(key, user.id, session),
-      'POST',
-      '/api_keys',
-      successor,
-      { key: key.key },
-    )
-    t.match(answer, revoked, what)
-    t.equal(await apiKeys.countDocuments({ name: 'successor' }), before, what)
-  }
+  const bystander = await newUser()
+  const requests: [method: string, path: string, body: Json][] = [
+    ['POST', '/api_keys', { api_key: { name: 'successor' } }],
+    ['POST', '/users', userOf({ full_name: 'successor', email: 'successor@example.com' })],
+    ['PUT', `/users/${bystander.id}`, { user: { full_name: 'successor' } }],
+  ]
+  const successors = async () =>
+    (await apiKeys.countDocuments({ name: 'successor' })) +
+    (await users.countDocuments({ full_name: 'successor' }))
+  for (const [method, path, body] of requests)
+    for (const [what, revoke] of revocations) {
+      const user = await newUser({ role: 'organization_admin' })
+      const key = await keyOf(user)
+      const answer = await overtake((session) => revoke(key, user.id, session), method, path, body, {
+        key: key.key,
+      })
+      t.match(answer, revoked, `${method} ${path} with a key ${what}`)
+      t.equal(await successors(), 0, `${method} ${path} with a key ${what}`)
+    }
 })
 
 t.test('a request on a user who is promoted before it commits is refused and changes nothing', async (t) => {
   const overtake = await startOvertakenPlane(t)
   const { users, apiKeys } = service.collections
   const refused = { status: 403, body: { error_message: /^you can't create, change or delete/ } }
+  const lockedOut = { password_failures: 5, locked_until: new Date(Date.now() + 600_000) }
   const requests: [method: string, path: (ids: { user: number; key: number }) => string, body?: Json][] = [
     ['PUT', ({ user }) => `/users/${user}`, { user: { full_name: 'Mallory' } }],
     ['DELETE', ({ user }) => `/users/${user}`],
+    ['PUT', ({ user }) => `/users/${user}/reset_password_failure_lockout`],
     ['POST', () => '/api_keys', { api_key: { name: 'Mallory' } }],
     ['PUT', ({ key }) => `/api_keys/${key}`, { api_key: { name: 'Mallory', user_id: null } }],
     ['DELETE', ({ key }) => `/api_keys/${key}`],
@@ -236,12 +243,13 @@ t.test('a request on a user who is promoted before it commits is refused and cha
   for (const [method, path, body] of requests) {
     const user = await newUser()
     const key = await keyOf(user)
+    await users.updateOne({ _id: user.id }, { $set: lockedOut })
     const promoted = (session: ClientSession) =>
       users.updateOne({ _id: user.id }, { $set: { role: 'system_admin' } }, { session })
     const given = method === 'POST' ? { api_key: { ...body.api_key, user_id: user.id } } : body
     const answer = await overtake(promoted, method, path({ user: user.id, key: key.id }), given, asMate)
     t.match(answer, refused, `${method} ${path({ user: user.id, key: key.id })}`)
-    t.match(await users.findOne({ _id: user.id }), { full_name: 'Jane Roe' })
+    t.match(await users.findOne({ _id: user.id }), { full_name: 'Jane Roe', ...lockedOut })
     t.match(await apiKeys.find({ user_id: user.id }).toArray(), [{ name: 'a key' }])
     await users.deleteOne({ _id: user.id })
   }

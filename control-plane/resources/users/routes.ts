@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { requireNotAbove, requireRequestedRoleNotAbove } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
-import { clearLockout } from '../../store/users.ts'
 import {
   lockoutReset,
   signIn,
@@ -17,6 +16,7 @@ import {
   checkCreation,
   createUser,
   deleteUser,
+  endLockout,
   findUser,
   listUsers,
 } from './service.ts'
@@ -205,7 +205,7 @@ export const userEndpoints = [
       const user = await findUser(deps, caller, params['id'])
       requireNotAbove(user, caller, 'a user')
       body()
-      const wasLocked = await clearLockout(deps.database.collections, user._id)
+      const wasLocked = await endLockout(deps, caller, user)
       return { data: { result: wasLocked ? 'lockout_cleared' : 'not_locked_out' } }
     },
   }),

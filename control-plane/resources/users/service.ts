@@ -12,7 +12,7 @@ import { readPage } from '../../api/paging.ts'
 import { missing, missingOrganization, pathId, canAccess } from '../../api/scope.ts'
 import { refuseProblems, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
+import { clearLockout, deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
 import { changeCredentials } from '../credential-changes.ts'
 import { hashingSlot } from './hashing-slots.ts'
 import { hashPassword } from './passwords.ts'
@@ -187,6 +187,15 @@ export async function deleteUser(
         `you cannot delete your own user, which is user ${user._id}`,
       )
     await deleteUserDocument(deps.database.collections, user._id, session)
+  })
+}
+
+/** Resolves to whether the user was locked out. Throws `not_found` and 403 as changeUser. */
+export function endLockout(deps: ControlPlane, caller: Caller, { _id: id }: UserDocument): Promise<boolean> {
+  return changeCredentials(deps, caller, async (session) => {
+    const locked = await findUser(deps, caller, String(id), session)
+    requireNotAbove(locked, caller, 'a user')
+    return clearLockout(deps.database.collections, locked._id, session)
   })
 }
 

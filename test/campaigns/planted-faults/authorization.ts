@@ -77,6 +77,36 @@ const faults: readonly Fault[] = [
     replacement: "call.caller.role !== 'standard' ? {}",
   },
   {
+    name: 'a page token of all organizations counts for one',
+    file: `${resources}/organizations/service.ts`,
+    text: 'scope: `organizations ${JSON.stringify(filter)}`',
+    replacement: "scope: 'organizations'",
+  },
+  {
+    name: 'users are found by their email in all organizations',
+    file: `${resources}/users/service.ts`,
+    text: 'if (organizationId !== null) conditions',
+    replacement: 'if (organizationId !== null && filters.email === undefined) conditions',
+  },
+  {
+    name: 'a page token is that of the mailing lists of all organizations',
+    file: `${resources}/mailing-lists/service.ts`,
+    text: 'scope: `mailing lists of ${organizationId}`',
+    replacement: 'scope: `mailing lists of ${organizationId > 0}`',
+  },
+  {
+    name: 'an email names subscribers of all lists with another primary key',
+    file: 'control-plane/store/subscribers.ts',
+    text: '{ mailing_list_id: reference.listId, email_key: reference.emailKey }',
+    replacement: '{ email_key: reference.emailKey }',
+  },
+  {
+    name: 'an autoresponder may answer the opens of another organization',
+    file: `${resources}/autoresponders/targets.ts`,
+    text: '.filter((field) => document[field] !== null && !known',
+    replacement: ".filter((field) => field.endsWith('send_id') && document[field] !== null && !known",
+  },
+  {
     name: 'the jobs of all organizations are listed',
     file: `${resources}/jobs/service.ts`,
     text: 'if (!scope.everywhere) conditions',
@@ -391,6 +421,12 @@ const ofRaces: readonly Fault[] = [
     name: 'a user who was promoted meanwhile is deleted',
     file: `${resources}/users/service.ts`,
     text: "requireNotAbove(user, caller, 'a user')\n",
+    replacement: '\n',
+  },
+  {
+    name: 'the lockout of a user who was promoted meanwhile is ended',
+    file: `${resources}/users/service.ts`,
+    text: "requireNotAbove(locked, caller, 'a user')\n",
     replacement: '\n',
   },
   {

@@ -281,12 +281,12 @@ export function rowsFor(
         },
         {
           what: 'one that answers the opens of a foreign one',
-          body: { autoresponder: { name: 'x', ...opens(foreign.autoresponder) } },
+          body: { autoresponder: { name: 'x opens', ...opens(foreign.autoresponder) } },
           gets: 'validation_failed',
         },
         {
           what: 'one that answers the clicks of a foreign one',
-          body: { autoresponder: { name: 'x', ...clicks(foreign.autoresponder) } },
+          body: { autoresponder: { name: 'x clicks', ...clicks(foreign.autoresponder) } },
           gets: 'validation_failed',
         },
       ],
