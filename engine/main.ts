@@ -9,16 +9,8 @@ import { openStaging } from '../shared/storage/staging/open-staging.ts'
 import { readinessProblem, startDatabase } from '../shared/runtime/start-database.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { Engine } from './engine.ts'
-import {
-  dropImportSecrets,
-  startMaintenance,
-  purgeLogs,
-  purgeUploads,
-  removeDeletedFieldValues,
-  sweepStaging,
-  enforceLimits,
-} from './jobs/maintenance.ts'
-import { takeOverFromEngines } from './scheduler/take-over.ts'
+import { startMaintenance } from './jobs/maintenance.ts'
+import { maintenanceJobs } from './jobs/maintenance-jobs.ts'
 import { createEngineMetrics, observeStaging } from './metrics.ts'
 
 /**
@@ -53,15 +45,7 @@ await runProcess('engine', async (process) => {
       unreadyBecause: async () => (await askReadiness()) ?? engine.problem,
     }),
   )
-  for (const job of [
-    takeOverFromEngines({ database, metrics, log }),
-    enforceLimits(database, log),
-    sweepStaging(database, { staging, uploads }, log),
-    purgeUploads(uploads, log),
-    purgeLogs(database, log),
-    removeDeletedFieldValues(database, log),
-    dropImportSecrets(database, log),
-  ])
+  for (const job of maintenanceJobs({ database, staging, uploads, metrics, log }))
     process.add(startMaintenance(job, log))
   await process.add(engine).start()
   process.ready({

@@ -168,7 +168,7 @@ interface ProcessChunkOptions extends ChunkRunOptions {
 }
 
 /** No further attempt of a part begins after this time. The lease, which commits and reservations renew, lasts longer. */
-const batchTimeoutMs = 40_000
+export const batchTimeoutMs = 40_000
 
 /** After this time without a commit the process may have been suspended, and the import paused meanwhile. */
 const suspiciousGapMs = 1_000

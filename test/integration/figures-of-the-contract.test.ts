@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -11,16 +12,21 @@ import { httpLimits } from '../../control-plane/http-server.ts'
 import { watchBounds } from '../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
 import { pollIntervalMs } from '../../engine/scheduler/poll-loop.ts'
-import { enforceLimits, purgeLogs, purgeUploads } from '../../engine/jobs/maintenance.ts'
+import { purgeLogs, purgeUploads } from '../../engine/jobs/maintenance.ts'
+import { maintenanceJobs } from '../../engine/jobs/maintenance-jobs.ts'
+import { createEngineMetrics } from '../../engine/metrics.ts'
+import { batchTimeoutMs } from '../../engine/process-chunk.ts'
 import { maxDeaths } from '../../engine/scheduler/quarantine.ts'
 import { removalMs } from '../../engine/stages/finish/finalize-import.ts'
 import { progressEveryMs } from '../../engine/stages/obtain/download.ts'
 import { maxStepFailures } from '../../engine/scheduler/step-failures.ts'
 import { stepBounds } from '../../engine/scheduler/step-progress.ts'
+import { defaultTimeouts as ftpTimeouts } from '../../ftp/session.ts'
 import { closeGraceMs } from '../../ftp/transfers.ts'
 import { loadSettings } from '../../shared/runtime/config.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
+import { createRegistry } from '../../shared/runtime/metrics/registry.ts'
 import { callbackDays } from '../../shared/contract/schemas/callback.ts'
 import { stopTimeoutMs } from '../../shared/runtime/service.ts'
 import { downloadBounds } from '../../shared/net/download-bounds.ts'
@@ -29,6 +35,7 @@ import { fenceTimeoutMs as fenceMs } from '../../shared/store/fence.ts'
 import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
 import { heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
 import { findingValidMs, recheckDelayMs } from '../../engine/store/missing-files.ts'
+import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { unfinishedName } from '../../shared/storage/uploads/upload-names.ts'
 import { parseApiTime } from '../../shared/values/date-time.ts'
@@ -92,12 +99,18 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
       [10_000, minute, 5 * minute, 30 * minute, 2 * hour],
     ],
     ['P: lease of a callback', callbackBounds.leaseMs, 30_000],
+    ['docs/following-imports.md: seconds for the answer', callbackBounds.attemptTimeoutMs, 15_000],
+    ['own: seconds to connect to it', callbackBounds.connectMs, 10_000],
+    ['own: callbacks in flight', callbackBounds.maxInFlight, 64],
+    ['own: callbacks of a host in flight', callbackBounds.maxInFlightOfHost, 4],
+    ['own: callbacks of an organization in flight', callbackBounds.maxInFlightOfOrganization, 16],
     ['D 8: comment of the events', watchBounds.commentMs, 15_000],
     ['D 8: at most one event a second', watchBounds.everyMs, 1_000],
     ['D 8: seconds of an inspected URL', maxUrlMs, 30_000],
     ['P: lease of a process', leaseMs, 12_000],
     ['P: renewals in a lease', heartbeatMs * 4, leaseMs],
     ['P: lease of a chunk', chunkLeaseMs, 60_000],
+    ['own: tries of a batch, which end long before that lease', batchTimeoutMs, 40_000],
     ['P: poll of an engine', pollIntervalMs, 1_000],
     ['P: stamps of a step', stepBounds.stampIntervalMs, 15_000],
     ['P: minutes of a step that stands still', stepBounds.stalledAfterMs, 5 * minute],
@@ -107,10 +120,17 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
     ['P: a file that one engine alone misses', recheckDelayMs, 60_000],
     ['P: a file that two engines miss', findingValidMs, 180_000],
     ['P: a batch that hangs in front of a pause; D 2.3', fenceMs, 2_000],
-    ['P: a new limit that no request enforced', enforceLimits(database, log).everyMs, 3_000],
     ['P: the removal of files that hangs', removalMs, 10_000],
     ['D 2.9: counts grow at least once a second', progressEveryMs, 1_000],
     ['D 2.2: FTP, the control connection stands 100 ms later', closeGraceMs, 100],
+    ['own: seconds until the login by FTP', ftpTimeouts.loginMs, minute],
+    ['own: minutes between two commands of FTP', ftpTimeouts.idleMs, 5 * minute],
+    ['beyond 8: minutes without a byte by FTP', ftpTimeouts.stallMs, 5 * minute],
+    ['own: seconds for a data connection', ftpTimeouts.dataConnectionMs, 30_000],
+    ['own: seconds for a free passive port', ftpTimeouts.passivePortMs, 5_000],
+    ['O: the FTP server stops in time', ftpTimeouts.stopMs < stopTimeoutMs, true],
+    ['D 1: the sessions of a revoked key end within 5 s', ftpTimeouts.keyWatchMs * 2 < 5_000, true],
+    ['docs/failures.md: a new certificate within 5 s', ftpTimeouts.certificateWatchMs, 5_000],
     ['O: megabytes of a file that the command line sends inline', maxInlineBytes, 10 * 1024 * 1024],
     ['beyond 8: minutes without a byte of a file, as by FTP', httpLimits.transferIdleTimeoutMs, 5 * minute],
     ['beyond 2: an upload of a dead process can be resumed within 30 s', uploadLeaseMs <= 30_000, true],
@@ -123,6 +143,29 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
     ],
   ]
   for (const [what, is, expected] of bounds) t.same(is, expected, what)
+})
+
+const onDisk = { STAGING: 'disk', DATA_DIR: service.dataFolder } as const
+t.test('an engine has these maintenance jobs, at these intervals', (t) => {
+  const jobs = maintenanceJobs({
+    ...{ database, log, metrics: createEngineMetrics(createRegistry()) },
+    staging: openStaging(onDisk, collections),
+    uploads: openUploads(onDisk, database),
+  })
+  const expected: Record<string, number> = {
+    // P: 12 s for a lease, and a poll every 3 s.
+    'taking over from engines that died or hang': 3_000,
+    // P: a new limit, a pause or a cancel that no request enforced.
+    'enforcing changed subscriber limits, pauses and cancels': 3_000,
+    // P: 70 minutes for inline content without an import, an hour of which it is too young.
+    'sweeping the staging': 10 * minute,
+    'purging unfinished uploads': hour,
+    'purging old logs': 10 * minute,
+    'removing the values of deleted custom fields': minute,
+    'dropping the secrets of ended imports': 10 * minute,
+  }
+  t.same(Object.fromEntries(jobs.map(({ name, everyMs }) => [name, everyMs])), expected)
+  t.end()
 })
 
 t.test('settings without a value have the documented defaults', async (t) => {
@@ -187,6 +230,9 @@ t.test('page sizes: the default without per_page, and the maximum', async (t) =>
       (scope): [string, number, number, string] => [`/jobs/${scope}`, 2000, 2000, 'API limits'],
     ),
     ['/organizations/1/jobs/all', 2000, 2000, 'API limits'],
+    ['/organizations/1/jobs/unfinished', 2000, 2000, 'API limits'],
+    ['/organizations/1/api_keys', 2000, 2000, 'D 1 paging, lists of section 8'],
+    ['/organizations/1/mailing_lists', 2000, 2000, 'D 1 paging, lists of section 8'],
     ['/mailing_lists', 2000, 2000, 'D 1 paging, lists of section 8'],
     ['/organizations', 2000, 2000, 'D 1 paging, lists of section 8'],
     ['/api_keys', 2000, 2000, 'D 1 paging, lists of section 8'],
@@ -718,23 +764,19 @@ const files: [string, Buffer | string, Json][] = [
   ['D 2.4: a record of 1 MiB', `a@example.com,${'x'.repeat(megabyte - 14)}\n`, { counts: { added: 1 } }],
   ['D 2.4: a longer record', `a@example.com,${'x'.repeat(megabyte - 13)}\n`, { counts: { failed: 1 } }],
   [
-    'D 2.4: an enclosure of nearly 256 KiB',
-    `a@example.com,"${'x'.repeat(256 * 1024 - 20)}"\n`,
+    'D 2.4: an enclosure that ends 256 KiB after its beginning',
+    `a@example.com,"${'x'.repeat(256 * 1024 - 1)}"\n`,
     { counts: { added: 1 } },
   ],
   [
-    'D 2.4: an enclosure of more',
-    `a@example.com,"${'x'.repeat(256 * 1024 + 20)}"\n`,
+    'D 2.4: an enclosure that ends one byte later',
+    `a@example.com,"${'x'.repeat(256 * 1024)}"\n`,
     { counts: { failed: 1 } },
   ],
+  ['D 2.4: an enclosure of 1,000 lines', `a@example.com,"${'\n'.repeat(999)}"\n`, { counts: { added: 1 } }],
   [
-    'D 2.4: an enclosure of nearly 1,000 lines',
-    `a@example.com,"${'\n'.repeat(998)}"\n`,
-    { counts: { added: 1 } },
-  ],
-  [
-    'D 2.4: an enclosure of more lines',
-    `a@example.com,"${'\n'.repeat(1001)}"\n`,
+    'D 2.4: an enclosure of 1,001 lines',
+    `a@example.com,"${'\n'.repeat(1000)}"\n`,
     // What is behind the line where it opens is read anew: its end alone.
     { counts: { failed: 2 } },
   ],
@@ -812,18 +854,20 @@ t.test('D 2.5: offsets up to 14:00, years 1000 to 9999', async (t) => {
   for (const [time, isTaken] of times) t.equal(parseApiTime(time, 'UTC') !== null, isTaken, time)
 })
 
+async function makeOld(file: string, ageMs: number): Promise<void> {
+  const at = new Date(Date.now() - ageMs)
+  await utimes(file, at, at)
+}
+
 t.test('D 2.2: uploads that broke off are kept for 7 days', async (t) => {
   const folder = path.join(service.dataFolder, 'uploads', '1')
   await mkdir(folder, { recursive: true })
   const [young, old] = ['young.csv', 'old.csv'].map((name, i) => unfinishedName(`${i}`.repeat(16), name))
-  const put = async (name: string, ageMs: number) => {
-    await writeFile(path.join(folder, name), 'email\n')
-    const at = new Date(Date.now() - ageMs)
-    await utimes(path.join(folder, name), at, at)
-  }
-  await put(young!, 7 * day - minute)
-  await put(old!, 7 * day + minute)
-  await purgeUploads(openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database), log).run()
+  await writeFile(path.join(folder, young!), 'email\n')
+  await writeFile(path.join(folder, old!), 'email\n')
+  await makeOld(path.join(folder, young!), 7 * day - minute)
+  await makeOld(path.join(folder, old!), 7 * day + minute)
+  await purgeUploads(openUploads(onDisk, database), log).run()
   const left = await readdir(folder)
   t.equal(left.includes(young!), true)
   t.equal(left.includes(old!), false)
@@ -861,11 +905,14 @@ t.test(
         (document) => document!.download.attempts === attempts && document!.download.next_attempt_at !== null,
       )
     const now = { $set: { 'download.next_attempt_at': new Date(0) } }
+    let firstEnd: Date | null = null
     for (const [i, waitMs] of [10_000, 50_000].entries()) {
       const { next_attempt_at: next, ends_at: ends } = (await failed(i + 1))!.download
       const waits = next!.getTime() - Date.now()
       t.ok(waits > waitMs - 4_000 && waits <= waitMs, `wait ${i + 1}: ${waits} of ${waitMs}`)
       if (i === 0) nearly(t, ends!.getTime() - Date.now(), 15 * minute, 'the time for all tries')
+      firstEnd ??= ends
+      t.same(ends, firstEnd, "a further try doesn't begin the time anew")
       await collections.imports.updateOne({ _id: id }, now)
     }
     t.match(await importEnd(service, id), { state: 'failed', error_message: /the last of 3 tries/ })
@@ -903,6 +950,47 @@ t.test('D 8: a callback is tried again after 10 s, 1 min, 5 min, 30 min, 2 h', a
     await collections.callbacks.updateOne({ _id: id }, { $set: { due_at: new Date(0) } })
   }
   t.equal((await after(waits.length + 1))!.state, 'given_up')
+})
+
+t.test('an engine removes what is old without being asked, from its start on', async (t) => {
+  const list = await createList(service, [{ name: 'Gone', field_type: 'text' }])
+  const { id } = await importText(service, list.id, 'email,g\nann@example.com,x\nbad,y\n', {
+    column_mapping: ['email', 'Gone'],
+  })
+  await until(
+    'clearing up',
+    () => collections.imports.findOne({ _id: id }),
+    (document) => document?.settled === true,
+  )
+  const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)
+  const staged = path.join(service.dataFolder, 'staging', '900001')
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  const upload = path.join(folder, unfinishedName('2'.repeat(16), 'left.csv'))
+  await Promise.all([staged, folder].map((made) => mkdir(made, { recursive: true })))
+  await writeFile(path.join(staged, 'source'), 'email\n')
+  await writeFile(upload, 'email\n')
+  const ofImport = { _id: { $gte: `${id}:`, $lt: `${id};` } }
+  const left = async () => ({
+    logs:
+      (await collections.outcomes.countDocuments(ofImport)) +
+      (await collections.failures.countDocuments(ofImport)),
+    values: await collections.subscribers.countDocuments({
+      mailing_list_id: list.id,
+      [`custom_fields.${field.id}`]: { $exists: true },
+    }),
+    staged: Number(existsSync(staged)),
+    uploads: Number(existsSync(upload)),
+  })
+  t.same(await left(), { logs: 2, values: 1, staged: 1, uploads: 1 })
+  await endedBefore(id, 8 * day)
+  await makeOld(staged, 2 * hour)
+  await makeOld(upload, 8 * day)
+  t.equal((await call('DELETE', `/mailing_lists/${list.id}/custom_fields/${field.id}`)).body.success, true)
+
+  // The one that runs already does this at its intervals, of minutes.
+  await service.start('engine')
+  await until('the end of all four', left, (counts) => Object.values(counts).every((count) => count === 0))
+  t.pass()
 })
 
 t.test('D 1: a change of a key takes effect within 5 s, in every process', async (t) => {
