@@ -23,7 +23,7 @@ import { maxStepFailures, stepActivity } from './step-failures.ts'
 import { stepBounds as defaultBounds, type StepBounds } from './step-progress.ts'
 import type { MaintenanceJob } from '../jobs/maintenance.ts'
 
-interface TakeOverOptions {
+export interface TakeOverOptions {
   database: Database
   metrics: Pick<EngineMetrics, 'stepTakenOver' | 'importFailed'>
   log: Logger
