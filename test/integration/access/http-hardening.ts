@@ -129,7 +129,7 @@ t.test('bytes that are no HTTP request, or too long for one, are refused in the 
     [
       'GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n',
       /^HTTP\/1\.1 400 /,
-      /no HTTP/,
+      /is not valid HTTP/,
     ],
     [
       'GET / HTTP/1.1\r\nHost: h\r\nhost: h\r\nConnection: close\r\n\r\n',
@@ -144,7 +144,7 @@ t.test('bytes that are no HTTP request, or too long for one, are refused in the 
     [
       'POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
       /^HTTP\/1\.1 400 /,
-      /no HTTP/,
+      /is not valid HTTP/,
     ],
   ]
   for (const [sent, status, message] of cases) {
