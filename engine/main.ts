@@ -9,8 +9,7 @@ import { openStaging } from '../shared/storage/staging/open-staging.ts'
 import { readinessProblem, startDatabase } from '../shared/runtime/start-database.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { Engine } from './engine.ts'
-import { startMaintenance } from './jobs/maintenance.ts'
-import { maintenanceJobs } from './jobs/maintenance-jobs.ts'
+import { maintenanceJobs, startMaintenance } from './jobs/maintenance.ts'
 import { createEngineMetrics, observeStaging } from './metrics.ts'
 
 /**

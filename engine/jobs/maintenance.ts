@@ -15,6 +15,7 @@ import { notifyEngines } from '../../shared/store/wake-up.ts'
 import { dayMs, hourMs, minuteMs } from '../../shared/values/durations.ts'
 import { subscribersOfList } from '../../shared/values/identity.ts'
 import { PollLoop, withJitter } from '../scheduler/poll-loop.ts'
+import { takeOverFromEngines, type TakeOverOptions } from '../scheduler/take-over.ts'
 import { dueDeletedFields, endPass, removeValues } from '../store/deleted-fields.ts'
 
 /** A job that every engine runs at an interval. Two engines may run it at the same time. */
@@ -22,6 +23,22 @@ export interface MaintenanceJob {
   name: string
   everyMs: number
   run(): Promise<void>
+}
+
+/** Every job of an engine. */
+export function maintenanceJobs(
+  deps: TakeOverOptions & { staging: Staging; uploads: Uploads },
+): MaintenanceJob[] {
+  const { database, uploads, log } = deps
+  return [
+    takeOverFromEngines(deps),
+    enforceLimits(database, log),
+    sweepStaging(database, deps, log),
+    purgeUploads(uploads, log),
+    purgeLogs(database, log),
+    removeDeletedFieldValues(database, log),
+    dropImportSecrets(database, log),
+  ]
 }
 
 /** A stop waits this long for a running job, which may be broken off anywhere. With the database away it could take seconds. */

@@ -12,8 +12,7 @@ import { httpLimits } from '../../control-plane/http-server.ts'
 import { watchBounds } from '../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
 import { pollIntervalMs } from '../../engine/scheduler/poll-loop.ts'
-import { purgeLogs, purgeUploads } from '../../engine/jobs/maintenance.ts'
-import { maintenanceJobs } from '../../engine/jobs/maintenance-jobs.ts'
+import { maintenanceJobs, purgeLogs, purgeUploads } from '../../engine/jobs/maintenance.ts'
 import { createEngineMetrics } from '../../engine/metrics.ts'
 import { batchTimeoutMs } from '../../engine/process-chunk.ts'
 import { maxDeaths } from '../../engine/scheduler/quarantine.ts'
@@ -63,7 +62,7 @@ import {
  * "own" is what they leave open, and the description says.
  */
 
-t.setTimeout(120_000)
+t.setTimeout(300_000)
 const minute = 60_000
 const hour = 60 * minute
 const day = 24 * hour

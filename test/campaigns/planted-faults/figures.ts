@@ -15,6 +15,54 @@ const wrong = (name: string, file: string, text: string, replacement: string): P
 const resources = 'control-plane/resources'
 
 export const boundFaults: readonly PlantedFault[] = [
+  wrong(
+    'old logs are looked for every 20 days',
+    'engine/jobs/maintenance.ts',
+    "name: 'purging old logs',\n    everyMs: 10 * 60_000",
+    "name: 'purging old logs',\n    everyMs: 20 * 24 * 3_600_000",
+  ),
+  wrong(
+    'an engine takes over, and leaves the other maintenance jobs undone',
+    'engine/main.ts',
+    'of maintenanceJobs({ database, staging, uploads, metrics, log }))',
+    'of maintenanceJobs({ database, staging, uploads, metrics, log }).slice(0, 2))',
+  ),
+  wrong(
+    'a callback is waited for longer than it is leased',
+    'engine/jobs/callbacks/callback-bounds.ts',
+    'attemptTimeoutMs: 15_000',
+    'attemptTimeoutMs: 45_000',
+  ),
+  wrong(
+    'a batch is tried for longer than its chunk is leased',
+    'engine/process-chunk.ts',
+    'batchTimeoutMs = 40_000',
+    'batchTimeoutMs = 70_000',
+  ),
+  wrong(
+    'the keys of FTP sessions are checked every 4 s',
+    'ftp/session.ts',
+    'keyWatchMs: 1_500',
+    'keyWatchMs: 4_000',
+  ),
+  wrong(
+    'each try of a download has 15 minutes',
+    'shared/store/import-steps.ts',
+    "{ $ifNull: ['$download.ends_at', { $add: ['$$NOW', totalMs] }] }",
+    "{ $add: ['$$NOW', totalMs] }",
+  ),
+  wrong(
+    'an enclosed text may have 1,001 lines',
+    'shared/csv/record-scanner.ts',
+    'if (breaks >= this',
+    'if (breaks > this',
+  ),
+  wrong(
+    'an enclosed text may have a byte less',
+    'shared/csv/record-scanner.ts',
+    'if (found > limit)',
+    'if (found >= limit)',
+  ),
   wrong('logs are kept for 8 days', 'shared/contract/schemas/import.ts', 'logDays = 7', 'logDays = 8'),
   wrong('logs are purged by the hour', 'shared/store/imports.ts', "unit: 'day'", "unit: 'hour'"),
   wrong(
