@@ -211,6 +211,7 @@ t.test('a request whose key is revoked before it commits is refused and changes 
     ['POST', '/api_keys', { api_key: { name: 'successor' } }],
     ['POST', '/users', userOf({ full_name: 'successor', email: 'successor@example.com' })],
     ['PUT', `/users/${bystander.id}`, { user: { full_name: 'successor' } }],
+    ['PUT', `/users/${bystander.id}/reset_password_failure_lockout`, {}],
   ]
   const successors = async () =>
     (await apiKeys.countDocuments({ name: 'successor' })) +
