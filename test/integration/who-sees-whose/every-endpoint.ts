@@ -13,7 +13,7 @@ import {
   type Answer,
   type Json,
 } from '../../helpers/service.ts'
-import { queriesFor, tokensFor } from './queries.ts'
+import { queriesFor, tokenSourceFor } from './queries.ts'
 import { makeRecords, names, pairEmail, password, spares, type Records } from './records.ts'
 import { rowsFor, type Case, type Row } from './rows.ts'
 
@@ -292,10 +292,11 @@ async function faultOfQuery(
 
 /** The token of a foreign list's first page, for the own list. */
 async function faultOfForeignToken(name: string, row: Row): Promise<string | null> {
-  const given = tokensFor(name)
-  const isByOne = given.isOfOneList === true
+  const given = tokenSourceFor(name)
   const pathOf = (records: Records): Ids =>
-    isByOne ? { ...records, list: records.keyedList, sharedEmail: pairEmail } : { ...records }
+    given.isOfOneList === true
+      ? { ...records, list: records.keyedList, sharedEmail: pairEmail }
+      : { ...records }
   const source = given.of ?? name
   const { key } = given.isOfSystem === true ? system : { key: world.foreign.admin }
   const query = '?per_page=1'

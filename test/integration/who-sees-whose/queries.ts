@@ -24,20 +24,20 @@ export function queriesFor(own: Records, foreign: Records): Record<string, Queri
     email_contains: either(own.mark, foreign.mark),
     order_by: [...shows('full_name'), ...shows('email'), ...shows('id')],
   }
-  const [long, long_to] = ['2000-01-31T08:00:00Z', '2100-01-31T08:00:00Z']
+  const [longAgo, farAhead] = ['2000-01-31T08:00:00Z', '2100-01-31T08:00:00Z']
   const jobs: Queries = {
     ...pages,
-    begins_at__after: shows(long),
-    begins_at__before: shows(long_to),
-    finished_at__after: shows(long),
-    finished_at__before: shows(long_to),
+    begins_at__after: shows(longAgo),
+    begins_at__before: shows(farAhead),
+    finished_at__after: shows(longAgo),
+    finished_at__before: shows(farAhead),
     state: shows('scheduled'),
     job_type: shows('SubscriberImport'),
   }
   const unfinishedJobs: Queries = {
     ...jobs,
-    finished_at__after: [['nothing', long]],
-    finished_at__before: [['nothing', long_to]],
+    finished_at__after: [['nothing', longAgo]],
+    finished_at__before: [['nothing', farAhead]],
   }
   const scopes = ['active', 'finished', 'recent', 'all'].flatMap(shows)
   const imports: Queries = { ...pages, scope: scopes }
@@ -104,4 +104,4 @@ const tokenSources: Record<string, TokenSource> = {
   'GET /jobs/unfinished_on_all_organizations': { of: 'GET /jobs/unfinished' },
 }
 
-export const tokensFor = (name: string): TokenSource => tokenSources[name] ?? {}
+export const tokenSourceFor = (name: string): TokenSource => tokenSources[name] ?? {}
