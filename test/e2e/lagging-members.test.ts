@@ -1,12 +1,21 @@
-import type { Collection, Db, Document } from 'mongodb'
+import type { Db, Document } from 'mongodb'
 import t from 'tap'
 import { ensureSchema } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { enforcePendingFences, preemptChunks, type FenceContext } from '../../shared/store/fence.ts'
 import { cancelImport, pauseImport } from '../../shared/store/imports.ts'
+import { wrongCounters } from '../campaigns/observed-end.ts'
 import { databaseAndFolder } from '../helpers/database-and-folder.ts'
+import { crashSetting, wentOn } from '../helpers/crash-at.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
-import { createList, startService, until, type Call } from '../helpers/service.ts'
+import {
+  countRetriedBatches,
+  createList,
+  importEnd,
+  startService,
+  until,
+  type Call,
+} from '../helpers/service.ts'
 import { storedChunk, storedImport } from '../helpers/stored-import.ts'
 
 /** Members that lag keep a write from a majority: that is no lock, and what was done is done. */
@@ -132,46 +141,98 @@ t.test('an answered write survives a failover, although no other member had it a
       service.post(people, { subscriber: { email: `${name}@example.com` } }),
     ),
   )
-  const count = (of: Collection, filter: Document, level: 'local' | 'majority') =>
-    of.countDocuments(filter, { readConcern: { level } })
-  const subscribers = collections.subscribers as unknown as Collection
-  const isChanged = (level: 'local' | 'majority') =>
-    count(subscribers, { id: changed.id, status: 'unsubscribed' }, level)
-  const isDeleted = async (level: 'local' | 'majority') =>
-    1 - (await count(subscribers, { id: deleted.id }, level))
-  const named = (collection: string) => () =>
-    count(service.db.collection(collection), { name: 'New' }, 'majority')
-  const requests: [request: Parameters<Call>, isThere: () => Promise<number>][] = [
-    [
-      ['PUT', `${people}/${changed.id}`, { subscriber: { status: 'unsubscribed' } }],
-      () => isChanged('majority'),
-    ],
-    [['DELETE', `${people}/${deleted.id}`], () => isDeleted('majority')],
-    [['POST', '/mailing_lists', { mailing_list: { name: 'New' } }], named('mailing_lists')],
-    [['POST', '/organizations', { organization: { name: 'New' } }], named('organizations')],
-    [['POST', '/api_keys', { api_key: { name: 'New' } }], named('api_keys')],
+  type Level = 'local' | 'majority'
+  const count = (name: string, filter: Document, level: Level) =>
+    service.db.collection(name).countDocuments(filter, { readConcern: { level } })
+  const isChanged = (level: Level) => count('subscribers', { id: changed.id, status: 'unsubscribed' }, level)
+  const isDeleted = async (level: Level) => 1 - (await count('subscribers', { id: deleted.id }, level))
+  // A creation raises the counter of ids first, and waits for a majority with that.
+  const counters = new Map((await collections.counters.find().toArray()).map(({ _id, next }) => [_id, next]))
+  const created = (kind: string, name: string, filter: Document) => (level: Level) =>
+    level === 'majority'
+      ? count(name, filter, level)
+      : count('counters', { _id: kind, next: { $gt: counters.get(kind) ?? 1 } } as Document, level)
+  const isNew = { name: 'New' }
+  const requests: [request: Parameters<Call>, isThere: (level: Level) => Promise<number>][] = [
+    [['PUT', `${people}/${changed.id}`, { subscriber: { status: 'unsubscribed' } }], isChanged],
+    [['DELETE', `${people}/${deleted.id}`], isDeleted],
+    [['POST', '/mailing_lists', { mailing_list: isNew }], created('mailing_list', 'mailing_lists', isNew)],
+    [['POST', '/organizations', { organization: isNew }], created('organization', 'organizations', isNew)],
+    [['POST', '/api_keys', { api_key: isNew }], created('api_key', 'api_keys', isNew)],
     [
       ['POST', people, { subscriber: { email: 'new@example.com' } }],
-      () => count(subscribers, { email: 'new@example.com' }, 'majority'),
+      created('subscriber', 'subscribers', { email: 'new@example.com' }),
     ],
   ]
 
   const { primary, fetching } = await stopFetching(client.db(service.db.databaseName))
 
   const answers = requests.map(async ([request, isThere]) => {
-    const { status, body } = await call(...request).catch(() => ({ status: 0, body: null }))
-    return { what: `${request[0]} ${request[1]}`, isDone: status === 200 && body.success === true, isThere }
+    const { status, body } = await call(...request)
+    return { what: `${request[0]} ${request[1]}`, status, body, isThere }
   })
-  // The primary has done them. An answer that is given now comes before those to a hundred further requests.
-  const done = async () => (await isChanged('local')) + (await isDeleted('local'))
-  await until('what the primary alone has', done, (number) => number === 2)
+  // The primary has them. An answer that is given now comes before those to a hundred further requests.
+  const reached = () => Promise.all(requests.map(([, isThere]) => isThere('local')))
+  await until('what the primary alone has', reached, (counts) => counts.every((number) => number === 1))
   for (let i = 0; i < 100; i += 1) await call('GET', '/mailing_lists')
   await set.kill(primary)
   await fetching('off')
   await set.primary()
   await set.restart(primary)
-  for (const { what, isDone, isThere } of await Promise.all(answers)) {
-    t.comment(`${what}: ${isDone ? 'done' : 'refused'}`)
-    if (isDone) t.equal(await isThere(), 1, what)
+  for (const { what, status, body, isThere } of await Promise.all(answers)) {
+    const isDone = status === 200 && body.success === true
+    if (isDone) t.equal(await isThere('majority'), 1, what)
+    else
+      t.match({ status, body }, { status: 503, body: { error_code: 'internal_error' } }, `${what}: refused`)
   }
+})
+
+t.test('a batch that is lost with its primary is written again, once', async (t) => {
+  const rows = 2_000
+  const service = await startService(t, ['control-plane'], { MONGODB_URI: set.uri })
+  const engine = await service.start('engine', {
+    NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
+    [crashSetting]: 'update import_chunks next_record > commitTransaction before 1 SIGSTOP',
+  })
+  const { id: listId } = await createList(service)
+  const { id } = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_format: { csv_has_headers: false },
+      file_source: {
+        type: 'json',
+        content: Array.from({ length: rows }, (_, row) => `s${row}@example.com\n`).join(''),
+      },
+    },
+  })
+  const logOf = async () => engine.log()
+  await until('the first commit', logOf, (text) => text.includes('SIGSTOP at'))
+  const { primary, fetching } = await stopFetching(service.client.db(service.db.databaseName))
+  const resumed = async () => {
+    engine.child.kill('SIGCONT')
+    return engine.log()
+  }
+  await until('the engine to resume', resumed, (text) => text.includes(wentOn))
+  const committed = () =>
+    service.collections.subscribers.countDocuments(
+      { mailing_list_id: listId },
+      { readConcern: { level: 'local' } },
+    )
+  await until('a batch that the primary alone has', committed, (count) => count > 0)
+  await set.kill(primary)
+  await fetching('off')
+  await set.primary()
+  await set.restart(primary)
+
+  const view = await importEnd(service, id)
+  t.match(view, { state: 'finished', stats: { records_imported: rows, subscribers: { added: rows } } })
+  const { text } = await service.call('GET', `/subscriber_imports/${id}/logs/added`)
+  const emails = text.split('\n').slice(0, -1)
+  t.equal(emails.length, rows, 'the log has each row')
+  t.equal(new Set(emails).size, rows, 'once')
+  const documents = await service.collections.subscribers.find({ mailing_list_id: listId }).toArray()
+  t.equal(documents.length, rows, 'and so has the list')
+  t.equal(new Set(documents.map((document) => document.id)).size, rows)
+  t.same(await wrongCounters(service, listId, documents), [])
+  t.ok((await countRetriedBatches(service)) > 0, 'the batch was tried again')
 })
