@@ -331,6 +331,13 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [concerns],
   },
   {
+    name: 'a batch that is lost with its primary counts as committed',
+    file: 'engine/stages/write/transaction.ts',
+    text: 'if (!isCommitUnknown(error) || clock.monotonicMs() > deadline) throw error',
+    replacement: 'if (!isCommitUnknown(error) || clock.monotonicMs() > deadline) return',
+    tests: [laggingMembers],
+  },
+  {
     name: 'transactions of requests wait for one member',
     file: 'shared/runtime/database.ts',
     text: "    readConcern: { level: 'snapshot' },\n    writeConcern: { w: 'majority' },",
@@ -370,6 +377,27 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: 'engine/stages/write/transaction.ts',
     text: "readConcern: { level: 'snapshot' }, writeConcern",
     replacement: "readConcern: { level: 'local' }, writeConcern",
+    tests: [concerns],
+  },
+  {
+    name: 'the end of a callback waits for one member',
+    file: 'engine/store/callbacks.ts',
+    text: '    { $set: { ...set, token: null } },\n  ])',
+    replacement: '    { $set: { ...set, token: null } },\n  ], { writeConcern: { w: 1 } })',
+    tests: [concerns],
+  },
+  {
+    name: 'pieces of staged files and uploads wait for one member',
+    file: 'shared/storage/gridfs/grid-bucket.ts',
+    text: 'pieces.insertMany(unsent, { ordered: true })',
+    replacement: 'pieces.insertMany(unsent, { ordered: true, writeConcern: { w: 1 } })',
+    tests: [concerns],
+  },
+  {
+    name: 'the values of deleted fields are forgotten by one member',
+    file: 'engine/store/deleted-fields.ts',
+    text: 'await deletedFields.deleteOne({ _id: field._id })',
+    replacement: 'await deletedFields.deleteOne({ _id: field._id }, { writeConcern: { w: 1 } })',
     tests: [concerns],
   },
   {
