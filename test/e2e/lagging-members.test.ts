@@ -151,7 +151,7 @@ t.test('an answered write survives a failover, although no other member had it a
   const created = (kind: string, name: string, filter: Document) => (level: Level) =>
     level === 'majority'
       ? count(name, filter, level)
-      : count('counters', { _id: kind, next: { $gt: counters.get(kind) ?? 1 } } as Document, level)
+      : count('counters', { _id: kind, next: { $gt: counters.get(kind) ?? 1 } }, level)
   const isNew = { name: 'New' }
   const requests: [request: Parameters<Call>, isThere: (level: Level) => Promise<number>][] = [
     [['PUT', `${people}/${changed.id}`, { subscriber: { status: 'unsubscribed' } }], isChanged],
