@@ -108,7 +108,10 @@ await runProcess('control-plane', async (process) => {
   // Set at once, because requests are answered from here on, and links in mails begin with it.
   url = `http://${hostInUrl(settings.HTTP_HOST)}:${port}`
   // After the port is open, so that a start that can't listen makes no key.
-  const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
+  const apiKey = await bootstrap(database, {
+    configuredKey: settings.BOOTSTRAP_API_KEY,
+    keyHashSecret: secret,
+  })
   process.keepFirstKey(apiKey)
   process.ready({
     process: 'control-plane',

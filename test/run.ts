@@ -59,13 +59,13 @@ const startsServers = new Set([
 
 let exitCode = 1
 let summary = 'interrupted'
-const givenUri = process.env['ROLLCALL_TEST_MONGODB_URI']
-const server = givenUri === undefined ? await startServer() : { uri: givenUri, stop: async () => {} }
+const externalUri = process.env['ROLLCALL_TEST_MONGODB_URI']
+const server = externalUri === undefined ? await startServer() : { uri: externalUri, stop: async () => {} }
 try {
   // A fresh installation of tap has its default plugins, and would use them in the run that builds ours.
   if (await hasForeignPlugins()) await tap(['build'])
   console.log(`MongoDB ${await serverVersion()}`)
-  exitCode = await runTap(givenUri === undefined ? named.map(filesOf) : await filesForGivenServer())
+  exitCode = await runTap(externalUri === undefined ? named.map(filesOf) : await filesForExternalServer())
 } finally {
   await server.stop()
   for (const made of [folder, temporary]) await rm(made, { recursive: true, force: true, maxRetries: 5 })
@@ -74,7 +74,7 @@ console.log(summary)
 process.exit(exitCode)
 
 /** The files to run on a given server, without those that start servers of their own, which would not test it. */
-async function filesForGivenServer(): Promise<string[]> {
+async function filesForExternalServer(): Promise<string[]> {
   const options = named.filter((arg) => arg.startsWith('-'))
   const chosen = named.filter((arg) => !arg.startsWith('-')).map(filesOf)
   const files = await Array.fromAsync(glob(chosen.length > 0 ? chosen : 'test/**/*.test.ts', { cwd: root }))
@@ -104,7 +104,7 @@ async function serverVersion(): Promise<string> {
   const client = await MongoClient.connect(server.uri)
   try {
     const { version } = await client.db('admin').command({ buildInfo: 1 })
-    return givenUri === undefined ? version : `${version}, given by ROLLCALL_TEST_MONGODB_URI`
+    return externalUri === undefined ? version : `${version}, given by ROLLCALL_TEST_MONGODB_URI`
   } finally {
     await client.close()
   }

@@ -16,11 +16,11 @@ import { raiseCredentialsRevision } from './revisions.ts'
  */
 export async function bootstrap(
   database: Database,
-  options: { givenKey: string | undefined; keyHashSecret: Uint8Array },
+  options: { configuredKey: string | undefined; keyHashSecret: Uint8Array },
 ): Promise<string | null> {
   const { collections } = database
   if ((await collections.organizations.findOne({}, { projection: { _id: 1 } })) !== null) return null
-  const key = options.givenKey ?? generateKey()
+  const key = options.configuredKey ?? generateKey()
   const createdAt = clock.now()
   await collections.counters.updateOne(
     { _id: 'organization' },
@@ -46,7 +46,7 @@ export async function bootstrap(
     if (isDuplicateKey(error)) return null
     throw error
   }
-  return options.givenKey === undefined ? key : null
+  return options.configuredKey === undefined ? key : null
 }
 
 /**

@@ -23,7 +23,7 @@ export interface RacedSubscriber {
 export type Raced = RacedSubscriber | null
 type Effect = (state: Raced) => Raced[]
 
-export interface GivenValues {
+export interface RequestValues {
   b: number
   status?: SubscriberStatus
   confirmed?: boolean
@@ -31,9 +31,9 @@ export interface GivenValues {
 }
 
 export type RacingRequest =
-  | { kind: 'create'; given: GivenValues }
+  | { kind: 'create'; values: RequestValues }
   /** The subscriber is named by id, or by email where that is null. */
-  | { kind: 'change'; given: GivenValues; id: number | null }
+  | { kind: 'change'; values: RequestValues; id: number | null }
   | { kind: 'trigger'; b: number | null; creates: boolean; reactivates: boolean }
   | { kind: 'delete' }
   | { kind: 'read' }
@@ -45,15 +45,15 @@ export function effectOfRequest(request: RacingRequest, body: Json, at: number):
     case 'create':
       return (state) => {
         if (state !== null) return code === 'validation_failed' ? [state] : []
-        return body.success ? shownAs(created(request.given, at), data) : []
+        return body.success ? shownAs(created(request.values, at), data) : []
       }
     case 'change':
       return (state) => {
-        const { id, given } = request
+        const { id, values } = request
         const mayBeAnother = state === null || (id !== null && state.id !== id)
         if (!body.success) return code === 'not_found' && mayBeAnother ? [state] : []
         const isIt = state !== null && (id === null || (state.id ?? id) === id)
-        return isIt ? shownAs(changed(state, given), data) : []
+        return isIt ? shownAs(changed(state, values), data) : []
       }
     case 'trigger':
       return (state) => effectOfTrigger(request, body, at, state)
@@ -85,9 +85,9 @@ function effectOfTrigger(
     if (creates) return triggered(created({ b }, at), 'created')
     return code === 'not_found' ? [null] : []
   }
-  const given = b === null ? {} : { b }
-  if (state.status === 'active') return triggered(changed(state, given), 'remained_active')
-  if (reactivates) return triggered(changed(state, { ...given, status: 'active' }), 'reactivated')
+  const values = b === null ? {} : { b }
+  if (state.status === 'active') return triggered(changed(state, values), 'remained_active')
+  if (reactivates) return triggered(changed(state, { ...values, status: 'active' }), 'reactivated')
   return code === 'invalid_request' ? [state] : []
 }
 
@@ -105,15 +105,15 @@ export function effectOfRow(
   at: number,
 ): Effect {
   const { a } = row
-  const given = {
+  const values = {
     ...(row.status === null ? {} : { status: row.status }),
     ...(row.confirmed === null ? {} : { confirmed: row.confirmed }),
   }
   return (state) => {
-    if (state === null) return kind === 'added' ? [{ ...created({ b: null, ...given }, at), a }] : []
+    if (state === null) return kind === 'added' ? [{ ...created({ b: null, ...values }, at), a }] : []
     if (!options.overwrite) return kind === 'skipped_overwrite' ? [state] : []
     if (!options.overwrites[state.status]) return kind === `skipped_${state.status}` ? [state] : []
-    return kind === 'updated' ? [{ ...changed(state, given), a }] : []
+    return kind === 'updated' ? [{ ...changed(state, values), a }] : []
   }
 }
 
@@ -136,23 +136,23 @@ export function effectOfEnd(view: Json, waiting: number): Effect {
 }
 
 function created(
-  { b, status = 'active', confirmed = false, removeIp }: Omit<GivenValues, 'b'> & { b: number | null },
+  { b, status = 'active', confirmed = false, removeIp }: Omit<RequestValues, 'b'> & { b: number | null },
   since: number,
 ): RacedSubscriber {
   const ip = status === 'active' ? null : (removeIp ?? null)
   return { id: null, status, a: null, b, confirmed, removeIp: ip, waiting: 0, since }
 }
 
-function changed(state: RacedSubscriber, given: Partial<GivenValues>): RacedSubscriber {
-  const status = given.status ?? state.status
+function changed(state: RacedSubscriber, values: Partial<RequestValues>): RacedSubscriber {
+  const status = values.status ?? state.status
   const isActive = status === 'active'
   return {
     ...state,
     status,
-    b: given.b ?? state.b,
-    confirmed: given.confirmed ?? state.confirmed,
+    b: values.b ?? state.b,
+    confirmed: values.confirmed ?? state.confirmed,
     // "Who is or becomes active has no `remove_time` and `remove_ip`, also where a body gives them."
-    removeIp: isActive ? null : (given.removeIp ?? state.removeIp),
+    removeIp: isActive ? null : (values.removeIp ?? state.removeIp),
     // The reactions of a subscriber that leaves are dropped, and don't come back with it.
     waiting: isActive ? state.waiting : 0,
   }

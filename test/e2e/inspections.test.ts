@@ -35,7 +35,7 @@ const bytes = (...parts: (string | number[])[]) =>
 interface AwkwardFile {
   content: string | Buffer
   /** `file_format` of the inspection; all is detected where it is left out. */
-  given?: Record<string, unknown>
+  format?: Record<string, unknown>
   /** What the inspection must say. */
   says: Record<string, unknown>
   /** The results of its records, in their order. */
@@ -74,7 +74,7 @@ const goodFiles: Record<string, AwkwardFile> = {
   },
   'a line that names another separator than the request': {
     content: `sep=,\r\n${table}`,
-    given: { csv_field_separator: ';' },
+    format: { csv_field_separator: ';' },
     says: { csv_field_separator: ';', column_mapping: ['email', 'First name'] },
     results: added,
   },
@@ -93,7 +93,7 @@ const goodFiles: Record<string, AwkwardFile> = {
       Buffer.from(table + 'åse@example.com;Åse\nørn@example.com;Ørn\n'.repeat(6)),
       latin1('eve@example.com;Zoë\n'),
     ]),
-    given: { csv_has_headers: true },
+    format: { csv_has_headers: true },
     says: { character_set: 'utf-8' },
   },
   'cells with line ends, separators and stray enclosures': {
@@ -127,7 +127,7 @@ const goodFiles: Record<string, AwkwardFile> = {
       ...[[0x83, 0x81, 0x81, 0x5b, 0x83, 0x8b], ',', [0x96, 0xbc, 0x91, 0x4f], '\n'],
       ...['taro@example.com,', [0x8e, 0x52, 0x93, 0x63], '\n'],
     ),
-    given: { character_set: 'Shift_JIS' },
+    format: { character_set: 'Shift_JIS' },
     says: {
       character_set: 'shift_jis',
       column_mapping: ['email', 'First name'],
@@ -137,25 +137,25 @@ const goodFiles: Record<string, AwkwardFile> = {
   },
   'UTF-8 with a mark where Shift_JIS is asked for': {
     content: `\ufeffemail,First name\nann@example.com,名前\n`,
-    given: { character_set: 'Shift_JIS' },
+    format: { character_set: 'Shift_JIS' },
     says: { columns: [{}, { samples: ['名前'] }] },
     results: ['added'],
   },
   'bytes of windows-1252 where ISO-8859-1 is asked for': {
     content: bytes('email,First name\nann@example.com,', [0x80], '5\n'),
-    given: { character_set: 'ISO-8859-1' },
+    format: { character_set: 'ISO-8859-1' },
     says: { character_set: 'iso-8859-1', warnings: [/windows-1252/] },
     results: ['added'],
   },
   'a first record where a header is asked for': {
     content: 'ann@example.com,Ann\nbob@example.com,Bob\n',
-    given: { csv_has_headers: true },
+    format: { csv_has_headers: true },
     says: { csv_has_headers: true, column_mapping: ['email', null] },
     results: ['added'],
   },
   'a header where none is asked for, and a long cell': {
     content: `email,First name\nann@example.com,"${'\n'.repeat(25)}"\n`,
-    given: { csv_has_headers: false },
+    format: { csv_has_headers: false },
     says: { csv_has_headers: false, column_mapping: ['email', null] },
     results: ['failed', 'added'],
   },
@@ -221,10 +221,10 @@ async function byEachDoor(
   )
 }
 
-for (const [name, { content, given = {}, says, results }] of Object.entries(goodFiles)) {
+for (const [name, { content, format = {}, says, results }] of Object.entries(goodFiles)) {
   t.test(`inspected and imported: ${name}`, (t) =>
     byEachDoor(content, async (file_source, door) => {
-      const { body } = await post('/inspect', { file_source, file_format: given })
+      const { body } = await post('/inspect', { file_source, file_format: format })
       t.equal(body.success, true, body.error_message)
       t.match(body.data, door === 'json' ? { ...says, character_set: String } : says, door)
       if (results !== undefined)
@@ -297,34 +297,34 @@ t.test('packed files are inspected as they are imported', async (t) => {
 const mendable: Record<string, AwkwardFile & { error: RegExp }> = {
   'UTF-16 without a mark': {
     content: utf16(`${table}${table}`.repeat(10)),
-    given: { character_set: 'UTF-8' },
+    format: { character_set: 'UTF-8' },
     says: { records: [] },
     error: /UTF-16LE/,
   },
   'a mark of UTF-16 under another set': {
     content: Buffer.concat([Buffer.from([0xff, 0xfe]), utf16(table)]),
-    given: { character_set: 'windows-1252' },
+    format: { character_set: 'windows-1252' },
     says: { records: [] },
     error: /UTF-16LE/,
   },
   'no mark where UTF-16 is asked for': {
     content: utf16(table),
-    given: { character_set: 'UTF-16' },
+    format: { character_set: 'UTF-16' },
     says: { records: [] },
     error: /UTF-16LE/,
   },
   'mostly invalid UTF-8': {
     content: latin1('email,First name\nann@example.com,Änn\nbob@example.com,Böb\n'),
-    given: { character_set: 'UTF-8' },
+    format: { character_set: 'UTF-8' },
     says: { records: [] },
     error: /windows-1252/,
   },
 }
 
-for (const [name, { content, given = {}, says, error }] of Object.entries(mendable)) {
+for (const [name, { content, format = {}, says, error }] of Object.entries(mendable)) {
   t.test(`shown, because a changed setting mends it: ${name}`, (t) =>
     byEachDoor(content, async (file_source, door) => {
-      const request = { file_source, column_mapping: ['email'], file_format: given }
+      const request = { file_source, column_mapping: ['email'], file_format: format }
       const { body } = await post('/inspect', request)
       t.match(body.data, { ...says, import_error: error }, door)
       t.same(await differences(body.data, await importOf(request)), [], door)

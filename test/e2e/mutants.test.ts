@@ -150,11 +150,11 @@ const ownSettings = /^(?:TAP|_TAPJS|NODE_OPTIONS|ROLLCALL_)/
 
 /** Runs a program to its end, with this process's node and a low priority. */
 function run(program: string, args: readonly string[]): void {
-  const given = Object.entries(process.env).filter(([name]) => !ownSettings.test(name))
+  const environment = Object.entries(process.env).filter(([name]) => !ownSettings.test(name))
   const { status, stdout, stderr } = spawnSync('nice', ['-n', '10', program, ...args], {
     cwd: root,
     env: {
-      ...Object.fromEntries(given),
+      ...Object.fromEntries(environment),
       PATH: searchPath(),
       NODE_COMPILE_CACHE: path.join(root, 'node_modules/.cache/rollcall'),
     },

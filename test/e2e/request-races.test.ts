@@ -46,15 +46,15 @@ const addresses = Array.from({ length: rows }, (_, i) => `s${i}@example.com`)
 const raced = addresses.filter((_, i) => i % Math.ceil(rows / 60) === 0)
 const requesters = 8
 
-const sameGiven = { b: 1, status: 'active', confirmed: true } as const
+const sameValues = { b: 1, status: 'active', confirmed: true } as const
 
 /** What happens to a subscriber between the read and the write of an update that changes values alone. */
 const overtaken = new Map<string, RacingRequest[]>([
-  ['status@example.com', [{ kind: 'change', given: { b: 2, status: 'unsubscribed' }, id: null }]],
-  ['confirmed@example.com', [{ kind: 'change', given: { b: 2, confirmed: false }, id: null }]],
+  ['status@example.com', [{ kind: 'change', values: { b: 2, status: 'unsubscribed' }, id: null }]],
+  ['confirmed@example.com', [{ kind: 'change', values: { b: 2, confirmed: false }, id: null }]],
   ['deleted@example.com', [{ kind: 'delete' }]],
-  ['another@example.com', [{ kind: 'delete' }, { kind: 'create', given: sameGiven }]],
-  ['values@example.com', [{ kind: 'change', given: { ...sameGiven, b: 2 }, id: null }]],
+  ['another@example.com', [{ kind: 'delete' }, { kind: 'create', values: sameValues }]],
+  ['values@example.com', [{ kind: 'change', values: { ...sameValues, b: 2 }, id: null }]],
 ])
 
 /** Updates that wait between their read and their write while an import writes the same row, and what is left then. */
@@ -151,10 +151,10 @@ class Race {
     const at = `${this.#path}/subscribers/${encodeURIComponent(email)}`
     switch (request.kind) {
       case 'create':
-        return call('POST', `${this.#path}/subscribers`, { subscriber: { email, ...bodyOf(request.given) } })
+        return call('POST', `${this.#path}/subscribers`, { subscriber: { email, ...bodyOf(request.values) } })
       case 'change':
         return call('PUT', request.id === null ? at : `${this.#path}/subscribers/${request.id}`, {
-          subscriber: bodyOf(request.given),
+          subscriber: bodyOf(request.values),
         })
       case 'trigger':
         return call('POST', `${at}/trigger_autoresponders`, {
@@ -213,11 +213,11 @@ async function overtakeUpdates(
   otherCall: Call,
 ): Promise<void> {
   for (const [email, meanwhile] of overtaken) {
-    await race.perform(otherCall, { kind: 'create', given: sameGiven }, email)
+    await race.perform(otherCall, { kind: 'create', values: sameValues }, email)
     const isWritten = gate.watch(({ findAndModify }) => findAndModify === 'subscribers')
     const { id } = race.lastViews.get(email)
-    const given = { ...sameGiven, b: race.nextValue() }
-    const update = race.perform(gatedCall, { kind: 'change', given, id }, email)
+    const values = { ...sameValues, b: race.nextValue() }
+    const update = race.perform(gatedCall, { kind: 'change', values, id }, email)
     await isWritten
     for (const request of meanwhile) await race.perform(otherCall, request, email)
     gate.release()
@@ -344,17 +344,17 @@ function makeRequest(random: Random, b: number, last: Json): RacingRequest {
     }
   const status = random.chance(0.5) ? last?.status : random.oneOf(['active', 'unsubscribed', 'bounced'])
   const confirmed = random.chance(0.5) ? last?.confirmed : random.chance(0.5)
-  const given = {
+  const values = {
     b,
     ...(status === undefined || random.chance(0.3) ? {} : { status }),
     ...(confirmed === undefined || random.chance(0.3) ? {} : { confirmed }),
     ...(random.chance(0.3) ? { removeIp: `192.0.2.${random.between(1, 250)}` } : {}),
   }
-  if (kind === 'create') return { kind, given }
-  return { kind, given, id: random.chance(0.5) ? (last?.id ?? null) : null }
+  if (kind === 'create') return { kind, values }
+  return { kind, values, id: random.chance(0.5) ? (last?.id ?? null) : null }
 }
 
-const bodyOf = ({ b, removeIp, ...rest }: Extract<RacingRequest, { kind: 'create' }>['given']) => ({
+const bodyOf = ({ b, removeIp, ...rest }: Extract<RacingRequest, { kind: 'create' }>['values']) => ({
   ...rest,
   ...(removeIp === undefined ? {} : { remove_ip: removeIp }),
   custom_fields: { B: b },

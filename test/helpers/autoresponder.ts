@@ -3,16 +3,16 @@ import {
   type AutoresponderDocument,
 } from '../../shared/contract/schemas/autoresponder.ts'
 
-type Given = Pick<AutoresponderDocument, '_id' | 'mailing_list_id' | 'name'> & Partial<AutoresponderDocument>
+type Fields = Pick<AutoresponderDocument, '_id' | 'mailing_list_id' | 'name'> & Partial<AutoresponderDocument>
 
 /** An autoresponder's document as the API makes it from its defaults. */
-export const autoresponder = (given: Given): AutoresponderDocument => ({
+export const autoresponder = (fields: Fields): AutoresponderDocument => ({
   organization_id: 1,
-  name_key: given.name.toLowerCase(),
+  name_key: fields.name.toLowerCase(),
   ...autoresponderDefaults,
   content_subject: 'Hello',
   content_text: 'Good to have you.',
   trigger: 'subscription',
   created_at: new Date(),
-  ...given,
+  ...fields,
 })

@@ -247,8 +247,8 @@ t.test('a request on a user who is promoted before it commits is refused and cha
     await users.updateOne({ _id: user.id }, { $set: lockedOut })
     const promoted = (session: ClientSession) =>
       users.updateOne({ _id: user.id }, { $set: { role: 'system_admin' } }, { session })
-    const given = method === 'POST' ? { api_key: { ...body.api_key, user_id: user.id } } : body
-    const answer = await overtake(promoted, method, path({ user: user.id, key: key.id }), given, asMate)
+    const sentBody = method === 'POST' ? { api_key: { ...body.api_key, user_id: user.id } } : body
+    const answer = await overtake(promoted, method, path({ user: user.id, key: key.id }), sentBody, asMate)
     t.match(answer, refused, `${method} ${path({ user: user.id, key: key.id })}`)
     t.match(await users.findOne({ _id: user.id }), { full_name: 'Jane Roe', ...lockedOut })
     t.match(await apiKeys.find({ user_id: user.id }).toArray(), [{ name: 'a key' }])

@@ -27,7 +27,7 @@ interface Mailing {
 
 async function addAutoresponder(
   list: Json,
-  given: Partial<AutoresponderDocument> = {},
+  fields: Partial<AutoresponderDocument> = {},
 ): Promise<AutoresponderDocument> {
   lastId += 1
   const document = autoresponder({
@@ -36,7 +36,7 @@ async function addAutoresponder(
     mailing_list_id: list.id,
     organization_id: list.organization_id,
     trigger: 'api',
-    ...given,
+    ...fields,
   })
   await collections.autoresponders.insertOne(document)
   return document
@@ -332,7 +332,8 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
     other: { trigger: 'api', ...open },
   } as const
   const ids = new Map<number, string>()
-  for (const [name, given] of Object.entries(names)) ids.set((await addAutoresponder(list, given))._id, name)
+  for (const [name, fields] of Object.entries(names))
+    ids.set((await addAutoresponder(list, fields))._id, name)
   const statesOf = async (messageId: string): Promise<Record<string, string>> => {
     const found = await collections.reactions
       .find({ _id: { $regex: `:message ${messageId}$` }, autoresponder_id: { $in: [...ids.keys()] } })

@@ -356,7 +356,7 @@ const bounds: Bound[] = [
     what: 'D 4: password in characters, and in bytes',
     taken: ['p'.repeat(8), 'p'.repeat(1024), 'é'.repeat(512)],
     refused: ['p'.repeat(7), 'p'.repeat(1025), `${'é'.repeat(512)}p`],
-    ask: (given) => posted('/users', userOf({ password1: given, password2: given })),
+    ask: (value) => posted('/users', userOf({ password1: value, password2: value })),
   },
   {
     what: 'D 2.6: email',
@@ -552,7 +552,8 @@ t.test('D 1: wrong credentials of one address within a minute', async (t) => {
 t.test('D 4: five failures in a row lock a user out for 30 minutes', async (t) => {
   const email = 'locked@example.com'
   const { data } = await posted('/users', userOf({ email }))
-  const sign = async (given: string) => posted('/users/authenticate', { user: { email, password: given } })
+  const sign = async (sentPassword: string) =>
+    posted('/users/authenticate', { user: { email, password: sentPassword } })
   const lockout = async () => (await get(`/users/${data.id}`)).password_failure_lockout
   for (let i = 0; i < 4; i += 1) await sign('wrong')
   t.equal((await lockout()).is_locked_out, false)

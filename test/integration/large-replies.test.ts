@@ -314,11 +314,11 @@ t.test('900 kB of faults are answered shortly, also on a list with 500 fields', 
   const unknown = Object.fromEntries(Array.from({ length: 49_000 }, (_, i) => [`field ${i}`, 1]))
   const wrong = Object.fromEntries([...spellings('boxes')].slice(0, 24_000).map((name) => [name, ['x']]))
   /** default_custom_fields may have 256 KiB. */
-  const fewer = (given: Json) => Object.fromEntries(Object.entries(given).slice(0, 9_000))
+  const fewer = (fields: Json) => Object.fromEntries(Object.entries(fields).slice(0, 9_000))
   const longNamed = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [String(i).repeat(100_000), 1]))
   const columns = Array.from({ length: 2_000 }, (_, i) => `f${i}`)
   const file_source = { type: 'json', content: 'a@example.com' }
-  const requests: [method: string, path: string, body: (fields: Json) => Json, ...given: Json[]][] = [
+  const requests: [method: string, path: string, body: (fields: Json) => Json, ...fields: Json[]][] = [
     [
       'POST',
       'subscribers',
@@ -359,16 +359,16 @@ t.test('900 kB of faults are answered shortly, also on a list with 500 fields', 
     ],
   ]
   for (const [method, path, body, ...all] of requests)
-    for (const [i, given] of all.entries()) {
+    for (const [i, fields] of all.entries()) {
       const seconds: number[] = []
       for (const { id } of [few, many]) {
         const before = await cpuSeconds()
-        const answer = await call(method, `/mailing_lists/${id}/${path}`, body(given))
+        const answer = await call(method, `/mailing_lists/${id}/${path}`, body(fields))
         seconds.push((await cpuSeconds()) - before)
         t.equal(answer.body.success, false, `${method} ${path} ${i}`)
         t.ok(answer.text.length < 60_000, `${method} ${path} ${i}: ${answer.text.length} characters`)
         t.ok(
-          Object.keys(given).length < 100 || /; and \d+ more problems$/.test(answer.body.error_message),
+          Object.keys(fields).length < 100 || /; and \d+ more problems$/.test(answer.body.error_message),
           answer.text.slice(-100),
         )
       }

@@ -22,7 +22,7 @@ let lastAutoresponder = 0
 
 async function addAutoresponder(
   listId: number,
-  given: Partial<AutoresponderDocument> = {},
+  fields: Partial<AutoresponderDocument> = {},
 ): Promise<AutoresponderDocument> {
   lastAutoresponder += 1
   const document = autoresponder({
@@ -31,7 +31,7 @@ async function addAutoresponder(
     name: `Autoresponder ${lastAutoresponder}`,
     content_subject: `Subject ${lastAutoresponder}`,
     content_text: 'Hello %%First name%%',
-    ...given,
+    ...fields,
   })
   await collections.autoresponders.insertOne(document)
   return document
@@ -310,22 +310,22 @@ t.test('an organization takes its own mails, by due time; a system admin takes a
 
 async function queue(
   amount: number,
-  given: { autoresponderId: number; listId: number; subscriberId?: number; dueAt: Date },
+  reaction: { autoresponderId: number; listId: number; subscriberId?: number; dueAt: Date },
 ): Promise<void> {
   const firstId = await new IdAllocators(collections).allocate('reaction', amount)
-  const { organization_id } = (await collections.autoresponders.findOne({ _id: given.autoresponderId }))!
+  const { organization_id } = (await collections.autoresponders.findOne({ _id: reaction.autoresponderId }))!
   const documents = Array.from({ length: amount }, (_, i): ReactionDocument => {
-    const subscriberId = given.subscriberId ?? 1_000_000 + firstId + i
+    const subscriberId = reaction.subscriberId ?? 1_000_000 + firstId + i
     return {
-      _id: `${subscriberId}:${given.autoresponderId}:request ${firstId + i}`,
+      _id: `${subscriberId}:${reaction.autoresponderId}:request ${firstId + i}`,
       id: firstId + i,
       organization_id,
-      mailing_list_id: given.listId,
-      autoresponder_id: given.autoresponderId,
+      mailing_list_id: reaction.listId,
+      autoresponder_id: reaction.autoresponderId,
       subscriber_id: subscriberId,
       import_id: null,
       state: 'queued',
-      due_at: given.dueAt,
+      due_at: reaction.dueAt,
       created_at: new Date(),
     }
   })

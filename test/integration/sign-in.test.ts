@@ -33,8 +33,12 @@ async function newUser(fields: Json = {}, options = asAdmin): Promise<Json> {
   return body.data
 }
 
-const signIn = (email: string, given = password, options: { key?: string } = asAdmin): Promise<Answer> =>
-  call('POST', '/users/authenticate', { user: { email, password: given } }, options)
+const signIn = (
+  email: string,
+  sentPassword = password,
+  options: { key?: string } = asAdmin,
+): Promise<Answer> =>
+  call('POST', '/users/authenticate', { user: { email, password: sentPassword } }, options)
 const stored = async (id: number) => (await collections.users.findOne({ _id: id }))!
 const lockout = async (id: number) =>
   (await call('GET', `/users/${id}`, undefined, asAdmin)).body.data.password_failure_lockout
@@ -62,7 +66,7 @@ t.test('every refusal is the same', async (t) => {
     { $set: { locked_until: new Date(Date.now() + 60_000) } },
   )
   const before = await stored(foreign.id)
-  for (const [what, email, given] of [
+  for (const [what, email, sentPassword] of [
     ['wrong password', user.email, 'wrong password'],
     ['blank password', user.email, ''],
     ['other case', user.email, password.toUpperCase()],
@@ -74,7 +78,7 @@ t.test('every refusal is the same', async (t) => {
     ['blank email', '', password],
     ['NUL', '\0', password],
   ] as const) {
-    const answer = await signIn(email, given)
+    const answer = await signIn(email, sentPassword)
     t.equal(answer.status, 200, what)
     t.same(answer.body, refusal, what)
   }

@@ -111,8 +111,8 @@ const monthNames = [
 
 /** "Month in full or its first three letters, any case." */
 function monthNamed(name: string): number | null {
-  const given = name.toLowerCase()
-  const index = monthNames.findIndex((month) => given === month || given === month.slice(0, 3))
+  const lowerCased = name.toLowerCase()
+  const index = monthNames.findIndex((month) => lowerCased === month || lowerCased === month.slice(0, 3))
   return index === -1 ? null : index + 1
 }
 

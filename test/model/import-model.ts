@@ -15,36 +15,36 @@ import type {
 } from './subscriber-table.ts'
 
 /** The end of an import, as decisions 2.4 to 2.9 describe it. */
-export function expectedEnd(given: ModelledImport): ExpectedEnd {
-  const content = readContent(given)
-  if ('says' in content) return failedEarly(given, content)
+export function expectedEnd(model: ModelledImport): ExpectedEnd {
+  const content = readContent(model)
+  if ('says' in content) return failedEarly(model, content)
   const { set: characterSet, separator, skippedLines } = content
-  const file = splitFile(content.raw, { ...given.options.file_format, csv_field_separator: separator })
+  const file = splitFile(content.raw, { ...model.options.file_format, csv_field_separator: separator })
   for (const record of file.records) record.line += skippedLines
-  const rows = file.records.map((record, number) => readRow(record, number, { ...given, characterSet }))
-  if (isMostlyInvalid(rows)) return failedEarly(given, refusalOfHalf(given, content))
-  const decided = decideAll(rows, given)
+  const rows = file.records.map((record, number) => readRow(record, number, { ...model, characterSet }))
+  if (isMostlyInvalid(rows)) return failedEarly(model, refusalOfHalf(model, content))
+  const decided = decideAll(rows, model)
   const everyRowFailed = decided.every(({ result }) => result === 'failed')
-  const isFailed = given.options.deactivate_subscribers_not_in_import && everyRowFailed
-  const deactivated = isFailed ? [] : absentSubscribers(given, rows)
+  const isFailed = model.options.deactivate_subscribers_not_in_import && everyRowFailed
+  const deactivated = isFailed ? [] : absentSubscribers(model, rows)
   return {
     state: isFailed ? 'failed' : 'finished',
     numberOfRecords: rows.length,
     counts: countsOf(decided, deactivated),
     logs: logsOf(decided, deactivated),
-    failedLog: failedLogOf(decided, file, given, content),
-    logFormat: logFormatOf(given, content),
+    failedLog: failedLogOf(decided, file, model, content),
+    logFormat: logFormatOf(model, content),
     detectedSet: content.detectedSet,
     detectedSeparator: content.detectedSeparator,
-    warnings: [...content.warnings, ...warningsOf(file, given, content)],
+    warnings: [...content.warnings, ...warningsOf(file, model, content)],
     refusal: null,
     failureSummary: failureSummaryOf(decided, file, characterSet),
-    table: given.options.dry_run ? given.existing : tableAfter(given.existing, decided, deactivated),
-    overLimit: overLimit(given, decided),
+    table: model.options.dry_run ? model.existing : tableAfter(model.existing, decided, deactivated),
+    overLimit: overLimit(model, decided),
   }
 }
 
-const failedEarly = (given: ModelledImport, refusal: Refusal): ExpectedEnd => ({
+const failedEarly = (model: ModelledImport, refusal: Refusal): ExpectedEnd => ({
   state: 'failed',
   numberOfRecords: null,
   counts: noCounts(),
@@ -56,7 +56,7 @@ const failedEarly = (given: ModelledImport, refusal: Refusal): ExpectedEnd => ({
   detectedSeparator: null,
   warnings: [],
   refusal,
-  table: given.existing,
+  table: model.existing,
   overLimit: null,
 })
 
@@ -68,11 +68,11 @@ function isMostlyInvalid(rows: Row[]): boolean {
 
 /** "Its message suggests `auto` and `windows-1252`, but never what was given" (beyond 1). */
 function refusalOfHalf({ options }: ModelledImport, { detectedSet }: FileContent): Refusal {
-  const given = [options.file_format.character_set, detectedSet]
+  const usedSets = [options.file_format.character_set, detectedSet]
   const suggested = ['auto', 'windows-1252'].map((name) => ({ name, pattern: new RegExp(`"${name}"`) }))
   return {
-    says: suggested.filter(({ name }) => !given.includes(name as 'auto')).map(({ pattern }) => pattern),
-    saysNot: suggested.filter(({ name }) => given.includes(name as 'auto')).map(({ pattern }) => pattern),
+    says: suggested.filter(({ name }) => !usedSets.includes(name as 'auto')).map(({ pattern }) => pattern),
+    saysNot: suggested.filter(({ name }) => usedSets.includes(name as 'auto')).map(({ pattern }) => pattern),
   }
 }
 
@@ -112,19 +112,19 @@ interface Decided {
   fault: Fault | null
 }
 
-function decideAll(rows: Row[], given: ModelledImport): Decided[] {
+function decideAll(rows: Row[], model: ModelledImport): Decided[] {
   const seen = new Set<string>()
   return rows.map((row) => {
     const isRepeated = row.identity !== null && seen.has(row.identity)
     if (row.identity !== null) seen.add(row.identity)
-    return { row, ...decide(row, isRepeated, given) }
+    return { row, ...decide(row, isRepeated, model) }
   })
 }
 
 /** The order of the checks (2.7). The limit comes later: it needs all rows. */
-function decide(row: Row, isRepeated: boolean, given: ModelledImport): Omit<Decided, 'row'> {
-  const { options, list } = given
-  const before = row.identity === null ? null : (given.existing.get(row.identity) ?? null)
+function decide(row: Row, isRepeated: boolean, model: ModelledImport): Omit<Decided, 'row'> {
+  const { options, list } = model
+  const before = row.identity === null ? null : (model.existing.get(row.identity) ?? null)
   const ended = (result: RowResult) => ({
     result,
     before,
@@ -142,7 +142,7 @@ function decide(row: Row, isRepeated: boolean, given: ModelledImport): Omit<Deci
       ? addedSubscriber(row.identity, row.content, list, options)
       : updatedSubscriber(before, row.content, list, options)
   if (after === null)
-    return { ...ended('failed'), fault: faultOfSubscriber(row.cells, before, row.content, given) }
+    return { ...ended('failed'), fault: faultOfSubscriber(row.cells, before, row.content, model) }
   return { result: before === null ? 'added' : 'updated', before, after, fault: null }
 }
 
@@ -187,10 +187,10 @@ function failureSummaryOf(decided: Decided[], file: SplitFile, characterSet: Spl
 }
 
 /** "Active subscribers that existed when the import began and whose identity is in no record" (2.8). */
-function absentSubscribers(given: ModelledImport, rows: Row[]): Subscriber[] {
-  if (!given.options.deactivate_subscribers_not_in_import) return []
+function absentSubscribers(model: ModelledImport, rows: Row[]): Subscriber[] {
+  if (!model.options.deactivate_subscribers_not_in_import) return []
   const present = new Set(rows.map((row) => row.identity))
-  return [...given.existing.values()].filter(
+  return [...model.existing.values()].filter(
     (subscriber) => subscriber.status === 'active' && !present.has(subscriber.identity),
   )
 }
@@ -228,15 +228,15 @@ function logsOf(decided: Decided[], deactivated: Subscriber[]): ExpectedEnd['log
 function failedLogOf(
   decided: Decided[],
   file: SplitFile,
-  given: ModelledImport,
+  model: ModelledImport,
   content: FileContent,
 ): string[][] {
   const failed = decided.filter(({ result }) => result === 'failed').map(({ row }) => row)
   if (failed.length === 0) return []
-  const { set } = logFormatOf(given, content)
+  const { set } = logFormatOf(model, content)
   const header = file.header?.map((cell) => decode(cell, content.set))
   const withLine = (cells: string[], line: string) => [
-    ...padded(cells, given.options.column_mapping.length),
+    ...padded(cells, model.options.column_mapping.length),
     line,
   ]
   return [

@@ -140,14 +140,14 @@ function contentOf(cells: string[], { options, list }: RowContext): RowContent {
   const email = valid(read('email', (text) => (emailKey(text) === null ? null : text)) ?? null)
   return {
     email,
-    ...given('status', read('status', nameIn(subscriberStatuses))),
-    ...given('format', read('email_format', nameIn(emailFormats))),
-    ...given('subscribeTime', read('subscribe_time', moment)),
-    ...given('subscribeIp', read('subscribe_ip', canonicalIp)),
-    ...given('removeTime', read('remove_time', moment)),
-    ...given('removeIp', read('remove_ip', canonicalIp)),
-    ...given('confirmed', read('confirmed', readBoolean)),
-    ...given('confirmTime', read('confirm_time', moment)),
+    ...ifPresent('status', read('status', nameIn(subscriberStatuses))),
+    ...ifPresent('format', read('email_format', nameIn(emailFormats))),
+    ...ifPresent('subscribeTime', read('subscribe_time', moment)),
+    ...ifPresent('subscribeIp', read('subscribe_ip', canonicalIp)),
+    ...ifPresent('removeTime', read('remove_time', moment)),
+    ...ifPresent('removeIp', read('remove_ip', canonicalIp)),
+    ...ifPresent('confirmed', read('confirmed', readBoolean)),
+    ...ifPresent('confirmTime', read('confirm_time', moment)),
     ...fieldsOf(cells, mapping, list.fields, order),
   }
 }
@@ -180,7 +180,7 @@ const nameIn =
   (text: string): T | null =>
     names.find((name) => name === text.toLowerCase()) ?? null
 
-const given = <K extends string, T>(key: K, value: T | undefined): Partial<Record<K, T>> =>
+const ifPresent = <K extends string, T>(key: K, value: T | undefined): Partial<Record<K, T>> =>
   value === undefined ? {} : ({ [key]: value } as Record<K, T>)
 
 const recordFault = (kind: string): Fault => ({ column: null, kind, field: null, example: null })

@@ -4,7 +4,7 @@ import { callbackWithoutSecrets, withoutSecrets } from '../../shared/runtime/sea
 import { CannotUnseal, SecretBox, secretKey } from '../../shared/runtime/secret-box.ts'
 
 t.test('a URL is shown without what may be secret in it, and else as it was given', (t) => {
-  const shown: [given: string, without: string][] = [
+  const shown: [url: string, without: string][] = [
     ['https://ann:s3cret@example.com/a.csv', 'https://ann:***@example.com/a.csv'],
     ['https://:s3cret@example.com/', 'https://:***@example.com/'],
     ['https://glpat-0123456789@example.com/a.csv', 'https://***@example.com/a.csv'],
@@ -30,15 +30,15 @@ t.test('a URL is shown without what may be secret in it, and else as it was give
     ['https://EXAMPLE.com/a b.csv?list=5', 'https://EXAMPLE.com/a b.csv?list=5'],
     ['HTTPS:\\\\example.com\\a.csv?to\nken=x', 'https://example.com/a.csv?token=***'],
   ]
-  for (const [given, without] of shown) {
-    t.equal(withoutSecrets(given), without)
+  for (const [url, without] of shown) {
+    t.equal(withoutSecrets(url), without)
     t.equal(withoutSecrets(without), without, 'again it is the same')
   }
   t.end()
 })
 
 t.test('a callback is shown without tokens in its path, too', (t) => {
-  const shown: [given: string, without: string][] = [
+  const shown: [url: string, without: string][] = [
     [
       'https://hooks.example.com/services/T0000001/B0000002/abcdefABCDEF123456',
       'https://hooks.example.com/services/***/***/***',
@@ -47,8 +47,8 @@ t.test('a callback is shown without tokens in its path, too', (t) => {
     ['https://example.com/a/verylongsecretwithoutdigits/', 'https://example.com/a/***/'],
     ['https://EXAMPLE.com/hook', 'https://EXAMPLE.com/hook'],
   ]
-  for (const [given, without] of shown) {
-    t.equal(callbackWithoutSecrets(given), without)
+  for (const [url, without] of shown) {
+    t.equal(callbackWithoutSecrets(url), without)
     t.equal(callbackWithoutSecrets(without), without, 'again it is the same')
   }
   t.end()

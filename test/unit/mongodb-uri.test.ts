@@ -40,7 +40,7 @@ t.test('options of MONGODB_URI that would weaken the guards are refused by name'
 })
 
 t.test('a URI is shown without what may be secret in it', async (t) => {
-  const shown: [given: string, shown: string][] = [
+  const shown: [uri: string, shown: string][] = [
     ['mongodb://127.0.0.1:27017/?replicaSet=rs0', 'mongodb://127.0.0.1:27017/?replicaSet=rs0'],
     ['mongodb://ann:s3cret@a:1,[::1]:2/db?w=majority', 'mongodb://ann:***@a:1,[::1]:2/db?w=majority'],
     ['mongodb+srv://ann:s3cret@cluster.example.com', 'mongodb+srv://ann:***@cluster.example.com'],
@@ -53,7 +53,7 @@ t.test('a URI is shown without what may be secret in it', async (t) => {
       'mongodb://a:1/?tlsCertificateKeyFilePassword=***&authMechanismProperties=***',
     ],
   ]
-  for (const [given, without] of shown) t.equal(shownMongodbUri(given), without)
+  for (const [uri, without] of shown) t.equal(shownMongodbUri(uri), without)
 })
 
 t.test('an error of the connection quotes no secret either', async (t) => {

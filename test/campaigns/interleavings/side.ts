@@ -77,7 +77,7 @@ export async function openSide(options: {
   const log = createLogger({ process: 'test', level: 'silent' })
   const database = await openDatabase({ uri, name })
   const secret = await keyHashSecret(database.collections)
-  await bootstrap(database, { givenKey: bootstrapKey, keyHashSecret: secret })
+  await bootstrap(database, { configuredKey: bootstrapKey, keyHashSecret: secret })
   const registry = new Registry()
   const stopping = new AbortController()
   const marked = await MarkedFolder.open(settings, database.collections, log)

@@ -11,9 +11,13 @@ const noHeader = { file_format: { csv_has_headers: false } }
 async function addAutoresponder(
   service: Service,
   listId: number,
-  given: Pick<AutoresponderDocument, '_id' | 'name' | 'trigger'> & { fromImport?: boolean },
+  {
+    _id,
+    name,
+    trigger,
+    fromImport = false,
+  }: Pick<AutoresponderDocument, '_id' | 'name' | 'trigger'> & { fromImport?: boolean },
 ): Promise<void> {
-  const { _id, name, trigger, fromImport = false } = given
   await service.collections.autoresponders.insertOne(
     autoresponder({
       _id,

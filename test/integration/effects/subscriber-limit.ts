@@ -198,12 +198,12 @@ t.test('the subscriber limit binds imports and requests', { timeout: 300_000 }, 
       get(target, key) {
         const value: unknown = Reflect.get(target, key, target)
         if (typeof value !== 'function') return value
-        return async (...given: unknown[]) => {
+        return async (...args: unknown[]) => {
           if (key === 'insertOne') {
             arrived.resolve(undefined)
             await mayGoOn.promise
           }
-          return (value as (...given: unknown[]) => unknown).apply(target, given)
+          return (value as (...args: unknown[]) => unknown).apply(target, args)
         }
       },
     })

@@ -122,19 +122,19 @@ t.test('heeds the limit, the primary key and what is given', async (t) => {
     full.records.map(({ result }: Json) => result),
     ['added', 'skipped_over_limit'],
   )
-  const given = await inspect(id, {
+  const inspected = await inspect(id, {
     file_format: { csv_field_separator: ',', csv_has_headers: false },
     column_mapping: ['email'],
     ...inline('email;Number\na@example.com;1\n'),
   })
   t.match(
-    given,
+    inspected,
     { csv_field_separator: ',', csv_has_headers: false, column_mapping: ['email'] },
     'the reply has what the records were read with',
   )
-  t.equal(given.records.length, 2, 'a line that is said to be a record is one')
-  t.equal(given.warnings.length, 1)
-  t.match(given.warnings[0], /csv_field_separator is ",", and the file looks as if it were ";"/)
+  t.equal(inspected.records.length, 2, 'a line that is said to be a record is one')
+  t.equal(inspected.warnings.length, 1)
+  t.match(inspected.warnings[0], /csv_field_separator is ",", and the file looks as if it were ";"/)
 
   const headless = await inspect(id, {
     file_format: { csv_has_headers: true },

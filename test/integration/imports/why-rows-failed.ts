@@ -258,8 +258,8 @@ t.test('apply_custom_field_defaults can be off, for imports, dry runs and inspec
     t.match(view, { apply_custom_field_defaults: false, stats: { subscribers: { added: 2, failed: 1 } } })
     t.match(view.failure_summary, [{ column: 3, field: 'Sure', rows: 1, first_record: 3 }])
   }
-  const given = { ...off, default_custom_fields: { Plan: 'Team', Points: 3 } }
-  await importText(service, list.id, 'd@x.co,,no\n', given)
+  const withDefaults = { ...off, default_custom_fields: { Plan: 'Team', Points: 3 } }
+  await importText(service, list.id, 'd@x.co,,no\n', withDefaults)
   const on = await importText(service, list.id, 'e@x.co,,\n', { ...off, apply_custom_field_defaults: true })
   t.match(on, { apply_custom_field_defaults: true })
   const values = async (email: string) => {

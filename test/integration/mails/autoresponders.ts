@@ -77,7 +77,7 @@ t.test('every field, set and cleared', async (t) => {
   const list = await createList(service)
   const target = (await create(list)).id
   // Each has a field, a value, whether null clears it, and how a reply shows it where that differs.
-  const fields: [field: string, given: unknown, isNullable?: boolean, shown?: unknown][] = [
+  const fields: [field: string, sent: unknown, isNullable?: boolean, shown?: unknown][] = [
     ['name', ' Other ', false, 'Other'],
     ['paused', true],
     ['from_email', ' Sender@Example.com ', true, 'Sender@Example.com'],
@@ -111,15 +111,15 @@ t.test('every field, set and cleared', async (t) => {
     ['content_html', '<p> x </p>', true],
     ['content_text', ' x\n', true],
   ]
-  const given = Object.fromEntries(fields.map(([name, value]) => [name, value]))
+  const sent = Object.fromEntries(fields.map(([name, value]) => [name, value]))
   const shown = Object.fromEntries(fields.map(([name, value, , as]) => [name, as ?? value]))
-  const created = await create(list, given)
+  const created = await create(list, sent)
   t.type(created.paused_at, 'string')
   const { id, mailing_list_id, paused_at } = created
   t.same(created, { ...defaults, ...shown, id, mailing_list_id, paused_at })
 
   const later = await create(list)
-  t.match((await update(later, { ...given, name: 'Third' })).data, { ...shown, name: 'Third' })
+  t.match((await update(later, { ...sent, name: 'Third' })).data, { ...shown, name: 'Third' })
   t.match((await update(later, {})).data, { ...shown, name: 'Third' }, 'what is absent stays')
   for (const [name, , isNullable] of [...fields].reverse()) {
     const answer = await update(later, { [name]: null })

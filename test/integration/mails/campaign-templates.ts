@@ -167,7 +167,7 @@ t.test('the deprecated fields stand for the first content', async (t) => {
 })
 
 /** Each delivery setting with a value, whether null clears it, and how a reply shows the value where it differs. */
-const deliverySettings: [field: string, given: unknown, isNullable?: boolean, shown?: unknown][] = [
+const deliverySettings: [field: string, sent: unknown, isNullable?: boolean, shown?: unknown][] = [
   ['virtual_mta_id', 5, true],
   ['virtual_mta_name', 'Route', true],
   ['bounce_email_id', '3@7', true],
@@ -285,7 +285,7 @@ t.test('a route of 0 is the default route, and a name goes with the thing that i
 
 t.test('percentages come in as numbers and strings, and go out as strings', async (t) => {
   const template = await create(await createList(service))
-  const asShown: [given: unknown, shown: string][] = [
+  const asShown: [sent: unknown, shown: string][] = [
     [0, '0.0'],
     [100, '100.0'],
     [12.5, '12.5'],

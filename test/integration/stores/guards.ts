@@ -205,8 +205,8 @@ function withEventAfterRead<D extends Document>(
   event: () => Promise<unknown>,
 ): Collection<D> {
   const readThenEvent = (method: 'find' | 'aggregate') =>
-    ((...given: [never, never]) => {
-      const cursor = collection[method](...given)
+    ((...args: [never, never]) => {
+      const cursor = collection[method](...args)
       return {
         toArray: async () => {
           const found = await cursor.toArray()

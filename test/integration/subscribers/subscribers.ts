@@ -217,15 +217,15 @@ t.test('a value of the wrong type or out of bounds is refused, and changes nothi
     Boxes: ['4', ['1', '4'], [1], 1, [null]],
     Flag: ['perhaps', 1, 0, ['true']],
   }
-  const given = Object.entries(bad).flatMap(([name, values]) => values.map((value) => ({ name, value })))
+  const cases = Object.entries(bad).flatMap(([name, values]) => values.map((value) => ({ name, value })))
   const answers: Json[] = []
-  for (const { name, value } of given) {
+  for (const { name, value } of cases) {
     const { body } = await update(list.id, made.id, { status: 'bounced', custom_fields: { [name]: value } })
-    answers.push({ given: `${name}: ${JSON.stringify(value)}`, ...body })
+    answers.push({ what: `${name}: ${JSON.stringify(value)}`, ...body })
   }
   t.match(
     answers,
-    given.map(({ name }) => ({
+    cases.map(({ name }) => ({
       ...{ success: false, error_code: 'validation_failed' },
       error_message: new RegExp(`^custom_fields.${name} must be `),
     })),
@@ -419,7 +419,7 @@ t.test(
     const body = { email: 'a@example.com', ...removal, confirm_time: '2026-01-01T00:00Z' }
     const made = (await create(list.id, body)).body.data
     t.match(made, { status: 'active', confirmed: false, ...none })
-    const change = async (given: object) => (await update(list.id, made.id, given)).body.data
+    const change = async (fields: object) => (await update(list.id, made.id, fields)).body.data
     t.match(await change({ ...removal, confirm_time: '2026-01-01T00:00Z' }), none)
     t.match(await change({ confirmed: true }), { confirm_time: String })
     t.match(await change({ confirmed: false, confirm_time: '2026-01-01T00:00Z' }), { confirm_time: null })

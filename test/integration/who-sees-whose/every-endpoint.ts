@@ -242,8 +242,8 @@ async function faultsOfForeignPaths(endpoint: string[], row: Row): Promise<(stri
   )
 }
 
-async function faultOfCase(endpoint: string[], row: Row, given: Case): Promise<string | null> {
-  const { what, as = ownAdmin.who, path = {}, body, gets } = given
+async function faultOfCase(endpoint: string[], row: Row, testCase: Case): Promise<string | null> {
+  const { what, as = ownAdmin.who, path = {}, body, gets } = testCase
   const { key } = callerNamed.get(as)!
   const answer = await send(endpoint, row, { ...own, ...path }, { key, body })
   const { error_code: code, data } = answer.body ?? {}
@@ -352,21 +352,24 @@ t.test('what another control plane revoked is so here after 5 s', async (t) => {
   await sleep(Math.max(0, changesApplyAt - Date.now()))
   const name = 'GET /subscriber_imports'
   const [endpoint, row] = [name.split(' '), rows[name]!]
-  for (const given of refusedCredentials) t.equal(await faultOfCredential(endpoint, row, given), null)
+  for (const credential of refusedCredentials)
+    t.equal(await faultOfCredential(endpoint, row, credential), null)
   for (const caller of callers) t.equal(await faultOfCaller(endpoint, row, caller), null)
 })
 
 t.test('an own path with foreign ids in the body or the query reaches nothing foreign', async (t) => {
   for (const [name, row] of Object.entries(rows))
-    for (const given of row.cases ?? [])
-      t.equal(await faultOfCase(name.split(' '), row, given), null, `${name}: ${given.what}`)
+    for (const testCase of row.cases ?? [])
+      t.equal(await faultOfCase(name.split(' '), row, testCase), null, `${name}: ${testCase.what}`)
 })
 
 for (const [name, row] of Object.entries(rows))
   t.test(name, async (t) => {
     const endpoint = name.split(' ')
     const faults = [
-      ...(await Promise.all(refusedCredentials.map((given) => faultOfCredential(endpoint, row, given)))),
+      ...(await Promise.all(
+        refusedCredentials.map((credential) => faultOfCredential(endpoint, row, credential)),
+      )),
       ...(await faultsOfForeignPaths(endpoint, row)),
     ]
     for (let i = 0; i < callers.length; i += 8)

@@ -59,8 +59,8 @@ t.test('any text that a parser accepts as a URL is shown without its password, o
     .map(([scheme, pieces]) => scheme + pieces.join(''))
   let taken = 0
   fc.assert(
-    fc.property(text, (given) => {
-      const made = shownOf(given)
+    fc.property(text, (sentUrl) => {
+      const made = shownOf(sentUrl)
       if (made === null) return
       taken += 1
       const { url, stored, shown } = made

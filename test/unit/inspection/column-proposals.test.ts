@@ -19,17 +19,17 @@ const fields = ['First name', 'Last name', 'Phone', 'Company', 'City', 'Zip', 'C
 )
 
 /** The proposals for a header and records; a header of null is none. */
-function propose(header: string[] | null, records: string[][], given = fields) {
+function propose(header: string[] | null, records: string[][], customFields = fields) {
   const width = Math.max(header?.length ?? 0, ...records.map(({ length }) => length))
   const columns = Array.from({ length: width }, (_, i) => ({
     header: header === null ? null : header[i]!,
     values: records.map((record) => record[i]!).filter((cell) => cell !== ''),
   }))
-  const { proposals, warnings } = proposeColumns(columns, { list, fields: given })
+  const { proposals, warnings } = proposeColumns(columns, { list, fields: customFields })
   return { mapping: proposals.map(({ proposed }) => proposed), warnings }
 }
-const mapped = (header: string[] | null, records: string[][], given = fields) =>
-  propose(header, records, given).mapping
+const mapped = (header: string[] | null, records: string[][], customFields = fields) =>
+  propose(header, records, customFields).mapping
 
 const emailHeaders = {
   en: ['Email', 'E-mail', 'Email Address', 'EMAIL_ADDRESS', 'Primary e-mail (work)', 'contactEmail'],

@@ -5,10 +5,10 @@ const whole = (text: string) => ({ bytes: Buffer.from(text), isWhole: true })
 const comma: SampleDialect = { separator: ',', enclosure: '"' }
 
 /** "SEPARATOR ENCLOSURE" of a file's text. */
-function detected(text: string, given: Partial<SampleDialect> = {}): string {
+function detected(text: string, settings: Partial<SampleDialect> = {}): string {
   const { separator, enclosure } = detectDialect(whole(text), {
-    separator: given.separator,
-    enclosure: given.enclosure,
+    separator: settings.separator,
+    enclosure: settings.enclosure,
   })
   return `${separator} ${enclosure}`
 }

@@ -140,7 +140,7 @@ t.test('UTF-16 is guessed where NULs are at even or at odd offsets, or four time
     ['as many at both', null, bytes(20, 20)],
     ['NULs after 64 KiB', null, Buffer.concat([Buffer.alloc(65_536, 'a'), little('a'.repeat(9_000))])],
   ]
-  for (const [what, guess, given] of cases) t.equal(guessUtf16(given), guess, what)
+  for (const [what, guess, content] of cases) t.equal(guessUtf16(content), guess, what)
 })
 
 t.test('auto detects UTF-8 where nine of ten characters beyond ASCII are valid', async (t) => {

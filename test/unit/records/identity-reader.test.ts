@@ -7,14 +7,17 @@ import { makeField, utf8Format } from '../../helpers/make-plan.ts'
 
 const latin: ContentFormat = { ...utf8Format, character_set: 'iso-8859-1' }
 
-interface Given {
+interface ReadOptions {
   column?: number
   format?: ContentFormat
   field?: Partial<FieldDefinition>
 }
 
 /** The identities of a file's records, null for none. */
-function identitiesOf(content: string | Buffer, { column = 0, format = utf8Format, field }: Given = {}) {
+function identitiesOf(
+  content: string | Buffer,
+  { column = 0, format = utf8Format, field }: ReadOptions = {},
+) {
   const other = makeField({ id: 2, name: 'Other', field_type: 'boolean' })
   const fields = field === undefined ? [other] : [other, makeField({ id: 3, name: 'Key', ...field })]
   const identity =

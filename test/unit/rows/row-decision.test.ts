@@ -138,10 +138,10 @@ t.test('without apply_custom_field_defaults a field has what the file or the imp
   const off = { apply_custom_field_defaults: false }
   const { document } = decide(['a@b.co', '', '', '', ''], undefined, off) as { document: unknown }
   t.same((document as SubscriberDocument).custom_fields, {})
-  const { document: given } = decide(['a@b.co', '', '', '', ''], undefined, off, {
+  const { document: withDefault } = decide(['a@b.co', '', '', '', ''], undefined, off, {
     default_values: { 2: 'from the import' },
   }) as { document: unknown }
-  t.same((given as SubscriberDocument).custom_fields, { 2: 'from the import' })
+  t.same((withDefault as SubscriberDocument).custom_fields, { 2: 'from the import' })
   const required = {
     fields: [makeField({ id: 2, name: 'B', required: true, default: 'x' })],
     columns: [...columns.slice(0, 3), columns[4]!],
@@ -353,7 +353,7 @@ t.test(
         { kind: 'built_in', name: 'confirm_time' },
       ],
     }
-    const given = new Date('2020-01-01T00:00:00Z')
+    const confirmTime = new Date('2020-01-01T00:00:00Z')
     const options = { overwrite: true, overwrite_what: confirmedAlone }
     const updated = (cells: string[], confirmed: boolean | undefined, what = confirmedAlone) => {
       const found = decide(
@@ -367,12 +367,12 @@ t.test(
     const cases: [cells: string[], confirmed: boolean | undefined, set: object, unset: string[]][] = [
       [['yes'], undefined, { confirmed: true, confirm_time: now }, []],
       [['yes'], false, { confirmed: true, confirm_time: now }, []],
-      [['yes', '2020-01-01'], false, { confirmed: true, confirm_time: given }, []],
+      [['yes', '2020-01-01'], false, { confirmed: true, confirm_time: confirmTime }, []],
       [['yes'], true, { confirmed: true }, []],
-      [['yes', '2020-01-01'], true, { confirmed: true, confirm_time: given }, []],
+      [['yes', '2020-01-01'], true, { confirmed: true, confirm_time: confirmTime }, []],
       [['no'], true, { confirmed: false }, ['confirm_time']],
       [['no', '2020-01-01'], true, { confirmed: false }, ['confirm_time']],
-      [['', '2020-01-01'], true, { confirm_time: given }, []],
+      [['', '2020-01-01'], true, { confirm_time: confirmTime }, []],
       [['', '2020-01-01'], false, {}, []],
       [[''], true, {}, []],
     ]
@@ -381,7 +381,7 @@ t.test(
     t.same(updated(['no'], true, { ...confirmedAlone, confirmed: false }), { set: {}, unset: [] })
 
     const addedWith = (...cells: string[]) => decide(['a@b.co', ...cells], undefined, {}, plan)
-    t.match(addedWith('yes', '2020-01-01'), { document: { confirmed: true, confirm_time: given } })
+    t.match(addedWith('yes', '2020-01-01'), { document: { confirmed: true, confirm_time: confirmTime } })
     t.match(addedWith('no', '2020-01-01'), { document: { confirmed: false, confirm_time: undefined } })
   },
 )

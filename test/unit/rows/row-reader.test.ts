@@ -11,8 +11,8 @@ import { makeField, makeOptions, makePlan, utf8Format } from '../../helpers/make
 /** A failure as its reason alone. */
 const reasonOr = (row: Row | RowFailure): Row | string => (row instanceof RowFailure ? row.reason : row)
 
-function rowReader(...given: Parameters<typeof realReader>) {
-  const reader = realReader(...given)
+function rowReader(...args: Parameters<typeof realReader>) {
+  const reader = realReader(...args)
   return {
     ...reader,
     read: (cells: string[]) => reasonOr(reader.read(cells)),

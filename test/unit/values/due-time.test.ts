@@ -8,15 +8,15 @@ import { dueTime } from '../../../shared/values/due-time.ts'
  * minute, and counts calendar days one by one.
  */
 
-const delay = (given: Partial<Delay>): Delay => ({
+const delay = (settings: Partial<Delay>): Delay => ({
   delay: 'with_delay',
   delay_amount: 1,
   delay_unit: 'days',
   delay_time: 9,
-  ...given,
+  ...settings,
 })
-const due = (given: Partial<Delay>, causedAt: string, zone: string): string =>
-  dueTime(delay(given), new Date(causedAt), zone).toISOString()
+const due = (settings: Partial<Delay>, causedAt: string, zone: string): string =>
+  dueTime(delay(settings), new Date(causedAt), zone).toISOString()
 
 t.test('a reaction is due at once, or after minutes and hours that elapse', (t) => {
   const at = '2026-03-29T00:30:00.000Z'
@@ -64,8 +64,12 @@ t.test('days, weeks and months are those of the calendar, at the hour of the zon
     // Midnight that doesn't exist.
     [{ delay_time: 0 }, '2018-11-03T12:00:00Z', 'America/Sao_Paulo', '2018-11-04T03:00:00.000Z'],
   ]
-  for (const [given, causedAt, zone, expected] of cases)
-    t.equal(due(given, causedAt, zone), expected, `${JSON.stringify(given)} after ${causedAt} in ${zone}`)
+  for (const [settings, causedAt, zone, expected] of cases)
+    t.equal(
+      due(settings, causedAt, zone),
+      expected,
+      `${JSON.stringify(settings)} after ${causedAt} in ${zone}`,
+    )
   t.end()
 })
 
@@ -130,15 +134,15 @@ function laterDay(day: string, unit: 'days' | 'weeks' | 'months', amount: number
  * The first moment at which the clock shows that time. Where it never does, the moment is as long after the jump as
  * the time is after what the clock showed last.
  */
-function slowDueMs(given: Delay, causedMs: number, zone: string): number {
+function slowDueMs(settings: Delay, causedMs: number, zone: string): number {
   const day = laterDay(
     shown(zone, causedMs).slice(0, 10),
-    given.delay_unit as 'days' | 'weeks' | 'months',
-    given.delay_amount,
+    settings.delay_unit as 'days' | 'weeks' | 'months',
+    settings.delay_amount,
   )
-  const wanted = `${day} ${String(given.delay_time).padStart(2, '0')}:00`
+  const wanted = `${day} ${String(settings.delay_time).padStart(2, '0')}:00`
   // No clock is further from UTC than 15 hours or so.
-  let ms = Date.parse(`${day}T00:00:00Z`) + given.delay_time * 60 * minuteMs - 26 * 60 * minuteMs
+  let ms = Date.parse(`${day}T00:00:00Z`) + settings.delay_time * 60 * minuteMs - 26 * 60 * minuteMs
   const skipBy = (step: number): void => {
     while (shown(zone, ms + step) < wanted) ms += step
   }
@@ -162,10 +166,10 @@ t.test('a reaction is due by the local clock', { timeout: 60_000 }, (t) => {
   })
   fc.assert(
     fc.property(cases, ({ zone, unit, amount, hour, causedMs }) => {
-      const given = delay({ delay_unit: unit, delay_amount: amount, delay_time: hour })
+      const settings = delay({ delay_unit: unit, delay_amount: amount, delay_time: hour })
       const caused = causedMs * minuteMs
-      const found = dueTime(given, new Date(caused), zone).getTime()
-      const expected = slowDueMs(given, caused, zone)
+      const found = dueTime(settings, new Date(caused), zone).getTime()
+      const expected = slowDueMs(settings, caused, zone)
       if (found !== expected)
         throw new Error(
           `${amount} ${unit} at ${hour} after ${shown(zone, caused)} in ${zone}: ${shown(zone, found)}, not ${shown(zone, expected)}`,
