@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { existsSync, statSync } from 'node:fs'
-import { glob, mkdtemp, readFile, rm, statfs } from 'node:fs/promises'
+import { glob, mkdtemp, readFile, rm, statfs, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -185,15 +185,20 @@ async function runTap(args: string[]): Promise<number> {
   const reporter = isWatched ? 'terse' : 'silent'
   const code = await tap([`--reporter=${reporter}`, `--output-file=${protocol}`, ...args])
   if (stopping.signal.aborted) return 130
-  const { passed, failed, skipped, failedFiles, slowestFiles } = readProtocol(
-    await readFile(protocol, 'utf8').catch(() => ''),
-  )
-  if (code !== 0 && !isWatched) await tap(['replay', '--reporter=terse', ...failedFiles])
+  const text = await readFile(protocol, 'utf8').catch(() => '')
+  const { passed, failed, skipped, failedFiles, filesWithoutEnd, slowestFiles } = readProtocol(text)
+  if (failedFiles.length > 0 && !isWatched) await tap(['replay', '--reporter=terse', ...failedFiles])
   console.log(`slowest: ${slowestFiles.map(({ file, seconds }) => `${file} ${seconds} s`).join(', ')}`)
   for (const { name, reason } of skipped) console.log(`skipped: ${name} (${reason})`)
   const avoidable = process.env['CI'] === 'true' ? skipped.filter(isInstalledByCi) : []
   for (const { name, reason } of avoidable) console.log(`failed because it was skipped: ${name} (${reason})`)
-  const allFailed = failed + avoidable.length
+  if (filesWithoutEnd > 0)
+    console.log(`failed because they have no end in the protocol: ${filesWithoutEnd} files`)
+  const allFailed = Math.max(failed + avoidable.length, code === 0 ? 0 : 1)
+  if (allFailed > 0) {
+    await writeFile(path.join(root, '.tap/last-failed-run.tap'), text)
+    console.log(`tap ended with code ${code}; the protocol is .tap/last-failed-run.tap`)
+  }
   summary = `${passed} passed, ${allFailed} failed`
   const isEmpty = passed === 0 && skipped.length === 0
   return code === 0 && (isEmpty || allFailed > 0) ? 1 : code

@@ -6,6 +6,8 @@ interface RunResult {
   failed: number
   skipped: SkippedTest[]
   failedFiles: string[]
+  /** Files that the run began, or was to begin, and of which no end is written. Each counts as failed. */
+  filesWithoutEnd: number
   /** The slowest first. */
   slowestFiles: { file: string; seconds: number }[]
 }
@@ -18,6 +20,7 @@ export interface SkippedTest {
 const maxSlowestFiles = 10
 const endOfTest = /^( *)(not )?ok \d+ - (.*?) # time=([\d.]+)(m?s)/
 const skippedTest = /^( *)ok \d+ - (.+?) # SKIP(?: (.+))?$/
+const planOfFiles = /^1\.\.(\d+)/
 const assertion = /^( *)(?:not )?ok \d+/
 
 /** What a test contains. */
@@ -33,12 +36,22 @@ interface Contents {
  * contains was skipped has not passed.
  */
 export function readProtocol(text: string): RunResult {
-  const result: RunResult = { passed: 0, failed: 0, skipped: [], failedFiles: [], slowestFiles: [] }
+  const result: RunResult = {
+    passed: 0,
+    failed: 0,
+    skipped: [],
+    failedFiles: [],
+    filesWithoutEnd: 0,
+    slowestFiles: [],
+  }
   /** For each depth: what came at it since the last test ended that is less deep. */
   const inner: Contents[] = []
   const contentsAt = (depth: number): Contents =>
     (inner[depth] ??= { hasTests: false, hasFailed: false, hasSkipped: false, hasAssertions: false })
+  let plannedFiles = 0
+  let endedFiles = 0
   for (const line of text.split('\n')) {
+    plannedFiles += Number(planOfFiles.exec(line)?.[1] ?? 0)
     const [, indent] = assertion.exec(line) ?? []
     if (indent === undefined) continue
     const depth = indent.length / 4
@@ -64,11 +77,14 @@ export function readProtocol(text: string): RunResult {
     around.hasTests = true
     around.hasFailed ||= isFailed
     if (depth === 0) {
+      endedFiles += 1
       if (isFailed) result.failedFiles.push(name)
       const seconds = Math.round(Number(time) / (unit === 'ms' ? 1_000 : 1))
       result.slowestFiles.push({ file: name, seconds })
     }
   }
+  result.filesWithoutEnd = Math.max(0, plannedFiles - endedFiles)
+  result.failed += result.filesWithoutEnd
   result.slowestFiles.sort((a, b) => b.seconds - a.seconds).splice(maxSlowestFiles)
   return result
 }

@@ -47,6 +47,14 @@ t.test('tests are counted, not assertions, and a failure once', async (t) => {
   t.same(failedFiles, ['test/a.test.ts', 'test/c.test.ts'])
 })
 
+t.test('a file without an end counts as failed', async (t) => {
+  const lost = protocol.slice(0, protocol.indexOf('\nnot ok 3'))
+  const { passed, failed, filesWithoutEnd } = readProtocol(lost)
+  // c has one test that passed, and its end is missing like that of d.
+  t.same({ passed, failed, filesWithoutEnd }, { passed: 4, failed: 3, filesWithoutEnd: 2 })
+  t.equal(readProtocol(protocol).filesWithoutEnd, 0)
+})
+
 t.test('a skipped test is named with its reason, once', async (t) => {
   t.same(readProtocol(protocol + protocol).skipped, [{ name: 'with curl', reason: 'curl not installed' }])
 })
