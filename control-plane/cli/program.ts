@@ -159,7 +159,7 @@ function addImportCommands(program: Command, run: Run, openSession: () => Sessio
     .addHelpText(
       'after',
       `
-UTF-8 text of up to ${maxInlineBytes / binaryMegabyte} MB is sent inline, everything else as it is over HTTP, or by FTP with --via ftp.
+UTF-8 text of up to ${maxInlineBytes / binaryMegabyte} MiB is sent inline, everything else as it is over HTTP, or by FTP with --via ftp.
 If that is interrupted, the same command resumes it.
 
 --map 'email,First name,-' is the whole mapping, in the order of the columns. --map '2=First name,3=-'

@@ -124,7 +124,7 @@ async function readPipe(input: Readable): Promise<Buffer> {
     length += piece.length
     if (length > maxPipeBytes)
       throw usage(
-        `standard input has more than ${maxPipeBytes / binaryMegabyte} MB: write it to a file, and import that`,
+        `standard input has more than ${maxPipeBytes / binaryMegabyte} MiB: write it to a file, and import that`,
       )
   }
   return Buffer.concat(pieces)

@@ -19,7 +19,7 @@ import { subscriberTransition } from '../../shared/values/subscriber-transition.
 
 /**
  * Writes of subscribers by requests. Each is one transaction that moves the list's counts too, except `changeInPlace`,
- * which changes values alone. `markAsLeft` and `bumpReactionRequests` are parts of a caller's transaction. A write that
+ * which changes values alone. `bumpReactionRequests` is a part of a caller's transaction. A write that
  * conflicts with a batch of an import runs again, on what the batch left.
  */
 

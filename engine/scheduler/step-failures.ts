@@ -110,7 +110,7 @@ async function endFailedDownload(error: ImportError, run: StepRun): Promise<void
     await fail(run, error.code, `${error.message} (the last of ${failed} tries)`)
   } else if ((await downloadTimeLeft(run)) <= wait) {
     const minutes = totalMs / 60_000
-    const reason = `the next try would begin after the limit of ${minutes} minutes`
+    const reason = `the next try would begin after the ${minutes} minutes that all tries have`
     await fail(run, error.code, `${error.message} (${reason})`)
   } else {
     log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)

@@ -260,8 +260,9 @@ export function inTransaction<T>(
 }
 
 /**
- * A request whose writes conflict with others is retried for this time, and then its client is told to try again. The
- * driver would retry for two minutes, which is longer than clients and proxies wait.
+ * A request whose writes conflict with others, or that waits for quota which imports have reserved, is retried for this
+ * time. Then its client is told to try again. The driver would retry for two minutes, which is longer than clients and
+ * proxies wait.
  */
 export const conflictTimeoutMs = 20_000
 

@@ -68,8 +68,9 @@ interface StalledStep {
 }
 
 /**
- * An import without progress for this time has stalled. It is longer than any wait of a healthy step: 60 s for a silent
- * server or a query, 120 s for a transaction with conflicts.
+ * A step that reports no progress for this time is taken from its engine, and the log names an import without progress.
+ * It is longer than any wait of a healthy step: 60 s for a silent server or a query, 120 s for a transaction with
+ * conflicts.
  */
 export const stalledAfterMs = 5 * 60_000
 

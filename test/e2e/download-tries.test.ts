@@ -173,6 +173,7 @@ t.test('no try begins for which the total time leaves too little', { timeout: 30
   const { id } = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
   t.match(await importEnd(service, id), {
     state: 'failed',
-    error_message: /status 503, expected 200 \(the next try would begin after the limit of 0\.1 minutes\)$/,
+    error_message:
+      /status 503, expected 200 \(the next try would begin after the 0\.1 minutes that all tries have\)$/,
   })
 })

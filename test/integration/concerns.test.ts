@@ -32,7 +32,7 @@ const singleWrites = {
     'campaign_templates confirmation_forms doorbell import_callbacks mailing_lists staging.chunks uploads.chunks',
   update:
     'campaign_templates counters deleted_fields engines import_callbacks import_chunks imports installation ' +
-    'outbox processes schema staging.files subscribers upload_locks upload_names upload_usage uploads.files users',
+    'outbox processes schema staging.files subscribers upload_locks upload_names upload_usage uploads.files',
   delete:
     'deleted_fields import_chunks import_failures import_outcomes outbox processes staging.chunks staging.files ' +
     'upload_locks upload_names uploads.chunks uploads.files',
@@ -48,7 +48,7 @@ const transactionWrites = {
     'delivery_messages import_chunks import_failures import_outcomes imports outbox reactions subscribers users',
   update:
     'api_keys autoresponder_days autoresponders bounce_codes custom_fields idempotency_keys import_chunks imports ' +
-    'installation mailing_lists organizations reactions subscriber_counts subscribers upload_usage',
+    'installation mailing_lists organizations reactions subscriber_counts subscribers upload_usage users',
   delete: 'api_keys custom_fields import_chunks pending_subscribers reactions subscribers upload_names users',
   findAndModify: 'imports mailing_lists pending_subscribers upload_names users',
 }

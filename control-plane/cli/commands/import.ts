@@ -111,7 +111,7 @@ async function createImport(run: Run, content: string | null): Promise<ImportVie
     run.upload ??= await uploadFile(session, file, options)
     return await create({ type: 'upload_directory', filename: run.upload.filename })
   } catch (error) {
-    // The reply was lost, so the import may exist and need the upload.
+    // No reply came, so the import may exist and need the upload.
     if (run.upload !== null && error instanceof ServiceUnreachable)
       sayStays(session.terminal, run.upload.filename, 'remove it when no import reads it')
     else if (run.upload?.isNew === true) await removeUpload(session, run.upload)

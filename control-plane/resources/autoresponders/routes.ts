@@ -45,7 +45,7 @@ const faultySettings = [
   'delay_amount must be at least 1 while delay is with_delay',
   'delay_amount must be at most 36500 days',
   'delay_time must be 0 with a delay in minutes',
-  'delay must be with_delay for trigger autoresponder_nonopen, because it fires when nothing was opened or clicked within the delay',
+  'delay must be with_delay for trigger autoresponder_nonopen, because it fires when no open came within the delay',
   'trigger_campaign_to_open_id is required by trigger campaign_open',
   'trigger_campaign_to_click_on_any_url must be true, or trigger_campaign_to_click_urls must list URLs, for trigger campaign_click',
   'trigger_autoresponder_to_send_id: there is no autoresponder 4711 in the organization',

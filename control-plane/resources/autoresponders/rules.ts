@@ -107,7 +107,7 @@ function triggerFaults(document: AutoresponderDocument): string[] {
     faults.push(`${clicks.anyUrl} must be true, or ${clicks.urls} must list URLs, for trigger ${trigger}`)
   if (trigger.includes('_non') && document.delay === 'immediately')
     faults.push(
-      `delay must be with_delay for trigger ${trigger}, because it fires when nothing was opened or clicked within the delay`,
+      `delay must be with_delay for trigger ${trigger}, because it fires when no ${trigger.endsWith('nonopen') ? 'open' : 'click'} came within the delay`,
     )
   return faults
 }

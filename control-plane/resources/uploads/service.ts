@@ -148,7 +148,7 @@ export async function sendUpload(call: UploadCall): Promise<Reply> {
 export const beyondEnd = (filename: string, size: number): string =>
   size === 0
     ? `${JSON.stringify(filename)} is empty: leave Range out`
-    : `${JSON.stringify(filename)} has ${size} bytes: Range must start below ${size}`
+    : `${JSON.stringify(filename)} has ${size} bytes: Range must name at least one of them, from 0 to ${size - 1}`
 
 async function* content(
   { deps, caller }: UploadCall,

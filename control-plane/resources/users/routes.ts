@@ -38,7 +38,7 @@ const faultyFields = [
   'email must be an email address',
   'email must have a domain in ASCII: internationalized domain names are not supported here',
   'default_preview_recipients.0 must be an email address',
-  'permissions has the unknown key other; allowed are mailing_list, subscriber, segmentation_criteria, autoresponder, web_form, custom_field, campaign, campaign/template, seed_list',
+  'permissions has the unknown key other: allowed are mailing_list, subscriber, segmentation_criteria, autoresponder, web_form, custom_field, campaign, campaign/template, seed_list',
   'permissions.seed_list.0 must be one of "create", "update", "delete"',
   'password1 must have at least 8 characters',
   'password1 must have at most 1024 bytes in UTF-8',

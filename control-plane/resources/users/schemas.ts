@@ -87,7 +87,7 @@ const requestedPermissions = z.strictObject(
   {
     error: (issue) =>
       issue.code === 'unrecognized_keys'
-        ? `has the unknown key${issue['keys'].length === 1 ? '' : 's'} ${issue['keys'].join(', ')}; allowed are ${permissionKeys.join(', ')}`
+        ? `has the unknown key${issue['keys'].length === 1 ? '' : 's'} ${issue['keys'].join(', ')}: allowed are ${permissionKeys.join(', ')}`
         : undefined,
   },
 )

@@ -18,8 +18,8 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'old logs are looked for every 20 days',
     'engine/jobs/maintenance.ts',
-    "name: 'purging old logs',\n    everyMs: 10 * 60_000",
-    "name: 'purging old logs',\n    everyMs: 20 * 24 * 3_600_000",
+    "name: 'purging old logs',\n    everyMs: 10 * minuteMs",
+    "name: 'purging old logs',\n    everyMs: 20 * dayMs",
   ),
   wrong(
     'an engine takes over, and leaves the other maintenance jobs undone',
@@ -41,9 +41,9 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'the keys of FTP sessions are checked every 4 s',
-    'ftp/session.ts',
-    'keyWatchMs: 1_500',
-    'keyWatchMs: 4_000',
+    'shared/store/key-watch.ts',
+    'keyPollMs = 1_500',
+    'keyPollMs = 4_000',
   ),
   wrong(
     'each try of a download has 15 minutes',

@@ -112,7 +112,7 @@ export const userRows: Rows = {
       'an internationalized domain': refusedCreation({ email: 'jane@bücher.example' }, /^email must have/),
       'an unknown permission': refusedCreation(
         { permissions: { other: [] } },
-        /^permissions has the unknown key other; allowed are/,
+        /^permissions has the unknown key other: allowed are/,
       ),
       'an unknown value': refusedCreation(
         { permissions: { seed_list: ['send'] } },
@@ -168,7 +168,7 @@ export const userRows: Rows = {
       'a recipient who is none': refusedChange({ default_preview_recipients: ['x'] }, /^default_preview/),
       'an unknown permission': refusedChange(
         { permissions: { other: [] } },
-        /^permissions has the unknown key other; allowed are/,
+        /^permissions has the unknown key other: allowed are/,
       ),
       'an unknown value': refusedChange({ permissions: { seed_list: ['x'] } }, /^permissions\.seed_list\.0/),
       'a short password': refusedChange({ password1: 'x', password2: 'x' }, /at least 8 characters/),
