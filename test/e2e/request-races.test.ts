@@ -16,7 +16,6 @@ import { subscriberStatuses, type SubscriberDocument } from '../../shared/contra
 import { CommandGate } from '../helpers/command-gate.ts'
 import {
   callerOf,
-  countRetriedBatches,
   createList,
   importEnd,
   importText,
@@ -429,6 +428,12 @@ async function runImport(
     if (deactivates) operations.get(email)!.push({ what, from, to, after })
   }
   return problems
+}
+
+async function countRetriedBatches({ processes }: Service): Promise<number> {
+  const text = await (await fetch(processes.engine?.ready.metrics['engine'] ?? '')).text()
+  const samples = text.matchAll(/^rollcall_import_batch_retries_total\{[^}]*\} (\d+)$/gm)
+  return [...samples].reduce((sum, [, count]) => sum + Number(count), 0)
 }
 
 /** The subscriber as the API shows it, with the keys that a race compares. */

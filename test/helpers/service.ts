@@ -311,13 +311,6 @@ export const untilIdle = ({ ready }: RunningProcess): Promise<string> =>
     (metrics) => /^rollcall_worker_utilization_ratio 0$/m.test(metrics),
   )
 
-/** The batches of rows that the engine which was started last wrote again, by its metrics. */
-export async function countRetriedBatches({ processes }: Service): Promise<number> {
-  const text = await (await fetch(processes.engine?.ready.metrics['engine'] ?? '')).text()
-  const samples = text.matchAll(/^rollcall_import_batch_retries_total\{[^}]*\} (\d+)$/gm)
-  return [...samples].reduce((sum, [, count]) => sum + Number(count), 0)
-}
-
 /** An end is final, so that tests may poll for it at a longer interval. */
 const endPauseMs = 100
 
