@@ -211,7 +211,7 @@ t.test('imports survive awkward moments', { timeout: 300_000 }, async (t) => {
       await until(
         'its new registration',
         async () => log(),
-        (text) => text.includes('it registers again'),
+        (text) => text.includes('it registers under a new id'),
       )
       await letGo()
       t.same(countsOf(await importEnd(service, id)), { added: 500 })

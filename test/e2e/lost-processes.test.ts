@@ -216,7 +216,7 @@ t.test('an engine that is judged dead while it works locks no rows', { timeout: 
   await until(
     'its new life',
     async () => second.log(),
-    (log) => log.includes('it registers again'),
+    (log) => log.includes('it registers under a new id'),
     30_000,
   )
   const openTransactions = () =>

@@ -85,12 +85,20 @@ function crashingAt({ path, moment, count, signal }: CrashPoint, run: RunCommand
     return isNext && isLast
   }
 
+  /** A process that was suspended here and resumed isn't suspended again. */
+  let isPassed = false
+  const pass = (session: ClientSession | undefined) => {
+    isPassed = true
+    halt(signal, session)
+  }
+
   return async function (this: Connection, namespace, command, options, responseType) {
-    if (!arrives(command, options?.session)) return run.call(this, namespace, command, options, responseType)
-    if ((sent += 1) === count && moment === 'before') halt(signal, options?.session)
+    if (isPassed || !arrives(command, options?.session))
+      return run.call(this, namespace, command, options, responseType)
+    if ((sent += 1) === count && moment === 'before') pass(options?.session)
     try {
       const reply = await run.call(this, namespace, command, options, responseType)
-      if ((replied += 1) === count && moment === 'after') halt(signal, options?.session)
+      if ((replied += 1) === count && moment === 'after') pass(options?.session)
       return reply
     } catch (error) {
       // A write conflict has undone the transaction, and its commands are sent again.
