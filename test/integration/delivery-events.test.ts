@@ -377,6 +377,11 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
     nonclickListed: 'queued',
   })
   t.equal(await collections.reactions.countDocuments({ autoresponder_id: { $gt: lastId - 1 } }), 0)
+
+  await tell([sent({ message_id: 'd' })])
+  await collections.reactions.updateMany({ _id: { $regex: ':message d$' } }, { $set: { state: 'due' } })
+  await tell([opened('d', '13:00:00')])
+  t.match(await statesOf('d'), { nonopen: 'dropped' }, 'one that came in time and is told late')
 })
 
 t.test('nothing is left of a subscriber who is deleted or leaves while an opening is stored', async (t) => {

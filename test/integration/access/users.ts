@@ -337,6 +337,19 @@ t.test('a version of the terms needs the setting, but may stay without it', asyn
   })
 })
 
+/** The first letters of the emails of all users, by pages of one that each name the next one's token. */
+async function firstLettersByToken(order: string): Promise<string[]> {
+  const found: string[] = []
+  let token = ''
+  for (let pages = 0; pages < 9; pages += 1) {
+    const { body } = await call('GET', `/users?order_by=${order}&per_page=1${token}`)
+    found.push(...body.data.map((user: Json) => user.email[0]))
+    if (body.next_page_token === null) break
+    token = `&page_token=${encodeURIComponent(body.next_page_token)}`
+  }
+  return found
+}
+
 t.test('a list is filtered without case, ordered and paged', async (t) => {
   await collections.users.deleteMany({})
   const names: [string, string, Json][] = [
@@ -363,6 +376,8 @@ t.test('a list is filtered without case, ordered and paged', async (t) => {
   t.same(await emails('?email_contains=%25'), ['a'])
   t.same(await emails('?order_by=email'), ['a', 'b', 'C', 'd'])
   t.same(await emails('?order_by=full_name'), ['C', 'a', 'd', 'b'])
+  t.same(await firstLettersByToken('email'), ['a', 'b', 'C', 'd'], 'page by page')
+  t.same(await firstLettersByToken('full_name'), ['C', 'a', 'd', 'b'])
   t.match((await call('GET', '/users?per_page=3&page=1')).body, {
     page: 1,
     per_page: 3,

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
 import { autoresponder } from '../../helpers/autoresponder.ts'
-import { countsOf, createList, importText, until, type Service } from '../../helpers/service.ts'
+import { countsOf, createList, importText, until, type Json, type Service } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
 /** Autoresponder reactions that an import queues: one a subscriber and autoresponder, in the batch's transaction. */
@@ -142,6 +142,31 @@ t.test('an import queues reactions', { timeout: 300_000 }, async (t) => {
     t.same(await reactionsIn(service, list.id), { 1: 3 })
     await importText(service, list.id, text, options)
     t.same(await reactionsIn(service, list.id), { 1: 6 }, 'another import is another cause')
+  })
+
+  t.test('a subscriber whom an import makes active again gets the mail of that import', async (t) => {
+    await service.collections.reactions.deleteMany({})
+    const withStatus = { ...noHeader, column_mapping: ['email', 'status'] }
+    await importText(service, list.id, 'back@example.com,unsubscribed\n', withStatus)
+    await importText(service, list.id, 'back@example.com,active\n', {
+      ...withStatus,
+      overwrite: true,
+      overwrite_what: { status: true },
+      overwrite_when_status: { unsubscribed: true },
+      autoresponders: { api: { trigger_updated: { id: 4 } } },
+    })
+    const subscriber = await service.collections.subscribers.findOne({ _id: `${list.id}:back@example.com` })
+    t.equal(subscriber!.status, 'active')
+    const mail = await until(
+      'its mail',
+      async () => (await service.post('/outbox/take', { outbox: { limit: 100 } })) as Json[],
+      (messages) => messages.length > 0,
+      20_000,
+    )
+    t.same(
+      mail.map(({ autoresponder_id, to }) => [autoresponder_id, to]),
+      [[4, 'back@example.com']],
+    )
   })
 
   t.test('a subscriber who leaves by an import gets no mail that still waits', async (t) => {
