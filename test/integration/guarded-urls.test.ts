@@ -35,6 +35,15 @@ t.test('a name that changes its meaning leads nowhere else', async (t) => {
   })
 })
 
+t.test('credentials are not sent to another port of the same host', async (t) => {
+  const beside = await startRawWebServer(t, { '/beside': answer(200, {}, rows) })
+  answers['/moved'] = redirect(`http://127.0.0.1:${beside.port}/beside`)
+  const { id } = await createUrlImport(service, `http://ann:secret@127.0.0.1:${web.port}/moved`)
+  t.match(await end(id), { state: 'finished' })
+  t.match(web.requests.get('/moved')![0], /authorization: Basic /)
+  t.notMatch(beside.requests.get('/beside')![0], /authorization/i)
+})
+
 t.test(
   'credentials are sent only to the origin for which they were given, and are never shown',
   async (t) => {

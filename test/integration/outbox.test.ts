@@ -227,6 +227,19 @@ t.test('a subscriber who left gets no mail, not even after coming back', async (
   t.same(await statesOf(list.id), ['dropped', 'sent', 'dropped', 'dropped', 'sent'])
 })
 
+t.test('an expired token counts although another message was taken since', async (t) => {
+  const list = await createList(service)
+  await addAutoresponder(list.id)
+  for (const email of ['a@example.com', 'b@example.com']) await subscribe(list.id, email)
+  await untilStates(list.id, ['due', 'due'])
+  const both = await take()
+  await endLeases()
+  const [again] = await take({ limit: 1 })
+  const expired = both.filter(({ id }) => id !== again.id)
+  t.same(await acknowledge(expired), { acknowledged: 1, stale: [] })
+  t.same(await acknowledge([again]), { acknowledged: 1, stale: [] })
+})
+
 t.test('a lease that runs out is the next taker’s, and its token counts until then', async (t) => {
   const list = await createList(service)
   await addAutoresponder(list.id)
