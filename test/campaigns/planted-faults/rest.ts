@@ -30,6 +30,48 @@ const client = 'control-plane/cli/api-client.ts'
 
 export const restFaults: readonly PlantedFault[] = [
   {
+    name: 'a reaction that is due already is not dropped by what came in time',
+    file: 'control-plane/resources/delivery-events/answers.ts',
+    text: "{ _id: { $in: [...this.#dropped.keys()] }, state: { $in: ['queued', 'due'] } },",
+    replacement: "{ _id: { $in: [...this.#dropped.keys()] }, state: 'queued' },",
+    tests: [{ files: ['test/integration/delivery-events.test.ts'] }],
+  },
+  {
+    name: 'the position of a page in another order counts one page only',
+    file: 'control-plane/api/paging.ts',
+    text: 'const position = byId ? reader.last?._id : skipped + reader.count',
+    replacement: 'const position = byId ? reader.last?._id : reader.count',
+    tests: [{ files: ['test/integration/access.test.ts'] }],
+  },
+  {
+    name: 'the mail of a reactivated subscriber belongs to its earlier subscription',
+    file: 'engine/stages/write/batch-draft.ts',
+    text: 'reactivations: update.reactivations ?? reactivations ?? 0,',
+    replacement: 'reactivations: reactivations ?? 0,',
+    tests: [effects],
+  },
+  {
+    name: 'the last step of an import waits for space on the disk',
+    file: 'engine/scheduler/step-runner.ts',
+    text: "if (entry.state !== 'importing' && !(await this.#hasSpaceFor(entry))) return 'no_space'",
+    replacement: "if (!(await this.#hasSpaceFor(entry))) return 'no_space'",
+    tests: [{ files: ['test/integration/staged-quota.test.ts'] }],
+  },
+  {
+    name: 'an expired lease loses its token before it is leased anew',
+    file: 'shared/store/outbox.ts',
+    text: "{ $set: { state: 'ready' } },",
+    replacement: '{ $set: unleased },',
+    tests: [{ files: ['test/integration/outbox.test.ts'] }],
+  },
+  {
+    name: 'credentials go to another port of the same host',
+    file: 'shared/net/download.ts',
+    text: 'const staysAtOrigin = to.origin === from.url.origin && isHttp(to)',
+    replacement: 'const staysAtOrigin = to.hostname === from.url.hostname && isHttp(to)',
+    tests: [{ files: ['test/integration/guarded-urls.test.ts'] }],
+  },
+  {
     name: 'half a character is kept in memory that is reused',
     file: transcoder,
     text: 'rest = Buffer.from(bytes.subarray(end))',

@@ -159,7 +159,7 @@ t.test('an import queues reactions', { timeout: 300_000 }, async (t) => {
     t.equal(subscriber!.status, 'active')
     const mail = await until(
       'its mail',
-      async () => (await service.post('/outbox/take', { outbox: { limit: 100 } })) as Json[],
+      () => service.post<Json[]>('/outbox/take', { outbox: { limit: 100 } }),
       (messages) => messages.length > 0,
       20_000,
     )
