@@ -5,31 +5,33 @@ import { subscriberTransition } from '../values/subscriber-transition.ts'
 import { dropReactionsInLists } from './reactions.ts'
 
 /**
- * Gives active subscribers a status in which they have left their lists, with its effects on the subscribers and their
- * reactions. The caller changes the counts.
+ * Gives active subscribers statuses in which they have left their lists, with the effects on them and their reactions.
+ * The caller changes the counts.
  */
 export async function leaveLists(
   collections: Collections,
   session: ClientSession,
   {
-    status,
+    byStatus,
     listIds,
-    subscribers,
     leftAt,
   }: {
-    status: SubscriberStatus
-    /** The lists of these subscribers. */
+    /** The subscribers by their new status. */
+    byStatus: ReadonlyMap<SubscriberStatus, readonly { _id: string; id: number }[]>
+    /** Their lists. */
     listIds: readonly number[]
-    subscribers: readonly { _id: string; id: number }[]
     leftAt: Date
   },
 ): Promise<void> {
-  const { removal, dropsReactions } = subscriberTransition('active', status)
-  await collections.subscribers.updateMany(
-    { _id: { $in: subscribers.map(({ _id }) => _id) } },
-    { $set: { status, ...(removal === 'begins' ? { remove_time: leftAt } : {}) } },
-    { session },
-  )
-  const ids = subscribers.map(({ id }) => id)
-  if (dropsReactions) await dropReactionsInLists(collections, session, listIds, ids)
+  const withoutReactions: number[] = []
+  for (const [status, subscribers] of byStatus) {
+    const { removal, dropsReactions } = subscriberTransition('active', status)
+    await collections.subscribers.updateMany(
+      { _id: { $in: subscribers.map(({ _id }) => _id) } },
+      { $set: { status, ...(removal === 'begins' ? { remove_time: leftAt } : {}) } },
+      { session },
+    )
+    if (dropsReactions) withoutReactions.push(...subscribers.map(({ id }) => id))
+  }
+  await dropReactionsInLists(collections, session, listIds, withoutReactions)
 }

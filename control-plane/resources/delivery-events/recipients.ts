@@ -73,15 +73,12 @@ export class Recipients {
   async write(database: Database, session: ClientSession): Promise<void> {
     if (this.#left.size === 0) return
     const { collections } = database
-    const now = clock.now()
     const allLeft = [...this.#left.values()].flatMap(({ recipients }) => recipients)
-    for (const [status, subscribers] of Map.groupBy(allLeft, (recipient) => recipient.status))
-      await leaveLists(collections, session, {
-        status,
-        listIds: [...this.#left.keys()],
-        subscribers,
-        leftAt: now,
-      })
+    await leaveLists(collections, session, {
+      byStatus: Map.groupBy(allLeft, (recipient) => recipient.status),
+      listIds: [...this.#left.keys()],
+      leftAt: clock.now(),
+    })
     for (const [listId, { organizationId, recipients }] of this.#left) {
       const changes = noStatusCounts()
       for (const { status } of recipients) addMove(changes, 'active', status)

@@ -186,9 +186,8 @@ async function writeDeactivated(
   await appendDeactivationLog(collections, session, chunk._id, lines)
   if (document.options.dry_run) return { commit: next }
   await leaveLists(collections, session, {
-    status: 'deactivated',
+    byStatus: new Map([['deactivated', leaving]]),
     listIds: [document.mailing_list_id],
-    subscribers: leaving,
     leftAt: clock.now(),
   })
   await changeCountsOfLane(collections, session, stripe, {
