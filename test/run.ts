@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { existsSync, statSync } from 'node:fs'
-import { glob, mkdtemp, readFile, rm, statfs, writeFile } from 'node:fs/promises'
+import { glob, mkdir, mkdtemp, readFile, rm, statfs, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -196,6 +196,7 @@ async function runTap(args: string[]): Promise<number> {
     console.log(`failed because they have no end in the protocol: ${filesWithoutEnd} files`)
   const allFailed = Math.max(failed + avoidable.length, code === 0 ? 0 : 1)
   if (allFailed > 0) {
+    await mkdir(path.join(root, '.tap'), { recursive: true })
     await writeFile(path.join(root, '.tap/last-failed-run.tap'), text)
     console.log(`tap ended with code ${code}; the protocol is .tap/last-failed-run.tap`)
   }

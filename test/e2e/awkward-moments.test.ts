@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { crashSetting } from '../helpers/crash-at.ts'
+import { crashAt } from '../helpers/crash-at.ts'
 import { Engines } from '../helpers/engines.ts'
 import { lockRow } from '../helpers/locked-row.ts'
 import {
@@ -34,10 +34,7 @@ t.test('imports survive awkward moments', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane'])
   const { collections, get, post, call } = service
   // The engine is suspended in the first import only, as its worker thread keeps counting over the later ones.
-  await service.start('engine', {
-    NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
-    [crashSetting]: 'insert subscribers before 2 SIGSTOP',
-  })
+  await service.start('engine', crashAt('insert subscribers before 2 SIGSTOP'))
 
   t.test('suspended in a batch and woken after a pause, it writes no further row', async (t) => {
     const { child, log } = service.processes.engine!

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { crashSetting, wentOn } from '../helpers/crash-at.ts'
+import { crashAt, wentOn } from '../helpers/crash-at.ts'
 import {
   countsOf,
   createList,
@@ -16,7 +16,6 @@ import {
  * page of imports is read.
  */
 
-const preload = { NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}` }
 const rowsOf = (count: number): string =>
   Array.from({ length: count }, (_, i) => `row${i}@example.com\n`).join('')
 
@@ -39,8 +38,7 @@ t.test('fences make answers final', { timeout: 300_000 }, async (t) => {
     const organization = await post('/organizations', { organization: { name: `O${Math.random()}` } })
     const list = await createList(service, fields, { organization_id: organization.id })
     const engine = await service.start('engine', {
-      ...preload,
-      [crashSetting]: `update import_chunks next_record > commitTransaction before ${before} SIGSTOP`,
+      ...crashAt(`update import_chunks next_record > commitTransaction before ${before} SIGSTOP`),
     })
     const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {
@@ -166,8 +164,7 @@ t.test('fences make answers final', { timeout: 300_000 }, async (t) => {
     await post(`/subscriber_imports/${ended}/cancel`)
     const other = service.processes['control-plane']!
     const reading = await service.start('control-plane', {
-      ...preload,
-      [crashSetting]: 'find imports "finished_at":null after 1 SIGSTOP',
+      ...crashAt('find imports "finished_at":null after 1 SIGSTOP'),
     })
     const page = get(imports)
     await until(
@@ -191,8 +188,7 @@ t.test('fences make answers final', { timeout: 300_000 }, async (t) => {
     const engine = await service.start('engine')
     const survivor = service.processes['control-plane']!
     const doomed = await service.start('control-plane', {
-      ...preload,
-      [crashSetting]: 'update organizations subscriber_limit > commitTransaction after 1',
+      ...crashAt('update organizations subscriber_limit > commitTransaction after 1'),
     })
     const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {

@@ -6,7 +6,7 @@ import { enforcePendingFences, preemptChunks, type FenceContext } from '../../sh
 import { cancelImport, pauseImport } from '../../shared/store/imports.ts'
 import { wrongCounters } from '../campaigns/observed-end.ts'
 import { databaseAndFolder } from '../helpers/database-and-folder.ts'
-import { crashSetting, wentOn } from '../helpers/crash-at.ts'
+import { crashAt, wentOn } from '../helpers/crash-at.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
 import { createList, importEnd, startService, until, type Call } from '../helpers/service.ts'
 import { storedChunk, storedImport } from '../helpers/stored-import.ts'
@@ -183,10 +183,10 @@ t.test('an answered write survives a failover, although no other member had it a
 t.test('a batch that is lost with its primary is written again, once', async (t) => {
   const rows = 2_000
   const service = await startService(t, ['control-plane'], { MONGODB_URI: set.uri })
-  const engine = await service.start('engine', {
-    NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
-    [crashSetting]: 'update import_chunks next_record > commitTransaction before 1 SIGSTOP',
-  })
+  const engine = await service.start(
+    'engine',
+    crashAt('update import_chunks next_record > commitTransaction before 1 SIGSTOP'),
+  )
   const { id: listId } = await createList(service)
   const { id } = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: {

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
+import { crashAt } from '../helpers/crash-at.ts'
 import { Engines } from '../helpers/engines.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
@@ -23,10 +24,6 @@ import {
 
 const maxMs = 30_000
 
-const crashing = (crashAt: string) => ({
-  NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
-  ROLLCALL_TEST_CRASH_AT: crashAt,
-})
 const inCredentials = 'update installation credentials_revision > commitTransaction before 1'
 const inPlaces = 'update organizations places_revision > commitTransaction before 1'
 
@@ -81,8 +78,8 @@ t.test('control planes that are killed in transactions', { timeout: 400_000 }, a
     })
   const survivor = service.processes['control-plane']!
   /** Another control plane, which calls of `service` don't go to. */
-  const startDoomed = async (crashAt: string) => {
-    const process = await service.start('control-plane', crashing(crashAt))
+  const startDoomed = async (point: string) => {
+    const process = await service.start('control-plane', crashAt(point))
     service.processes['control-plane'] = survivor
     return { process, call: callerOf(() => process.ready.http!) }
   }
@@ -147,7 +144,7 @@ t.test('an FTP server that is killed while it renames a file', { timeout: 400_00
   const service = await startService(t, ['control-plane', 'engine'], { STAGING: 'gridfs' })
   const doomed = await service.start(
     'ftp',
-    crashing('findAndModify upload_names > commitTransaction before 1'),
+    crashAt('findAndModify upload_names > commitTransaction before 1'),
   )
   const other = await service.start('ftp')
   const [session, next] = [await FtpSession.open(doomed.ready.ftp!), await FtpSession.open(other.ready.ftp!)]
@@ -172,7 +169,7 @@ t.test('an FTP server that is killed while it renames a file', { timeout: 400_00
 
 t.test('an FTP server that is killed in an upload', { timeout: 200_000 }, async (t) => {
   const service = await startService(t, ['control-plane'], { STAGING: 'gridfs' })
-  const doomed = await service.start('ftp', crashing('insert uploads.chunks before 1'))
+  const doomed = await service.start('ftp', crashAt('insert uploads.chunks before 1'))
   const other = await service.start('ftp')
   const [session, next] = [await FtpSession.open(doomed.ready.ftp!), await FtpSession.open(other.ready.ftp!)]
   const data = await session.beginUpload('STOR a.csv')

@@ -14,7 +14,7 @@ import {
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t, { type Test } from 'tap'
-import { crashSetting } from '../helpers/crash-at.ts'
+import { crashAt } from '../helpers/crash-at.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import {
   countsOf,
@@ -32,7 +32,6 @@ import {
 
 t.setTimeout(500_000)
 
-const preload = { NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}` }
 const noHeader = { column_mapping: ['email'], file_format: { csv_has_headers: false } }
 const rowsOf = (count: number): string =>
   Array.from({ length: count }, (_, i) => `x${i}@example.com\n`).join('')
@@ -250,8 +249,7 @@ t.test('a process that is killed while it makes the mark leaves one to be named'
   const service = await startService(t, [])
   await t.rejects(
     service.start('engine', {
-      ...preload,
-      [crashSetting]: 'update installation data_folder_id after 1',
+      ...crashAt('update installation data_folder_id after 1'),
     }),
     /SIGKILL at/,
   )
@@ -292,7 +290,7 @@ for (const engines of [1, 2])
     await rm(path.join(staging, String(content)), { recursive: true })
     // Split, and its partition removed before a chunk is claimed.
     await service
-      .start('engine', { ...preload, [crashSetting]: 'findAndModify import_chunks before 1' })
+      .start('engine', crashAt('findAndModify import_chunks before 1'))
       .then((engine) => engine.stop('SIGCONT'))
       .catch(() => undefined)
     await service.collections.engines.updateMany({}, { $set: { dead: true } })

@@ -21,6 +21,11 @@ import { Connection } from 'mongodb/lib/cmap/connection.js'
  */
 
 export const crashSetting = 'ROLLCALL_TEST_CRASH_AT'
+/** Settings with which a process of ours crashes at a point. */
+export const crashAt = (point: string) => ({
+  NODE_OPTIONS: `--import=${import.meta.url}`,
+  [crashSetting]: point,
+})
 /** The first text that a suspended process logs when it is resumed. */
 export const wentOn = 'going on after SIGSTOP'
 

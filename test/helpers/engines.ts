@@ -2,13 +2,12 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
-import { crashSetting, wentOn } from './crash-at.ts'
+import { crashAt, wentOn } from './crash-at.ts'
 import { startProgram, until, type Service } from './service.ts'
 
 /** Any number of engines of one service, which a test kills, suspends, or lets crash at a point. */
 
 const main = fileURLToPath(new URL('../../engine/main.ts', import.meta.url))
-const preload = new URL('crash-at.ts', import.meta.url).href
 
 export interface RunningEngine {
   pid: number
@@ -40,12 +39,12 @@ export class Engines {
   }
 
   /** Starts an engine. Resolves when it is ready or has crashed before that; crash-at.ts describes crash points. */
-  async start(crashAt?: string): Promise<RunningEngine> {
+  async start(point?: string): Promise<RunningEngine> {
     const { child, ready, log, ended } = await startProgram([main], {
       ...this.#service.settings,
-      ...(crashAt === undefined ? {} : { NODE_OPTIONS: `--import=${preload}`, [crashSetting]: crashAt }),
+      ...(point === undefined ? {} : crashAt(point)),
     })
-    if (ready === null && crashAt === undefined) throw new Error(`an engine didn't start:\n${log()}`)
+    if (ready === null && point === undefined) throw new Error(`an engine didn't start:\n${log()}`)
     child.once('exit', () => (this.lastLossAt = Date.now()))
     const engine: RunningEngine = {
       pid: child.pid!,

@@ -18,7 +18,7 @@ import { watchImport } from '../../control-plane/cli/watch.ts'
 import { uploadFolder } from '../../shared/storage/uploads/upload-names.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { commandLine, ended, hasTerminals, program, type Ended } from '../helpers/command-line.ts'
-import { crashSetting } from '../helpers/crash-at.ts'
+import { crashAt } from '../helpers/crash-at.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import {
   bootstrapKey,
@@ -548,8 +548,7 @@ t.test('makes no key where there is no service', async (t) => {
 t.test('others can end the transaction in which a key is made, as its session is registered', async (t) => {
   const child = start(['recover-key'], {
     ...service.settings,
-    NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
-    [crashSetting]: 'update installation credentials_revision > commitTransaction before 1 SIGSTOP',
+    ...crashAt('update installation credentials_revision > commitTransaction before 1 SIGSTOP'),
   })
   const end = ended(child)
   let session = ''

@@ -8,7 +8,7 @@ import type { AutoresponderDocument } from '../../shared/contract/schemas/autore
 import { madeEvents, type MadeEvent } from '../campaigns/made-events.ts'
 import { Random } from '../campaigns/random.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
-import { crashSetting } from '../helpers/crash-at.ts'
+import { crashAt } from '../helpers/crash-at.ts'
 import { callerOf, createList, startService, until, type Json } from '../helpers/service.ts'
 import { eventsThatMoved, recount, type ModelEvent } from '../model/delivery-statistics.ts'
 
@@ -508,7 +508,6 @@ t.test('statistics are limited to days of sending, both included', async (t) => 
 })
 
 t.test('a control plane that is killed in a call leaves all of it or nothing', async (t) => {
-  const NODE_OPTIONS = `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`
   const whole = service.processes['control-plane']!
   for (const [point, isThere] of [
     ['update autoresponder_days after 1', false],
@@ -516,7 +515,7 @@ t.test('a control plane that is killed in a call leaves all of it or nothing', a
   ] as const) {
     const { list, autoresponderId, subscriber, sent, event, statusOf } = await oneSubscriber()
     const events = [sent(), event('opened', { privacy: false }), event('complained')]
-    const doomed = await service.start('control-plane', { NODE_OPTIONS, [crashSetting]: point })
+    const doomed = await service.start('control-plane', crashAt(point))
     service.processes['control-plane'] = whole
     await t.rejects(
       callerOf(() => doomed.ready.http!)('POST', '/delivery_events', { delivery_events: events }),

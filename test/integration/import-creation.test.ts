@@ -5,7 +5,7 @@ import path from 'node:path'
 import { UUID, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
 import { CommandGate } from '../helpers/command-gate.ts'
-import { crashSetting } from '../helpers/crash-at.ts'
+import { crashAt } from '../helpers/crash-at.ts'
 import {
   basic,
   bootstrapKey,
@@ -516,7 +516,6 @@ t.test(
 t.test(
   'a control plane that is killed while it creates leaves one import for one key, or none',
   async (t) => {
-    const crash = new URL('../helpers/crash-at.ts', import.meta.url).href
     const origin = service.processes['control-plane']!.ready.http!
     for (const [moment, exists] of [
       ['insert imports after 1', false],
@@ -524,8 +523,7 @@ t.test(
     ] as const) {
       const doomed = await startProcess('control-plane', {
         ...service.settings,
-        NODE_OPTIONS: `--import=${crash}`,
-        [crashSetting]: moment,
+        ...crashAt(moment),
       })
       t.teardown(() => doomed.stop('SIGKILL'))
       const { request, answer } = open(doomed.ready.http!, moment)

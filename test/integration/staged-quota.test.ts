@@ -14,7 +14,7 @@ import { removeImportEntry } from '../../shared/store/staged-usage.ts'
 import { countUsage } from '../../shared/storage/uploads/count-usage.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota } from '../../shared/storage/uploads/staged-quota.ts'
-import { crashSetting } from '../helpers/crash-at.ts'
+import { crashAt } from '../helpers/crash-at.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import {
   callerOf,
@@ -38,11 +38,6 @@ const settings = { UPLOAD_MAX_MB: '4', IMPORTS_MAX_UNFINISHED: '12' }
 
 /** Text that hardly packs. */
 const random = (bytes: number) => randomBytes(bytes * 0.75).toString('base64')
-/** Settings of an engine that dies at a point (test/helpers/crash-at.ts). */
-const crashingAt = (point: string) => ({
-  NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
-  [crashSetting]: point,
-})
 const usageOf = (service: Service) => service.collections.uploadUsage.findOne({ _id: 1 })
 
 /** Bytes of all files of imports. */
@@ -349,7 +344,7 @@ t.test('a disk with less than the reserve accepts nothing, and imports wait', as
   await service.processes['control-plane']!.stop()
   await service.start('control-plane')
   const { id: split } = (await create(service, { type: 'json', content: 'email\nb@example.com\n' })).body.data
-  const crashing = await service.start('engine', crashingAt('findAndModify import_chunks before 1'))
+  const crashing = await service.start('engine', crashAt('findAndModify import_chunks before 1'))
   await once(crashing.child, 'exit')
   t.match(await service.get(`/subscriber_imports/${split}`), { state: 'importing' })
   await service.start('engine', reserve)
