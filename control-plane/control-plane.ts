@@ -13,6 +13,7 @@ import type { KnownCallers } from './api/known-callers.ts'
 import type { PiecePacer } from './api/pieces.ts'
 import type { RequestSlots } from './api/request-slots.ts'
 import type { FieldCache } from './resources/subscribers/service.ts'
+import type { SharedReads } from './store/shared-reads.ts'
 import type { SubscriberInsertions } from './store/subscribers-together.ts'
 import type { Transfers } from './resources/uploads/transfers.ts'
 import type { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
@@ -21,6 +22,8 @@ import type { ImportWatch } from './resources/subscriber-imports/follow/import-w
 export interface ControlPlane {
   settings: Settings
   database: Database
+  /** Reads that concurrent requests share. */
+  reads: SharedReads
   /** DATA_DIR. No import is created while it can't be reached. */
   folder: MarkedFolder
   staging: Staging

@@ -30,6 +30,7 @@ import { createHttpServer } from './http-server.ts'
 import { mayReadImports } from './resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 import { FieldCache } from './resources/subscribers/service.ts'
+import { createSharedReads } from './store/shared-reads.ts'
 import { SubscriberInsertions } from './store/subscribers-together.ts'
 import { Transfers } from './resources/uploads/transfers.ts'
 import { createOutboxSlots } from './resources/outbox/service.ts'
@@ -56,6 +57,7 @@ await runProcess('control-plane', async (process) => {
   const deps: ControlPlane = {
     settings,
     database,
+    reads: createSharedReads(database),
     folder,
     staging: openStaging(settings, database.collections, folder),
     uploads,

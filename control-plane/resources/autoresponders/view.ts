@@ -3,15 +3,14 @@ import type { MailingListDocument } from '../../../shared/contract/schemas/maili
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { sameFields } from '../stored-fields.ts'
-import { zoneOfOrganization } from '../time-zones.ts'
 import { autoresponderView, type AutoresponderView } from './schemas.ts'
 
 /** A function that makes views, with times in the zone of the list's organization. */
 export async function viewer(
-  { database }: ControlPlane,
+  { reads }: ControlPlane,
   list: MailingListDocument,
 ): Promise<(document: AutoresponderDocument) => AutoresponderView> {
-  const zoneName = await zoneOfOrganization(database, list.organization_id)
+  const zoneName = await reads.timeZone(list.organization_id)
   return (document) => toView(document, zoneName)
 }
 

@@ -10,7 +10,6 @@ import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import { refuseProblems, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { insertTemplate, updateTemplate } from '../../store/campaign-templates.ts'
-import { zoneOfOrganization } from '../time-zones.ts'
 import { changedContents, countNewContents } from './contents.ts'
 import { changedDispatch } from './delivery.ts'
 import type { TemplateChange, TemplateCreation } from './schemas.ts'
@@ -149,13 +148,13 @@ interface ChangeContext {
 }
 
 async function readContext(
-  { database }: ControlPlane,
+  { database, reads }: ControlPlane,
   { organization_id, mailing_list_id }: CampaignTemplateDocument,
   newContents: number,
 ): Promise<ChangeContext> {
   const { collections } = database
   const [zoneName, list, firstContentId] = await Promise.all([
-    zoneOfOrganization(database, organization_id),
+    reads.timeZone(organization_id),
     collections.mailingLists.findOne({ _id: mailing_list_id }),
     newContents === 0 ? 0 : database.ids.allocate('campaign_content', newContents),
   ])

@@ -1,5 +1,5 @@
 import type { Caller } from '../../../shared/store/api-keys.ts'
-import type { Database } from '../../../shared/runtime/database.ts'
+import type { ControlPlane } from '../../control-plane.ts'
 import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
 import {
   autoresponderTargets,
@@ -9,7 +9,6 @@ import {
 import type { AnsweringAutoresponder } from '../../../shared/store/reactions.ts'
 import { canAccess } from '../../api/scope.ts'
 import { triggeredBy } from '../autoresponders/rules.ts'
-import { zoneOfOrganization } from '../time-zones.ts'
 
 /** An autoresponder whose mails have events, and the autoresponders that answer them. */
 export interface EventAutoresponder {
@@ -51,7 +50,7 @@ export const filterByTargets = (ids: readonly number[]) => ({
  * never deleted, nor moved to another list.
  */
 export async function readEventAutoresponders(
-  database: Database,
+  { database, reads }: ControlPlane,
   caller: Caller,
   ids: readonly number[],
 ): Promise<Map<number, EventAutoresponder>> {
@@ -67,7 +66,7 @@ export async function readEventAutoresponders(
   return new Map(
     await Promise.all(
       accessible.map(async ({ _id, organization_id: organizationId, mailing_list_id: listId }) => {
-        const zone = await zoneOfOrganization(database, organizationId)
+        const zone = await reads.timeZone(organizationId)
         const answering = candidates.filter(
           (other) => other.organization_id === organizationId && triggeredBy(other)?.id === _id,
         )

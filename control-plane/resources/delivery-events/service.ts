@@ -16,19 +16,19 @@ import { recordTriggered } from '../../../shared/store/reactions.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { UnsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { zoneOfOrganization } from '../time-zones.ts'
 import { recordEvents, type ReportedEvent } from './record.ts'
 import type { deliveryEventsView, DeliveryEvent, RecordedEvent } from './schemas.ts'
 import { readEventAutoresponders } from './event-autoresponders.ts'
 
 /** Records the events of a call, all or none. */
 export async function recordDeliveryEvents(
-  { database }: ControlPlane,
+  deps: ControlPlane,
   caller: Caller,
   events: readonly DeliveryEvent[],
 ): Promise<z.infer<typeof deliveryEventsView>> {
+  const { database } = deps
   const now = await databaseTime(database.db)
-  const reported = await readAccessible(database, caller, events, now)
+  const reported = await readAccessible(deps, caller, events, now)
   const { accepted, duplicates, ignored, triggered } = await retryOnDuplicateEvent(() =>
     inTransaction(database, (session) => recordEvents(database, session, reported)),
   )
@@ -43,15 +43,15 @@ export async function recordDeliveryEvents(
 
 /** Leaves out the events of autoresponders that don't exist or that the caller can't access. */
 async function readAccessible(
-  database: Database,
+  deps: ControlPlane,
   caller: Caller,
   events: readonly DeliveryEvent[],
   now: Date,
 ): Promise<ReportedEvent[]> {
   const ids = new Set(events.flatMap(({ autoresponder_id: id }) => id ?? []))
   const [autoresponders, callerZone] = await Promise.all([
-    readEventAutoresponders(database, caller, [...ids]),
-    zoneOfOrganization(database, caller.organizationId),
+    readEventAutoresponders(deps, caller, [...ids]),
+    deps.reads.timeZone(caller.organizationId),
   ])
   return events.flatMap((event): ReportedEvent[] => {
     const { autoresponder_id: autoresponderId, subscriber_id: subscriberId } = event

@@ -7,7 +7,6 @@ import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage, type Page } from '../../api/paging.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
-import { zoneOfOrganization } from '../time-zones.ts'
 import { jobTypes, type JobQuery } from './schemas.ts'
 import { toView } from './view.ts'
 
@@ -26,7 +25,7 @@ export async function listJobs(
 ): Promise<Page> {
   const { collections } = call.deps.database
   const { imports } = collections
-  const zone = await zoneOfOrganization(call.deps.database, scope.organizationId)
+  const zone = await call.deps.reads.timeZone(scope.organizationId)
   return readPage(call, imports, buildFilter(filters, scope, zone), {
     query: { page, per_page, page_token },
     scope: `jobs ${JSON.stringify([scope, filters])}`,

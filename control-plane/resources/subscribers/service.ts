@@ -1,6 +1,5 @@
 import { BSON } from 'mongodb'
 import type { Caller } from '../../../shared/store/api-keys.ts'
-import type { Database } from '../../../shared/runtime/database.ts'
 import { RequestError } from '../../api/request-error.ts'
 import { toFieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
@@ -8,13 +7,10 @@ import type { SubscriberDocument } from '../../../shared/contract/schemas/subscr
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
-import { batchedRead } from '../../api/batched-read.ts'
 import { missing, pathId, canAccess, refuseRemoteList } from '../../api/scope.ts'
-import { singleFlight } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { referenceFilter, type FailedWrite, type SubscriberReference } from '../../store/subscribers.ts'
 import { fieldFinder } from '../custom-fields/field-finder.ts'
-import { zoneOfOrganization } from '../time-zones.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /** What the use cases of subscribers share: the list that a path names, the subscriber, and what a failed write means. */
@@ -47,30 +43,24 @@ export async function findSubscriberList(
 
 /** A list by its id, without a check of the caller. */
 export async function listWithContext(deps: ControlPlane, id: number): Promise<SubscriberList | null> {
-  const { database } = deps
-  const list = await listById(database, id)
+  const list = await deps.reads.list(id)
   if (list === null) return null
   const [{ fields, fieldNamed }, zone] = await Promise.all([
     knownFields(deps, list),
-    zoneOfOrganization(database, list.organization_id),
+    deps.reads.timeZone(list.organization_id),
   ])
   const primaryKey = fields.find(({ field }) => field.id === list.primary_key_custom_field_id) ?? null
   return { list, fields, fieldNamed, primaryKey, zone }
 }
 
-const listById = batchedRead(async ({ collections }: Database, ids: number[]) => {
-  const lists = await collections.mailingLists.find({ _id: { $in: ids } }).toArray()
-  return new Map(lists.map((list) => [list._id, list]))
-})
-
 /** Every change of a list's fields raises the list's revision, so the fields of one revision are read once. */
 async function knownFields(
-  { database, fieldCache }: ControlPlane,
+  { reads, fieldCache }: ControlPlane,
   list: MailingListDocument,
 ): Promise<KnownFields> {
   const entry = fieldCache.get(list._id)
   if (entry?.revision === list.revision) return entry
-  const documents = await readFields(database, list._id)
+  const documents = await reads.fields(list._id)
   const fields = documents.map((document) => fieldReader(toFieldDefinition(document), 'mdy'))
   const read = {
     revision: list.revision,
@@ -82,9 +72,6 @@ async function knownFields(
   return read
 }
 
-const readFields = singleFlight(({ collections }: Database, listId: number) =>
-  collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
-)
 type KnownFields = Pick<SubscriberList, 'fields' | 'fieldNamed'> & { revision: number; bytes: number }
 
 /** Bounded by bytes, not by lists: with their options, the fields of one list can have 4 MB. A full cache is emptied. */
@@ -139,33 +126,12 @@ export const isUnique = (reference: SubscriberReference): reference is UniqueRef
   typeof reference === 'string' || 'id' in reference
 
 export const findSubscriber = (
-  database: Database,
+  { reads }: ControlPlane,
   reference: UniqueReference,
 ): Promise<SubscriberDocument | null> =>
   typeof reference === 'string'
-    ? subscriberByKey(database, reference)
-    : subscriberById(database, `${reference.listId}:${reference.id}`)
-
-const subscriberByKey = batchedRead(async ({ collections }: Database, keys: string[]) => {
-  const found = await collections.subscribers.find({ _id: { $in: keys } }).toArray()
-  return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
-})
-
-/** The key is `<list id>:<id>`: a text, since equal objects would be different keys of a batch. */
-const subscriberById = batchedRead(async ({ collections }: Database, keys: string[]) => {
-  const idsByList = new Map<number, number[]>()
-  for (const key of keys) {
-    const [listId = NaN, id = NaN] = key.split(':').map(Number)
-    const ids = idsByList.get(listId)
-    if (ids === undefined) idsByList.set(listId, [id])
-    else ids.push(id)
-  }
-  const ranges = [...idsByList].map(([listId, ids]) => ({ mailing_list_id: listId, id: { $in: ids } }))
-  const [only] = ranges
-  const filter = only !== undefined && ranges.length === 1 ? only : { $or: ranges }
-  const found = await collections.subscribers.find(filter).toArray()
-  return new Map(found.map((subscriber) => [`${subscriber.mailing_list_id}:${subscriber.id}`, subscriber]))
-})
+    ? reads.subscriber(reference)
+    : reads.subscriberById(`${reference.listId}:${reference.id}`)
 
 /** Throws `not_found` or `multiple_records_found`, which name the subscriber as the path does. */
 export async function refuseUnlessOne(

@@ -8,7 +8,6 @@ import { uploadLimits } from '../../../shared/store/upload-usage.ts'
 import type { Call, Reply } from '../../api/endpoint.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { zoneOfOrganization } from '../time-zones.ts'
 import { readContentRange, requestedRange, type ContentRange } from './ranges.ts'
 import { takenOver, toRequestError } from './refusals.ts'
 import type { UploadView } from './schemas.ts'
@@ -20,7 +19,7 @@ type UploadCall = Call<unknown, unknown>
 export async function listUploads({ deps, organizationId }: UploadCall): Promise<UploadView[]> {
   const [pairs, zoneName] = await Promise.all([
     openDirectory(deps, organizationId).listPairs(),
-    zoneOfOrganization(deps.database, organizationId),
+    deps.reads.timeZone(organizationId),
   ])
   return pairs.map((pair) => toView(pair, zoneName))
 }
@@ -34,7 +33,7 @@ export async function receiveUpload(call: UploadCall): Promise<UploadView> {
   const [length] = header('content-length')
   const contentLength = length === undefined ? undefined : Number(length)
   const range = readContentRange(header('content-range'), contentLength)
-  const zoneName = await zoneOfOrganization(deps.database, organizationId)
+  const zoneName = await deps.reads.timeZone(organizationId)
   await acquireTransfer()
   const pair = await mappingRefusals(deps, () => receive(call, filename, range, contentLength))
   return toView(pair, zoneName)

@@ -4,7 +4,6 @@ import { permissionValues, type UserDocument } from '../../../shared/contract/sc
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { sameFields } from '../stored-fields.ts'
-import { zoneOfOrganization } from '../time-zones.ts'
 import { byPermissionKey, userView } from './schemas.ts'
 
 type UserView = z.infer<typeof userView>
@@ -22,7 +21,7 @@ export async function toViews(deps: ControlPlane, users: UserDocument[]): Promis
 const timeOfLockouts = async ({ database }: ControlPlane, users: UserDocument[]): Promise<Date | null> =>
   users.some((user) => user.locked_until !== null) ? databaseTime(database.db) : null
 
-async function viewAt({ database }: ControlPlane, user: UserDocument, now: Date | null): Promise<UserView> {
+async function viewAt({ reads }: ControlPlane, user: UserDocument, now: Date | null): Promise<UserView> {
   const { locked_until: until } = user
   const lockoutEnd = until !== null && now !== null && until > now ? until : null
   return {
@@ -31,8 +30,7 @@ async function viewAt({ database }: ControlPlane, user: UserDocument, now: Date 
     permissions: effectivePermissions(user),
     password_failure_lockout: {
       is_locked_out: lockoutEnd !== null,
-      expires_at:
-        lockoutEnd && formatInstant(lockoutEnd, await zoneOfOrganization(database, user.organization_id)),
+      expires_at: lockoutEnd && formatInstant(lockoutEnd, await reads.timeZone(user.organization_id)),
     },
   }
 }

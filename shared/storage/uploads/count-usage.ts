@@ -18,7 +18,7 @@ const maxPinnedCounts = 20
 
 /**
  * Single-flight: concurrent calls of a process for one organization share a count. They share one that has begun, which
- * `singleFlight` in control-plane/api doesn't allow: changes since then are in the stored usage already.
+ * `singleFlight` in control-plane/store doesn't allow: changes since then are in the stored usage already.
  */
 export function countUsage(
   collections: Collections,

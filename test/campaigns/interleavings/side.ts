@@ -11,6 +11,7 @@ import type { ControlPlane } from '../../../control-plane/control-plane.ts'
 import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { FieldCache } from '../../../control-plane/resources/subscribers/service.ts'
+import { createSharedReads } from '../../../control-plane/store/shared-reads.ts'
 import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
 import { createOutboxSlots } from '../../../control-plane/resources/outbox/service.ts'
 import { Transfers } from '../../../control-plane/resources/uploads/transfers.ts'
@@ -93,6 +94,7 @@ export async function openSide(options: {
   const deps: ControlPlane = {
     settings,
     database,
+    reads: createSharedReads(database),
     folder: marked,
     staging,
     uploads,

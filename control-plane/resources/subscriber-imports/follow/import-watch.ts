@@ -7,7 +7,7 @@ import { fullViews } from '../../../../shared/store/import-views.ts'
 import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import type { SecretBox } from '../../../../shared/runtime/secret-box.ts'
-import { singleFlight } from '../../../api/single-flight.ts'
+import { singleFlight } from '../../../store/single-flight.ts'
 
 interface ImportWatchOptions {
   collections: Collections
@@ -122,9 +122,9 @@ export class ImportWatch {
   }
 
   /** The import as it is now; null when it doesn't exist. Concurrent calls share one read. */
-  snapshot(importId: number): Promise<ImportSnapshot | null> {
-    return sharedSnapshot(this, importId)
-  }
+  readonly snapshot = singleFlight(
+    async (importId: number): Promise<ImportSnapshot | null> => (await this.read([importId]))[0] ?? null,
+  )
 
   /**
    * An import's events for one client, beginning with a first snapshot. They end with the import's last state, when the
@@ -258,7 +258,3 @@ export class ImportWatch {
     if (isNews) for (const watcher of watched.watchers) watcher.wake()
   }
 }
-
-const sharedSnapshot = singleFlight(
-  async (watch: ImportWatch, importId: number) => (await watch.read([importId]))[0] ?? null,
-)

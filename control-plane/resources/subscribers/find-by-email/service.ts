@@ -1,14 +1,16 @@
-import type { Database } from '../../../../shared/runtime/database.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
-import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
-import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { emailIdentity } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
-import { batchedRead } from '../../../api/batched-read.ts'
 import type { Call, TokenPaging } from '../../../api/endpoint.ts'
+import type { ControlPlane } from '../../../control-plane.ts'
 import { pageWeight } from '../../../api/request-slots.ts'
-import { singleFlight } from '../../../api/single-flight.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
+import {
+  foundProjection,
+  type FoundSubscriber,
+  type ListsToSearch,
+  type SearchedList,
+} from '../../../store/shared-reads.ts'
 import { toFoundView, type FoundView } from './view.ts'
 
 /**
@@ -17,17 +19,8 @@ import { toFoundView, type FoundView } from './view.ts'
  * index on emails.
  */
 
-/** The lists to search: one, those of an organization, or all. */
-type ListsToSearch = { _id: number } | { organization_id: number } | Record<string, never>
-
-type SearchedList = Pick<
-  MailingListDocument,
-  '_id' | 'organization_id' | 'name' | 'primary_key_custom_field_id'
->
-type Match = Pick<SubscriberDocument, '_id' | 'id' | 'mailing_list_id' | 'status' | 'email'>
-
 export interface FoundInList {
-  subscriber: Match
+  subscriber: FoundSubscriber
   list: SearchedList
 }
 
@@ -57,14 +50,14 @@ export async function findByEmail(
   const listFilterJson = JSON.stringify(listFilter)
   const scope = `${emailKey} in ${listFilterJson}`
   const start = pageStart(deps, query, scope)
-  const lists = emailKey === null ? [] : await listsToSearch(deps.database, listFilterJson)
+  const lists = emailKey === null ? [] : await deps.reads.listsToSearch(listFilterJson)
   // It costs as much as its lists, which were not known before.
   const weight = pageWeight(Math.max(lists.length, query.per_page))
   if (weight > pageWeight(query.per_page)) await call.reacquireSlot(weight)
   const search = { emailKey: emailKey ?? '', lists }
   const counts = start.skip === 0 ? null : await countMatches(collections, search)
   const from = { ...skipLists(search, counts ?? [], start.skip), after: readPosition(start.after) }
-  const matches = await firstMatches(collections, from, query.per_page + 1)
+  const matches = await firstMatches(deps, from, query.per_page + 1)
   const page = matches.slice(0, query.per_page)
   const lastOfPage = page.at(-1)
   const last =
@@ -97,19 +90,6 @@ async function organizationNames(
   return new Map(named.map(({ _id, name }) => [_id, name]))
 }
 
-/** Sorted by id. The filter is JSON, since equal objects would be different keys of a single flight. */
-const listsToSearch = singleFlight(
-  async ({ collections }: Database, listFilterJson: string): Promise<SearchedList[]> => {
-    const lists = await collections.mailingLists
-      .find(
-        { ...(JSON.parse(listFilterJson) as ListsToSearch), is_remote_list: false },
-        { projection: { organization_id: 1, name: 1, primary_key_custom_field_id: 1 }, batchSize: 5_000 },
-      )
-      .toArray()
-    return lists.sort((a, b) => a._id - b._id)
-  },
-)
-
 type Position = { listId: number; id: number } | null
 
 function readPosition(text: string | null): Position {
@@ -117,8 +97,6 @@ function readPosition(text: string | null): Position {
   const [listId = NaN, id = NaN] = text.split(':').map(Number)
   return { listId, id }
 }
-
-const fields = { id: 1, mailing_list_id: 1, status: 1, email: 1 } as const
 
 interface SearchFrom {
   search: Search
@@ -148,17 +126,18 @@ function skipLists(
  * The first matches from a position, `max` at most. Memory is bounded by these and one match for each list of a query.
  */
 async function firstMatches(
-  { subscribers }: Collections,
+  { database, reads }: ControlPlane,
   { search: { emailKey, lists }, after, skip }: SearchFrom,
   max: number,
-): Promise<Match[]> {
-  let matches: Match[] = []
+): Promise<FoundSubscriber[]> {
+  const { subscribers } = database.collections
+  let matches: FoundSubscriber[] = []
   const started = lists.find((list) => list._id === after?.listId)
   if (after !== null && started !== undefined && !isByEmail(started)) {
     matches = await subscribers
       .find(
         { mailing_list_id: started._id, email_key: emailKey, id: { $gt: after.id } },
-        { projection: fields },
+        { projection: foundProjection },
       )
       .sort({ id: 1 })
       .limit(max)
@@ -171,11 +150,11 @@ async function firstMatches(
     // However point reads and ranges interleave, at least this many matches of the ranges come before the page.
     const skippedOfRanges = Math.max(0, toSkip - keys.length)
     const found = await Promise.all([
-      keys.length === 0 ? [] : batchedPointReads(subscribers, { emailKey, keys }),
+      keys.length === 0 ? [] : reads.foundByEmail({ emailKey, keys }),
       others.length === 0
         ? []
         : subscribers
-            .find({ mailing_list_id: { $in: others }, email_key: emailKey }, { projection: fields })
+            .find({ mailing_list_id: { $in: others }, email_key: emailKey }, { projection: foundProjection })
             .sort({ mailing_list_id: 1, id: 1 })
             .skip(skippedOfRanges)
             .limit(max + toSkip - skippedOfRanges)
@@ -187,34 +166,6 @@ async function firstMatches(
     matches = matches.concat(merged.slice(toSkip - skippedOfRanges))
   }
   return matches.slice(0, max)
-}
-
-interface PointReads {
-  emailKey: string
-  /** `_id`s, all with that email. */
-  keys: string[]
-}
-
-/** Searches of the same moment are one query: the round trip is the larger part of a small one's cost. */
-const batchedPointReads = batchedRead(
-  async (subscribers: Collections['subscribers'], searches: PointReads[]) => {
-    const [only] = searches
-    const isAlone = only !== undefined && searches.length === 1
-    const keys = isAlone ? only.keys : [...new Set(searches.flatMap((search) => search.keys))]
-    const found = await subscribers
-      .find({ _id: { $in: keys } }, { projection: fields, batchSize: 5_000 })
-      .toArray()
-    if (isAlone) return new Map([[only, found]])
-    const byEmail = Map.groupBy(found, ({ _id }) => _id.slice(_id.indexOf(':') + 1))
-    return new Map(searches.map((search) => [search, withKeys(byEmail.get(search.emailKey) ?? [], search)]))
-  },
-  ({ keys }) => keys.length,
-)
-
-/** Two searches for one email may be for different lists. */
-function withKeys(found: Match[], { keys }: PointReads): Match[] {
-  const wanted = new Set(keys)
-  return found.filter(({ _id }) => wanted.has(_id))
 }
 
 /** The number of matches of each query's lists. */

@@ -2,11 +2,9 @@ import type { Filter } from 'mongodb'
 import { RequestError } from '../../../api/request-error.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
-import { countSubscribers } from '../../../../shared/store/subscriber-counts.ts'
 import type { TokenPaging } from '../../../api/endpoint.ts'
 import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from '../../../api/json-page.ts'
 import { pieceBytes } from '../../../api/pieces.ts'
-import { singleFlight } from '../../../api/single-flight.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
 import type { SubscriberReference } from '../../../store/subscribers.ts'
 import { findSubscriber, isUnique, parseReference, type SubscriberList } from '../service.ts'
@@ -33,12 +31,10 @@ export async function listSubscribers(
     .sort({ id: 1 })
     .skip(skip)
     .limit(reader.limit)
-  const [total] = await Promise.all([sharedCount(deps.database, list._id), reader.read(cursor)])
+  const [total] = await Promise.all([deps.reads.subscriberCount(list._id), reader.read(cursor)])
   const last = reader.last === null ? null : String(reader.last.id)
   return { data: reader.data, paging: tokenPaging(deps, query, { scope, last, total }) }
 }
-
-const sharedCount = singleFlight(countSubscribers)
 
 const maxNames = 100
 /** On a list with another primary key, any number of subscribers may have one email. */
@@ -50,7 +46,7 @@ export const subscribersTooLarge = `the reply would have more than ${maxPageByte
  * Throws `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
  */
 export async function namedSubscribers(
-  { deps: { database, pacer }, acquireLargeReply }: PageCall,
+  { deps, acquireLargeReply }: PageCall,
   context: SubscriberList,
   segment: string,
 ): Promise<JsonRecords> {
@@ -68,9 +64,10 @@ export async function namedSubscribers(
   const references = names.map((name) => parseReference(list, name)).filter((reference) => reference !== null)
   const [only] = references
   if (references.length === 1 && only !== undefined && isUnique(only)) {
-    const subscriber = await findSubscriber(database, only)
+    const subscriber = await findSubscriber(deps, only)
     return new JsonRecords(subscriber === null ? [] : [JSON.stringify(toView(subscriber, context))])
   }
+  const { database, pacer } = deps
   const { subscribers } = database.collections
   const found: FoundJson[] = []
   let bytes = 0

@@ -5,7 +5,6 @@ import {
   type AutoresponderDocument,
 } from '../../../../shared/contract/schemas/autoresponder.ts'
 import type { AnsweringAutoresponder } from '../../../../shared/store/reactions.ts'
-import { singleFlight } from '../../../api/single-flight.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import type { RequestedReactions } from '../../../store/requested-reactions.ts'
 import { globMatcher } from '../../autoresponders/glob.ts'
@@ -53,19 +52,10 @@ export async function findNamed(
 }
 
 /** Those that every subscription by a request triggers, sorted by id. */
-export async function findOnSubscription(database: Database, listId: number): Promise<Triggered[]> {
-  const found = await readOnSubscription(database, listId)
+export async function findOnSubscription({ reads }: ControlPlane, listId: number): Promise<Triggered[]> {
+  const found = await reads.onSubscription(listId)
   return found.filter(({ trigger_run_on_api: runs }) => runs).sort((a, b) => a._id - b._id)
 }
-
-const readOnSubscription = singleFlight(({ collections }: Database, listId: number) =>
-  collections.autoresponders
-    .find(
-      { mailing_list_id: listId, trigger: 'subscription' },
-      { projection: { ...projection, trigger_run_on_api: 1 } },
-    )
-    .toArray(),
-)
 
 type Filter = Pick<
   SubscriberCreation,
@@ -74,20 +64,20 @@ type Filter = Pick<
 
 /** What a creation, or an update that acts as one, queues; undefined for nothing. */
 export async function planReactions(
-  { database }: ControlPlane,
+  deps: ControlPlane,
   { list: { _id: listId }, zone }: SubscriberList,
   filter: Filter,
 ): Promise<RequestedReactions | undefined> {
   if (filter.skip_autoresponders) return undefined
   const matches =
     filter.autoresponder_filter === undefined ? () => true : globMatcher(filter.autoresponder_filter)
-  const onSubscription = await findOnSubscription(database, listId)
+  const onSubscription = await findOnSubscription(deps, listId)
   const autoresponders = onSubscription.filter(({ name }) => matches(name))
   if (autoresponders.length === 0) return undefined
   return {
     autoresponders,
     zone,
-    firstId: await database.ids.allocate('reaction', autoresponders.length),
+    firstId: await deps.database.ids.allocate('reaction', autoresponders.length),
     excludeReacted: filter.autoresponder_exclude_reacted,
   }
 }

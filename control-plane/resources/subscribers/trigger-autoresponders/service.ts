@@ -124,9 +124,7 @@ async function createAndTrigger(request: TriggerRequest): Promise<TriggeredView 
   const { list } = context
   const creation = subscriberCreation.parse({ email: subscriberText, custom_fields: sections.for_new })
   const subscriber = newSubscriber(creation, context)
-  const onSubscription = body.skip_subscription_autoresponders
-    ? []
-    : await findOnSubscription(database, list._id)
+  const onSubscription = body.skip_subscription_autoresponders ? [] : await findOnSubscription(deps, list._id)
   const byId = new Map(
     [...named, ...onSubscription].map((autoresponder) => [autoresponder._id, autoresponder]),
   )

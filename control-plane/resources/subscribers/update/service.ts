@@ -63,7 +63,7 @@ export async function updateSubscriber(
     const reactions = body.run_autoresponders ? await planReactions(deps, context, body) : undefined
 
     if (reactions === undefined && isUnique(reference) && !unsetsRequiredField(update)) {
-      const existing = await findSubscriber(database, reference)
+      const existing = await findSubscriber(deps, reference)
       const written =
         existing && (await changeInPlace(database, existing, planChange(existing, update), fieldsReadAt))
       if (written !== null) return toView(written, context)

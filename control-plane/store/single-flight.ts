@@ -3,15 +3,13 @@
  * while it is in flight shares the next one, so that no result is older than its request. Nothing is cached. Results
  * are shared, so callers must not change them.
  */
-export function singleFlight<Owner extends object, Key, Result>(
-  read: (owner: Owner, key: Key) => Promise<Result>,
-): (owner: Owner, key: Key) => Promise<Result> {
-  const reads = new WeakMap<Owner, Map<Key, Running<Result>>>()
-  return (owner, key) => {
-    const running = reads.get(owner) ?? new Map<Key, Running<Result>>()
-    reads.set(owner, running)
+export function singleFlight<Key, Result>(
+  read: (key: Key) => Promise<Result>,
+): (key: Key) => Promise<Result> {
+  const running = new Map<Key, Running<Result>>()
+  return (key) => {
     const start = (): Promise<Result> => {
-      const entry: Running<Result> = { current: read(owner, key), next: null }
+      const entry: Running<Result> = { current: read(key), next: null }
       running.set(key, entry)
       const end = () => {
         if (entry.next === null) running.delete(key)

@@ -3,17 +3,12 @@
  * further keys wait for the next one. A read begins after each of its keys was requested, so a result is never older
  * than its request. Round trips to the database are the main cost of a request, and sixteen concurrent ones share one.
  */
-export function batchedRead<Owner extends object, Key, Item>(
-  read: (owner: Owner, keys: Key[]) => Promise<Map<Key, Item>>,
+export function batchedRead<Key, Item>(
+  read: (keys: Key[]) => Promise<Map<Key, Item>>,
   weigh: (key: Key) => number = () => 1,
-): (owner: Owner, key: Key) => Promise<Item | null> {
-  const loaders = new WeakMap<Owner, BatchLoader<Key, Item>>()
-  return (owner, key) => {
-    let loader = loaders.get(owner)
-    if (loader === undefined)
-      loaders.set(owner, (loader = new BatchLoader((keys) => read(owner, keys), weigh)))
-    return loader.find(key)
-  }
+): (key: Key) => Promise<Item | null> {
+  const loader = new BatchLoader(read, weigh)
+  return (key) => loader.find(key)
 }
 
 /** Two, so that a read that meets a slow disk doesn't delay those behind it. */

@@ -1,0 +1,154 @@
+import { delayProjection, type AutoresponderDocument } from '../../shared/contract/schemas/autoresponder.ts'
+import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
+import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
+import type { Database } from '../../shared/runtime/database.ts'
+import type { AnsweringAutoresponder } from '../../shared/store/reactions.ts'
+import { countsByList, countSubscribers } from '../../shared/store/subscriber-counts.ts'
+import { batchedRead } from './batched-read.ts'
+import { singleFlight } from './single-flight.ts'
+
+export type SharedReads = ReturnType<typeof createSharedReads>
+
+/**
+ * Reads that concurrent requests share: point reads of one moment are one query, and a larger read that several want is
+ * made once. No result is older than its request. Results are shared, so callers must not change them.
+ */
+export function createSharedReads(database: Database) {
+  const { autoresponders, customFields, mailingLists, organizations, subscribers, users } =
+    database.collections
+  const readZone = batchedRead(async (ids: number[]) => {
+    const found = await organizations
+      .find({ _id: { $in: ids } }, { projection: { time_zone_name: 1 } })
+      .toArray()
+    return new Map(found.map(({ _id, time_zone_name: zone }) => [_id, zone]))
+  })
+  return {
+    list: batchedRead(async (ids: number[]) => {
+      const lists = await mailingLists.find({ _id: { $in: ids } }).toArray()
+      return new Map(lists.map((list) => [list._id, list]))
+    }),
+
+    /** A list's custom fields, sorted by id. */
+    fields: singleFlight((listId: number) =>
+      customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
+    ),
+
+    /** A subscriber by `_id`. */
+    subscriber: batchedRead(async (keys: string[]) => {
+      const found = await subscribers.find({ _id: { $in: keys } }).toArray()
+      return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
+    }),
+
+    /** By `<list id>:<id>`: a text, since equal objects would be different keys of a batch. */
+    subscriberById: batchedRead(async (keys: string[]) => {
+      const ids = keys.map((key) => key.split(':').map(Number) as [listId: number, id: number])
+      const ranges = [...Map.groupBy(ids, ([listId]) => listId)].map(([listId, ofList]) => ({
+        mailing_list_id: listId,
+        id: { $in: ofList.map(([, id]) => id) },
+      }))
+      const [only] = ranges
+      const filter = only !== undefined && ranges.length === 1 ? only : { $or: ranges }
+      const found = await subscribers.find(filter).toArray()
+      return new Map(
+        found.map((subscriber) => [`${subscriber.mailing_list_id}:${subscriber.id}`, subscriber]),
+      )
+    }),
+
+    /** The subscribers of a search that have one of its keys. */
+    foundByEmail: batchedRead(
+      async (searches: EmailSearch[]) => {
+        const [only] = searches
+        const isAlone = only !== undefined && searches.length === 1
+        const keys = isAlone ? only.keys : [...new Set(searches.flatMap((search) => search.keys))]
+        const found = await subscribers
+          .find<FoundSubscriber>(
+            { _id: { $in: keys } },
+            { projection: foundProjection, batchSize: manyDocuments },
+          )
+          .toArray()
+        if (isAlone) return new Map([[only, found]])
+        const byEmail = Map.groupBy(found, ({ _id }) => _id.slice(_id.indexOf(':') + 1))
+        return new Map(
+          searches.map((search) => [search, withKeys(byEmail.get(search.emailKey) ?? [], search)]),
+        )
+      },
+      ({ keys }) => keys.length,
+    ),
+
+    /** The number of a list's subscribers in any status. */
+    subscriberCount: singleFlight((listId: number) => countSubscribers(database, listId)),
+
+    /** Without Remote Lists, sorted by id. The filter is JSON, since equal objects would be different keys. */
+    listsToSearch: singleFlight(async (filterJson: string): Promise<SearchedList[]> => {
+      const lists = await mailingLists
+        .find(
+          { ...(JSON.parse(filterJson) as ListsToSearch), is_remote_list: false },
+          {
+            projection: { organization_id: 1, name: 1, primary_key_custom_field_id: 1 },
+            batchSize: manyDocuments,
+          },
+        )
+        .toArray()
+      return lists.sort((a, b) => a._id - b._id)
+    }),
+
+    /** An organization, its lists, and their subscribers by status. */
+    organizationCounts: singleFlight(async (organizationId: number) => {
+      const [organization, lists, counts] = await Promise.all([
+        organizations.findOne({ _id: organizationId }, { projection: { name: 1 } }),
+        mailingLists
+          .find({ organization_id: organizationId }, { projection: { name: 1 }, batchSize: manyDocuments })
+          .sort({ _id: 1 })
+          .toArray(),
+        countsByList(database.collections, organizationId),
+      ])
+      return { organization, lists, counts }
+    }),
+
+    /** The autoresponders of a list that a subscription triggers, in any order. */
+    onSubscription: singleFlight((listId: number) =>
+      autoresponders
+        .find<OnSubscription>(
+          { mailing_list_id: listId, trigger: 'subscription' },
+          { projection: { name: 1, ...delayProjection, trigger_run_on_api: 1 } },
+        )
+        .toArray(),
+    ),
+
+    roleOfUser: batchedRead(async (ids: number[]) => {
+      const found = await users.find({ _id: { $in: ids } }, { projection: { role: 1 } }).toArray()
+      return new Map(found.map(({ _id, role }) => [_id, role]))
+    }),
+
+    /** IANA name of an organization's time zone; UTC for an organization that is gone. */
+    timeZone: async (organizationId: number) => (await readZone(organizationId)) ?? 'UTC',
+  }
+}
+
+/** With the driver's default, more than a hundred documents would need a second round trip. */
+const manyDocuments = 5_000
+
+type OnSubscription = AnsweringAutoresponder & Pick<AutoresponderDocument, 'name' | 'trigger_run_on_api'>
+
+/** The lists to search: one, those of an organization, or all. */
+export type ListsToSearch = { _id: number } | { organization_id: number } | Record<string, never>
+
+export type SearchedList = Pick<
+  MailingListDocument,
+  '_id' | 'organization_id' | 'name' | 'primary_key_custom_field_id'
+>
+
+interface EmailSearch {
+  emailKey: string
+  /** `_id`s, all with that email. */
+  keys: string[]
+}
+
+export const foundProjection = { id: 1, mailing_list_id: 1, status: 1, email: 1 } as const
+export type FoundSubscriber = Pick<SubscriberDocument, '_id' | 'id' | 'mailing_list_id' | 'status' | 'email'>
+
+/** Two searches for one email may be for different lists. */
+function withKeys(found: FoundSubscriber[], { keys }: EmailSearch): FoundSubscriber[] {
+  const wanted = new Set(keys)
+  return found.filter(({ _id }) => wanted.has(_id))
+}
