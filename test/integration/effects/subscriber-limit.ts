@@ -1,6 +1,7 @@
 import t from 'tap'
 import { openDatabase } from '../../../shared/runtime/database.ts'
 import { insertSubscriber } from '../../../control-plane/store/subscribers.ts'
+import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
 import {
   countsOf,
   createList,
@@ -218,6 +219,31 @@ t.test('the subscriber limit binds imports and requests', { timeout: 300_000 }, 
     mayGoOn.resolve(undefined)
     t.equal(await write, 'over_limit')
     t.same(await activeIn(service, organization), { counted: 0, there: 0 })
+  })
+
+  t.test('creations that share a transaction leave what an import has reserved', async (t) => {
+    const organization = await organizationWith(service, 8)
+    const { id: listId } = await createList(service, [], { organization_id: organization })
+    const name = service.settings['MONGODB_DATABASE']!
+    const database = await openDatabase({ uri: testMongodbUri(), name })
+    t.teardown(() => database.close())
+    const holder = { _id: `held:${listId}`, organization_id: organization, places_held: 7, dry_run: false }
+    const chunks = service.db.collection<typeof holder>('import_chunks')
+    await chunks.insertOne(holder, { bypassDocumentValidation: true })
+    const { revision } = (await collections.mailingLists.findOne({ _id: listId }))!
+    const insertions = new SubscriberInsertions(database)
+    const add = (i: number, values: { status?: 'unsubscribed' } = {}) => {
+      const subscriber = subscriberDocument(listId, `together${i}@example.com`, 3_100_000 + i)
+      return insertions.add(organization, { document: { ...subscriber, ...values }, listRevision: revision })
+    }
+    // The first runs alone, and the next seven are a group. The ninth is answered after their transaction has ended.
+    const active = Array.from({ length: 8 }, (_, i) => add(i))
+    t.equal(await active[0], 'done')
+    t.equal(await add(8, { status: 'unsubscribed' }), 'done')
+    t.same(await activeIn(service, organization), { counted: 1, there: 1 }, 'seven wait for the import')
+    await chunks.deleteOne({ _id: holder._id })
+    t.same(new Set(await Promise.all(active)), new Set(['done']))
+    t.same(await activeIn(service, organization), { counted: 8, there: 8 })
   })
 
   t.test('a limit that is set or lowered binds running imports', async (t) => {
