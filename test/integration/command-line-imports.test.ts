@@ -255,6 +255,13 @@ t.test('the exit code says how many rows may fail', async (t) => {
     ),
   )
   t.same(codes, [3, 0, 0, 3, 0])
+  const quarter = await file(
+    'quarter.csv',
+    'email\nann@example.com\nbob@example.com\neve@example.com\ncarl\n',
+  )
+  const exact = ['import', quarter, '--list', list, '--dry-run', '--watch', '--fail-on']
+  t.match(await call([...exact, '25']), { code: 0 }, 'exactly as many as may fail')
+  t.match(await call([...exact, '24.99']), { code: 3 })
   const all = await call([
     ...['import', await file('all.csv', 'email\ncarl\n'), '--list', list, '--watch', '--fail-on', '100'],
   ])

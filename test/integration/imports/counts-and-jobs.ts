@@ -230,6 +230,23 @@ t.test('jobs are filtered by state, type and times, and come in pages', async (t
   t.equal((await call('GET', '/jobs/all?per_page=5000', undefined, { key })).body.per_page, 2000)
 })
 
+t.test('imports that begin, or ended, at the same moment come once each, page by page', async (t) => {
+  const { key, create } = await busyOrganization()
+  const begins = '2031-01-01T00:00:00Z'
+  const active = [await create(begins), await create(begins), await create(begins)]
+  const ended = [await create(begins), await create(begins), await create(begins)]
+  for (const id of ended) await post(`/subscriber_imports/${id}/cancel`)
+  await service.collections.imports.updateMany({ _id: { $in: ended } }, { $set: { finished_at: new Date() } })
+  const expected = [...active, ...ended.toReversed()]
+  let token = ''
+  for (const id of expected) {
+    const { body } = await call('GET', `/subscriber_imports?per_page=1${token}`, undefined, { key })
+    t.match(body, { num_records: 6, num_pages: 6, data: [{ id }] })
+    token = `&page_token=${body.next_page_token}`
+  }
+  t.equal(token, '&page_token=null', 'the last page has no token')
+})
+
 t.test('jobs of all organizations are shown to system admins alone', async (t) => {
   const other = await busyOrganization()
   const elsewhere = await other.create('2031-01-01T00:00:00Z')
