@@ -411,8 +411,15 @@ t.test('an import that is about to deactivate more than half of a list warns of 
   const list = await createList(service)
   const options = { column_mapping: ['email'], deactivate_subscribers_not_in_import: true }
   await importText(service, list.id, 'email\na@x.co\nb@x.co\nc@x.co\nd@x.co')
-  const half = await importText(service, list.id, 'email\na@x.co\nb@x.co', { ...options, dry_run: true })
-  t.match({ counts: countsOf(half), warnings: half.warnings }, { counts: { deactivated: 2 }, warnings: [] })
+  for (const isDryRun of [true, false]) {
+    const other = await createList(service)
+    await importText(service, other.id, 'email\na@x.co\nb@x.co\nc@x.co\nd@x.co')
+    const half = await importText(service, other.id, 'email\na@x.co\nb@x.co', {
+      ...options,
+      dry_run: isDryRun,
+    })
+    t.match({ counts: countsOf(half), warnings: half.warnings }, { counts: { deactivated: 2 }, warnings: [] })
+  }
   const threeQuarters = await importText(service, list.id, 'email\na@x.co', options)
   t.match(countsOf(threeQuarters), { deactivated: 3 })
   t.match(threeQuarters.warnings, [
