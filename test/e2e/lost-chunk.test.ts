@@ -63,6 +63,29 @@ t.test('a chunk that is claimed five times without a batch fails its import', as
   await engines.endLeaseOf(engine)
 })
 
+t.test('a dry run whose engine died within a chunk goes on under the limit', async (t) => {
+  const { id: organization_id } = await service.post('/organizations', {
+    organization: { name: 'Limited', time_zone_name: 'UTC', subscriber_limit: 4_500 },
+  })
+  const list = await createList(service, [], { organization_id })
+  const emails = Array.from({ length: 10_000 }, (_, i) => `x${String(i).padStart(6, '0')}@example.com`)
+  const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ dry_run: true, column_mapping: ['email'], file_format: { csv_has_headers: false } },
+      file_source: { type: 'json', content: emails.join('\n') },
+    },
+  })
+  const dying = await engines.start('update import_chunks },"places_held" > commitTransaction after 1')
+  await engines.untilEnded(dying)
+  const begun = await collections.chunks.findOne({ import_id: id, places_used: { $gt: 0 }, state: 'running' })
+  t.ok(begun, 'a chunk has used a part of the limit')
+  await engines.endLeaseOf(dying)
+  const engine = await engines.start()
+  t.same(countsOf(await importEnd(service, id)), { added: 4_500, skipped_over_limit: 5_500 })
+  await engines.kill([engine])
+  await engines.endLeaseOf(engine)
+})
+
 t.test('an engine that has lost a chunk fails no import because of it', async (t) => {
   const list = await createList(service)
   const emails = Array.from({ length: 20_000 }, (_, i) => `x${String(i).padStart(6, '0')}@example.com`)

@@ -690,6 +690,27 @@ t.test('a reaction is moved or dropped from the named states alone', async (t) =
   t.same(faults, [])
 })
 
+t.test('of several due reactions those that were dropped since they were read get no message', async (t) => {
+  const { reactions, outbox: messages } = collections
+  await reactions.deleteMany({})
+  await messages.deleteMany({})
+  const ids = [1, 2, 3]
+  const documents = ids.map((id) => reaction({ _id: `1:${id}:request 1`, id, subscriber_id: id }))
+  await reactions.insertMany(documents)
+  await reactions.updateOne({ id: 2 }, { $set: { state: 'dropped' } })
+  const session = client.startSession()
+  t.teardown(() => session.endSession())
+  const due = documents.map(({ due_at, ...rest }) => ({ ...rest, due_at: due_at! }))
+  t.equal(await moveReactions(database, session, due), 2)
+  t.same(await messages.distinct('_id'), [1, 3])
+  t.same(
+    (await reactions.find().sort({ id: 1 }).toArray()).map(({ state }) => state),
+    ['due', 'dropped', 'due'],
+  )
+  await reactions.deleteMany({})
+  await messages.deleteMany({})
+})
+
 // ---- the quota ----
 
 t.test(
