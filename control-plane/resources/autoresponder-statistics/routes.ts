@@ -1,9 +1,9 @@
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import { findAutoresponder } from '../autoresponders/service.ts'
-import { computeStatistics } from './formulas.ts'
 import { dayExpectation, exampleStatistics, sendingDays, statisticsView } from './schemas.ts'
 import { sumDays } from './service.ts'
+import { computeStatistics } from './view.ts'
 
 const firstDay = 0
 const lastDay = 99_991_231

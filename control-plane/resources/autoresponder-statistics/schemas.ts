@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { noDailyCounts } from '../delivery-events/message-state.ts'
-import { computeStatistics } from './formulas.ts'
+import { computeStatistics } from './view.ts'
 
 /** Requests and replies of an autoresponder's statistics. */
 

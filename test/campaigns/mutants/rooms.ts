@@ -24,7 +24,7 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   formulas: {
     files: [
-      'control-plane/resources/autoresponder-statistics/formulas.ts',
+      'control-plane/resources/autoresponder-statistics/view.ts',
       'control-plane/resources/delivery-events/message-state.ts',
     ],
     tests: ['test/unit/delivery/statistics.test.ts'],

@@ -319,7 +319,7 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'rates have four decimals',
-    'control-plane/resources/autoresponder-statistics/formulas.ts',
+    'control-plane/resources/autoresponder-statistics/view.ts',
     'Math.round((part / whole) * 1e6) / 1e6',
     'Math.round((part / whole) * 1e4) / 1e4',
   ),

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { computeStatistics } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
+import { computeStatistics } from '../../../control-plane/resources/autoresponder-statistics/view.ts'
 import { DayCounts } from '../../../control-plane/resources/delivery-events/counts.ts'
 import {
   applyEvent,
