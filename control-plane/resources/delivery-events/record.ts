@@ -33,7 +33,7 @@ export interface ReportedEvent {
   hasMoved?: boolean
 }
 
-interface RecordResult {
+export interface RecordResult {
   accepted: number
   duplicates: number
   /** Events of subscribers that never were on the list. */

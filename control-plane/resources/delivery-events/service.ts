@@ -19,6 +19,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { recordEvents, type ReportedEvent } from './record.ts'
 import type { deliveryEventsView, DeliveryEvent, RecordedEvent } from './schemas.ts'
 import { readEventAutoresponders } from './event-autoresponders.ts'
+import { toView } from './view.ts'
 
 /** Records the events of a call, all or none. */
 export async function recordDeliveryEvents(
@@ -29,7 +30,7 @@ export async function recordDeliveryEvents(
   const { database } = deps
   const now = await databaseTime(database.db)
   const reported = await readAccessible(deps, caller, events, now)
-  const { accepted, duplicates, ignored, triggered } = await retryOnDuplicateEvent(() =>
+  const { triggered, ...counts } = await retryOnDuplicateEvent(() =>
     inTransaction(database, (session) => recordEvents(database, session, reported)),
   )
   for (const [zone, autoresponders] of Map.groupBy(triggered, ([, zone]) => zone))
@@ -38,7 +39,7 @@ export async function recordDeliveryEvents(
       autoresponders.map(([id]) => id),
       { zone, at: now },
     )
-  return { accepted, duplicates, ignored: ignored + events.length - reported.length }
+  return toView(counts, events.length - reported.length)
 }
 
 /** Leaves out the events of autoresponders that don't exist or that the caller can't access. */
