@@ -23,11 +23,12 @@ import {
   type ImportDeps,
 } from '../subscriber-imports/create/options.ts'
 import type { ImportCreation } from '../subscriber-imports/schemas.ts'
-import { proposeColumns, type Proposal } from './column-proposals.ts'
+import { proposeColumns } from './column-proposals.ts'
 import { detectHeader } from './header.ts'
-import { rehearse, shortened, type RehearsalResult } from './rehearsal.ts'
+import { rehearse, type RehearsalResult } from './rehearsal.ts'
 import { readSample, unreadable } from './sample.ts'
 import type { InspectionRequest, InspectionView } from './schemas.ts'
+import { toView } from './view.ts'
 
 interface Inspection {
   list: MailingListDocument
@@ -64,29 +65,20 @@ export async function inspectSource(
   const checked = checkMapped(request, mapping, format, context)
   const rehearsed = refusal === null ? checked : { options: null, error: refusal }
   const sampled = { beginning, format }
-  const { error, records, warnings } = await rehearseSample(deps, context, sampled, rehearsed)
-  return {
-    character_set: format.character_set,
-    csv_field_separator: format.csv_field_separator,
-    csv_field_enclosure: format.csv_field_enclosure,
-    csv_has_headers: format.csv_has_headers,
-    date_format: request.file_format.date_format ?? dateFormat,
-    column_mapping: checked.options?.options.column_mapping ?? mapping,
-    columns: table.columns.map(({ header, values }, i) => ({
-      header: header === null ? null : shortened(header),
-      samples: [...new Set(values)].slice(0, maxSampledValues).map(shortened),
-      ...(proposals[i] ?? noProposal),
-    })),
-    import_error: error,
-    records,
+  const rehearsal = await rehearseSample(deps, context, sampled, rehearsed)
+  return toView({
+    ...{ format, proposals, rehearsal },
+    dateFormat: request.file_format.date_format ?? dateFormat,
+    mapping: checked.options?.options.column_mapping ?? mapping,
+    columns: table.columns,
     warnings: [
       ...(checked.options === null ? [] : optionWarnings(checked.options.options)),
       ...beginning.warnings,
-      ...warnings,
+      ...rehearsal.warnings,
       ...findWarnings(request, sample, source, table),
       ...(request.column_mapping === undefined ? unfitColumns : []),
     ],
-  }
+  })
 }
 
 /**
@@ -129,8 +121,6 @@ const noTable: Beginning = {
   records: { bytes: Buffer.alloc(0), isWhole: true },
 }
 
-const noProposal: Proposal = { proposed: null, confidence: 0 }
-const maxSampledValues = 5
 const maxColumns = 2_000
 
 /** The request as a creation, with valid placeholders for the parts that are to be detected. */
