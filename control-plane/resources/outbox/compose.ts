@@ -9,13 +9,11 @@ import type {
 } from '../../../shared/contract/schemas/confirmation.ts'
 import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
-import { formatInstant } from '../../../shared/values/time-zone.ts'
-import { unsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { stillConfirmable } from '../../store/pending-subscribers.ts'
 import { listWithContext, type SubscriberList } from '../subscribers/service.ts'
-import { toView } from '../subscribers/view.ts'
 import type { MessageView } from './schemas.ts'
+import { toConfirmationView, toReactionView, type LeasedMessage } from './view.ts'
 
 /** The messages of a lease by what happens to them now. */
 interface Composed {
@@ -36,13 +34,13 @@ export async function composeMessages(
   const composed: Composed = { toHandOut: [], toGiveBack: [], toDrop: [] }
   for (const message of messages) {
     const list = sources.lists.get(message.mailing_list_id)
-    const common = list && commonFields(message, list, leaseToken)
+    const leased = list && { message, list, leaseToken }
     const view =
-      common === undefined
+      leased === undefined
         ? 'drop'
         : message.kind === 'confirmation'
-          ? confirmation(deps, message, sources, common)
-          : reactionMail(deps, message, sources, common)
+          ? confirmation(deps, leased, sources)
+          : reactionMail(deps, leased, sources)
     if (view === 'give back') composed.toGiveBack.push(message)
     else if (view === 'drop') composed.toDrop.push(message)
     else composed.toHandOut.push(view)
@@ -110,10 +108,10 @@ const distinct = <T>(values: readonly (T | null)[]): T[] => [
 
 function reactionMail(
   { keyHashSecret }: ControlPlane,
-  message: OutboxDocument,
+  leased: LeasedMessage,
   sources: Sources,
-  common: CommonFields,
 ): MessageView | 'give back' | 'drop' {
+  const { message } = leased
   const autoresponder = sources.autoresponders.get(message.autoresponder_id)
   const reaction = sources.reactions.get(message.reaction)
   const subscriber = sources.subscribers.get(message.subscriber_id)
@@ -124,67 +122,14 @@ function reactionMail(
   // A subscriber that left and came back gets only reactions queued since.
   if (subscriber.status !== 'active' || subscriber.reactivations !== reaction.reactivations) return 'drop'
   if (autoresponder.paused) return 'give back'
-  return {
-    ...common.fields,
-    to: subscriber.email,
-    subscriber: toView(subscriber, common.list),
-    from_name: autoresponder.from_name,
-    from_email: autoresponder.from_email,
-    reply_to: autoresponder.reply_to,
-    subject: autoresponder.content_subject,
-    format: autoresponder.content_format,
-    html: autoresponder.content_html,
-    text: autoresponder.content_text,
-    fields: reaction.fields ?? {},
-    raw_fields: reaction.raw_fields ?? {},
-    unsubscribe_token: unsubscribeToken(keyHashSecret, {
-      listId: message.mailing_list_id,
-      subscriberId: subscriber.id,
-      messageId: String(message._id),
-    }),
-    confirmation_url: null,
-  }
+  return toReactionView(leased, { autoresponder, reaction, subscriber }, keyHashSecret)
 }
 
-function confirmation(
-  deps: ControlPlane,
-  message: OutboxDocument,
-  sources: Sources,
-  common: CommonFields,
-): MessageView | 'drop' {
+function confirmation(deps: ControlPlane, leased: LeasedMessage, sources: Sources): MessageView | 'drop' {
+  const { message } = leased
   const pending = sources.pending.get(message.pending_subscriber)
   const form = pending === undefined ? undefined : sources.forms.get(pending.confirmation_form_id)
   // Its link has expired or was used, or a later mail has replaced it.
   if (pending === undefined || form === undefined || pending.message_id !== message._id) return 'drop'
-  return {
-    ...common.fields,
-    to: pending.subscriber.email,
-    subscriber: null,
-    from_name: form.from_name,
-    from_email: form.from_email,
-    reply_to: null,
-    subject: form.subject,
-    format: 'both',
-    html: form.html,
-    text: form.text,
-    fields: {},
-    raw_fields: {},
-    unsubscribe_token: null,
-    confirmation_url: `${deps.publicUrl()}/confirm/${pending.token}`,
-  }
+  return toConfirmationView(leased, { pending, form }, deps.publicUrl())
 }
-
-type CommonFields = ReturnType<typeof commonFields>
-
-const commonFields = (message: OutboxDocument, list: SubscriberList, leaseToken: string) => ({
-  list,
-  fields: {
-    id: message._id,
-    lease_token: leaseToken,
-    kind: message.kind,
-    organization_id: message.organization_id,
-    mailing_list_id: message.mailing_list_id,
-    autoresponder_id: message.autoresponder_id,
-    due_at: formatInstant(message.due_at, list.zone),
-  },
-})
