@@ -6,20 +6,20 @@ import t from 'tap'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const resources = path.join(root, 'control-plane/resources')
 
-/** The only files that a resource which is cut by use case has beside its folders. */
+/** The files of each resource. One that is cut by use case has no others beside its folders. */
 const fileNames = ['routes.ts', 'schemas.ts', 'service.ts', 'view.ts']
 /** Resources with a folder for each use case. In the others a use case may have a file of its own. */
 const cutByUseCase = ['subscribers', 'subscriber-imports']
 
 t.test(
-  'a resource has routes, schemas and a service, and a large one a folder for each use case',
+  'a resource has routes, schemas, a service and a view, and a large one a folder for each use case',
   async (t) => {
     const problems: string[] = []
     for (const resource of await readdir(resources, { withFileTypes: true })) {
       if (resource.isFile()) continue
       const entries = await readdir(path.join(resources, resource.name), { withFileTypes: true })
       const files = entries.filter((entry) => entry.isFile()).map(({ name }) => name)
-      for (const name of ['routes.ts', 'schemas.ts', 'service.ts'])
+      for (const name of fileNames)
         if (!files.includes(name)) problems.push(`${resource.name} has no ${name}`)
       if (cutByUseCase.includes(resource.name))
         for (const name of files) if (!fileNames.includes(name)) problems.push(`${resource.name} has ${name}`)
