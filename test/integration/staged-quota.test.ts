@@ -86,217 +86,212 @@ async function clear(t: Test, service: Service): Promise<void> {
   await engine.stop()
 }
 
+/** By name, in this order: some need what an earlier one has left staged or uploaded. */
+const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> = {
+  'many small requests with much content do not become much': async (t, service) => {
+    const { collections } = service
+    const content = `email\n${'someone@example.com\n'.repeat(400_000)}`
+    const answers: Json[] = []
+    for (let i = 0; i < 14; i += 1) answers.push(await createInline(service, content))
+    t.same(
+      answers.map(({ status }) => status),
+      [...Array.from({ length: 12 }, () => 200), 429, 429],
+    )
+    t.match(answers[12].body, { error_code: 'not_authorized', error_message: /12 imports.*cancel some/ })
+    t.equal(answers[12].headers.get('retry-after'), '60')
+    const staged = await stagedBytes(service)
+    t.comment(`${((12 * content.length) / 1e6).toFixed(0)} MB of content take ${staged} bytes`)
+    t.ok(staged < 500_000, '96 MB of content take less than half a megabyte')
+    t.equal(await countedBytes(service), staged)
+    t.equal(await collections.imports.countDocuments(), 12)
+    await clear(t, service)
+  },
+
+  'concurrent creations stay within the quota together, and leave nothing behind': async (t, service) => {
+    const { collections, call } = service
+    const other = await startProcess('control-plane', service.settings)
+    const calls = [call, callerOf(() => other.ready.http!)]
+    t.teardown(() => other.stop())
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, (_, i) => createInline(service, random(1_500_000), calls[i % 2])),
+    )
+    const created = answers.filter(({ body }) => body.success).length
+    t.ok(created === 2 || created === 3, `${created} of 8 were created`)
+    const refused = answers.filter(({ status }) => status === 413)
+    t.equal(refused.length, 8 - created)
+    t.match(refused[0]!.body, {
+      error_code: 'invalid_request',
+      error_message: /quota of 4 MB.*nothing was created/,
+    })
+    t.equal(await collections.imports.countDocuments({ finished_at: null }), created)
+    await until(
+      'what was refused gone',
+      async () => (await stagedBytes(service)) - (await countedBytes(service)),
+      (difference) => difference === 0,
+    )
+    t.ok((await countedBytes(service)) <= 4_000_000)
+    t.match((await usageOf(service))!.imports, { length: created })
+  },
+
+  'uploads share the quota with what is staged': async (t, service) => {
+    const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+    t.match(await ftp.upload('STOR big.csv', 'x'.repeat(3_000_000)).catch(errorMessage), /^552 /)
+    ftp.close()
+  },
+
+  'what a killed process left in the totals is found before anything is refused': async (t, service) => {
+    const { collections } = service
+    await clear(t, service)
+    const long = new Date(Date.now() - 2 * 3_600_000)
+    const entry = (import_id: number, entered_at: Date) => ({
+      import_id,
+      source: 2_000_000,
+      partition: 0,
+      entered_at,
+    })
+    const finalizedId = (await collections.imports.findOne({ settled: true }))!._id
+    await collections.uploadUsage.updateOne(
+      { _id: 1 },
+      {
+        $set: { counted_at: new Date(Date.now() - 10_000), pinned: 9_000_000 },
+        $push: { imports: { $each: [entry(900_001, long), entry(finalizedId, new Date())] } },
+      },
+    )
+    t.equal((await createInline(service, random(1_500_000))).status, 200)
+    t.match((await usageOf(service))!.imports, { length: 1 })
+    t.equal(await countedBytes(service), await stagedBytes(service))
+    await clear(t, service)
+  },
+
+  'upload, import, pause, DELE, again: the file counts until the import lets it go': async (t, service) => {
+    const { collections } = service
+    const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+    t.teardown(() => ftp.close())
+    const engine = await service.start('engine')
+    const content = `email\n${'a@example.com\n'.repeat(214_000)}`
+    t.match(await ftp.upload('STOR rows.csv', content), /^226 /)
+    const { body } = await create(
+      service,
+      { type: 'upload_directory', filename: 'rows.csv' },
+      { begins_at: later },
+    )
+    const { id } = body.data
+    await collections.imports.updateOne(
+      { _id: id },
+      { $set: { begins_at: new Date(0), step_not_before: new Date('2100-01-01') } },
+    )
+    await until(
+      'its begin',
+      () => collections.imports.countDocuments({ _id: id, state: 'splitting' }),
+      (count) => count === 1,
+    )
+    await service.post(`/subscriber_imports/${id}/pause`)
+    t.match(await usageOf(service), { bytes: content.length }, 'as long as it has its name it counts once')
+    t.notOk((await usageOf(service))!.pinned)
+    t.match(await ftp.command('DELE rows.csv'), /^250 /)
+    t.match(await usageOf(service), { bytes: 0, pinned: content.length })
+    t.match(await ftp.upload('STOR rows.csv', content).catch(errorMessage), /^552 /)
+    t.match((await createInline(service, random(1_500_000))).status, 413)
+
+    t.match(await ftp.upload('STOR small.csv', 'email\n'), /^226 /, 'what fits is taken')
+    await service.post(`/subscriber_imports/${id}/cancel`)
+    await until(
+      'its end',
+      () => collections.imports.countDocuments({ _id: id, settled: true }),
+      (count) => count === 1,
+    )
+    t.match(await usageOf(service), { pinned: 0, imports: [] })
+    t.match(await ftp.upload('STOR rows.csv', content), /^226 /)
+
+    // Paused when it is split already: the file is gone, and what came of it counts.
+    const again = await create(service, { type: 'upload_directory', filename: 'rows.csv' })
+    await importEnd(service, again.body.data.id)
+    await engine.stop()
+    await ftp.command('DELE rows.csv')
+    await ftp.command('DELE small.csv')
+    await clear(t, service)
+  },
+
+  'a download that does not fit fails its import, with a sentence': async (t, service) => {
+    const server = createServer((_request, response) => {
+      response.end(`email\n${'a@example.com\n'.repeat(400_000)}`)
+    }).listen(0, '127.0.0.1')
+    t.teardown(() => server.close())
+    await until(
+      'a server',
+      async () => server.address(),
+      (address) => address !== null,
+    )
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/rows.csv`
+    const engine = await service.start('engine')
+    const { body } = await create(service, { type: 'url', url })
+    const view = await importEnd(service, body.data.id)
+    t.match(view, {
+      state: 'failed',
+      error_message: /quota of 4 MB \(UPLOAD_MAX_MB\).*create the import again/,
+    })
+    await engine.stop()
+    await clear(t, service)
+  },
+
+  'the reservations and files of a killed engine are removed with its import': async (t, service) => {
+    const server = createServer((_request, response) => {
+      // The reply never ends.
+      response.write(`email\n${'a@example.com\n'.repeat(220_000)}`)
+    }).listen(0, '127.0.0.1')
+    t.teardown(() => {
+      server.closeAllConnections()
+      server.close()
+    })
+    await until(
+      'a server',
+      async () => server.address(),
+      (address) => address !== null,
+    )
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/rows.csv`
+    const killed = await service.start('engine')
+    const { body } = await create(service, { type: 'url', url })
+    await until(
+      'a reservation',
+      () => countedBytes(service),
+      (bytes) => bytes > 3_000_000,
+    )
+    await killed.stop('SIGKILL')
+    t.equal((await createInline(service, random(3_000_000))).status, 413, 'it counts although it is dead')
+    await service.post(`/subscriber_imports/${body.data.id}/cancel`)
+    await clear(t, service)
+    t.equal((await createInline(service, random(3_000_000))).status, 200)
+    await clear(t, service)
+  },
+
+  'an import whose organization has too much staged waits for the others': async (t, service) => {
+    const { collections, call } = service
+    const first = (await createInline(service, 'email\n')).body.data.id
+    const second = (await createInline(service, 'email\nsecond@example.com\n'.repeat(9_000))).body.data.id
+    // It counts as if it were large and split.
+    await collections.uploadUsage.updateOne(
+      { _id: 1, 'imports.import_id': first },
+      { $set: { 'imports.$.partition': 3_900_000 } },
+    )
+    const engine = await service.start('engine')
+    await collections.imports.updateOne({ _id: second }, { $set: { begins_at: new Date(0) } })
+    const view = await until(
+      'its waiting',
+      () => service.get(`/subscriber_imports/${second}`),
+      ({ warnings }) => warnings.length > 0,
+    )
+    t.match(view, { state: 'splitting', warnings: [/had to wait.*UPLOAD_MAX_MB/] })
+    await call('POST', `/subscriber_imports/${first}/cancel`)
+    t.match(await importEnd(service, second), { state: 'finished' })
+    await engine.stop()
+    await clear(t, service)
+  },
+}
+
 for (const STAGING of ['disk', 'gridfs'])
   t.test(`the quota covers what is staged: ${STAGING}`, async (t) => {
     const service = await startService(t, ['control-plane', 'ftp'], { ...settings, STAGING })
-    const { collections, call } = service
-
-    await t.test('many small requests with much content do not become much', async (t) => {
-      const content = `email\n${'someone@example.com\n'.repeat(400_000)}`
-      const answers: Json[] = []
-      for (let i = 0; i < 14; i += 1) answers.push(await createInline(service, content))
-      t.same(
-        answers.map(({ status }) => status),
-        [...Array.from({ length: 12 }, () => 200), 429, 429],
-      )
-      t.match(answers[12].body, { error_code: 'not_authorized', error_message: /12 imports.*cancel some/ })
-      t.equal(answers[12].headers.get('retry-after'), '60')
-      const staged = await stagedBytes(service)
-      t.comment(`${((12 * content.length) / 1e6).toFixed(0)} MB of content take ${staged} bytes`)
-      t.ok(staged < 500_000, '96 MB of content take less than half a megabyte')
-      t.equal(await countedBytes(service), staged)
-      t.equal(await collections.imports.countDocuments(), 12)
-      await clear(t, service)
-    })
-
-    await t.test(
-      'concurrent creations stay within the quota together, and leave nothing behind',
-      async (t) => {
-        const other = await startProcess('control-plane', service.settings)
-        const calls = [call, callerOf(() => other.ready.http!)]
-        t.teardown(() => other.stop())
-        const answers = await Promise.all(
-          Array.from({ length: 8 }, (_, i) => createInline(service, random(1_500_000), calls[i % 2])),
-        )
-        const created = answers.filter(({ body }) => body.success).length
-        t.ok(created === 2 || created === 3, `${created} of 8 were created`)
-        const refused = answers.filter(({ status }) => status === 413)
-        t.equal(refused.length, 8 - created)
-        t.match(refused[0]!.body, {
-          error_code: 'invalid_request',
-          error_message: /quota of 4 MB.*nothing was created/,
-        })
-        t.equal(await collections.imports.countDocuments({ finished_at: null }), created)
-        await until(
-          'what was refused gone',
-          async () => (await stagedBytes(service)) - (await countedBytes(service)),
-          (difference) => difference === 0,
-        )
-        t.ok((await countedBytes(service)) <= 4_000_000)
-        t.match((await usageOf(service))!.imports, { length: created })
-      },
-    )
-
-    await t.test('uploads share the quota with what is staged', async (t) => {
-      const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
-      t.match(await ftp.upload('STOR big.csv', 'x'.repeat(3_000_000)).catch(errorMessage), /^552 /)
-      ftp.close()
-    })
-
-    await t.test(
-      'what a killed process left in the totals is found before anything is refused',
-      async (t) => {
-        await clear(t, service)
-        const long = new Date(Date.now() - 2 * 3_600_000)
-        const entry = (import_id: number, entered_at: Date) => ({
-          import_id,
-          source: 2_000_000,
-          partition: 0,
-          entered_at,
-        })
-        const finalizedId = (await collections.imports.findOne({ settled: true }))!._id
-        await collections.uploadUsage.updateOne(
-          { _id: 1 },
-          {
-            $set: { counted_at: new Date(Date.now() - 10_000), pinned: 9_000_000 },
-            $push: { imports: { $each: [entry(900_001, long), entry(finalizedId, new Date())] } },
-          },
-        )
-        t.equal((await createInline(service, random(1_500_000))).status, 200)
-        t.match((await usageOf(service))!.imports, { length: 1 })
-        t.equal(await countedBytes(service), await stagedBytes(service))
-        await clear(t, service)
-      },
-    )
-
-    await t.test(
-      'upload, import, pause, DELE, again: the file counts until the import lets it go',
-      async (t) => {
-        const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
-        t.teardown(() => ftp.close())
-        const engine = await service.start('engine')
-        const content = `email\n${'a@example.com\n'.repeat(214_000)}`
-        t.match(await ftp.upload('STOR rows.csv', content), /^226 /)
-        const { body } = await create(
-          service,
-          { type: 'upload_directory', filename: 'rows.csv' },
-          { begins_at: later },
-        )
-        const { id } = body.data
-        await collections.imports.updateOne(
-          { _id: id },
-          { $set: { begins_at: new Date(0), step_not_before: new Date('2100-01-01') } },
-        )
-        await until(
-          'its begin',
-          () => collections.imports.countDocuments({ _id: id, state: 'splitting' }),
-          (count) => count === 1,
-        )
-        await service.post(`/subscriber_imports/${id}/pause`)
-        t.match(
-          await usageOf(service),
-          { bytes: content.length },
-          'as long as it has its name it counts once',
-        )
-        t.notOk((await usageOf(service))!.pinned)
-        t.match(await ftp.command('DELE rows.csv'), /^250 /)
-        t.match(await usageOf(service), { bytes: 0, pinned: content.length })
-        t.match(await ftp.upload('STOR rows.csv', content).catch(errorMessage), /^552 /)
-        t.match((await createInline(service, random(1_500_000))).status, 413)
-
-        t.match(await ftp.upload('STOR small.csv', 'email\n'), /^226 /, 'what fits is taken')
-        await service.post(`/subscriber_imports/${id}/cancel`)
-        await until(
-          'its end',
-          () => collections.imports.countDocuments({ _id: id, settled: true }),
-          (count) => count === 1,
-        )
-        t.match(await usageOf(service), { pinned: 0, imports: [] })
-        t.match(await ftp.upload('STOR rows.csv', content), /^226 /)
-
-        // Paused when it is split already: the file is gone, and what came of it counts.
-        const again = await create(service, { type: 'upload_directory', filename: 'rows.csv' })
-        await importEnd(service, again.body.data.id)
-        await engine.stop()
-        await ftp.command('DELE rows.csv')
-        await ftp.command('DELE small.csv')
-        await clear(t, service)
-      },
-    )
-
-    await t.test('a download that does not fit fails its import, with a sentence', async (t) => {
-      const server = createServer((_request, response) => {
-        response.end(`email\n${'a@example.com\n'.repeat(400_000)}`)
-      }).listen(0, '127.0.0.1')
-      t.teardown(() => server.close())
-      await until(
-        'a server',
-        async () => server.address(),
-        (address) => address !== null,
-      )
-      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/rows.csv`
-      const engine = await service.start('engine')
-      const { body } = await create(service, { type: 'url', url })
-      const view = await importEnd(service, body.data.id)
-      t.match(view, {
-        state: 'failed',
-        error_message: /quota of 4 MB \(UPLOAD_MAX_MB\).*create the import again/,
-      })
-      await engine.stop()
-      await clear(t, service)
-    })
-
-    await t.test('the reservations and files of a killed engine are removed with its import', async (t) => {
-      const server = createServer((_request, response) => {
-        // The reply never ends.
-        response.write(`email\n${'a@example.com\n'.repeat(220_000)}`)
-      }).listen(0, '127.0.0.1')
-      t.teardown(() => {
-        server.closeAllConnections()
-        server.close()
-      })
-      await until(
-        'a server',
-        async () => server.address(),
-        (address) => address !== null,
-      )
-      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/rows.csv`
-      const killed = await service.start('engine')
-      const { body } = await create(service, { type: 'url', url })
-      await until(
-        'a reservation',
-        () => countedBytes(service),
-        (bytes) => bytes > 3_000_000,
-      )
-      await killed.stop('SIGKILL')
-      t.equal((await createInline(service, random(3_000_000))).status, 413, 'it counts although it is dead')
-      await service.post(`/subscriber_imports/${body.data.id}/cancel`)
-      await clear(t, service)
-      t.equal((await createInline(service, random(3_000_000))).status, 200)
-      await clear(t, service)
-    })
-
-    await t.test('an import whose organization has too much staged waits for the others', async (t) => {
-      const first = (await createInline(service, 'email\n')).body.data.id
-      const second = (await createInline(service, 'email\nsecond@example.com\n'.repeat(9_000))).body.data.id
-      // It counts as if it were large and split.
-      await collections.uploadUsage.updateOne(
-        { _id: 1, 'imports.import_id': first },
-        { $set: { 'imports.$.partition': 3_900_000 } },
-      )
-      const engine = await service.start('engine')
-      await collections.imports.updateOne({ _id: second }, { $set: { begins_at: new Date(0) } })
-      const view = await until(
-        'its waiting',
-        () => service.get(`/subscriber_imports/${second}`),
-        ({ warnings }) => warnings.length > 0,
-      )
-      t.match(view, { state: 'splitting', warnings: [/had to wait.*UPLOAD_MAX_MB/] })
-      await call('POST', `/subscriber_imports/${first}/cancel`)
-      t.match(await importEnd(service, second), { state: 'finished' })
-      await engine.stop()
-      await clear(t, service)
-    })
+    for (const [name, run] of Object.entries(quotaTests)) await t.test(name, (t) => run(t, service))
   })
 
 t.test('without a limit of bytes imports are bounded in number all the same', async (t) => {

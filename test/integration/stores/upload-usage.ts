@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { ObjectId, type Filter, type FindOptions } from 'mongodb'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { UploadNameDocument } from '../../../shared/contract/schemas/upload.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
@@ -17,44 +17,50 @@ const signal = new AbortController().signal
 const log = { warn: () => undefined } as unknown as Logger
 const limits = { files: 4, bytes: 1000 }
 
+/** An organization's directory; `areRight` compares its stored totals with its files. */
+async function openDirectory(t: Test, organizationId: number, STAGING: 'disk' | 'gridfs') {
+  const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
+  const store = uploads.directory(organizationId)
+  const directory = new UploadDirectory({ uploads, limits, organizationId, collections, log })
+  await directory.prepare()
+  const begin = async (name: string, content: string) => {
+    const upload = await directory.beginUpload(name, { append: false, start: undefined })
+    await upload.open(signal)
+    await upload.receive(
+      (async function* () {
+        yield Buffer.from(content)
+      })(),
+    )
+    return upload
+  }
+  const put = async (name: string, size: number) => {
+    const upload = await begin(name, 'x'.repeat(size))
+    await upload.prepare()
+    await upload.publish()
+    await upload.end()
+  }
+  const areRight = async (what: string) => {
+    const { finished, unfinished } = await store.count()
+    const sizes = [...finished.values(), ...unfinished.values()]
+    t.match(
+      await collections.uploadUsage.findOne({ _id: organizationId }),
+      {
+        bytes: sizes.reduce((sum, size) => sum + size, 0),
+        files: new Set([...finished.keys(), ...unfinished.keys()]).size,
+        uploads: [],
+      },
+      what,
+    )
+  }
+  return { store, directory, begin, put, areRight }
+}
+
 for (const [organizationId, STAGING] of [
   [1, 'disk'],
   [2, 'gridfs'],
 ] as const)
   t.test(`the totals are those of what happened in any order of events: ${STAGING}`, async (t) => {
-    const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
-    const store = uploads.directory(organizationId)
-    const directory = new UploadDirectory({ uploads, limits, organizationId, collections, log })
-    await directory.prepare()
-    const begin = async (name: string, content: string) => {
-      const upload = await directory.beginUpload(name, { append: false, start: undefined })
-      await upload.open(signal)
-      await upload.receive(
-        (async function* () {
-          yield Buffer.from(content)
-        })(),
-      )
-      return upload
-    }
-    const put = async (name: string, size: number) => {
-      const upload = await begin(name, 'x'.repeat(size))
-      await upload.prepare()
-      await upload.publish()
-      await upload.end()
-    }
-    const areRight = async (what: string) => {
-      const { finished, unfinished } = await store.count()
-      const sizes = [...finished.values(), ...unfinished.values()]
-      t.match(
-        await collections.uploadUsage.findOne({ _id: organizationId }),
-        {
-          bytes: sizes.reduce((sum, size) => sum + size, 0),
-          files: new Set([...finished.keys(), ...unfinished.keys()]).size,
-          uploads: [],
-        },
-        what,
-      )
-    }
+    const { store, directory, begin, put, areRight } = await openDirectory(t, organizationId, STAGING)
     const outcomes = async (work: Promise<unknown>[]) =>
       (await Promise.allSettled(work)).filter(({ status }) => status === 'fulfilled').length
 
