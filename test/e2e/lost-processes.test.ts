@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { crashAt } from '../helpers/crash-at.ts'
@@ -55,7 +55,8 @@ const untilTaken = (request: () => Promise<Answer>, from: number): Promise<numbe
     return { isDone: status === 200, answer: text }
   }, from)
 
-t.test('control planes that are killed in transactions', { timeout: 400_000 }, async (t) => {
+/** A control plane that survives, an organization with a list, and what is needed to kill further control planes. */
+async function controlPlanesToKill(t: Test) {
   const service = await startService(t, ['control-plane'])
   const engines = new Engines(t, service)
   const { post, collections } = service
@@ -84,6 +85,13 @@ t.test('control planes that are killed in transactions', { timeout: 400_000 }, a
     return { process, call: callerOf(() => process.ready.http!) }
   }
   const registered = async () => (await collections.processes.find().toArray()).map((each) => each.process_id)
+  return { service, engines, survivor, add, beginImport, startDoomed, registered }
+}
+
+t.test('control planes that are killed in transactions', { timeout: 400_000 }, async (t) => {
+  const { service, engines, survivor, ...helpers } = await controlPlanesToKill(t)
+  const { add, beginImport, startDoomed, registered } = helpers
+  const { post } = service
 
   t.test(
     'a key can be revoked, and an import of the organization resumes, after the lease of a killed process',
