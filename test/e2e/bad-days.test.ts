@@ -102,182 +102,181 @@ function whyNoSmallDisk(): string | false {
   }
 }
 
-t.test('imports resume after bad days of the database', { timeout: 550_000 }, async (t) => {
-  const set = await startReplicaSet(t, 3)
-  const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
+t.setTimeout(550_000)
+const set = await startReplicaSet(t, 3)
+const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
 
-  t.test('an import resumes when the primary steps down, and later dies', async (t) => {
-    const { id } = await beginLargeImport(service, file)
-    await someRowsIn(service, id, 1)
-    await set.command({ replSetStepDown: 20, force: true }).catch(() => undefined)
-    await someRowsIn(service, id, rows / 3)
-    const dead = await set.primary()
-    await set.kill(dead)
-    const view = await importEnd(service, id, 90_000)
-    await checkBalance(t, service, view)
-    checkAlive(t, service)
-    await set.restart(dead)
-  })
+t.test('an import resumes when the primary steps down, and later dies', async (t) => {
+  const { id } = await beginLargeImport(service, file)
+  await someRowsIn(service, id, 1)
+  await set.command({ replSetStepDown: 20, force: true }).catch(() => undefined)
+  await someRowsIn(service, id, rows / 3)
+  const dead = await set.primary()
+  await set.kill(dead)
+  const view = await importEnd(service, id, 90_000)
+  await checkBalance(t, service, view)
+  checkAlive(t, service)
+  await set.restart(dead)
+})
 
-  t.test('commands and commits fail in every way that MongoDB documents', async (t) => {
-    const failures = [
-      { failCommands: ['insert'], errorCode: 112, errorLabels: ['TransientTransactionError'] },
-      { failCommands: ['update'], errorCode: 251, errorLabels: ['TransientTransactionError'] },
-      { failCommands: ['insert'], closeConnection: true },
-      { failCommands: ['commitTransaction'], closeConnection: true },
-      { failCommands: ['commitTransaction'], errorCode: 91 },
-      {
-        failCommands: ['commitTransaction'],
-        writeConcernError: { code: 64, errmsg: 'waiting for replication timed out' },
+t.test('commands and commits fail in every way that MongoDB documents', async (t) => {
+  const failures = [
+    { failCommands: ['insert'], errorCode: 112, errorLabels: ['TransientTransactionError'] },
+    { failCommands: ['update'], errorCode: 251, errorLabels: ['TransientTransactionError'] },
+    { failCommands: ['insert'], closeConnection: true },
+    { failCommands: ['commitTransaction'], closeConnection: true },
+    { failCommands: ['commitTransaction'], errorCode: 91 },
+    {
+      failCommands: ['commitTransaction'],
+      writeConcernError: { code: 64, errmsg: 'waiting for replication timed out' },
+    },
+    { failCommands: ['findAndModify'], closeConnection: true },
+    { failCommands: ['find', 'aggregate'], errorCode: 11600 },
+    { failCommands: ['insert', 'abortTransaction'], closeConnection: true },
+  ]
+  const member = await set.primary()
+  const begun = [(await beginLargeImport(service, file)).id as number]
+  await someRowsIn(service, begun[0]!, 1)
+  for (const failure of failures) {
+    const data = { ...failure, appName: 'rollcall' }
+    const fail = (mode: unknown) => set.command({ configureFailPoint: 'failCommand', mode, data }, member)
+    const hitsBefore = Number((await fail({ times: 2 }))['count'])
+    const hit = { waitForFailPoint: 'failCommand', timesEntered: hitsBefore + 1, maxTimeMS: 1_000 }
+    await until(
+      `a hit of ${JSON.stringify(failure)}`,
+      async () => {
+        const ended = { _id: begun.at(-1)!, state: { $in: ['finished', 'failed'] as const } }
+        if ((await service.collections.imports.countDocuments(ended)) > 0) {
+          await fail('off')
+          begun.push((await beginLargeImport(service, file)).id)
+          await fail({ times: 2 })
+        }
+        return set.command(hit, member).then(
+          () => true,
+          () => false,
+        )
       },
-      { failCommands: ['findAndModify'], closeConnection: true },
-      { failCommands: ['find', 'aggregate'], errorCode: 11600 },
-      { failCommands: ['insert', 'abortTransaction'], closeConnection: true },
-    ]
-    const member = await set.primary()
-    const begun = [(await beginLargeImport(service, file)).id as number]
-    await someRowsIn(service, begun[0]!, 1)
-    for (const failure of failures) {
-      const data = { ...failure, appName: 'rollcall' }
-      const fail = (mode: unknown) => set.command({ configureFailPoint: 'failCommand', mode, data }, member)
-      const hitsBefore = Number((await fail({ times: 2 }))['count'])
-      const hit = { waitForFailPoint: 'failCommand', timesEntered: hitsBefore + 1, maxTimeMS: 1_000 }
-      await until(
-        `a hit of ${JSON.stringify(failure)}`,
-        async () => {
-          const ended = { _id: begun.at(-1)!, state: { $in: ['finished', 'failed'] as const } }
-          if ((await service.collections.imports.countDocuments(ended)) > 0) {
-            await fail('off')
-            begun.push((await beginLargeImport(service, file)).id)
-            await fail({ times: 2 })
-          }
-          return set.command(hit, member).then(
-            () => true,
-            () => false,
-          )
-        },
-        (isHit) => isHit,
-      )
-    }
-    await set.command({ configureFailPoint: 'failCommand', mode: 'off' }, member)
-    t.comment(`${failures.length} failures in ${begun.length} imports`)
-    for (const id of begun) await checkBalance(t, service, await importEnd(service, id))
-    checkAlive(t, service)
-  })
-
-  t.test('a read that the primary refuses for a moment is answered with 503', async (t) => {
-    const [member, namespace] = [await set.primary(), `${service.db.databaseName}.imports`]
-    const refuse = (mode: string, errorCode: number) => {
-      const data = { failCommands: ['find'], errorCode, namespace, appName: 'rollcall' }
-      return set.command({ configureFailPoint: 'failCommand', mode, data }, member)
-    }
-    t.teardown(() => refuse('off', 1))
-    // 43 is a cursor that a restarted member no longer has.
-    for (const errorCode of [43, 91, 262, 11_602]) {
-      await refuse('alwaysOn', errorCode)
-      const { status } = await service.call('GET', '/subscriber_imports/1')
-      t.equal(status, 503, `error ${errorCode}`)
-    }
-  })
-
-  t.test('a request whose commit is not confirmed is told that it may be done', async (t) => {
-    const [list, member] = [await createList(service), await set.primary()]
-    const fail = (mode: string) => {
-      // The driver doesn't repeat a commit that exceeds its time.
-      const data = { failCommands: ['commitTransaction'], errorCode: 50, appName: 'rollcall' }
-      return set.command({ configureFailPoint: 'failCommand', mode, data }, member)
-    }
-    await fail('alwaysOn')
-    t.teardown(() => fail('off'))
-    const subscriber = { email: 'perhaps@example.com' }
-    const { status, body } = await service.call('POST', `/mailing_lists/${list.id}/subscribers`, {
-      subscriber,
-    })
-    t.equal(status, 503)
-    t.match(body, { success: false, error_message: /has not confirmed.*may be done.*look before you send/ })
-  })
-
-  t.test('the database is suspended for a moment', async (t) => {
-    const all = [0, 1, 2]
-    for (const member of all) set.suspend(member)
-    t.teardown(() => all.forEach((member) => set.resume(member)))
-    for (const { ready } of Object.values(service.processes)) {
-      await checkMetricsOfAway(t, ready.metrics)
-      const readyz = Object.values(ready.metrics)[0]!.replace(/metrics$/, 'readyz')
-      t.equal((await fetch(readyz)).status, 503)
-    }
-    for (const member of all) set.resume(member)
-    await set.primary()
-    await checkMetricsOfBack(t, service)
-    checkAlive(t, service)
-  })
-
-  t.test(`the database is away for ${awaySeconds} s`, async (t) => {
-    const { id } = await beginLargeImport(service, file)
-    await someRowsIn(service, id, 1)
-    await Promise.all([0, 1, 2].map((member) => set.kill(member)))
-    const answer = await service.call('GET', `/subscriber_imports/${id}`)
-    const log = service.processes['control-plane']?.log().split('\n') ?? []
-    const lastError = log.findLast((line) => line.includes('"level":"error"'))
-    t.equal(answer.status, 503, answer.status === 503 ? 'refused' : `${answer.text} after ${lastError}`)
-    t.match(answer.body, { success: false, error_code: 'internal_error' })
-    for (const { ready } of Object.values(service.processes)) await checkMetricsOfAway(t, ready.metrics)
-    await sleep(awaySeconds * 1000)
-    checkAlive(t, service)
-    if (awaySeconds < 60) {
-      const stoppingAt = Date.now()
-      t.equal(await service.processes.engine!.stop(), 0, 'an engine can be stopped meanwhile')
-      t.ok(Date.now() - stoppingAt < 10_000, 'within 10 s')
-    }
-    await Promise.all([0, 1, 2].map((member) => set.restart(member)))
-    const backAt = Date.now()
-    await set.primary()
-    if (awaySeconds < 60) {
-      // What it couldn't hand back is free at once, and not when its lease ends.
-      await service.collections.engines.updateOne({}, { $set: { dead: true } })
-      await service.start('engine')
-    }
-    const view = await until(
-      'the end',
-      () => service.get(`/subscriber_imports/${id}`).catch(() => ({ state: 'unknown' })),
-      (view: Json) => ['finished', 'failed', 'cancelled'].includes(view.state),
-      120_000,
+      (isHit) => isHit,
     )
-    t.comment(`finished ${Date.now() - backAt} ms after the database was back`)
-    await checkMetricsOfBack(t, service)
-    await checkBalance(t, service, view)
-    checkAlive(t, service)
-  })
+  }
+  await set.command({ configureFailPoint: 'failCommand', mode: 'off' }, member)
+  t.comment(`${failures.length} failures in ${begun.length} imports`)
+  for (const id of begun) await checkBalance(t, service, await importEnd(service, id))
+  checkAlive(t, service)
+})
 
-  const fullDisk = 'a full disk fails an import with a message, and the processes keep running'
-  t.test(fullDisk, { skip: whyNoSmallDisk() }, async (t) => {
-    const staging = path.join(service.dataFolder, 'staging')
-    await mkdir(staging, { recursive: true })
-    mountSmallDisk(staging)
-    t.teardown(() => unmount(staging))
-    const { id } = await beginLargeImport(service, file)
-    const view = await importEnd(service, id)
-    t.match(view, {
-      state: 'failed',
-      error_message: /no space is left.*free some and create the import again/,
-    })
-    checkAlive(t, service)
-    const list = await createList(service)
-    const small = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: {
-        column_mapping: ['email'],
-        file_source: { type: 'json', content: 'x\na@example.com' },
-      },
-    })
-    t.match(await importEnd(service, small.id), { state: 'finished' }, 'what fits is imported')
-    const large = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: {
-        column_mapping: ['email'],
-        // The database stores it compressed, so it must be content that compresses badly.
-        file_source: { type: 'json', content: randomBytes(1_500_000).toString('base64') },
-      },
-    })
-    t.equal(large.status, 500)
-    t.match(large.body, { success: false, error_code: 'internal_error', error_message: /no space is left/ })
+t.test('a read that the primary refuses for a moment is answered with 503', async (t) => {
+  const [member, namespace] = [await set.primary(), `${service.db.databaseName}.imports`]
+  const refuse = (mode: string, errorCode: number) => {
+    const data = { failCommands: ['find'], errorCode, namespace, appName: 'rollcall' }
+    return set.command({ configureFailPoint: 'failCommand', mode, data }, member)
+  }
+  t.teardown(() => refuse('off', 1))
+  // 43 is a cursor that a restarted member no longer has.
+  for (const errorCode of [43, 91, 262, 11_602]) {
+    await refuse('alwaysOn', errorCode)
+    const { status } = await service.call('GET', '/subscriber_imports/1')
+    t.equal(status, 503, `error ${errorCode}`)
+  }
+})
+
+t.test('a request whose commit is not confirmed is told that it may be done', async (t) => {
+  const [list, member] = [await createList(service), await set.primary()]
+  const fail = (mode: string) => {
+    // The driver doesn't repeat a commit that exceeds its time.
+    const data = { failCommands: ['commitTransaction'], errorCode: 50, appName: 'rollcall' }
+    return set.command({ configureFailPoint: 'failCommand', mode, data }, member)
+  }
+  await fail('alwaysOn')
+  t.teardown(() => fail('off'))
+  const subscriber = { email: 'perhaps@example.com' }
+  const { status, body } = await service.call('POST', `/mailing_lists/${list.id}/subscribers`, {
+    subscriber,
   })
+  t.equal(status, 503)
+  t.match(body, { success: false, error_message: /has not confirmed.*may be done.*look before you send/ })
+})
+
+t.test('the database is suspended for a moment', async (t) => {
+  const all = [0, 1, 2]
+  for (const member of all) set.suspend(member)
+  t.teardown(() => all.forEach((member) => set.resume(member)))
+  for (const { ready } of Object.values(service.processes)) {
+    await checkMetricsOfAway(t, ready.metrics)
+    const readyz = Object.values(ready.metrics)[0]!.replace(/metrics$/, 'readyz')
+    t.equal((await fetch(readyz)).status, 503)
+  }
+  for (const member of all) set.resume(member)
+  await set.primary()
+  await checkMetricsOfBack(t, service)
+  checkAlive(t, service)
+})
+
+t.test(`the database is away for ${awaySeconds} s`, async (t) => {
+  const { id } = await beginLargeImport(service, file)
+  await someRowsIn(service, id, 1)
+  await Promise.all([0, 1, 2].map((member) => set.kill(member)))
+  const answer = await service.call('GET', `/subscriber_imports/${id}`)
+  const log = service.processes['control-plane']?.log().split('\n') ?? []
+  const lastError = log.findLast((line) => line.includes('"level":"error"'))
+  t.equal(answer.status, 503, answer.status === 503 ? 'refused' : `${answer.text} after ${lastError}`)
+  t.match(answer.body, { success: false, error_code: 'internal_error' })
+  for (const { ready } of Object.values(service.processes)) await checkMetricsOfAway(t, ready.metrics)
+  await sleep(awaySeconds * 1000)
+  checkAlive(t, service)
+  if (awaySeconds < 60) {
+    const stoppingAt = Date.now()
+    t.equal(await service.processes.engine!.stop(), 0, 'an engine can be stopped meanwhile')
+    t.ok(Date.now() - stoppingAt < 10_000, 'within 10 s')
+  }
+  await Promise.all([0, 1, 2].map((member) => set.restart(member)))
+  const backAt = Date.now()
+  await set.primary()
+  if (awaySeconds < 60) {
+    // What it couldn't hand back is free at once, and not when its lease ends.
+    await service.collections.engines.updateOne({}, { $set: { dead: true } })
+    await service.start('engine')
+  }
+  const view = await until(
+    'the end',
+    () => service.get(`/subscriber_imports/${id}`).catch(() => ({ state: 'unknown' })),
+    (view: Json) => ['finished', 'failed', 'cancelled'].includes(view.state),
+    120_000,
+  )
+  t.comment(`finished ${Date.now() - backAt} ms after the database was back`)
+  await checkMetricsOfBack(t, service)
+  await checkBalance(t, service, view)
+  checkAlive(t, service)
+})
+
+const fullDisk = 'a full disk fails an import with a message, and the processes keep running'
+t.test(fullDisk, { skip: whyNoSmallDisk() }, async (t) => {
+  const staging = path.join(service.dataFolder, 'staging')
+  await mkdir(staging, { recursive: true })
+  mountSmallDisk(staging)
+  t.teardown(() => unmount(staging))
+  const { id } = await beginLargeImport(service, file)
+  const view = await importEnd(service, id)
+  t.match(view, {
+    state: 'failed',
+    error_message: /no space is left.*free some and create the import again/,
+  })
+  checkAlive(t, service)
+  const list = await createList(service)
+  const small = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: 'x\na@example.com' },
+    },
+  })
+  t.match(await importEnd(service, small.id), { state: 'finished' }, 'what fits is imported')
+  const large = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      // The database stores it compressed, so it must be content that compresses badly.
+      file_source: { type: 'json', content: randomBytes(1_500_000).toString('base64') },
+    },
+  })
+  t.equal(large.status, 500)
+  t.match(large.body, { success: false, error_code: 'internal_error', error_message: /no space is left/ })
 })

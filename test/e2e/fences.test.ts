@@ -19,203 +19,202 @@ import {
 const rowsOf = (count: number): string =>
   Array.from({ length: count }, (_, i) => `row${i}@example.com\n`).join('')
 
-t.test('fences make answers final', { timeout: 300_000 }, async (t) => {
-  const service = await startService(t, ['control-plane'])
-  const { collections, get, post, call } = service
-  const there = (listId: number) =>
-    collections.subscribers.countDocuments({ mailing_list_id: listId, status: 'active' })
+t.setTimeout(300_000)
+const service = await startService(t, ['control-plane'])
+const { collections, get, post, call } = service
+const there = (listId: number) =>
+  collections.subscribers.countDocuments({ mailing_list_id: listId, status: 'active' })
 
-  /** An import with an engine that is suspended before the n-th commit of a batch of rows. */
-  async function suspendedImport({
-    rows,
-    before,
-    fields = [],
-  }: {
-    rows: number
-    before: number
-    fields?: Json[]
-  }) {
-    const organization = await post('/organizations', { organization: { name: `O${Math.random()}` } })
-    const list = await createList(service, fields, { organization_id: organization.id })
-    const engine = await service.start('engine', {
-      ...crashAt(`update import_chunks next_record > commitTransaction before ${before} SIGSTOP`),
-    })
-    const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: {
-        column_mapping: ['email'],
-        file_format: { csv_has_headers: false },
-        file_source: { type: 'json', content: rowsOf(rows) },
-      },
-    })
-    await until(
-      'the suspension',
-      async () => engine.log(),
-      (text) => text.includes('SIGSTOP at'),
-    )
-    const resume = async () => {
-      engine.child.kill('SIGCONT')
-      await until(
-        'the engine to go on',
-        async () => engine.log(),
-        (text) => text.includes(wentOn),
-      )
-    }
-    return { id, list, organization, engine, resume }
-  }
-
-  t.test('a paused import writes no row after the answer', async (t) => {
-    const { id, list, engine, resume } = await suspendedImport({ rows: 60_000, before: 3 })
-    const view = await post(`/subscriber_imports/${id}/pause`)
-    t.equal(await there(list.id), view.stats.subscribers.added, 'the answer counts what is there')
-    await resume()
-    await untilIdle(engine)
-    t.equal(await there(list.id), view.stats.subscribers.added, 'and that stays so')
-    t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, view.stats.records_imported)
-    await post(`/subscriber_imports/${id}/unpause`)
-    t.same(countsOf(await importEnd(service, id)), { added: 60_000 }, 'every row once')
-    t.notMatch(engine.log(), /"level":"error"/)
-    await engine.stop()
+/** An import with an engine that is suspended before the n-th commit of a batch of rows. */
+async function suspendedImport({
+  rows,
+  before,
+  fields = [],
+}: {
+  rows: number
+  before: number
+  fields?: Json[]
+}) {
+  const organization = await post('/organizations', { organization: { name: `O${Math.random()}` } })
+  const list = await createList(service, fields, { organization_id: organization.id })
+  const engine = await service.start('engine', {
+    ...crashAt(`update import_chunks next_record > commitTransaction before ${before} SIGSTOP`),
   })
-
-  t.test('a pause that another transaction keeps waiting says to send it again', async (t) => {
-    const list = await createList(service)
-    const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: {
-        ...{ column_mapping: ['email'], file_source: { type: 'json', content: 'email\n' } },
-        begins_at: '2100-01-01T00:00',
-      },
-    })
-    const session = service.client.startSession()
-    session.startTransaction()
-    await collections.imports.updateOne({ _id: id }, { $set: { settled: true } }, { session })
-    const pausing = await call('POST', `/subscriber_imports/${id}/pause`)
-    t.match(pausing, { status: 503, body: { error_message: /kept an import locked for 10 s.*again/ } })
-    t.equal(pausing.headers.get('retry-after'), '5')
-    await session.abortTransaction()
-    await session.endSession()
-    t.match(await post(`/subscriber_imports/${id}/pause`), { state: 'paused' })
-  })
-
-  t.test(
-    'a cancelled import writes no row after the answer, and a new limit binds from its answer on',
-    async (t) => {
-      const { id, list, organization, engine, resume } = await suspendedImport({ rows: 60_000, before: 3 })
-      const view = await post(`/subscriber_imports/${id}/cancel`)
-      const { status } = await call('PUT', `/organizations/${organization.id}`, {
-        organization: { subscriber_limit: 100 },
-      })
-      t.equal(status, 200)
-      const active = await there(list.id)
-      t.equal(active, view.stats.subscribers.added)
-      await resume()
-      const end = await until(
-        'the end of all work',
-        () => collections.imports.findOne({ _id: id }),
-        (document) => document!.settled,
-      )
-      t.equal(await there(list.id), active)
-      t.equal(end!.totals!.added, active, 'the totals are those of the answer')
-      await engine.stop()
+  const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_format: { csv_has_headers: false },
+      file_source: { type: 'json', content: rowsOf(rows) },
     },
+  })
+  await until(
+    'the suspension',
+    async () => engine.log(),
+    (text) => text.includes('SIGSTOP at'),
   )
-
-  t.test('the primary key is not changed under an import that failed or was cancelled', async (t) => {
-    for (const end of ['cancelled', 'failed'] as const) {
-      const { id, list, engine, resume } = await suspendedImport({
-        ...{ rows: 500, before: 1 },
-        fields: [{ name: 'No', field_type: 'text', required: true }],
-      })
-      const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)
-      const change = () =>
-        call('PUT', `/mailing_lists/${list.id}`, { mailing_list: { primary_key_custom_field_id: field.id } })
-      if (end === 'cancelled') await post(`/subscriber_imports/${id}/cancel`)
-      // An engine fails the import because of one chunk while another engine has its other chunks.
-      else
-        await collections.imports.updateOne(
-          { _id: id },
-          { $set: { state: 'failed', finished_at: new Date(), error_message: 'x' } },
-        )
-      const early = await change()
-      t.match(early.body.error_message, `import ${id} of the list is cleared up (it is ${end})`)
-      await resume()
-      const late = await until(
-        'the change',
-        change,
-        ({ body }) => body.success || /empty/.test(body.error_message),
-      )
-      const subscribers = await there(list.id)
-      t.equal(late.body.success, subscribers === 0, `${subscribers} rows of an import that ${end}`)
-      if (end === 'cancelled') t.equal(subscribers, 0)
-      await engine.stop()
-    }
-  })
-
-  t.test('an import that ends while a page of imports is read is on it once', async (t) => {
-    const list = await createList(service)
-    const imports = `/mailing_lists/${list.id}/subscriber_imports`
-    const create = () =>
-      post(imports, {
-        subscriber_import: {
-          ...{ column_mapping: ['email'], begins_at: '2100-01-01T00:00' },
-          file_source: { type: 'json', content: 'ann@example.com\n' },
-        },
-      })
-    const [ended, id] = [(await create()).id, (await create()).id]
-    await post(`/subscriber_imports/${ended}/cancel`)
-    const other = service.processes['control-plane']!
-    const reading = await service.start('control-plane', {
-      ...crashAt('find imports "finished_at":null after 1 SIGSTOP'),
-    })
-    const page = get(imports)
+  const resume = async () => {
+    engine.child.kill('SIGCONT')
     await until(
-      'the read of those that have not ended',
-      async () => reading.log(),
-      (text) => text.includes('SIGSTOP at'),
+      'the engine to go on',
+      async () => engine.log(),
+      (text) => text.includes(wentOn),
     )
-    service.processes['control-plane'] = other
-    await post(`/subscriber_imports/${id}/cancel`)
-    reading.child.kill('SIGCONT')
-    t.same(
-      (await page).map((shown: Json) => shown.id),
-      [id, ended],
-    )
-    await reading.stop()
-  })
+  }
+  return { id, list, organization, engine, resume }
+}
 
-  t.test('a limit whose request died after its commit is enforced on running chunks', async (t) => {
-    const organization = await post('/organizations', { organization: { name: 'L' } })
-    const list = await createList(service, [], { organization_id: organization.id })
-    const engine = await service.start('engine')
-    const survivor = service.processes['control-plane']!
-    const doomed = await service.start('control-plane', {
-      ...crashAt('update organizations subscriber_limit > commitTransaction after 1'),
+t.test('a paused import writes no row after the answer', async (t) => {
+  const { id, list, engine, resume } = await suspendedImport({ rows: 60_000, before: 3 })
+  const view = await post(`/subscriber_imports/${id}/pause`)
+  t.equal(await there(list.id), view.stats.subscribers.added, 'the answer counts what is there')
+  await resume()
+  await untilIdle(engine)
+  t.equal(await there(list.id), view.stats.subscribers.added, 'and that stays so')
+  t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, view.stats.records_imported)
+  await post(`/subscriber_imports/${id}/unpause`)
+  t.same(countsOf(await importEnd(service, id)), { added: 60_000 }, 'every row once')
+  t.notMatch(engine.log(), /"level":"error"/)
+  await engine.stop()
+})
+
+t.test('a pause that another transaction keeps waiting says to send it again', async (t) => {
+  const list = await createList(service)
+  const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ column_mapping: ['email'], file_source: { type: 'json', content: 'email\n' } },
+      begins_at: '2100-01-01T00:00',
+    },
+  })
+  const session = service.client.startSession()
+  session.startTransaction()
+  await collections.imports.updateOne({ _id: id }, { $set: { settled: true } }, { session })
+  const pausing = await call('POST', `/subscriber_imports/${id}/pause`)
+  t.match(pausing, { status: 503, body: { error_message: /kept an import locked for 10 s.*again/ } })
+  t.equal(pausing.headers.get('retry-after'), '5')
+  await session.abortTransaction()
+  await session.endSession()
+  t.match(await post(`/subscriber_imports/${id}/pause`), { state: 'paused' })
+})
+
+t.test(
+  'a cancelled import writes no row after the answer, and a new limit binds from its answer on',
+  async (t) => {
+    const { id, list, organization, engine, resume } = await suspendedImport({ rows: 60_000, before: 3 })
+    const view = await post(`/subscriber_imports/${id}/cancel`)
+    const { status } = await call('PUT', `/organizations/${organization.id}`, {
+      organization: { subscriber_limit: 100 },
     })
-    const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    t.equal(status, 200)
+    const active = await there(list.id)
+    t.equal(active, view.stats.subscribers.added)
+    await resume()
+    const end = await until(
+      'the end of all work',
+      () => collections.imports.findOne({ _id: id }),
+      (document) => document!.settled,
+    )
+    t.equal(await there(list.id), active)
+    t.equal(end!.totals!.added, active, 'the totals are those of the answer')
+    await engine.stop()
+  },
+)
+
+t.test('the primary key is not changed under an import that failed or was cancelled', async (t) => {
+  for (const end of ['cancelled', 'failed'] as const) {
+    const { id, list, engine, resume } = await suspendedImport({
+      ...{ rows: 500, before: 1 },
+      fields: [{ name: 'No', field_type: 'text', required: true }],
+    })
+    const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)
+    const change = () =>
+      call('PUT', `/mailing_lists/${list.id}`, { mailing_list: { primary_key_custom_field_id: field.id } })
+    if (end === 'cancelled') await post(`/subscriber_imports/${id}/cancel`)
+    // An engine fails the import because of one chunk while another engine has its other chunks.
+    else
+      await collections.imports.updateOne(
+        { _id: id },
+        { $set: { state: 'failed', finished_at: new Date(), error_message: 'x' } },
+      )
+    const early = await change()
+    t.match(early.body.error_message, `import ${id} of the list is cleared up (it is ${end})`)
+    await resume()
+    const late = await until(
+      'the change',
+      change,
+      ({ body }) => body.success || /empty/.test(body.error_message),
+    )
+    const subscribers = await there(list.id)
+    t.equal(late.body.success, subscribers === 0, `${subscribers} rows of an import that ${end}`)
+    if (end === 'cancelled') t.equal(subscribers, 0)
+    await engine.stop()
+  }
+})
+
+t.test('an import that ends while a page of imports is read is on it once', async (t) => {
+  const list = await createList(service)
+  const imports = `/mailing_lists/${list.id}/subscriber_imports`
+  const create = () =>
+    post(imports, {
       subscriber_import: {
-        column_mapping: ['email'],
-        file_format: { csv_has_headers: false },
-        file_source: { type: 'json', content: rowsOf(400_000) },
+        ...{ column_mapping: ['email'], begins_at: '2100-01-01T00:00' },
+        file_source: { type: 'json', content: 'ann@example.com\n' },
       },
     })
-    await until(
-      'rows',
-      () => there(list.id),
-      (rows) => rows > 3_000,
-    )
-    const path = `/organizations/${organization.id}`
-    await t.rejects(call('PUT', path, { organization: { subscriber_limit: 4_000 } }))
-    t.match(doomed.log(), 'SIGKILL at')
-    service.processes['control-plane'] = survivor
-    t.equal((await get(path)).subscriber_limit, 4_000)
-    await until(
-      'its enforcement',
-      () => collections.organizations.findOne({ _id: organization.id }),
-      (document) => document!.limit_change === undefined,
-    )
-    const active = await there(list.id)
-    const end = await importEnd(service, id)
-    t.equal(await there(list.id), active, 'no subscriber became active after it')
-    t.equal(end.stats.subscribers.skipped_over_limit, 400_000 - active)
-    await engine.stop()
+  const [ended, id] = [(await create()).id, (await create()).id]
+  await post(`/subscriber_imports/${ended}/cancel`)
+  const other = service.processes['control-plane']!
+  const reading = await service.start('control-plane', {
+    ...crashAt('find imports "finished_at":null after 1 SIGSTOP'),
   })
+  const page = get(imports)
+  await until(
+    'the read of those that have not ended',
+    async () => reading.log(),
+    (text) => text.includes('SIGSTOP at'),
+  )
+  service.processes['control-plane'] = other
+  await post(`/subscriber_imports/${id}/cancel`)
+  reading.child.kill('SIGCONT')
+  t.same(
+    (await page).map((shown: Json) => shown.id),
+    [id, ended],
+  )
+  await reading.stop()
+})
+
+t.test('a limit whose request died after its commit is enforced on running chunks', async (t) => {
+  const organization = await post('/organizations', { organization: { name: 'L' } })
+  const list = await createList(service, [], { organization_id: organization.id })
+  const engine = await service.start('engine')
+  const survivor = service.processes['control-plane']!
+  const doomed = await service.start('control-plane', {
+    ...crashAt('update organizations subscriber_limit > commitTransaction after 1'),
+  })
+  const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_format: { csv_has_headers: false },
+      file_source: { type: 'json', content: rowsOf(400_000) },
+    },
+  })
+  await until(
+    'rows',
+    () => there(list.id),
+    (rows) => rows > 3_000,
+  )
+  const path = `/organizations/${organization.id}`
+  await t.rejects(call('PUT', path, { organization: { subscriber_limit: 4_000 } }))
+  t.match(doomed.log(), 'SIGKILL at')
+  service.processes['control-plane'] = survivor
+  t.equal((await get(path)).subscriber_limit, 4_000)
+  await until(
+    'its enforcement',
+    () => collections.organizations.findOne({ _id: organization.id }),
+    (document) => document!.limit_change === undefined,
+  )
+  const active = await there(list.id)
+  const end = await importEnd(service, id)
+  t.equal(await there(list.id), active, 'no subscriber became active after it')
+  t.equal(end.stats.subscribers.skipped_over_limit, 400_000 - active)
+  await engine.stop()
 })

@@ -8,119 +8,118 @@ import { countsOf, createList, importEnd, startService, until, type Json } from 
 const rows = 60_000
 const file = new SubscriberFile({ rows, seed: 21 })
 
-t.test('many engines share the work', { timeout: 300_000 }, async (t) => {
-  const service = await startService(t, ['control-plane', 'engine'])
-  const { collections, call } = service
-  let undisturbed: Json
-  const first = service.processes.engine!
-  const holders = async (): Promise<Set<string | null>> =>
-    new Set(await collections.chunks.distinct('engine_id', { state: 'running' }))
+t.setTimeout(300_000)
+const service = await startService(t, ['control-plane', 'engine'])
+const { collections, call } = service
+let undisturbed: Json
+const first = service.processes.engine!
+const holders = async (): Promise<Set<string | null>> =>
+  new Set(await collections.chunks.distinct('engine_id', { state: 'running' }))
 
-  t.test('a small import waits for at most one chunk of another organization', async (t) => {
-    const large = await beginLargeImport(service, file)
-    const organization = await service.post('/organizations', { organization: { name: 'Small' } })
-    const list = await createList(service, [], { organization_id: organization.id })
-    await someRowsIn(service, large.id, 1_000)
-    const content = Array.from({ length: 500 }, (_, i) => `s${i}@example.com\n`).join('')
-    const small = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: {
-        column_mapping: ['email'],
-        file_format: { csv_has_headers: false },
-        file_source: { type: 'json', content },
-      },
-    })
-    const chunksOfLarge = () => collections.chunks.countDocuments({ import_id: large.id, state: 'done' })
-    let before: number | null = null
-    await until(
-      'the end of the small one',
-      async () => {
-        const document = await collections.imports.findOne({ _id: small.id })
-        if (document!.state === 'importing') before ??= await chunksOfLarge()
-        return document!.state
-      },
-      (state) => state === 'finished',
-    )
-    const after = await chunksOfLarge()
-    const meanwhile = after - (before ?? after)
-    t.same(countsOf(await service.get(`/subscriber_imports/${small.id}`)), { added: 500 })
-    // Each of the two lanes ends its chunk. One of them then serves the small import, the other one the large.
-    t.ok(meanwhile <= 8, `${meanwhile} chunks of the large one were done while the small one was ready`)
-    t.ok(after < 24, 'the large one resumes after the small one')
-    undisturbed = await importEnd(service, large.id)
-    t.match(undisturbed, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
-  })
-
-  t.test('one joins in the middle, another one leaves and hands back its chunks', async (t) => {
-    const { id } = await beginLargeImport(service, file)
-    await someRowsIn(service, id, 2_000)
-    // One engine might be through with it before the other one is up.
-    await service.post(`/subscriber_imports/${id}/pause`)
-    const second = await service.start('engine')
-    await service.post(`/subscriber_imports/${id}/unpause`)
-    await until('both at work', holders, (engines) => engines.size === 2)
-    const leaving = await collections.engines.findOne({ process_id: first.child.pid! })
-    const stopping = Date.now()
-    t.equal(await first.stop('SIGTERM'), 0)
-    t.ok(Date.now() - stopping < 10_000, 'within 10 s')
-    t.notOk((await holders()).has(leaving!._id), 'it has no lease any more')
-    t.equal(await collections.engines.countDocuments({ dead: false }), 1)
-    const view = await importEnd(service, id)
-    t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
-    t.ok(second.child.exitCode === null)
-  })
-
-  t.test(
-    'three engines share an import, one of them is killed, and no row is lost or there twice',
-    async (t) => {
-      const doomed = await service.start('engine')
-      await service.start('engine')
-      const { id } = await beginLargeImport(service, file)
-      await until('three at work', holders, (engines) => engines.size === 3)
-      await doomed.stop('SIGKILL')
-      const killedAt = Date.now()
-      const view = await importEnd(service, id)
-      t.comment(`finished ${Date.now() - killedAt} ms after the kill`)
-      t.match(view, {
-        state: 'finished',
-        stats: { number_of_records: rows, records_imported: rows, subscribers: file.expectedCounts() },
-      })
-
-      const table = (listId: number) =>
-        collections.subscribers
-          .find(
-            { mailing_list_id: listId },
-            { projection: { created_at: 0, id: 0, mailing_list_id: 0, subscribe_time: 0 } },
-          )
-          .sort({ _id: 1 })
-          .map(({ _id, custom_fields, ...rest }) =>
-            JSON.stringify([_id.slice(_id.indexOf(':')), Object.values(custom_fields), rest]),
-          )
-          .toArray()
-      const [expected, found] = [await table(undisturbed.mailing_list_id), await table(view.mailing_list_id)]
-      t.equal(found.length, expected.length)
-      t.equal(
-        found.findIndex((row, i) => row !== expected[i]),
-        -1,
-        'the tables are the same',
-      )
-      const ids = await collections.subscribers.distinct('id', { mailing_list_id: view.mailing_list_id })
-      t.equal(ids.length, found.length, 'no subscriber is there twice')
-      for (const kind of ['added', 'failed', 'skipped_duplicate']) {
-        const [a, b] = await Promise.all(
-          [undisturbed, view].map(
-            async ({ id }) => (await call('GET', `/subscriber_imports/${id}/logs/${kind}`)).text,
-          ),
-        )
-        t.ok(a === b, `the log ${kind} is the same`)
-      }
-      const stripes = await collections.subscriberCounts
-        .find({ mailing_list_id: view.mailing_list_id })
-        .toArray()
-      t.equal(
-        stripes.reduce((sum, stripe) => sum + stripe.active, 0),
-        found.length,
-        'and the counters say so',
-      )
+t.test('a small import waits for at most one chunk of another organization', async (t) => {
+  const large = await beginLargeImport(service, file)
+  const organization = await service.post('/organizations', { organization: { name: 'Small' } })
+  const list = await createList(service, [], { organization_id: organization.id })
+  await someRowsIn(service, large.id, 1_000)
+  const content = Array.from({ length: 500 }, (_, i) => `s${i}@example.com\n`).join('')
+  const small = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_format: { csv_has_headers: false },
+      file_source: { type: 'json', content },
     },
+  })
+  const chunksOfLarge = () => collections.chunks.countDocuments({ import_id: large.id, state: 'done' })
+  let before: number | null = null
+  await until(
+    'the end of the small one',
+    async () => {
+      const document = await collections.imports.findOne({ _id: small.id })
+      if (document!.state === 'importing') before ??= await chunksOfLarge()
+      return document!.state
+    },
+    (state) => state === 'finished',
   )
+  const after = await chunksOfLarge()
+  const meanwhile = after - (before ?? after)
+  t.same(countsOf(await service.get(`/subscriber_imports/${small.id}`)), { added: 500 })
+  // Each of the two lanes ends its chunk. One of them then serves the small import, the other one the large.
+  t.ok(meanwhile <= 8, `${meanwhile} chunks of the large one were done while the small one was ready`)
+  t.ok(after < 24, 'the large one resumes after the small one')
+  undisturbed = await importEnd(service, large.id)
+  t.match(undisturbed, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
 })
+
+t.test('one joins in the middle, another one leaves and hands back its chunks', async (t) => {
+  const { id } = await beginLargeImport(service, file)
+  await someRowsIn(service, id, 2_000)
+  // One engine might be through with it before the other one is up.
+  await service.post(`/subscriber_imports/${id}/pause`)
+  const second = await service.start('engine')
+  await service.post(`/subscriber_imports/${id}/unpause`)
+  await until('both at work', holders, (engines) => engines.size === 2)
+  const leaving = await collections.engines.findOne({ process_id: first.child.pid! })
+  const stopping = Date.now()
+  t.equal(await first.stop('SIGTERM'), 0)
+  t.ok(Date.now() - stopping < 10_000, 'within 10 s')
+  t.notOk((await holders()).has(leaving!._id), 'it has no lease any more')
+  t.equal(await collections.engines.countDocuments({ dead: false }), 1)
+  const view = await importEnd(service, id)
+  t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
+  t.ok(second.child.exitCode === null)
+})
+
+t.test(
+  'three engines share an import, one of them is killed, and no row is lost or there twice',
+  async (t) => {
+    const doomed = await service.start('engine')
+    await service.start('engine')
+    const { id } = await beginLargeImport(service, file)
+    await until('three at work', holders, (engines) => engines.size === 3)
+    await doomed.stop('SIGKILL')
+    const killedAt = Date.now()
+    const view = await importEnd(service, id)
+    t.comment(`finished ${Date.now() - killedAt} ms after the kill`)
+    t.match(view, {
+      state: 'finished',
+      stats: { number_of_records: rows, records_imported: rows, subscribers: file.expectedCounts() },
+    })
+
+    const table = (listId: number) =>
+      collections.subscribers
+        .find(
+          { mailing_list_id: listId },
+          { projection: { created_at: 0, id: 0, mailing_list_id: 0, subscribe_time: 0 } },
+        )
+        .sort({ _id: 1 })
+        .map(({ _id, custom_fields, ...rest }) =>
+          JSON.stringify([_id.slice(_id.indexOf(':')), Object.values(custom_fields), rest]),
+        )
+        .toArray()
+    const [expected, found] = [await table(undisturbed.mailing_list_id), await table(view.mailing_list_id)]
+    t.equal(found.length, expected.length)
+    t.equal(
+      found.findIndex((row, i) => row !== expected[i]),
+      -1,
+      'the tables are the same',
+    )
+    const ids = await collections.subscribers.distinct('id', { mailing_list_id: view.mailing_list_id })
+    t.equal(ids.length, found.length, 'no subscriber is there twice')
+    for (const kind of ['added', 'failed', 'skipped_duplicate']) {
+      const [a, b] = await Promise.all(
+        [undisturbed, view].map(
+          async ({ id }) => (await call('GET', `/subscriber_imports/${id}/logs/${kind}`)).text,
+        ),
+      )
+      t.ok(a === b, `the log ${kind} is the same`)
+    }
+    const stripes = await collections.subscriberCounts
+      .find({ mailing_list_id: view.mailing_list_id })
+      .toArray()
+    t.equal(
+      stripes.reduce((sum, stripe) => sum + stripe.active, 0),
+      found.length,
+      'and the counters say so',
+    )
+  },
+)
