@@ -82,6 +82,90 @@ const ended = (installation: Installation, id: number): Promise<Json> =>
     (view) => ['finished', 'failed'].includes(view.state),
   )
 
+/** Makes a list with an import that has ended, and three imports whose sources are there and that begin in a day. */
+async function fill(t: Test, installation: Installation) {
+  const list = await installation.post('/mailing_lists', { mailing_list: { name: 'Partners' } })
+  const create = (file_source: object, more: object = {}) =>
+    installation.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_format: { csv_has_headers: false },
+        file_source,
+        ...more,
+      },
+    })
+  const done = await create({ type: 'json', content: rows(300) })
+  t.equal((await ended(installation, done.id)).stats.subscribers.added, 300)
+  const uploads = path.join(installation.DATA_DIR, 'uploads', '1')
+  await mkdir(uploads, { recursive: true })
+  await writeFile(path.join(uploads, 'later.csv'), rows(350))
+  const later = { begins_at: new Date(Date.now() + 86_400_000).toISOString() }
+  const waiting = [
+    await create({ type: 'upload_directory', filename: 'later.csv' }, later),
+    await create({ type: 'json', content: rows(400) }, later),
+    await create({ type: 'json', content: 'gone@example.com' }, later),
+  ].map(({ id }) => id as number)
+  return { listId: list.id as number, doneId: done.id as number, waiting }
+}
+
+/** Checks what was filled, and lets the imports that waited end. The source of the last one is removed before it begins. */
+async function checkRestored(
+  t: Test,
+  restored: Installation,
+  { listId, doneId, waiting }: Awaited<ReturnType<typeof fill>>,
+): Promise<void> {
+  const active = async (): Promise<number> =>
+    (await restored.get('/subscriber_counts')).mailing_lists.find(
+      ({ mailing_list }: Json) => mailing_list.id === listId,
+    ).counts.active
+  t.equal(await active(), 300, 'everybody is there')
+  t.match(await restored.get(`/subscriber_imports/${doneId}`), { state: 'finished' })
+  t.equal((await restored.get('/subscriber_imports?scope=active')).length, 3, 'and what was to come')
+  const client = await MongoClient.connect(restored.environment['MONGODB_URI']!)
+  await rm(path.join(restored.DATA_DIR, 'staging', String(waiting[2])), { recursive: true })
+  // The imports end in order, as a list has one at a time.
+  for (const id of waiting) {
+    await openCollections(client.db('rollcall')).imports.updateOne(
+      { _id: id },
+      { $set: { begins_at: new Date() } },
+    )
+    await ended(restored, id)
+  }
+  await client.close()
+  const [file, inline, gone] = await Promise.all(
+    waiting.map((id) => restored.get(`/subscriber_imports/${id}`)),
+  )
+  t.match(file, { state: 'finished', stats: { subscribers: { added: 50, skipped_overwrite: 300 } } })
+  t.match(inline, { state: 'finished', stats: { subscribers: { added: 50, skipped_overwrite: 350 } } })
+  t.match(gone, { state: 'failed', error_message: /was DATA_DIR\/staging emptied/ })
+  t.equal(await active(), 400)
+}
+
+/** Starts engines, control planes and FTP servers beside those of a service, by the documented commands. */
+async function startFurtherProcesses(t: Test, restored: Installation): Promise<void> {
+  const more = scaling.under('More engines')
+  const others = scaling.under('More control planes and FTP servers')
+  const names = [...more, ...others].filter((commands) => commands.startsWith('npm run '))
+  t.equal(names.length, 3)
+  await Promise.all(
+    names.map(async (commands) => {
+      const args = ['-c', `exec ${commands}`]
+      const environment = { ...settings, ...restored.environment }
+      const added = await startProgram(args, environment, { program: 'sh', cwd: root })
+      if (added.ready === null) throw new Error(`${commands} didn't start: ${added.log()}`)
+      t.equal(new URL(added.ready.mongodb).port, new URL(restored.environment['MONGODB_URI']!).port, commands)
+      t.equal(await added.stop(), 0)
+    }),
+  )
+  if (missing('curl') === false) {
+    const readingCommands = more.filter((commands) => !commands.startsWith('npm run '))
+    t.match(
+      runCommands(readingCommands.join(''), restored.environment),
+      /^rollcall_worker_utilization_ratio /m,
+    )
+  }
+}
+
 t.test('a service is backed up while it runs and while it is stopped, and restored', async (t) => {
   const first = await start(t, 'first')
   const BACKUP = path.join(folder, 'backup')
@@ -94,27 +178,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     t.match(await ended(first, 1), { stats: { subscribers: { added: 1 } } })
   })
 
-  const list = await first.post('/mailing_lists', { mailing_list: { name: 'Partners' } })
-  const create = (file_source: object, more: object = {}) =>
-    first.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: {
-        column_mapping: ['email'],
-        file_format: { csv_has_headers: false },
-        file_source,
-        ...more,
-      },
-    })
-  const done = await create({ type: 'json', content: rows(300) })
-  t.equal((await ended(first, done.id)).stats.subscribers.added, 300)
-  const uploads = path.join(first.DATA_DIR, 'uploads', '1')
-  await mkdir(uploads, { recursive: true })
-  await writeFile(path.join(uploads, 'later.csv'), rows(350))
-  const later = { begins_at: new Date(Date.now() + 86_400_000).toISOString() }
-  const waiting = [
-    await create({ type: 'upload_directory', filename: 'later.csv' }, later),
-    await create({ type: 'json', content: rows(400) }, later),
-    await create({ type: 'json', content: 'gone@example.com' }, later),
-  ].map(({ id }) => id as number)
+  const filled = await fill(t, first)
   const LOCKED = path.join(folder, 'backup of what runs')
   for (const commands of backup.under('Running, the folder whole'))
     runCommands(commands, { ...first.environment, BACKUP: LOCKED })
@@ -126,39 +190,11 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   t.equal(await first.stop(), 0)
   for (const commands of backup.under('Stopped')) runCommands(commands, { DATA_DIR: first.DATA_DIR, BACKUP })
 
-  const activeIn = async (restored: Installation): Promise<number> =>
-    (await restored.get('/subscriber_counts')).mailing_lists.find(
-      ({ mailing_list }: Json) => mailing_list.id === list.id,
-    ).counts.active
-  const check = async (t: Test, restored: Installation) => {
-    t.equal(await activeIn(restored), 300, 'everybody is there')
-    t.match(await restored.get(`/subscriber_imports/${done.id}`), { state: 'finished' })
-    t.equal((await restored.get('/subscriber_imports?scope=active')).length, 3, 'and what was to come')
-    const client = await MongoClient.connect(restored.environment['MONGODB_URI']!)
-    await rm(path.join(restored.DATA_DIR, 'staging', String(waiting[2])), { recursive: true })
-    // The imports end in order, as a list has one at a time.
-    for (const id of waiting) {
-      await openCollections(client.db('rollcall')).imports.updateOne(
-        { _id: id },
-        { $set: { begins_at: new Date() } },
-      )
-      await ended(restored, id)
-    }
-    await client.close()
-    const [file, inline, gone] = await Promise.all(
-      waiting.map((id) => restored.get(`/subscriber_imports/${id}`)),
-    )
-    t.match(file, { state: 'finished', stats: { subscribers: { added: 50, skipped_overwrite: 300 } } })
-    t.match(inline, { state: 'finished', stats: { subscribers: { added: 50, skipped_overwrite: 350 } } })
-    t.match(gone, { state: 'failed', error_message: /was DATA_DIR\/staging emptied/ })
-    t.equal(await activeIn(restored), 400)
-  }
-
   await t.test('a copy of the stopped service is restored', async (t) => {
     for (const commands of backup.under('Of a folder that was copied whole'))
       runCommands(commands, { DATA_DIR: path.join(folder, 'second'), BACKUP })
     const restored = await start(t, 'second')
-    await check(t, restored)
+    await checkRestored(t, restored, filled)
 
     await t.test('a lost key is replaced', async (t) => {
       const [commands] = backup.under('A lost key')
@@ -174,33 +210,9 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
       t.match(said.join(''), /rollcall_build_info\{version="[\d.]+"[^]*"success":true,"data":\[\]/)
     })
 
-    await t.test('further processes start by the documented commands', async (t) => {
-      const more = scaling.under('More engines')
-      const others = scaling.under('More control planes and FTP servers')
-      const names = [...more, ...others].filter((commands) => commands.startsWith('npm run '))
-      t.equal(names.length, 3)
-      await Promise.all(
-        names.map(async (commands) => {
-          const args = ['-c', `exec ${commands}`]
-          const environment = { ...settings, ...restored.environment }
-          const added = await startProgram(args, environment, { program: 'sh', cwd: root })
-          if (added.ready === null) throw new Error(`${commands} didn't start: ${added.log()}`)
-          t.equal(
-            new URL(added.ready.mongodb).port,
-            new URL(restored.environment['MONGODB_URI']!).port,
-            commands,
-          )
-          t.equal(await added.stop(), 0)
-        }),
-      )
-      if (missing('curl') === false) {
-        const readingCommands = more.filter((commands) => !commands.startsWith('npm run '))
-        t.match(
-          runCommands(readingCommands.join(''), restored.environment),
-          /^rollcall_worker_utilization_ratio /m,
-        )
-      }
-    })
+    await t.test('further processes start by the documented commands', (t) =>
+      startFurtherProcesses(t, restored),
+    )
 
     // No command of the pages, but a whole service that is not needed any more.
     await t.test('when the process that started the others is killed, they notice and end', async (t) => {
@@ -214,7 +226,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     for (const commands of backup.under('Of a folder that was copied whole'))
       runCommands(commands, { DATA_DIR: path.join(folder, 'fourth'), BACKUP: LOCKED })
     const restored = await start(t, 'fourth')
-    await check(t, restored)
+    await checkRestored(t, restored, filled)
     await restored.stop()
   })
 
@@ -226,7 +238,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     for (const commands of restoring)
       runCommands(commands, { DATA_DIR: path.join(folder, 'third'), MONGODB_URI, BACKUP })
     const restored = await start(t, 'third', { MONGODB_URI })
-    await check(t, restored)
+    await checkRestored(t, restored, filled)
     await restored.stop()
   })
 })
