@@ -949,6 +949,16 @@ t.test('the last of the quota is taken once when two ask for it at the same mome
   t.equal(await countCommitted(takeOne, reserveOne(1, 'second')), 1, 'a request and a chunk')
 })
 
+t.test('a chunk knows whether another one may still give quota back', async (t) => {
+  await prepareQuota()
+  // 9 of 10 are active or reserved by the first chunk.
+  t.same(await inTransaction(database, reserveOne(1, 'second')), { reserved: 1, isLast: false })
+  await prepareQuota()
+  await collections.chunks.updateMany({}, { $set: { places_held: 0 } })
+  t.same(await inTransaction(database, reserveOne(1, 'second', 7)), { reserved: 1, isLast: true })
+  t.same(await inTransaction(database, reserveOne(1, 'second', 8)), { reserved: 1, isLast: false })
+})
+
 t.test('a chunk whose lease is lost reserves nothing', async (t) => {
   await prepareQuota()
   t.equal(await inTransaction(database, reserveOne(1, 'lost', 100)), 'lost')

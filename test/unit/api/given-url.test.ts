@@ -41,6 +41,8 @@ t.test('a password is masked however its URL is spelled', async (t) => {
     t.notMatch(taken!.shown, /secret|sec\nret|more/, text)
     t.match(taken!.shown, /\*\*\*@example\.com/, text)
   }
+  // In a reply or setting of another program, which needn't have encoded it.
+  t.equal(maskPassword('ftp://user:se@cret@example.com/a'), 'ftp://user:***@example.com/a')
   t.equal(shownOf(' https://example.com/a.csv?x=a:b@c ')!.shown, 'https://example.com/a.csv?x=a:b@c')
 })
 
