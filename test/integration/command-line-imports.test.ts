@@ -189,8 +189,8 @@ t.test('columns without field are named with the command that makes one', async 
   const args = ['import', await file('columns.csv', content), '--list', String(list), '--dry-run']
   const { code, err } = await call(args)
   t.equal(code, 0)
-  t.match(err, `\n  rollcall field create --list ${list} --name 'It'\\''s new' --type text\n`)
-  t.match(err, `\n  rollcall field create --list ${list} --name 'Notes' --type text\n`)
+  t.ok(err.includes(`\n  rollcall field create --list ${list} --name 'It'\\''s new' --type text\n`))
+  t.ok(err.includes(`\n  rollcall field create --list ${list} --name 'Notes' --type text\n`))
   t.match(err, /column 3 'AGE' is ignored, although there is 'Age'[^]*--map '3=Age'/)
   t.notMatch(err, /field create.*(AGE|first_name)/)
   t.equal(err.match(/imported as/g)?.length, 1, 'the mapping is shown once')
@@ -398,7 +398,10 @@ t.test('files of the upload directory are listed, sent and removed', async (t) =
     code: 0,
     out: /^filename +size +modified_at +unfinished_size\nGröße 1\.csv +22 [^]*piped\.csv +6 [^]*upload\.csv +22 /m,
   })
-  t.match(await call(['uploads', 'list', '--json']), { code: 0, json: [[{}, {}, {}]] })
+  t.match(await call(['uploads', 'list', '--json']), {
+    code: 0,
+    json: [[{ filename: 'Größe 1.csv' }, { filename: 'piped.csv' }, { filename: 'upload.csv' }]],
+  })
   for (const name of ['Größe 1.csv', 'piped.csv', 'upload.csv'])
     t.match(await call(['uploads', 'rm', name]), { code: 0, out: `${name} was removed.\n` })
   t.match(await call(['uploads', 'rm', 'upload.csv']), { code: 1 })
@@ -552,7 +555,7 @@ t.test(
       { out: /\u001b\[31mred/ },
       'on a pipe nothing is escaped or cut',
     )
-    t.match(await call(['subscribers', list, 'ann@example.com']), { out: '邮箱'.repeat(50) })
+    t.match(await call(['subscribers', list, 'ann@example.com']), { out: new RegExp('(邮箱){50}') })
   },
 )
 

@@ -259,7 +259,7 @@ t.test('uploads over TLS to a server that is addressed by IP', { skip: missing('
     settings: { ROLLCALL_FTP: ftps },
   })
   t.equal(untrusted.code, 1)
-  t.match(untrusted.err, 'NODE_EXTRA_CA_CERTS')
+  t.match(untrusted.err, /NODE_EXTRA_CA_CERTS/)
 })
 
 t.test('says which upload stays, and why', async (t) => {

@@ -493,7 +493,7 @@ t.test('a key file that cannot be used stops the start with its name, not with i
         .then(() => 'it started')
         .catch(errorMessage)
       t.match(message, problem)
-      t.match(message, `SECRETS_KEY_FILE ${file} can't be used`)
+      t.ok(message.includes(`SECRETS_KEY_FILE ${file} can't be used`))
       for (const key of [good, short]) t.notOk(message.includes(key.slice(0, 20)))
     }
   }

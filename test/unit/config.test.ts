@@ -44,7 +44,8 @@ t.test('all wrong settings are named at once, with their values but for secrets'
   } catch (error) {
     for (const [name, value] of Object.entries(wrong))
       t.match((error as Error).message, new RegExp(`setting ${name} must .*\\(it is "${value}"\\)`))
-    for (const name of Object.keys(secrets)) t.match((error as Error).message, `setting ${name} must `)
+    for (const name of Object.keys(secrets))
+      t.match((error as Error).message, new RegExp(`setting ${name} must `))
     t.notMatch((error as Error).message, 'secret@')
     t.notMatch((error as Error).message, 'secret_0')
   }
@@ -90,8 +91,8 @@ t.test("`npm start`, a program's own script and the image start it with the same
     const variables = Object.entries(others).map(([variable, value]) => `${variable}=${value}`)
     const cache = `NODE_COMPILE_CACHE=${path.relative(root, NODE_COMPILE_CACHE!)}`
     t.equal(scripts[name], [...variables, cache, 'exec node', ...args].join(' '), name)
-    for (const variable of variables) t.match(dockerfile, `    ${variable} `)
-    t.match(compose, `    command: [${args.join(', ')}]\n`)
+    for (const variable of variables) t.ok(dockerfile.includes(`    ${variable} `))
+    t.ok(compose.includes(`    command: [${args.join(', ')}]\n`))
   }
 })
 

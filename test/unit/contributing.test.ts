@@ -14,7 +14,7 @@ t.test('the commits that contributors are shown can be made, and are all shown',
   const page = await read('docs/contributing.md')
   t.ok(patches.length > 0)
   for (const patch of patches) {
-    t.match(page, `(contributing/${patch})`)
+    t.ok(page.includes(`(contributing/${patch})`))
     succeeds(t, root, 'git', 'apply', '--check', `${folder}/${patch}`)
   }
 })

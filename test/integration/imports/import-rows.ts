@@ -337,7 +337,7 @@ t.test('a row fails whose subscriber would have more than 4 MiB in its custom fi
     )
     const view = await importRows(rows)
     t.same(countsOf(view), counts)
-    t.match(await log(view, 'failed'), `,${valuesTooLarge}`)
+    t.ok((await log(view, 'failed')).includes(`,${valuesTooLarge}`))
   }
   await expect([`a@x.co,${long},${long}`, 'b@x.co,,', `c@x.co,${long},`], { added: 2, failed: 1 })
   await expect([`b@x.co,${long},${long}`, 'c@x.co,short,'], { updated: 1, failed: 1 })
@@ -372,7 +372,7 @@ t.test('a row or a request fails that the database refuses for the size of its s
     overwrite: true,
   })
   t.same(countsOf(view), { added: 50, failed: 1 })
-  t.match(await log(view, 'failed'), valuesTooLarge)
+  t.ok((await log(view, 'failed')).includes(valuesTooLarge))
   await checkCounts(list.id)
 
   const path = `/mailing_lists/${list.id}/subscribers/${full.id}`

@@ -259,7 +259,7 @@ t.test('nine triggers, each with what it is about', async (t) => {
       const autoresponder = { name: 'Less', trigger, ...Object.fromEntries(rest) }
       const { body } = await call('POST', pathOf(list), { autoresponder })
       t.match(body, { error_code: 'validation_failed' }, `${trigger} without ${name}`)
-      t.match(body.error_message, name, `${trigger} without ${name}`)
+      t.ok(body.error_message.includes(name), `${trigger} without ${name}`)
     }
   }
   const notReally = {

@@ -159,7 +159,7 @@ t.test('the deprecated fields stand for the first content', async (t) => {
   const changed = (await update(created, { content_subject: null, content_text: 'x', email_format: 'both' }))
     .data
   t.same(changed.contents[0], { id, name: null, subject: null, format: 'both', html: '<p>x</p>', text: 'x' })
-  t.match(changed, { content_determined: false, contents: [{}, { name: 'Second' }] })
+  t.match(changed, { content_determined: false, contents: [{ id }, { name: 'Second' }] })
   const empty = await create(list)
   t.match((await update(empty, { content_text: 'x' })).data.contents, [{ text: 'x' }], 'or make one')
   await refused(t, created, { contents: [], content_text: 'x' }, /^contents can't be given together/)
@@ -436,7 +436,8 @@ t.test('changes at once lose nothing', async (t) => {
   )
   const after = await get(`/templates/${template.id}`)
   t.same(after.contents.map(({ name }: Json) => name).sort(), ['a', ...added].sort())
-  t.match(after, { name: 'Together', contents: [{ subject: 'A' }], dispatch: { speed: 7, paused: true } })
+  t.match(after, { name: 'Together', dispatch: { speed: 7, paused: true } })
+  t.equal(after.contents[0].subject, 'A')
 })
 
 t.test('a template doesn’t grow beyond the size of a document', async (t) => {

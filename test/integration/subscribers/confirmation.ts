@@ -113,7 +113,7 @@ t.test(
     t.same(await subscribersOf(list.id), [], 'a HEAD request adds no subscriber')
     const post405 = await visit(asked.token, { method: 'POST', body: '{}' })
     t.same([post405.status, post405.headers.get('allow')], [405, 'GET, HEAD'])
-    t.match(post405.headers.get('content-type'), 'application/json')
+    t.match(post405.headers.get('content-type'), /^application\/json/)
     t.same(await subscribersOf(list.id), [], 'nor does a POST')
   },
 )

@@ -534,7 +534,7 @@ t.test('an object that is no {value: x} is refused by every type of field', asyn
       ])
         t.match(reply.body, {
           error_code: 'validation_failed',
-          error_message: `custom_fields.${type} must be`,
+          error_message: new RegExp(`^custom_fields\\.${type} must be`),
         })
   const nulls = Object.fromEntries(types.map((type) => [type, { value: null }]))
   t.match((await create(list.id, { email: 'nulls@example.com', custom_fields: nulls })).body, {

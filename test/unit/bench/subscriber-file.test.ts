@@ -72,8 +72,8 @@ t.test('a sample is spread over the whole file, and shows what is stored otherwi
   t.ok([...right.values()].includes(null))
   t.equal(wrongSample(right, right), null)
   const [email, fields] = [...right].find(([, stored]) => stored !== null)!
-  t.match(wrongSample(new Map(right).set(email, { ...fields, first_name: 'Nobody' }), right), 'Nobody')
+  t.match(wrongSample(new Map(right).set(email, { ...fields, first_name: 'Nobody' }), right), /Nobody/)
   const [absent] = [...right].find(([, stored]) => stored === null)!
-  t.match(wrongSample(new Map(right).set(absent, {}), right), 'not null')
-  t.match(wrongSample(new Map(), right), 'as null')
+  t.match(wrongSample(new Map(right).set(absent, {}), right), /not null/)
+  t.match(wrongSample(new Map(), right), /as null/)
 })

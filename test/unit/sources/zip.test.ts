@@ -107,7 +107,7 @@ t.test('what is no whole zip says so', async (t) => {
   for (const [what, bytes, message] of refused) {
     const error: unknown = await contentOf(fileOf(bytes)).catch((thrown: unknown) => thrown)
     t.ok(error instanceof ImportError, what)
-    t.match((error as Error).message, message, what)
+    t.ok((error as Error).message.includes(message), what)
     t.match((error as Error).message, /^the upload /, what)
   }
 })
