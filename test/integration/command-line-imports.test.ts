@@ -409,12 +409,22 @@ t.test('files of the upload directory are listed, sent and removed', async (t) =
   t.match(await call(['uploads', 'put', 'nothing.csv']), { code: 2, err: /nothing\.csv/ })
 })
 
-/** A relay to the control plane that breaks the connection of a PUT after some bytes, for a number of times. */
-async function startRelay(cutAfter: number): Promise<{ url: string; cuts: number; putBytes: number[] }> {
+/**
+ * A relay to the control plane. It refuses the next requests with the statuses of `refusals`, and breaks the connection of
+ * the next `cuts` PUTs after some bytes.
+ */
+async function startRelay(cutAfter: number) {
   const target = new URL(service.processes['control-plane']!.ready.http!)
-  const relay = { url: '', cuts: 0, putBytes: [] as number[] }
+  const relay = { url: '', cuts: 0, putBytes: [] as number[], refusals: [] as number[] }
   const server = createServer((request, response) => {
     const { method, headers, url: path } = request
+    const refusal = relay.refusals.shift()
+    if (refusal !== undefined) {
+      const error = { success: false, error_code: 'not_now', error_message: 'try again' }
+      return void response
+        .writeHead(refusal, { 'content-type': 'application/json' })
+        .end(JSON.stringify(error))
+    }
     const forwarded = httpRequest(new URL(path ?? '/', target), { method, headers }, (reply) => {
       response.writeHead(reply.statusCode ?? 500, reply.headers)
       reply.pipe(response)
@@ -470,6 +480,21 @@ t.test('an upload that is interrupted is resumed, by the same command or a later
   t.match(later, { code: 0, out: /5,000 of 5,000 records/ }, later.err)
   t.ok(relay.putBytes.at(-1)! < content.length, `${relay.putBytes.join(' and ')} bytes were sent`)
   t.same(await service.get('/uploads'), [], 'nothing is left')
+})
+
+t.test('a watched import is waited for while the service is away or overloaded', async (t) => {
+  const relay = await startRelay(0)
+  const list = String(await makeList('Refusals'))
+  const source = await file('refusals.csv', 'email\nann@example.com\n')
+  const { out } = await call(['import', source, '--list', list])
+  const id = /Import (\d+)/.exec(out)![1]!
+  const watch = (refusals: number[]) => {
+    relay.refusals = refusals
+    return call(['imports', id, '--watch'], { ROLLCALL_URL: relay.url })
+  }
+  t.match(await watch([503, 429, 502]), { code: 0, out: /is finished/ })
+  t.same(relay.refusals, [])
+  t.match(await watch([401]), { code: 1, err: /try again/ })
 })
 
 t.test('a file that was written to since is sent anew', async (t) => {
