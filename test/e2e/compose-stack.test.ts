@@ -309,7 +309,7 @@ async function importThroughEachDoor(t: Test, stack: Stack): Promise<void> {
     .trim()
     .split('\n')
     .findLast((line) => line.startsWith('data:'))
-  t.match(lastEvent, '"state":"finished"', 'events come through the proxy, to the last state')
+  t.match(lastEvent, /"state":"finished"/, 'events come through the proxy, to the last state')
   await engine.run(`docker start ${engineId}`)
   await upload(smallFile, 'ftp://localhost:2121/', '--ssl-reqd', '--cacert', certificate.cert)
   const url = await createImport('url', { type: 'url', url: `ftp://api:${key}@ftp:2121/small.csv` })

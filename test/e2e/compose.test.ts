@@ -79,7 +79,7 @@ t.test('images are pinned, secrets are asked for, files that are mounted are the
   for (const { rest } of instructions.filter(({ name }) => name === 'FROM'))
     t.match(rest, /^node:\d+\.\d+\.\d+-\S+/)
   for (const secret of ['BOOTSTRAP_API_KEY', 'GRAFANA_ADMIN_PASSWORD'])
-    t.match(composeText, `\${${secret}:?`, 'no start without it')
+    t.ok(composeText.includes(`\${${secret}:?`), 'no start without it')
   for (const { ports = [] } of Object.values(compose.services))
     for (const port of ports)
       t.match(port, /^(\$\{FTP_BIND:-)?127\.0\.0\.1\}?:/, 'published on loopback alone')

@@ -136,7 +136,7 @@ t.test('the primary key is not changed under an import that failed or was cancel
         { $set: { state: 'failed', finished_at: new Date(), error_message: 'x' } },
       )
     const early = await change()
-    t.match(early.body.error_message, `import ${id} of the list is cleared up (it is ${end})`)
+    t.ok(early.body.error_message.includes(`import ${id} of the list is cleared up (it is ${end})`))
     await resume()
     const late = await until(
       'the change',
@@ -204,7 +204,7 @@ t.test('a limit whose request died after its commit is enforced on running chunk
   )
   const path = `/organizations/${organization.id}`
   await t.rejects(call('PUT', path, { organization: { subscriber_limit: 4_000 } }))
-  t.match(doomed.log(), 'SIGKILL at')
+  t.match(doomed.log(), /SIGKILL at/)
   service.processes['control-plane'] = survivor
   t.equal((await get(path)).subscriber_limit, 4_000)
   await until(

@@ -54,7 +54,7 @@ const goodFiles: Record<string, AwkwardFile> = {
   },
   'windows-1252, as Excel saves it': {
     content: bytes('E-Mail;Vorname\r\nann@example.com;', [0x80, 0xc4], 'nn\r\n'),
-    says: { character_set: 'windows-1252', columns: [{}, { samples: ['€Änn'] }], warnings: [] },
+    says: { character_set: 'windows-1252', columns: [Object, { samples: ['€Änn'] }], warnings: [] },
     results: ['added'],
   },
   'UTF-16LE with tabs, as Excel saves Unicode text': {
@@ -69,7 +69,7 @@ const goodFiles: Record<string, AwkwardFile> = {
   },
   'a line that names the separator': {
     content: `sep=;\r\n${table}`,
-    says: { csv_field_separator: ';', csv_has_headers: true, columns: [{ header: 'E-Mail' }, {}] },
+    says: { csv_field_separator: ';', csv_has_headers: true, columns: [{ header: 'E-Mail' }, Object] },
     results: added,
   },
   'a line that names another separator than the request': {
@@ -138,7 +138,7 @@ const goodFiles: Record<string, AwkwardFile> = {
   'UTF-8 with a mark where Shift_JIS is asked for': {
     content: `\ufeffemail,First name\nann@example.com,名前\n`,
     format: { character_set: 'Shift_JIS' },
-    says: { columns: [{}, { samples: ['名前'] }] },
+    says: { columns: [Object, { samples: ['名前'] }] },
     results: ['added'],
   },
   'bytes of windows-1252 where ISO-8859-1 is asked for': {
@@ -283,7 +283,7 @@ t.test('packed files are inspected as they are imported', async (t) => {
         {
           character_set: name === 'zstd' ? 'windows-1252' : 'utf-8',
           column_mapping: ['email', 'First name'],
-          records: [{ values: { 'First name': 'Jörg' } }, {}],
+          records: [{ values: { 'First name': 'Jörg' } }, Object],
         },
         `${name}, ${door}`,
       )
@@ -352,7 +352,7 @@ for (const [name, [content, sentence]] of Object.entries(noTables)) {
       t.match(body, { error_code: 'validation_failed', error_message: sentence }, door)
       const view = await importOf({ file_source, column_mapping: ['email'], file_format: auto })
       t.match(view, { state: 'failed', stats: { number_of_records: null } }, door)
-      t.match(body.error_message, view.error_message, door)
+      t.ok(body.error_message.includes(view.error_message), door)
     }),
   )
 }

@@ -16,6 +16,7 @@ await runTogether(new URL('stores/', import.meta.url), [
   'missing-files',
   'list-counts',
   'import-sums',
+  'import-stats',
   'messages-at-once',
   'finalization',
 ])

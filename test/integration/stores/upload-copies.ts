@@ -121,6 +121,27 @@ const put = async (directory: UploadStore, name: string, content: string) => {
   await upload.close()
 }
 
+t.test('an upload into the database whose last bytes are not stored is not published', async (t) => {
+  const directory = openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, database).directory(4)
+  await directory.prepare()
+  const begin = (name: string) =>
+    directory.beginOrResume({ name, token: newUploadToken(), wasAbandoned: false, keep: null })
+  const upload = await begin('cut.csv')
+  await upload.write(Buffer.from('email\n'))
+  await upload.sync()
+  await upload.write(Buffer.from('ann@example.com\n'))
+  // The server refuses every further piece.
+  const { pieces } = collections.uploads
+  await database.db.command({ collMod: pieces.collectionName, validator: { n: 'none' } })
+  t.teardown(async () => {
+    await database.db.command({ collMod: pieces.collectionName, validator: {} })
+    await upload.discard()
+  })
+  await t.rejects(upload.prepare(), /validation/)
+  t.equal(await upload.close(), false)
+  t.same([...(await directory.count()).finished], [])
+})
+
 for (const [organizationId, STAGING] of [
   [2, 'disk'],
   [3, 'gridfs'],
