@@ -9,6 +9,7 @@ import { createLogger } from '../../../shared/runtime/logger.ts'
 import { openStaging } from '../../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { countUsage } from '../../../shared/storage/uploads/count-usage.ts'
+import { newUploadToken } from '../../../shared/storage/uploads/upload-names.ts'
 import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
 import { markLogsPurged } from '../../../shared/store/imports.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
@@ -81,4 +82,25 @@ t.test('the mark that logs are purged and the quota that they free are written t
   await purged
   t.match(await own.collections.imports.findOne({ _id: 61 }), { logs_purged_at: Date })
   t.match(await own.collections.uploadUsage.findOne({ _id: organizationId }), { kept: 60 })
+})
+
+t.test('an import that ended before its split releases the upload that it had kept', async (t) => {
+  const organizationId = 7
+  const directory = uploads.directory(organizationId)
+  await directory.prepare()
+  const token = newUploadToken()
+  const upload = await directory.beginOrResume({ name: 'kept.csv', token, wasAbandoned: false, keep: null })
+  await upload.write(Buffer.from('a@example.com\n'))
+  await upload.prepare()
+  await upload.publish()
+  await upload.close()
+  const document = storedImport({
+    ...{ _id: 71, organization_id: organizationId, state: 'cancelled', finished_at: new Date() },
+    source: { type: 'upload_directory', filename: 'kept.csv', url: null },
+  })
+  await collections.imports.insertOne(document)
+  t.not(await uploads.pin({ organizationId, name: 'kept.csv', importId: 71 }), null)
+  t.same(await uploads.listPinned(), [71])
+  t.equal(await finalizeImport(document, context), true)
+  t.same(await uploads.listPinned(), [])
 })
