@@ -1,13 +1,17 @@
 import { execFile } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { grafanaJson } from '../../docs/monitoring/dashboard.ts'
 import { dashboards } from '../../docs/monitoring/dashboards.ts'
 import { alertDays } from '../helpers/alert-days.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
+import { listeningPort } from '../helpers/listening-port.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import {
   monitoringFolder,
@@ -20,6 +24,7 @@ import {
 import {
   bootstrapKey,
   createList,
+  importEnd,
   importText,
   startService,
   until,
@@ -151,6 +156,35 @@ t.test('bytes that were imported are those of the file', async (t) => {
   const length = Buffer.byteLength(records.join(''))
   await until('all batches', bytes, (after) => after - before >= length)
   t.equal((await bytes()) - before, length)
+})
+
+t.test('bytes that were downloaded are those of the file, however many pieces it came in', async (t) => {
+  const bytes = async (): Promise<number> => {
+    const text = (await metricsOf(service)).get('engine')!
+    return Number(/^rollcall_import_bytes_total\{stage="download"\} (\d+)$/m.exec(text)?.[1] ?? 0)
+  }
+  const pieces = Array.from({ length: 5 }, (_, i) => `person${i}@pieces.example\n`.repeat(4_000))
+  const server = createServer((_, response) => {
+    void (async () => {
+      for (const piece of pieces) {
+        response.write(piece)
+        await sleep(50)
+      }
+      response.end()
+    })()
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${listeningPort(server)}/pieces.csv`
+  const list = await createList(service)
+  const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ column_mapping: ['email'], file_format: { csv_has_headers: false } },
+      file_source: { type: 'url', url },
+    },
+  })
+  t.match(await importEnd(service, id), { state: 'finished' })
+  t.equal(await bytes(), Buffer.byteLength(pieces.join('')))
 })
 
 t.test('strange methods, paths, names and keys make no label', async (t) => {
