@@ -14,6 +14,10 @@ const ftpUploads: TestRun = { files: ['test/integration/ftp-uploads.test.ts'] }
 const failureSummary: TestRun = { files: ['test/e2e/failure-summary.test.ts'] }
 const characterSets: TestRun = { files: ['test/e2e/character-sets.test.ts'] }
 const rows: TestRun = { files: ['test/e2e/differential.test.ts'] }
+const commandLineImports: TestRun = { files: ['test/integration/command-line-imports.test.ts'] }
+const outbox: TestRun = { files: ['test/integration/outbox.test.ts'] }
+const clientUrl: TestRun = { files: ['test/unit/api/given-url.test.ts'] }
+const monitoring: TestRun = { files: ['test/e2e/monitoring.test.ts'] }
 const lostChunk: TestRun = { files: ['test/e2e/lost-chunk.test.ts'] }
 
 const transcoder = 'shared/csv/transcoder.ts'
@@ -456,5 +460,103 @@ export const restFaults: readonly PlantedFault[] = [
     text: 'this.#hangUp.abort()\n    this.#transfer?.abort()',
     replacement: 'this.#hangUp.abort()',
     tests: [ftpUploads],
+  },
+  {
+    name: 'an unsubscription by token overwrites the time of an earlier removal',
+    file: 'control-plane/resources/subscribers/unsubscribe/service.ts',
+    text: "if (removal === 'begins' || existing.remove_time === undefined)",
+    replacement: "if (removal === 'begins' || existing.remove_time !== undefined)",
+    tests: [effects],
+  },
+  {
+    name: 'an exit code is that of failed rows where exactly as many failed as may',
+    file: 'control-plane/cli/commands/imports.ts',
+    text: 'failed * 10_000 > Math.round(failOn * 100) * rows',
+    replacement: 'failed * 10_000 >= Math.round(failOn * 100) * rows',
+    tests: [commandLineImports],
+  },
+  {
+    name: 'a watched import is given up at a 429',
+    file: 'control-plane/cli/watch.ts',
+    text: '(error.status >= 500 || error.status === 429)',
+    replacement: 'error.status >= 500',
+    tests: [commandLineImports],
+  },
+  {
+    name: 'half of a list that is absent causes the warning of more than half',
+    file: 'engine/stages/finish/deactivation.ts',
+    text: 'if (absent * 2 <= active) return absent',
+    replacement: 'if (absent * 2 < active) return absent',
+    tests: [imports],
+  },
+  {
+    name: 'an upload stays pinned by an import that ended before its split',
+    file: 'engine/stages/finish/finalize-import.ts',
+    text: 'await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])',
+    replacement: 'await staging.removeImport(importId)',
+    tests: [stores],
+  },
+  {
+    name: 'a dry run that is resumed within a chunk forgets what it has used of the limit',
+    file: 'engine/stages/write/chunk-quota.ts',
+    text: 'this.#used = options.chunk.places_used',
+    replacement: 'this.#used = 0',
+    tests: [lostChunk],
+  },
+  {
+    name: 'reactions that were dropped meanwhile get messages',
+    file: 'engine/store/due-reactions.ts',
+    text: 'if (modifiedCount !== queued.length) {',
+    replacement: 'if (modifiedCount === 0) {',
+    tests: [stores],
+  },
+  {
+    name: 'an engine that misses its files leads',
+    file: 'engine/store/engines.ts',
+    text: 'sort: { sees_files: -1, number: 1 }',
+    replacement: 'sort: { number: 1 }',
+    tests: [stores],
+  },
+  {
+    name: 'a chunk takes the rest of the limit for final while others have reserved it',
+    file: 'shared/store/subscriber-quota.ts',
+    text: 'isLast: reservedByOthers === 0 && reserved === free',
+    replacement: 'isLast: reserved === free',
+    tests: [stores],
+  },
+  {
+    name: 'an old token beside the valid one undoes an acknowledgement',
+    file: 'shared/store/outbox.ts',
+    text: 'tokens.set(id, (tokens.get(id) ?? new Set()).add(leaseToken))',
+    replacement: 'tokens.set(id, new Set([leaseToken]))',
+    tests: [outbox],
+  },
+  {
+    name: 'an upload into the database is published without its last bytes',
+    file: 'shared/storage/uploads/grid-upload.ts',
+    text: '    this.#send()\n    await this.#sending\n    this.#throwFailure()\n',
+    replacement: '    this.#send()\n    await this.#sending\n',
+    tests: [stores],
+  },
+  {
+    name: 'a password with an @ is masked by half',
+    file: 'shared/runtime/logger.ts',
+    text: ":[^/?#]*@/i, '$1:***@')",
+    replacement: ":[^/?#@]*@/i, '$1:***@')",
+    tests: [clientUrl],
+  },
+  {
+    name: 'a due dry run counts as waiting for its list',
+    file: 'shared/store/import-stats.ts',
+    text: 'locked.has(entry.mailing_list_id) && !entry.dry_run',
+    replacement: 'locked.has(entry.mailing_list_id)',
+    tests: [stores],
+  },
+  {
+    name: 'the metric of downloaded bytes adds running totals',
+    file: 'engine/stages/obtain/download.ts',
+    text: "metrics.bytes('download', bytes - progress['download.bytes_received'])",
+    replacement: "metrics.bytes('download', bytes)",
+    tests: [monitoring],
   },
 ]
