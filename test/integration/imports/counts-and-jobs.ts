@@ -239,9 +239,11 @@ t.test('imports that begin, or ended, at the same moment come once each, page by
   await service.collections.imports.updateMany({ _id: { $in: ended } }, { $set: { finished_at: new Date() } })
   const expected = [...active, ...ended.toReversed()]
   let token = ''
-  for (const id of expected) {
+  for (const [page, id] of expected.entries()) {
     const { body } = await call('GET', `/subscriber_imports?per_page=1${token}`, undefined, { key })
     t.match(body, { num_records: 6, num_pages: 6, data: [{ id }] })
+    const numbered = await call('GET', `/subscriber_imports?per_page=1&page=${page}`, undefined, { key })
+    t.match(numbered.body, { page, data: [{ id }] })
     token = `&page_token=${body.next_page_token}`
   }
   t.equal(token, '&page_token=null', 'the last page has no token')
