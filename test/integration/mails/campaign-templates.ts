@@ -226,6 +226,24 @@ t.test('every delivery setting is stored and shown, and stays where a change lea
   t.same((await update(later, { name: 'Later' })).data.dispatch, shownDispatch)
 })
 
+t.test('a special sending rule has an id or a name, and one replaces the other', async (t) => {
+  const template = await create(await createList(service), { dispatch_attributes: {} })
+  const shown = async (attributes: Json) => {
+    const { dispatch } = (await update(template, { dispatch_attributes: attributes })).data
+    return [dispatch.special_sending_rule_id, dispatch.special_sending_rule_name]
+  }
+  t.same(await shown({ special_sending_rule_name: 'Slow' }), [null, 'Slow'])
+  t.same(await shown({ special_sending_rule_id: 9 }), [9, null])
+  t.same(await shown({ special_sending_rule_name: 'Slow' }), [null, 'Slow'])
+  t.same(await shown({ special_sending_rule_id: null }), [null, 'Slow'], 'null replaces nothing')
+  await refused(
+    t,
+    template,
+    { dispatch_attributes: { special_sending_rule_id: 9, special_sending_rule_name: 'Slow' } },
+    /^only one of dispatch_attributes.special_sending_rule_id and special_sending_rule_name may be given/,
+  )
+})
+
 t.test('null clears a delivery setting that may be null, and is refused for the others', async (t) => {
   const template = await create(await listFarEast(), { dispatch_attributes })
   const answers: Json[] = []
