@@ -12,6 +12,7 @@ import type { FairSemaphore } from './api/fair-semaphore.ts'
 import type { KnownCallers } from './api/known-callers.ts'
 import type { PiecePacer } from './api/pieces.ts'
 import type { RequestSlots } from './api/request-slots.ts'
+import type { SubscriberCounts } from './resources/subscriber-counts/service.ts'
 import type { FieldCache } from './resources/subscribers/service.ts'
 import type { SharedReads } from './store/shared-reads.ts'
 import type { SubscriberInsertions } from './store/subscribers-together.ts'
@@ -24,6 +25,8 @@ export interface ControlPlane {
   database: Database
   /** Reads that concurrent requests share. */
   reads: SharedReads
+  /** Counts an organization's subscribers by status. */
+  subscriberCounts: SubscriberCounts
   /** DATA_DIR. No import is created while it can't be reached. */
   folder: MarkedFolder
   staging: Staging

@@ -29,6 +29,7 @@ import { connectionLimits, HttpConnections } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
 import { mayReadImports } from './resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
+import { createSubscriberCounts } from './resources/subscriber-counts/service.ts'
 import { FieldCache } from './resources/subscribers/service.ts'
 import { createSharedReads } from './store/shared-reads.ts'
 import { SubscriberInsertions } from './store/subscribers-together.ts'
@@ -58,6 +59,7 @@ await runProcess('control-plane', async (process) => {
     settings,
     database,
     reads: createSharedReads(database),
+    subscriberCounts: createSubscriberCounts(database),
     folder,
     staging: openStaging(settings, database.collections, folder),
     uploads,

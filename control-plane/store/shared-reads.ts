@@ -3,7 +3,7 @@ import type { MailingListDocument } from '../../shared/contract/schemas/mailing-
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import type { Database } from '../../shared/runtime/database.ts'
 import type { AnsweringAutoresponder } from '../../shared/store/reactions.ts'
-import { countsByList, countSubscribers } from '../../shared/store/subscriber-counts.ts'
+import { countSubscribers } from '../../shared/store/subscriber-counts.ts'
 import { batchedRead } from './batched-read.ts'
 import { singleFlight } from './single-flight.ts'
 
@@ -23,6 +23,7 @@ export function createSharedReads(database: Database) {
     return new Map(found.map(({ _id, time_zone_name: zone }) => [_id, zone]))
   })
   return {
+    /** A list by its id. */
     list: batchedRead(async (ids: number[]) => {
       const lists = await mailingLists.find({ _id: { $in: ids } }).toArray()
       return new Map(lists.map((list) => [list._id, list]))
@@ -39,7 +40,7 @@ export function createSharedReads(database: Database) {
       return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
     }),
 
-    /** By `<list id>:<id>`: a text, since equal objects would be different keys of a batch. */
+    /** By `<list id>:<id>`. The key is a text, because two equal objects would be two keys. */
     subscriberById: batchedRead(async (keys: string[]) => {
       const ids = keys.map((key) => key.split(':').map(Number) as [listId: number, id: number])
       const ranges = [...Map.groupBy(ids, ([listId]) => listId)].map(([listId, ofList]) => ({
@@ -54,7 +55,7 @@ export function createSharedReads(database: Database) {
       )
     }),
 
-    /** The subscribers of a search that have one of its keys. */
+    /** The subscribers with the keys of a search. Each search is a key of its own; concurrent ones are one query. */
     foundByEmail: batchedRead(
       async (searches: EmailSearch[]) => {
         const [only] = searches
@@ -92,20 +93,7 @@ export function createSharedReads(database: Database) {
       return lists.sort((a, b) => a._id - b._id)
     }),
 
-    /** An organization, its lists, and their subscribers by status. */
-    organizationCounts: singleFlight(async (organizationId: number) => {
-      const [organization, lists, counts] = await Promise.all([
-        organizations.findOne({ _id: organizationId }, { projection: { name: 1 } }),
-        mailingLists
-          .find({ organization_id: organizationId }, { projection: { name: 1 }, batchSize: manyDocuments })
-          .sort({ _id: 1 })
-          .toArray(),
-        countsByList(database.collections, organizationId),
-      ])
-      return { organization, lists, counts }
-    }),
-
-    /** The autoresponders of a list that a subscription triggers, in any order. */
+    /** A list's autoresponders with the trigger `subscription`, also those that don't react to requests; in no order. */
     onSubscription: singleFlight((listId: number) =>
       autoresponders
         .find<OnSubscription>(

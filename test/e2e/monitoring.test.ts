@@ -187,6 +187,38 @@ t.test('bytes that were downloaded are those of the file, however many pieces it
   t.equal(await bytes(), Buffer.byteLength(pieces.join('')))
 })
 
+t.test('a download that may be tried again counts as failed, and one that may not as refused', async (t) => {
+  const attempts = async () => {
+    const text = (await metricsOf(service)).get('engine')!
+    const count = (result: string) =>
+      Number(
+        new RegExp(`^rollcall_import_download_attempts_total\\{result="${result}"\\} (\\d+)$`, 'm').exec(
+          text,
+        )?.[1] ?? 0,
+      )
+    return { failed: count('failed'), refused: count('refused') }
+  }
+  const server = createServer((request, response) => {
+    if (request.url === '/page.csv') response.end('<!doctype html><html><body>Sign in</body></html>')
+    else response.writeHead(503).end()
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const list = await createList(service)
+  const download = async (name: string): Promise<number> => {
+    const file_source = { type: 'url', url: `http://127.0.0.1:${listeningPort(server)}/${name}` }
+    const subscriber_import = { column_mapping: ['email'], file_source }
+    return (await service.post(`/mailing_lists/${list.id}/subscriber_imports`, { subscriber_import })).id
+  }
+  const before = await attempts()
+  t.match(await importEnd(service, await download('page.csv')), { state: 'failed' })
+  t.same(await attempts(), { ...before, refused: before.refused + 1 })
+  const later = await download('busy.csv')
+  await until('a try', attempts, ({ failed }) => failed > before.failed)
+  await service.post(`/subscriber_imports/${later}/cancel`)
+  t.same(await attempts(), { failed: before.failed + 1, refused: before.refused + 1 })
+})
+
 t.test('strange methods, paths, names and keys make no label', async (t) => {
   const url = service.processes['control-plane']!.ready.http!
   const strange = 'strange_thing_17'

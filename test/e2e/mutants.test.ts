@@ -95,6 +95,9 @@ interface Place {
   column: number
 }
 
+/** As .taprc says, and random cases that are the same for every mutant. */
+const preloaded = ['./test/helpers/strict-comparisons.ts', './test/campaigns/mutants/fixed-cases.ts']
+
 async function mutantsOf(room: Room, folder: string, installed: string): Promise<Mutant[]> {
   const modules = path.join(installed, 'node_modules/@stryker-mutator')
   const report = path.join(folder, 'report.json')
@@ -106,7 +109,7 @@ async function mutantsOf(room: Room, folder: string, installed: string): Promise
       mutate: room.files,
       testRunner: 'tap',
       plugins: [path.join(modules, 'tap-runner/dist/src/index.js')],
-      tap: { testFiles: room.tests, nodeArgs: ['--import', './test/campaigns/mutants/fixed-cases.ts'] },
+      tap: { testFiles: room.tests, nodeArgs: preloaded.flatMap((file) => ['--import', file]) },
       coverageAnalysis: 'perTest',
       concurrency: 2,
       // Endless loops end earlier: StrykerJS counts how many times a mutant is reached.

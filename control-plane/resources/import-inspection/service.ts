@@ -67,7 +67,9 @@ export async function inspectSource(
   const sampled = { beginning, format }
   const rehearsal = await rehearseSample(deps, context, sampled, rehearsed)
   return toView({
-    ...{ format, proposals, rehearsal },
+    format,
+    proposals,
+    rehearsal,
     dateFormat: request.file_format.date_format ?? dateFormat,
     mapping: checked.options?.options.column_mapping ?? mapping,
     columns: table.columns,

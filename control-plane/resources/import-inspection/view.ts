@@ -9,7 +9,7 @@ interface InspectedSource {
   dateFormat: InspectionView['date_format']
   mapping: (string | null)[]
   columns: { header: string | null; values: string[] }[]
-  /** In the order of the columns; a column beyond them has no proposal. */
+  /** In the order of the columns. A column without an entry has no proposal. */
   proposals: readonly Proposal[]
   rehearsal: RehearsalResult
   warnings: string[]

@@ -1,6 +1,5 @@
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { exampleSubscriberCounts, subscriberCountsView } from './schemas.ts'
-import { subscriberCounts } from './service.ts'
 
 function countsEndpoint(prefix: string, suffix: string, summary: string): Endpoint {
   return endpoint({
@@ -12,7 +11,7 @@ function countsEndpoint(prefix: string, suffix: string, summary: string): Endpoi
     needs: 'any_key',
     reply: { data: subscriberCountsView, example: exampleSubscriberCounts },
     async handle({ deps, organizationId }) {
-      return { data: await subscriberCounts(deps, organizationId) }
+      return { data: await deps.subscriberCounts(organizationId) }
     },
   })
 }

@@ -10,6 +10,7 @@ import { bootstrap } from '../../../control-plane/store/bootstrap.ts'
 import type { ControlPlane } from '../../../control-plane/control-plane.ts'
 import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
+import { createSubscriberCounts } from '../../../control-plane/resources/subscriber-counts/service.ts'
 import { FieldCache } from '../../../control-plane/resources/subscribers/service.ts'
 import { createSharedReads } from '../../../control-plane/store/shared-reads.ts'
 import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
@@ -95,6 +96,7 @@ export async function openSide(options: {
     settings,
     database,
     reads: createSharedReads(database),
+    subscriberCounts: createSubscriberCounts(database),
     folder: marked,
     staging,
     uploads,
