@@ -41,7 +41,7 @@ t.test('every option of a creation has an option', async (t) => {
       autoresponder: { name, trigger: 'api', trigger_run_on_api: true, content_subject: 'Hello' },
     })
   const { id } = await autoresponder('Welcome')
-  await autoresponder('News')
+  const { id: newsId } = await autoresponder('News')
   const { code, json, err } = await call([
     ...[
       'import',
@@ -54,7 +54,7 @@ t.test('every option of a creation has an option', async (t) => {
     ...['--default-field', 'First name=A=B', '--default-field', '"a=b"=c'],
     ...['--default-status', 'unsubscribed', '--default-format', 'text', '--default-confirmed'],
     ...['--trigger-autoresponders', '--trigger-on-updated'],
-    ...['--autoresponder-new', 'welcome', '--autoresponder-updated', String(id)],
+    ...['--autoresponder-new', 'welcome', '--autoresponder-updated', String(newsId)],
     ...['--enclosure', 'single', '--separator', ';', '--character-set', 'UTF-8', '--date-format', 'dmy'],
     ...[
       '--callback-url',
@@ -78,7 +78,7 @@ t.test('every option of a creation has an option', async (t) => {
     subscriber_defaults: { status: 'unsubscribed', format: 'text', confirmed: true },
     autoresponders: {
       subscription: { trigger: true, also_trigger_on_updated_subscribers: true },
-      api: { trigger_new: { id, name: 'Welcome' }, trigger_updated: { id } },
+      api: { trigger_new: { id, name: 'Welcome' }, trigger_updated: { id: newsId, name: 'News' } },
     },
     file_format: {
       ...{ csv_field_enclosure: "'", csv_field_separator: ';', character_set: 'utf-8', date_format: 'dmy' },

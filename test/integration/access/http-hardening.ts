@@ -207,6 +207,12 @@ t.test('requests of one key can be bounded', async (t) => {
   })
   const wait = Number(refused.headers.get('retry-after'))
   t.ok(wait >= 1 && wait <= 60, `Retry-After is ${wait}`)
+  const other = await service.post('/organizations/1/api_keys', { api_key: { name: 'Other' } })
+  t.equal(
+    (await callBounded('GET', '/api_keys', undefined, { key: other.key })).status,
+    200,
+    'another key of the organization has a bound of its own',
+  )
   t.equal(
     (await callBounded('GET', '/organizations', undefined, { key: 'wrong_key_0123456789' })).status,
     401,
