@@ -2,6 +2,8 @@ import { Agent, request } from 'node:http'
 import t from 'tap'
 import { IdAllocators } from '../../shared/runtime/id-allocator.ts'
 import type { AutoresponderDocument, ReactionDocument } from '../../shared/contract/schemas/autoresponder.ts'
+import { outboxQueue } from '../../shared/contract/schemas/outbox.ts'
+import { openQueues, type OutboxScope } from '../../shared/store/outbox.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
 import {
   basic,
@@ -159,7 +161,12 @@ t.test(
     t.same(await statesOf(list.id), ['held', 'held'])
     t.same(await statesOf(list.id, '?state=queued,due'), [])
     t.same(await take(), [])
+    const isOpen = async (scope: OutboxScope) =>
+      (await openQueues(collections, scope)).some(({ queue }) => queue === outboxQueue.autoresponder(id))
+    const scopes = ['all', { organizationId: 1 }] as const
+    t.same(await Promise.all(scopes.map(isOpen)), [false, false], 'no caller searches what is paused')
     await pause(list.id, id, false)
+    t.same(await Promise.all(scopes.map(isOpen)), [true, true])
     await untilStates(list.id, ['due', 'due'])
     const messages = await take()
     t.same(
