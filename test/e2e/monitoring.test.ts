@@ -219,6 +219,26 @@ t.test('a download that may be tried again counts as failed, and one that may no
   t.same(await attempts(), { failed: before.failed + 1, refused: before.refused + 1 })
 })
 
+t.test('an import of which every row failed is counted, and one without a row is not', async (t) => {
+  const count = async (): Promise<number> => {
+    const text = (await metricsOf(service)).get('engine')!
+    return Number(/^rollcall_imports_every_row_failed_total (\d+)$/m.exec(text)![1])
+  }
+  const before = await count()
+  const list = await createList(service)
+  await importText(service, list.id, 'email\n')
+  await importText(service, list.id, 'email\nnone\nann@example.com\n')
+  await importText(service, list.id, 'email\nnone\nnothing\n')
+  // Counted when the import is finalized, a moment after its end.
+  await until('the count', count, (now) => now > before)
+  await until(
+    'no import to finalize',
+    () => service.collections.imports.countDocuments({ settled: false, state: 'finished' }),
+    (left) => left === 0,
+  )
+  t.equal(await count(), before + 1)
+})
+
 t.test('strange methods, paths, names and keys make no label', async (t) => {
   const url = service.processes['control-plane']!.ready.http!
   const strange = 'strange_thing_17'
