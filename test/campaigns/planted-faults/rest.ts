@@ -18,6 +18,8 @@ const commandLineImports: TestRun = { files: ['test/integration/command-line-imp
 const outbox: TestRun = { files: ['test/integration/outbox.test.ts'] }
 const clientUrl: TestRun = { files: ['test/unit/api/given-url.test.ts'] }
 const monitoring: TestRun = { files: ['test/e2e/monitoring.test.ts'] }
+const mails: TestRun = { files: ['test/integration/mails.test.ts'] }
+const access: TestRun = { files: ['test/integration/access.test.ts'] }
 const lostChunk: TestRun = { files: ['test/e2e/lost-chunk.test.ts'] }
 
 const transcoder = 'shared/csv/transcoder.ts'
@@ -558,5 +560,54 @@ export const restFaults: readonly PlantedFault[] = [
     text: "metrics.bytes('download', bytes - progress['download.bytes_received'])",
     replacement: "metrics.bytes('download', bytes)",
     tests: [monitoring],
+  },
+  {
+    name: 'a numbered page of imports skips ended ones beside active ones',
+    file: 'control-plane/resources/subscriber-imports/list/service.ts',
+    text: '.skip(Math.max(0, skip - activeTotal))',
+    replacement: '.skip(skip)',
+    tests: [imports],
+  },
+  {
+    name: 'a template keeps the name of a special sending rule beside the id of another',
+    file: 'control-plane/resources/campaign-templates/delivery.ts',
+    text: 'if (id !== undefined && id !== null) return { special_sending_rule_name: null }',
+    replacement: 'if (id !== undefined && id !== null) return {}',
+    tests: [mails],
+  },
+  {
+    name: 'all keys of an organization share one bound of requests',
+    file: 'control-plane/middleware/rate-limit.ts',
+    text: 'String(requestLocals(response).caller.keyId)',
+    replacement: 'String(requestLocals(response).caller.organizationId)',
+    tests: [access],
+  },
+  {
+    name: 'the command line sends one autoresponder for both',
+    file: 'control-plane/cli/import-options.ts',
+    text: 'trigger_updated: autoresponder(flags.autoresponderUpdated)',
+    replacement: 'trigger_updated: autoresponder(flags.autoresponderNew)',
+    tests: [commandLineImports],
+  },
+  {
+    name: 'the metric of download attempts takes failures for refusals',
+    file: 'engine/stages/obtain/download.ts',
+    text: "error.retryable ? 'failed' : 'refused'",
+    replacement: "error.retryable ? 'refused' : 'failed'",
+    tests: [monitoring],
+  },
+  {
+    name: 'an import without a record counts as one of which every row failed',
+    file: 'engine/stages/finish/finalize-import.ts',
+    text: "state !== 'finished' || totals.failed === 0 || totals.failed !== recordsIn(totals)",
+    replacement: "state !== 'finished' || totals.failed !== recordsIn(totals)",
+    tests: [monitoring],
+  },
+  {
+    name: 'a caller of one organization searches queues that are paused',
+    file: 'shared/store/outbox.ts',
+    text: '.find({ organization_id: organizationId, paused: false }, { projection: idOnly })',
+    replacement: '.find({ organization_id: organizationId }, { projection: idOnly })',
+    tests: [outbox],
   },
 ]
