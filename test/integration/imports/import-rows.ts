@@ -571,6 +571,33 @@ t.test('a list with an alternate primary key', async (t) => {
   })
 })
 
+t.test(
+  'a number that is the key is one identity in each spelling, in a file of several chunks too',
+  async (t) => {
+    const list = await createList(service, [{ name: 'Member', field_type: 'number', required: true }])
+    const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)
+    await call('PUT', `/mailing_lists/${list.id}`, {
+      mailing_list: { primary_key_custom_field_id: field.id },
+    })
+    const members = Array.from({ length: 20_000 }, (_, i) => i + 1)
+    const again = members.filter((member) => member % 500 === 0)
+    const rows = [...members, ...again.map((member) => `00${member}`)].map((member) => `${member},m@x.co`)
+    const splits = collections.chunks.watch([{ $match: { operationType: 'insert' } }])
+    t.teardown(() => splits.close())
+    let chunks = 0
+    splits.on('change', () => (chunks += 1))
+    const view = await importText(service, list.id, rows.join('\n'), {
+      ...{ column_mapping: ['Member', 'email'], file_format: { csv_has_headers: false } },
+    })
+    t.same(countsOf(view), { added: 20_000, skipped_duplicate: 40 })
+    await until(
+      'several chunks',
+      async () => chunks,
+      (made) => made > 1,
+    )
+  },
+)
+
 t.test('files as people have them', async (t) => {
   const list = await createList(service, fields.slice(0, 1))
   const variants: [string, Json][] = [
