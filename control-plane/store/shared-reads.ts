@@ -114,7 +114,7 @@ export function createSharedReads(database: Database) {
 }
 
 /** With the driver's default, more than a hundred documents would need a second round trip. */
-const manyDocuments = 5_000
+export const manyDocuments = 5_000
 
 type OnSubscription = AnsweringAutoresponder & Pick<AutoresponderDocument, 'name' | 'trigger_run_on_api'>
 

@@ -23,7 +23,7 @@ export async function leaveLists(
     leftAt: Date
   },
 ): Promise<void> {
-  const withoutReactions: number[] = []
+  const subscriberIds: number[] = []
   for (const [status, subscribers] of byStatus) {
     const { removal, dropsReactions } = subscriberTransition('active', status)
     await collections.subscribers.updateMany(
@@ -31,7 +31,7 @@ export async function leaveLists(
       { $set: { status, ...(removal === 'begins' ? { remove_time: leftAt } : {}) } },
       { session },
     )
-    if (dropsReactions) withoutReactions.push(...subscribers.map(({ id }) => id))
+    if (dropsReactions) subscriberIds.push(...subscribers.map(({ id }) => id))
   }
-  await dropReactionsInLists(collections, session, listIds, withoutReactions)
+  await dropReactionsInLists(collections, session, listIds, subscriberIds)
 }

@@ -1,11 +1,9 @@
 import type { Database } from '../../../shared/runtime/database.ts'
 import { countsByList } from '../../../shared/store/subscriber-counts.ts'
 import { missing } from '../../api/scope.ts'
+import { manyDocuments } from '../../store/shared-reads.ts'
 import { singleFlight } from '../../store/single-flight.ts'
 import { toView } from './view.ts'
-
-/** With the driver's default, more than a hundred lists would need a second round trip. */
-const batchSize = 5_000
 
 export type SubscriberCounts = ReturnType<typeof createSubscriberCounts>
 
@@ -18,7 +16,7 @@ export const createSubscriberCounts = ({ collections }: Database) =>
     const [organization, lists, counts] = await Promise.all([
       collections.organizations.findOne({ _id: organizationId }, { projection: { name: 1 } }),
       collections.mailingLists
-        .find({ organization_id: organizationId }, { projection: { name: 1 }, batchSize })
+        .find({ organization_id: organizationId }, { projection: { name: 1 }, batchSize: manyDocuments })
         .sort({ _id: 1 })
         .toArray(),
       countsByList(collections, organizationId),

@@ -338,8 +338,8 @@ const faults: readonly Fault[] = [
   {
     name: 'the subscribers of all lists are counted under an organization',
     file: `${resources}/subscriber-counts/service.ts`,
-    text: '.find({ organization_id: organizationId }, { projection: { name: 1 }, batchSize })',
-    replacement: '.find({}, { projection: { name: 1 }, batchSize })',
+    text: '.find({ organization_id: organizationId }, { projection: { name: 1 }, batchSize: manyDocuments })',
+    replacement: '.find({}, { projection: { name: 1 }, batchSize: manyDocuments })',
   },
   {
     name: 'reactions of another list are shown by the id of their autoresponder',
