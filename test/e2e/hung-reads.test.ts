@@ -1,6 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import t, { type Test } from 'tap'
+import { metricValue } from '../helpers/metric-value.ts'
 import { startHastyEngine } from '../helpers/downloads.ts'
 import { Engines } from '../helpers/engines.ts'
 import { hang, hasty, importOf, threads, type HungFile } from '../helpers/hung-files.ts'
@@ -112,8 +113,7 @@ t.test('a cancel frees the list of an import that hangs, and eight that hang are
   const engine = service.processes.engine!
   const [metrics] = Object.values(engine.ready.metrics)
   const readGauge = async (name: string) => {
-    const text = await (await fetch(metrics!)).text()
-    return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1])
+    return metricValue(await (await fetch(metrics!)).text(), name)
   }
   const readyz = async () => {
     const reply = await fetch(metrics!.replace(/metrics$/, 'readyz'))

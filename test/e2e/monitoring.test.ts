@@ -1,17 +1,19 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:http'
+import { createServer, type RequestListener } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { grafanaJson } from '../../docs/monitoring/dashboard.ts'
 import { dashboards } from '../../docs/monitoring/dashboards.ts'
 import { alertDays } from '../helpers/alert-days.ts'
+import { createUrlImport } from '../helpers/downloads.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { listeningPort } from '../helpers/listening-port.ts'
+import { metricValue } from '../helpers/metric-value.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import {
   monitoringFolder,
@@ -44,6 +46,17 @@ async function metricsOf(running: Service): Promise<Map<string, string>> {
   for (const [name, { ready }] of Object.entries(running.processes))
     for (const url of Object.values(ready.metrics)) texts.set(name, await (await fetch(url)).text())
   return texts
+}
+
+const engineMetric = async (series: string): Promise<number> =>
+  metricValue((await metricsOf(service)).get('engine')!, series)
+
+/** Resolves to the origin of a web server that ends with the test. */
+async function serve(t: Test, listener: RequestListener): Promise<string> {
+  const server = createServer(listener).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  return `http://127.0.0.1:${listeningPort(server)}`
 }
 
 t.test('the files that Grafana reads are what the dashboards say', async (t) => {
@@ -145,10 +158,7 @@ t.test(
 )
 
 t.test('bytes that were imported are those of the file', async (t) => {
-  const bytes = async (): Promise<number> => {
-    const text = (await metricsOf(service)).get('engine')!
-    return Number(/^rollcall_import_bytes_total\{stage="import"\} (\d+)$/m.exec(text)![1])
-  }
+  const bytes = () => engineMetric('rollcall_import_bytes_total{stage="import"}')
   const before = await bytes()
   const records = Array.from({ length: 100 }, (_, i) => `person${i}@bytes.example,é`)
   const list = await createList(service)
@@ -159,12 +169,10 @@ t.test('bytes that were imported are those of the file', async (t) => {
 })
 
 t.test('bytes that were downloaded are those of the file, however many pieces it came in', async (t) => {
-  const bytes = async (): Promise<number> => {
-    const text = (await metricsOf(service)).get('engine')!
-    return Number(/^rollcall_import_bytes_total\{stage="download"\} (\d+)$/m.exec(text)?.[1] ?? 0)
-  }
+  const bytes = () => engineMetric('rollcall_import_bytes_total{stage="download"}')
+  const before = await bytes()
   const pieces = Array.from({ length: 5 }, (_, i) => `person${i}@pieces.example\n`.repeat(4_000))
-  const server = createServer((_, response) => {
+  const origin = await serve(t, (_, response) => {
     void (async () => {
       for (const piece of pieces) {
         response.write(piece)
@@ -172,58 +180,34 @@ t.test('bytes that were downloaded are those of the file, however many pieces it
       }
       response.end()
     })()
-  }).listen(0, '127.0.0.1')
-  t.teardown(() => server.close())
-  await once(server, 'listening')
-  const url = `http://127.0.0.1:${listeningPort(server)}/pieces.csv`
-  const list = await createList(service)
-  const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: {
-      ...{ column_mapping: ['email'], file_format: { csv_has_headers: false } },
-      file_source: { type: 'url', url },
-    },
   })
+  const { id } = await createUrlImport(service, `${origin}/pieces.csv`)
   t.match(await importEnd(service, id), { state: 'finished' })
-  t.equal(await bytes(), Buffer.byteLength(pieces.join('')))
+  t.equal((await bytes()) - before, Buffer.byteLength(pieces.join('')))
 })
 
 t.test('a download that may be tried again counts as failed, and one that may not as refused', async (t) => {
   const attempts = async () => {
-    const text = (await metricsOf(service)).get('engine')!
     const count = (result: string) =>
-      Number(
-        new RegExp(`^rollcall_import_download_attempts_total\\{result="${result}"\\} (\\d+)$`, 'm').exec(
-          text,
-        )?.[1] ?? 0,
-      )
-    return { failed: count('failed'), refused: count('refused') }
+      engineMetric(`rollcall_import_download_attempts_total{result="${result}"}`)
+    return { failed: await count('failed'), refused: await count('refused') }
   }
-  const server = createServer((request, response) => {
+  const origin = await serve(t, (request, response) => {
     if (request.url === '/page.csv') response.end('<!doctype html><html><body>Sign in</body></html>')
     else response.writeHead(503).end()
-  }).listen(0, '127.0.0.1')
-  t.teardown(() => server.close())
-  await once(server, 'listening')
-  const list = await createList(service)
-  const download = async (name: string): Promise<number> => {
-    const file_source = { type: 'url', url: `http://127.0.0.1:${listeningPort(server)}/${name}` }
-    const subscriber_import = { column_mapping: ['email'], file_source }
-    return (await service.post(`/mailing_lists/${list.id}/subscriber_imports`, { subscriber_import })).id
-  }
+  })
   const before = await attempts()
-  t.match(await importEnd(service, await download('page.csv')), { state: 'failed' })
+  const { id: page } = await createUrlImport(service, `${origin}/page.csv`)
+  t.match(await importEnd(service, page), { state: 'failed' })
   t.same(await attempts(), { ...before, refused: before.refused + 1 })
-  const later = await download('busy.csv')
+  const { id: later } = await createUrlImport(service, `${origin}/busy.csv`)
   await until('a try', attempts, ({ failed }) => failed > before.failed)
   await service.post(`/subscriber_imports/${later}/cancel`)
   t.same(await attempts(), { failed: before.failed + 1, refused: before.refused + 1 })
 })
 
 t.test('an import of which every row failed is counted, and one without a row is not', async (t) => {
-  const count = async (): Promise<number> => {
-    const text = (await metricsOf(service)).get('engine')!
-    return Number(/^rollcall_imports_every_row_failed_total (\d+)$/m.exec(text)![1])
-  }
+  const count = () => engineMetric('rollcall_imports_every_row_failed_total')
   const before = await count()
   const list = await createList(service)
   await importText(service, list.id, 'email\n')

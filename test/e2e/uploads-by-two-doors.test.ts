@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { Random, seedOfToday } from '../campaigns/random.ts'
+import { metricValue } from '../helpers/metric-value.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { HttpUpload, partOf } from '../helpers/http-upload.ts'
 import {
@@ -129,7 +130,7 @@ t.test(
     const { hostname, port } = new URL(controlPlaneOrigin(service))
     const memory = async (): Promise<number> => {
       const text = await (await fetch(`${controlPlaneOrigin(service)}/metrics`)).text()
-      return Number(/^process_resident_memory_bytes (\S+)$/m.exec(text)![1]) / 1e6
+      return metricValue(text, 'process_resident_memory_bytes') / 1e6
     }
     const send = async (bytes: number): Promise<number> => {
       const socket = connect(Number(port), hostname)

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { metricValue } from '../helpers/metric-value.ts'
 import { startService, until, type Answer, type Json } from '../helpers/service.ts'
 
 const service = await startService(t, ['control-plane'], {
@@ -195,8 +196,7 @@ t.test('many concurrent sign-ins wait, and the service answers others meanwhile'
 /** The requests that the control plane has and hasn't answered. */
 async function inFlight(): Promise<number> {
   const metrics = service.processes['control-plane']!.ready.metrics['control_plane']!
-  const text = await (await fetch(metrics)).text()
-  return Number(/^rollcall_http_requests_in_flight (\d+)$/m.exec(text)?.[1])
+  return metricValue(await (await fetch(metrics)).text(), 'rollcall_http_requests_in_flight')
 }
 
 t.test('a stop refuses the sign-ins that wait', async (t) => {

@@ -47,7 +47,7 @@ export const restFaults: readonly PlantedFault[] = [
     file: 'control-plane/api/paging.ts',
     text: 'const position = byId ? reader.last?._id : skipped + reader.count',
     replacement: 'const position = byId ? reader.last?._id : reader.count',
-    tests: [{ files: ['test/integration/access.test.ts'] }],
+    tests: [access],
   },
   {
     name: 'the mail of a reactivated subscriber belongs to its earlier subscription',
@@ -68,7 +68,7 @@ export const restFaults: readonly PlantedFault[] = [
     file: 'shared/store/outbox.ts',
     text: "{ $set: { state: 'ready' } },",
     replacement: '{ $set: unleased },',
-    tests: [{ files: ['test/integration/outbox.test.ts'] }],
+    tests: [outbox],
   },
   {
     name: 'credentials go to another port of the same host',

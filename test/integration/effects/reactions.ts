@@ -1,5 +1,6 @@
 import t from 'tap'
 import type { AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
+import { watchChunks } from '../../helpers/watch-chunks.ts'
 import { autoresponder } from '../../helpers/autoresponder.ts'
 import { countsOf, createList, importText, until, type Json, type Service } from '../../helpers/service.ts'
 import { service } from './service.ts'
@@ -111,23 +112,16 @@ t.test(
   'over many chunks each reaction has an id of its own, different from those of the next import',
   async (t) => {
     const rows = 20_000
-    const { reactions, chunks } = service.collections
+    const { reactions } = service.collections
     const before = await reactions.countDocuments()
     const importRows = (from: number) => {
       const emails = Array.from({ length: rows }, (_, i) => `m${from + i}@example.com`)
       const autoresponders = { subscription: { trigger: true }, api: { trigger_new: { id: 3 } } }
       return importText(service, list.id, emails.join('\n'), { ...noHeader, autoresponders })
     }
-    const splits = chunks.watch([{ $match: { operationType: 'insert' } }])
-    t.teardown(() => splits.close())
-    let chunksMade = 0
-    splits.on('change', () => (chunksMade += 1))
+    const untilMoreChunksThan = watchChunks(t, service)
     for (const from of [0, rows]) t.same(countsOf(await importRows(from)), { added: rows })
-    await until(
-      'several chunks',
-      async () => chunksMade,
-      (made) => made > 3,
-    )
+    await untilMoreChunksThan(3)
     t.equal((await reactions.distinct('id')).length, before + 4 * rows)
     await removeReactions(service)
   },

@@ -17,6 +17,12 @@ import { service } from './service.ts'
 
 /** The organization's subscriber limit is never exceeded, and no row is skipped while quota is free. */
 
+const database = await openDatabase({
+  uri: testMongodbUri(),
+  name: service.settings['MONGODB_DATABASE']!,
+})
+t.teardown(() => database.close())
+
 const rowsOf = (name: string, count: number, more = ''): string =>
   Array.from({ length: count }, (_, i) => `${name}${i}@example.com${more}\n`).join('')
 
@@ -120,11 +126,6 @@ t.test('imports and requests together never exceed the limit, nor leave quota un
   const lists = await Promise.all(
     [1, 2, 3].map(() => createList(service, [], { organization_id: organization })),
   )
-  const database = await openDatabase({
-    uri: testMongodbUri(),
-    name: service.settings['MONGODB_DATABASE']!,
-  })
-  t.teardown(() => database.close())
   const imports = await Promise.all(lists.map((list, i) => create(service, list.id, rowsOf(`e${i}x`, 5_000))))
   let maxActive = 0
   let ended = false
@@ -160,11 +161,6 @@ t.test('an import that needs no quota leaves what is free to others', async (t) 
     organization: { subscriber_limit: 15_900 },
   })
   const { id } = await create(service, list.id, rowsOf('u', 15_000, ',2'), options)
-  const database = await openDatabase({
-    uri: testMongodbUri(),
-    name: service.settings['MONGODB_DATABASE']!,
-  })
-  t.teardown(() => database.close())
   let slowest = 0
   let writes = 0
   while ((await service.get(`/subscriber_imports/${id}`)).state !== 'finished' && writes < 900) {
@@ -181,11 +177,6 @@ t.test('an import that needs no quota leaves what is free to others', async (t) 
 t.test('a limit that is set during a creation on an empty list binds the creation', async (t) => {
   const organization = await organizationWith(service, null)
   const list = await createList(service, [], { organization_id: organization })
-  const database = await openDatabase({
-    uri: testMongodbUri(),
-    name: service.settings['MONGODB_DATABASE']!,
-  })
-  t.teardown(() => database.close())
   const arrived = Promise.withResolvers<undefined>()
   const mayGoOn = Promise.withResolvers<undefined>()
   const subscribers = new Proxy(database.collections.subscribers, {
@@ -217,9 +208,6 @@ t.test('a limit that is set during a creation on an empty list binds the creatio
 t.test('creations that share a transaction leave what an import has reserved', async (t) => {
   const organization = await organizationWith(service, 8)
   const { id: listId } = await createList(service, [], { organization_id: organization })
-  const name = service.settings['MONGODB_DATABASE']!
-  const database = await openDatabase({ uri: testMongodbUri(), name })
-  t.teardown(() => database.close())
   const holder = { _id: `held:${listId}`, organization_id: organization, places_held: 7, dry_run: false }
   const chunks = service.db.collection<typeof holder>('import_chunks')
   await chunks.insertOne(holder, { bypassDocumentValidation: true })

@@ -4,6 +4,7 @@ import { openDatabase } from '../../../shared/runtime/database.ts'
 import { idsOfImport } from '../../../shared/contract/schemas/import.ts'
 import { insertSubscriber } from '../../../control-plane/store/subscribers.ts'
 import { SubscriberInsertions, insertTogether } from '../../../control-plane/store/subscribers-together.ts'
+import { watchChunks } from '../../helpers/watch-chunks.ts'
 import { lockRow } from '../../helpers/locked-row.ts'
 import { countsOf, createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
@@ -582,19 +583,12 @@ t.test(
     const members = Array.from({ length: 20_000 }, (_, i) => i + 1)
     const again = members.filter((member) => member % 500 === 0)
     const rows = [...members, ...again.map((member) => `00${member}`)].map((member) => `${member},m@x.co`)
-    const splits = collections.chunks.watch([{ $match: { operationType: 'insert' } }])
-    t.teardown(() => splits.close())
-    let chunks = 0
-    splits.on('change', () => (chunks += 1))
+    const untilMoreChunksThan = watchChunks(t, service)
     const view = await importText(service, list.id, rows.join('\n'), {
       ...{ column_mapping: ['Member', 'email'], file_format: { csv_has_headers: false } },
     })
     t.same(countsOf(view), { added: 20_000, skipped_duplicate: 40 })
-    await until(
-      'several chunks',
-      async () => chunks,
-      (made) => made > 1,
-    )
+    await untilMoreChunksThan(1)
   },
 )
 

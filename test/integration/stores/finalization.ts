@@ -9,12 +9,12 @@ import { createLogger } from '../../../shared/runtime/logger.ts'
 import { openStaging } from '../../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { countUsage } from '../../../shared/storage/uploads/count-usage.ts'
-import { newUploadToken } from '../../../shared/storage/uploads/upload-names.ts'
 import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
 import { markLogsPurged } from '../../../shared/store/imports.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { gatedDatabase } from '../../helpers/gated-database.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
+import { putUpload } from '../../helpers/put-upload.ts'
 import { present } from '../../helpers/present.ts'
 import { storedImport } from '../../helpers/stored-import.ts'
 
@@ -88,12 +88,7 @@ t.test('an import that ended before its split releases the upload that it had ke
   const organizationId = 7
   const directory = uploads.directory(organizationId)
   await directory.prepare()
-  const token = newUploadToken()
-  const upload = await directory.beginOrResume({ name: 'kept.csv', token, wasAbandoned: false, keep: null })
-  await upload.write(Buffer.from('a@example.com\n'))
-  await upload.prepare()
-  await upload.publish()
-  await upload.close()
+  await putUpload(directory, 'kept.csv', 'a@example.com\n')
   const document = storedImport({
     ...{ _id: 71, organization_id: organizationId, state: 'cancelled', finished_at: new Date() },
     source: { type: 'upload_directory', filename: 'kept.csv', url: null },

@@ -13,7 +13,8 @@ import { copySteady } from '../../../shared/storage/uploads/steady-copy.ts'
 import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
 import { newUploadToken } from '../../../shared/storage/uploads/upload-names.ts'
 import type { Upload } from '../../../shared/storage/uploads/upload.ts'
-import { UploadChanged, type UploadStore } from '../../../shared/storage/uploads/upload-store.ts'
+import { UploadChanged } from '../../../shared/storage/uploads/upload-store.ts'
+import { putUpload } from '../../helpers/put-upload.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
 const { database, folder } = await databaseAndFolder(t)
@@ -108,19 +109,6 @@ t.test(
   },
 )
 
-const put = async (directory: UploadStore, name: string, content: string) => {
-  const upload = await directory.beginOrResume({
-    name,
-    token: newUploadToken(),
-    wasAbandoned: false,
-    keep: 0,
-  })
-  await upload.write(Buffer.from(content))
-  await upload.prepare()
-  await upload.publish()
-  await upload.close()
-}
-
 t.test('an upload into the database whose last bytes are not stored is not published', async (t) => {
   const directory = openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, database).directory(4)
   await directory.prepare()
@@ -153,7 +141,7 @@ for (const [organizationId, STAGING] of [
     const beginOrResume = (name: string, keep: number | null, wasAbandoned = false) =>
       directory.beginOrResume({ name, token: newUploadToken(), wasAbandoned, keep })
 
-    await put(directory, 'finished.csv', 'short')
+    await putUpload(directory, 'finished.csv', 'short')
     await t.rejects(beginOrResume('finished.csv', 6), UploadChanged)
     await t.rejects(beginOrResume('absent.csv', 1), UploadChanged)
     t.equal(await directory.findUnfinished('finished.csv'), null, 'nothing stays')
@@ -296,7 +284,7 @@ t.test('what is removed while it is copied in the database is no copy', async (t
   const directory = openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, database).directory(4)
   const content = 'a'.repeat(8 * megabyte)
   for (let round = 0; round < 6; round += 1) {
-    await put(directory, 'a.csv', content)
+    await putUpload(directory, 'a.csv', content)
     const taken = directory
       .beginOrResume({ name: 'a.csv', token: newUploadToken(), wasAbandoned: false, keep: null })
       .catch((error: unknown) => error as Error)
