@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb'
 import type { Database } from '../../shared/runtime/database.ts'
 import { isDuplicateKey, isWriteConflict } from '../../shared/runtime/driver-errors.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { withQuotaLock, useQuota } from '../../shared/store/subscriber-quota.ts'
+import { inQuotaTransaction, useQuota } from '../../shared/store/subscriber-quota.ts'
 import {
   addMove,
   changeCountsOfLists,
@@ -118,7 +118,7 @@ async function insertInOneTransaction(
 ): Promise<SubscriberWrite[]> {
   const { collections } = database
   let conflicts = 0
-  return withQuotaLock(database, organizationId, async (session, hasQuotaLock) => {
+  return inQuotaTransaction(database, organizationId, async ({ session, hasQuotaLock }) => {
     try {
       const lists = await readListStates(database, session, items)
       const fitting = items.filter(

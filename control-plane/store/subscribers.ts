@@ -1,13 +1,16 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession, Filter } from 'mongodb'
-import { clock } from '../../shared/runtime/clock.ts'
-import { conflictTimeoutMs, inTransaction, type Database } from '../../shared/runtime/database.ts'
+import { inTransaction, type Database } from '../../shared/runtime/database.ts'
 import { isDuplicateKey, isMaxTimeExpired } from '../../shared/runtime/driver-errors.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { withQuotaLock, useQuota } from '../../shared/store/subscriber-quota.ts'
+import {
+  inQuotaTransaction,
+  QuotaBusy,
+  useQuota,
+  type QuotaTransaction,
+} from '../../shared/store/subscriber-quota.ts'
 import {
   dropSubscriberReactions,
   recordTriggered,
@@ -64,16 +67,17 @@ export async function insertSubscriber(
   document: SubscriberDocument,
   options: InsertOptions = {},
 ): Promise<SubscriberWrite> {
-  const result = await writeWithQuota(database, organizationId, (transaction) =>
+  const result = await inQuotaTransaction(database, organizationId, (transaction) =>
     insertInTransaction(transaction, document, options),
-  )
+  ).catch(undoneOutcome)
+  if (result.outcome === 'done') await recordQueued(database, result.queued)
   return result.outcome
 }
 
 type InsertResult = { outcome: 'done'; queued: QueuedReactions | undefined } | { outcome: FailedWrite }
 
 async function insertInTransaction(
-  transaction: WriteTransaction,
+  transaction: QuotaTransaction,
   document: SubscriberDocument,
   { reactions, deletePending, listRevision }: InsertOptions,
 ): Promise<InsertResult> {
@@ -152,13 +156,15 @@ type ChangeResult =
 
 /** Changes a subscriber. A duplicate key error of what `alongside` writes is thrown. */
 export async function changeSubscriber(database: Database, request: ChangeRequest): Promise<ChangeResult> {
-  return writeWithQuota(database, request.organizationId, (transaction) =>
+  const result = await inQuotaTransaction(database, request.organizationId, (transaction) =>
     changeInTransaction(transaction, request),
-  )
+  ).catch(undoneOutcome)
+  if (result.outcome === 'done') await recordQueued(database, result.queued)
+  return result
 }
 
 async function changeInTransaction(
-  transaction: WriteTransaction,
+  transaction: QuotaTransaction,
   { reference, decide, listRevision, reactions, alongside }: ChangeRequest,
 ): Promise<(ChangeResult & { queued: QueuedReactions | undefined }) | { outcome: FailedWrite }> {
   const { database, session, organizationId } = transaction
@@ -328,13 +334,6 @@ export async function bumpReactionRequests(
   await subscribers.updateMany({ _id: { $in: keys } }, { $inc: { reaction_requests: 1 } }, { session })
 }
 
-interface WriteTransaction {
-  database: Database
-  session: ClientSession
-  organizationId: number
-  hasQuotaLock: boolean
-}
-
 type UndoneWrite = Extract<FailedWrite, 'identity_exists' | 'over_limit' | 'busy'>
 
 /** Thrown inside a transaction, which is rolled back by it. */
@@ -352,13 +351,14 @@ async function useQuotaOrUndo({
   session,
   organizationId,
   hasQuotaLock,
-}: WriteTransaction): Promise<void> {
+}: QuotaTransaction): Promise<void> {
   const outcome = await useQuota(collections, session, organizationId, { hasQuotaLock })
-  if (outcome !== 'ok') throw new UndoWrite(outcome === 'full' ? 'over_limit' : 'busy')
+  if (outcome === 'full') throw new UndoWrite('over_limit')
+  if (outcome === 'busy') throw new QuotaBusy()
 }
 
 async function insertOrUndo(
-  { database: { collections }, session }: WriteTransaction,
+  { database: { collections }, session }: QuotaTransaction,
   document: SubscriberDocument,
 ): Promise<void> {
   try {
@@ -368,34 +368,14 @@ async function insertOrUndo(
   }
 }
 
-/**
- * Runs a write in its transaction, and again while imports reserve the quota that it needs. Records the reactions that it
- * queued after the commit. Throws what is no outcome.
- */
-async function writeWithQuota<
-  Result extends { outcome: 'done'; queued: QueuedReactions | undefined } | { outcome: FailedWrite },
->(
-  database: Database,
-  organizationId: number,
-  write: (transaction: WriteTransaction) => Promise<Result>,
-): Promise<Result | { outcome: UndoneWrite }> {
-  const deadline = clock.monotonicMs() + conflictTimeoutMs
-  for (;;) {
-    try {
-      const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
-        write({ database, session, organizationId, hasQuotaLock }),
-      )
-      if (result.outcome === 'done' && result.queued !== undefined)
-        await recordTriggered(database, result.queued.autoresponderIds, result.queued.when)
-      return result
-    } catch (error) {
-      if (!(error instanceof UndoWrite)) throw error
-      const { outcome } = error
-      if (outcome !== 'busy' || clock.monotonicMs() > deadline) return { outcome }
-      await sleep(quotaPauseMs * (0.5 + Math.random()))
-    }
-  }
+/** The outcome of a write that was rolled back by `UndoWrite` or for want of quota. Throws every other error. */
+function undoneOutcome(error: unknown): { outcome: UndoneWrite } {
+  if (error instanceof UndoWrite) return { outcome: error.outcome }
+  if (error instanceof QuotaBusy) return { outcome: 'busy' }
+  throw error
 }
 
-/** Imports may give back reserved quota, so a write that finds too little is tried again after this pause. */
-const quotaPauseMs = 50
+/** After the commit: which autoresponders have last been triggered. */
+async function recordQueued(database: Database, queued: QueuedReactions | undefined): Promise<void> {
+  if (queued !== undefined) await recordTriggered(database, queued.autoresponderIds, queued.when)
+}

@@ -1,6 +1,7 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { clock } from '../runtime/clock.ts'
-import { inTransaction, type Database } from '../runtime/database.ts'
+import { conflictTimeoutMs, inTransaction, type Database } from '../runtime/database.ts'
 import {
   limitChangeIndex,
   reservedQuotaIndex,
@@ -193,24 +194,48 @@ export async function useQuota(
 /** Thrown by a transaction that began without the lock of the process, and is repeated with it. */
 class QuotaLockNeeded extends Error {}
 
+/** Thrown by a transaction that needs quota which imports have reserved: it is repeated, because they may give it back. */
+export class QuotaBusy extends Error {}
+
+/** What a request's transaction may use quota with. */
+export interface QuotaTransaction {
+  database: Database
+  session: ClientSession
+  organizationId: number
+  hasQuotaLock: boolean
+}
+
 /**
  * Runs a transaction of requests that may use quota. Those that do are serialized by process and organization. Of
- * concurrent ones all but one would be rolled back, even on different lists.
+ * concurrent ones all but one would be rolled back, even on different lists. Throws what `work` throws, `QuotaBusy` only
+ * after it was repeated for `conflictTimeoutMs`.
  */
-export async function withQuotaLock<T>(
+export async function inQuotaTransaction<T>(
   database: Database,
   organizationId: number,
-  work: (session: ClientSession, hasQuotaLock: boolean) => Promise<T>,
+  work: (transaction: QuotaTransaction) => Promise<T>,
 ): Promise<T> {
-  const deadline = clock.monotonicMs() + timeoutMs
-  try {
-    return await inTransaction(database, (session) => work(session, false), deadline)
-  } catch (error) {
-    if (!(error instanceof QuotaLockNeeded)) throw error
+  const busyDeadline = clock.monotonicMs() + conflictTimeoutMs
+  let needsLock = false
+  for (;;) {
+    const deadline = clock.monotonicMs() + timeoutMs
+    const hasQuotaLock = needsLock
+    const run = () =>
+      inTransaction(
+        database,
+        (session) => work({ database, session, organizationId, hasQuotaLock }),
+        deadline,
+      )
+    try {
+      return await (needsLock ? database.local.quotaMutex.runExclusive(organizationId, run) : run())
+    } catch (error) {
+      if (error instanceof QuotaLockNeeded) needsLock = true
+      else if (error instanceof QuotaBusy && clock.monotonicMs() < busyDeadline)
+        await sleep(busyPauseMs * (0.5 + Math.random()))
+      else throw error
+    }
   }
-  return database.local.quotaMutex.runExclusive(organizationId, () =>
-    inTransaction(database, (session) => work(session, true), deadline),
-  )
 }
 
 const timeoutMs = 10_000
+const busyPauseMs = 50

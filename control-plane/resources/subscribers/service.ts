@@ -172,20 +172,15 @@ export function writeRefusal(outcome: Exclude<FailedWrite, 'list_changed'>, text
   }
 }
 
-const maxListChanges = 20
-
 /**
- * Optimistic lock on the list: a write whose list has changed since the request was checked starts again with the list as it
- * is now. `attempt` resolves to `try_again` then. Throws 503 after too many attempts.
+ * Optimistic lock on the list: a write whose list has changed since the request was checked starts again with the list
+ * as it is now, this many times at most.
  */
-export async function retryOnListChange<T>(attempt: () => Promise<T | 'try_again'>): Promise<T> {
-  for (let attempts = 0; attempts < maxListChanges; attempts += 1) {
-    const result = await attempt()
-    if (result !== 'try_again') return result
-  }
-  throw new RequestError(
+export const maxListReads = 20
+
+export const listKeepsChanging = (): RequestError =>
+  new RequestError(
     'internal_error',
     'the mailing list is being changed all the time: try again in a moment',
     { status: 503, retryAfter: 1 },
   )
-}

@@ -11,7 +11,13 @@ import { putPendingSubscriber } from '../../../store/pending-subscribers.ts'
 import { insertTogether } from '../../../store/subscribers-together.ts'
 import { readEmail, readIdentity, readValues, type SubscriberValues } from '../check-values/service.ts'
 import type { SubscriberCreation, SubscriberView } from '../schemas.ts'
-import { findSubscriberList, retryOnListChange, writeRefusal, type SubscriberList } from '../service.ts'
+import {
+  findSubscriberList,
+  listKeepsChanging,
+  maxListReads,
+  writeRefusal,
+  type SubscriberList,
+} from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
 import { toView } from '../view.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
@@ -28,7 +34,7 @@ export async function createSubscriber(
   parseBody: () => SubscriberCreation,
 ): Promise<SubscriberView | null> {
   const { database } = deps
-  return retryOnListChange(async () => {
+  for (let reads = 0; reads < maxListReads; reads += 1) {
     const context = await findSubscriberList(deps, caller, listText)
     const body = parseBody()
     if (body.confirmation_form_id !== undefined) {
@@ -46,10 +52,11 @@ export async function createSubscriber(
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),
     })
-    if (outcome === 'list_changed') return 'try_again'
+    if (outcome === 'list_changed') continue
     if (outcome !== 'done') throw writeRefusal(outcome, document.email)
     return toView(document, context)
-  })
+  }
+  throw listKeepsChanging()
 }
 
 /** The document of a new subscriber, without its id. Throws `validation_failed` with all problems of the body. */

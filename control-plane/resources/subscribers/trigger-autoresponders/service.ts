@@ -21,7 +21,8 @@ import {
   findSubscriberList,
   refuseUnlessOne,
   requireReference,
-  retryOnListChange,
+  listKeepsChanging,
+  maxListReads,
   writeRefusal,
   type SubscriberList,
 } from '../service.ts'
@@ -49,7 +50,7 @@ export async function triggerAutoresponders(
   { parseBody, documentAsSent }: { parseBody: () => Triggering; documentAsSent: () => unknown },
 ): Promise<TriggeredView> {
   const { subscriberText } = path
-  return retryOnListChange(async () => {
+  for (let reads = 0; reads < maxListReads; reads += 1) {
     const context = await findSubscriberList(deps, caller, path.listText)
     const reference = requireReference(context.list, subscriberText)
     const hasEmail = typeof reference === 'string' || 'emailKey' in reference
@@ -65,12 +66,14 @@ export async function triggerAutoresponders(
     const named = await findNamed(deps.database, context.list._id, checked.body)
     const request: TriggerRequest = { deps, context, reference, subscriberText, named, ...checked }
     const result = await triggerExisting(request)
-    if (result === 'list_changed') return 'try_again'
+    if (result === 'list_changed') continue
     if (result !== 'missing') return result
     if (!hasEmail || !checked.body.create_missing_subscriber) throw missing('subscriber', subscriberText)
     refuseUnless(caller, needOfCreation)
-    return createAndTrigger(request)
-  })
+    const created = await createAndTrigger(request)
+    if (created !== 'try_again') return created
+  }
+  throw listKeepsChanging()
 }
 
 interface TriggerRequest extends CheckedTriggering {

@@ -26,7 +26,8 @@ import {
   isUnique,
   refuseUnlessOne,
   requireReference,
-  retryOnListChange,
+  listKeepsChanging,
+  maxListReads,
   writeRefusal,
   type SubscriberList,
 } from '../service.ts'
@@ -46,7 +47,7 @@ export async function updateSubscriber(
   parseBody: () => SubscriberUpdate,
 ): Promise<SubscriberView> {
   const { database } = deps
-  return retryOnListChange(async () => {
+  for (let reads = 0; reads < maxListReads; reads += 1) {
     const fieldsReadAt = database.local.leaseWatch.lastKnownTime
     const context = await findSubscriberList(deps, caller, path.listText)
     const { list } = context
@@ -75,10 +76,11 @@ export async function updateSubscriber(
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),
     })
-    if (result.outcome === 'list_changed') return 'try_again'
+    if (result.outcome === 'list_changed') continue
     if (result.outcome !== 'done') throw writeRefusal(result.outcome, path.subscriberText)
     return toView(result.after, context)
-  })
+  }
+  throw listKeepsChanging()
 }
 
 /** An update, read against its list. */
