@@ -3,10 +3,9 @@ import { parse } from 'csv-parse'
 import { ApiRefusal, type ApiClient, type ImportView } from '../control-plane/cli/api-client.ts'
 import { logKinds, type ImportCounts } from '../shared/contract/schemas/import.ts'
 import type { Database } from '../shared/runtime/database.ts'
-import { sampleRows, wrongSample, type Sample } from './datasets/sample.ts'
+import { fieldValues, flatDocument, sampleRows, wrongSample, type Sample } from './datasets/documents.ts'
 import type { Documents, SubscriberFile } from './datasets/subscriber-file.ts'
 import type { List } from './imports.ts'
-import { flatDocument } from './peers/flat-document.ts'
 
 interface FinishedImport {
   view: ImportView
@@ -106,10 +105,14 @@ async function wrongSubscribers(
   const expected: Sample = new Map()
   for (const row of sampleRows(leaves.rows)) {
     const first = leaves.firstRow(row)
-    const { email, subscribe_time: _, ...values } = flatDocument(leaves, first)
+    const email = leaves.emailOf(first)
     const { subscribe_time } = flatDocument(subscribeTimes, first)
-    const subscriber = { email, status: 'active', subscribe_time, ...withoutTimes(values) }
-    expected.set(`${listId}:${String(email)}`, leaves.kindOf(first) === 'good' ? subscriber : null)
+    const values = Object.fromEntries(fieldValues(leaves, first))
+    const isStored = leaves.kindOf(first) === 'good'
+    expected.set(
+      `${listId}:${email}`,
+      isStored ? { email, status: 'active', subscribe_time, ...values } : null,
+    )
   }
   const found: Sample = new Map()
   const names = new Map([...fieldIds].map(([name, id]) => [String(id), name]))
@@ -119,10 +122,4 @@ async function wrongSubscribers(
     found.set(_id, { email, status, subscribe_time, ...Object.fromEntries(named) })
   }
   return wrongSample(found, expected)
-}
-
-/** A custom field that is a date is stored as `2026-12-31`. */
-function withoutTimes(values: Record<string, unknown>): Record<string, unknown> {
-  const stored = (value: unknown) => (value instanceof Date ? value.toISOString().slice(0, 10) : value)
-  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, stored(value)]))
 }

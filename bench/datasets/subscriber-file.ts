@@ -15,23 +15,11 @@ import type { Bench } from '../scenario.ts'
 export interface SubscriberFileOptions {
   rows: number
   seed: number
-  /** By default 5, 5 and 10. */
-  defects?: Defects | false
+  /** Defects in a thousand rows; by default 5, 5 and 10. */
+  defects?: { badEmails: number; badDates: number; duplicates: number } | false
   /** Another number gives other values for the same emails. */
   revision?: number
-  /** Columns beside the eight: a text, a number, a date, a boolean, and so on. */
-  extraColumns?: number
 }
-
-/** In a thousand rows. */
-interface Defects {
-  badEmails: number
-  badDates: number
-  duplicates: number
-}
-
-const usualDefects: Defects = { badEmails: 5, badDates: 5, duplicates: 10 }
-const noDefects: Defects = { badEmails: 0, badDates: 0, duplicates: 0 }
 
 export const columns = [
   'email',
@@ -44,23 +32,18 @@ export const columns = [
   'subscribe_time',
 ] as const
 
+const words = (text: string): string[] => text.split(' ')
+const plans = words('Free Basic Team Enterprise')
+
 /** The custom fields that the columns need, as bodies for the API. */
 export const customFields = [
   { name: 'first_name', field_type: 'text' },
   { name: 'last_name', field_type: 'text' },
   { name: 'address', field_type: 'text_multiline' },
   { name: 'birthday', field_type: 'date' },
-  { name: 'plan', field_type: 'select_single_dropdown', options: ['Free', 'Basic', 'Team', 'Enterprise'] },
+  { name: 'plan', field_type: 'select_single_dropdown', options: plans },
   { name: 'points', field_type: 'number' },
 ] as const
-
-export type CustomField = {
-  name: string
-  field_type: 'text' | 'text_multiline' | 'date' | 'select_single_dropdown' | 'number' | 'boolean'
-  options?: readonly string[]
-}
-
-const extraTypes = ['text', 'number', 'date', 'boolean'] as const
 
 /** A collection's documents: their number, and the sum of their points. */
 export interface Documents {
@@ -68,28 +51,15 @@ export interface Documents {
   points: number
 }
 
-type RowKind = 'good' | 'duplicate' | 'bad_email' | 'bad_date'
-
-const firstNames =
-  'Anna Björn Chloé David Éva François Grace Håkon Inés José Kateřina Lars Mária Noé Olga Paweł Quentin Renée Søren Tomáš Ursula Vera William Zoë'.split(
-    ' ',
-  )
-const lastNames =
-  'Andersson Brown Černý Dubois Eriksen Fernández García Høgh Ivanova Jensen Kowalski Lefèvre Müller Nováková O’Brien Papadopoulos Quist Rossi Schröder Takács Ünal Virtanen Weiß Yılmaz'.split(
-    ' ',
-  )
-const streets = [
-  'Main Street',
-  'Rue de la Paix',
-  'Hauptstraße',
-  'Storgata',
-  'Calle Mayor',
-  'Via Roma',
-  'Nowy Świat',
-]
-const cities = ['London', 'Paris', 'København', 'München', 'Oslo', 'Łódź', 'São Paulo', 'Roma', 'Zürich']
-const plans = customFields[4].options
-const domains = ['example.com', 'example.org', 'mail.example.net', 'post.example.co.uk', 'sub.domain.example']
+const firstNames = words(
+  'Anna Björn Chloé David Éva François Grace Håkon Inés José Kateřina Lars Mária Noé Olga Paweł Quentin Renée Søren Tomáš Ursula Vera William Zoë',
+)
+const lastNames = words(
+  'Andersson Brown Černý Dubois Eriksen Fernández García Høgh Ivanova Jensen Kowalski Lefèvre Müller Nováková O’Brien Papadopoulos Quist Rossi Schröder Takács Ünal Virtanen Weiß Yılmaz',
+)
+const streets = 'Main Street,Rue de la Paix,Hauptstraße,Storgata,Calle Mayor,Via Roma,Nowy Świat'.split(',')
+const cities = 'London,Paris,København,München,Oslo,Łódź,São Paulo,Roma,Zürich'.split(',')
+const domains = words('example.com example.org mail.example.net post.example.co.uk sub.domain.example')
 
 /** A hash of 32 bits: the row's random number for one purpose. */
 function mix(seed: number, row: number, purpose: number): number {
@@ -109,63 +79,52 @@ export interface Rows {
 
 export class SubscriberFile {
   readonly rows: number
+  readonly columns = columns
+  readonly customFields = customFields
   /** They make the same file in another thread. */
   readonly options: SubscriberFileOptions
-  /** In the order of the columns. */
-  readonly customFields: readonly CustomField[]
-  readonly columns: readonly string[]
   readonly #seed: number
   /** For everything but the emails. */
   readonly #valueSeed: number
-  readonly #defects: Defects
-  readonly #extraColumns: number
 
   constructor(options: SubscriberFileOptions) {
-    const { rows, seed, defects = usualDefects, revision = 0, extraColumns = 0 } = options
-    this.rows = rows
     this.options = options
-    this.#seed = seed
-    this.#valueSeed = seed + revision * 7_919
-    this.#defects = defects === false ? noDefects : defects
-    this.#extraColumns = extraColumns
-    const extra = Array.from({ length: extraColumns }, (_, i) => ({
-      name: `extra_${i + 1}`,
-      field_type: pick(extraTypes, i),
-    }))
-    this.customFields = [...customFields, ...extra]
-    this.columns = [...columns, ...extra.map(({ name }) => name)]
+    this.rows = options.rows
+    this.#seed = options.seed
+    this.#valueSeed = options.seed + (options.revision ?? 0) * 7_919
   }
 
-  kindOf(row: number): RowKind {
-    const { badEmails, badDates, duplicates } = this.#defects
+  kindOf(row: number): 'good' | 'duplicate' | 'bad_email' | 'bad_date' {
+    const kind = this.#drawKind(row)
+    return kind === 'duplicate' && this.#original(row) === null ? 'good' : kind
+  }
+
+  #drawKind(row: number) {
+    const { defects = { badEmails: 5, badDates: 5, duplicates: 10 } } = this.options
+    if (defects === false) return 'good'
+    const { badEmails, badDates, duplicates } = defects
     const draw = mix(this.#seed, row, 0) % 1000
     if (draw < badEmails) return 'bad_email'
     if (draw < badEmails + badDates) return 'bad_date'
-    const isDuplicate = draw < badEmails + badDates + duplicates && this.#original(row) !== null
-    return isDuplicate ? 'duplicate' : 'good'
+    return draw < badEmails + badDates + duplicates ? 'duplicate' : 'good'
   }
 
   /** The row that has this row's email first: an earlier one for a duplicate. */
   firstRow(row: number): number {
-    return this.kindOf(row) === 'duplicate' ? (this.#original(row) ?? row) : row
+    return this.#drawKind(row) === 'duplicate' ? (this.#original(row) ?? row) : row
   }
 
   /** An earlier row with a valid email that isn't a duplicate itself; null where four draws found none. */
   #original(row: number): number | null {
     if (row === 0) return null
-    const { badEmails, badDates, duplicates } = this.#defects
-    for (const purpose of [1, 12, 13, 14]) {
-      const original = mix(this.#seed, row, purpose) % row
-      const draw = mix(this.#seed, original, 0) % 1000
-      if (draw >= badEmails && (draw < badEmails + badDates || draw >= badEmails + badDates + duplicates))
-        return original
-    }
-    return null
+    const drawn = [1, 12, 13, 14].map((purpose) => mix(this.#seed, row, purpose) % row)
+    return drawn.find((original) => ['good', 'bad_date'].includes(this.#drawKind(original))) ?? null
   }
 
-  /** Whether a duplicate repeats the whole earlier row. The others have its email in capitals. */
-  isRepetition(row: number): boolean {
-    return this.kindOf(row) === 'duplicate' && mix(this.#seed, row, 15) % 2 === 0
+  /** A duplicate may repeat the whole earlier row. The others have its email in capitals. */
+  #repeatedRow(row: number): number {
+    const first = this.firstRow(row)
+    return first !== row && mix(this.#seed, row, 15) % 2 === 0 ? first : row
   }
 
   /** What an import of the file into an empty list counts. */
@@ -184,20 +143,20 @@ export class SubscriberFile {
     for (let row = 0; row < this.rows; row += 1) {
       if (this.kindOf(row) !== 'good') continue
       documents.count += 1
-      documents.points += this.pointsOf(row)
+      documents.points += this.#pointsOf(row)
     }
     return documents
   }
 
   /** The text of some rows, header first, in pieces of about 256 kB. */
   *text(
-    header: readonly string[] = this.columns,
+    header: readonly string[] = columns,
     ranges: Rows[] = [{ first: 0, count: this.rows }],
   ): Generator<string> {
     let piece = `${header.join(',')}\n`
     for (const { first, count } of ranges)
       for (let row = first; row < first + count; row += 1) {
-        piece += this.line(row)
+        piece += `${this.cells(row).map(enclose).join(',')}\n`
         if (piece.length < 256 * 1024) continue
         yield piece
         piece = ''
@@ -209,31 +168,29 @@ export class SubscriberFile {
     for (const piece of this.text(header, ranges)) yield Buffer.from(piece)
   }
 
-  line(row: number): string {
-    if (this.isRepetition(row)) return this.line(this.firstRow(row))
+  /** In the order of the columns. */
+  cells(of: number): string[] {
+    const row = this.#repeatedRow(of)
     const random = (purpose: number) => mix(this.#valueSeed, row, purpose)
     const kind = this.kindOf(row)
     const email = this.emailOf(this.firstRow(row))
     const number = random(4)
-    const year = 2010 + (number % 15)
     const day = `${two((number % 12) + 1)}-${two(((number >>> 3) % 28) + 1)}`
-    const cells = [
+    return [
       kind === 'duplicate' ? email.toUpperCase() : kind === 'bad_email' ? email.replace('@', ' at ') : email,
       pick(firstNames, random(2)),
       pick(lastNames, random(3)),
       this.#address(row, number),
       kind === 'bad_date' ? '02/30/1980' : formatDate(number),
       pick(plans, random(5)),
-      String(this.pointsOf(row)),
-      `${year}-${day} ${two(number % 24)}:${two((number >>> 5) % 60)}`,
+      String(this.#pointsOf(row)),
+      `${2010 + (number % 15)}-${day} ${two(number % 24)}:${two((number >>> 5) % 60)}`,
     ]
-    for (let i = 0; i < this.#extraColumns; i += 1) cells.push(extraCell(i, random(100 + i)))
-    return `${cells.join(',')}\n`
   }
 
   /** The row's number in the column `points`: the sum of all shows whether the right values are stored. */
-  pointsOf(row: number): number {
-    return mix(this.#valueSeed, this.isRepetition(row) ? this.firstRow(row) : row, 6) % 100_000
+  #pointsOf(row: number): number {
+    return mix(this.#valueSeed, row, 6) % 100_000
   }
 
   emailOf(row: number): string {
@@ -245,32 +202,26 @@ export class SubscriberFile {
     const street = `${(number % 199) + 1} ${pick(streets, mix(this.#valueSeed, row, 9))}`
     const city = pick(cities, mix(this.#valueSeed, row, 10))
     const form = mix(this.#valueSeed, row, 11) % 20
-    if (form === 0) return `"${street}\n${city}"`
-    return form === 1 ? `"${street}, ""${city}"""` : `${street} ${city}`
+    if (form === 0) return `${street}\n${city}`
+    return form === 1 ? `${street}, "${city}"` : `${street} ${city}`
   }
 }
 
-function extraCell(column: number, number: number): string {
-  switch (pick(extraTypes, column)) {
-    case 'text':
-      return pick(streets, number)
-    case 'number':
-      return String(number % 1_000_000)
-    case 'date':
-      return formatDate(number)
-    case 'boolean':
-      return number % 2 === 0 ? 'true' : 'false'
-  }
-}
-
-function pick<T>(list: readonly T[], number: number): T {
-  return list[number % list.length]!
-}
+const pick = <T>(list: readonly T[], number: number): T => list[number % list.length]!
 
 const formatDate = (number: number): string =>
   `${(number % 12) + 1}/${((number >>> 4) % 28) + 1}/${1940 + ((number >>> 9) % 65)}`
 
 const two = (value: number): string => String(value).padStart(2, '0')
+
+const enclose = (cell: string): string => (/[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell)
+
+/** mongoimport wants a type in each column's header. The other contenders skip the header, so all read one file. */
+const typedHeader = columns.map((name) => {
+  if (name === 'subscribe_time') return `${name}.date_go(2006-01-02 15:04)`
+  if (name === 'birthday') return `${name}.date_go(1/2/2006)`
+  return `${name}.${name === 'points' ? 'int32' : 'string'}()`
+})
 
 export interface WrittenFile {
   dataset: SubscriberFile
@@ -279,37 +230,22 @@ export interface WrittenFile {
 
 /** Writes a file into the scratch folder. */
 export async function writeSubscriberFile(
-  bench: Pick<Bench, 'rows' | 'seed' | 'folder' | 'say'>,
-  options: Partial<SubscriberFileOptions> & { name?: string } = {},
+  { rows, seed, folder, say }: Pick<Bench, 'rows' | 'seed' | 'folder' | 'say'>,
+  { name = 'rows.csv', ...options }: Partial<SubscriberFileOptions> & { name?: string } = {},
 ): Promise<WrittenFile> {
-  const { name = 'rows.csv', ...rest } = options
-  const dataset = new SubscriberFile({ rows: bench.rows, seed: bench.seed, ...rest })
-  const file = path.join(bench.folder, name)
-  bench.say('making the file ...')
-  await pipeline(Readable.from(dataset.bytes(typedHeader(dataset))), createWriteStream(file))
+  const dataset = new SubscriberFile({ rows, seed, ...options })
+  const file = path.join(folder, name)
+  say('making the file ...')
+  await pipeline(Readable.from(dataset.bytes(typedHeader)), createWriteStream(file))
   return { dataset, file }
 }
 
-/** mongoimport wants a type in each column's header. The other contenders skip the header, so all read one file. */
-function typedHeader({ columns, customFields }: SubscriberFile): string[] {
-  const types = new Map(customFields.map(({ name, field_type }) => [name, peerTypes[field_type]]))
-  types.set('subscribe_time', 'date_go(2006-01-02 15:04)')
-  return columns.map((name) => `${name}.${types.get(name) ?? 'string()'}`)
-}
-
-const peerTypes: Record<CustomField['field_type'], string> = {
-  text: 'string()',
-  text_multiline: 'string()',
-  select_single_dropdown: 'string()',
-  number: 'int32()',
-  boolean: 'boolean()',
-  date: 'date_go(1/2/2006)',
-}
-
-/** A file that fills a list, and one with other values for the same emails. */
+/** A file that fills a list, and one with other values for the same emails; both without defects. */
 export async function writeFileTwice(
   bench: Parameters<typeof writeSubscriberFile>[0],
+  { prefix = '' } = {},
 ): Promise<WrittenFile & { before: WrittenFile }> {
-  const before = await writeSubscriberFile(bench, { name: 'before.csv', defects: false })
-  return { before, ...(await writeSubscriberFile(bench, { defects: false, revision: 1 })) }
+  const before = await writeSubscriberFile(bench, { name: `${prefix}before.csv`, defects: false })
+  const after = { name: `${prefix}rows.csv`, defects: false, revision: 1 } as const
+  return { before, ...(await writeSubscriberFile(bench, after)) }
 }

@@ -7,7 +7,7 @@ import type { BulkWriteOrder } from './bulk-write.ts'
 /** The process of the peer in bulk-write.ts: it is told its order once it is ready, and replies with its batches' times. */
 process.send?.([])
 const [order] = (await once(process, 'message')) as [BulkWriteOrder]
-const { target, numbers, booleans, dates } = order
+const { target, numbers, dates } = order
 const milliseconds: number[] = []
 
 const client = await MongoClient.connect(target.uri, { writeConcern: { w: 'majority' } })
@@ -21,7 +21,6 @@ for await (const record of records) {
   if (!/^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(email)) continue
   const document: Document = { ...record, email }
   for (const name of numbers) document[name] = Number(record[name])
-  for (const name of booleans) document[name] = record[name] === 'true'
   for (const name of dates) document[name] = new Date(String(record[name]))
   const update = order.overwrite ? { $set: document } : { $setOnInsert: document }
   batch.push({ updateOne: { filter: { email }, update, upsert: true } })

@@ -6,15 +6,13 @@ import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
 import type { Bench, Contender } from '../scenario.ts'
-import { flatSample } from './flat-document.ts'
-import { collectorFlags, peer, type PeerTarget, type PeerWork, type PreparedPeer } from './peer.ts'
+import { collectorFlags, peer, type PeerTarget, type PreparedPeer } from './peer.ts'
 
 export interface BulkWriteOrder {
   target: PeerTarget
   file: string
   columns: readonly string[]
   numbers: string[]
-  booleans: string[]
   dates: string[]
   /** `$set` where rows overwrite, else `$setOnInsert`. */
   overwrite: boolean
@@ -39,39 +37,18 @@ export function bulkWritePeer(
     dataset,
     before,
     indexes: [{ key: { email: 1 }, unique: true }],
-    ...(overwrite || before === undefined ? lastRowWins(dataset) : keepsDocuments(before)),
+    leaves: overwrite ? dataset : before,
     prepare: (target) =>
       startProgram({
         target,
         file,
         columns: dataset.columns,
         numbers: named('number'),
-        booleans: named('boolean'),
         dates: [...named('date'), 'subscribe_time'],
         overwrite,
       }),
   })
 }
-
-type Leaves = Pick<PeerWork, 'expected' | 'sample'>
-
-/** One document an email, with the values of its last row. A row with a bad date is stored too. */
-function lastRowWins(dataset: SubscriberFile): Leaves {
-  const last = new Map<number, number>()
-  for (let row = 0; row < dataset.rows; row += 1)
-    if (dataset.kindOf(row) !== 'bad_email') last.set(dataset.firstRow(row), row)
-  let points = 0
-  for (const row of last.values()) points += dataset.pointsOf(row)
-  return {
-    expected: { count: last.size, points },
-    sample: flatSample(dataset, (row) => last.get(row) ?? null),
-  }
-}
-
-const keepsDocuments = (before: SubscriberFile): Leaves => ({
-  expected: before.expectedDocuments(),
-  sample: flatSample(before, (row) => row),
-})
 
 async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
   const program = fileURLToPath(new URL('./bulk-write-process.ts', import.meta.url))

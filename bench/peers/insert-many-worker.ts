@@ -2,9 +2,8 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { MongoClient } from 'mongodb'
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { parseDateTime, toDate, toInstant } from '../../shared/values/date-time.ts'
-import { SubscriberFile, type CustomField } from '../datasets/subscriber-file.ts'
-import { rowCells } from './flat-document.ts'
+import { fieldValues, flatDocument } from '../datasets/documents.ts'
+import { SubscriberFile } from '../datasets/subscriber-file.ts'
 import type { InsertManyOrder } from './insert-many.ts'
 
 /** Makes its part of the documents, says so, and inserts them when told. */
@@ -15,7 +14,6 @@ const part = Math.ceil(file.rows / threads)
 const batches: SubscriberDocument[][] = []
 let documents: SubscriberDocument[] = []
 for (let row = thread * part; row < Math.min(file.rows, (thread + 1) * part); row += 1) {
-  if (file.kindOf(row) !== 'good') continue
   documents.push(makeDocument(row))
   if (documents.length < batch) continue
   batches.push(documents)
@@ -47,11 +45,8 @@ async function insert(): Promise<number[]> {
 }
 
 function makeDocument(row: number): SubscriberDocument {
-  const cells = rowCells(file, row)
-  const cell = (column: string) => cells.get(column) ?? ''
-  const email = cell('email')
-  const time = parseDateTime(cell('subscribe_time'), 'mdy')
-  const values = file.customFields.map((field, i) => [String(i + 1), parseValue(field, cell(field.name))])
+  const email = file.emailOf(row)
+  const values = fieldValues(file, row).map(([, value], i) => [String(i + 1), value])
   return {
     _id: `1:${email.toLowerCase()}`,
     id: row + 1,
@@ -59,14 +54,7 @@ function makeDocument(row: number): SubscriberDocument {
     email,
     status: 'active',
     created_at: new Date(),
-    subscribe_time: (time && toInstant(time, 'UTC')) ?? new Date(0),
+    subscribe_time: flatDocument(file, row)['subscribe_time'] as Date,
     custom_fields: Object.fromEntries(values) as Record<string, FieldValue>,
   }
-}
-
-function parseValue({ field_type }: CustomField, cell: string): FieldValue {
-  if (field_type === 'number') return Number(cell)
-  if (field_type === 'boolean') return cell === 'true'
-  const date = field_type === 'date' ? parseDateTime(cell, 'mdy') : null
-  return date === null ? cell : toDate(date)
 }

@@ -6,7 +6,6 @@ import type { SubscriberDocument } from '../../shared/contract/schemas/subscribe
 import type { SubscriberFile, SubscriberFileOptions } from '../datasets/subscriber-file.ts'
 import { thisProcess } from '../processes.ts'
 import type { Bench, Contender } from '../scenario.ts'
-import { flatSample } from './flat-document.ts'
 import { collectorFlags, peer, type PeerTarget, type PeerWork } from './peer.ts'
 
 export interface InsertManyOrder {
@@ -37,9 +36,7 @@ export function insertManyPeer(bench: Bench, dataset: SubscriberFile): Contender
     note: 'documents made beforehand; reads no file, finds no duplicates, counts and logs nothing',
     dataset,
     indexes: indexes.map(({ keys, options }) => ({ key: keys, ...options }) as PeerWork['indexes'][number]),
-    expected: dataset.expectedDocuments(),
-    points: { path: `custom_fields.${pointsId}` },
-    sample: flatSample(dataset, (row) => (dataset.kindOf(row) === 'good' ? row : null)),
+    pointsPath: `custom_fields.${pointsId}`,
     flatten: (document) => {
       const { email, subscribe_time, custom_fields } = document as SubscriberDocument
       const values = customFields.map(({ name, field_type }, i) => {

@@ -7,11 +7,10 @@ import { pipeline } from 'node:stream/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { programSearchPath } from '../../shared/runtime/config.ts'
-import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
 import type { Bench, Contender } from '../scenario.ts'
-import { flatSample } from './flat-document.ts'
 import { peer, type PeerTarget } from './peer.ts'
 
 /**
@@ -40,9 +39,8 @@ export async function mongoimportPeers(
     return []
   }
   const version = await readVersion(binary)
-  return modes.map((mode) => {
-    const keeps = mode === 'insert' ? before : undefined
-    return peer(bench, {
+  return modes.map((mode) =>
+    peer(bench, {
       name: `mongoimport ${mode}`,
       version,
       settings: {
@@ -54,12 +52,7 @@ export async function mongoimportPeers(
       dataset,
       before,
       indexes: [{ key: { email: 1 }, unique: true }],
-      expected: keeps?.expectedDocuments() ?? storedDocuments(dataset),
-      sample: flatSample(keeps ?? dataset, (row) =>
-        keeps === undefined && dataset.kindOf(row) === 'bad_date' ? null : row,
-      ),
-      // Of several rows in capitals any may come first, so their points aren't summed.
-      points: { match: { email: /[a-z]$/ } },
+      leaves: mode === 'insert' ? before : dataset,
       prepare: async (target) => {
         let child: ChildProcess | undefined
         return {
@@ -67,22 +60,8 @@ export async function mongoimportPeers(
           do: () => runMongoimport(binary, buildArgs(target, file, mode), (started) => (child = started)),
         }
       },
-    })
-  })
-}
-
-/** One document for each spelling of an email. Points are those of emails that aren't in capitals. */
-function storedDocuments(dataset: SubscriberFile): Documents {
-  const documents = { count: 0, points: 0 }
-  const inCapitals = new Set<number>()
-  for (let row = 0; row < dataset.rows; row += 1) {
-    const kind = dataset.kindOf(row)
-    if (kind === 'duplicate' && !dataset.isRepetition(row)) inCapitals.add(dataset.firstRow(row))
-    if (kind === 'bad_date' || kind === 'duplicate') continue
-    documents.count += 1
-    documents.points += dataset.pointsOf(row)
-  }
-  return { ...documents, count: documents.count + inCapitals.size }
+    }),
+  )
 }
 
 const buildArgs = ({ uri, database, collection }: PeerTarget, file: string, mode: Mode): string[] => [

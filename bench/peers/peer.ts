@@ -1,27 +1,25 @@
 import type { Collection, Document } from 'mongodb'
 import { wrongDocuments } from '../check-import.ts'
-import { wrongSample, type Sample } from '../datasets/sample.ts'
+import { flatDocument, flatSample, wrongSample, type Sample } from '../datasets/documents.ts'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
 import { measure } from '../measure.ts'
 import type { MeasuredProcess } from '../processes.ts'
 import { whole } from '../report/text.ts'
 import type { Bench, Contender } from '../scenario.ts'
 import { summarizeLatency } from '../statistics.ts'
-import { flatDocument } from './flat-document.ts'
 
-/** Another importer: it writes into a new collection each time, whose content is then compared. */
+/** Another importer: it writes into a new collection each time, whose content is then compared. No file has defects. */
 export interface PeerWork extends Pick<Contender, 'name' | 'version' | 'note'> {
   settings: { batch: number; [name: string]: string | number | boolean }
   dataset: SubscriberFile
   /** Rows that are loaded before the measurement. */
   before?: SubscriberFile | undefined
   indexes: { key: Record<string, 1>; unique?: boolean; partialFilterExpression?: Document }[]
-  expected: Documents
-  /** Where documents have their points, and which of them are summed; by default all. */
-  points?: { path?: string; match?: Document }
-  /** Documents by email. */
-  sample: Sample
-  /** A document in the form of the sample, where it isn't stored with a field a column. */
+  /** The file whose values the collection has afterwards; by default `dataset`. */
+  leaves?: SubscriberFile | undefined
+  /** Where documents have their points; by default in a field of that name. */
+  pointsPath?: string
+  /** A document with a field a column, where it is stored otherwise. */
   flatten?: (document: Document) => Record<string, unknown>
   prepare(target: PeerTarget): Promise<PreparedPeer>
 }
@@ -43,7 +41,9 @@ export interface PeerTarget {
 export const collectorFlags = ['--no-parallel-scavenge', '--heap-growing-percent=100']
 
 export function peer(bench: Bench, work: PeerWork): Contender {
-  const { name, version, settings, note, dataset } = work
+  const { name, version, settings, note, dataset, leaves = dataset } = work
+  const expected = leaves.expectedDocuments()
+  const sample = flatSample(leaves)
   let round = 0
   return {
     name,
@@ -67,8 +67,8 @@ export function peer(bench: Bench, work: PeerWork): Contender {
         })
         await prepared.end?.()
         const wrong =
-          wrongDocuments(await countDocuments(collection, work), work.expected) ??
-          wrongSample(await readSample(collection, work), work.sample)
+          wrongDocuments(await countDocuments(collection, work), expected) ??
+          wrongSample(await readSample(collection, sample, work), sample)
         if (wrong !== null) bench.say(`${name}: ${wrong}`)
         const of = `a batch of ${whole(settings.batch)} rows`
         const latency = times.length === 0 ? {} : { latency: summarizeLatency(of, times) }
@@ -98,16 +98,20 @@ async function load(collection: Collection, dataset: SubscriberFile): Promise<vo
   await Promise.all(Array.from({ length: loadLanes }, lane))
 }
 
-async function countDocuments(collection: Collection, { points = {} }: PeerWork): Promise<Documents> {
-  const { path = 'points', match = {} } = points
-  const group = { _id: null, points: { $sum: `$${path}` } }
-  const [sums] = await collection
-    .aggregate<{ points: number }>([{ $match: match }, { $group: group }])
-    .toArray()
-  return { count: await collection.countDocuments(), points: sums?.points ?? 0 }
+async function countDocuments(
+  collection: Collection,
+  { pointsPath = 'points' }: PeerWork,
+): Promise<Documents> {
+  const group = { _id: null, count: { $sum: 1 }, points: { $sum: `$${pointsPath}` } }
+  const [sums] = await collection.aggregate<Documents>([{ $group: group }]).toArray()
+  return { count: sums?.count ?? 0, points: sums?.points ?? 0 }
 }
 
-async function readSample(collection: Collection, { sample, flatten = (document) => document }: PeerWork) {
+async function readSample(
+  collection: Collection,
+  sample: Sample,
+  { flatten = (document) => document }: PeerWork,
+): Promise<Sample> {
   const found: Sample = new Map()
   for await (const { _id, ...document } of collection.find({ email: { $in: [...sample.keys()] } }))
     found.set(String(document['email']), flatten(document))

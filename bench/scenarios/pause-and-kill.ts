@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
+import { importEnded } from '../../control-plane/cli/api-client.ts'
 import { wrongImport } from '../check-import.ts'
 import { writeSubscriberFile, type SubscriberFile } from '../datasets/subscriber-file.ts'
 import { createList, pollImport, startImport, uploaded } from '../imports.ts'
@@ -129,15 +129,14 @@ function goal(what: string, seconds: number[], maxSeconds: number): Goal {
 }
 
 async function waitForShare({ client }: Service, id: number, share: number): Promise<void> {
-  const isThere = ({ stats }: ImportView) =>
-    stats.number_of_records !== null && stats.records_imported >= share * stats.number_of_records
-  for (;;) {
-    const view = await client.get<ImportView>(`/subscriber_imports/${id}`)
-    if (importEnded(view))
-      throw new Error(`the import was ${view.state} before it was disturbed: take more rows`)
-    if (isThere(view)) return
-    await sleep(20)
-  }
+  const view = await pollImport(
+    client,
+    id,
+    ({ stats }) =>
+      stats.number_of_records !== null && stats.records_imported >= share * stats.number_of_records,
+  )
+  if (importEnded(view))
+    throw new Error(`the import was ${view.state} before it was disturbed: take more rows`)
 }
 
 /** The number of batches that all imports have written; this query is cheap. */

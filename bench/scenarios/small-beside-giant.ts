@@ -20,7 +20,7 @@ const maxSeconds = 3
 export const smallBesideGiant: Scenario = {
   name: 'small-beside-giant',
   summary: '500 rows of another organization while an import of 5,000,000 runs: from begins_at to finished',
-  quick: ['--rows', '300000', '--rounds', '1'],
+  quick: ['--rows', '600000', '--rounds', '1'],
   targets: [
     {
       work: '500 rows of another organization beside a giant',
