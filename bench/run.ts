@@ -1,45 +1,27 @@
-import { writeFile } from 'node:fs/promises'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { exitAfter } from './interrupt.ts'
+import { endOnInterrupt, exitAfter, unlessInterrupted } from './interrupt.ts'
 import { loadAverage, readMachine, versions } from './machine.ts'
 import { htmlPage } from './report/html.ts'
-import { compactJson, makeReport } from './report/report.ts'
+import { compactJson, makeReport, type Report } from './report/report.ts'
+import { keepReport, writePage } from './report/results-folder.ts'
 import { closingLines, describeMachine } from './report/text.ts'
-import { runAll } from './run-all.ts'
-import type { Scenario } from './scenario.ts'
+import type { Options, Scenario } from './scenario.ts'
 import { scenarios } from './scenarios/all.ts'
 
-const usage = `npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quick] [--quiet]
+const usage = `npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quick]
                       requests also: [--subscribers N[,N ...]] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]
-npm run bench -- all [--quick] [--only NAME,NAME] [--out FOLDER]
+npm run bench -- all [--quick] [--only NAME,NAME]
                       runs all, and writes the page bench/RESULTS.md (bench/quick/RESULTS.md with --quick);
                       other options are passed on
-npm run bench -- results [--quick] [--out FOLDER]
+npm run bench -- results [--quick]
                       writes the page again, from RESULTS.json
 `
-const sizes = {
-  rows: { type: 'string' },
-  rounds: { type: 'string' },
-  seed: { type: 'string' },
-  subscribers: { type: 'string' },
-  connections: { type: 'string' },
-  seconds: { type: 'string' },
-} as const
-const { values: options, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    ...sizes,
-    only: { type: 'string' },
-    data: { type: 'string' },
-    json: { type: 'string' },
-    html: { type: 'string' },
-    out: { type: 'string' },
-    quick: { type: 'boolean', default: false },
-    quiet: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
-  },
-})
+const given = process.argv.slice(2)
+const { values: options, positionals } = parse(given)
 const [name] = positionals
 const scenario = scenarios.find((candidate) => candidate.name === name)
 const isKnown = scenario !== undefined || name === 'all' || name === 'results'
@@ -51,75 +33,122 @@ if (!isKnown || options.help) {
   process.exit(name === undefined || isKnown ? 0 : 2)
 }
 if (scenario === undefined && (options.json !== undefined || options.html !== undefined))
-  refuse(`--json and --html are options of one benchmark; ${name} writes its files into --out`)
+  refuse(`--json and --html are options of one benchmark; ${name} writes its files into bench/results`)
 await exitAfter('rollcall-bench-', (folder) =>
   scenario === undefined ? runMany(folder) : runOne(scenario, folder),
 )
 
+function parse(args: string[]) {
+  const text = { type: 'string' } as const
+  const sizes = { rows: text, rounds: text, seed: text, subscribers: text, connections: text, seconds: text }
+  const flags = { quick: { type: 'boolean', default: false }, help: { type: 'boolean', short: 'h' } } as const
+  const types = { ...sizes, only: text, data: text, json: text, html: text, ...flags }
+  return parseArgs({ args, allowPositionals: true, options: types })
+}
+
 async function runOne({ name, summary, quick, run }: Scenario, folder: string): Promise<number> {
   if (options.quick && quick === null) refuse(`${name} can't be quick; --rows and --rounds make it smaller`)
-  const { only, data } = options
-  // Options on the command line win over those of --quick.
-  const quickSizes = parseArgs({ args: (options.quick ? quick : null) ?? [], options: sizes }).values
-  const { rows, ...size } = { ...quickSizes, ...options }
-  const { rounds = '3', seed = '1', subscribers = '200000', connections = '16', seconds = '5' } = size
-  const [first = '', ...more] = subscribers.split(',')
+  // The last of two equal options wins: one on the command line over one of --quick.
+  const { values } = parse(options.quick ? [...(quick ?? []), ...given] : given)
   const transcript: string[] = []
   const say = (text: string) => {
     transcript.push(text)
-    if (!options.quiet) console.log(text)
+    console.log(text)
   }
+  const size = readSize(values)
+  const { rows, rounds, seed } = size
   const machine = readMachine()
-  const work = {
-    ...(rows === undefined ? {} : { rows: wholeNumber('--rows', rows) }),
-    rounds: wholeNumber('--rounds', rounds),
-    seed: wholeNumber('--seed', seed),
-    ...Object.fromEntries(
-      (['subscribers', 'connections', 'seconds', 'only'] as const).flatMap((option) => {
-        const value = { ...size, only }[option]
-        return value === undefined ? [] : [[option, value]]
-      }),
-    ),
+  const particulars = {
+    benchmark: name,
+    summary,
+    startedAt: performance.now(),
+    work: {
+      ...(rows === null ? {} : { rows }),
+      rounds,
+      seed,
+      ...definedOptions(values, ['subscribers', 'connections', 'seconds', 'only']),
+    },
+    versions: versions(),
   }
-  const particulars = { benchmark: name, summary, startedAt: performance.now(), work, versions: versions() }
   say(`${name}: ${summary}`)
   say(`${describeMachine(machine)}, load average ${machine.load_average_before.toFixed(1)}`)
-  const outcome = await run({
-    rows: rows === undefined ? null : wholeNumber('--rows', rows),
-    rounds: work.rounds,
-    seed: work.seed,
-    subscribers: [
-      wholeNumber('--subscribers', first),
-      ...more.map((text) => wholeNumber('--subscribers', text)),
-    ],
-    connections: wholeNumber('--connections', connections),
-    seconds: wholeNumber('--seconds', seconds),
-    only: only ?? null,
-    data: data === undefined ? null : path.resolve(data),
-    folder,
-    say,
-  })
+  const outcome = await run({ ...size, folder, say })
   machine.load_average_after = loadAverage()
   const report = makeReport({ ...particulars, machine, transcript }, outcome)
   for (const line of closingLines(report)) say(line)
-  if (options.json !== undefined) await writeFile(options.json, compactJson(report))
-  if (options.html !== undefined) await writeFile(options.html, htmlPage(report))
+  if (values.json !== undefined) await writeFile(values.json, compactJson(report))
+  if (values.html !== undefined) await writeFile(values.html, htmlPage(report))
   return report.is_right ? 0 : 1
 }
 
+/**
+ * Runs benchmarks in processes of their own, so that none finds another's memory, and writes the page after each. One
+ * that fails leaves its earlier result.
+ */
 async function runMany(folder: string): Promise<number> {
-  const usual = options.quick ? path.join(import.meta.dirname, 'quick') : import.meta.dirname
-  const out = options.out === undefined ? usual : path.resolve(options.out)
-  const only = name === 'results' ? [] : (options.only?.split(',') ?? null)
-  const unknown = only?.find((wanted) => scenarios.every((known) => known.name !== wanted))
+  const out = path.join(import.meta.dirname, options.quick ? 'quick' : '')
+  const wanted = name === 'results' ? [] : (options.only?.split(',') ?? scenarios.map((one) => one.name))
+  const unknown = wanted.find((one) => scenarios.every((known) => known.name !== one))
   if (unknown !== undefined) throw new Error(`there is no benchmark ${unknown}`)
-  const passedOn = ['rows', 'rounds', 'seed', 'subscribers', 'connections', 'seconds', 'data'] as const
-  const args = passedOn.flatMap((option) =>
-    options[option] === undefined ? [] : [`--${option}`, options[option]],
-  )
-  const failed = await runAll({ only, isQuick: options.quick, args, out, folder })
+  const sizes = ['rows', 'rounds', 'seed', 'subscribers', 'connections', 'seconds', 'data'] as const
+  const passedOn = Object.entries(definedOptions(options, sizes)).flatMap(([option, value]) => [
+    `--${option}`,
+    value,
+  ])
+  const failed: string[] = []
+  for (const { name, quick, full = [] } of scenarios.filter((one) => wanted.includes(one.name))) {
+    const size = options.quick ? quick : full
+    const json = path.join(folder, `${name}.json`)
+    if (size === null) console.log(`${name} is left out: a small run of it says nothing`)
+    else if (await runInProcess([name, ...size, ...passedOn, '--json', json]))
+      await keepReport(out, scenarios, JSON.parse(await readFile(json, 'utf8')) as Report)
+    else failed.push(name)
+    console.log('')
+  }
+  console.log(`the results are in ${path.relative('', await writePage(out, scenarios))}`)
   if (failed.length > 0) console.error(`failed, their earlier results stay: ${failed.join(', ')}`)
   return failed.length > 0 ? 1 : 0
+}
+
+async function runInProcess(args: string[]): Promise<boolean> {
+  const child = spawn(process.execPath, [import.meta.filename, ...args], { stdio: 'inherit' })
+  const ended = once(child, 'exit') as Promise<[code: number | null]>
+  const unregister = endOnInterrupt(() => {
+    child.kill('SIGTERM')
+    return ended
+  })
+  const [code] = await ended
+  await unlessInterrupted()
+  unregister()
+  return code === 0
+}
+
+function readSize(values: ReturnType<typeof parse>['values']): Omit<Options, 'folder' | 'say'> {
+  const { rows, rounds = '3', seed = '1', subscribers = '200000', connections = '16', seconds = '5' } = values
+  const [first = 0, ...more] = subscribers.split(',').map((text) => wholeNumber('--subscribers', text))
+  return {
+    rows: rows === undefined ? null : wholeNumber('--rows', rows),
+    rounds: wholeNumber('--rounds', rounds),
+    seed: wholeNumber('--seed', seed),
+    subscribers: [first, ...more],
+    connections: wholeNumber('--connections', connections),
+    seconds: wholeNumber('--seconds', seconds),
+    only: values.only ?? null,
+    data: values.data === undefined ? null : path.resolve(values.data),
+  }
+}
+
+/** Those of the named options that are there. */
+function definedOptions<Name extends string>(
+  values: Partial<Record<Name, string | undefined>>,
+  names: readonly Name[],
+): Record<string, string> {
+  return Object.fromEntries(
+    names.flatMap((option) => {
+      const value = values[option]
+      return value === undefined ? [] : [[option, value]]
+    }),
+  )
 }
 
 function wholeNumber(option: string, text: string): number {

@@ -92,11 +92,11 @@ export interface Goal {
 export interface Contender {
   name: string
   /** Name and version of another project's program: "mongoimport 100.9.4". */
-  version?: string
+  version?: string | undefined
   /** Threads, batch sizes and the like. */
   settings?: Record<string, string | number | boolean>
   /** What it leaves out, or does otherwise. */
-  note?: string
+  note?: string | undefined
   /** Does the work once, in a new database, and checks its result. */
   run: () => Promise<Measurement>
 }

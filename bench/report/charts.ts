@@ -1,144 +1,141 @@
+import type { ChartConfiguration, ChartDataset } from 'chart.js'
 import type { NamedLatency, NamedTimelines, Timeline } from '../scenario.ts'
-import { drawPlot, type Plot, type Series } from './plot.ts'
 import type { Report } from './report.ts'
 import { capitalize } from './text.ts'
 
-interface Chart {
-  name: string
-  title: string
-  svg: string
-}
+/** A plot as Chart.js takes it. There are no functions in it, so it can be written as JSON. */
+type Chart = ChartConfiguration<'scatter'>
 
-/** The plots of a report that have at least one line. */
+type Line = ChartDataset<'scatter'>
+type Point = { x: number; y: number }
+
+/** The plots of a report that have at least one line. Lines over time are those of the middle round. */
 export function drawCharts(report: Report): Chart[] {
-  const ofContenders = report.contenders.map(({ name, rounds }) => ({
+  const ofContenders = report.contenders.map(({ name, rounds }): NamedTimelines => ({
     name,
     rounds: rounds.flatMap(({ timeline }) => timeline ?? []),
   }))
-  const kinds = [...ofContenders, ...report.timelines].map(({ rounds, ...kind }: NamedTimelines): Kind => ({
+  const works = [...ofContenders, ...report.timelines].map(({ rounds, ...work }) => ({
     of: 'rows',
-    ...kind,
-    rounds: middleFirst(rounds),
+    ...work,
+    middle: middleRound(rounds),
   }))
   return [
-    ...splitByPlot('throughput', kinds, plotThroughput),
-    ...splitByPlot('latency', report.latencies, plotLatency),
-    { name: 'memory', plot: plotMemory(kinds) },
-    { name: 'cpu', plot: plotCpu(kinds) },
-  ]
-    .filter(({ plot }) => plot.series.some(({ lines }) => lines.some((points) => points.length > 1)))
-    .map(({ name, plot }) => ({ name, title: plot.title, svg: drawPlot(plot) }))
+    ...byPlot(works).map(([title, list]) => drawThroughput(title, list)),
+    ...byPlot(report.latencies).map(([title, list]) => drawLatencies(title, list)),
+    drawMemory(works),
+    drawCores(works),
+  ].filter(({ data }) => data.datasets.some((line) => line.data.length > 1))
 }
 
-type Kind = NamedTimelines & { of: string }
+type Work = Omit<NamedTimelines, 'rounds'> & { of: string; middle: Timeline }
 
-function splitByPlot<T extends { plot?: string }>(
-  name: string,
-  all: T[],
-  draw: (list: T[]) => Plot,
-): { name: string; plot: Plot }[] {
-  return [...new Set(all.map(({ plot }) => plot))].map((title) => {
-    const plot = draw(all.filter((one) => one.plot === title))
-    if (title === undefined) return { name, plot }
-    return {
-      name: `${name}-${title.replaceAll(/\W+/g, '-')}`,
-      plot: { ...plot, title: `${capitalize(title)}. ${plot.title}` },
-    }
-  })
+const nothing: Timeline = { seconds: [], rows: null, cpuSeconds: {}, memoryMB: {} }
+
+function middleRound(rounds: Timeline[]): Timeline {
+  const bySpeed = rounds.toSorted((a, b) => (a.seconds.at(-1) ?? 0) - (b.seconds.at(-1) ?? 0))
+  return bySpeed[Math.floor(rounds.length / 2)] ?? nothing
 }
 
-/** The round whose time is in the middle comes first. */
-function middleFirst(rounds: Timeline[]): Timeline[] {
-  const bySpeed = [...rounds].sort((a, b) => (a.seconds.at(-1) ?? 0) - (b.seconds.at(-1) ?? 0))
-  return [...bySpeed.splice(Math.floor(rounds.length / 2), 1), ...bySpeed]
+/** What shares a plot, with the beginning of the plot's title. */
+function byPlot<T extends { plot?: string }>(all: T[]): [title: string, list: T[]][] {
+  const groups = Map.groupBy(all, ({ plot }) => (plot === undefined ? '' : `${capitalize(plot)}. `))
+  return [...groups]
 }
 
-const timeAxis = { label: 'seconds since the beginning', scale: 'linear' } as const
+const timeAxis = 'seconds since the beginning'
 
-function plotThroughput(kinds: Kind[]): Plot {
-  return {
-    title: 'Throughput over time: each round a line, the middle one strong',
-    x: timeAxis,
-    y: { label: `${[...new Set(kinds.map(({ of }) => of))].join(' or ')} a second`, scale: 'linear' },
-    series: kinds.map(({ name, rounds }, i) => ({
-      name,
-      ...styleFor(i),
-      lines: rounds.flatMap(({ seconds, rows }) => (rows === null ? [] : [rates(seconds, rows)])),
-    })),
-  }
+function drawThroughput(title: string, works: Work[]): Chart {
+  const units = [...new Set(works.map(({ of }) => of))].join(' or ')
+  const lines = works.map(({ name, middle: { seconds, rows } }, i) =>
+    drawLine(name, rates(seconds, rows ?? []), i),
+  )
+  return drawChart(`${title}Throughput over time, in the middle round`, timeAxis, `${units} a second`, lines)
 }
 
-function plotMemory(kinds: Kind[]): Plot {
-  return {
-    title: 'Resident memory over time, in the middle round',
-    x: timeAxis,
-    y: { label: 'MB', scale: 'linear' },
-    series: kinds.flatMap(({ name, rounds: [middle] }, color) =>
-      Object.entries(middle?.memoryMB ?? {}).map(([process, values], i): Series => ({
-        name: `${name}: ${process}`,
-        color,
-        ...(process === 'mongod' ? { stroke: 'dashed' } : i > 0 ? { stroke: 'dotted' } : {}),
-        lines: [zip(middle?.seconds ?? [], values)],
-      })),
-    ),
-  }
-}
-
-function plotCpu(kinds: Kind[]): Plot {
-  return {
-    title: 'Cores in use over time, in the middle round',
-    x: timeAxis,
-    y: { label: 'cores', scale: 'linear' },
-    series: kinds.flatMap(({ name, rounds: [middle] }, color): Series[] => {
-      if (middle === undefined) return []
-      const { seconds, cpuSeconds } = middle
-      const { mongod, ...clients } = cpuSeconds
-      if (mongod === undefined) return []
-      const client = seconds.map((_, i) =>
-        Object.values(clients).reduce((sum, values) => sum + (values[i] ?? 0), 0),
-      )
-      const ofClient = { name: `${name}: client`, color, lines: [rates(seconds, client)] }
-      return [
-        ...(Object.keys(clients).length === 0 ? [] : [ofClient]),
-        { name: `${name}: mongod`, color, stroke: 'dashed', lines: [rates(seconds, mongod)] },
-      ]
+function drawMemory(works: Work[]): Chart {
+  const lines = works.flatMap(({ name, middle: { seconds, memoryMB } }, color) =>
+    Object.entries(memoryMB).map(([process, values], dash) => {
+      const points = values.map((y, i) => ({ x: seconds[i]!, y }))
+      return drawLine(`${name}: ${process}`, points, color, dash)
     }),
-  }
+  )
+  return drawChart('Resident memory over time, in the middle round', timeAxis, 'MB', lines)
 }
 
-function plotLatency(latencies: NamedLatency[]): Plot {
-  const kinds = [...new Set(latencies.map(({ of }) => of))]
+function drawCores(works: Work[]): Chart {
+  const lines = works.flatMap(({ name, middle: { seconds, cpuSeconds } }, color) => {
+    const { mongod = [], ...clients } = cpuSeconds
+    const ofClients = Object.values(clients)
+    const client = ofClients[0]?.map((_, i) => ofClients.reduce((sum, values) => sum + values[i]!, 0)) ?? []
+    return [
+      drawLine(`${name}: client`, rates(seconds, client), color, 0),
+      drawLine(`${name}: mongod`, rates(seconds, mongod), color, 1),
+    ].filter(({ data }) => data.length > 0)
+  })
+  return drawChart('Cores in use over time, in the middle round', timeAxis, 'cores', lines)
+}
+
+/** The slowest of all is one in their number. On a logarithmic scale each further nine has the same width. */
+function drawLatencies(title: string, latencies: NamedLatency[]): Chart {
+  const kinds = [...new Set(latencies.map(({ of }) => of))].join(', ')
+  const lines = latencies.map(({ name, count, quantiles }, i) => {
+    const points = quantiles.map(([share, milliseconds]) => ({
+      x: 1 / Math.max(1 - share, 1 / count),
+      y: Math.max(milliseconds, 0.1),
+    }))
+    return drawLine(name, points, i)
+  })
+  const axis = 'one in how many took longer (2: the median, 100: the 99th percentile)'
+  return drawChart(`${title}Time of ${kinds}`, axis, 'milliseconds', lines, 'logarithmic')
+}
+
+/** Distinct without red and green, on white and on black (after Okabe and Ito). */
+const colors = ['#0072b2', '#d55e00', '#009e73', '#b0578d', '#b07a00', '#2b8fc4']
+const dashes = [[], [6, 4], [2, 3]]
+
+function drawLine(
+  label: string,
+  data: Point[],
+  color: number,
+  dash = Math.floor(color / colors.length),
+): Line {
+  const borderColor = colors[color % colors.length]!
+  const borderDash = dashes[dash % dashes.length]!
+  return { label, data, borderColor, borderDash, borderWidth: 2, pointRadius: 0, showLine: true }
+}
+
+function drawChart(
+  title: string,
+  x: string,
+  y: string,
+  datasets: Line[],
+  type: 'linear' | 'logarithmic' = 'linear',
+): Chart {
+  const axis = (text: string) => ({ type, title: { display: true, text } })
   return {
-    title: `Time of ${kinds.join(', ')}: the milliseconds that a share of them didn't exceed`,
-    x: { label: 'share of them', scale: 'nines' },
-    y: { label: 'milliseconds', scale: 'log' },
-    series: latencies.map(({ name, quantiles }, i) => ({ name, ...styleFor(i), lines: [quantiles] })),
+    type: 'scatter',
+    data: { datasets },
+    options: {
+      animation: false,
+      plugins: { title: { display: true, text: title } },
+      scales: { x: axis(x), y: { ...axis(y), beginAtZero: true } },
+    },
   }
 }
-
-/** There are six colours. */
-const styleFor = (i: number): Pick<Series, 'color' | 'stroke'> => ({
-  color: i,
-  ...(i < 6 ? {} : { stroke: i < 12 ? 'dashed' : 'dotted' }),
-})
-
-const zip = (xs: number[], ys: number[]): [x: number, y: number][] =>
-  xs.flatMap((x, i) => ys.slice(i, i + 1).map((y): [number, number] => [x, y]))
 
 const windows = 30
 
 /** Growth a second over windows of a thirtieth of the time: over a shorter one each batch's end would be a peak. */
-function rates(seconds: number[], totals: number[]): [x: number, y: number][] {
+function rates(seconds: number[], totals: number[]): Point[] {
   const width = (seconds.at(-1) ?? 0) / windows
-  const rated: [x: number, y: number][] = []
-  const [first, ...later] = zip(seconds, totals)
-  let from = first
-  for (const [second, total] of later) {
-    const [start, before] = from ?? [second, total]
-    const lasted = second - start
+  const points: Point[] = []
+  let from = 0
+  for (let to = 1; to < totals.length; to += 1) {
+    const lasted = seconds[to]! - seconds[from]!
     if (lasted === 0 || lasted < width) continue
-    rated.push([(start + second) / 2, (total - before) / lasted])
-    from = [second, total]
+    points.push({ x: (seconds[from]! + seconds[to]!) / 2, y: (totals[to]! - totals[from]!) / lasted })
+    from = to
   }
-  return rated
+  return points
 }

@@ -59,7 +59,9 @@ interface RoundReport {
 
 export function makeReport(
   { startedAt, ...particulars }: Particulars & { startedAt: number },
-  {
+  outcome: Outcome,
+): Report {
+  const {
     mongodb,
     rows,
     isRight,
@@ -68,12 +70,8 @@ export function makeReport(
     goals = [],
     latencies = [],
     timelines = [],
-  }: Outcome,
-): Report {
-  const versions = contenders.flatMap(({ version = '' }) => {
-    const [name = '', ...number] = version.split(' ')
-    return name === '' ? [] : [[name, number.join(' ')] as const]
-  })
+  } = outcome
+  const programs = contenders.flatMap(({ version }) => (version === undefined ? [] : [version.split(' ', 2)]))
   const [first, ...others] = contenders
   return {
     format: 2,
@@ -81,7 +79,11 @@ export function makeReport(
     at: new Date().toISOString(),
     took_seconds: Math.round((performance.now() - startedAt) / 1000),
     work: { ...(rows === undefined ? {} : { rows }), ...particulars.work },
-    versions: { ...particulars.versions, 'mongodb server': mongodb, ...Object.fromEntries(versions) },
+    versions: {
+      ...particulars.versions,
+      'mongodb server': mongodb,
+      ...(Object.fromEntries(programs) as Record<string, string>),
+    },
     is_right: isRight,
     goals,
     contenders: contenders.map(reportContender),
@@ -94,31 +96,21 @@ export function makeReport(
   }
 }
 
-function reportContender({
-  name,
-  version,
-  settings = {},
-  note,
-  measured,
-}: MeasuredContender): ContenderReport {
-  return {
-    name,
-    ...(version === undefined ? {} : { version }),
-    settings,
-    ...(note === undefined ? {} : { note }),
-    ...summarize(measured),
-    rounds: measured.map((one) => ({
-      seconds: one.seconds,
-      client_us_per_row: one.clientMicroseconds,
-      server_us_per_row: one.serverMicroseconds,
-      is_right: one.isRight,
-      cpu_seconds: Object.fromEntries(
-        Object.entries(one.processes).map(([process, { cpuSeconds }]) => [process, cpuSeconds]),
-      ),
-      timeline: one.timeline,
-    })),
-  }
+function reportContender(contender: MeasuredContender): ContenderReport {
+  const { name, version, settings = {}, note, measured } = contender
+  const rounds = measured.map((one) => ({
+    seconds: one.seconds,
+    client_us_per_row: one.clientMicroseconds,
+    server_us_per_row: one.serverMicroseconds,
+    is_right: one.isRight,
+    cpu_seconds: mapValues(one.processes, ({ cpuSeconds }) => cpuSeconds),
+    timeline: one.timeline,
+  }))
+  return { name, version, settings, note, ...summarize(measured), rounds }
 }
+
+const mapValues = <A, B>(record: Record<string, A>, map: (value: A) => B): Record<string, B> =>
+  Object.fromEntries(Object.entries(record).map(([key, value]) => [key, map(value)]))
 
 /** Latencies of the round whose speed is in the middle: in all rounds together one slow minute would dominate. */
 function middleLatency({ name, measured }: MeasuredContender): NamedLatency[] {

@@ -38,7 +38,10 @@ export function resultsPage(reports: Report[], scenarios: Scenario[]): string {
     ...(absent.length === 0
       ? []
       : [`Without a result here: ${absent.map(({ name }) => name).join(', ')}.`, '']),
-    ...reports.flatMap(formatSection),
+    ...reports.flatMap((report) => [
+      ...describeReport(report),
+      ...(report.contenders.length > 0 ? [] : ['```', ...report.transcript, '```', '']),
+    ]),
   ].join('\n')
 }
 
@@ -67,7 +70,8 @@ function verdictOn(
   return rows < setFor ? `${verdict}, with fewer rows than it is set for` : verdict
 }
 
-function formatSection(report: Report): string[] {
+/** A report without what it printed, in Markdown. */
+export function describeReport(report: Report): string[] {
   const { benchmark, summary, at, took_seconds, machine, versions, goals, is_right } = report
   const about = `${at.slice(0, 16).replace('T', ' ')} UTC, ${took_seconds} s. ${describeMachine(machine)}; ${describeLoad(machine)}`
   const notes = contenderNotes(report).map(({ name, note }) => `- ${name}: ${note}`)
@@ -82,7 +86,6 @@ function formatSection(report: Report): string[] {
     ...(is_right ? [] : ['**A result was wrong: this run proves nothing.**', '']),
     ...tablesFor(report).flatMap(markdownTable),
     ...[notes, verdicts].flatMap((list) => (list.length === 0 ? [] : [...list, ''])),
-    ...(report.contenders.length > 0 ? [] : ['```', ...report.transcript, '```', '']),
   ]
 }
 

@@ -1,7 +1,7 @@
 import type { Machine } from '../machine.ts'
 import type { Measured } from '../scenario.ts'
 import { summarize, type Spread } from '../statistics.ts'
-import type { ContenderReport, Report } from './report.ts'
+import type { Report } from './report.ts'
 
 export const describeMachine = ({ cpu, cores, memory_gb, system }: Machine): string =>
   `${cpu}, ${cores} cores, ${memory_gb} GB, ${system}`
@@ -80,14 +80,13 @@ export function closingLines(report: Report): string[] {
 
 /** Versions, settings and notes of the contenders that have any. */
 export function contenderNotes({ contenders }: Report): { name: string; note: string }[] {
-  const noteFor = ({ version, settings, note }: ContenderReport) =>
-    [
-      ...(version === undefined ? [] : [version]),
-      ...Object.entries(settings).map(([name, value]) => `${name.replaceAll('_', ' ')} ${value}`),
-      ...(note === undefined ? [] : [note]),
-    ].join('; ')
   return contenders
-    .map((contender) => ({ name: contender.name, note: noteFor(contender) }))
+    .map(({ name, version, settings, note }) => {
+      const shown = Object.entries(settings).map(
+        ([setting, value]) => `${setting.replaceAll('_', ' ')} ${value}`,
+      )
+      return { name, note: [version, ...shown, note].filter((part) => part !== undefined).join('; ') }
+    })
     .filter(({ note }) => note !== '')
 }
 
