@@ -2,11 +2,11 @@ import { openDatabase } from '../shared/runtime/database.ts'
 import { createLogger } from '../shared/runtime/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/runtime/mongod/embedded-mongodb.ts'
 import { findMongod } from '../shared/runtime/mongod/find-mongod.ts'
-import { endOnInterrupt, unlessInterrupted } from './interrupt.ts'
+import { endOnInterrupt, interrupted, unlessInterrupted } from './interrupt.ts'
 import { serverVersion } from './mongodb-server.ts'
 import { whole } from './report/text.ts'
 import { roundOrder } from './round-order.ts'
-import type { Bench, Contender, MeasuredContender, Options, Outcome, Scenario } from './scenario.ts'
+import type { Bench, Contender, MeasuredContender, Outcome, Scenario } from './scenario.ts'
 
 interface Comparison extends Omit<Scenario, 'quick' | 'run'> {
   quick?: null
@@ -52,53 +52,42 @@ async function runRounds(bench: Bench, prepare: Comparison['prepare'], rounds: n
   }
 }
 
-type ServerOptions = Pick<Options, 'seed' | 'folder' | 'say'> & { rows: number; cacheMB: number }
+type ServerOptions = Pick<Bench, 'rows' | 'seed' | 'folder' | 'say'> & { cacheMB: number }
 
 /** Does work on a MongoDB server of its own, whose data are in the scratch folder. */
-export async function onServer<T>(options: ServerOptions, work: (bench: Bench) => Promise<T>): Promise<T> {
-  const { cacheMB, folder } = options
+export async function onServer<T>(
+  { rows, seed, folder, say, cacheMB }: ServerOptions,
+  work: (bench: Bench) => Promise<T>,
+): Promise<T> {
   const log = createLogger({ process: 'bench', level: 'warn' })
-  const starting = new AbortController()
-  const { signal } = starting
-  const binarySetting = process.env['MONGOD_BINARY']
-  const cacheFolder = process.env['MONGOD_CACHE_DIR']
-  const started = startEmbeddedMongoDB({
+  const search = {
+    binarySetting: process.env['MONGOD_BINARY'],
+    cacheFolder: process.env['MONGOD_CACHE_DIR'],
+    log,
+    signal: interrupted,
+  }
+  const starting = startEmbeddedMongoDB({
     dataFolder: folder,
     cacheMB,
-    findMongod: () => findMongod({ binarySetting, cacheFolder, log, signal }),
+    findMongod: () => findMongod(search),
     log,
-    signal,
+    signal: interrupted,
   })
-  const end = () =>
-    started.then(
-      (server) => server.stop(),
-      () => undefined,
-    )
-  const unregister = endOnInterrupt(() => {
-    starting.abort()
-    return end()
-  })
+  const end = async () => (await starting.catch(() => null))?.stop()
+  const unregister = endOnInterrupt(end)
   try {
-    const { uri } = await started
+    const { uri } = await starting
     await unlessInterrupted()
-    return await workOn(uri, options, work)
+    const open = (name: string) => openDatabase({ uri, name })
+    const admin = await open('admin')
+    const { client: server } = admin
+    try {
+      return await work({ rows, seed, folder, say, mongodbUri: uri, server, openDatabase: open })
+    } finally {
+      await admin.close()
+    }
   } finally {
     await end()
     unregister()
-  }
-}
-
-async function workOn<T>(
-  uri: string,
-  { rows, seed, folder, say }: ServerOptions,
-  work: (bench: Bench) => Promise<T>,
-): Promise<T> {
-  const admin = await openDatabase({ uri, name: 'admin' })
-  try {
-    const { client: server } = admin
-    const open = (name: string) => openDatabase({ uri, name })
-    return await work({ rows, seed, folder, say, mongodbUri: uri, server, openDatabase: open })
-  } finally {
-    await admin.close()
   }
 }

@@ -15,3 +15,16 @@ function shuffle<T>(items: readonly T[], random: () => number): T[] {
   const remaining = [...items]
   return items.flatMap(() => remaining.splice(Math.floor(random() * remaining.length), 1))
 }
+
+/** Measures variants in alternating rounds. Resolves to the results of each, in the order of the rounds. */
+export async function alternate<Variant extends string, Result>(
+  variants: readonly Variant[],
+  rounds: number,
+  measure: (variant: Variant) => Promise<Result>,
+): Promise<Record<Variant, Result[]>> {
+  const entries = variants.map((variant) => [variant, []] as const)
+  const results = Object.fromEntries(entries) as unknown as Record<Variant, Result[]>
+  for (let round = 0; round < rounds; round += 1)
+    for (const variant of roundOrder(variants, round, 1)) results[variant].push(await measure(variant))
+  return results
+}

@@ -1,11 +1,17 @@
-import { mkdir } from 'node:fs/promises'
+import { spawn } from 'node:child_process'
+import { createWriteStream } from 'node:fs'
+import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { Client as FtpClient } from 'basic-ftp'
 import { ApiClient } from '../control-plane/cli/api-client.ts'
+import { programEnvironment } from '../shared/runtime/config.ts'
 import { openDatabase, type Database } from '../shared/runtime/database.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { newUploadToken } from '../shared/storage/uploads/upload-names.ts'
+import { endOnInterrupt } from './interrupt.ts'
 import { measuredProcess, type MeasuredProcess } from './processes.ts'
-import { startRollcall } from './rollcall.ts'
 
 /** A running service that is measured: all of its processes, and how to reach them and their database. */
 export interface Service {
@@ -22,44 +28,60 @@ export interface Service {
   processes: MeasuredProcess[]
   /** Writes a file into the first organization's upload directory, as the FTP server does. */
   place: (content: Iterable<Buffer> | AsyncIterable<Buffer>, name: string) => Promise<void>
+  ready: ReadyLine
+  logFile: string
 }
 
 interface ServiceOptions {
   folder: string
-  /** The root of another checkout, as in `RollcallOptions`. */
+  /** The root of another checkout with its own node_modules, whose processes are to run. */
   tree?: string
   /** Without a database, the embedded one, whose data are in the folder. */
   mongodb?: { uri: string; database: string }
   settings?: Record<string, string>
+  /** Must be the same when the service starts again with what it stored. */
+  key?: string
+  /** Called with messages about the database's download, which takes long at a first start. */
+  onNews?: (text: string) => void
 }
 
-const key = 'bench_key_0123456789'
-
-/** Starts the service, works with it, and stops it. What it stored stays. */
+/** Starts the service on free ports, works with it, and stops it. What it stored stays. */
 export async function withService<T>(
-  { folder, tree, mongodb, settings = {} }: ServiceOptions,
+  { folder, tree, mongodb, settings = {}, key = 'bench_key_0123456789', onNews }: ServiceOptions,
   work: (service: Service) => Promise<T>,
 ): Promise<T> {
   await mkdir(folder, { recursive: true })
-  const external = mongodb && { MONGODB_URI: mongodb.uri, MONGODB_DATABASE: mongodb.database }
-  const rollcall = await startRollcall({
-    folder,
-    ...(tree === undefined ? {} : { tree }),
-    settings: { BOOTSTRAP_API_KEY: key, ...external, ...settings },
+  const logFile = path.join(folder, 'rollcall.log')
+  const location = {
+    STAGING: settings['STAGING'] === 'gridfs' ? 'gridfs' : 'disk',
+    DATA_DIR: path.join(folder, 'data'),
+  } as const
+  const { ready, stop } = await startRollcall({
+    tree: tree ?? path.join(import.meta.dirname, '..'),
+    settings: {
+      ...location,
+      BOOTSTRAP_API_KEY: key,
+      MONGODB_URI: mongodb?.uri ?? '',
+      ...(mongodb && { MONGODB_DATABASE: mongodb.database }),
+      ...settings,
+    },
+    logFile,
+    onNews,
   })
-  const { http: url, ftp, metrics } = rollcall.ready
+  const { http: url, ftp, metrics } = ready
   const client = new ApiClient(url, key)
-  const database = await openDatabase({ uri: rollcall.mongodbUri, name: mongodb?.database ?? 'rollcall' })
-  const STAGING = settings['STAGING'] === 'gridfs' ? 'gridfs' : 'disk'
-  const location = { STAGING, DATA_DIR: path.join(folder, 'data') } as const
+  let database: Database | null = null
   try {
+    const mongodbUri = mongodb?.uri ?? (await readEmbeddedUri(ready))
+    database = await openDatabase({ uri: mongodbUri, name: mongodb?.database ?? 'rollcall' })
+    const uploads = openUploads(location, database).directory(1)
     return await work({
       url,
       ftp: new URL(ftp),
       key,
       authorization: `Basic ${Buffer.from(`api:${key}`).toString('base64')}`,
       client,
-      mongodbUri: rollcall.mongodbUri,
+      mongodbUri,
       database,
       metrics,
       processes: [
@@ -67,23 +89,97 @@ export async function withService<T>(
         measuredProcess('control plane', metrics['control_plane']),
       ],
       place: async (content, name) => {
-        const directory = openUploads(location, database).directory(1)
-        await directory.prepare()
-        const upload = await directory.beginOrResume({
-          name,
-          token: newUploadToken(),
-          wasAbandoned: false,
-          keep: 0,
-        })
+        await uploads.prepare()
+        const token = newUploadToken()
+        const upload = await uploads.beginOrResume({ name, token, wasAbandoned: false, keep: 0 })
         for await (const piece of content) await upload.write(piece)
         await upload.prepare()
         await upload.publish()
         await upload.close()
       },
+      ready,
+      logFile,
     })
   } finally {
+    await database?.close()
     await client.close()
-    await database.close()
-    await rollcall.stop()
+    await stop()
   }
 }
+
+/** Uploads a stream, or the file with this path, into the first organization's upload directory. */
+export async function uploadByFtp(
+  { ftp, key }: Pick<Service, 'ftp' | 'key'>,
+  source: Readable | string,
+  name: string,
+): Promise<void> {
+  const client = new FtpClient(60_000)
+  try {
+    await client.access({ host: ftp.hostname, port: Number(ftp.port), user: 'api', password: key })
+    await client.uploadFrom(source, name)
+  } finally {
+    client.close()
+  }
+}
+
+/** What the service prints when it is up. */
+interface ReadyLine {
+  http: string
+  ftp: string
+  metrics: Record<string, string>
+  /** With the password masked. */
+  mongodb: string
+  /** Null with `MONGODB_URI`. */
+  mongodb_password_file: string | null
+}
+
+interface StartOptions {
+  tree: string
+  settings: Record<string, string>
+  logFile: string
+  onNews: ServiceOptions['onNews']
+}
+
+/** The whole service as a child process. */
+async function startRollcall({ tree, settings, logFile, onNews }: StartOptions) {
+  const log = createWriteStream(logFile)
+  const ports = { HTTP_PORT: '0', FTP_PORT: '0', FTP_PASSIVE_PORTS: '0' }
+  const metricsPorts = { ENGINE_METRICS_PORT: '0', FTP_METRICS_PORT: '0' }
+  const child = spawn(process.execPath, [path.join(tree, 'control-plane/cli/start.ts')], {
+    env: programEnvironment({ settings: { ...ports, ...metricsPorts, ...settings } }),
+    // Detached, so that it gets a Ctrl-C once, from here. When this process is killed, the IPC channel closes.
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    detached: true,
+  })
+  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
+  const stop = async () => {
+    if (child.exitCode === null && child.signalCode === null) child.kill('SIGTERM')
+    await ended
+  }
+  void ended.then(endOnInterrupt(stop))
+  const { stdout, stderr } = child
+  if (stdout === null || stderr === null) throw new Error('the service has no standard output')
+  let reason = ''
+  createInterface({ input: stderr }).on('line', (line) => {
+    log.write(`${line}\n`)
+    const { level, msg = '' } = parseLine(line)
+    if (msg.startsWith('embedded MongoDB')) onNews?.(msg)
+    if (level === 'fatal') reason ||= msg
+  })
+  const ready = await new Promise<ReadyLine>((resolve, reject) => {
+    createInterface({ input: stdout }).on('line', (line) => resolve(JSON.parse(line) as ReadyLine))
+    void ended.then(() => reject(new Error(`Rollcall didn't start: ${reason || `see ${logFile}`}`)))
+  })
+  return { ready, stop }
+}
+
+function parseLine(line: string): { level?: string; msg?: string } {
+  try {
+    return JSON.parse(line) as { level?: string; msg?: string }
+  } catch {
+    return {}
+  }
+}
+
+const readEmbeddedUri = async ({ mongodb, mongodb_password_file }: ReadyLine): Promise<string> =>
+  mongodb.replace(':***@', `:${await readFile(mongodb_password_file ?? '', 'utf8')}@`)

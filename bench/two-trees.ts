@@ -2,7 +2,7 @@ import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { exitAfter } from './interrupt.ts'
 import { serverUsage } from './mongodb-server.ts'
-import { roundOrder } from './round-order.ts'
+import { alternate } from './round-order.ts'
 import { withService, type Service } from './service.ts'
 import { percentile, spread } from './statistics.ts'
 
@@ -22,6 +22,7 @@ if (otherTree === undefined)
 const connections = 16
 const burstMs = 500
 const subscriberCount = 2_000
+const warmUpRounds = 2
 
 interface Contender {
   service: Service
@@ -33,35 +34,33 @@ interface Contender {
 }
 
 const emailOf = (i: number) => `s${i}@example.com`
-const idOf = ({ subscriberIds, sent }: Contender) => subscriberIds[sent % subscriberIds.length]
 const emailInUrl = ({ sent }: Contender) => encodeURIComponent(emailOf(sent % subscriberCount))
+const pathOf = ({ subscribers, subscriberIds, sent }: Contender) =>
+  `${subscribers}/${subscriberIds[sent % subscriberIds.length]}`
 
 const operations: Record<string, (contender: Contender) => Promise<unknown>> = {
-  'read by id': (c) => c.service.client.get(`${c.subscribers}/${idOf(c)}`),
-  'read by email': (c) => c.service.client.get(`${c.subscribers}/${emailInUrl(c)}`),
-  'find by email': (c) => c.service.client.get(`/subscribers_by_email/${emailInUrl(c)}`),
-  create: (c) => createSubscriber(c, `created${c.sent}@example.com`),
-  update: (c) =>
-    c.service.client.put(`${c.subscribers}/${idOf(c)}`, {
-      subscriber: { status: c.sent % 4 === 0 ? 'unsubscribed' : 'active' },
-    }),
-  counts: (c) => c.service.client.get('/subscriber_counts'),
-  page: (c) => c.service.client.get(`${c.subscribers}?per_page=100`),
+  'read by id': (one) => one.service.client.get(pathOf(one)),
+  'read by email': (one) => one.service.client.get(`${one.subscribers}/${emailInUrl(one)}`),
+  'find by email': (one) => one.service.client.get(`/subscribers_by_email/${emailInUrl(one)}`),
+  create: ({ service, subscribers, sent }) =>
+    service.client.post(subscribers, { subscriber: { email: `created${sent}@example.com` } }),
+  update: (one) => {
+    const status = one.sent % 4 === 0 ? 'unsubscribed' : 'active'
+    return one.service.client.put(pathOf(one), { subscriber: { status } })
+  },
+  counts: ({ service }) => service.client.get('/subscriber_counts'),
+  page: ({ service, subscribers }) => service.client.get(`${subscribers}?per_page=100`),
 }
 
-const createSubscriber = (
-  { service, subscribers }: Pick<Contender, 'service' | 'subscribers'>,
-  email: string,
-) => service.client.post<{ id: number }>(subscribers, { subscriber: { email } })
-
 async function contend(service: Service): Promise<Contender> {
-  const list = await service.client.post<{ id: number }>('/mailing_lists', {
-    mailing_list: { name: 'Two trees' },
-  })
-  const subscribers = `/mailing_lists/${list.id}/subscribers`
+  const { client } = service
+  const list = { mailing_list: { name: 'Two trees' } }
+  const subscribers = `/mailing_lists/${(await client.post<{ id: number }>('/mailing_lists', list)).id}/subscribers`
   const subscriberIds: number[] = []
-  for (let i = 0; i < subscriberCount; i += 1)
-    subscriberIds.push((await createSubscriber({ service, subscribers }, emailOf(i))).id)
+  for (let i = 0; i < subscriberCount; i += 1) {
+    const { id } = await client.post<{ id: number }>(subscribers, { subscriber: { email: emailOf(i) } })
+    subscriberIds.push(id)
+  }
   return { service, subscribers, subscriberIds, sent: 0 }
 }
 
@@ -70,10 +69,10 @@ async function measureBurst(
   contender: Contender,
   operation: (contender: Contender) => Promise<unknown>,
 ): Promise<number> {
-  const controlPlane = contender.service.processes.find(({ name }) => name === 'control plane')
+  const { database, processes } = contender.service
+  const controlPlane = processes.find(({ name }) => name === 'control plane')
   const cpuSeconds = async () =>
-    ((await controlPlane?.usage())?.cpuSeconds ?? NaN) +
-    (await serverUsage(contender.service.database.client)).cpuSeconds
+    ((await controlPlane?.usage())?.cpuSeconds ?? NaN) + (await serverUsage(database.client)).cpuSeconds
   const [sentBefore, cpuBefore] = [contender.sent, await cpuSeconds()]
   const end = performance.now() + burstMs
   const sendUntilEnd = async () => {
@@ -93,18 +92,18 @@ await exitAfter('rollcall-bench-', (folder) =>
       const contenders = { this: await contend(service), other: await contend(other) }
       for (const [name, operation] of Object.entries(operations)) {
         if (!name.includes(values.only)) continue
-        const microseconds: Record<keyof typeof contenders, number[]> = { this: [], other: [] }
-        for (let round = -2; round < Number(values.rounds); round += 1)
-          for (const tree of roundOrder(['this', 'other'] as const, Math.abs(round), 1)) {
-            const measured = await measureBurst(contenders[tree], operation)
-            if (round >= 0) microseconds[tree].push(measured) // The first two rounds warm up.
-          }
-        const ratios = microseconds.this.map((value, round) => value / (microseconds.other[round] ?? NaN))
-        const sorted = ratios.toSorted((a, b) => a - b)
-        const quartile = (share: number) => percentile(sorted, share).toFixed(2)
-        const median = (times: number[]) => spread(times).median.toFixed(0)
+        const measureOnce = (tree: keyof typeof contenders) => measureBurst(contenders[tree], operation)
+        await alternate(['this', 'other'], warmUpRounds, measureOnce)
+        const microseconds = await alternate(['this', 'other'], Number(values.rounds), measureOnce)
+        const ratios = microseconds.this.map((value, round) => value / microseconds.other[round]!)
+        const quartile = (share: number) =>
+          percentile(
+            ratios.toSorted((a, b) => a - b),
+            share,
+          ).toFixed(2)
+        const [ours, theirs] = [spread(microseconds.this), spread(microseconds.other)]
         console.log(
-          `${name.padEnd(14)} this / other ${spread(ratios).median.toFixed(3)} (quartiles ${quartile(0.25)} to ${quartile(0.75)}), ${median(microseconds.this)} and ${median(microseconds.other)} us of CPU time`,
+          `${name.padEnd(14)} this / other ${spread(ratios).median.toFixed(3)} (quartiles ${quartile(0.25)} to ${quartile(0.75)}), ${ours.median.toFixed(0)} and ${theirs.median.toFixed(0)} us of CPU time`,
         )
       }
       return 0

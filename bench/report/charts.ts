@@ -112,14 +112,14 @@ function drawChart(
   datasets: Line[],
   type: 'linear' | 'logarithmic' = 'linear',
 ): Chart {
-  const axis = (text: string) => ({ type, title: { display: true, text } })
+  const axis = (text: string) => ({ type, beginAtZero: true, title: { display: true, text } })
   return {
     type: 'scatter',
     data: { datasets },
     options: {
       animation: false,
       plugins: { title: { display: true, text: title } },
-      scales: { x: axis(x), y: { ...axis(y), beginAtZero: true } },
+      scales: { x: axis(x), y: axis(y) },
     },
   }
 }
