@@ -112,7 +112,7 @@ function drawChart(
   datasets: Line[],
   type: 'linear' | 'logarithmic' = 'linear',
 ): Chart {
-  const axis = (text: string) => ({ type, beginAtZero: true, title: { display: true, text } })
+  const axis = (text: string) => ({ type, beginAtZero: type === 'linear', title: { display: true, text } })
   return {
     type: 'scatter',
     data: { datasets },
