@@ -104,18 +104,12 @@ for (const { name, commandName, write, importState, chunk } of [
     await set.restart(primary)
   })
 
-/**
- * Keeps all writes to the primary alone until `fetching('off')`. Meanwhile no other member may become the primary: on a
- * busy machine its heartbeats can be late, and then another one would be killed than the one with the writes.
- */
+/** Keeps all writes to the primary alone until `fetching('off')`. */
 async function stopFetching(db: Db) {
   const primary = await set.primary()
   const others = [0, 1, 2].filter((member) => member !== primary)
   const fetching = async (mode: 'alwaysOn' | 'off'): Promise<void> => {
-    for (const member of others) {
-      await set.command({ configureFailPoint: 'stopReplProducer', mode }, member)
-      await set.command({ replSetFreeze: mode === 'off' ? 0 : 600 }, member)
-    }
+    for (const member of others) await set.command({ configureFailPoint: 'stopReplProducer', mode }, member)
   }
   await fetching('alwaysOn')
   const isHeard = () =>

@@ -1,4 +1,5 @@
-import { writeSync } from 'node:fs'
+import { readFileSync, writeSync } from 'node:fs'
+import { constants } from 'node:os'
 import { MongoError, type ClientSession } from 'mongodb'
 import { Connection } from 'mongodb/lib/cmap/connection.js'
 
@@ -126,7 +127,19 @@ function matches(command: Record<string, unknown>, { name, collection, text }: C
 function halt(signal: 'SIGKILL' | 'SIGSTOP', session: ClientSession | undefined): void {
   writeSync(2, `${signal} at ${setting} in session ${session?.id?.id.toString('hex') ?? 'none'}\n`)
   process.kill(process.pid, signal)
-  // The signal may arrive late, so this thread does nothing more.
-  if (signal === 'SIGKILL') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
+  // The signal may arrive late on a busy machine, so this thread does nothing more before it has arrived.
+  const nothing = new Int32Array(new SharedArrayBuffer(4))
+  if (signal === 'SIGKILL') Atomics.wait(nothing, 0, 0)
+  while (isPending(signal)) Atomics.wait(nothing, 0, 0, 1)
   writeSync(2, `${wentOn}\n`)
+}
+
+/**
+ * Whether a signal to this process waits for one of its threads, as Linux shows it. A thread that reads that it no longer
+ * does is itself suspended at the end of that read.
+ */
+function isPending(signal: 'SIGKILL' | 'SIGSTOP'): boolean {
+  if (process.platform !== 'linux') return false
+  const pending = /^ShdPnd:\s*(\w+)$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? '0'
+  return ((BigInt(`0x${pending}`) >> BigInt(constants.signals[signal] - 1)) & 1n) === 1n
 }
