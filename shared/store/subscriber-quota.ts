@@ -197,7 +197,7 @@ class QuotaLockNeeded extends Error {}
 /** Thrown by a transaction that needs quota which imports have reserved: it is repeated, because they may give it back. */
 export class QuotaBusy extends Error {}
 
-/** What a request's transaction may use quota with. */
+/** A transaction of a request, with what `useQuota` needs. */
 export interface QuotaTransaction {
   database: Database
   session: ClientSession
@@ -216,9 +216,9 @@ export async function inQuotaTransaction<T>(
   work: (transaction: QuotaTransaction) => Promise<T>,
 ): Promise<T> {
   const busyDeadline = clock.monotonicMs() + conflictTimeoutMs
+  let deadline = clock.monotonicMs() + timeoutMs
   let needsLock = false
   for (;;) {
-    const deadline = clock.monotonicMs() + timeoutMs
     const hasQuotaLock = needsLock
     const run = () =>
       inTransaction(
@@ -230,12 +230,14 @@ export async function inQuotaTransaction<T>(
       return await (needsLock ? database.local.quotaMutex.runExclusive(organizationId, run) : run())
     } catch (error) {
       if (error instanceof QuotaLockNeeded) needsLock = true
-      else if (error instanceof QuotaBusy && clock.monotonicMs() < busyDeadline)
+      else if (error instanceof QuotaBusy && clock.monotonicMs() < busyDeadline) {
         await sleep(busyPauseMs * (0.5 + Math.random()))
-      else throw error
+        deadline = clock.monotonicMs() + timeoutMs
+      } else throw error
     }
   }
 }
 
+/** How long a transaction is repeated that conflicts with others. */
 const timeoutMs = 10_000
 const busyPauseMs = 50

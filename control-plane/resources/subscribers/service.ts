@@ -173,8 +173,8 @@ export function writeRefusal(outcome: Exclude<FailedWrite, 'list_changed'>, text
 }
 
 /**
- * Optimistic lock on the list: a write whose list has changed since the request was checked starts again with the list
- * as it is now, this many times at most.
+ * Optimistic lock on the list: where a list has changed since the request was checked against it, nothing is written, and
+ * the list is read again. After this many reads the request is refused with `listKeepsChanging`.
  */
 export const maxListReads = 20
 
