@@ -1,4 +1,3 @@
-import { pipeline } from 'node:stream/promises'
 import { parse } from 'csv-parse'
 import { ApiRefusal, type ApiClient, type ImportView } from '../control-plane/cli/api-client.ts'
 import { logKinds, type ImportCounts } from '../shared/contract/schemas/import.ts'
@@ -60,17 +59,13 @@ async function wrongLogs(client: ApiClient, { id, stats }: ImportView): Promise<
   return null
 }
 
+/** Only failed rows are records of several columns, whose cells may have line breaks. */
 async function countLoggedRows(client: ApiClient, id: number, kind: string): Promise<number> {
   let rows = 0
   try {
-    const { body: log } = await client.text(`/subscriber_imports/${id}/logs/${kind}`)
-    if (kind === 'failed')
-      await pipeline(log, parse({ from_line: 2 }), async (records: AsyncIterable<string[]>) => {
-        for await (const _ of records) rows += 1
-      })
-    else
-      for await (const piece of log as AsyncIterable<Buffer>)
-        for (let at = piece.indexOf(0x0a); at !== -1; at = piece.indexOf(0x0a, at + 1)) rows += 1
+    const { body } = await client.text(`/subscriber_imports/${id}/logs/${kind}`)
+    if (kind === 'failed') for await (const _ of body.compose(parse({ from_line: 2 }))) rows += 1
+    else for await (const piece of body.setEncoding('latin1')) rows += String(piece).split('\n').length - 1
   } catch (error) {
     if (!(error instanceof ApiRefusal && error.code === 'not_found')) throw error
   }

@@ -29,14 +29,9 @@ export function readMachine(): Machine {
 
 /** ` (family 26, model 2)` on Linux: hypervisors give several generations of processors one name. */
 function readGeneration(): string {
-  try {
-    const text = readFileSync('/proc/cpuinfo', 'utf8')
-    const read = (field: string) => new RegExp(`^${field}\\s*: (\\d+)$`, 'm').exec(text)?.[1]
-    const [family, model] = [read('cpu family'), read('model')]
-    return family === undefined || model === undefined ? '' : ` (family ${family}, model ${model})`
-  } catch {
-    return ''
-  }
+  const text = platform() === 'linux' ? readFileSync('/proc/cpuinfo', 'utf8') : ''
+  const [, family, model] = /^cpu family\s*: (\d+)\nmodel\s*: (\d+)$/m.exec(text) ?? []
+  return family === undefined ? '' : ` (family ${family}, model ${model})`
 }
 
 export const loadAverage = (): number => loadavg()[0] ?? 0
@@ -54,10 +49,8 @@ export function versions(): Record<string, string> {
 const root = path.join(import.meta.dirname, '..')
 
 function packageVersion(folder: string): string {
-  const { version } = JSON.parse(readFileSync(path.join(root, folder, 'package.json'), 'utf8')) as {
-    version: string
-  }
-  return version
+  const text = readFileSync(path.join(root, folder, 'package.json'), 'utf8')
+  return (JSON.parse(text) as { version: string }).version
 }
 
 /** ` (1a2b3c4)`, with a `+` when files differ from that commit; empty outside of a checkout. */

@@ -66,7 +66,7 @@ async function runOne({ name, summary, quick, run }: Scenario, folder: string): 
       ...(rows === null ? {} : { rows }),
       rounds,
       seed,
-      ...definedOptions(values, ['subscribers', 'connections', 'seconds', 'only']),
+      ...pick(values, ['subscribers', 'connections', 'seconds', 'only']),
     },
     versions: versions(),
   }
@@ -90,11 +90,8 @@ async function runMany(folder: string): Promise<number> {
   const wanted = name === 'results' ? [] : (options.only?.split(',') ?? scenarios.map((one) => one.name))
   const unknown = wanted.find((one) => scenarios.every((known) => known.name !== one))
   if (unknown !== undefined) throw new Error(`there is no benchmark ${unknown}`)
-  const sizes = ['rows', 'rounds', 'seed', 'subscribers', 'connections', 'seconds', 'data'] as const
-  const passedOn = Object.entries(definedOptions(options, sizes)).flatMap(([option, value]) => [
-    `--${option}`,
-    value,
-  ])
+  const sizes = ['rows', 'rounds', 'seed', 'subscribers', 'connections', 'seconds', 'data']
+  const passedOn = Object.entries(pick(options, sizes)).flatMap(([option, value]) => [`--${option}`, value])
   const failed: string[] = []
   for (const { name, quick, full = [] } of scenarios.filter((one) => wanted.includes(one.name))) {
     const size = options.quick ? quick : full
@@ -139,16 +136,8 @@ function readSize(values: ReturnType<typeof parse>['values']): Omit<Options, 'fo
 }
 
 /** Those of the named options that are there. */
-function definedOptions<Name extends string>(
-  values: Partial<Record<Name, string | undefined>>,
-  names: readonly Name[],
-): Record<string, string> {
-  return Object.fromEntries(
-    names.flatMap((option) => {
-      const value = values[option]
-      return value === undefined ? [] : [[option, value]]
-    }),
-  )
+function pick(values: object, names: readonly string[]): Record<string, string> {
+  return Object.fromEntries(Object.entries(values).filter(([option]) => names.includes(option)))
 }
 
 function wholeNumber(option: string, text: string): number {
