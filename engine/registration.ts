@@ -6,7 +6,7 @@ import { downloadBounds, type DownloadBounds } from '../shared/net/download-boun
 import type { Settings } from '../shared/runtime/config.ts'
 import type { Database } from '../shared/runtime/database.ts'
 import { errorMessage } from '../shared/contract/errors.ts'
-import { sessionId } from '../shared/runtime/session-pool.ts'
+import { sessionId } from '../shared/runtime/transactions.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
 import { listenForWakeUps } from '../shared/store/wake-up.ts'
 import { callbackBounds, type CallbackBounds } from './jobs/callbacks/callback-bounds.ts'

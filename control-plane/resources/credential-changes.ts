@@ -1,6 +1,6 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../shared/store/api-keys.ts'
-import { inTransaction } from '../../shared/runtime/database.ts'
+import { inTransaction } from '../../shared/runtime/transactions.ts'
 import { RequestError } from '../api/request-error.ts'
 import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 import type { ControlPlane } from '../control-plane.ts'

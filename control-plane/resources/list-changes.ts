@@ -1,5 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { inTransaction } from '../../shared/runtime/database.ts'
+import { inTransaction } from '../../shared/runtime/transactions.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import { missing } from '../api/scope.ts'
 import { mapDuplicateKey } from '../api/validation.ts'

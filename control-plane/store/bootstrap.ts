@@ -1,6 +1,7 @@
 import { generateKey, hashKey } from '../../shared/store/api-keys.ts'
 import { clock } from '../../shared/runtime/clock.ts'
-import { inTransaction, type Database } from '../../shared/runtime/database.ts'
+import type { Database } from '../../shared/runtime/database.ts'
+import { inTransaction } from '../../shared/runtime/transactions.ts'
 import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
 import type { ApiKeyDocument } from '../../shared/contract/schemas/api-key.ts'
 import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { inTransaction, type Database } from '../../shared/runtime/database.ts'
+import type { Database } from '../../shared/runtime/database.ts'
+import { inTransaction } from '../../shared/runtime/transactions.ts'
 import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { PendingSubscriberDocument } from '../../shared/contract/schemas/confirmation.ts'

@@ -1,5 +1,6 @@
 import type { ClientSession, Filter } from 'mongodb'
-import { inTransaction, type Database } from '../../shared/runtime/database.ts'
+import type { Database } from '../../shared/runtime/database.ts'
+import { inTransaction } from '../../shared/runtime/transactions.ts'
 import { isDuplicateKey, isMaxTimeExpired } from '../../shared/runtime/driver-errors.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'

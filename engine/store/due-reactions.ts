@@ -1,5 +1,6 @@
 import type { ClientSession } from 'mongodb'
-import { runInTransaction, type Database } from '../../shared/runtime/database.ts'
+import type { Database } from '../../shared/runtime/database.ts'
+import { runInTransaction } from '../../shared/runtime/transactions.ts'
 import type { ReactionDocument } from '../../shared/contract/schemas/autoresponder.ts'
 import { buildReactionMessage } from '../../shared/store/outbox.ts'
 

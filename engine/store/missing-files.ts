@@ -1,5 +1,5 @@
 import type { ClientSession, Filter } from 'mongodb'
-import { runInTransaction } from '../../shared/runtime/database.ts'
+import { runInTransaction } from '../../shared/runtime/transactions.ts'
 import { workingStates } from '../../shared/contract/import-state.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { ImportDocument } from '../../shared/contract/schemas/import.ts'

@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { openDatabase } from '../../shared/runtime/database.ts'
-import { sessionId } from '../../shared/runtime/session-pool.ts'
+import { sessionId } from '../../shared/runtime/transactions.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { registerSessions } from '../store/engines.ts'
 import {

@@ -1,8 +1,7 @@
-import { MongoClient, MongoServerError, type ClientSession, type Db, type MongoClientOptions } from 'mongodb'
-import { clock } from './clock.ts'
+import { MongoClient, MongoServerError, type Db, type MongoClientOptions } from 'mongodb'
 import { isDuplicateKey } from './driver-errors.ts'
 import './driver-patch.ts'
-import { BusyError, errorMessage, StartError } from '../contract/errors.ts'
+import { errorMessage, StartError } from '../contract/errors.ts'
 import { IdAllocators } from './id-allocator.ts'
 import { LocalState } from './local-state.ts'
 import type { Logger } from './logger.ts'
@@ -15,8 +14,8 @@ import {
   type Collections,
 } from '../contract/schemas/collections.ts'
 import { schemaVersion, type SchemaVersion } from '../contract/schemas/schema-version.ts'
-import { SessionPool } from './session-pool.ts'
 import { shownMongodbUri, withoutUriSecrets } from './shown-uri.ts'
+import { SessionPool } from './transactions.ts'
 import { within } from './within.ts'
 
 /**
@@ -239,49 +238,4 @@ export async function peekNextId(collections: Collections, kind: string): Promis
 /** The time of the database's clock, which all leases use. */
 export async function databaseTime(db: Db): Promise<Date> {
   return (await db.command({ hello: 1 }))['localTime'] as Date
-}
-
-/**
- * Runs `work` in a transaction with snapshot reads and a majority commit, for requests and uploads. The driver repeats
- * it after a write conflict, until `deadline` (by clock.monotonicMs); then it throws a BusyError. Batches
- * of engines have their own retry loop (engine/stages/write/transaction.ts).
- */
-export function inTransaction<T>(
-  { sessions }: Pick<Database, 'sessions'>,
-  work: (session: ClientSession) => Promise<T>,
-  deadline = clock.monotonicMs() + conflictTimeoutMs,
-): Promise<T> {
-  return sessions.run((session) =>
-    runInTransaction(session, async () => {
-      if (clock.monotonicMs() > deadline) throw busyError()
-      return work(session)
-    }),
-  )
-}
-
-/**
- * A request whose writes conflict with others, or that waits for quota which imports have reserved, is retried for this
- * time. Then its client is told to try again. The driver would retry for two minutes, which is longer than clients and
- * proxies wait.
- */
-export const conflictTimeoutMs = 20_000
-
-const busyError = (): BusyError =>
-  new BusyError(
-    'too many requests write the same records at once, and nothing of this request was written: try again in a moment',
-    { retryAfter: 1 },
-  )
-
-/**
- * Runs `work` in a transaction of `session`, with snapshot reads and a majority commit. The driver repeats it after a
- * write conflict, for up to two minutes.
- */
-export function runInTransaction<T>(
-  session: ClientSession,
-  work: (session: ClientSession) => Promise<T>,
-): Promise<T> {
-  return session.withTransaction(() => work(session), {
-    readConcern: { level: 'snapshot' },
-    writeConcern: { w: 'majority' },
-  })
 }

@@ -1,5 +1,6 @@
 import type { ClientSession, Filter } from 'mongodb'
-import { inTransaction, runInTransaction, type Database } from '../runtime/database.ts'
+import type { Database } from '../runtime/database.ts'
+import { inTransaction, runInTransaction } from '../runtime/transactions.ts'
 import { isDuplicateKey } from '../runtime/driver-errors.ts'
 import {
   endedStates,

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { clock } from '../runtime/clock.ts'
-import { conflictTimeoutMs, inTransaction, type Database } from '../runtime/database.ts'
+import type { Database } from '../runtime/database.ts'
+import { conflictTimeoutMs, inTransaction } from '../runtime/transactions.ts'
 import {
   limitChangeIndex,
   reservedQuotaIndex,

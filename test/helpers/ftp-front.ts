@@ -8,7 +8,7 @@ import { createTransferMetrics } from '../../shared/storage/uploads/transfer-met
 import { clientOptions } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { openCollections } from '../../shared/contract/schemas/collections.ts'
-import { SessionPool } from '../../shared/runtime/session-pool.ts'
+import { SessionPool } from '../../shared/runtime/transactions.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import type { Service } from './service.ts'
 

@@ -2,12 +2,8 @@ import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import {
-  conflictTimeoutMs,
-  databaseTime,
-  inTransaction,
-  type Database,
-} from '../../../shared/runtime/database.ts'
+import { databaseTime, type Database } from '../../../shared/runtime/database.ts'
+import { conflictTimeoutMs, inTransaction } from '../../../shared/runtime/transactions.ts'
 import { isDuplicateKey } from '../../../shared/runtime/driver-errors.ts'
 import { reactionsOfSubscriber } from '../../../shared/contract/schemas/autoresponder.ts'
 import { deliveryMessageKey, tokenEventKey, toldEventKey } from '../../../shared/contract/schemas/delivery.ts'

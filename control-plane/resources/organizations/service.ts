@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { inTransaction } from '../../../shared/runtime/database.ts'
+import { inTransaction } from '../../../shared/runtime/transactions.ts'
 import type { OrganizationDocument } from '../../../shared/contract/schemas/organization.ts'
 import { notifyEngines } from '../../../shared/store/wake-up.ts'
 import { enforceLimit } from '../../../shared/store/subscriber-quota.ts'

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { runInTransaction } from '../../../shared/runtime/database.ts'
+import { runInTransaction } from '../../../shared/runtime/transactions.ts'
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { reactionsPerRecord } from '../../../shared/store/import-plan.ts'
 import { openPartition } from '../../../shared/csv/partition-file.ts'

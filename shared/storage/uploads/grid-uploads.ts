@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream'
 import { ObjectId } from 'mongodb'
-import { inTransaction, type Database } from '../../runtime/database.ts'
+import type { Database } from '../../runtime/database.ts'
+import { inTransaction } from '../../runtime/transactions.ts'
 import {
   copyGridFile,
   createGridFile,

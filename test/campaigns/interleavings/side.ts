@@ -32,7 +32,7 @@ import { openDatabase, type Database } from '../../../shared/runtime/database.ts
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { KeyedMutex } from '../../../shared/runtime/keyed-mutex.ts'
 import { openSecretBox } from '../../../shared/runtime/secret-box.ts'
-import { sessionId } from '../../../shared/runtime/session-pool.ts'
+import { sessionId } from '../../../shared/runtime/transactions.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
 import { openStaging, type StagingLocation } from '../../../shared/storage/staging/open-staging.ts'

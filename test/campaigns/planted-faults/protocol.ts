@@ -339,7 +339,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'transactions of requests wait for one member',
-    file: 'shared/runtime/database.ts',
+    file: 'shared/runtime/transactions.ts',
     text: "    readConcern: { level: 'snapshot' },\n    writeConcern: { w: 'majority' },",
     replacement: "    readConcern: { level: 'snapshot' },\n    writeConcern: { w: 1 },",
     tests: [concerns],
@@ -678,7 +678,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a session is used before its registration',
-    file: 'shared/runtime/session-pool.ts',
+    file: 'shared/runtime/transactions.ts',
     text: 'await this.#saveIds?.()',
     replacement: 'void this.#saveIds?.().catch(() => undefined)',
     tests: [stores],

@@ -1,6 +1,7 @@
 import type { Binary } from 'mongodb'
 import t from 'tap'
-import { ensureSchema, inTransaction } from '../../../shared/runtime/database.ts'
+import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { inTransaction } from '../../../shared/runtime/transactions.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { ProcessRegistration } from '../../../shared/store/process-registration.ts'
 import { endDeadProcesses } from '../../../shared/store/processes.ts'

@@ -1,7 +1,7 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { conflictTimeoutMs, inTransaction } from '../../../../shared/runtime/database.ts'
+import { conflictTimeoutMs, inTransaction } from '../../../../shared/runtime/transactions.ts'
 import { isDuplicateKey } from '../../../../shared/runtime/driver-errors.ts'
 import { BusyError } from '../../../../shared/contract/errors.ts'
 import { sealed } from '../../../../shared/runtime/seal-import-secrets.ts'

@@ -1,5 +1,58 @@
 import type { ClientSession, MongoClient } from 'mongodb'
+import { BusyError } from '../contract/errors.ts'
+import { clock } from './clock.ts'
 import { isNetworkError } from './driver-errors.ts'
+
+/**
+ * A request whose writes conflict with others, or that waits for quota which imports have reserved, is retried for this
+ * time. Then its client is told to try again. The driver would retry for two minutes, which is longer than clients and
+ * proxies wait.
+ */
+export const conflictTimeoutMs = 20_000
+
+/**
+ * Runs `work` in a transaction with snapshot reads and a majority commit, for requests and uploads. The driver repeats
+ * it after a write conflict, until `deadline` (by clock.monotonicMs); then it throws a BusyError. Batches of engines
+ * have their own retry loop (engine/stages/write/transaction.ts).
+ */
+export async function inTransaction<T>(
+  { sessions }: { sessions: SessionPool },
+  work: (session: ClientSession) => Promise<T>,
+  deadline = clock.monotonicMs() + conflictTimeoutMs,
+): Promise<T> {
+  const session = await sessions.acquire()
+  try {
+    const result = await runInTransaction(session, async () => {
+      if (clock.monotonicMs() > deadline) throw busyError()
+      return work(session)
+    })
+    await sessions.release(session)
+    return result
+  } catch (error) {
+    await sessions.release(session, error)
+    throw error
+  }
+}
+
+const busyError = (): BusyError =>
+  new BusyError(
+    'too many requests write the same records at once, and nothing of this request was written: try again in a moment',
+    { retryAfter: 1 },
+  )
+
+/**
+ * Runs `work` in a transaction of `session`, with snapshot reads and a majority commit. The driver repeats it after a
+ * write conflict, for up to two minutes.
+ */
+export function runInTransaction<T>(
+  session: ClientSession,
+  work: (session: ClientSession) => Promise<T>,
+): Promise<T> {
+  return session.withTransaction(() => work(session), {
+    readConcern: { level: 'snapshot' },
+    writeConcern: { w: 'majority' },
+  })
+}
 
 const blockSize = 32
 /** With fewer free sessions the pool grows in the background, so that requests rarely wait for it. */
@@ -35,28 +88,21 @@ export class SessionPool {
     await this.#grow()
   }
 
-  /** Throws what `work` throws, or the error of the write that registers more sessions. */
-  async run<T>(work: (session: ClientSession) => Promise<T>): Promise<T> {
-    const session = await this.#acquire()
-    try {
-      const result = await work(session)
-      this.#free.push(session)
-      return result
-    } catch (error) {
-      // The server may still execute the session's last command, and the next one would wait for it.
-      if (isNetworkError(error)) await this.#remove(session)
-      else this.#free.push(session)
-      throw error
-    }
-  }
-
-  async #acquire(): Promise<ClientSession> {
+  /** A session that nothing else uses until it is released. Throws the error of the write that registers more. */
+  async acquire(): Promise<ClientSession> {
     for (;;) {
       const session = this.#free.pop()
       if (this.#free.length < minFree) void this.#grow().catch(() => undefined)
       if (session !== undefined) return session
       await this.#growth
     }
+  }
+
+  /** With the error that ended the work: after a lost connection the session isn't used again. */
+  async release(session: ClientSession, error?: unknown): Promise<void> {
+    // The server may still execute the session's last command, and the next one would wait for it.
+    if (isNetworkError(error)) await this.#remove(session)
+    else this.#free.push(session)
   }
 
   #grow(): Promise<void> {
