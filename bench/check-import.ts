@@ -1,4 +1,5 @@
 import { parse } from 'csv-parse'
+import type { Collection, Document } from 'mongodb'
 import { ApiRefusal, type ApiClient, type ImportView } from '../control-plane/cli/api-client.ts'
 import { logKinds, type ImportCounts } from '../shared/contract/schemas/import.ts'
 import type { Database } from '../shared/runtime/database.ts'
@@ -25,10 +26,16 @@ export async function wrongImport(
   { client, database }: { client: ApiClient; database: Database },
   { view, list, expected, leaves, subscribeTimes = leaves, size = 'large' }: FinishedImport,
 ): Promise<string | null> {
+  const { subscribers } = database.collections
+  // A small list's subscribers are found by its index. Most of a collection is read in its natural order, because in
+  // the index's order a server with a small cache would read each page many times.
+  const hint = size === 'large' ? { hint: { $natural: 1 } } : {}
+  const points = `custom_fields.${list.fieldIds.get('points')}`
+  const stored = () => sumDocuments(subscribers, { mailing_list_id: list.listId }, points, hint)
   return (
     wrongCounts(view, expected) ??
     (await wrongLogs(client, view)) ??
-    wrongDocuments(await countDocuments(database, list, size), leaves.expectedDocuments()) ??
+    wrongDocuments(await stored(), leaves.expectedDocuments()) ??
     (await wrongSubscribers(database, list, leaves, subscribeTimes))
   )
 }
@@ -72,22 +79,14 @@ async function countLoggedRows(client: ApiClient, id: number, kind: string): Pro
   return rows
 }
 
-/**
- * A small list's subscribers are found by its index. Most of a collection is read in its natural order, because in the
- * index's order a server with a small cache would read each page many times.
- */
-async function countDocuments(
-  { collections }: Database,
-  { listId, fieldIds }: List,
-  size: 'large' | 'small',
+export async function sumDocuments<Stored extends Document>(
+  collection: Collection<Stored>,
+  $match: Document,
+  pointsPath: string,
+  options = {},
 ): Promise<Documents> {
-  const points = { $sum: `$custom_fields.${fieldIds.get('points')}` }
-  const [sums] = await collections.subscribers
-    .aggregate<Documents>(
-      [{ $match: { mailing_list_id: listId } }, { $group: { _id: null, count: { $sum: 1 }, points } }],
-      size === 'large' ? { hint: { $natural: 1 } } : {},
-    )
-    .toArray()
+  const $group = { _id: null, count: { $sum: 1 }, points: { $sum: `$${pointsPath}` } }
+  const [sums] = await collection.aggregate<Documents>([{ $match }, { $group }], options).toArray()
   return { count: sums?.count ?? 0, points: sums?.points ?? 0 }
 }
 
@@ -102,12 +101,13 @@ async function wrongSubscribers(
     const first = leaves.firstRow(row)
     const email = leaves.emailOf(first)
     const { subscribe_time } = flatDocument(subscribeTimes, first)
-    const values = Object.fromEntries(fieldValues(leaves, first))
-    const isStored = leaves.kindOf(first) === 'good'
-    expected.set(
-      `${listId}:${email}`,
-      isStored ? { email, status: 'active', subscribe_time, ...values } : null,
-    )
+    const stored = {
+      email,
+      status: 'active',
+      subscribe_time,
+      ...Object.fromEntries(fieldValues(leaves, first)),
+    }
+    expected.set(`${listId}:${email}`, leaves.kindOf(first) === 'good' ? stored : null)
   }
   const found: Sample = new Map()
   const names = new Map([...fieldIds].map(([name, id]) => [String(id), name]))

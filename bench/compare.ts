@@ -1,93 +1,158 @@
-import { openDatabase } from '../shared/runtime/database.ts'
-import { createLogger } from '../shared/runtime/logger.ts'
-import { startEmbeddedMongoDB } from '../shared/runtime/mongod/embedded-mongodb.ts'
-import { findMongod } from '../shared/runtime/mongod/find-mongod.ts'
-import { endOnInterrupt, interrupted, unlessInterrupted } from './interrupt.ts'
-import { serverVersion } from './mongodb-server.ts'
-import { whole } from './report/text.ts'
+import { mkdir } from 'node:fs/promises'
+import path from 'node:path'
+import { removeFolder } from './interrupt.ts'
+import { onServer, serverVersion } from './mongodb-server.ts'
+import { plural, whole } from './report/text.ts'
 import { roundOrder } from './round-order.ts'
-import type { Bench, Contender, MeasuredContender, Outcome, Scenario } from './scenario.ts'
+import type { Bench, Contender, Goal, Measurement, Options, Outcome, Scenario } from './scenario.ts'
+import { withService, type Service } from './service.ts'
+import { middle, ratios, spread, summarize, summarizeLatency } from './statistics.ts'
 
-interface Comparison extends Omit<Scenario, 'quick' | 'run'> {
-  quick?: null
+/*
+ * Scenarios whose contenders do the same work in alternating order, round after round. A shared machine changes its
+ * speed, so ratios are taken within a round.
+ */
+
+interface Compared extends Omit<Scenario, 'run'> {
   defaultRows: number
+  goals?: (measured: MeasuredRounds) => Goal[]
+}
+
+export type MeasuredRounds = Required<Pick<Outcome, 'contenders' | 'comparisons' | 'latencies'>>
+
+type SizedOptions = Options & { rows: number }
+
+interface OnOneServer extends Compared {
   /** Cache of the MongoDB server in MiB, 2048 by default. */
   cacheMB?: number
   prepare: (bench: Bench) => Promise<Contender[]>
 }
 
-/**
- * A scenario whose contenders do the same work in alternating order, round after round, on one MongoDB server. A shared
- * machine changes its speed, so ratios are taken within a round (report/report.ts).
- */
-export function comparison(compared: Comparison): Scenario {
-  const { defaultRows, cacheMB = 2_048, quick = ['--rows', '50000'], prepare, ...described } = compared
+/** All contenders write to one MongoDB server. */
+export function comparison(compared: OnOneServer): Scenario {
+  const { defaultRows, cacheMB = 2_048, prepare, goals, ...scenario } = compared
   return {
-    ...described,
-    quick,
-    run: (options) =>
-      onServer({ ...options, rows: options.rows ?? defaultRows, cacheMB }, (bench) =>
-        runRounds(bench, prepare, options.rounds),
-      ),
+    ...scenario,
+    run: (given) => {
+      const options = { ...given, rows: given.rows ?? defaultRows }
+      return onServer({ ...options, cacheMB }, async (bench) => ({
+        mongodb: await serverVersion(bench.server),
+        ...(await runRounds(options, await prepare(bench), { goals })),
+      }))
+    },
   }
 }
 
-async function runRounds(bench: Bench, prepare: Comparison['prepare'], rounds: number): Promise<Outcome> {
-  const { rows, seed, say } = bench
-  say(`${whole(rows)} rows, ${rounds} rounds, seed ${seed}\n`)
-  const contenders: MeasuredContender[] = (await prepare(bench)).map((one) => ({ ...one, measured: [] }))
+interface OnServices<Input> extends Compared {
+  /** Names of the contenders. */
+  kinds: string[]
+  unit?: 'row' | 'MB'
+  /** What took the times: "an import of 500 rows". */
+  timesOf?: string
+  prepare: (options: SizedOptions) => Promise<Input>
+  settings?: (kind: string, folder: string) => Promise<Record<string, string>>
+  measure: (
+    service: Service,
+    input: Input,
+    options: SizedOptions & { kind: string; folder: string },
+  ) => Promise<Omit<Measurement, 'is_right'> & { wrong: string | null }>
+}
+
+/** Each contender has a new service with its own database in each round. */
+export function onServices<Input>(compared: OnServices<Input>): Scenario {
+  const { defaultRows, kinds, unit, timesOf, prepare, settings, measure, goals, ...scenario } = compared
+  async function run(given: Options): Promise<Outcome> {
+    const options = { ...given, rows: given.rows ?? defaultRows }
+    const input = await prepare(options)
+    let mongodb = ''
+    const measureOnce = async (kind: string): Promise<Measurement> => {
+      const folder = path.join(options.folder, 'service')
+      await mkdir(folder)
+      const started = { folder, settings: (await settings?.(kind, folder)) ?? {} }
+      const { wrong, ...measured } = await withService(started, async (service) => {
+        mongodb = await serverVersion(service.database.client)
+        return measure(service, input, { ...options, kind, folder })
+      })
+      await removeFolder(folder)
+      if (wrong !== null) options.say(`${kind}: ${wrong}`)
+      return { ...measured, is_right: wrong === null }
+    }
+    const contenders = kinds.map((name) => ({ name, run: () => measureOnce(name) }))
+    const outcome = await runRounds(options, contenders, { unit, timesOf, goals })
+    return { mongodb, ...outcome }
+  }
+  return { ...scenario, run }
+}
+
+interface Presentation {
+  unit?: 'row' | 'MB' | undefined
+  timesOf?: string | undefined
+  goals?: Compared['goals'] | undefined
+}
+
+type Rounds = [contender: Contender, rounds: Measurement[]][]
+
+async function runRounds(
+  { rows, rounds, seed, say }: SizedOptions,
+  contenders: Contender[],
+  { unit = 'row', timesOf, goals }: Presentation,
+): Promise<Omit<Outcome, 'mongodb'>> {
+  say(`${rounds} rounds, seed ${seed}\n`)
+  const all: Rounds = contenders.map((contender) => [contender, []])
   for (let round = 0; round < rounds; round += 1)
-    for (const { name, run, measured } of roundOrder(contenders, round, seed)) {
+    for (const [{ name, run }, measured] of roundOrder(all, round, seed)) {
       const one = await run()
       measured.push(one)
       const rate = whole(one.rows / one.seconds).padStart(9)
-      const verdict = one.isRight ? '' : '  WRONG RESULT'
-      say(`round ${round + 1}  ${name.padEnd(24)} ${rate} rows/s  ${one.seconds.toFixed(1)} s${verdict}`)
+      const verdict = one.is_right ? '' : '  WRONG RESULT'
+      say(
+        `round ${round + 1}  ${name.padEnd(24)} ${rate} ${plural(unit)}/s  ${one.seconds.toFixed(1)} s${verdict}`,
+      )
     }
+  const compared = compareRounds(all, timesOf)
   return {
-    mongodb: await serverVersion(bench.server),
-    rows,
-    isRight: contenders.every(({ measured }) => measured.every(({ isRight }) => isRight)),
-    contenders,
+    ...{ rows, unit, ...compared },
+    is_right: all.every(([, measured]) => measured.every(({ is_right }) => is_right)),
+    goals: (goals?.(compared) ?? []).map((goal) => ({ ...goal, size: rows })),
   }
 }
 
-type ServerOptions = Pick<Bench, 'rows' | 'seed' | 'folder' | 'say'> & { cacheMB: number }
+/** Of latencies each contender's middle round is shown, of times all rounds. */
+export function compareRounds(all: Rounds, timesOf = ''): MeasuredRounds {
+  const contenders = all.map(([{ run: _, ...contender }, rounds]) => ({
+    ...contender,
+    ...summarize(rounds),
+    found: [
+      ...collectByName(rounds, ({ times }) => times).map(
+        ([what, values]) => [`ms, ${what}`, values.flat()] as const,
+      ),
+      ...collectByName(rounds, ({ figures }) => figures),
+    ].map(([what, values]) => ({ what, count: values.length, ...spread(values) })),
+    rounds,
+  }))
+  const [first, ...others] = contenders
+  return {
+    contenders,
+    comparisons: others.map(({ name: to, rounds }) => ({
+      ...{ of: first!.name, to },
+      ...ratios(first!.rounds, rounds),
+    })),
+    latencies: contenders.flatMap(({ name, rounds }) => {
+      const latency = middle(rounds, ({ seconds }) => seconds)?.latency
+      const times = collectByName(rounds, (round) => round.times).map(([what, values]) => ({
+        name: `${name}: ${what}`,
+        ...summarizeLatency(timesOf, values.flat()),
+      }))
+      return latency === undefined ? times : [{ name, ...latency }, ...times]
+    }),
+  }
+}
 
-/** Does work on a MongoDB server of its own, whose data are in the scratch folder. */
-export async function onServer<T>(
-  { rows, seed, folder, say, cacheMB }: ServerOptions,
-  work: (bench: Bench) => Promise<T>,
-): Promise<T> {
-  const log = createLogger({ process: 'bench', level: 'warn' })
-  const search = {
-    binarySetting: process.env['MONGOD_BINARY'],
-    cacheFolder: process.env['MONGOD_CACHE_DIR'],
-    log,
-    signal: interrupted,
-  }
-  const starting = startEmbeddedMongoDB({
-    dataFolder: folder,
-    cacheMB,
-    findMongod: () => findMongod(search),
-    log,
-    signal: interrupted,
-  })
-  const end = async () => (await starting.catch(() => null))?.stop()
-  const unregister = endOnInterrupt(end)
-  try {
-    const { uri } = await starting
-    await unlessInterrupted()
-    const open = (name: string) => openDatabase({ uri, name })
-    const admin = await open('admin')
-    const { client: server } = admin
-    try {
-      return await work({ rows, seed, folder, say, mongodbUri: uri, server, openDatabase: open })
-    } finally {
-      await admin.close()
-    }
-  } finally {
-    await end()
-    unregister()
-  }
+/** The values of all rounds under each name. */
+function collectByName<T>(
+  rounds: Measurement[],
+  pick: (round: Measurement) => Record<string, T> | undefined,
+) {
+  const picked = rounds.map((round) => pick(round) ?? {})
+  return Object.keys(picked[0] ?? {}).map((name) => [name, picked.map((values) => values[name]!)] as const)
 }

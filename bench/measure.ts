@@ -39,14 +39,14 @@ export async function measure<T>(server: MongoClient, work: Work<T>): Promise<Me
     done,
     seconds,
     rows,
-    clientMicroseconds: (clients / rows) * 1e6,
-    serverMicroseconds: (cpuSince(last, names.length - 1) / rows) * 1e6,
-    processes: byName((i) => ({ cpuSeconds: cpuSince(last, i), peakMemoryMB: peaks[i] ?? 0 })),
+    client_us_per_row: (clients / rows) * 1e6,
+    server_us_per_row: (cpuSince(last, names.length - 1) / rows) * 1e6,
+    processes: byName((i) => ({ cpu_seconds: cpuSince(last, i), peak_memory_mb: peaks[i] ?? 0 })),
     timeline: {
       seconds: samples.map((sample) => sample.seconds),
       rows: samples.map((sample) => sample.rows),
-      cpuSeconds: byName((i) => samples.map((sample) => cpuSince(sample, i))),
-      memoryMB: byName((i) => samples.map(({ usages }) => usages[i]!.memoryMB)),
+      cpu_seconds: byName((i) => samples.map((sample) => cpuSince(sample, i))),
+      memory_mb: byName((i) => samples.map(({ usages }) => usages[i]!.memoryMB)),
     },
   }
 }

@@ -1,9 +1,69 @@
-import type { MongoClient } from 'mongodb'
+import type { Db, MongoClient } from 'mongodb'
+import { openDatabase } from '../shared/runtime/database.ts'
+import { createLogger } from '../shared/runtime/logger.ts'
+import { startEmbeddedMongoDB } from '../shared/runtime/mongod/embedded-mongodb.ts'
+import { findMongod } from '../shared/runtime/mongod/find-mongod.ts'
+import { endOnInterrupt, interrupted, unlessInterrupted } from './interrupt.ts'
 import type { Usage } from './processes.ts'
+import type { Bench } from './scenario.ts'
 
 export async function serverVersion(client: MongoClient): Promise<string> {
   const info = await client.db('admin').command({ buildInfo: 1 })
   return String(info['version'])
+}
+
+type ServerOptions = Pick<Bench, 'rows' | 'seed' | 'folder' | 'say'> & { cacheMB: number }
+
+/** Does work on a MongoDB server of its own, whose data are in the scratch folder. */
+export async function onServer<T>(
+  { rows, seed, folder, say, cacheMB }: ServerOptions,
+  work: (bench: Bench) => Promise<T>,
+): Promise<T> {
+  const log = createLogger({ process: 'bench', level: 'warn' })
+  const search = {
+    binarySetting: process.env['MONGOD_BINARY'],
+    cacheFolder: process.env['MONGOD_CACHE_DIR'],
+    log,
+    signal: interrupted,
+  }
+  const starting = startEmbeddedMongoDB({
+    dataFolder: folder,
+    cacheMB,
+    findMongod: () => findMongod(search),
+    log,
+    signal: interrupted,
+  })
+  const end = async () => (await starting.catch(() => null))?.stop()
+  const unregister = endOnInterrupt(end)
+  try {
+    const { uri } = await starting
+    await unlessInterrupted()
+    const open = (name: string) => openDatabase({ uri, name })
+    const admin = await open('admin')
+    const { client: server } = admin
+    try {
+      return await work({ rows, seed, folder, say, mongodbUri: uri, server, openDatabase: open })
+    } finally {
+      await admin.close()
+    }
+  } finally {
+    await end()
+    unregister()
+  }
+}
+
+let databases = 0
+
+/** Works on a new database, which is dropped afterwards. */
+export async function inNewDatabase<T>({ openDatabase }: Bench, work: (db: Db) => Promise<T>): Promise<T> {
+  databases += 1
+  const { db, close } = await openDatabase(`bench_${databases}`)
+  try {
+    return await work(db)
+  } finally {
+    await db.dropDatabase()
+    await close()
+  }
 }
 
 export interface ServerUsage extends Usage {

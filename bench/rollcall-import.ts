@@ -1,18 +1,18 @@
 import { createReadStream } from 'node:fs'
-import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import type { ImportCounts } from '../shared/contract/schemas/import.ts'
 import { batchRecords } from '../shared/csv/chunk-records.ts'
 import { wrongImport } from './check-import.ts'
 import type { SubscriberFile, WrittenFile } from './datasets/subscriber-file.ts'
 import { createList, importSeconds, pollImport, startImport, uploaded, type List } from './imports.ts'
+import { removeFolder } from './interrupt.ts'
 import { measure } from './measure.ts'
+import { inNewDatabase } from './mongodb-server.ts'
 import { whole } from './report/text.ts'
 import type { Bench, Contender, Latency, Measurement } from './scenario.ts'
 import { withService, type Service } from './service.ts'
 
-interface ImportWork extends WrittenFile {
-  name: string
+export interface ImportWork extends WrittenFile {
   /** On the list before the clock starts; without defects. */
   before?: WrittenFile
   overwrite?: boolean
@@ -22,39 +22,32 @@ interface ImportWork extends WrittenFile {
   leaves?: SubscriberFile
   /** The file that has their subscribe times, by default the same. */
   subscribeTimes?: SubscriberFile
-  STAGING?: 'disk' | 'gridfs'
 }
 
 /** Imports the file from the upload directory, in a new database each time. Its time is stored: `begins_at` to `finished_at`. */
-export function rollcallImport(bench: Bench, work: ImportWork): Contender {
-  const { name, before, STAGING = 'disk' } = work
-  let round = 0
-  return {
-    name,
-    async run() {
-      round += 1
-      const database = `bench_${name.replaceAll(/\W+/g, '-')}-${round}`
+export function rollcallImport(
+  bench: Bench,
+  work: ImportWork,
+  { name = 'rollcall', STAGING = 'disk', tree }: { name?: string; STAGING?: string; tree?: string } = {},
+): Contender {
+  const { before } = work
+  const run = () =>
+    inNewDatabase(bench, async ({ databaseName: database }) => {
       const folder = path.join(bench.folder, database)
-      const options = { folder, mongodb: { uri: bench.mongodbUri, database }, settings: { STAGING } }
+      const mongodb = { uri: bench.mongodbUri, database }
+      const options = { folder, mongodb, settings: { STAGING }, ...(tree === undefined ? {} : { tree }) }
       try {
         // The import begins in new processes: loading would compile their code, and the peers begin so too.
         const loaded = before && (await withService(options, (service) => load(service, before)))
-        return await withService(options, async (service) =>
-          importOnce(
-            bench,
-            work,
-            service,
-            loaded ?? (await createList(service.client, 'bench', work.dataset)),
-          ),
-        )
+        return await withService(options, async (service) => {
+          const list = loaded ?? (await createList(service.client, 'bench', work.dataset))
+          return importOnce(bench, name, work, service, list)
+        })
       } finally {
-        const { db, close } = await bench.openDatabase(database)
-        await db.dropDatabase()
-        await close()
-        await rm(folder, { recursive: true, force: true })
+        await removeFolder(folder)
       }
-    },
-  }
+    })
+  return { name, run }
 }
 
 async function load({ client, place }: Service, { dataset, file }: WrittenFile): Promise<List> {
@@ -68,17 +61,18 @@ async function load({ client, place }: Service, { dataset, file }: WrittenFile):
 }
 
 async function importOnce(
-  bench: Bench,
+  { server, say }: Bench,
+  name: string,
   work: ImportWork,
   service: Service,
   list: List,
 ): Promise<Measurement> {
-  const { name, file, dataset, overwrite = false } = work
+  const { file, dataset, overwrite = false } = work
   const { client, database, processes } = service
   await service.place(createReadStream(file), 'rows.csv')
   const before = await readBuckets(service)
   let imported = 0
-  const { done: view, ...measured } = await measure(bench.server, {
+  const { done: view, ...measured } = await measure(server, {
     processes,
     rows: dataset.rows,
     progress: () => imported,
@@ -94,9 +88,9 @@ async function importOnce(
   const latency = batchLatency(before, await readBuckets(service))
   const { expected = dataset.expectedCounts(), leaves = dataset, subscribeTimes } = work
   const wrong = await wrongImport(service, { view, list, expected, leaves, subscribeTimes })
-  if (wrong !== null) bench.say(`${name}: ${wrong}`)
+  if (wrong !== null) say(`${name}: ${wrong}`)
   const seconds = wrong === null ? await importSeconds(database, view.id) : measured.seconds
-  return { ...measured, seconds, latency, isRight: wrong === null }
+  return { ...measured, seconds, latency, is_right: wrong === null }
 }
 
 type Buckets = { bound: number; count: number }[]
@@ -104,9 +98,11 @@ type Buckets = { bound: number; count: number }[]
 /** The engine's histogram of batches: bounds in seconds, and how many batches didn't exceed them. */
 async function readBuckets({ metrics }: Service): Promise<Buckets> {
   const text = await (await fetch(String(metrics['engine']))).text()
-  return [
-    ...text.matchAll(/^rollcall_bulk_write_duration_seconds_bucket\{[^}]*le="([^"]+)"[^}]*\} (\d+)$/gm),
-  ].map(([, bound, count]) => ({ bound: bound === '+Inf' ? Infinity : Number(bound), count: Number(count) }))
+  const buckets = /^rollcall_bulk_write_duration_seconds_bucket\{[^}]*le="([^"]+)"[^}]*\} (\d+)$/gm
+  return [...text.matchAll(buckets)].map(([, bound, count]) => ({
+    bound: bound === '+Inf' ? Infinity : Number(bound),
+    count: Number(count),
+  }))
 }
 
 function batchLatency(before: Buckets, after: Buckets): Latency {

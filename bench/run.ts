@@ -6,11 +6,25 @@ import { parseArgs } from 'node:util'
 import { endOnInterrupt, exitAfter, unlessInterrupted } from './interrupt.ts'
 import { loadAverage, readMachine, versions } from './machine.ts'
 import { htmlPage } from './report/html.ts'
+import { describeGoals, describeReport } from './report/page.ts'
 import { compactJson, makeReport, type Report } from './report/report.ts'
 import { keepReport, writePage } from './report/results-folder.ts'
-import { closingLines, describeMachine } from './report/text.ts'
 import type { Options, Scenario } from './scenario.ts'
-import { scenarios } from './scenarios/all.ts'
+import { characterSets } from './scenarios/character-sets.ts'
+import { allSkipped, beyondCache, newRows, overwriting, staging } from './scenarios/comparisons.ts'
+import { ftpUploads } from './scenarios/ftp-uploads.ts'
+import { manySmall } from './scenarios/many-small.ts'
+import { pauseAndKill } from './scenarios/pause-and-kill.ts'
+import { requests } from './scenarios/requests.ts'
+import { smallBesideGiant } from './scenarios/small-beside-giant.ts'
+import { uploadDoors } from './scenarios/upload-doors.ts'
+
+/** In the order in which they are listed and shown. */
+const scenarios: Scenario[] = [
+  ...[newRows, overwriting, allSkipped, beyondCache, pauseAndKill, smallBesideGiant, manySmall, staging],
+  ...[characterSets, requests, ftpUploads, uploadDoors],
+]
+const names = scenarios.map((one) => one.name)
 
 const usage = `npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quick]
                       requests also: [--subscribers N[,N ...]] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]
@@ -58,24 +72,15 @@ async function runOne({ name, summary, quick, run }: Scenario, folder: string): 
   const size = readSize(values)
   const { rows, rounds, seed } = size
   const machine = readMachine()
-  const particulars = {
-    benchmark: name,
-    summary,
-    startedAt: performance.now(),
-    work: {
-      ...(rows === null ? {} : { rows }),
-      rounds,
-      seed,
-      ...pick(values, ['subscribers', 'connections', 'seconds', 'only']),
-    },
-    versions: versions(),
-  }
-  say(`${name}: ${summary}`)
-  say(`${describeMachine(machine)}, load average ${machine.load_average_before.toFixed(1)}`)
+  const startedAt = performance.now()
+  const asked = pick(values, ['subscribers', 'connections', 'seconds', 'only'])
+  const work = { ...(rows === null ? {} : { rows }), rounds, seed, ...asked }
+  const particulars = { benchmark: name, summary, startedAt, work, versions: versions() }
+  console.log(`${name}: ${summary}`)
   const outcome = await run({ ...size, folder, say })
   machine.load_average_after = loadAverage()
   const report = makeReport({ ...particulars, machine, transcript }, outcome)
-  for (const line of closingLines(report)) say(line)
+  console.log(['', ...describeReport(report), ...describeGoals(report)].join('\n'))
   if (values.json !== undefined) await writeFile(values.json, compactJson(report))
   if (values.html !== undefined) await writeFile(values.html, htmlPage(report))
   return report.is_right ? 0 : 1
@@ -87,8 +92,8 @@ async function runOne({ name, summary, quick, run }: Scenario, folder: string): 
  */
 async function runMany(folder: string): Promise<number> {
   const out = path.join(import.meta.dirname, options.quick ? 'quick' : '')
-  const wanted = name === 'results' ? [] : (options.only?.split(',') ?? scenarios.map((one) => one.name))
-  const unknown = wanted.find((one) => scenarios.every((known) => known.name !== one))
+  const wanted = name === 'results' ? [] : (options.only?.split(',') ?? names)
+  const unknown = wanted.find((one) => !names.includes(one))
   if (unknown !== undefined) throw new Error(`there is no benchmark ${unknown}`)
   const sizes = ['rows', 'rounds', 'seed', 'subscribers', 'connections', 'seconds', 'data']
   const passedOn = Object.entries(pick(options, sizes)).flatMap(([option, value]) => [`--${option}`, value])
@@ -98,11 +103,11 @@ async function runMany(folder: string): Promise<number> {
     const json = path.join(folder, `${name}.json`)
     if (size === null) console.log(`${name} is left out: a small run of it says nothing`)
     else if (await runInProcess([name, ...size, ...passedOn, '--json', json]))
-      await keepReport(out, scenarios, JSON.parse(await readFile(json, 'utf8')) as Report)
+      await keepReport(out, names, JSON.parse(await readFile(json, 'utf8')) as Report)
     else failed.push(name)
     console.log('')
   }
-  console.log(`the results are in ${path.relative('', await writePage(out, scenarios))}`)
+  console.log(`the results are in ${path.relative('', await writePage(out, names))}`)
   if (failed.length > 0) console.error(`failed, their earlier results stay: ${failed.join(', ')}`)
   return failed.length > 0 ? 1 : 0
 }
@@ -130,7 +135,7 @@ function readSize(values: ReturnType<typeof parse>['values']): Omit<Options, 'fo
     subscribers: [first, ...more],
     connections: wholeNumber('--connections', connections),
     seconds: wholeNumber('--seconds', seconds),
-    only: values.only ?? null,
+    only: values.only ?? '',
     data: values.data === undefined ? null : path.resolve(values.data),
   }
 }

@@ -1,10 +1,9 @@
 import type { MongoClient } from 'mongodb'
 import type { Database } from '../shared/runtime/database.ts'
 import type { MeasuredProcess } from './processes.ts'
-import type { Report } from './report/report.ts'
-import type { Spread } from './statistics.ts'
+import type { Ratios, Spread, Summary } from './statistics.ts'
 
-/** A benchmark. `comparison()` in compare.ts makes one of contenders that do the same work. */
+/** A benchmark. compare.ts makes one of contenders, on one server or each on a service of its own. */
 export interface Scenario {
   name: string
   /** One sentence: the work, and what it is compared with. */
@@ -13,23 +12,7 @@ export interface Scenario {
   quick: string[] | null
   /** Options that `all` adds to those that are given. */
   full?: string[]
-  /** The rows of the table at the head of the page of results. */
-  targets?: Target[]
   run: (options: Options) => Promise<Outcome>
-}
-
-/** A bound that a scenario must reach, in the table of RESULTS.md. */
-export interface Target {
-  work: string
-  against: string
-  /** One of the two. The median must reach a minimum; every round must stay under a maximum. */
-  min?: number
-  max?: number
-  unit: string
-  /** The bound is set for this number of rows. */
-  rows?: number
-  /** Null where the run had no such contender or goal. */
-  find: (report: Report) => Spread | null
 }
 
 export interface Options {
@@ -43,7 +26,7 @@ export interface Options {
   /** Seconds for each operation in each round. */
   seconds: number
   /** Only operations whose name has this part. */
-  only: string | null
+  only: string
   /** A folder that is kept and used again, instead of the scratch folder. */
   data: string | null
   /** Scratch folder, removed at the end. */
@@ -51,19 +34,39 @@ export interface Options {
   say: (text: string) => void
 }
 
+/** What a run found, as the JSON file has it. Names have their units; a Spread is over the rounds. */
 export interface Outcome {
   /** Version of the server. */
   mongodb: string
-  /** A wrong result fails the run. */
-  isRight: boolean
+  /** False when a contender's result, a reply or a count was wrong, which fails the run. */
+  is_right: boolean
   rows?: number
-  /** The first is compared with each other one. */
+  /** What a row is, where it isn't a row. */
+  unit?: 'row' | 'MB'
   contenders?: MeasuredContender[]
-  /** What the scenario found besides, for the JSON file. */
-  result?: Record<string, unknown>
+  /** The first contender against each other one. */
+  comparisons?: Comparison[]
   goals?: Goal[]
   latencies?: NamedLatency[]
+  /** Those of contenders are in their rounds. */
   timelines?: NamedTimelines[]
+  /** What the scenario found besides, as it names it. */
+  result?: Record<string, unknown>
+}
+
+/** A bound that a scenario must reach. One that is missed is shown; it doesn't fail the run. */
+export interface Goal {
+  work: string
+  against?: string
+  /** One of the two. The median must reach a minimum; every round must stay under a maximum. */
+  min?: number
+  max?: number
+  unit: string
+  /** The bound is set for this number of rows or subscribers; the run had that of `size`. */
+  set_for?: number
+  size?: number
+  /** Null where the run had no such contender. */
+  measured: Spread | null
 }
 
 export interface NamedLatency extends Latency {
@@ -82,13 +85,6 @@ export interface NamedTimelines {
   rounds: Timeline[]
 }
 
-/** A goal that is missed is shown; it doesn't fail the run. */
-export interface Goal {
-  what: string
-  isMet: boolean
-  measured?: Spread
-}
-
 export interface Contender {
   name: string
   /** Name and version of another project's program: "mongoimport 100.9.4". */
@@ -101,7 +97,13 @@ export interface Contender {
   run: () => Promise<Measurement>
 }
 
-export type MeasuredContender = Contender & { measured: Measurement[] }
+export interface MeasuredContender extends Omit<Contender, 'run'>, Summary {
+  /** Times, in milliseconds, and figures of all rounds. */
+  found: (Spread & { what: string; count: number })[]
+  rounds: Measurement[]
+}
+
+export type Comparison = { of: string; to: string } & Ratios
 
 /** What the contenders of a comparison share. */
 export interface Bench {
@@ -131,17 +133,21 @@ export interface Work<T> {
 export interface Measured {
   seconds: number
   rows: number
-  /** CPU microseconds a row: of all client processes, and of the server. */
-  clientMicroseconds: number
-  serverMicroseconds: number
+  /** CPU microseconds: of all client processes, and of the server. */
+  client_us_per_row: number
+  server_us_per_row: number
   /** By process; the server's is `mongod`. */
-  processes: Record<string, { cpuSeconds: number; peakMemoryMB: number }>
+  processes: Record<string, { cpu_seconds: number; peak_memory_mb: number }>
   timeline: Timeline
 }
 
 export interface Measurement extends Measured {
   latency?: Latency
-  isRight: boolean
+  /** By name: milliseconds of each of many alike things. */
+  times?: Record<string, number[]>
+  /** By name: other numbers. */
+  figures?: Record<string, number>
+  is_right: boolean
 }
 
 /** Samples, one array entry each; they count from the work's beginning. */
@@ -150,8 +156,8 @@ export interface Timeline {
   /** Null where nothing was counted. */
   rows: number[] | null
   /** By process. */
-  cpuSeconds: Record<string, number[]>
-  memoryMB: Record<string, number[]>
+  cpu_seconds: Record<string, number[]>
+  memory_mb: Record<string, number[]>
 }
 
 /** Milliseconds that a share of many things, from 0 to 1, didn't exceed. */
@@ -160,9 +166,4 @@ export interface Latency {
   of: string
   count: number
   quantiles: [share: number, milliseconds: number][]
-}
-
-/** Finds what was measured for the goal whose text begins so. */
-export function goalThatBegins(text: string): Target['find'] {
-  return ({ goals }) => goals.find(({ what }) => what.startsWith(text))?.measured ?? null
 }

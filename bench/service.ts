@@ -56,18 +56,14 @@ export async function withService<T>(
     STAGING: settings['STAGING'] === 'gridfs' ? 'gridfs' : 'disk',
     DATA_DIR: path.join(folder, 'data'),
   } as const
-  const { ready, stop } = await startRollcall({
-    tree: tree ?? path.join(import.meta.dirname, '..'),
-    settings: {
-      ...location,
-      BOOTSTRAP_API_KEY: key,
-      MONGODB_URI: mongodb?.uri ?? '',
-      ...(mongodb && { MONGODB_DATABASE: mongodb.database }),
-      ...settings,
-    },
+  const ownDatabase = mongodb === undefined ? {} : { MONGODB_DATABASE: mongodb.database }
+  const connection = { BOOTSTRAP_API_KEY: key, MONGODB_URI: mongodb?.uri ?? '', ...ownDatabase }
+  const { ready, stop } = await startRollcall(
+    tree ?? path.join(import.meta.dirname, '..'),
+    { ...location, ...connection, ...settings },
     logFile,
     onNews,
-  })
+  )
   const { http: url, ftp, metrics } = ready
   const client = new ApiClient(url, key)
   let database: Database | null = null
@@ -133,15 +129,13 @@ interface ReadyLine {
   mongodb_password_file: string | null
 }
 
-interface StartOptions {
-  tree: string
-  settings: Record<string, string>
-  logFile: string
-  onNews: ServiceOptions['onNews']
-}
-
 /** The whole service as a child process. */
-async function startRollcall({ tree, settings, logFile, onNews }: StartOptions) {
+async function startRollcall(
+  tree: string,
+  settings: Record<string, string>,
+  logFile: string,
+  onNews?: (text: string) => void,
+) {
   const log = createWriteStream(logFile)
   const ports = { HTTP_PORT: '0', FTP_PORT: '0', FTP_PASSIVE_PORTS: '0' }
   const metricsPorts = { ENGINE_METRICS_PORT: '0', FTP_METRICS_PORT: '0' }
@@ -157,28 +151,18 @@ async function startRollcall({ tree, settings, logFile, onNews }: StartOptions) 
     await ended
   }
   void ended.then(endOnInterrupt(stop))
-  const { stdout, stderr } = child
-  if (stdout === null || stderr === null) throw new Error('the service has no standard output')
   let reason = ''
-  createInterface({ input: stderr }).on('line', (line) => {
+  createInterface({ input: child.stderr! }).on('line', (line) => {
     log.write(`${line}\n`)
-    const { level, msg = '' } = parseLine(line)
+    const { level, msg = '' } = (line.startsWith('{') ? JSON.parse(line) : {}) as Record<string, string>
     if (msg.startsWith('embedded MongoDB')) onNews?.(msg)
     if (level === 'fatal') reason ||= msg
   })
   const ready = await new Promise<ReadyLine>((resolve, reject) => {
-    createInterface({ input: stdout }).on('line', (line) => resolve(JSON.parse(line) as ReadyLine))
+    createInterface({ input: child.stdout! }).on('line', (line) => resolve(JSON.parse(line) as ReadyLine))
     void ended.then(() => reject(new Error(`Rollcall didn't start: ${reason || `see ${logFile}`}`)))
   })
   return { ready, stop }
-}
-
-function parseLine(line: string): { level?: string; msg?: string } {
-  try {
-    return JSON.parse(line) as { level?: string; msg?: string }
-  } catch {
-    return {}
-  }
 }
 
 const readEmbeddedUri = async ({ mongodb, mongodb_password_file }: ReadyLine): Promise<string> =>

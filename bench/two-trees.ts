@@ -1,112 +1,112 @@
 import path from 'node:path'
 import { parseArgs } from 'node:util'
+import { comparison } from './compare.ts'
 import { exitAfter } from './interrupt.ts'
-import { serverUsage } from './mongodb-server.ts'
+import { Cannon } from './load/cannon.ts'
+import { makeOperations } from './load/operations.ts'
+import { loadSubscribers } from './load/subscribers.ts'
+import { measure } from './measure.ts'
+import { rollcallImport } from './rollcall-import.ts'
 import { alternate } from './round-order.ts'
+import type { Measured, Options } from './scenario.ts'
+import { rollcallWorks } from './scenarios/comparisons.ts'
+import { importMany } from './scenarios/many-small.ts'
 import { withService, type Service } from './service.ts'
-import { percentile, spread } from './statistics.ts'
+import { percentile } from './statistics.ts'
 
 /**
- * The CPU time of a request in this tree and in another one, with its own node_modules, of the control plane and the
- * server together. Both run at once on one MongoDB server, in databases of their own, and get requests of half a second
- * in turn, so that a machine whose speed drifts slows both alike.
- * `node bench/two-trees.ts OTHER_TREE [--rounds 60] [--only WORDS]`
+ * The CPU time of rows, of imports of 500 rows and of the requests of `requests` in this tree and in another one, which
+ * has its own node_modules: of the processes of Rollcall and the server together. The trees take turns on one MongoDB
+ * server, so that a machine whose speed drifts slows both alike.
+ * `node bench/two-trees.ts OTHER_TREE [--rows 300000] [--rounds 20] [--only WORDS]`
  */
+const text = (value: string) => ({ type: 'string', default: value }) as const
 const { positionals, values } = parseArgs({
   allowPositionals: true,
-  options: { rounds: { type: 'string', default: '60' }, only: { type: 'string', default: '' } },
+  options: { rows: text('300000'), rounds: text('20'), only: text('') },
 })
 const [otherTree] = positionals
 if (otherTree === undefined)
   throw new Error('name the folder of the other tree: node bench/two-trees.ts OTHER')
-const connections = 16
-const burstMs = 500
-const subscriberCount = 2_000
-const warmUpRounds = 2
+const [rows, rounds] = [Number(values.rows), Number(values.rounds)]
+const trees = ['this', 'other'] as const
 
-interface Contender {
-  service: Service
-  /** The path of its list's subscribers. */
-  subscribers: string
-  subscriberIds: number[]
-  /** Requests so far, which choose the next one's subscriber. */
-  sent: number
+function show(name: string, ratios: number[]): void {
+  const [low, median, high] = [0.25, 0.5, 0.75].map((share) => percentile(ratios, share).toFixed(3))
+  console.log(`${name.padEnd(28)} this / other ${median} (quartiles ${low} to ${high})`)
 }
 
-const emailOf = (i: number) => `s${i}@example.com`
-const emailInUrl = ({ sent }: Contender) => encodeURIComponent(emailOf(sent % subscriberCount))
-const pathOf = ({ subscribers, subscriberIds, sent }: Contender) =>
-  `${subscribers}/${subscriberIds[sent % subscriberIds.length]}`
+const cpuOf = (one: Measured): number => one.client_us_per_row + one.server_us_per_row
 
-const operations: Record<string, (contender: Contender) => Promise<unknown>> = {
-  'read by id': (one) => one.service.client.get(pathOf(one)),
-  'read by email': (one) => one.service.client.get(`${one.subscribers}/${emailInUrl(one)}`),
-  'find by email': (one) => one.service.client.get(`/subscribers_by_email/${emailInUrl(one)}`),
-  create: ({ service, subscribers, sent }) =>
-    service.client.post(subscribers, { subscriber: { email: `created${sent}@example.com` } }),
-  update: (one) => {
-    const status = one.sent % 4 === 0 ? 'unsubscribed' : 'active'
-    return one.service.client.put(pathOf(one), { subscriber: { status } })
-  },
-  counts: ({ service }) => service.client.get('/subscriber_counts'),
-  page: ({ service, subscribers }) => service.client.get(`${subscribers}?per_page=100`),
-}
-
-async function contend(service: Service): Promise<Contender> {
-  const { client } = service
-  const list = { mailing_list: { name: 'Two trees' } }
-  const subscribers = `/mailing_lists/${(await client.post<{ id: number }>('/mailing_lists', list)).id}/subscribers`
-  const subscriberIds: number[] = []
-  for (let i = 0; i < subscriberCount; i += 1) {
-    const { id } = await client.post<{ id: number }>(subscribers, { subscriber: { email: emailOf(i) } })
-    subscriberIds.push(id)
+/** Each import has new processes. */
+async function compareRows(folder: string): Promise<void> {
+  const sizes = { rows, rounds: Math.ceil(rounds / 4), seed: 1, folder, say: console.log }
+  for (const [name, makeWork] of Object.entries(rollcallWorks).filter(([one]) => one.includes(values.only))) {
+    const scenario = comparison({
+      ...{ name, summary: '', quick: null, defaultRows: rows },
+      async prepare(bench) {
+        const work = await makeWork(bench)
+        return trees.map((tree) =>
+          rollcallImport(bench, work, { name: tree, ...(tree === 'other' ? { tree: otherTree! } : {}) }),
+        )
+      },
+    })
+    const { contenders = [] } = await scenario.run(sizes as Options)
+    const [ours, theirs] = contenders.map((one) => one.rounds)
+    show(
+      name,
+      ours!.map((one, round) => cpuOf(one) / cpuOf(theirs![round]!)),
+    )
   }
-  return { service, subscribers, subscriberIds, sent: 0 }
 }
 
-/** Microseconds of CPU time of a request: of the control plane and the server. */
-async function measureBurst(
-  contender: Contender,
-  operation: (contender: Contender) => Promise<unknown>,
-): Promise<number> {
-  const { database, processes } = contender.service
-  const controlPlane = processes.find(({ name }) => name === 'control plane')
-  const cpuSeconds = async () =>
-    ((await controlPlane?.usage())?.cpuSeconds ?? NaN) + (await serverUsage(database.client)).cpuSeconds
-  const [sentBefore, cpuBefore] = [contender.sent, await cpuSeconds()]
-  const end = performance.now() + burstMs
-  const sendUntilEnd = async () => {
-    while (performance.now() < end) {
-      contender.sent += 1
-      await operation(contender)
+/** Work that is repeated in processes that stay. */
+async function prepareServiceWorks(service: Service, folder: string, cannon: Cannon) {
+  const loaded = await loadSubscribers(service, { subscribers: 20_000, seed: 1, folder, say: console.log })
+  const { url, authorization, database, processes } = service
+  const requestWorks = (await makeOperations(service, loaded, 1)).map(({ name, makeRequests }) => {
+    const run = async () => {
+      const requests = makeRequests()
+      return measure(database.client, {
+        processes: processes.filter((one) => one.name === 'control plane'),
+        rows: () => cannon.replies,
+        sampleIntervalMs: 60_000,
+        do: () => cannon.fire({ url, authorization, connections: 16, seconds: 1, requests }),
+      })
     }
-  }
-  await Promise.all(Array.from({ length: connections }, sendUntilEnd))
-  return ((await cpuSeconds()) - cpuBefore) * (1e6 / (contender.sent - sentBefore))
+    return { name, run }
+  })
+  const seeds = Array.from({ length: 8 }, (_, i) => i + 1)
+  const smallImports = { name: '8 imports of 500 rows', run: () => importMany(service, seeds, 1) }
+  return [smallImports, ...requestWorks].filter(({ name }) => name.includes(values.only))
 }
 
-await exitAfter('rollcall-bench-', (folder) =>
-  withService({ folder: path.join(folder, 'this') }, async (service) => {
+async function compareServices(folder: string): Promise<void> {
+  const cannon = new Cannon()
+  const [ours, theirs] = [path.join(folder, 'this'), path.join(folder, 'other')]
+  await withService({ folder: ours }, (service) => {
     const mongodb = { uri: service.mongodbUri, database: 'other' }
-    return withService({ folder: path.join(folder, 'other'), tree: otherTree, mongodb }, async (other) => {
-      const contenders = { this: await contend(service), other: await contend(other) }
-      for (const [name, operation] of Object.entries(operations)) {
-        if (!name.includes(values.only)) continue
-        const measureOnce = (tree: keyof typeof contenders) => measureBurst(contenders[tree], operation)
-        await alternate(['this', 'other'], warmUpRounds, measureOnce)
-        const microseconds = await alternate(['this', 'other'], Number(values.rounds), measureOnce)
-        const ratios = microseconds.this.map((value, round) => value / microseconds.other[round]!)
-        const quartile = (share: number) =>
-          percentile(
-            ratios.toSorted((a, b) => a - b),
-            share,
-          ).toFixed(2)
-        const [ours, theirs] = [spread(microseconds.this), spread(microseconds.other)]
-        console.log(
-          `${name.padEnd(14)} this / other ${spread(ratios).median.toFixed(3)} (quartiles ${quartile(0.25)} to ${quartile(0.75)}), ${ours.median.toFixed(0)} and ${theirs.median.toFixed(0)} us of CPU time`,
+    return withService({ folder: theirs, tree: otherTree!, mongodb }, async (other) => {
+      const works = {
+        this: await prepareServiceWorks(service, ours, cannon),
+        other: await prepareServiceWorks(other, theirs, cannon),
+      }
+      for (const [i, { name }] of works.this.entries()) {
+        const measureOnce = async (tree: (typeof trees)[number]) => cpuOf(await works[tree][i]!.run())
+        await alternate(trees, 2, measureOnce)
+        const microseconds = await alternate(trees, rounds, measureOnce)
+        show(
+          name,
+          microseconds.this.map((one, round) => one / microseconds.other[round]!),
         )
       }
-      return 0
     })
-  }),
-)
+  })
+  await cannon.stop()
+}
+
+await exitAfter('rollcall-bench-', async (folder) => {
+  await compareServices(folder)
+  await compareRows(folder)
+  return 0
+})

@@ -243,9 +243,7 @@ export async function writeSubscriberFile(
 /** A file that fills a list, and one with other values for the same emails; both without defects. */
 export async function writeFileTwice(
   bench: Parameters<typeof writeSubscriberFile>[0],
-  { prefix = '' } = {},
 ): Promise<WrittenFile & { before: WrittenFile }> {
-  const before = await writeSubscriberFile(bench, { name: `${prefix}before.csv`, defects: false })
-  const after = { name: `${prefix}rows.csv`, defects: false, revision: 1 } as const
-  return { before, ...(await writeSubscriberFile(bench, after)) }
+  const before = await writeSubscriberFile(bench, { name: 'before.csv', defects: false })
+  return { before, ...(await writeSubscriberFile(bench, { defects: false, revision: 1 })) }
 }

@@ -1,5 +1,4 @@
 import type { Machine } from '../machine.ts'
-import { spread } from '../statistics.ts'
 
 export const works = ['new rows', 'overwriting', 'all skipped'] as const
 export type WorkName = (typeof works)[number]
@@ -46,41 +45,33 @@ export const isSameKind = (one: Machine, other: Machine): boolean =>
 
 export type Rounds = Record<WorkName, Pair[]>
 
-type RatioName = `${WorkName}, ${(typeof parts)[number]}`
+type RatioName = `${WorkName}, ${keyof Cost}`
 
 /** The peer's cost, divided by ours. More is better. */
 export type Ratios = Record<RatioName, number>
 
-const mapRatios = (compute: (work: WorkName, part: keyof Cost, name: RatioName) => number): Ratios => {
+/** Costs are the lowest of all rounds, because a neighbour can only raise them. */
+export function computeRatios(rounds: Rounds): Ratios {
   const entries = works.flatMap((work) =>
     parts.map((part) => {
-      const name: RatioName = `${work}, ${part}`
-      return [name, compute(work, part, name)]
+      const lowest = (side: keyof Pair) => Math.min(...rounds[work].map((pair) => pair[side][part]))
+      return [`${work}, ${part}`, lowest('peer') / lowest('ours')]
     }),
   )
   return Object.fromEntries(entries) as Ratios
 }
 
-/** Costs are the lowest of all rounds, because a neighbour can only raise them. */
-export function computeRatios(rounds: Rounds): Ratios {
-  return mapRatios((work, part) => {
-    const lowest = (side: keyof Pair) => Math.min(...rounds[work].map((pair) => pair[side][part]))
-    return lowest('peer') / lowest('ours')
-  })
+/** One of several ratios: `Math.max` for the better of two passes, of which a neighbour spoils only one. */
+export function combineRatios(all: Ratios[], combine: (...values: number[]) => number): Ratios {
+  const names = Object.keys(all[0]!) as RatioName[]
+  return Object.fromEntries(names.map((name) => [name, combine(...all.map((one) => one[name]))])) as Ratios
 }
 
-/** The share of a recorded ratio that a ratio must reach. */
-export interface MinShares {
-  cpu: number
-  /** Lower, because a neighbour may take time from only one of the two. */
-  elapsed: number
-}
-
-/** Minimum shares of the record of this kind of machine, or of the lowest of all records on a machine without one. */
-export const minShares = {
-  here: { cpu: 0.8, elapsed: 0.55 },
-  elsewhere: { cpu: 0.6, elapsed: 0.4 },
-} as const satisfies Record<string, MinShares>
+/**
+ * The share of a recorded ratio that a ratio must reach: of the record of this kind of machine, or of the lowest of all
+ * records on a machine without one. That of time is lower, because a neighbour may take it from only one of the two.
+ */
+export const minShares = { here: { cpu: 0.8, elapsed: 0.55 }, elsewhere: { cpu: 0.6, elapsed: 0.4 } } as const
 
 export interface Verdict {
   name: string
@@ -90,24 +81,15 @@ export interface Verdict {
   hasFallen: boolean
 }
 
-export function judge(recorded: Ratios, measured: Ratios, shares: MinShares): Verdict[] {
-  const verdicts: Verdict[] = []
-  mapRatios((_, part, name) => {
-    const min = recorded[name] * (part === 'elapsed' ? shares.elapsed : shares.cpu)
+export function judge(
+  recorded: Ratios,
+  measured: Ratios,
+  shares: { cpu: number; elapsed: number },
+): Verdict[] {
+  return Object.entries(recorded).map(([name, was]) => {
+    const now = measured[name as RatioName]
+    const min = was * (name.endsWith('elapsed') ? shares.elapsed : shares.cpu)
     // A ratio that wasn't measured isn't a number, and has fallen.
-    const hasFallen = !(measured[name] >= min)
-    verdicts.push({ name, recorded: recorded[name], measured: measured[name], min, hasFallen })
-    return min
+    return { name, recorded: was, measured: now, min, hasFallen: !(now >= min) }
   })
-  return verdicts
 }
-
-/** The better of two passes: a neighbour spoils one of them, a change of the code both. */
-export const betterRatios = (one: Ratios, other: Ratios): Ratios =>
-  mapRatios((_, __, name) => Math.max(one[name], other[name]))
-
-export const lowestRatios = (all: Ratios[]): Ratios =>
-  mapRatios((_, __, name) => Math.min(...all.map((ratios) => ratios[name])))
-
-export const medianRatios = (all: Ratios[]): Ratios =>
-  mapRatios((_, __, name) => spread(all.map((ratios) => ratios[name])).median)

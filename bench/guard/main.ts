@@ -1,25 +1,23 @@
 import { mkdtemp, readFile, rename, writeFile } from 'node:fs/promises'
+import { cpus } from 'node:os'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { onServer } from '../compare.ts'
 import { exitAfter, removeFolder } from '../interrupt.ts'
-import { loadAverage, readMachine, versions } from '../machine.ts'
+import { loadAverage, readMachine, versions, type Machine } from '../machine.ts'
+import { onServer } from '../mongodb-server.ts'
 import { describeMachine } from '../report/text.ts'
+import { spread } from '../statistics.ts'
 import {
-  betterRatios,
+  combineRatios,
   computeRatios,
   isSameKind,
   judge,
-  lowestRatios,
-  medianRatios,
   minShares,
   recordsFor,
   withRecord,
-  type Ratios,
-  type RecordedRatios,
-  type Verdict,
 } from './judge.ts'
-import { becomesQuiet } from './quiet.ts'
+import type { Ratios, RecordedRatios } from './judge.ts'
 import { runRounds } from './run-rounds.ts'
 
 /*
@@ -54,7 +52,7 @@ async function record(folder: string): Promise<number> {
   const all = await readRecords()
   const passes: Ratios[] = []
   while (passes.length < recordedPasses) passes.push(await measureRatios(folder))
-  const ratios = medianRatios(passes)
+  const ratios = combineRatios(passes, (...values) => spread(values).median)
   machine.load_average_after = loadAverage()
   const at = new Date().toISOString()
   const recorded = withRecord(all, { at, machine, versions: versions(), rows, rounds, ratios })
@@ -65,10 +63,7 @@ async function record(folder: string): Promise<number> {
   const before = recordsFor(machine, all)
   if (before.length === 0) return 0
   console.log(`against what was recorded ${describeRecords(before)}:`)
-  const isHere = before.some((one) => isSameKind(one.machine, machine))
-  print(
-    judge(lowestRatios(before.map((one) => one.ratios)), ratios, minShares[isHere ? 'here' : 'elsewhere']),
-  )
+  judgeBy(machine, before)(ratios)
   return 0
 }
 
@@ -84,12 +79,9 @@ async function guard(folder: string): Promise<number> {
     )
     return 2
   }
-  const isHere = records.some((one) => isSameKind(one.machine, machine))
-  const shares = minShares[isHere ? 'here' : 'elsewhere']
-  const recorded = lowestRatios(records.map(({ ratios }) => ratios))
-  if (!isHere)
+  if (!records.some((one) => isSameKind(one.machine, machine)))
     console.log(
-      `the ratios were recorded ${describeRecords(records)}. On this machine (${describeMachine(machine)}) a row may cost otherwise, so CPU time fails below ${shares.cpu} and time below ${shares.elapsed} of the lowest record; npm run guard -- --record writes one for it`,
+      `the ratios were recorded ${describeRecords(records)}. On this machine (${describeMachine(machine)}) a row may cost otherwise, so CPU time fails below ${minShares.elsewhere.cpu} and time below ${minShares.elsewhere.elapsed} of the lowest record; npm run guard -- --record writes one for it`,
     )
   if (!(await becomesQuiet())) {
     console.log(
@@ -97,21 +89,39 @@ async function guard(folder: string): Promise<number> {
     )
     return 0
   }
+  const findFallen = judgeBy(machine, records)
   let ratios = await measureRatios(folder)
-  let verdicts = judge(recorded, ratios, shares)
-  print(verdicts)
-  for (let repeat = 0; repeat < maxRepeats && verdicts.some(({ hasFallen }) => hasFallen); repeat += 1) {
+  let fallen = findFallen(ratios)
+  for (let repeat = 0; repeat < maxRepeats && fallen.length > 0; repeat += 1) {
     console.log('a ratio is below its minimum; measuring again, in case the machine was the cause')
-    ratios = betterRatios(ratios, await measureRatios(folder))
-    verdicts = judge(recorded, ratios, shares)
-    print(verdicts)
+    ratios = combineRatios([ratios, await measureRatios(folder)], Math.max)
+    fallen = findFallen(ratios)
   }
-  const fallen = verdicts.filter(({ hasFallen }) => hasFallen)
   if (fallen.length === 0) return 0
   console.error(
-    `${fallen.map(({ name }) => name).join('; ')}: a row costs more, or takes longer, than it did. See with npm run bench what became slower; where it is meant to be, npm run guard -- --record writes down the new ratios. Recorded ${describeRecords(records)}, this is ${describeMachine(machine)}.`,
+    `${fallen.join('; ')}: a row costs more, or takes longer, than it did. See with npm run bench what became slower; where it is meant to be, npm run guard -- --record writes down the new ratios. Recorded ${describeRecords(records)}, this is ${describeMachine(machine)}.`,
   )
   return 1
+}
+
+/** Judges by records and prints the verdicts; the result has the names of the ratios that have fallen. */
+function judgeBy(machine: Machine, records: RecordedRatios[]) {
+  const shares = minShares[records.some((one) => isSameKind(one.machine, machine)) ? 'here' : 'elsewhere']
+  const recordedRatios = combineRatios(
+    records.map(({ ratios }) => ratios),
+    Math.min,
+  )
+  return (ratios: Ratios): string[] => {
+    const verdicts = judge(recordedRatios, ratios, shares)
+    console.log(
+      `what a row costs csv-parse with bulkWrite, divided by what it costs us (load average ${loadAverage().toFixed(1)})`,
+    )
+    for (const { name, recorded, measured, min, hasFallen } of verdicts)
+      console.log(
+        `${name.padEnd(24)}${measured.toFixed(2).padStart(8)}   recorded ${recorded.toFixed(2)}, at least ${min.toFixed(2)}${hasFallen ? '   FELL' : ''}`,
+      )
+    return verdicts.filter(({ hasFallen }) => hasFallen).map(({ name }) => name)
+  }
 }
 
 async function readRecords(): Promise<RecordedRatios[]> {
@@ -134,12 +144,20 @@ async function measureRatios(folder: string): Promise<Ratios> {
   return computeRatios(measured)
 }
 
-function print(verdicts: Verdict[]): void {
-  console.log(
-    `what a row costs csv-parse with bulkWrite, divided by what it costs us (load average ${loadAverage().toFixed(1)})`,
-  )
-  for (const { name, recorded, measured, min, hasFallen } of verdicts)
-    console.log(
-      `${name.padEnd(24)}${measured.toFixed(2).padStart(8)}   recorded ${recorded.toFixed(2)}, at least ${min.toFixed(2)}${hasFallen ? '   FELL' : ''}`,
-    )
+/**
+ * Waits until half of the CPU time is unused, for half a minute at most. The load average isn't asked, because it covers
+ * the last minutes. Time that a hypervisor takes counts as used.
+ */
+async function becomesQuiet(): Promise<boolean> {
+  for (let i = 0; i < 10; i += 1) {
+    const [before, startedAt] = [idleMs(), performance.now()]
+    await sleep(3_000)
+    const idleShare = (idleMs() - before) / ((performance.now() - startedAt) * cpus().length)
+    if (idleShare >= 0.5) return true
+  }
+  return false
+}
+
+function idleMs(): number {
+  return cpus().reduce((sum, { times }) => sum + times.idle, 0)
 }

@@ -55,16 +55,11 @@ async function preparePeers(bench: Bench): Promise<Record<WorkName, Contender>> 
 
 async function runPeer(contender: Contender): Promise<Cost> {
   const measured = await contender.run()
-  if (!measured.isRight) throw new Error(`${contender.name} did its work wrong`)
+  if (!measured.is_right) throw new Error(`${contender.name} did its work wrong`)
   return toCost(measured)
 }
 
-const toCost = ({
-  clientMicroseconds: client,
-  serverMicroseconds: server,
-  seconds,
-  rows,
-}: Measured): Cost => ({
+const toCost = ({ client_us_per_row: client, server_us_per_row: server, seconds, rows }: Measured): Cost => ({
   client,
   server,
   elapsed: (seconds / rows) * 1e6,

@@ -7,8 +7,6 @@ process.on('message', (order: CannonOrder) => {
 })
 process.on('disconnect', () => process.exit())
 
-const reportIntervalMs = 100
-
 async function fire(order: CannonOrder): Promise<Volley> {
   const { url, authorization, connections, seconds, requests } = order
   const milliseconds: number[] = []
@@ -31,7 +29,7 @@ async function fire(order: CannonOrder): Promise<Volley> {
     wrongReplies += 1
     if (wrong.length < 3) wrong.push(`${method} ${path}: ${status} ${body.slice(0, 300)}`)
   }
-  const reporting = setInterval(() => process.send?.(milliseconds.length), reportIntervalMs)
+  const reporting = setInterval(() => process.send?.(milliseconds.length), 100)
   const { duration, errors, timeouts } = await new Promise<Result>((resolve, reject) => {
     const run = autocannon(
       { url, connections, duration: seconds, timeout: 60, requests: [{ setupRequest, onResponse }] },
@@ -45,5 +43,5 @@ async function fire(order: CannonOrder): Promise<Volley> {
     })
   })
   clearInterval(reporting)
-  return { milliseconds, seconds: duration, errors: errors + timeouts, wrongReplies, wrong }
+  return { milliseconds, seconds: duration, wrongReplies: wrongReplies + errors + timeouts, wrong }
 }

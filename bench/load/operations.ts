@@ -34,7 +34,7 @@ export async function makeOperations(
   service: Service,
   loaded: LoadedSubscribers,
   seed: number,
-): Promise<{ operations: Operation[]; farPage: number }> {
+): Promise<Operation[]> {
   const { lists, big, smallest, file } = loaded
   const known = await sampleSubscribers(service, loaded, seed)
   const far = await walkTo(service, big)
@@ -43,11 +43,6 @@ export async function makeOperations(
   let created = 0
   const random = seededRandom(seed)
   const draw = (count: number) => Math.floor(random() * count)
-  const drawKnown = (): Known => {
-    const subscriber = known[draw(known.length)]
-    if (subscriber === undefined) throw new Error('no subscribers are loaded')
-    return subscriber
-  }
   const plans = customFields[4].options
 
   const get = (path: string, expect: string): CannonRequest => ({ method: 'GET', path: base + path, expect })
@@ -60,14 +55,14 @@ export async function makeOperations(
   const many = (name: string, make: (subscriber: Known) => CannonRequest): Operation => ({
     name,
     goalMs: 25,
-    makeRequests: () => Array.from({ length: requestsOfRound }, () => make(drawKnown())),
+    makeRequests: () => Array.from({ length: requestsOfRound }, () => make(known[draw(known.length)]!)),
   })
   const one = (name: string, goalMs: number | null, path: string, expect: string): Operation => ({
     name,
     goalMs,
     makeRequests: () => [get(path, expect)],
   })
-  const operations = [
+  return [
     many('read by id', ({ listId, id }) => get(`/mailing_lists/${listId}/subscribers/${id}`, `"id":${id},`)),
     many('read by email', ({ listId, email }) =>
       get(`/mailing_lists/${listId}/subscribers/${encodeURIComponent(email)}`, `"email":"${email}"`),
@@ -103,7 +98,6 @@ export async function makeOperations(
       `"id":${far.idOnFar},`,
     ),
   ]
-  return { operations, farPage: far.page }
 }
 
 /** Subscribers of the four largest lists, of each in proportion to its size. */
@@ -137,11 +131,6 @@ interface FarPage {
   idOnFar: number
 }
 
-interface Page {
-  data: { id: number }[]
-  next_page_token: string | null
-}
-
 /** Follows the tokens to the far page, and checks that no record is missing or comes twice. */
 async function walkTo(
   { url, authorization }: Service,
@@ -158,7 +147,10 @@ async function walkTo(
     const count = Math.min(maxPerPage, skip - skipped || perPage)
     const query = token === '' ? '' : `&page_token=${encodeURIComponent(token)}`
     const response = await fetch(`${url}${base}${path}${count}${query}`, { headers: { authorization } })
-    const { data, next_page_token } = (await response.json()) as Page
+    const { data, next_page_token } = (await response.json()) as {
+      data: { id: number }[]
+      next_page_token: string | null
+    }
     const [idOnFar = 0] = data.map((record) => record.id)
     idOnFirst ||= idOnFar
     for (const record of data) {

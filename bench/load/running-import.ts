@@ -6,68 +6,47 @@ import type { LoadedSubscribers } from './subscribers.ts'
 const fileCount = 3
 
 /**
- * Imports into the list that requests read and write, one after the other without a pause, until it is stopped. Half of
- * a file's rows update subscribers, the other half are new.
+ * Imports into the list that requests read and write, one after the other without a pause, while the work is done. Half
+ * of a file's rows update subscribers, the other half are new. Resolves to the rows a second of all imports.
  */
-export class RunningImport {
-  readonly #service: Service
-  readonly #loaded: LoadedSubscribers
-  readonly #rowsOfFile: number
-  #stopped = false
-  #running: Promise<void> = Promise.resolve()
-  #current = 0
-  #rows = 0
-  #seconds = 0
-
-  constructor(service: Service, loaded: LoadedSubscribers, rowsOfFile: number) {
-    this.#service = service
-    this.#loaded = loaded
-    this.#rowsOfFile = rowsOfFile
+export async function whileImporting(
+  { client, database, place }: Service,
+  { file, big }: LoadedSubscribers,
+  rowsOfFile: number,
+  work: () => Promise<void>,
+): Promise<number> {
+  const half = Math.min(Math.floor(rowsOfFile / 2), big.size)
+  const more = rowsOfFile - half
+  for (let i = 0; i < fileCount; i += 1) {
+    const updated = { first: (i * half) % Math.max(1, big.size - half), count: half }
+    const added = { first: big.size + i * more, count: more }
+    await place(file.bytes(file.columns, [updated, added]), `running-${i}.csv`)
   }
-
-  /** Resolves when the first import writes rows. */
-  async start(): Promise<void> {
-    const { file, big } = this.#loaded
-    const half = Math.min(Math.floor(this.#rowsOfFile / 2), big.size)
-    const more = this.#rowsOfFile - half
-    for (let i = 0; i < fileCount; i += 1) {
-      const updated = { first: (i * half) % Math.max(1, big.size - half), count: half }
-      const added = { first: big.size + i * more, count: more }
-      await this.#service.place(file.bytes(file.columns, [updated, added]), `running-${i}.csv`)
-    }
-    await this.#begin(0)
-    await pollImport(this.#service.client, this.#current, ({ stats }) => stats.records_imported > 0)
-    this.#running = this.#repeat()
-    // `stop` reports its error.
-    this.#running.catch(() => undefined)
+  const begin = (i: number) => {
+    const request = { file_source: uploaded(`running-${i % fileCount}.csv`), overwrite: true }
+    return startImport(client, big.id, file, request)
   }
-
-  /** Cancels the current import and waits for its last batch; resolves to the rows and the time of all imports. */
-  async stop(): Promise<{ rows: number; seconds: number }> {
-    this.#stopped = true
-    const { client, database } = this.#service
-    await client.post(`/subscriber_imports/${this.#current}/cancel`).catch(() => undefined)
-    await this.#running
-    while ((await database.collections.imports.countDocuments({ settled: false })) > 0) await sleep(250)
-    return { rows: this.#rows, seconds: this.#seconds }
-  }
-
-  async #repeat(): Promise<void> {
+  let current = await begin(0)
+  let [isOver, rows, seconds] = [false, 0, 0]
+  const importUntilOver = async () => {
     for (let i = 1; ; i += 1) {
       const startedAt = performance.now()
-      const view = await pollImport(this.#service.client, this.#current)
-      this.#rows += view.stats.records_imported
-      this.#seconds += (performance.now() - startedAt) / 1000
-      if (this.#stopped) return
-      if (view.state !== 'finished')
-        throw new Error(`import ${view.id} is ${view.state}: ${view.error_message}`)
-      await this.#begin(i)
+      const { id, state, stats, error_message } = await pollImport(client, current)
+      rows += stats.records_imported
+      seconds += (performance.now() - startedAt) / 1000
+      if (isOver) return
+      if (state !== 'finished') throw new Error(`import ${id} is ${state}: ${error_message}`)
+      current = await begin(i)
     }
   }
-
-  async #begin(i: number): Promise<void> {
-    const { file, big } = this.#loaded
-    const request = { file_source: uploaded(`running-${i % fileCount}.csv`), overwrite: true }
-    this.#current = await startImport(this.#service.client, big.id, file, request)
-  }
+  await pollImport(client, current, ({ stats }) => stats.records_imported > 0)
+  const importing = importUntilOver()
+  // Where the work fails, its error is the one that is reported.
+  importing.catch(() => undefined)
+  await Promise.race([importing, work()])
+  isOver = true
+  await client.post(`/subscriber_imports/${current}/cancel`).catch(() => undefined)
+  await importing
+  while ((await database.collections.imports.countDocuments({ settled: false })) > 0) await sleep(250)
+  return rows / seconds
 }

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { customFields, SubscriberFile, type Rows } from '../datasets/subscriber-file.ts'
 import { createList, pollImport, startImport, uploaded } from '../imports.ts'
 import { whole } from '../report/text.ts'
+import type { Options } from '../scenario.ts'
 import type { Service } from '../service.ts'
 
 /** The subscribers of `requests`: many lists of one organization, loaded by the product's own imports. */
@@ -34,15 +35,12 @@ interface LoadRecord {
   lists: LoadedSubscribers['lists']
 }
 
+type LoadOptions = Omit<LoadRecord, 'lists'> & Pick<Options, 'folder' | 'say'>
+
 /** Loads what a kept folder doesn't have yet. */
 export async function loadSubscribers(
   service: Service,
-  {
-    subscribers,
-    seed,
-    folder,
-    say,
-  }: Omit<LoadRecord, 'lists'> & { folder: string; say: (text: string) => void },
+  { subscribers, seed, folder, say }: LoadOptions,
 ): Promise<LoadedSubscribers> {
   const record = path.join(folder, 'subscribers.json')
   const before = JSON.parse(await readFile(record, 'utf8').catch(() => 'null')) as LoadRecord | null
@@ -68,9 +66,7 @@ export async function loadSubscribers(
   await waitForEnds(service, ids)
   await writeFile(record, JSON.stringify({ subscribers, seed, lists } satisfies LoadRecord))
   if (more > 0) say(`loaded in ${Math.round((performance.now() - startedAt) / 1000)} s`)
-  const [big, smallest] = [lists[0], lists.at(-1)]
-  if (big === undefined || smallest === undefined) throw new Error('there are no lists')
-  return { lists, big, smallest, file }
+  return { lists, big: lists[0]!, smallest: lists.at(-1)!, file }
 }
 
 async function importRows(

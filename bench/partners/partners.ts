@@ -1,6 +1,4 @@
-import { fork } from 'node:child_process'
-import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
+import { startProgram } from '../program.ts'
 
 export interface FtpAccount {
   host: string
@@ -42,42 +40,23 @@ export const sessionFiles = 10
 export async function runPartners(
   accounts: FtpAccount[],
   small: FtpAccount,
-  { megabytes, seed }: { megabytes: number; seed: number },
+  sizes: { megabytes: number; seed: number },
 ): Promise<LargeFiles & SmallFiles> {
-  const smallProcess = startProcess()
-  const largeProcess = startProcess()
+  const program = new URL('./partners-process.ts', import.meta.url)
+  const smallClients = startProgram<PartnersOrder, SmallFiles>(program)
+  const largeClients = startProgram<PartnersOrder, LargeFiles>(program)
   try {
-    const smallFiles = smallProcess.ask({ kind: 'small', account: small })
-    smallFiles.catch(() => undefined)
-    const order = { kind: 'large', accounts, megabytes, seed } as const
-    const report = await Promise.race([largeProcess.ask(order), smallFiles])
-    if (!('hashes' in report)) throw new Error('the small files ended before the large ones')
-    smallProcess.send({ kind: 'end' })
-    const ofSmall = await smallFiles
-    if (!('smallMs' in ofSmall)) throw new Error('the process of the small files sent another report')
-    return { ...report, ...ofSmall }
+    smallClients.send({ kind: 'small', account: small })
+    const smallFiles = smallClients.reply()
+    largeClients.send({ kind: 'large', accounts, ...sizes })
+    const ended = smallFiles.then(() =>
+      Promise.reject(new Error('the small files ended before the large ones')),
+    )
+    const largeFiles = await Promise.race([largeClients.reply(), ended])
+    ended.catch(() => undefined)
+    smallClients.send({ kind: 'end' })
+    return { ...largeFiles, ...(await smallFiles) }
   } finally {
-    smallProcess.end()
-    largeProcess.end()
-  }
-}
-
-function startProcess() {
-  const child = fork(fileURLToPath(new URL('./partners-process.ts', import.meta.url)))
-  const ended = once(child, 'exit').then(([code]) => {
-    throw new Error(`the process of the FTP clients ended with ${String(code)}`)
-  })
-  ended.catch(() => undefined)
-  const send = (order: PartnersOrder) => child.send(order)
-  return {
-    send,
-    ask(order: PartnersOrder): Promise<LargeFiles | SmallFiles> {
-      send(order)
-      const answered = new Promise<LargeFiles | SmallFiles>((resolve) => child.once('message', resolve))
-      return Promise.race([answered, ended])
-    },
-    end: () => {
-      if (child.connected) child.disconnect()
-    },
+    await Promise.all([smallClients.end(), largeClients.end()])
   }
 }

@@ -1,10 +1,7 @@
-import { fork } from 'node:child_process'
-import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { programEnvironment } from '../../shared/runtime/config.ts'
 import type { SubscriberFile } from '../datasets/subscriber-file.ts'
-import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
+import { startProgram } from '../program.ts'
 import type { Bench, Contender } from '../scenario.ts'
 import { collectorFlags, peer, type PeerTarget, type PreparedPeer } from './peer.ts'
 
@@ -25,11 +22,19 @@ export interface BulkWriteOrder {
  */
 export function bulkWritePeer(
   bench: Bench,
-  work: { dataset: SubscriberFile; file: string; overwrite: boolean; before?: SubscriberFile },
+  work: { dataset: SubscriberFile; file: string; overwrite: boolean; before?: SubscriberFile | undefined },
 ): Contender {
   const { dataset, before, file, overwrite } = work
   const named = (type: string) =>
     dataset.customFields.filter(({ field_type }) => field_type === type).map(({ name }) => name)
+  const { columns } = dataset
+  const order = {
+    file,
+    columns,
+    numbers: named('number'),
+    dates: [...named('date'), 'subscribe_time'],
+    overwrite,
+  }
   return peer(bench, {
     name: 'csv-parse, bulkWrite',
     settings: { batch: 1_000, batches_in_flight: 1, ordered: false, write_concern: 'majority' },
@@ -38,49 +43,27 @@ export function bulkWritePeer(
     before,
     indexes: [{ key: { email: 1 }, unique: true }],
     leaves: overwrite ? dataset : before,
-    prepare: (target) =>
-      startProgram({
-        target,
-        file,
-        columns: dataset.columns,
-        numbers: named('number'),
-        dates: [...named('date'), 'subscribe_time'],
-        overwrite,
-      }),
+    prepare: (target) => startImporter({ target, ...order }),
   })
 }
 
-async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
-  const program = fileURLToPath(new URL('./bulk-write-process.ts', import.meta.url))
-  const child = fork(program, {
-    // Its dates must not depend on the machine's time zone.
-    env: programEnvironment({ settings: { TZ: 'UTC' } }),
-    execArgv: [...process.execArgv, ...collectorFlags],
-  })
-  const ended = new Promise<never>((_, reject) => {
-    child.once('error', reject)
-    child.once('exit', (code, signal) =>
-      reject(new Error(`the csv-parse and bulkWrite program ended early (${signal ?? `exit code ${code}`})`)),
-    )
-  })
-  ended.catch(() => undefined)
-  const unregister = endOnInterrupt(async () => {
-    child.kill()
-    await ended
-  })
-  const answer = async (): Promise<number[]> =>
-    Promise.race([once(child, 'message').then(([milliseconds]: number[][]) => milliseconds ?? []), ended])
-  await answer()
+async function startImporter(order: BulkWriteOrder): Promise<PreparedPeer> {
+  const { pid, send, reply, end } = startProgram<BulkWriteOrder, number[]>(
+    new URL('./bulk-write-process.ts', import.meta.url),
+    {
+      // Its dates must not depend on the machine's time zone.
+      env: programEnvironment({ settings: { TZ: 'UTC' } }),
+      execArgv: [...process.execArgv, ...collectorFlags],
+    },
+  )
+  // It is ready.
+  await reply()
   return {
-    process: await childProcess('importer', () => child.pid),
+    process: await childProcess('importer', pid),
     do: () => {
-      child.send(order)
-      return answer()
+      send(order)
+      return reply()
     },
-    end: async () => {
-      child.disconnect()
-      await ended.catch(() => undefined)
-      unregister()
-    },
+    end,
   }
 }

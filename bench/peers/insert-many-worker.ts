@@ -11,15 +11,10 @@ const { target, dataset, thread, threads, batch, batchesInFlight } = workerData 
 
 const file = new SubscriberFile(dataset)
 const part = Math.ceil(file.rows / threads)
+const end = Math.min(file.rows, (thread + 1) * part)
 const batches: SubscriberDocument[][] = []
-let documents: SubscriberDocument[] = []
-for (let row = thread * part; row < Math.min(file.rows, (thread + 1) * part); row += 1) {
-  documents.push(makeDocument(row))
-  if (documents.length < batch) continue
-  batches.push(documents)
-  documents = []
-}
-if (documents.length > 0) batches.push(documents)
+for (let first = thread * part; first < end; first += batch)
+  batches.push(Array.from({ length: Math.min(batch, end - first) }, (_, i) => makeDocument(first + i)))
 
 const client = await MongoClient.connect(target.uri, { writeConcern: { w: 'majority' } })
 parentPort?.once('message', () => {

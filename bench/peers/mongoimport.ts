@@ -1,12 +1,7 @@
-import { execFile, spawn, type ChildProcess } from 'node:child_process'
-import { createHash } from 'node:crypto'
-import { constants, createReadStream } from 'node:fs'
-import { access } from 'node:fs/promises'
-import path from 'node:path'
-import { pipeline } from 'node:stream/promises'
+import { execFile, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { programSearchPath } from '../../shared/runtime/config.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
@@ -28,17 +23,17 @@ const insertionWorkers = 4
  */
 export async function mongoimportPeers(
   bench: Bench,
-  work: { dataset: SubscriberFile; file: string; before?: SubscriberFile; modes: Mode[] },
+  work: { dataset: SubscriberFile; file: string; before?: SubscriberFile | undefined; modes: Mode[] },
 ): Promise<Contender[]> {
   const { dataset, before, file, modes } = work
-  const binary = await findMongoimport()
-  if (binary === null) {
+  const found = await findMongoimport()
+  if (found === null) {
     bench.say(
       'without mongoimport: there is none on the PATH; name one with MONGOIMPORT_BINARY, or build it with bench/peers/build-mongoimport.sh',
     )
     return []
   }
-  const version = await readVersion(binary)
+  const { binary, version } = found
   return modes.map((mode) =>
     peer(bench, {
       name: `mongoimport ${mode}`,
@@ -87,20 +82,17 @@ async function runMongoimport(
   args: string[],
   onStart: (child: ChildProcess) => void,
 ): Promise<number[]> {
-  const child = spawn(binary, args, { stdio: ['ignore', 'ignore', 'pipe'] })
-  onStart(child)
-  let errors = ''
-  child.stderr.on('data', (piece: Buffer) => (errors = (errors + piece.toString()).slice(-1_000)))
-  const ended = new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject)
-    child.once('close', resolve)
-  })
+  const running = promisify(execFile)(binary, args)
+  onStart(running.child)
   const unregister = endOnInterrupt(() => {
-    child.kill()
-    return ended
+    running.child.kill()
+    return running
   })
-  const code = await ended.finally(unregister)
-  if (code !== 0) throw new Error(`${binary} ${args.join(' ')} ended with ${code}: ${errors}`)
+  await running.finally(unregister).catch((error: unknown) => {
+    // Its message has the command line, and so the server's password.
+    const { code, stderr } = error as { code: unknown; stderr: string }
+    throw new Error(`${binary} ended with ${String(code)}: ${stderr.slice(-1_000)}`)
+  })
   return []
 }
 
@@ -109,31 +101,19 @@ const built = fileURLToPath(
   new URL('../../node_modules/.cache/rollcall/mongoimport/mongoimport', import.meta.url),
 )
 
-/** `MONGOIMPORT_BINARY`, else one on the PATH, else the built one, else null. */
-async function findMongoimport(): Promise<string | null> {
+/** `MONGOIMPORT_BINARY`, else one on the PATH, else the built one, else null; the version is "mongoimport 100.12.0". */
+async function findMongoimport(): Promise<{ binary: string; version: string } | null> {
   const named = process.env['MONGOIMPORT_BINARY'] ?? ''
-  const folders = programSearchPath()
-    .split(path.delimiter)
-    .filter((folder) => folder !== '')
-  const candidates =
-    named === '' ? [...folders.map((folder) => path.join(folder, 'mongoimport')), built] : [named]
-  for (const file of candidates) {
-    const isExecutable = await access(file, constants.X_OK).then(
-      () => true,
-      () => false,
-    )
-    if (isExecutable) return file
-  }
-  if (named !== '') throw new Error(`MONGOIMPORT_BINARY is ${named}, which isn't an executable file`)
+  for (const binary of named === '' ? ['mongoimport', built] : [named])
+    try {
+      const { stdout } = await promisify(execFile)(binary, ['--version'])
+      return {
+        binary,
+        version: `mongoimport ${/version: (\S+)/.exec(stdout)?.[1] ?? 'of an unknown version'}`,
+      }
+    } catch (error) {
+      if (named !== '')
+        throw new Error(`MONGOIMPORT_BINARY is ${named}, which can't be run: ${errorMessage(error)}`)
+    }
   return null
-}
-
-/** "mongoimport 100.12.0"; of one that was built without its makefile the file's digest. */
-async function readVersion(binary: string): Promise<string> {
-  const { stdout } = await promisify(execFile)(binary, ['--version'])
-  const version = /version: (\S+)/.exec(stdout)?.[1] ?? 'built-without-version-string'
-  if (version !== 'built-without-version-string') return `mongoimport ${version}`
-  const hash = createHash('sha256')
-  await pipeline(createReadStream(binary), hash)
-  return `mongoimport sha256:${hash.digest('hex').slice(0, 12)}`
 }

@@ -1,8 +1,9 @@
 import type { Collection, Document } from 'mongodb'
-import { wrongDocuments } from '../check-import.ts'
+import { sumDocuments, wrongDocuments } from '../check-import.ts'
 import { flatDocument, flatSample, wrongSample, type Sample } from '../datasets/documents.ts'
-import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { measure } from '../measure.ts'
+import { inNewDatabase } from '../mongodb-server.ts'
 import type { MeasuredProcess } from '../processes.ts'
 import { whole } from '../report/text.ts'
 import type { Bench, Contender } from '../scenario.ts'
@@ -42,78 +43,42 @@ export const collectorFlags = ['--no-parallel-scavenge', '--heap-growing-percent
 
 export function peer(bench: Bench, work: PeerWork): Contender {
   const { name, version, settings, note, dataset, leaves = dataset } = work
+  const { pointsPath = 'points', flatten = (document) => document } = work
   const expected = leaves.expectedDocuments()
   const sample = flatSample(leaves)
-  let round = 0
-  return {
-    name,
-    ...(version === undefined ? {} : { version }),
-    settings,
-    ...(note === undefined ? {} : { note }),
-    async run() {
-      round += 1
-      const database = `bench_${name.replaceAll(/\W+/g, '-')}-${round}`
-      const { db, close } = await bench.openDatabase(database)
-      try {
-        const collection = db.collection('subscribers')
-        await collection.createIndexes(work.indexes)
-        if (work.before !== undefined) await load(collection, work.before)
-        const target = { uri: bench.mongodbUri, database, collection: 'subscribers' }
-        const prepared = await work.prepare(target)
-        const { done: times, ...measured } = await measure(bench.server, {
-          processes: [prepared.process],
-          rows: dataset.rows,
-          do: prepared.do,
-        })
-        await prepared.end?.()
-        const wrong =
-          wrongDocuments(await countDocuments(collection, work), expected) ??
-          wrongSample(await readSample(collection, sample, work), sample)
-        if (wrong !== null) bench.say(`${name}: ${wrong}`)
-        const of = `a batch of ${whole(settings.batch)} rows`
-        const latency = times.length === 0 ? {} : { latency: summarizeLatency(of, times) }
-        return { ...measured, ...latency, isRight: wrong === null }
-      } finally {
-        await db.dropDatabase()
-        await close()
-      }
-    },
-  }
+  const run = () =>
+    inNewDatabase(bench, async (db) => {
+      const collection = db.collection('subscribers')
+      await collection.createIndexes(work.indexes)
+      if (work.before !== undefined) await load(collection, work.before)
+      const prepared = await work.prepare({
+        uri: bench.mongodbUri,
+        database: db.databaseName,
+        collection: 'subscribers',
+      })
+      const { done: times, ...measured } = await measure(bench.server, {
+        processes: [prepared.process],
+        rows: dataset.rows,
+        do: prepared.do,
+      })
+      await prepared.end?.()
+      const found: Sample = new Map()
+      for await (const { _id, ...document } of collection.find({ email: { $in: [...sample.keys()] } }))
+        found.set(String(document['email']), flatten(document))
+      const wrong =
+        wrongDocuments(await sumDocuments(collection, {}, pointsPath), expected) ?? wrongSample(found, sample)
+      if (wrong !== null) bench.say(`${name}: ${wrong}`)
+      const of = `a batch of ${whole(settings.batch)} rows`
+      const latency = times.length === 0 ? {} : { latency: summarizeLatency(of, times) }
+      return { ...measured, ...latency, is_right: wrong === null }
+    })
+  return { name, version, settings, note, run }
 }
-
-const loadBatch = 2_000
-const loadLanes = 3
 
 async function load(collection: Collection, dataset: SubscriberFile): Promise<void> {
-  let next = 0
-  const lane = async () => {
-    while (next < dataset.rows) {
-      const first = next
-      next += loadBatch
-      const count = Math.min(loadBatch, dataset.rows - first)
-      const documents = Array.from({ length: count }, (_, i) => flatDocument(dataset, first + i))
-      await collection.insertMany(documents, { ordered: false })
-    }
+  for (let first = 0; first < dataset.rows; first += 2_000) {
+    const length = Math.min(2_000, dataset.rows - first)
+    const documents = Array.from({ length }, (_, i) => flatDocument(dataset, first + i))
+    await collection.insertMany(documents, { ordered: false })
   }
-  await Promise.all(Array.from({ length: loadLanes }, lane))
-}
-
-async function countDocuments(
-  collection: Collection,
-  { pointsPath = 'points' }: PeerWork,
-): Promise<Documents> {
-  const group = { _id: null, count: { $sum: 1 }, points: { $sum: `$${pointsPath}` } }
-  const [sums] = await collection.aggregate<Documents>([{ $group: group }]).toArray()
-  return { count: sums?.count ?? 0, points: sums?.points ?? 0 }
-}
-
-async function readSample(
-  collection: Collection,
-  sample: Sample,
-  { flatten = (document) => document }: PeerWork,
-): Promise<Sample> {
-  const found: Sample = new Map()
-  for await (const { _id, ...document } of collection.find({ email: { $in: [...sample.keys()] } }))
-    found.set(String(document['email']), flatten(document))
-  return found
 }

@@ -1,7 +1,8 @@
 import type { ChartConfiguration, ChartDataset } from 'chart.js'
 import type { NamedLatency, NamedTimelines, Timeline } from '../scenario.ts'
+import { middle } from '../statistics.ts'
 import type { Report } from './report.ts'
-import { capitalize } from './text.ts'
+import { capitalize, plural } from './text.ts'
 
 /** A plot as Chart.js takes it. There are no functions in it, so it can be written as JSON. */
 type Chart = ChartConfiguration<'scatter'>
@@ -12,13 +13,13 @@ type Point = { x: number; y: number }
 /** The plots of a report that have at least one line. Lines over time are those of the middle round. */
 export function drawCharts(report: Report): Chart[] {
   const ofContenders = report.contenders.map(({ name, rounds }): NamedTimelines => ({
-    name,
-    rounds: rounds.flatMap(({ timeline }) => timeline ?? []),
+    ...{ name, of: plural(report.unit) },
+    rounds: rounds.map(({ timeline }) => timeline),
   }))
   const works = [...ofContenders, ...report.timelines].map(({ rounds, ...work }) => ({
     of: 'rows',
     ...work,
-    middle: middleRound(rounds),
+    ...(middle(rounds, ({ seconds }) => seconds.at(-1) ?? 0) ?? nothing),
   }))
   return [
     ...byPlot(works).map(([title, list]) => drawThroughput(title, list)),
@@ -28,14 +29,9 @@ export function drawCharts(report: Report): Chart[] {
   ].filter(({ data }) => data.datasets.some((line) => line.data.length > 1))
 }
 
-type Work = Omit<NamedTimelines, 'rounds'> & { of: string; middle: Timeline }
+const nothing: Timeline = { seconds: [], rows: null, cpu_seconds: {}, memory_mb: {} }
 
-const nothing: Timeline = { seconds: [], rows: null, cpuSeconds: {}, memoryMB: {} }
-
-function middleRound(rounds: Timeline[]): Timeline {
-  const bySpeed = rounds.toSorted((a, b) => (a.seconds.at(-1) ?? 0) - (b.seconds.at(-1) ?? 0))
-  return bySpeed[Math.floor(rounds.length / 2)] ?? nothing
-}
+type Work = Omit<NamedTimelines, 'rounds'> & Timeline & { of: string }
 
 /** What shares a plot, with the beginning of the plot's title. */
 function byPlot<T extends { plot?: string }>(all: T[]): [title: string, list: T[]][] {
@@ -43,29 +39,24 @@ function byPlot<T extends { plot?: string }>(all: T[]): [title: string, list: T[
   return [...groups]
 }
 
-const timeAxis = 'seconds since the beginning'
-
 function drawThroughput(title: string, works: Work[]): Chart {
   const units = [...new Set(works.map(({ of }) => of))].join(' or ')
-  const lines = works.map(({ name, middle: { seconds, rows } }, i) =>
-    drawLine(name, rates(seconds, rows ?? []), i),
-  )
-  return drawChart(`${title}Throughput over time, in the middle round`, timeAxis, `${units} a second`, lines)
+  const lines = works.map(({ name, seconds, rows }, i) => drawLine(name, rates(seconds, rows ?? []), i))
+  return drawOverTime(`${title}Throughput`, `${units} a second`, lines)
 }
 
 function drawMemory(works: Work[]): Chart {
-  const lines = works.flatMap(({ name, middle: { seconds, memoryMB } }, color) =>
-    Object.entries(memoryMB).map(([process, values], dash) => {
+  const lines = works.flatMap(({ name, seconds, memory_mb }, color) =>
+    Object.entries(memory_mb).map(([process, values], dash) => {
       const points = values.map((y, i) => ({ x: seconds[i]!, y }))
       return drawLine(`${name}: ${process}`, points, color, dash)
     }),
   )
-  return drawChart('Resident memory over time, in the middle round', timeAxis, 'MB', lines)
+  return drawOverTime('Resident memory', 'MB', lines)
 }
 
 function drawCores(works: Work[]): Chart {
-  const lines = works.flatMap(({ name, middle: { seconds, cpuSeconds } }, color) => {
-    const { mongod = [], ...clients } = cpuSeconds
+  const lines = works.flatMap(({ name, seconds, cpu_seconds: { mongod = [], ...clients } }, color) => {
     const ofClients = Object.values(clients)
     const client = ofClients[0]?.map((_, i) => ofClients.reduce((sum, values) => sum + values[i]!, 0)) ?? []
     return [
@@ -73,7 +64,7 @@ function drawCores(works: Work[]): Chart {
       drawLine(`${name}: mongod`, rates(seconds, mongod), color, 1),
     ].filter(({ data }) => data.length > 0)
   })
-  return drawChart('Cores in use over time, in the middle round', timeAxis, 'cores', lines)
+  return drawOverTime('Cores in use', 'cores', lines)
 }
 
 /** The slowest of all is one in their number. On a logarithmic scale each further nine has the same width. */
@@ -105,30 +96,25 @@ function drawLine(
   return { label, data, borderColor, borderDash, borderWidth: 2, pointRadius: 0, showLine: true }
 }
 
+const drawOverTime = (what: string, y: string, lines: Line[]): Chart =>
+  drawChart(`${what} over time, in the middle round`, 'seconds since the beginning', y, lines, 'linear')
+
 function drawChart(
   title: string,
   x: string,
   y: string,
   datasets: Line[],
-  type: 'linear' | 'logarithmic' = 'linear',
+  type: 'linear' | 'logarithmic',
 ): Chart {
   const axis = (text: string) => ({ type, beginAtZero: type === 'linear', title: { display: true, text } })
-  return {
-    type: 'scatter',
-    data: { datasets },
-    options: {
-      animation: false,
-      plugins: { title: { display: true, text: title } },
-      scales: { x: axis(x), y: axis(y) },
-    },
-  }
+  const plugins = { title: { display: true, text: title } }
+  const options = { animation: false, plugins, scales: { x: axis(x), y: axis(y) } } as const
+  return { type: 'scatter', data: { datasets }, options }
 }
-
-const windows = 30
 
 /** Growth a second over windows of a thirtieth of the time: over a shorter one each batch's end would be a peak. */
 function rates(seconds: number[], totals: number[]): Point[] {
-  const width = (seconds.at(-1) ?? 0) / windows
+  const width = (seconds.at(-1) ?? 0) / 30
   const points: Point[] = []
   let from = 0
   for (let to = 1; to < totals.length; to += 1) {

@@ -3,13 +3,14 @@ import { createRequire } from 'node:module'
 import path from 'node:path'
 import { marked } from 'marked'
 import { drawCharts } from './charts.ts'
+import { describeGoals, describeReport } from './page.ts'
 import { compactJson, type Report } from './report.ts'
-import { describeReport } from './results-page.ts'
 
 /** A page of one run that needs no other file: tables, plots, and their numbers. Plots are drawn by the browser. */
 export function htmlPage(report: Report): string {
   const markdown = [
     ...describeReport(report),
+    ...describeGoals(report),
     '<div id="charts"></div>',
     '',
     ...folded('Output', report.transcript.join('\n')),

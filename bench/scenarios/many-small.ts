@@ -1,91 +1,79 @@
+import type { ImportView } from '../../control-plane/cli/api-client.ts'
 import { wrongImport } from '../check-import.ts'
+import { onServices } from '../compare.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { createList, importSeconds, pollImport, startImport } from '../imports.ts'
 import { measure } from '../measure.ts'
-import { serverVersion } from '../mongodb-server.ts'
-import { describeCosts, two, whole, withRange } from '../report/text.ts'
-import { roundOrder } from '../round-order.ts'
-import type { Measured, Options, Outcome, Scenario } from '../scenario.ts'
-import { withService, type Service } from '../service.ts'
-import { spread, summarizeLatency } from '../statistics.ts'
+import type { Service } from '../service.ts'
 
-const smallRows = 500
+export const smallRows = 500
 const maxLanes = 16
 
 /** Shows what an import costs beside its rows: 500 rows take little of its time. */
-export const manySmall: Scenario = {
+export const manySmall = onServices({
   name: 'many-small',
   summary: `imports of ${smallRows} rows, each of another organization, one after the other and ${maxLanes} side by side: from begins_at to finished`,
   quick: ['--rows', '10000', '--rounds', '2'],
-  run: (options) => withService({ folder: options.folder }, (service) => measureRounds(service, options)),
-}
-
-interface ManyImports {
-  importMilliseconds: number[]
-  cost: Measured
-  wrong: string | null
-}
-
-async function measureRounds(service: Service, { rows, rounds, seed, say }: Options): Promise<Outcome> {
-  const length = Math.ceil((rows ?? 100_000) / smallRows)
-  const shape = { rows: smallRows, defects: false } as const
-  const files = Array.from({ length }, (_, i) => new SubscriberFile({ ...shape, seed: seed + i }))
-  const serial = { name: 'one after the other', lanes: 1, measured: new Array<ManyImports>() }
-  const parallel = { name: 'side by side', lanes: maxLanes, measured: new Array<ManyImports>() }
-  // New processes compile their code during the first imports, so these aren't measured.
-  await importMany(service, files.slice(0, maxLanes), maxLanes)
-  for (let round = 0; round < rounds; round += 1)
-    for (const { name, lanes, measured } of roundOrder([serial, parallel], round, seed)) {
-      const one = await importMany(service, files, lanes)
-      measured.push(one)
-      say(`round ${round + 1}, ${name}: ${combine([one]).text}`)
-      if (one.wrong !== null) say(`WRONG RESULT: ${one.wrong}`)
+  defaultRows: 100_000,
+  kinds: ['one after the other', 'side by side'],
+  timesOf: `an import of ${smallRows} rows`,
+  prepare: async ({ rows, seed }) => Array.from({ length: Math.ceil(rows / smallRows) }, (_, i) => seed + i),
+  async measure(service, seeds, { kind }) {
+    // New processes compile their code during the first imports, so these aren't measured.
+    await importMany(service, seeds.slice(0, maxLanes), maxLanes)
+    const { done, ...imports } = await importMany(service, seeds, kind === 'side by side' ? maxLanes : 1)
+    const times: number[] = []
+    let wrong: string | null = null
+    for (const { check } of done) {
+      const checked = await check()
+      times.push(checked.milliseconds)
+      wrong ??= checked.wrong
     }
-  const ways = [serial, parallel].map(({ name, measured }) => ({ name, ...combine(measured) }))
-  for (const { name, text } of ways) say(`all, ${name}: ${text}`)
-  return {
-    mongodb: await serverVersion(service.database.client),
-    rows: length * smallRows,
-    isRight: ways.every(({ isRight }) => isRight),
-    latencies: ways.map(({ name, latency }) => ({ name, ...latency })),
-    timelines: ways.map(({ name, timelines }) => ({ name, rounds: timelines })),
-  }
+    return { ...imports, times: { each: times }, wrong }
+  },
+})
+
+/** Imports 500 rows of each seed, each into a list of a new organization. */
+export async function importMany(service: Service, seeds: number[], lanes: number) {
+  const prepared = await inLanes(maxLanes, seeds, (seed) => prepareSmallImport(service, seed))
+  return measure(service.database.client, {
+    processes: service.processes,
+    rows: seeds.length * smallRows,
+    do: () => inLanes(lanes, prepared, (run) => run()),
+  })
 }
 
-function combine(measured: ManyImports[]) {
-  const costs = measured.map(({ cost }) => cost)
-  const all = measured.flatMap(({ importMilliseconds }) => importMilliseconds)
-  const rates = spread(costs.map(({ rows, seconds }) => rows / smallRows / seconds))
-  return {
-    text: `each in ${withRange(spread(all), whole)} ms, ${withRange(rates, two)} imports/s; ${describeCosts(costs, 'a row')}`,
-    isRight: measured.every(({ wrong }) => wrong === null),
-    latency: summarizeLatency(`an import of ${smallRows} rows`, all),
-    timelines: costs.map(({ timeline }) => timeline),
-  }
+interface SmallImport {
+  view: ImportView
+  /** From `begins_at` to `finished_at`. */
+  check: () => Promise<{ milliseconds: number; wrong: string | null }>
 }
 
-async function importMany(service: Service, files: SubscriberFile[], lanes: number): Promise<ManyImports> {
-  const { client, database, processes } = service
-  const lists = await inLanes(maxLanes, files, async (file) => {
-    const { id } = await client.post<{ id: number }>('/organizations', { organization: { name: 'Small' } })
-    return { file, content: [...file.text()].join(''), list: await createList(client, 'Small', file, id) }
-  })
-  const { done, ...cost } = await measure(database.client, {
-    processes,
-    rows: files.length * smallRows,
-    do: () =>
-      inLanes(lanes, lists, async ({ file, content, list }) => {
-        const id = await startImport(client, list.listId, file, { file_source: { type: 'json', content } })
-        return { list, leaves: file, view: await pollImport(client, id) }
-      }),
-  })
-  const importMilliseconds: number[] = []
-  for (const one of done) {
-    const wrong = await wrongImport(service, { ...one, expected: { added: smallRows }, size: 'small' })
-    if (wrong !== null) return { importMilliseconds, cost, wrong: `import ${one.view.id}: ${wrong}` }
-    importMilliseconds.push((await importSeconds(database, one.view.id)) * 1000)
+/** Resolves to a function that imports 500 rows into a list of an organization of its own. */
+export async function prepareSmallImport(
+  service: Service,
+  seed: number,
+): Promise<() => Promise<SmallImport>> {
+  const { client, database } = service
+  const file = new SubscriberFile({ rows: smallRows, seed, defects: false })
+  const organization = { organization: { name: 'Small' } }
+  const { id } = await client.post<{ id: number }>('/organizations', organization)
+  const list = await createList(client, 'Small', file, id)
+  const source = { type: 'json', content: [...file.text()].join('') }
+  return async () => {
+    const view = await pollImport(
+      client,
+      await startImport(client, list.listId, file, { file_source: source }),
+    )
+    const expected = { added: smallRows }
+    return {
+      view,
+      check: async () => {
+        const wrong = await wrongImport(service, { view, list, expected, leaves: file, size: 'small' })
+        return { milliseconds: wrong === null ? (await importSeconds(database, view.id)) * 1000 : 0, wrong }
+      },
+    }
   }
-  return { importMilliseconds, cost, wrong: null }
 }
 
 /** Each lane takes the next item when it is done with one. */

@@ -3,16 +3,15 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Script } from 'node:vm'
 import t, { type Test } from 'tap'
+import { compareRounds } from '../../../bench/compare.ts'
 import {
-  betterRatios,
+  combineRatios,
   computeRatios,
   judge,
-  lowestRatios,
   minShares,
   recordsFor,
   withRecord,
   works,
-  type MinShares,
   type Ratios,
   type RecordedRatios,
   type Rounds,
@@ -24,7 +23,7 @@ import { compactJson, makeReport, type Report } from '../../../bench/report/repo
 import { keepReport, writePage } from '../../../bench/report/results-folder.ts'
 import { roundOrder } from '../../../bench/round-order.ts'
 import type { Measurement } from '../../../bench/scenario.ts'
-import { scenarios } from '../../../bench/scenarios/all.ts'
+import { newRowsGoals } from '../../../bench/scenarios/comparisons.ts'
 import { summarizeLatency } from '../../../bench/statistics.ts'
 
 function measurement(seconds: number, cpu: number): Measurement {
@@ -32,20 +31,20 @@ function measurement(seconds: number, cpu: number): Measurement {
   return {
     seconds,
     rows: 1_000_000,
-    clientMicroseconds: cpu,
-    serverMicroseconds: cpu,
+    client_us_per_row: cpu,
+    server_us_per_row: cpu,
     processes: {
-      engine: { cpuSeconds: cpu, peakMemoryMB: 300 },
-      mongod: { cpuSeconds: cpu, peakMemoryMB: 900 },
+      engine: { cpu_seconds: cpu, peak_memory_mb: 300 },
+      mongod: { cpu_seconds: cpu, peak_memory_mb: 900 },
     },
     timeline: {
       seconds: moments,
       rows: moments.map((moment) => (moment / seconds) * 1_000_000),
-      cpuSeconds: { engine: moments, mongod: moments },
-      memoryMB: { engine: moments.map(() => 300), mongod: moments.map(() => 900) },
+      cpu_seconds: { engine: moments, mongod: moments },
+      memory_mb: { engine: moments.map(() => 300), mongod: moments.map(() => 900) },
     },
     latency: summarizeLatency('a batch', [3, 1, 2]),
-    isRight: true,
+    is_right: true,
   }
 }
 
@@ -70,20 +69,13 @@ function exampleReport(): Report {
     versions: { node: '26' },
     transcript: ['</script><b>'],
   }
-  return makeReport(particulars, {
-    mongodb: '6.0.5',
-    rows: 1_000_000,
-    isRight: true,
-    contenders: [
-      { name: 'rollcall', run, measured: seconds.map((value) => measurement(value, 10)) },
-      {
-        name: 'mongoimport insert',
-        version: 'mongoimport 100.9.4',
-        run,
-        measured: seconds.map((value) => measurement(value * 2, 30)),
-      },
-    ],
-  })
+  const other = { name: 'mongoimport insert', version: 'mongoimport 100.9.4', run }
+  const compared = compareRounds([
+    [{ name: 'rollcall', run }, seconds.map((value) => measurement(value, 10))],
+    [other, seconds.map((value) => measurement(value * 2, 30))],
+  ])
+  const goals = newRowsGoals(compared)
+  return makeReport(particulars, { mongodb: '6.0.5', rows: 1_000_000, is_right: true, ...compared, goals })
 }
 
 t.test('a report takes ratios within rounds, and keeps every round with its moments', async (t) => {
@@ -94,7 +86,7 @@ t.test('a report takes ratios within rounds, and keeps every round with its mome
     rows_per_second: { median: 50_000, min: 25_000, max: 100_000 },
     peak_memory_mb: { engine: 300, mongod: 900 },
   })
-  t.equal(contenders[1]?.rounds[0]?.timeline?.rows?.length, 20)
+  t.equal(contenders[1]?.rounds[0]?.timeline.rows?.length, 20)
   t.match(versions, { 'mongodb server': '6.0.5', mongoimport: '100.9.4', node: '26' })
 })
 
@@ -126,7 +118,7 @@ t.test('a page has its plots, needs no other file, and no text breaks it', async
 
 t.test('what names a plot of its own is drawn there, and what was not counted nowhere', async (t) => {
   const seen = measurement(10, 10).timeline
-  const counted = { ...seen, cpuSeconds: {}, memoryMB: {} }
+  const counted = { ...seen, cpu_seconds: {}, memory_mb: {} }
   const report: Report = {
     ...exampleReport(),
     contenders: [],
@@ -152,10 +144,11 @@ t.test('what names a plot of its own is drawn there, and what was not counted no
 t.test('the page of results is made of what is kept', async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-results-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
-  const shown = scenarios.filter(({ name }) => ['new-rows', 'overwriting'].includes(name))
+  const shown = ['new-rows', 'overwriting']
   const page = await readFile(await keepReport(folder, shown, exampleReport()), 'utf8')
-  t.match(page, /\| new rows \| mongoimport insert.*\| at least 1\.25x \| 2\.00x \| met \|/)
-  t.match(page, /\| rows overwriting .* not measured \|/)
+  t.match(page, /\| new rows \| +mongoimport insert, .*\| at least 1\.25x \| +2\.00x \| +met \|/)
+  t.match(page, /\| new rows \| +mongoimport upsert \| at least 3\.50x \| not measured \| +\|/)
+  t.match(page, /^Without a result here: overwriting\.$/m)
   const files = await readdir(path.join(folder, 'results'))
   t.strictSame(files.sort(), ['new-rows.html', 'new-rows.json'])
   t.strictSame((await readdir(folder)).sort(), ['RESULTS.json', 'RESULTS.md', 'results'])
@@ -182,7 +175,11 @@ t.test(
       ) as unknown as Rounds
     const recorded = computeRatios(makeRounds(20))
     t.match(recorded, { 'new rows, client': 2, 'new rows, server': 8, 'new rows, elapsed': 10 })
-    const fallen = (client: number, shares: MinShares = minShares.here, elapsed?: number) =>
+    const fallen = (
+      client: number,
+      shares: { cpu: number; elapsed: number } = minShares.here,
+      elapsed?: number,
+    ) =>
       judge(recorded, computeRatios(makeRounds(client, elapsed)), shares)
         .filter(({ hasFallen }) => hasFallen)
         .map(({ name }) => name)
@@ -196,7 +193,7 @@ t.test(
     t.strictSame(fallen(20, minShares.here, 28), times, 'a wait that costs no CPU time')
     t.strictSame(fallen(20, minShares.elsewhere, 37), [])
     t.strictSame(fallen(20, minShares.elsewhere, 38), times)
-    const once = betterRatios(computeRatios(makeRounds(26)), computeRatios(makeRounds(21)))
+    const once = combineRatios([computeRatios(makeRounds(26)), computeRatios(makeRounds(21))], Math.max)
     t.ok(
       judge(recorded, once, minShares.here).every(({ hasFallen }) => !hasFallen),
       'a neighbour that is gone',
@@ -245,7 +242,11 @@ t.test('the guard judges a machine by the record of its kind, and one without by
   const both = withRecord(withRecord([], one), other)
   t.strictSame(recordsFor(machine('other'), both), [other])
   t.strictSame(recordsFor(machine('other', 4), both), [one, other])
-  t.strictSame(lowestRatios(both.map((record) => record.ratios)), ratios(2, 5))
+  const lowest = combineRatios(
+    both.map((record) => record.ratios),
+    Math.min,
+  )
+  t.strictSame(lowest, ratios(2, 5))
   const anew = recordFor(machine('one'), 4, 8)
   t.strictSame(withRecord(both, anew), [anew, other], 'in the place of the one before')
   t.end()
