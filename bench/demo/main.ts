@@ -105,7 +105,7 @@ function compare(results: Result[], expected: ImportCounts): boolean {
       .map(({ kind, right, counts }) => ({ kind, values: [...counts, right] }))
       .filter(({ values }) => values.some((value) => value > 0))
       .map(({ kind, values }) => [kind, ...values.map(whole)]),
-    ['rows/s', ...results.map(({ seconds }) => whole(rows / seconds))],
+    ['rows/s', ...results.map(({ seconds }) => whole(rows / seconds)), ''],
   ]
   console.log(['', ...alignColumns(table)].join('\n'))
   const isRight =
