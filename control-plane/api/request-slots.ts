@@ -15,6 +15,12 @@ const recordsPerWeight = 64
 export const pageWeight = (maxRecords: number): number =>
   maxRecords >= 1 ? Math.min(maxPageWeight, Math.ceil(maxRecords / recordsPerWeight)) : maxPageWeight
 
+const slotsOfOrganization = 64
+
+/** The weight of a search on so many lists, each of which takes a read of its own. Two of the heaviest run at once. */
+export const searchWeight = (lists: number): number =>
+  Math.min(slotsOfOrganization / 2, Math.ceil(lists / recordsPerWeight))
+
 export type RequestSlots = ReturnType<typeof createRequestSlots>
 
 /** All of them refuse waiting requests when `refusing` is aborted. */
@@ -40,7 +46,7 @@ export function createRequestSlots(refusing: AbortSignal) {
      */
     requests: createSlots('requests', {
       maxRunning: 192,
-      maxRunningPerOrganization: 64,
+      maxRunningPerOrganization: slotsOfOrganization,
       maxWaitingPerOrganization: 1_000,
       maxWaitMs: 60_000,
     }),

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { FairSemaphore } from '../../../control-plane/api/fair-semaphore.ts'
+import { createRequestSlots, searchWeight } from '../../../control-plane/api/request-slots.ts'
 
 const semaphoreOf = (options: {
   maxRunning: number
@@ -51,4 +52,24 @@ t.test('work that waits for too long is refused, and leaves its slot to lighter 
     headers: { 'Retry-After': '5' },
   })
   await semaphore.acquire({ organizationId: 2 }, 2)
+})
+
+t.test('two searches on thousands of lists run at once, many on some lists', async (t) => {
+  for (const [lists, atOnce] of [
+    [64, 64],
+    [640, 6],
+    [2_000, 2],
+    [10_000, 2],
+  ] as const) {
+    const stopping = new AbortController()
+    const { requests } = createRequestSlots(stopping.signal)
+    let running = 0
+    const searches = Array.from({ length: 100 }, () =>
+      requests.acquire({ organizationId: 1 }, searchWeight(lists)).then(() => (running += 1)),
+    )
+    await new Promise(setImmediate)
+    t.equal(running, atOnce, `on ${lists} lists`)
+    stopping.abort()
+    await Promise.allSettled(searches)
+  }
 })
