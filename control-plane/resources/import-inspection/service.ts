@@ -57,8 +57,12 @@ export async function inspectSource(
   // Reading may take 30 s, during which the request must not occupy a slot.
   if (source.type !== 'json') releaseSlot()
   const sample = await readSample(deps, list.organization_id, source, content)
+  // Each step takes milliseconds, and other requests are served between two of them.
+  await deps.pacer.nextPiece()
   const { beginning, refusal } = readInspected(sample, request, source)
+  await deps.pacer.nextPiece()
   const table = readTable(beginning, request, context.fields)
+  await deps.pacer.nextPiece()
   const { proposals, dateFormat, warnings: unfitColumns } = proposeColumns(table.columns, context)
   const format = chooseFormat(request, beginning, table, dateFormat)
   const mapping = request.column_mapping ?? proposals.map(({ proposed }) => proposed)
@@ -165,11 +169,12 @@ function readTable(
   const sample = { bytes: Buffer.from(text), isWhole }
   const fromLine = content.skipped_lines === 1 ? content.csv_field_separator : undefined
   const detected = detectDialect(sample, { separator: fromLine, enclosure: undefined })
-  const { csv_field_separator: separator } = format
-  const dialect = detectDialect(sample, {
-    separator: separator === undefined || separator === 'auto' ? fromLine : separator,
-    enclosure: format.csv_field_enclosure,
-  })
+  const { csv_field_separator: separator, csv_field_enclosure: enclosure } = format
+  const isNamed = separator !== undefined && separator !== 'auto'
+  const dialect =
+    isNamed || enclosure !== undefined
+      ? detectDialect(sample, { separator: isNamed ? separator : fromLine, enclosure })
+      : detected
   const { cells } = firstRecords(sample, dialect)
   const detectedHeader = detectHeader(
     cells,
