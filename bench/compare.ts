@@ -117,7 +117,7 @@ async function runRounds(
   }
 }
 
-/** Of latencies each contender's middle round is shown, of times all rounds. */
+/** Latencies are those of each contender's middle round, times those of all rounds. */
 export function compareRounds(all: Rounds, timesOf = ''): MeasuredRounds {
   const contenders = all.map(([{ run: _, ...contender }, rounds]) => ({
     ...contender,

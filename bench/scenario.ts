@@ -41,7 +41,7 @@ export interface Outcome {
   /** False when a contender's result, a reply or a count was wrong, which fails the run. */
   is_right: boolean
   rows?: number
-  /** What a row is, where it isn't a row. */
+  /** The unit of `rows`. */
   unit?: 'row' | 'MB'
   contenders?: MeasuredContender[]
   /** The first contender against each other one. */

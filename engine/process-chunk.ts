@@ -74,19 +74,19 @@ async function writeBatch(run: ChunkRun, batch: ChunkBatch, start: number): Prom
   if (lastDone !== undefined && run.chunk.kind !== 'unidentified')
     run.lastIdentity = identityAt(bytes, lastDone)
   /** Index of the record that the database refused because its subscriber would be too large. */
-  let refused = -1
+  let oversized = -1
   while (done < offsets.length) {
     if (run.isStopped()) return false
     const next = offsets.subarray(done, done + run.size.next)
     const isLast = batch.isLast && done + next.length === offsets.length
-    const part = { batch: { offsets: next, bytes }, isLast, isTooLarge: done === refused }
+    const part = { batch: { offsets: next, bytes }, isLast, isTooLarge: done === oversized }
     const result = await commitPart(run, part)
     if (result.end === 'given_up') return false
     if (result.end === 'committed') {
       done += next.length
       run.size.grow()
-    } else if (result.end === 'too_large') run.size.limitTo(result.fitting)
-    else if (result.end === 'refused' && next.length === 1) refused = done
+    } else if (result.end === 'too_many_bytes') run.size.limitTo(result.fitting)
+    else if (result.end === 'document_too_large' && next.length === 1) oversized = done
     else run.size.shrink(next.length)
   }
   return true
@@ -119,7 +119,7 @@ async function commitPart(run: ChunkRun, part: Part): Promise<PartEnd> {
     }
   } catch (error) {
     if (!isDocumentTooLarge(error) || part.isTooLarge) throw error
-    return { end: 'refused' }
+    return { end: 'document_too_large' }
   }
 }
 
@@ -137,7 +137,7 @@ async function attemptPart(
     maxQuota: quota.isExhausted ? quota.free : Infinity,
   })
   const fitting = draft.fill(batch)
-  if (fitting !== null) return { abort: { end: 'too_large', fitting } }
+  if (fitting !== null) return { abort: { end: 'too_many_bytes', fitting } }
   if (draft.quotaUsed > quota.free) return { abort: { end: 'quota_missing', needed: draft.quotaUsed } }
   // Progress is written first, so that a worker that lost its lease fails here and not in a conflict with the new
   // holder.
@@ -185,20 +185,20 @@ interface Part {
 type PartEnd =
   | { end: 'committed' }
   /** It would write too much; its first `fitting` records would not. */
-  | { end: 'too_large'; fitting: number }
+  | { end: 'too_many_bytes'; fitting: number }
   /** The database refused a subscriber for its size. */
-  | { end: 'refused' }
+  | { end: 'document_too_large' }
   | { end: 'conflicts' }
   /** The chunk was stopped or lost, or its import no longer runs. */
   | { end: 'given_up' }
 
 /** Only the attempt finds out how much quota its rows need. */
 type PartAbort =
-  Extract<PartEnd, { end: 'too_large' | 'given_up' }> | { end: 'quota_missing'; needed: number }
+  Extract<PartEnd, { end: 'too_many_bytes' | 'given_up' }> | { end: 'quota_missing'; needed: number }
 
 /**
- * What the retries of a transaction didn't mend. A duplicate key or a command timeout would then come back with the next
- * claim.
+ * Whether another claim may succeed after the retries of a transaction didn't. A duplicate key or a command timeout would
+ * come back.
  */
 const isRetryable = (error: unknown): boolean => {
   const reason = retryReason(error)

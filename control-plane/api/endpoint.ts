@@ -50,8 +50,8 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   handle(call: Call<Query, Body>): Promise<Reply>
   /**
    * Makes the handler's own checks of a body in which the schema found faults, so that one reply names the faults of
-   * both stages. Throws what the handler would refuse, and writes nothing. The `faultyKeys` are missing in `body`, or
-   * have the example's values where they are required; faults that name them are dropped.
+   * both stages. Throws what the handler would refuse, and writes nothing. `body` lacks the
+   * `faultyKeys`, or has the example's values of those that are required; faults that name them are dropped.
    */
   examine?(call: Call<Query, Body>, body: Body, faultyKeys: ReadonlySet<string>): Promise<void>
 }

@@ -206,7 +206,10 @@ async function changeInTransaction(
   return { outcome: 'done', before: existing, after, queued }
 }
 
-/** The removal of a deleted field's values walks over `_id`s, and may have passed the new one. */
+/**
+ * The job that removes a deleted field's values goes through `_id`s in order. It may have passed the new one, so the
+ * values are removed here.
+ */
 async function withoutDeletedValues(
   { collections }: Database,
   session: ClientSession,
@@ -226,7 +229,8 @@ async function withoutDeletedValues(
 const inPlaceMs = 5_000
 
 /**
- * The values of a deleted field are removed until 5 minutes after its deletion, so the fields read may not be older.
+ * The values of a deleted field are removed until 5 minutes after its deletion. Fields that were read a minute ago are
+ * far from that, whatever the write waits for.
  */
 const maxFieldsAgeMs = 60_000
 

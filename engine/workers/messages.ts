@@ -4,7 +4,7 @@ import type { StagingLocation } from '../../shared/storage/staging/open-staging.
 /**
  * The messages between the engine's main thread and its workers. They are plain values, because an Error loses its code
  * when it crosses threads. Rows never cross: a worker reads them from the staged partition. The messages about the second
- * half of a source are in stages/split/second-half-scan.ts, the report of a committed batch is in stages/write/batch-writer.ts.
+ * half of a source are in stages/split/second-half-scan.ts, the report of a committed batch is in chunk-run.ts.
  */
 
 /** Given to every worker when it starts. */
@@ -44,7 +44,7 @@ export type ChunkReport =
   | { end: 'lost' }
   /**
    * A batch could not be written. `retryable`: because of the database, and a later attempt will succeed. With the `code`
-   * of an ImportError, none will. With neither the cause is unknown, and the attempts are limited. `isMissing`: this engine
+   * of an ImportError, none will. Without either the cause is unknown, and attempts are limited. `isMissing`: this engine
    * doesn't find a file.
    */
   | { end: 'failed'; message: string; retryable: boolean; code: ImportErrorCode | null; isMissing: boolean }

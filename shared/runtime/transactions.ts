@@ -4,9 +4,9 @@ import { clock } from './clock.ts'
 import { isNetworkError } from './driver-errors.ts'
 
 /**
- * A request whose writes conflict with others, or that waits for quota which imports have reserved, is retried for this
- * time. Then its client is told to try again. The driver would retry for two minutes, which is longer than clients and
- * proxies wait.
+ * A request whose writes conflict with others is retried for this time, and so is one that waits for quota which imports
+ * have reserved. Then its client is told to try again. The driver would retry for two minutes, which is longer than
+ * clients and proxies wait.
  */
 export const conflictTimeoutMs = 20_000
 

@@ -13,7 +13,7 @@ import {
 /**
  * Chunk documents. An engine claims a chunk, its worker advances it batch by batch, and it is released or done. Every
  * write by a lease's holder filters by state and token (a fencing token), so a former holder changes nothing. Other
- * writes name their guard.
+ * writes name their guard. Those that take chunks from their engines are in fence.ts.
  */
 
 /** Stores the chunks of a split, inside the transaction that makes them claimable. */

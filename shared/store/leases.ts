@@ -8,8 +8,8 @@ import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../con
  *
  * An election takes 10 to 14 s, in which no process can renew its lease, and the clock of the new primary may differ.
  * So a lease belongs to an election. Leases of an earlier election are renewed in full before any of them is judged.
- * Each write takes election and time from the same answer of a primary, so it stays right where a later primary
- * executes it.
+ * Each write takes election and time from the same answer of a primary, so it is valid even if a later
+ * primary executes it.
  */
 
 /** After this time a process without renewals is dead. Recovery from a kill -9 takes little longer. */

@@ -239,6 +239,6 @@ export async function inQuotaTransaction<T>(
   }
 }
 
-/** How long a transaction is repeated that conflicts with others. */
+/** How long a transaction that may use quota is repeated when it conflicts with others. */
 const timeoutMs = 10_000
 const busyPauseMs = 50

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { describeNeed } from '../../api/authorization.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { maxPageWeight, pageWeight } from '../../api/request-slots.ts'
@@ -144,6 +145,7 @@ export const subscriberEndpoints = [
       validation_failed: [
         ...faultyValues,
         'custom_fields.Plan is required',
+        valuesTooLarge,
         identityExists,
         ...Object.values(quotaRefusals),
       ],
@@ -177,6 +179,7 @@ export const subscriberEndpoints = [
       validation_failed: [
         ...faultyValues,
         "custom_fields.Plan is required and can't be unset",
+        valuesTooLarge,
         identityExists,
         ...Object.values(quotaRefusals),
       ],
@@ -216,6 +219,7 @@ export const subscriberEndpoints = [
       requested_too_many: '101 autoresponders are asked for, and 100 entries are possible at once',
       validation_failed: [
         ...triggeringRefusals.validation_failed,
+        valuesTooLarge,
         identityExists,
         ...Object.values(quotaRefusals),
       ],

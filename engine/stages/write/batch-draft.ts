@@ -41,7 +41,7 @@ export interface BatchStart {
   reactions: ReadonlySet<string>
   /** The time of its rows, from which delays of reactions count. */
   now: Date
-  /** Rows that may become active; more are over the subscriber limit. Infinity while more quota can be reserved. */
+  /** How many rows may become active before the rest is over the subscriber limit; Infinity while more quota can be had. */
   maxQuota: number
 }
 
@@ -55,9 +55,9 @@ export const longRowBytes = 64 * 1024
 export const recordsWithin = (bytes: number): number => Math.max(1, Math.floor(maxBytes / bytes))
 
 /**
- * What a batch will write, by what its records say and what the database has. Each record is read, decided and
- * serialized before the next is read. Rows that lived until the commit would be moved by the garbage collector first,
- * which took a third of the engine's time.
+ * What a batch will write, made of its records and the existing subscribers. Each record is read, decided and serialized
+ * before the next is read. The garbage collector would move rows that are kept until the commit, which took a third of
+ * the engine's time.
  */
 export class BatchDraft {
   readonly counts: ImportCounts = noCounts()

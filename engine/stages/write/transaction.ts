@@ -48,7 +48,7 @@ export const retryReasons = [
 export type RetryReason = (typeof retryReasons)[number]
 
 const pauses = { firstMs: 4, maxMs: 500 }
-/** Write conflicts of a divisible transaction; without a limit where it can't be cut. */
+/** Retries after write conflicts of a transaction that can be cut; another one has no limit but its timeout. */
 const maxConflictRetries = 2
 /** Duplicate keys: each means that another writer inserted the key after the attempt's snapshot. */
 const maxDuplicateKeyRetries = 20

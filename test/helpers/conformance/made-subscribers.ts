@@ -47,6 +47,23 @@ export const noSuchSubscriber = [
 
 export const planField = { name: 'Plan', field_type: 'number', required: true }
 
+/** 16 values of this length are within the limit of a subscriber's values, 17 above. */
+const longText = '𝄞'.repeat(65_500)
+
+/** A list with 15 such values as defaults, and a subscriber's values for one more and for two more. */
+export async function listOfLongValues({ list }: World) {
+  const fields = Array.from({ length: 15 }, (_, i) => ({ name: `F${i}`, default: longText }))
+  const more = [{ name: 'A' }, { name: 'B' }]
+  const { id } = await list({ fields: [...fields, ...more].map((one) => ({ field_type: 'text', ...one })) })
+  const values = (custom_fields: object) => ({ apply_custom_field_defaults: true, custom_fields })
+  return {
+    id: Number(id),
+    filled: values({ A: longText }),
+    overfilled: values({ A: longText, B: longText }),
+    oneMore: { B: longText },
+  }
+}
+
 export const onRemoteList =
   (more: Partial<Sent> = {}, params: Record<string, string | number> = {}) =>
   async ({ list }: World): Promise<Failure> => ({

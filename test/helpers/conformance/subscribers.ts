@@ -9,6 +9,7 @@ import {
   noSuchSubscriber,
   onRemoteList,
   paramsOfSubscriber,
+  listOfLongValues,
   planField,
   twins,
 } from './made-subscribers.ts'
@@ -191,6 +192,15 @@ export const subscriberRows: Rows = {
         code: 'validation_failed',
         message: /^custom_fields.Plan is required$/,
       }),
+      'values of more than 4 MiB': async (world) => {
+        const { id, overfilled } = await listOfLongValues(world)
+        const subscriber = { email: 'a@example.com', ...overfilled }
+        return {
+          sent: { params: { mailing_list_id: id }, body: { subscriber } },
+          code: 'validation_failed',
+          message: /would hold more than/,
+        }
+      },
       'one more than the limit': async (world) => {
         const { listId, key } = await limitedOrganization(world, 0)
         return {
@@ -253,6 +263,17 @@ export const subscriberRows: Rows = {
           },
           code: 'validation_failed',
           message: /can't be unset$/,
+        }
+      },
+      'values of more than 4 MiB': async (world) => {
+        const { id, filled, oneMore } = await listOfLongValues(world)
+        return {
+          sent: {
+            params: paramsOfSubscriber(await newSubscriber(world, id, filled)),
+            body: { subscriber: { custom_fields: oneMore } },
+          },
+          code: 'validation_failed',
+          message: /would hold more than/,
         }
       },
       'one more than the limit': async (world) => {

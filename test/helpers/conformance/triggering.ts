@@ -2,6 +2,7 @@ import type { Json } from '../service.ts'
 import {
   lockedOrganization,
   limitedOrganization,
+  listOfLongValues,
   newSubscriber,
   noSuchSubscriber,
   onRemoteList,
@@ -172,6 +173,13 @@ export const triggeringRows: Rows = {
       'a field that is given twice': refusedFields({ PLAN: 1, Plan: 1 }, /is given twice$/),
       'a value that the field refuses': refusedFields({ Plan: 'x' }, /^custom_fields.for_all.Plan must be/),
       'unsetting a required field': refusedFields({ Plan: null }, /can't be unset$/),
+      'values of more than 4 MiB': async (world) => {
+        const { id, filled, oneMore } = await listOfLongValues(world)
+        await world.service.post(`/mailing_lists/${id}/autoresponders`, autoresponder)
+        const params = paramsOfSubscriber(await newSubscriber(world, id, filled))
+        const body = { autoresponder_names: ['*'], custom_fields: { for_all: oneMore } }
+        return { sent: { params, body }, code: 'validation_failed', message: /would hold more than/ }
+      },
     },
   },
 }

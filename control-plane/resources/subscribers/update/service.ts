@@ -48,6 +48,7 @@ export async function updateSubscriber(
 ): Promise<SubscriberView> {
   const { database } = deps
   for (let reads = 0; reads < maxListReads; reads += 1) {
+    // The database's time as of the last heartbeat, which is earlier than the reads below.
     const fieldsReadAt = database.local.leaseWatch.lastKnownTime
     const context = await findSubscriberList(deps, caller, path.listText)
     const { list } = context
@@ -181,7 +182,7 @@ function planStatus(
 
 /**
  * The time to store of a removal or confirmation; undefined leaves the stored one. `stored` is null when the event
- * happens by this update. A null in the body can't unset the time, and sets it only where none is stored.
+ * happens by this update. A null in the body never unsets the time; where none is stored, it stores `now`.
  */
 function timeOfEvent(
   time: Date | null | undefined,
