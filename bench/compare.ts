@@ -1,6 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
-import { removeFolder } from './interrupt.ts'
+import { removeFolder, unlessInterrupted } from './interrupt.ts'
 import { onServer, serverVersion } from './mongodb-server.ts'
 import { plural, whole } from './report/text.ts'
 import { roundOrder } from './round-order.ts'
@@ -66,6 +66,7 @@ export function onServices<Input>(compared: OnServices<Input>): Scenario {
     const input = await prepare(options)
     let mongodb = ''
     const measureOnce = async (kind: string): Promise<Measurement> => {
+      await unlessInterrupted()
       const folder = path.join(options.folder, 'service')
       await mkdir(folder)
       const started = { folder, settings: (await settings?.(kind, folder)) ?? {} }
@@ -113,7 +114,10 @@ async function runRounds(
   return {
     ...{ rows, unit, ...compared },
     is_right: all.every(([, measured]) => measured.every(({ is_right }) => is_right)),
-    goals: (goals?.(compared) ?? []).map((goal) => ({ ...goal, size: rows })),
+    goals: (goals?.(compared) ?? []).map(({ measured, ...goal }) => {
+      const isFound = measured !== null && Number.isFinite(measured.median)
+      return { ...goal, size: rows, measured: isFound ? measured : null }
+    }),
   }
 }
 
@@ -127,16 +131,18 @@ export function compareRounds(all: Rounds, timesOf = ''): MeasuredRounds {
         ([what, values]) => [`ms, ${what}`, values.flat()] as const,
       ),
       ...collectByName(rounds, ({ figures }) => figures),
-    ].map(([what, values]) => ({ what, count: values.length, ...spread(values) })),
+    ]
+      .filter(([, values]) => values.every(Number.isFinite))
+      .map(([what, values]) => ({ what, count: values.length, ...spread(values) })),
     rounds,
   }))
   const [first, ...others] = contenders
   return {
     contenders,
-    comparisons: others.map(({ name: to, rounds }) => ({
-      ...{ of: first!.name, to },
-      ...ratios(first!.rounds, rounds),
-    })),
+    // Where no process of a contender is measured, its work isn't comparable.
+    comparisons: others
+      .filter(({ client_us_per_row }) => client_us_per_row.max > 0)
+      .map(({ name: to, rounds }) => ({ of: first!.name, to, ...ratios(first!.rounds, rounds) })),
     latencies: contenders.flatMap(({ name, rounds }) => {
       const latency = middle(rounds, ({ seconds }) => seconds)?.latency
       const times = collectByName(rounds, (round) => round.times).map(([what, values]) => ({

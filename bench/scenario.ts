@@ -58,9 +58,10 @@ export interface Outcome {
 export interface Goal {
   work: string
   against?: string
-  /** One of the two. The median must reach a minimum; every round must stay under a maximum. */
+  /** One of the two. The median must reach a minimum; every round must stay under a maximum, or the median too. */
   min?: number
   max?: number
+  by_median?: boolean
   unit: string
   /** The bound is set for this number of rows or subscribers; the run had that of `size`. */
   set_for?: number

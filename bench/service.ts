@@ -154,7 +154,7 @@ async function startRollcall(
   let reason = ''
   createInterface({ input: child.stderr! }).on('line', (line) => {
     log.write(`${line}\n`)
-    const { level, msg = '' } = (line.startsWith('{') ? JSON.parse(line) : {}) as Record<string, string>
+    const { level, msg = '' } = parseLine(line)
     if (msg.startsWith('embedded MongoDB')) onNews?.(msg)
     if (level === 'fatal') reason ||= msg
   })
@@ -163,6 +163,14 @@ async function startRollcall(
     void ended.then(() => reject(new Error(`Rollcall didn't start: ${reason || `see ${logFile}`}`)))
   })
   return { ready, stop }
+}
+
+function parseLine(line: string): { level?: string; msg?: string } {
+  try {
+    return JSON.parse(line) as { level?: string; msg?: string }
+  } catch {
+    return {}
+  }
 }
 
 const readEmbeddedUri = async ({ mongodb, mongodb_password_file }: ReadyLine): Promise<string> =>

@@ -16,7 +16,7 @@ import { percentile } from './statistics.ts'
 
 /**
  * The CPU time of rows, of imports of 500 rows and of the requests of `requests` in this tree and in another one, which
- * has its own node_modules: of the processes of Rollcall and the server together. The trees take turns on one MongoDB
+ * has its own node_modules: of the engine (but for requests), the control plane and the server together. The trees take turns on one MongoDB
  * server, so that a machine whose speed drifts slows both alike.
  * `node bench/two-trees.ts OTHER_TREE [--rows 300000] [--rounds 20] [--only WORDS]`
  */
@@ -51,7 +51,8 @@ async function compareRows(folder: string): Promise<void> {
         )
       },
     })
-    const { contenders = [] } = await scenario.run(sizes as Options)
+    const { contenders = [], is_right } = await scenario.run(sizes as Options)
+    if (!is_right) throw new Error(`${name}: a result was wrong`)
     const [ours, theirs] = contenders.map((one) => one.rounds)
     show(
       name,
@@ -67,17 +68,29 @@ async function prepareServiceWorks(service: Service, folder: string, cannon: Can
   const requestWorks = (await makeOperations(service, loaded, 1)).map(({ name, makeRequests }) => {
     const run = async () => {
       const requests = makeRequests()
-      return measure(database.client, {
+      const { done, ...cost } = await measure(database.client, {
         processes: processes.filter((one) => one.name === 'control plane'),
         rows: () => cannon.replies,
         sampleIntervalMs: 60_000,
         do: () => cannon.fire({ url, authorization, connections: 16, seconds: 1, requests }),
       })
+      if (done.wrongReplies > 0) throw new Error(`${name}: ${done.wrong[0]}`)
+      return cost
     }
     return { name, run }
   })
   const seeds = Array.from({ length: 8 }, (_, i) => i + 1)
-  const smallImports = { name: '8 imports of 500 rows', run: () => importMany(service, seeds, 1) }
+  const smallImports = {
+    name: '8 imports of 500 rows',
+    async run() {
+      const { done, ...cost } = await importMany(service, seeds, 1)
+      for (const { check } of done) {
+        const { wrong } = await check()
+        if (wrong !== null) throw new Error(wrong)
+      }
+      return cost
+    },
+  }
   return [smallImports, ...requestWorks].filter(({ name }) => name.includes(values.only))
 }
 

@@ -50,6 +50,8 @@ type RatioName = `${WorkName}, ${keyof Cost}`
 /** The peer's cost, divided by ours. More is better. */
 export type Ratios = Record<RatioName, number>
 
+const ratioNames = works.flatMap((work) => parts.map((part): RatioName => `${work}, ${part}`))
+
 /** Costs are the lowest of all rounds, because a neighbour can only raise them. */
 export function computeRatios(rounds: Rounds): Ratios {
   const entries = works.flatMap((work) =>
@@ -63,8 +65,8 @@ export function computeRatios(rounds: Rounds): Ratios {
 
 /** One of several ratios: `Math.max` for the better of two passes, of which a neighbour spoils only one. */
 export function combineRatios(all: Ratios[], combine: (...values: number[]) => number): Ratios {
-  const names = Object.keys(all[0]!) as RatioName[]
-  return Object.fromEntries(names.map((name) => [name, combine(...all.map((one) => one[name]))])) as Ratios
+  const entries = ratioNames.map((name) => [name, combine(...all.map((one) => one[name]))])
+  return Object.fromEntries(entries) as Ratios
 }
 
 /**
@@ -86,10 +88,10 @@ export function judge(
   measured: Ratios,
   shares: { cpu: number; elapsed: number },
 ): Verdict[] {
-  return Object.entries(recorded).map(([name, was]) => {
-    const now = measured[name as RatioName]
+  return ratioNames.map((name) => {
+    // A ratio that wasn't recorded or measured isn't a number, and has fallen.
+    const [was, now] = [recorded[name] ?? NaN, measured[name] ?? NaN]
     const min = was * (name.endsWith('elapsed') ? shares.elapsed : shares.cpu)
-    // A ratio that wasn't measured isn't a number, and has fallen.
     return { name, recorded: was, measured: now, min, hasFallen: !(now >= min) }
   })
 }

@@ -109,7 +109,7 @@ async function findMongoimport(): Promise<{ binary: string; version: string } | 
       const { stdout } = await promisify(execFile)(binary, ['--version'])
       return {
         binary,
-        version: `mongoimport ${/version: (\S+)/.exec(stdout)?.[1] ?? 'of an unknown version'}`,
+        version: `mongoimport ${/version: (\S+)/.exec(stdout)?.[1] ?? 'unknown'}`,
       }
     } catch (error) {
       if (named !== '')

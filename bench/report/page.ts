@@ -14,7 +14,7 @@ import {
 } from './text.ts'
 
 const introduction =
-  'Made by `npm run bench -- all` from `RESULTS.json`, which has the last run of each benchmark. [README.md](README.md) says what is measured and how to read it. Values are medians over the rounds, with the lowest and the highest. Ratios are taken within each round, between contenders that ran one after the other on the same server. Plots and samples of a run are in `results/`, which git ignores. `npm run bench -- all --quick` makes such a page in `bench/quick` with fewer rows.'
+  'Made by `npm run bench -- all` from `RESULTS.json`, which has the last run of each benchmark. [README.md](README.md) says what is measured and how to read it. Values are medians over the rounds, with the lowest and the highest. Ratios are taken within each round, between contenders that ran one after the other, of some benchmarks each on a new service. Plots and samples of a run are in `results/`, which git ignores. `npm run bench -- all --quick` makes such a page in `bench/quick` with fewer rows.'
 
 /** The page of all results, in Markdown. */
 export function resultsPage(reports: Report[], names: string[]): string {
@@ -61,7 +61,7 @@ function describeContenders({ contenders, comparisons, unit }: Report): string[]
   const medians = contenders.map((contender) => [
     contender.name,
     withRange(contender.rows_per_second, whole),
-    withRange(contender.client_us_per_row, one),
+    contender.client_us_per_row.max === 0 ? '' : withRange(contender.client_us_per_row, one),
     withRange(contender.server_us_per_row, one),
     describePeaks(contender.peak_memory_mb),
   ])
@@ -98,7 +98,8 @@ export const describeGoals = (report: Report): string[] => markdownTable(goalHea
 const goalRows = ({ goals }: Report): Table =>
   goals.map((goal) => {
     const { work, against = '', min = 0, max, unit, measured } = goal
-    const show = (value: number) => (unit === 'x' ? two : whole)(value) + unit
+    const show = (value: number) =>
+      (unit === 'x' ? two : value < 100 && !Number.isInteger(value) ? one : whole)(value) + unit
     const bound = max === undefined ? `at least ${show(min)}` : `at most ${show(max)}`
     return [
       work,
@@ -109,10 +110,12 @@ const goalRows = ({ goals }: Report): Table =>
     ]
   })
 
-function verdictOn({ min = -Infinity, max = Infinity, set_for = 0, size = set_for, measured }: Goal): string {
+function verdictOn({ min, max = Infinity, by_median, set_for, size, measured }: Goal): string {
   if (measured === null) return ''
-  const verdict = measured.median >= min && measured.max <= max ? 'met' : '**missed**'
-  return size < set_for ? `${verdict} with ${whole(size)}, set for ${whole(set_for)}` : verdict
+  const highest = by_median === true ? measured.median : measured.max
+  const verdict = measured.median >= (min ?? -Infinity) && highest <= max ? 'met' : '**missed**'
+  if (set_for === undefined || size === undefined || size === set_for) return verdict
+  return `${verdict} with ${whole(size)}, set for ${whole(set_for)}`
 }
 
 /** Nothing without rows. */

@@ -25,13 +25,14 @@ export const characterSets = onServices({
   prepare: async ({ rows, seed }) => new SubscriberFile({ rows, seed }),
   async measure({ client, database, processes, place }, file, { kind, rows }) {
     await place([encoders[kind]!([...file.text()].join(''))], 'rows.csv')
-    const { listId } = await createList(client, kind, file)
-    const request = { file_source: uploaded('rows.csv'), file_format: { character_set: kind } }
-    const { done: view, ...work } = await measure(database.client, {
-      processes,
-      rows,
-      do: async () => pollImport(client, await startImport(client, listId, file, request)),
-    })
+    const importFile = async () => {
+      const { listId } = await createList(client, `${kind} ${performance.now()}`, file)
+      const request = { file_source: uploaded('rows.csv'), file_format: { character_set: kind } }
+      return pollImport(client, await startImport(client, listId, file, request))
+    }
+    // New processes compile their code during the first import, so this isn't measured.
+    await importFile()
+    const { done: view, ...work } = await measure(database.client, { processes, rows, do: importFile })
     const expected = file.expectedCounts()
     const wrong = wrongCounts(view, expected)
     return { ...work, seconds: wrong === null ? await importSeconds(database, view.id) : work.seconds, wrong }

@@ -209,10 +209,10 @@ function goalsOf({ plot, subscribers, results }: Phase): Goal[] {
   const when = plot === duringImport ? ` ${plot}` : ''
   const about = { set_for: 5_000_000, size: subscribers }
   const goals = results.flatMap(({ name, goalMs, p99_ms }): Goal[] => {
-    const measured = spread([p99_ms.median])
+    const work = `${name}${when}: p99`
     return goalMs === null
       ? []
-      : [{ work: `${name}${when}: p99`, max: goalMs * factor, unit: ' ms', measured, ...about }]
+      : [{ work, max: goalMs * factor, by_median: true, unit: ' ms', measured: p99_ms, ...about }]
   })
   const [first, far] = results.filter(({ goalMs }) => goalMs === null)
   if (first === undefined || far === undefined) return goals
