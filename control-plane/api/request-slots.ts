@@ -15,11 +15,12 @@ const recordsPerWeight = 64
 export const pageWeight = (maxRecords: number): number =>
   maxRecords >= 1 ? Math.min(maxPageWeight, Math.ceil(maxRecords / recordsPerWeight)) : maxPageWeight
 
-const slotsOfOrganization = 64
+/** A heavier search would wait in vain while many organizations use all of their slots. */
+const maxSearchWeight = 16
 
-/** The weight of a search on so many lists, each of which takes a read of its own. Two of the heaviest run at once. */
+/** The weight of a search on so many lists, each of which takes a read of its own. */
 export const searchWeight = (lists: number): number =>
-  Math.min(slotsOfOrganization / 2, Math.ceil(lists / recordsPerWeight))
+  Math.min(maxSearchWeight, Math.ceil(lists / recordsPerWeight))
 
 export type RequestSlots = ReturnType<typeof createRequestSlots>
 
@@ -46,7 +47,7 @@ export function createRequestSlots(refusing: AbortSignal) {
      */
     requests: createSlots('requests', {
       maxRunning: 192,
-      maxRunningPerOrganization: slotsOfOrganization,
+      maxRunningPerOrganization: 64,
       maxWaitingPerOrganization: 1_000,
       maxWaitMs: 60_000,
     }),

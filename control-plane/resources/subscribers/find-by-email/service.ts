@@ -3,7 +3,7 @@ import { emailIdentity } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
 import type { Call, TokenPaging } from '../../../api/endpoint.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { pageWeight, searchWeight } from '../../../api/request-slots.ts'
+import { maxPageWeight, pageWeight, searchWeight } from '../../../api/request-slots.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
 import {
   foundProjection,
@@ -53,7 +53,8 @@ export async function findByEmail(
   const lists = emailKey === null ? [] : await deps.reads.listsToSearch(listFilterJson)
   // It costs as much as its lists, which were not known before.
   const weight = searchWeight(lists.length)
-  if (weight > pageWeight(query.per_page)) await call.reacquireSlot(weight)
+  const heldWeight = start.skip === 0 ? pageWeight(query.per_page) : maxPageWeight
+  if (weight > heldWeight) await call.reacquireSlot(weight)
   const search = { emailKey: emailKey ?? '', lists }
   const counts = start.skip === 0 ? null : await countMatches(collections, search)
   const from = { ...skipLists(search, counts ?? [], start.skip), after: readPosition(start.after) }
