@@ -50,8 +50,8 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   handle(call: Call<Query, Body>): Promise<Reply>
   /**
    * Makes the handler's own checks of a body in which the schema found faults, so that one reply names the faults of
-   * both stages. Throws what the handler would refuse, and writes nothing. `body` lacks the
-   * `faultyKeys`, or has the example's values of those that are required; faults that name them are dropped.
+   * both stages. Throws what the handler would refuse, and writes nothing. `body` lacks the `faultyKeys`, or has the
+   * example's values of those that are required; faults that name them are dropped.
    */
   examine?(call: Call<Query, Body>, body: Body, faultyKeys: ReadonlySet<string>): Promise<void>
 }
@@ -182,8 +182,8 @@ export interface Call<Query, Body> {
   fileBody: (signal: AbortSignal) => AsyncIterable<Buffer>
   /** Releases the request's slot early, when the rest of its work is waiting for other requests. */
   releaseSlot: () => void
-  /** Releases the slot and waits for one of another weight. Throws as FairSemaphore does. */
-  reacquireSlot: (weight: number) => Promise<void>
+  /** Waits for a slot of this weight, where the request's own weighs less. Throws as FairSemaphore does. */
+  raiseSlotWeight: (weight: number) => Promise<void>
   /** Aborted when the client closes its connection before the reply has ended. */
   clientGone: AbortSignal
   /** Returns the checked query. Throws `invalid_request`. */

@@ -184,10 +184,12 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     let reply: Reply
     let releaseSlot = (): void => undefined
     try {
-      releaseSlot = await acquireSlot(deps.requestSlots, described, request, slotRequest)
+      const ownWeight = slotWeight(described, request)
+      releaseSlot = await acquireSlot(deps.requestSlots, described, request, slotRequest, ownWeight)
       const slot = {
         releaseSlot: () => releaseSlot(),
-        async reacquireSlot(weight: number) {
+        async raiseSlotWeight(weight: number) {
+          if (weight <= ownWeight) return
           releaseSlot()
           releaseSlot = await deps.requestSlots.requests.acquire(slotRequest, weight)
         },
@@ -214,15 +216,19 @@ function lastSegment(request: Request): string {
 /** Resolves to the function that releases the request's slot. */
 async function acquireSlot(
   slots: RequestSlots,
-  { isCostly = false, hasOwnSlots, reply, weight }: Endpoint,
+  { isCostly = false, hasOwnSlots }: Endpoint,
   request: Request,
   slotRequest: SlotRequest,
+  weight: number,
 ): Promise<() => void> {
   if (hasOwnSlots === true) return () => undefined
   if (typeof isCostly === 'boolean' ? isCostly : isCostly(lastSegment(request)))
     return slots.costly.acquire(slotRequest)
-  const usualWeight = 'paging' in reply ? maxPageWeight : 1
-  return slots.requests.acquire(slotRequest, weight?.(request.query) ?? usualWeight)
+  return slots.requests.acquire(slotRequest, weight)
+}
+
+function slotWeight({ reply, weight }: Endpoint, { query }: Request): number {
+  return weight?.(query) ?? ('paging' in reply ? maxPageWeight : 1)
 }
 
 /** Adds the faults that only the handler's own checks find. */
@@ -249,7 +255,7 @@ async function createCall(
   described: Endpoint,
   deps: ControlPlane,
   slotRequest: ReturnType<typeof createSlotRequest>,
-  slot: Pick<Call<unknown, unknown>, 'releaseSlot' | 'reacquireSlot'>,
+  slot: Pick<Call<unknown, unknown>, 'releaseSlot' | 'raiseSlotWeight'>,
 ): Promise<Call<unknown, unknown>> {
   const { caller, body: sent } = requestLocals(response)
   const params = request.params as Record<string, string>

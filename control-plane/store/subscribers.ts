@@ -229,8 +229,8 @@ async function withoutDeletedValues(
 const inPlaceMs = 5_000
 
 /**
- * The values of a deleted field are removed until 5 minutes after its deletion. Fields that were read a minute ago are
- * far from that, whatever the write waits for.
+ * The values of a deleted field are removed until 5 minutes after its deletion. A write that used fields read longer ago
+ * could store such a value again; a minute leaves it time to wait.
  */
 const maxFieldsAgeMs = 60_000
 

@@ -1,6 +1,6 @@
 /**
  * Sorts entries round-robin by organization: each organization's first entry, then each one's second, and so on. Within a
- * round the order is kept. An organization whose work runs already n times, as `countRunning` says, begins in round n.
+ * round the order is kept. An organization with n pieces of running work, as `countRunning` says, begins in round n.
  */
 export function sortRoundRobin<T extends { organization_id: number }>(
   entries: readonly T[],

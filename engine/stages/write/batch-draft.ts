@@ -41,7 +41,7 @@ export interface BatchStart {
   reactions: ReadonlySet<string>
   /** The time of its rows, from which delays of reactions count. */
   now: Date
-  /** How many rows may become active before the rest is over the subscriber limit; Infinity while more quota can be had. */
+  /** How many rows may become active, the rest is over the subscriber limit; Infinity while more quota can be had. */
   maxQuota: number
 }
 

@@ -3,7 +3,7 @@ import { emailIdentity } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
 import type { Call, TokenPaging } from '../../../api/endpoint.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { maxPageWeight, pageWeight, searchWeight } from '../../../api/request-slots.ts'
+import { searchWeight } from '../../../api/request-slots.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
 import {
   foundProjection,
@@ -29,7 +29,7 @@ interface Search {
   lists: SearchedList[]
 }
 
-type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'reacquireSlot'>
+type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'raiseSlotWeight'>
 
 const maxListsPerQuery = 500
 
@@ -52,9 +52,7 @@ export async function findByEmail(
   const start = pageStart(deps, query, scope)
   const lists = emailKey === null ? [] : await deps.reads.listsToSearch(listFilterJson)
   // It costs as much as its lists, which were not known before.
-  const weight = searchWeight(lists.length)
-  const heldWeight = start.skip === 0 ? pageWeight(query.per_page) : maxPageWeight
-  if (weight > heldWeight) await call.reacquireSlot(weight)
+  await call.raiseSlotWeight(searchWeight(lists.length))
   const search = { emailKey: emailKey ?? '', lists }
   const counts = start.skip === 0 ? null : await countMatches(collections, search)
   const from = { ...skipLists(search, counts ?? [], start.skip), after: readPosition(start.after) }
