@@ -4,36 +4,37 @@ import { removeFolder, unlessInterrupted } from './interrupt.ts'
 import { onServer, serverVersion } from './mongodb-server.ts'
 import { plural, whole } from './report/text.ts'
 import { roundOrder } from './round-order.ts'
-import type { Bench, Contender, Goal, Measurement, Options, Outcome, Scenario } from './scenario.ts'
+import type { Bench, Contender, Goal, Measurement, Options, Outcome, Scenario, Unit } from './scenario.ts'
 import { withService, type Service } from './service.ts'
 import { middle, ratios, spread, summarize, summarizeLatency } from './statistics.ts'
 
-/*
+/**
  * Scenarios whose contenders do the same work in alternating order, round after round. A shared machine changes its
  * speed, so ratios are taken within a round.
  */
 
-interface Compared extends Omit<Scenario, 'run'> {
+interface WorkOfContenders extends Omit<Scenario, 'run'> {
   defaultRows: number
   goals?: (measured: MeasuredRounds) => Goal[]
 }
 
 export type MeasuredRounds = Required<Pick<Outcome, 'contenders' | 'comparisons' | 'latencies'>>
 
-type SizedOptions = Options & { rows: number }
+type RoundOptions = Pick<Options, 'rows' | 'rounds' | 'seed' | 'folder' | 'say'>
+type SizedOptions = RoundOptions & { rows: number }
 
-interface OnOneServer extends Compared {
+interface OnOneServer extends WorkOfContenders {
   /** Cache of the MongoDB server in MiB, 2048 by default. */
   cacheMB?: number
   prepare: (bench: Bench) => Promise<Contender[]>
 }
 
 /** All contenders write to one MongoDB server. */
-export function comparison(compared: OnOneServer): Scenario {
-  const { defaultRows, cacheMB = 2_048, prepare, goals, ...scenario } = compared
+export function comparison(work: OnOneServer) {
+  const { defaultRows, cacheMB = 2_048, prepare, goals, ...scenario } = work
   return {
     ...scenario,
-    run: (given) => {
+    run: (given: RoundOptions): Promise<Outcome> => {
       const options = { ...given, rows: given.rows ?? defaultRows }
       return onServer({ ...options, cacheMB }, async (bench) => ({
         mongodb: await serverVersion(bench.server),
@@ -43,10 +44,10 @@ export function comparison(compared: OnOneServer): Scenario {
   }
 }
 
-interface OnServices<Input> extends Compared {
+interface OnServices<Input> extends WorkOfContenders {
   /** Names of the contenders. */
   kinds: string[]
-  unit?: 'row' | 'MB'
+  unit?: Unit
   /** What took the times: "an import of 500 rows". */
   timesOf?: string
   prepare: (options: SizedOptions) => Promise<Input>
@@ -59,8 +60,8 @@ interface OnServices<Input> extends Compared {
 }
 
 /** Each contender has a new service with its own database in each round. */
-export function onServices<Input>(compared: OnServices<Input>): Scenario {
-  const { defaultRows, kinds, unit, timesOf, prepare, settings, measure, goals, ...scenario } = compared
+export function onServices<Input>(work: OnServices<Input>): Scenario {
+  const { defaultRows, kinds, unit, timesOf, prepare, settings, measure, goals, ...scenario } = work
   async function run(given: Options): Promise<Outcome> {
     const options = { ...given, rows: given.rows ?? defaultRows }
     const input = await prepare(options)
@@ -86,9 +87,9 @@ export function onServices<Input>(compared: OnServices<Input>): Scenario {
 }
 
 interface Presentation {
-  unit?: 'row' | 'MB' | undefined
+  unit?: Unit | undefined
   timesOf?: string | undefined
-  goals?: Compared['goals'] | undefined
+  goals?: WorkOfContenders['goals'] | undefined
 }
 
 type Rounds = [contender: Contender, rounds: Measurement[]][]
@@ -112,7 +113,9 @@ async function runRounds(
     }
   const compared = compareRounds(all, timesOf)
   return {
-    ...{ rows, unit, ...compared },
+    rows,
+    unit,
+    ...compared,
     is_right: all.every(([, measured]) => measured.every(({ is_right }) => is_right)),
     goals: (goals?.(compared) ?? []).map(({ measured, ...goal }) => {
       const isFound = measured !== null && Number.isFinite(measured.median)

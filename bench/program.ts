@@ -12,7 +12,7 @@ export interface Program<Order, Reply> {
   end: () => Promise<void>
 }
 
-/** Starts one that lies beside this folder's other files. Numbers that it sends are its progress. */
+/** Starts the program in a file. Messages from it that are numbers are its progress. */
 export function startProgram<Order extends object, Reply extends object>(
   url: URL,
   { onProgress, ...options }: ForkOptions & { onProgress?: (progress: number) => void } = {},

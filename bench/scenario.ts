@@ -42,7 +42,7 @@ export interface Outcome {
   is_right: boolean
   rows?: number
   /** The unit of `rows`. */
-  unit?: 'row' | 'MB'
+  unit?: Unit
   contenders?: MeasuredContender[]
   /** The first contender against each other one. */
   comparisons?: Comparison[]
@@ -54,11 +54,14 @@ export interface Outcome {
   result?: Record<string, unknown>
 }
 
+/** What the rows of a run are. */
+export type Unit = 'row' | 'MB'
+
 /** A bound that a scenario must reach. One that is missed is shown; it doesn't fail the run. */
 export interface Goal {
   work: string
   against?: string
-  /** One of the two. The median must reach a minimum; every round must stay under a maximum, or the median too. */
+  /** One of the two. The median must reach `min`. Every round must stay under `max`, or, `by_median`, the median. */
   min?: number
   max?: number
   by_median?: boolean

@@ -8,16 +8,16 @@ import { loadSubscribers } from './load/subscribers.ts'
 import { measure } from './measure.ts'
 import { rollcallImport } from './rollcall-import.ts'
 import { alternate } from './round-order.ts'
-import type { Measured, Options } from './scenario.ts'
+import type { Measured } from './scenario.ts'
 import { rollcallWorks } from './scenarios/comparisons.ts'
-import { importMany } from './scenarios/many-small.ts'
+import { checkSmallImports, importMany } from './scenarios/many-small.ts'
 import { withService, type Service } from './service.ts'
 import { percentile } from './statistics.ts'
 
 /**
  * The CPU time of rows, of imports of 500 rows and of the requests of `requests` in this tree and in another one, which
- * has its own node_modules: of the engine (but for requests), the control plane and the server together. The trees take turns on one MongoDB
- * server, so that a machine whose speed drifts slows both alike.
+ * has its own node_modules: of the engine, the control plane and the server together, of requests without the engine.
+ * The trees take turns on one MongoDB server, so that a machine whose speed drifts slows both alike.
  * `node bench/two-trees.ts OTHER_TREE [--rows 300000] [--rounds 20] [--only WORDS]`
  */
 const text = (value: string) => ({ type: 'string', default: value }) as const
@@ -43,7 +43,10 @@ async function compareRows(folder: string): Promise<void> {
   const sizes = { rows, rounds: Math.ceil(rounds / 4), seed: 1, folder, say: console.log }
   for (const [name, makeWork] of Object.entries(rollcallWorks).filter(([one]) => one.includes(values.only))) {
     const scenario = comparison({
-      ...{ name, summary: '', quick: null, defaultRows: rows },
+      name,
+      summary: '',
+      quick: null,
+      defaultRows: rows,
       async prepare(bench) {
         const work = await makeWork(bench)
         return trees.map((tree) =>
@@ -51,7 +54,7 @@ async function compareRows(folder: string): Promise<void> {
         )
       },
     })
-    const { contenders = [], is_right } = await scenario.run(sizes as Options)
+    const { contenders = [], is_right } = await scenario.run(sizes)
     if (!is_right) throw new Error(`${name}: a result was wrong`)
     const [ours, theirs] = contenders.map((one) => one.rounds)
     show(
@@ -84,10 +87,8 @@ async function prepareServiceWorks(service: Service, folder: string, cannon: Can
     name: '8 imports of 500 rows',
     async run() {
       const { done, ...cost } = await importMany(service, seeds, 1)
-      for (const { check } of done) {
-        const { wrong } = await check()
-        if (wrong !== null) throw new Error(wrong)
-      }
+      const { wrong } = await checkSmallImports(done)
+      if (wrong !== null) throw new Error(wrong)
       return cost
     },
   }

@@ -50,22 +50,25 @@ type RatioName = `${WorkName}, ${keyof Cost}`
 /** The peer's cost, divided by ours. More is better. */
 export type Ratios = Record<RatioName, number>
 
-const ratioNames = works.flatMap((work) => parts.map((part): RatioName => `${work}, ${part}`))
+const allRatios = works.flatMap((work) =>
+  parts.map((part) => {
+    const name: RatioName = `${work}, ${part}`
+    return { name, work, part }
+  }),
+)
 
 /** Costs are the lowest of all rounds, because a neighbour can only raise them. */
 export function computeRatios(rounds: Rounds): Ratios {
-  const entries = works.flatMap((work) =>
-    parts.map((part) => {
-      const lowest = (side: keyof Pair) => Math.min(...rounds[work].map((pair) => pair[side][part]))
-      return [`${work}, ${part}`, lowest('peer') / lowest('ours')]
-    }),
-  )
+  const entries = allRatios.map(({ name, work, part }) => {
+    const lowest = (side: keyof Pair) => Math.min(...rounds[work].map((pair) => pair[side][part]))
+    return [name, lowest('peer') / lowest('ours')]
+  })
   return Object.fromEntries(entries) as Ratios
 }
 
 /** One of several ratios: `Math.max` for the better of two passes, of which a neighbour spoils only one. */
 export function combineRatios(all: Ratios[], combine: (...values: number[]) => number): Ratios {
-  const entries = ratioNames.map((name) => [name, combine(...all.map((one) => one[name]))])
+  const entries = allRatios.map(({ name }) => [name, combine(...all.map((one) => one[name]))])
   return Object.fromEntries(entries) as Ratios
 }
 
@@ -88,10 +91,10 @@ export function judge(
   measured: Ratios,
   shares: { cpu: number; elapsed: number },
 ): Verdict[] {
-  return ratioNames.map((name) => {
+  return allRatios.map(({ name, part }) => {
     // A ratio that wasn't recorded or measured isn't a number, and has fallen.
     const [was, now] = [recorded[name] ?? NaN, measured[name] ?? NaN]
-    const min = was * (name.endsWith('elapsed') ? shares.elapsed : shares.cpu)
+    const min = was * (part === 'elapsed' ? shares.elapsed : shares.cpu)
     return { name, recorded: was, measured: now, min, hasFallen: !(now >= min) }
   })
 }

@@ -16,8 +16,9 @@ import {
   minShares,
   recordsFor,
   withRecord,
+  type Ratios,
+  type RecordedRatios,
 } from './judge.ts'
-import type { Ratios, RecordedRatios } from './judge.ts'
 import { runRounds } from './run-rounds.ts'
 
 /*

@@ -13,7 +13,8 @@ type Point = { x: number; y: number }
 /** The plots of a report that have at least one line. Lines over time are those of the middle round. */
 export function drawCharts(report: Report): Chart[] {
   const ofContenders = report.contenders.map(({ name, rounds }): NamedTimelines => ({
-    ...{ name, of: plural(report.unit) },
+    name,
+    of: plural(report.unit),
     rounds: rounds.map(({ timeline }) => timeline),
   }))
   const works = [...ofContenders, ...report.timelines].map(({ rounds, ...work }) => ({

@@ -110,10 +110,10 @@ const goalRows = ({ goals }: Report): Table =>
     ]
   })
 
-function verdictOn({ min, max = Infinity, by_median, set_for, size, measured }: Goal): string {
+function verdictOn({ min = -Infinity, max = Infinity, by_median, set_for, size, measured }: Goal): string {
   if (measured === null) return ''
   const highest = by_median === true ? measured.median : measured.max
-  const verdict = measured.median >= (min ?? -Infinity) && highest <= max ? 'met' : '**missed**'
+  const verdict = measured.median >= min && highest <= max ? 'met' : '**missed**'
   if (set_for === undefined || size === undefined || size === set_for) return verdict
   return `${verdict} with ${whole(size)}, set for ${whole(set_for)}`
 }

@@ -38,7 +38,11 @@ export function makeReport(
     work: { ...(rows === undefined ? {} : { rows }), ...particulars.work },
     versions: { ...particulars.versions, 'mongodb server': mongodb, ...programs },
     unit: 'row',
-    ...{ comparisons: [], goals: [], latencies: [], timelines: [], result: {} },
+    comparisons: [],
+    goals: [],
+    latencies: [],
+    timelines: [],
+    result: {},
     ...outcome,
     contenders,
   }

@@ -1,5 +1,5 @@
 import type { Machine } from '../machine.ts'
-import type { Measured } from '../scenario.ts'
+import type { Measured, Unit } from '../scenario.ts'
 import { summarize, type Spread } from '../statistics.ts'
 
 export const describeMachine = ({ cpu, cores, memory_gb, system }: Machine): string =>
@@ -9,7 +9,7 @@ export const whole = (value: number): string => Math.round(value).toLocaleString
 export const one = (value: number): string => value.toFixed(1)
 export const two = (value: number): string => value.toFixed(2)
 
-export const plural = (unit: 'row' | 'MB'): string => (unit === 'row' ? 'rows' : unit)
+export const plural = (unit: Unit): string => (unit === 'row' ? 'rows' : unit)
 
 export const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
 

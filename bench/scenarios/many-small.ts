@@ -22,14 +22,8 @@ export const manySmall = onServices({
     // New processes compile their code during the first imports, so these aren't measured.
     await importMany(service, seeds.slice(0, maxLanes), maxLanes)
     const { done, ...imports } = await importMany(service, seeds, kind === 'side by side' ? maxLanes : 1)
-    const times: number[] = []
-    let wrong: string | null = null
-    for (const { check } of done) {
-      const checked = await check()
-      times.push(checked.milliseconds)
-      wrong ??= checked.wrong
-    }
-    return { ...imports, times: { each: times }, wrong }
+    const { milliseconds, wrong } = await checkSmallImports(done)
+    return { ...imports, times: { each: milliseconds }, wrong }
   },
 })
 
@@ -47,6 +41,18 @@ interface SmallImport {
   view: ImportView
   /** From `begins_at` to `finished_at`. */
   check: () => Promise<{ milliseconds: number; wrong: string | null }>
+}
+
+/** The times of all, and the first wrong result. */
+export async function checkSmallImports(imports: SmallImport[]) {
+  const milliseconds: number[] = []
+  let wrong: string | null = null
+  for (const { check } of imports) {
+    const checked = await check()
+    milliseconds.push(checked.milliseconds)
+    wrong ??= checked.wrong
+  }
+  return { milliseconds, wrong }
 }
 
 /** Resolves to a function that imports 500 rows into a list of an organization of its own. */

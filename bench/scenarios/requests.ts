@@ -104,14 +104,17 @@ async function measureAll(service: Service, cannon: Cannon, options: Options): P
     },
     goals: phases.flatMap(goalsOf),
     latencies: drawn.map(({ name, plot, volleys }) => ({
-      ...{ name, plot },
+      name,
+      plot,
       ...summarizeLatency(
         'a request',
         volleys.flatMap(({ milliseconds }) => milliseconds),
       ),
     })),
     timelines: drawn.map(({ name, plot, volleys }) => ({
-      ...{ name, plot, of: 'requests' },
+      name,
+      plot,
+      of: 'requests',
       // CPU and memory of so many operations would be a tangle.
       rounds: volleys.map(({ timeline }) => ({ ...timeline, cpu_seconds: {}, memory_mb: {} })),
     })),
@@ -166,10 +169,15 @@ async function measureOperations(
     const at = (share: number) => over(({ milliseconds }) => percentile(milliseconds, share))
     const app = ({ processes, rows }: Measured) => (processes['control plane']!.cpu_seconds / rows) * 1e6
     return {
-      ...{ name, goalMs, volleys },
+      name,
+      goalMs,
+      volleys,
       rows: volleys.reduce((sum, { rows }) => sum + rows, 0),
       per_second: over(({ rows, seconds }) => rows / seconds),
-      ...{ median_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99), slowest_ms: at(1).max },
+      median_ms: at(0.5),
+      p95_ms: at(0.95),
+      p99_ms: at(0.99),
+      slowest_ms: at(1).max,
       app_us: over(app),
       mongod_us: over((volley) => volley.server_us_per_row),
       wrong: volleys.reduce((sum, { wrongReplies }) => sum + wrongReplies, 0),
