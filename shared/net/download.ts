@@ -1,3 +1,4 @@
+import { CookieJar } from 'tough-cookie'
 import { AddressRefused } from './address-guard.ts'
 import { ImportError, errorMessage } from '../contract/errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
@@ -24,7 +25,8 @@ import { decimalMegabyte } from '../values/byte-sizes.ts'
  * Content-Encoding, and counts again. It ends without an error only when the server has confirmed that the file is complete.
  *
  * Redirects are followed here and not by undici, because the address of every hop is checked. Credentials are sent
- * only to the origin that they were given for.
+ * only to the origin that they were given for. Cookies of redirects are kept to the end of the attempt: without them
+ * share links redirect to themselves.
  */
 
 interface DownloadOptions extends OpenOptions {
@@ -62,10 +64,11 @@ async function* downloadFile(url: URL, context: DownloadOptions): AsyncGenerator
 
 /** Opens the file at the end of all redirects. */
 async function openFinal(first: RemoteTarget, options: OpenOptions): Promise<RemoteFile> {
+  const cookies = new CookieJar(null, { allowSecureOnLocal: false })
   let target = first
   for (let redirects = 0; ; redirects += 1) {
     if (isFtp(target.url)) return openByFtp(target, options)
-    const answer = await openByHttp(target, options)
+    const answer = await openByHttp(target, { ...options, cookies })
     if (!('location' in answer)) return answer
     if (redirects === options.bounds.redirects)
       throw failedTry(

@@ -9,6 +9,7 @@ import {
   failedTry,
   quoteServerText,
   maskUrl,
+  pathInUrl,
   type Credentials,
   type OpenOptions,
   type RemoteFile,
@@ -34,7 +35,7 @@ export async function openByFtp(target: RemoteTarget, options: OpenOptions): Pro
       client.login(credentials?.username ?? 'anonymous', credentials?.password ?? ''),
     )
     await connection.orAborted(client.useDefaultSettings())
-    const path = decodeURIComponent(url.pathname.slice(1))
+    const path = decodeURIComponent(pathInUrl(url).slice(1))
     const expected = await connection.orAborted(client.size(path).catch(nullIfConnected(client)))
     return {
       expected,

@@ -1,3 +1,4 @@
+import type { CookieJar } from 'tough-cookie'
 import type { Dispatcher } from 'undici'
 import { ImportError } from '../contract/errors.ts'
 import { DownloadProblem, classifyStatus } from './download-failure.ts'
@@ -19,27 +20,32 @@ import {
 const redirectStatuses = new Set([301, 302, 303, 307, 308])
 
 /**
- * Resolves to the file, which the caller closes, or to the Location of a redirect. Throws ImportError
- * `source_unavailable` (retryable) for any other answer, AddressRefused, the signal's reason, and undici's errors.
+ * Resolves to the file, which the caller closes, or to the Location of a redirect, whose cookies go into the jar. Throws
+ * ImportError `source_unavailable` (retryable) for any other answer, AddressRefused, the signal's reason, and undici's
+ * errors.
  */
 export async function openByHttp(
   target: RemoteTarget,
-  options: OpenOptions,
+  options: OpenOptions & { cookies: CookieJar },
 ): Promise<RemoteFile | { location: string | undefined }> {
   const { url } = target
+  const { cookies } = options
   refuseLiteral(options.guard, target)
   const end = new DelayedEnd()
   const agent = guardedAgent(options.guard, options.bounds, (socket) => end.delay(socket))
   try {
+    const cookie = cookies.getCookieStringSync(url.href)
     const response = await sendGuardedRequest(target, agent, {
       signal: options.signal,
-      headers: { 'accept-encoding': 'identity' },
+      headers: { 'accept-encoding': 'identity', ...(cookie === '' ? {} : { cookie }) },
     })
     // A reader gets the error as well. Without a reader and a listener it would end the process.
     response.body.on('error', () => undefined)
     if (redirectStatuses.has(response.statusCode)) {
       await agent.destroy()
-      return { location: headerText(response.headers['location']) }
+      for (const line of [response.headers['set-cookie'] ?? []].flat())
+        cookies.setCookieSync(line, url.href, { ignoreError: true })
+      return { location: escapeBytes(headerText(response.headers['location'])) }
     }
     return { ...describeBody(response, url), body: end.read(response.body), close: () => agent.destroy() }
   } catch (error) {
@@ -64,13 +70,19 @@ function describeBody(
   }
 }
 
+/** undici decodes headers as Latin-1. A URL has the bytes of a Location as they are, and most servers mean UTF-8. */
+const escapeBytes = (text: string | undefined): string | undefined =>
+  text?.replaceAll(/[\x80-\xff]/g, escapeByte)
+
+const escapeByte = (character: string): string => `%${character.charCodeAt(0).toString(16).toUpperCase()}`
+
 /** Each encoding needs a decoder with memory of its own. */
 const maxEncodings = 4
 
 function parseEncodings(text: string, url: URL): RemoteFile['encodings'] {
   const names = text.split(',').map((name) => name.trim().toLowerCase())
   const encodings = names
-    .filter((name) => name !== '' && name !== 'identity')
+    .filter((name) => !isNoCompression(name))
     .map((name) => (name === 'x-gzip' ? 'gzip' : name))
   const known = encodings.filter((name) => name === 'gzip' || name === 'zstd')
   if (known.length === encodings.length && known.length <= maxEncodings) return known
@@ -78,6 +90,31 @@ function parseEncodings(text: string, url: URL): RemoteFile['encodings'] {
     'source_refused',
     `the file from ${maskUrl(url)} came with Content-Encoding ${JSON.stringify(quoteServerText(text, null))}, expected none, gzip or zstd, at most ${maxEncodings} in all`,
   )
+}
+
+/** Words that servers write into Content-Encoding although the body has no encoding. */
+const noCompression = [
+  '',
+  'identity',
+  'none',
+  'binary',
+  'text',
+  'plain',
+  '7bit',
+  '8bit',
+  'aws-chunked',
+  'chunked',
+]
+
+/** Media types and labels of character sets stand there too. */
+function isNoCompression(name: string): boolean {
+  if (noCompression.includes(name) || name.includes('/')) return true
+  try {
+    new TextDecoder(name)
+    return true
+  } catch {
+    return false
+  }
 }
 
 const headerText = (value: string | string[] | undefined): string | undefined =>

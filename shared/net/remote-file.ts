@@ -34,6 +34,10 @@ export interface OpenOptions {
 export const isFtp = (url: URL): boolean => url.protocol === 'ftp:' || url.protocol === 'ftps:'
 export const isHttp = (url: URL): boolean => url.protocol === 'http:' || url.protocol === 'https:'
 
+/** An FTP URL may end with the type of its transfer, which is no part of the name: RFC 1738, section 3.2.2. */
+export const pathInUrl = (url: URL): string =>
+  isFtp(url) ? url.pathname.replace(/;type=[aid]$/i, '') : url.pathname
+
 /** Separates the URL from its credentials, so that messages and logs cannot show them by mistake. */
 export function splitCredentials(url: URL): RemoteTarget {
   const bare = new URL(url)

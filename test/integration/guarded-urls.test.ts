@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { createUrlImport, emailsOnly, startHastyEngine } from '../helpers/downloads.ts'
@@ -72,6 +73,93 @@ t.test(
     for (const secret of ['s%3Acret', 's:cret', 'sesame', 't0ken']) t.notMatch(shown, secret)
   },
 )
+
+t.test('a Location is read as the bytes that it has', async (t) => {
+  const paths = { utf8: '/%C3%A9.csv', latin1: '/%E9.csv' }
+  for (const path of Object.values(paths)) answers[path] = answer(200, {}, rows)
+  for (const [encoding, path] of Object.entries(paths) as ['utf8' | 'latin1', string][]) {
+    const location = Buffer.from('/é.csv', encoding)
+    answers[`/raw-${encoding}`] = (socket) => {
+      socket.write('HTTP/1.1 302 Found\r\ncontent-length: 0\r\nlocation: ')
+      socket.end(Buffer.concat([location, Buffer.from('\r\n\r\n')]))
+    }
+    const { id } = await createUrlImport(service, `${base}/raw-${encoding}`)
+    t.match(await end(id), { state: 'finished', stats: { number_of_records: 2 } }, encoding)
+    t.equal(web.requests.get(path)?.length, 1, encoding)
+  }
+})
+
+t.test('cookies of redirects are sent back where they belong, within their download', async (t) => {
+  const beside = await startRawWebServer(t, { '/end': answer(200, {}, rows) })
+  const moved = (location: string, ...cookies: string[]): RawAnswer => {
+    const lines = [
+      `location: ${location}`,
+      'content-length: 0',
+      ...cookies.map((one) => `set-cookie: ${one}`),
+    ]
+    return (socket) => void socket.end(`HTTP/1.1 302 Found\r\n${lines.join('\r\n')}\r\n\r\n`)
+  }
+  const cookieOf = (requests: Map<string, string[]>, path: string) =>
+    requests.get(path)?.map((head) => /\r\ncookie: (.*)\r/i.exec(head)?.[1] ?? null)
+  answers['/share'] = (socket, request) =>
+    (/sid=1/.test(request.head) ? answer(200, {}, rows) : moved('/share', 'sid=1; Path=/; HttpOnly'))(
+      socket,
+      request,
+    )
+  for (const _download of [1, 2]) {
+    const { id } = await createUrlImport(service, `${base}/share`)
+    t.match(await end(id), { state: 'finished', stats: { number_of_records: 2 } })
+  }
+  t.same(cookieOf(web.requests, '/share'), [null, 'sid=1', null, 'sid=1'], 'each download begins without')
+
+  answers['/set'] = moved(
+    '/in/changed',
+    'a=1; Path=/in',
+    'b=2; Path=/in; Secure',
+    'c=3; Path=/elsewhere',
+    'd=4; Path=/; Domain=127.0.0.2',
+    'gone=5; Path=/; Max-Age=0',
+    'e=6; Path=/',
+    'no cookie',
+  )
+  answers['/in/changed'] = moved(`http://other.test:${web.port}/in/other`, 'e=7; Path=/')
+  answers['/in/other'] = moved(`http://127.0.0.1:${beside.port}/end`, 'e=8; Path=/', 'f=9; Domain=test')
+  const { id } = await createUrlImport(service, `${base}/set`)
+  t.match(await end(id), { state: 'finished', stats: { number_of_records: 2 } })
+  t.same(cookieOf(web.requests, '/in/changed'), ['a=1; e=6'])
+  t.same(cookieOf(web.requests, '/in/other'), [null], 'none of another host')
+  t.same(cookieOf(beside.requests, '/end'), ['e=7'], 'cookies know no ports (RFC 6265, section 8.5)')
+})
+
+t.test('words in Content-Encoding that are no compression are ignored', async (t) => {
+  const words = [
+    'identity',
+    'none',
+    'binary',
+    'utf-8',
+    'UTF8',
+    'iso-8859-1',
+    'aws-chunked',
+    'text/csv',
+    '8bit',
+  ]
+  const importWith = async (word: string, body: string | Buffer) => {
+    const path = `/word-${encodeURIComponent(word)}`
+    answers[path] = answer(200, { 'content-encoding': word }, body)
+    return end((await createUrlImport(service, `${base}${path}`)).id)
+  }
+  const imported = { state: 'finished', stats: { number_of_records: 2 } }
+  const refused = { state: 'failed', error_message: /came with Content-Encoding/ }
+  await Promise.all([
+    ...[...words, 'aws-chunked, utf-8'].map(async (word) =>
+      t.match(await importWith(word, rows), imported, word),
+    ),
+    t.resolveMatch(importWith('aws-chunked,gzip', gzipSync(rows)), imported),
+    ...['br', 'deflate', 'compress', 'utf-8, br', 'unknown-coding'].map(async (word) =>
+      t.match(await importWith(word, rows), refused, word),
+    ),
+  ])
+})
 
 t.test('a certificate of an unknown authority is refused', { skip: missing('openssl') }, async (t) => {
   const files = await makeCertificate(service.dataFolder, 'unvouched', 'DNS:other.test')

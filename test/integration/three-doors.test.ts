@@ -109,6 +109,9 @@ t.test('a file of an FTP server; one that is not there fails the import and noth
   client.close()
   const ftpUrl = service.processes.ftp!.ready.ftp!.replace('//', `//api:${bootstrapKey}@`)
   checkEnd(await importThrough({ type: 'url', url: `${ftpUrl}/over.csv` }))
+  const typed = await importThrough({ type: 'url', url: `${ftpUrl}/over.csv;type=i` })
+  t.equal(typed.file_source.filename, 'over.csv', 'the type of the transfer is no part of the name')
+  checkEnd(typed)
   const { pid } = service.processes.engine!.child
   const list = await createList(service)
   const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {

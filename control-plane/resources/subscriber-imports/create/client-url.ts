@@ -1,4 +1,5 @@
 import { AddressGuard } from '../../../../shared/net/address-guard.ts'
+import { pathInUrl } from '../../../../shared/net/remote-file.ts'
 import type { Settings } from '../../../../shared/runtime/config.ts'
 
 /** URLs of sources and callbacks, as clients write them. */
@@ -40,7 +41,7 @@ export function storedUrl(url: URL, text: string): string {
 
 /** The last segment of the path, decoded; the host where the path has none. */
 export function fileNameInUrl(url: URL): string {
-  const segment = url.pathname.split('/').at(-1) ?? ''
+  const segment = pathInUrl(url).split('/').at(-1) ?? ''
   try {
     return decodeURIComponent(segment) || url.hostname
   } catch {
