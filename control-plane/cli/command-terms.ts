@@ -20,6 +20,7 @@ const translate = (sentence: string): string =>
     .replace(/^autoresponders\.api\.trigger_(new|updated)\b/, '--autoresponder-$1')
     .replace(/^callback_url /, '--callback-url ')
     .replace(/^scope /, '--scope ')
+    .replace(/with subscriber_defaults\.status /, 'with --default-status ')
     .replace(/"character_set": /, '--character-set ')
     .replace(/ as character_set$/, ' as --character-set')
     .replace(/^file_format\.character_set /, '--character-set ')

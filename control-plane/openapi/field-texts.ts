@@ -114,9 +114,10 @@ const fieldTexts: Record<string, string> = {
   'overwrite_when_status.deactivated': 'whether deactivated ones are overwritten',
   'overwrite_when_status.scomp': 'whether those who complained of spam are overwritten',
   column_mapping:
-    'one entry for each CSV column: a built-in column, a custom field, or null for a column that is ignored',
+    'one entry for each CSV column: a built-in column, a custom field, or null for a column that is ignored; `status` takes the names of other services too (`subscribed`, `opted out`, `cleaned`), and `consent`, in its place, yes or no: active or unsubscribed',
   default_custom_fields: 'values of custom fields by name, for records without a value',
-  subscriber_defaults: 'properties of added subscribers that the file does not set',
+  subscriber_defaults:
+    'properties of added subscribers that the file does not set; given, also of existing ones where the same key of `overwrite_what` is on and no column brings it',
   'subscriber_defaults.status': 'their status',
   'subscriber_defaults.confirmed': 'whether they are confirmed, on lists with that field',
   'subscriber_defaults.format': 'their email format, on lists with that field',

@@ -1,6 +1,8 @@
 import type { CharacterSet, ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
 import { emailIdentity } from '../values/email.ts'
 import { characterSetName, recordDecoder, type RecordDecoder } from './character-set.ts'
+import { consentOfHeader } from './consent-headers.ts'
+import { plainName } from './plain-name.ts'
 import type { ScannedRecord } from './record-scanner.ts'
 
 /** Records that deserve a warning, and the line or number of the first; 0 is none. Plain values, which cross threads. */
@@ -21,6 +23,7 @@ export class FileWarnings {
   readonly #decoder: RecordDecoder
   #header: string | null = null
   #address: string | null = null
+  #unmapped: string[] = []
 
   constructor(plan: ImportPlan, format: ContentFormat) {
     this.#plan = plan
@@ -36,15 +39,21 @@ export class FileWarnings {
       if (column.kind === 'built_in') return column.name
       return this.#plan.fields.find((field) => field.id === column.field_id)!.name
     })
-    const named = names.filter((name, i) => name !== null && plain(cells[i] ?? '') === plain(name))
+    const named = names.filter((name, i) => name !== null && plainName(cells[i] ?? '') === plainName(name))
     const email = cells[names.indexOf('email')] ?? ''
     const isHeader = named.length * 2 > names.filter((name) => name !== null).length
-    if (isHeader || wordsForEmail.has(plain(email))) this.#header = cells.join(', ').slice(0, 100)
+    if (isHeader || wordsForEmail.has(plainName(email))) this.#header = cells.join(', ').slice(0, 100)
   }
 
-  /** Called where `csv_has_headers` is true: a header with an email address, mapped or not, is probably a record. */
+  /**
+   * Called where `csv_has_headers` is true: a header with an email address, mapped or not, is probably a record, and a
+   * column that says who gets mail should be mapped.
+   */
   headerRecord(cells: string[]): void {
     this.#address = cells.find((cell) => emailIdentity(cell.trim()) !== null) ?? null
+    this.#unmapped = cells
+      .flatMap((cell, i) => ((this.#plan.columns[i] ?? null) === null ? unmappedConsent(cell, i) : []))
+      .slice(0, maxUnmapped)
   }
 
   /** `number` is the record's, from 1. */
@@ -81,6 +90,7 @@ export class FileWarnings {
         `the header row holds an email address (${this.#address.trim().slice(0, 100)}), and csv_has_headers is true: if the file has no header, this subscriber is missing`,
       )
     }
+    sentences.push(...this.#unmapped)
     const { manyLines, manyLinesFirst, controlsLine, firstInvalid } = this.findings
     if (manyLines > 0) {
       sentences.push(
@@ -120,8 +130,19 @@ const setsWithPunctuation: Partial<Record<CharacterSet, string>> = {
 
 const wordsForEmail = new Set(['email', 'emails', 'mail', 'emailaddress', 'mailaddress'])
 
-/** A column's name without case and the signs that separate words. */
-const plain = (text: string): string => text.toLowerCase().replaceAll(/[\s_.-]/g, '')
+/** Warnings of columns that aren't mapped; more say nothing new. */
+const maxUnmapped = 10
+
+function unmappedConsent(header: string, index: number): string[] {
+  const consent = consentOfHeader(header)
+  if (consent === null) return []
+  const column = `column ${index + 1} ${JSON.stringify(header.trim().slice(0, 100))}`
+  return [
+    consent === 'yes'
+      ? `${column} speaks of consent or status and is not mapped, so subscribers who said no are imported like all others: map it to consent or status`
+      : `${column} says who left or refuses mail and is not mapped, so they are imported like all others: map it to remove_time if it holds times, or else import them in a file of their own with subscriber_defaults.status unsubscribed`,
+  ]
+}
 
 function hasC1Control({ bytes, start, end }: ScannedRecord): boolean {
   for (let at = start; at < end; at += 1) {

@@ -1,5 +1,11 @@
 import type { FieldDefinition, FieldValue } from '../contract/schemas/custom-field.ts'
-import type { ImportOptions, ImportPlan, RowFault, RowResult } from '../contract/schemas/import.ts'
+import type {
+  BuiltInColumn,
+  ImportOptions,
+  ImportPlan,
+  RowFault,
+  RowResult,
+} from '../contract/schemas/import.ts'
 import type { EmailFormat, SubscriberDocument, SubscriberStatus } from '../contract/schemas/subscriber.ts'
 import { emailIdentity } from '../values/email.ts'
 import { faultReasons } from './row-fault.ts'
@@ -120,6 +126,17 @@ export function rowDecider(context: RowContext): RowDecider {
   const mappedIndexes = context.mappedFieldIds.map((id) => plan.fields.findIndex((field) => field.id === id))
   const required = requiredFields.map((field) => ({ ...field, index: plan.fields.indexOf(field) }))
   const identityIndex = plan.fields.findIndex((field) => field.id === plan.identity.field_id)
+  const hasColumn = (name: BuiltInColumn) =>
+    plan.columns.some((column) => column?.kind === 'built_in' && column.name === name)
+  const given = options.given_defaults ?? []
+  const { subscriber_defaults: fallback } = options
+  const isLeavingTold = !hasColumn('status') && !given.includes('status')
+  /** What the request gives for existing subscribers, where no column does. */
+  const forUpdates = {
+    status: given.includes('status') && !hasColumn('status') ? fallback.status : null,
+    confirmed: given.includes('confirmed') && !hasColumn('confirmed') ? (fallback.confirmed ?? null) : null,
+    format: given.includes('format') && !hasColumn('email_format') ? (fallback.format ?? null) : null,
+  }
   const keptValues = plan.fields.map((field, index) =>
     what.custom_fields && index !== identityIndex ? (plan.default_values[field.id] ?? null) : null,
   )
@@ -142,8 +159,7 @@ export function rowDecider(context: RowContext): RowDecider {
     const missing = required.find(({ index }) => values[index] === null)
     if (missing !== undefined) return failure('no_value', missing)
 
-    const { subscriber_defaults: fallback } = options
-    const status = row.status ?? fallback.status
+    const status = statusOf(row) ?? fallback.status
     const hasLeft = subscriberTransition(null, status).removal === 'begins'
     const confirmed = plan.has_confirmed ? (row.confirmed ?? fallback.confirmed ?? false) : null
     const subscriber: NewSubscriber = {
@@ -163,6 +179,11 @@ export function rowDecider(context: RowContext): RowDecider {
       values,
     }
     return { result: 'added', subscriber }
+  }
+
+  /** What the row says; a time of removal says that the subscriber left, unless something else gives the status. */
+  function statusOf(row: Row): SubscriberStatus | null {
+    return row.status ?? (isLeavingTold && row.remove_time !== null ? 'unsubscribed' : null)
   }
 
   function failure(kind: 'no_value' | 'not_clearable', field: FieldDefinition): Decision {
@@ -202,21 +223,23 @@ export function rowDecider(context: RowContext): RowDecider {
       forgetsRemoval: false,
       forgetsConfirmation: false,
       reactivations: null,
-      format: what.format ? row.email_format : null,
+      format: what.format ? (row.email_format ?? forUpdates.format) : null,
       confirmed: null,
       confirmTime: null,
       values,
     }
     if (what.confirmed) {
       const wasConfirmed = existing.confirmed === true
-      update.confirmed = row.confirmed
-      update.forgetsConfirmation = row.confirmed === false
-      if (row.confirmed ?? wasConfirmed) update.confirmTime = row.confirm_time ?? (wasConfirmed ? null : now)
+      const confirmed = row.confirmed ?? forUpdates.confirmed
+      update.confirmed = confirmed
+      update.forgetsConfirmation = confirmed === false
+      if (confirmed ?? wasConfirmed) update.confirmTime = row.confirm_time ?? (wasConfirmed ? null : now)
     }
     const from = existing.status
-    const to = what.status ? (row.status ?? from) : from
+    const status = what.status ? (statusOf(row) ?? forUpdates.status) : null
+    const to = status ?? from
     if (what.status) {
-      update.status = row.status
+      update.status = status
       update.subscribeTime = row.subscribe_time
       update.subscribeIp = row.subscribe_ip
       const { removal, isReactivation } = subscriberTransition(from, to)

@@ -29,12 +29,14 @@ import {
   maxTextLength,
 } from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
+import { statusFromConsent, statusFromText } from '../values/subscriber-status.ts'
 import { cellReason, RowFailure, wholeFault } from './row-fault.ts'
 
 /** The parsed cells of a good row. Null means that the file has no value: no such column, or a blank cell. */
 export interface Row {
   /** The email as typed, but trimmed. */
   email: string
+  /** From the column `status` or `consent`. */
   status: SubscriberStatus | null
   email_format: EmailFormat | null
   subscribe_time: Date | null
@@ -244,7 +246,12 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
       }
     case 'status':
       return optional(`one of ${subscriberStatuses.join(', ')}`, (text, row) => {
-        row.status = oneOf(subscriberStatuses, text)
+        row.status = statusFromText(text)
+        return row.status !== null
+      })
+    case 'consent':
+      return optional(booleanExpectation, (text, row) => {
+        row.status = statusFromConsent(text)
         return row.status !== null
       })
     case 'email_format':

@@ -56,7 +56,9 @@ export async function makePlan(collections: Collections, document: ImportToPlan)
 function planColumn(name: string | null, document: ImportToPlan, fields: FieldDefinition[]): PlannedColumn {
   if (name === null) return null
   const builtIn = builtInColumns.find((column) => column === name)
-  if (builtIn !== undefined) return { kind: 'built_in', name: builtIn }
+  // A field may have the name of a column that was built in later.
+  if (builtIn !== undefined && document.field_ids[name] === undefined)
+    return { kind: 'built_in', name: builtIn }
   return { kind: 'field', field_id: fieldNamed(name, document, fields).id }
 }
 

@@ -220,10 +220,16 @@ async function creationBody(made: MadeImport, list: CampaignList, service: Servi
     await finalizeUpload(path.join(folder, filename))
     source = { type: 'upload_directory', filename }
   }
-  const { default_separator: isDefault, file_format: format, ...options } = made.options
+  const {
+    default_separator: isDefault,
+    file_format: format,
+    given_defaults: given = [],
+    ...options
+  } = made.options
   return {
     subscriber_import: {
       ...options,
+      subscriber_defaults: Object.fromEntries(given.map((name) => [name, options.subscriber_defaults[name]])),
       file_format: {
         ...format,
         character_set: made.spelledSet ?? format.character_set,

@@ -150,14 +150,35 @@ const keyCell = ({ field_type: type }: MadeField, random: Random): string =>
     ? `${type === 'text' ? 'member ' : ''}${random.between(1, 200)}`
     : random.oneOf(type === 'text' ? keyTexts : keyNumbers)
 
+const statusNames = [
+  ...subscriberStatuses,
+  ...subscriberStatuses,
+  ...[
+    'subscribed',
+    'confirmed',
+    'opted in',
+    'Opt-In',
+    'opted_out',
+    'opt  out',
+    'not subscribed',
+    'non-subscribed',
+  ],
+  ...['NEVER_SUBSCRIBED', 'suppressed', 'cleaned', 'hard bounce', 'Hard Bounced', 'spam', 'spam-complaint'],
+  ...['complained', 'inactive', 'disabled', 'archived'],
+]
+
 function builtInCell(column: string, order: DateOrder, random: Random): string {
   switch (column) {
     case 'email':
       return madeEmail(random)
     case 'status':
       return !random.slip(0.05)
-        ? cased(random.chance(0.2) ? 'active' : random.oneOf(subscriberStatuses), random)
-        : random.oneOf(['actve', 'ſcomp', 'active,'])
+        ? cased(random.chance(0.2) ? 'active' : random.oneOf(statusNames), random)
+        : random.oneOf(['actve', 'ſcomp', 'active,', 'optin', 'unconfirmed', 'bounce', 'opt-ed in'])
+    case 'consent':
+      return random.chance(0.7)
+        ? booleanCell(random)
+        : cased(random.oneOf(['subscribed', 'not subscribed', 'Not-Subscribed', 'active', 'opt in']), random)
     case 'email_format':
       return !random.slip(0.05) ? cased(random.oneOf(emailFormats), random) : random.oneOf(['plain', 'html '])
     case 'subscribe_ip':

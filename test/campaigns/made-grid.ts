@@ -25,6 +25,7 @@ export const gridFields = (random: Random): MadeField[] => [
 export const gridColumns = [
   'email',
   'status',
+  'consent',
   'subscribe_ip',
   'subscribe_time',
   'confirmed',

@@ -1,5 +1,9 @@
 import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
-import { characterSets, type ImportOptions } from '../../shared/contract/schemas/import.ts'
+import {
+  characterSets,
+  subscriberDefaults,
+  type ImportOptions,
+} from '../../shared/contract/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
 import { sameWithoutCase } from '../model/comparison-form.ts'
 import { madeFile } from './made-file.ts'
@@ -48,6 +52,7 @@ function canBeInline(bytes: Uint8Array): boolean {
 export function madeOptions(list: MadeList, random: Random): ImportOptions {
   const flag = (probability: number) => random.chance(probability)
   const separator = random.oneOf([',', ',', '\t', ';', '|', 'auto'] as const)
+  const given = random.some(subscriberDefaults, 0.6)
   return {
     ...(separator === ',' && flag(0.5) ? { default_separator: true as const } : {}),
     overwrite: flag(0.8),
@@ -74,10 +79,11 @@ export function madeOptions(list: MadeList, random: Random): ImportOptions {
       random.some(list.fields, 0.15).map((field) => [field.name, madeDefault(field, random)]),
     ),
     subscriber_defaults: {
-      status: flag(0.7) ? 'active' : random.oneOf(subscriberStatuses),
-      confirmed: flag(0.3),
-      format: random.oneOf(emailFormats),
+      status: given.includes('status') && flag(0.5) ? random.oneOf(subscriberStatuses) : 'active',
+      confirmed: given.includes('confirmed') && flag(0.5),
+      format: given.includes('format') ? random.oneOf(emailFormats) : 'both',
     },
+    given_defaults: given,
     file_format: {
       csv_has_headers: flag(0.7),
       character_set: flag(0.4) ? 'utf-8' : random.oneOf([...characterSets, 'auto', 'auto', 'auto']),
@@ -95,7 +101,7 @@ function madeMapping(list: MadeList, random: Random): (string | null)[] {
   const times = random.some(['subscribe_time', 'subscribe_ip', 'remove_time', 'remove_ip'], 0.2)
   const columns = [
     'email',
-    ...random.some(['status'], 0.7),
+    ...(random.chance(0.7) ? [random.oneOf(['status', 'status', 'consent'])] : []),
     ...times,
     ...(list.hasFormat ? random.some(['email_format'], 0.7) : []),
     ...(list.hasConfirmed ? random.some(['confirmed', 'confirm_time'], 0.7) : []),

@@ -1,5 +1,6 @@
 import type { FieldDefinition, FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { ImportOptions } from '../../shared/contract/schemas/import.ts'
+import type { SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 import { readJsonValue } from './cells.ts'
 import type { RowContent } from './rows.ts'
 import type { ModelledList, Moment, Subscriber } from './subscriber-table.ts'
@@ -23,7 +24,7 @@ export function addedSubscriber(
       row.values[field.id] ?? importDefaults(list, options)[field.id] ?? fieldDefault(field, options)
     if (field.required && values[field.id] === null) return null
   }
-  const status = row.status ?? defaults.status
+  const status = statusOf(row, options) ?? defaults.status
   const confirmed = row.confirmed ?? (list.hasConfirmed ? (defaults.confirmed ?? false) : false)
   return {
     identity,
@@ -41,6 +42,29 @@ export function addedSubscriber(
     confirmTime: confirmed ? (row.confirmTime ?? 'now') : null,
     values,
   }
+}
+
+/**
+ * "Where `remove_time` is mapped and neither `status` nor `consent` is, a row with a remove time is `unsubscribed` (unless
+ * the request gives `subscriber_defaults.status`)"; a blank consent "is as if the column were not there" (2.1).
+ */
+function statusOf(row: RowContent, options: ImportOptions): SubscriberStatus | undefined {
+  const isTold = options.column_mapping.includes('status') || isGiven('status', options)
+  return row.status ?? (row.removeTime !== undefined && !isTold ? 'unsubscribed' : undefined)
+}
+
+const isGiven = (name: 'status' | 'confirmed' | 'format', options: ImportOptions): boolean =>
+  options.given_defaults?.includes(name) === true
+
+/** "What the request gives of them on updated rows too, where ... the mapping has no such column." */
+function defaultForUpdates<Name extends 'status' | 'confirmed' | 'format'>(
+  name: Name,
+  options: ImportOptions,
+): ImportOptions['subscriber_defaults'][Name] | undefined {
+  const column = name === 'format' ? 'email_format' : name
+  return isGiven(name, options) && !options.column_mapping.includes(column)
+    ? options.subscriber_defaults[name]
+    : undefined
 }
 
 /** "False leaves fields without value where neither the file nor `default_custom_fields` brings one" (beyond 1). */
@@ -77,9 +101,22 @@ export function updatedSubscriber(
     ...before,
     // "An import that updates leaves the stored spelling"; beside an alternate primary key "an update writes it" (2.6).
     email: list.primaryKey === null ? before.email : row.email,
-    ...(what.status ? overwrittenStatus(before, row) : {}),
-    ...(what.confirmed ? overwrittenConfirmed(before, row) : {}),
-    ...(what.format ? { format: row.format ?? before.format } : {}),
+    ...(what.status ? overwrittenStatus(before, row, options) : {}),
+    ...(what.confirmed
+      ? overwrittenConfirmed(
+          before,
+          row,
+          list.hasConfirmed ? defaultForUpdates('confirmed', options) : undefined,
+        )
+      : {}),
+    ...(what.format
+      ? {
+          format:
+            row.format ??
+            (list.hasFormat ? defaultForUpdates('format', options) : undefined) ??
+            before.format,
+        }
+      : {}),
     values,
   }
 }
@@ -106,8 +143,8 @@ function overwrittenValues(
 }
 
 /** "Status, and subscribe/remove time and ip with status." */
-function overwrittenStatus(before: Subscriber, row: RowContent): Partial<Subscriber> {
-  const status = row.status ?? before.status
+function overwrittenStatus(before: Subscriber, row: RowContent, options: ImportOptions): Partial<Subscriber> {
+  const status = statusOf(row, options) ?? defaultForUpdates('status', options) ?? before.status
   return {
     status,
     subscribeTime: row.subscribeTime ?? before.subscribeTime,
@@ -126,8 +163,12 @@ function removalAfter(before: Subscriber, row: RowContent): Pick<Subscriber, 're
   return { removeTime: row.removeTime ?? fallback, removeIp: row.removeIp ?? before.removeIp }
 }
 
-function overwrittenConfirmed(before: Subscriber, row: RowContent): Partial<Subscriber> {
-  const confirmed = row.confirmed ?? before.confirmed
+function overwrittenConfirmed(
+  before: Subscriber,
+  row: RowContent,
+  fallback: boolean | undefined,
+): Partial<Subscriber> {
+  const confirmed = row.confirmed ?? fallback ?? before.confirmed
   // "Who is not confirmed has none."
   if (!confirmed) return { confirmed, confirmTime: null }
   return { confirmed, confirmTime: row.confirmTime ?? (before.confirmed ? before.confirmTime : 'now') }

@@ -1,6 +1,6 @@
 import type { FieldDefinition, FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { ImportOptions } from '../../shared/contract/schemas/import.ts'
-import { emailFormats, subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
+import { emailFormats } from '../../shared/contract/schemas/subscriber.ts'
 import type { EmailFormat, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 import { isNoValue, readBoolean, readFieldCell } from './cells.ts'
 import { decode, isValid, type SplitSet } from './character-set.ts'
@@ -140,7 +140,8 @@ function contentOf(cells: string[], { options, list }: RowContext): RowContent {
   const email = valid(read('email', (text) => (emailKey(text) === null ? null : text)) ?? null)
   return {
     email,
-    ...ifPresent('status', read('status', nameIn(subscriberStatuses))),
+    ...ifPresent('status', read('status', readStatus)),
+    ...ifPresent('status', read('consent', readConsent)),
     ...ifPresent('format', read('email_format', nameIn(emailFormats))),
     ...ifPresent('subscribeTime', read('subscribe_time', moment)),
     ...ifPresent('subscribeIp', read('subscribe_ip', canonicalIp)),
@@ -174,7 +175,33 @@ function valid<T>(value: T | null): T {
   return value
 }
 
-/** "Status or format unknown (without case)." */
+/** Which status each name of a system stands for: "without case; blanks, `_` and `-` alike" (2.5). */
+const statusNames: [SubscriberStatus, RegExp][] = [
+  ['active', /^(active|subscribed|confirmed|opted in|opt in)$/],
+  [
+    'unsubscribed',
+    /^(unsubscribed|opted out|opt out|not subscribed|non subscribed|never subscribed|suppressed)$/,
+  ],
+  ['bounced', /^(bounced|cleaned|hard bounce|hard bounced)$/],
+  ['scomp', /^(scomp|spam|spam complaint|complained)$/],
+  ['deactivated', /^(deactivated|inactive|disabled|archived)$/],
+]
+const spaced = (text: string): string =>
+  text
+    .toLowerCase()
+    .split(/[\s_-]+/)
+    .join(' ')
+const readStatus = (text: string): SubscriberStatus | null =>
+  statusNames.find(([, names]) => names.test(spaced(text)))?.[0] ?? null
+
+/** "A boolean cell, or `subscribed`/`not subscribed`; yes is `active`, no is `unsubscribed`" (2.1). */
+function readConsent(text: string): SubscriberStatus | null {
+  const isYes = { subscribed: true, 'not subscribed': false }[spaced(text)] ?? readBoolean(text)
+  if (isYes === null) return null
+  return isYes ? 'active' : 'unsubscribed'
+}
+
+/** "Format unknown (without case)." */
 const nameIn =
   <T extends string>(names: readonly T[]) =>
   (text: string): T | null =>

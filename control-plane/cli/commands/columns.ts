@@ -1,4 +1,5 @@
 import { builtInColumns } from '../../../shared/contract/schemas/import.ts'
+import { consentOfHeader } from '../../../shared/csv/consent-headers.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
 import { applyMap, isSameName, type ColumnMap, type Mapped } from '../column-map.ts'
@@ -130,7 +131,8 @@ export function warnOfIgnored(
           : `${text} is ignored, although there is ${quote(equal)}; rows whose value doesn't fit fail if you map it with:`,
         `--map ${shellQuoted(`${column + 1}=${/[",=]|^(-|ignore)$/.test(equal) ? `"${equal.replaceAll('"', '""')}"` : equal}`)}`,
       )
-    } else if (ignored.has(column)) continue
+      // The service warns of columns of consent, for which a custom field is of no use.
+    } else if (ignored.has(column) || consentOfHeader(header ?? '') !== null) continue
     else if (taken.has(comparisonForm(name)))
       warn(
         terminal,

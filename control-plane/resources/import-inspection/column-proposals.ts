@@ -1,7 +1,7 @@
 import { toFieldDefinition, type CustomFieldDocument } from '../../../shared/contract/schemas/custom-field.ts'
 import { builtInColumns, type BuiltInColumn } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
-import { emailFormats, subscriberStatuses } from '../../../shared/contract/schemas/subscriber.ts'
+import { emailFormats } from '../../../shared/contract/schemas/subscriber.ts'
 import {
   isMonthFirstDate,
   parseDateTime,
@@ -10,8 +10,10 @@ import {
 } from '../../../shared/values/date-time.ts'
 import { booleanFromText, fieldReader } from '../../../shared/values/field-value.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'
-import { comparedName, plainName, speaksOfEmail, type ComparedName } from './column-words.ts'
+import { statusFromConsent, statusFromText } from '../../../shared/values/subscriber-status.ts'
+import { comparedName, speaksOfEmail, type ComparedName } from './column-words.ts'
 import { isEmail } from '../../../shared/csv/dialect.ts'
+import { plainName } from '../../../shared/csv/plain-name.ts'
 
 /** A proposed mapping of a file's columns, from their headers and their cells. */
 export interface Proposal {
@@ -48,6 +50,9 @@ interface Target {
 
 const minConfidence = 0.5
 
+/** Columns that both give the status. The headers of either may stand above cells of the other. */
+const rivals: Partial<Record<string, BuiltInColumn>> = { status: 'consent', consent: 'status' }
+
 interface Match {
   column: Column
   target: Target
@@ -70,6 +75,9 @@ export function proposeColumns(
     if (chosen.has(match.column.at) || taken.has(match.target.name)) continue
     chosen.set(match.column.at, match)
     taken.add(match.target.name)
+    // An import takes only one of the two.
+    const rival = rivals[match.target.name]
+    if (rival !== undefined) taken.add(rival)
   }
   const dated = [...chosen.values()].flatMap(({ column, target }) =>
     target.dates === null ? [] : [{ values: column.values, kind: target.dates }],
@@ -155,6 +163,7 @@ function rateMatch({ header, values }: Column, target: Target): number {
 function listTargets(list: MailingListDocument, fields: CustomFieldDocument[]): Target[] {
   const usable = builtInColumns.filter((name) => {
     if (name === 'email') return false
+    if (name === 'consent') return fields.every(({ name_key }) => name_key !== name)
     if (name === 'confirmed' || name === 'confirm_time') return list.has_confirmed
     return name !== 'email_format' || list.has_format
   })
@@ -168,7 +177,9 @@ function builtInTarget(name: BuiltInColumn): Target {
     name,
     matchHeader(header) {
       if (header.folded === name) return 1
-      if (header.builtIn === name) return header.plain === plain ? 0.98 : 0.9
+      if (header.builtIns.includes(name)) return header.plain === plain ? 0.98 : 0.9
+      const rival = rivals[name]
+      if (rival !== undefined && header.builtIns.includes(rival)) return 0.85
       return name === 'email' && speaksOfEmail(header) ? 0.7 : 0
     },
     accepts: cellTest(name),
@@ -184,7 +195,9 @@ function cellTest(name: BuiltInColumn): (value: string) => boolean {
     case 'email':
       return isEmail
     case 'status':
-      return (value) => subscriberStatuses.some((status) => status === value.toLowerCase())
+      return (value) => statusFromText(value) !== null
+    case 'consent':
+      return (value) => statusFromConsent(value) !== null
     case 'email_format':
       return (value) => emailFormats.some((format) => format === value.toLowerCase())
     case 'confirmed':

@@ -1,6 +1,7 @@
 import { builtInColumns, type BuiltInColumn } from '../../../shared/contract/schemas/import.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import { normalizeText } from '../../../shared/values/normalized-text.ts'
+import { consentHeaders, statusHeaders } from '../../../shared/csv/consent-headers.ts'
+import { maxNameUnits, plainName, words } from '../../../shared/csv/plain-name.ts'
 
 /**
  * Names of columns in common files: exports of mailing services, shops, customer databases and address books, and
@@ -27,8 +28,8 @@ const builtInWords: Record<BuiltInColumn, readonly string[]> = {
     邮箱 电子邮件 电子邮箱 电子邮件地址 邮件 邮件地址 邮箱地址 电邮 电邮地址 电子信箱 電子郵件 電子郵件地址 電子信箱 電郵 電郵地址 郵箱
     メール メールアドレス eメール eメールアドレス 電子メール 電子メールアドレス メアド
     이메일 이메일주소 메일 메일주소 전자우편 전자메일 البريدالالكتروني بريدالكتروني ايميل דואראלקטרוני דואל אימייל ईमेल อีเมล`),
-  status: words(`status subscriberstatus substatus subscriptionstatus memberstatus contactstatus emailstatus
-    estatus estado statut stato stav tila durum статус состояние 状态 狀態 状態 ステータス 상태`),
+  status: statusHeaders,
+  consent: consentHeaders,
   email_format: words(
     `emailformat format mailformat emailtype preferredformat htmlortext emailtypepreferred formatoemail formatemail`,
   ),
@@ -139,38 +140,11 @@ const fieldWords: readonly (readonly string[])[] = [
   ),
 ]
 
-function words(text: string): readonly string[] {
-  return text.trim().split(/\s+/)
-}
-
-/** Longer headers are cut: a name of a column is never longer. */
-const maxNameUnits = 200
-
-/** Letters that Unicode doesn't decompose, as people write them without accents. */
-const asciiLetters: Record<string, string> = {
-  ß: 'ss',
-  ø: 'o',
-  ł: 'l',
-  đ: 'd',
-  ð: 'd',
-  ı: 'i',
-  æ: 'ae',
-  œ: 'oe',
-}
-
-/** A name in lower case, without accents, blanks and punctuation. */
-export function plainName(text: string): string {
-  return normalizeText(text.slice(0, maxNameUnits), 'NFKD')
-    .toLowerCase()
-    .replaceAll(/[^\p{L}\p{N}]/gu, '')
-    .replaceAll(/[ßøłđðıæœ]/g, (letter) => asciiLetters[letter]!)
-}
-
-const builtInByWord = new Map<string, BuiltInColumn>(
-  builtInColumns.flatMap((name) =>
-    [name, ...builtInWords[name]].map((word) => [plainName(word), name] as const),
-  ),
-)
+/** A word may suggest several columns: below "subscribed" there may be times, or yes and no. */
+const builtInsByWord = new Map<string, BuiltInColumn[]>()
+for (const name of builtInColumns)
+  for (const word of new Set([name, ...builtInWords[name]].map(plainName)))
+    builtInsByWord.set(word, [...(builtInsByWord.get(word) ?? []), name])
 const groupByWord = new Map<string, number>(
   fieldWords.flatMap((group, i) => group.map((word) => [plainName(word), i] as const)),
 )
@@ -184,8 +158,8 @@ export interface ComparedName {
   spaced: string
   /** In the form of `plainName`. */
   plain: string
-  /** The built-in column with this name or a synonym of it. */
-  builtIn: BuiltInColumn | undefined
+  /** The built-in columns with this name or a synonym of it. */
+  builtIns: readonly BuiltInColumn[]
   /** Names of one group are synonyms, such as Surname and Nachname. */
   group: number | undefined
 }
@@ -198,7 +172,7 @@ export function comparedName(name: string): ComparedName {
     folded: comparisonForm(text),
     spaced: comparisonForm(text.replaceAll(/[\s_-]+/gu, ' ').trim()),
     plain,
-    builtIn: builtInByWord.get(plain),
+    builtIns: builtInsByWord.get(plain) ?? [],
     group: groupByWord.get(plain),
   }
 }
@@ -208,7 +182,7 @@ export function columnWordTest(fieldNames: readonly string[]): (text: string) =>
   const ofFields = new Set(fieldNames.map(plainName))
   return (text) => {
     const plain = plainName(text)
-    return plain !== '' && (builtInByWord.has(plain) || groupByWord.has(plain) || ofFields.has(plain))
+    return plain !== '' && (builtInsByWord.has(plain) || groupByWord.has(plain) || ofFields.has(plain))
   }
 }
 

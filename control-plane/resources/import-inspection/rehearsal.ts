@@ -205,7 +205,9 @@ function rowValues(row: Row, plan: ImportPlan, reader: RowReader): RehearsedReco
       const value =
         column.kind === 'field'
           ? (row.fields[reader.mappedFieldIds.indexOf(column.field_id)] ?? null)
-          : row[column.name]
+          : column.name === 'consent'
+            ? row.status && row.status === 'active'
+            : row[column.name]
       if (value instanceof Date) return [[name, formatInstant(value, zone)] as const]
       return [[name, typeof value === 'string' ? shortened(value) : value] as const]
     }),

@@ -43,6 +43,13 @@ const separatorOptions = [...separators, 'auto'] as const
 export const characterSetOption = () => oneOfAnyCase(characterSetOptions)
 export const separatorOption = () => punctuation(separatorOptions)
 
+/** The API description shows a default that parsing leaves out, where it matters whether the request has the key. */
+const shownDefault = (value: unknown) => ({
+  override: ({ jsonSchema }: { jsonSchema: { default?: unknown } }) => {
+    jsonSchema.default = value
+  },
+})
+
 export const importCreation = z.object({
   begins_at: z
     .string()
@@ -88,14 +95,14 @@ export const importCreation = z.object({
     .array(z.string().nullable())
     .max(2_000)
     .describe(
-      'one entry a CSV column: a built-in column, a custom field, or null for a column that is ignored',
+      'one entry a CSV column: a built-in column, a custom field, or null for a column that is ignored; `consent`, in place of `status`, takes yes or no',
     ),
   default_custom_fields: z.record(z.string(), fieldJson()).default({}),
   subscriber_defaults: z
     .object({
-      status: oneOf(subscriberStatuses).default('active'),
-      confirmed: flag().default(false),
-      format: oneOf(emailFormats).default('both'),
+      status: oneOf(subscriberStatuses).optional().meta(shownDefault('active')),
+      confirmed: flag().optional().meta(shownDefault(false)),
+      format: oneOf(emailFormats).optional().meta(shownDefault('both')),
     })
     .prefault({}),
   file_source: z.object({
@@ -113,11 +120,7 @@ export const importCreation = z.object({
       csv_field_separator: separatorOption()
         .optional()
         // Parsing leaves it out, because a first line such as `sep=;` decides only then.
-        .meta({
-          override: ({ jsonSchema }: { jsonSchema: { default?: unknown } }) => {
-            jsonSchema.default = ','
-          },
-        })
+        .meta(shownDefault(','))
         .describe(
           'by default comma, or what a first line such as `sep=;` says; `auto`: what that line says, or else what `inspect` proposes',
         ),
@@ -219,7 +222,7 @@ export const importView = z
   .object({
     ...importListView.shape,
     // The options as they are stored, but for those that are described below.
-    ...importOptions.omit({ default_separator: true }).shape,
+    ...importOptions.omit({ default_separator: true, given_defaults: true }).shape,
     error_message: z.string().nullable(),
     autoresponders: z.object({
       subscription: z.object({ trigger: z.boolean(), also_trigger_on_updated_subscribers: z.boolean() }),

@@ -86,6 +86,7 @@ export const maxFaults = 20
 export const builtInColumns = [
   'email',
   'status',
+  'consent',
   'email_format',
   'subscribe_time',
   'subscribe_ip',
@@ -147,6 +148,9 @@ export interface ContentFormat extends Omit<FileFormat, 'character_set' | 'csv_f
 
 const autoresponderReference = z.object({ id: id(), name: z.string() })
 
+/** The keys of `subscriber_defaults`, which are also those of `overwrite_what`. */
+export const subscriberDefaults = ['status', 'confirmed', 'format'] as const
+
 /** Options of a creation, with defaults filled in. */
 export const importOptions = z.object({
   overwrite: z.boolean(),
@@ -179,6 +183,8 @@ export const importOptions = z.object({
     confirmed: z.boolean().optional(),
     format: z.enum(emailFormats).optional(),
   }),
+  /** What of `subscriber_defaults` the request has: only that can change existing subscribers. Absent: nothing. */
+  given_defaults: z.array(z.enum(subscriberDefaults)).optional(),
   file_format: fileFormat,
   /** The request had no separator, so that a first line such as `sep=;` decides. Absent: it had one. */
   default_separator: z.literal(true).optional(),

@@ -82,6 +82,10 @@ const faulty: Record<string, [more: Record<string, unknown>, message: RegExp]> =
   'no email column': [{ column_mapping: [null] }, /^column_mapping must hold email/],
   'a column that is none': [{ column_mapping: ['email', 'Nothing'] }, /^column_mapping\.1 .* is neither/],
   'a column twice': [{ column_mapping: ['email', 'email'] }, /^column_mapping\.1 .* twice/],
+  'consent beside a status': [
+    { column_mapping: ['email', 'status', 'consent'] },
+    /^column_mapping\.2 consent can't be mapped beside status/,
+  ],
   'a confirmation that the list has not': [
     { column_mapping: ['email', 'confirmed'] },
     /confirmed needs a list/,

@@ -104,7 +104,7 @@ t.test('exactly one column becomes the email', (t) => {
   t.same(mapped(null, addresses('Ann a@b.co x@y.zz', 'Bob c@d.co -')), [null, 'email', null])
   t.same(
     mapped(['Email opt-in', 'Contact'], addresses('yes a@b.co', 'no c@d.co')),
-    [null, 'email'],
+    ['consent', 'email'],
     'a header that says so counts only where addresses are below it',
   )
   t.same(
@@ -154,7 +154,7 @@ const exports: Record<string, { header: string; record: string; mapping: (string
     header:
       'First Name,Last Name,Email,Accepts Email Marketing,Default Address Company,Default Address City,Default Address Zip,Phone,Note',
     record: "Ann,Doe,a@b.co,yes,Acme,Berlin,'10115,+49 1,vip",
-    mapping: ['First name', 'Last name', 'email', null, 'Company', 'City', 'Zip', 'Phone', 'Notes'],
+    mapping: ['First name', 'Last name', 'email', 'consent', 'Company', 'City', 'Zip', 'Phone', 'Notes'],
   },
   Salesforce: {
     header:
@@ -164,6 +164,41 @@ const exports: Record<string, { header: string; record: string; mapping: (string
       ...['First name', 'Last name', 'Company', 'City', 'Zip', 'Country'],
       ...['email', null, 'subscribe_time'],
     ],
+  },
+  'Mailchimp, who left': {
+    header: 'Email Address,MEMBER_RATING,OPTIN_TIME,UNSUB_TIME,UNSUB_CAMPAIGN_TITLE,UNSUB_REASON',
+    record: 'a@b.co,2,2023-01-31 10:00:00,2024-01-31 10:00:00,June,NORMAL',
+    mapping: ['email', null, 'subscribe_time', 'remove_time', null, null],
+  },
+  Klaviyo: {
+    header: 'Email,First Name,Email Marketing Consent,Email Marketing Consent Timestamp,Email Suppressions',
+    record: 'a@b.co,Ann,NEVER_SUBSCRIBED,,USER_SUPPRESSED',
+    mapping: ['email', 'First name', 'status', null, null],
+  },
+  ActiveCampaign: {
+    header: 'Email,First Name,Date Created,IP Address,Status,Tags',
+    record: 'a@b.co,Ann,2024-01-31 10:00:00,192.0.2.1,Unsubscribed,vip',
+    mapping: ['email', 'First name', 'subscribe_time', 'subscribe_ip', 'status', null],
+  },
+  MailerLite: {
+    header: 'Subscriber,Status,Sent,Opens,Subscribed,Unsubscribed',
+    record: 'a@b.co,Unsubscribed,5,1,2023-01-31 10:00:00,2024-01-31 10:00:00',
+    mapping: ['email', 'status', null, null, 'subscribe_time', 'remove_time'],
+  },
+  Ghost: {
+    header: 'id,email,name,note,subscribed_to_emails,complimentary_plan,created_at',
+    record: '63c,a@b.co,Ann,vip,false,false,2024-01-31T10:00:00.000Z',
+    mapping: [null, 'email', null, 'Notes', 'consent', null, 'subscribe_time'],
+  },
+  Substack: {
+    header: 'email,active_subscription,expiry,plan,email_disabled,created_at',
+    record: 'a@b.co,false,,other,true,2024-01-31T10:00:00.000Z',
+    mapping: ['email', null, null, null, null, 'subscribe_time'],
+  },
+  'HubSpot, who left': {
+    header: 'Email,Unsubscribed from all email,Marketing contact status',
+    record: 'a@b.co,Yes,Marketing contact',
+    mapping: ['email', null, null],
   },
   'Google Contacts': {
     header:
@@ -187,6 +222,37 @@ t.test('typical exports of other services are understood', (t) => {
   )
   t.end()
 })
+
+t.test(
+  'a column that says who gets mail is proposed by its cells as a status or a consent, never twice',
+  (t) => {
+    const below = (header: string, ...cells: string[]) =>
+      mapped(
+        ['Email', header],
+        cells.map((cell) => ['a@b.co', cell]),
+      )[1]
+    for (const header of ['Status', 'Newsletter', 'Opt-in', 'Einwilligung', 'Abonné', 'Согласие'])
+      t.same(
+        [below(header, 'yes', 'no'), below(header, 'subscribed', 'cleaned'), below(header, 'gold', 'silver')],
+        ['consent', 'status', null],
+        header,
+      )
+    t.equal(below('Subscribed', 'yes', 'no'), 'consent')
+    t.equal(below('Subscribed', '2024-01-31', '2023-01-31'), 'subscribe_time')
+    t.equal(below('Email Opt Out', 'true', 'false'), null, 'yes means no there')
+    t.same(mapped(['Email', 'Status', 'Newsletter'], [['a@b.co', 'active', 'yes']]), [
+      'email',
+      'status',
+      null,
+    ])
+    t.same(
+      mapped(['Email', 'Newsletter'], [['a@b.co', 'yes']], [field('Consent', 'boolean')]),
+      ['email', null],
+      'where a custom field has the name, the built-in column has none',
+    )
+    t.end()
+  },
+)
 
 t.test('a custom field is found by its name: without case, with _ and - as blanks', (t) => {
   const own = [field('Favourite colour'), field('favouritecolour'), field('shoe-size', 'number')]

@@ -5,7 +5,7 @@ import { subscriberWriter, updateWriter } from '../../../engine/stages/write/sub
 import { rowDecider, needsQuota, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
 import { wholeFault } from '../../../shared/csv/row-fault.ts'
 import { rowReader, type Row } from '../../../shared/csv/row-reader.ts'
-import type { ImportOptions, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import type { BuiltInColumn, ImportOptions, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
 import { makeField, makeOptions, makePlan } from '../../helpers/make-plan.ts'
 
@@ -251,6 +251,96 @@ t.test('status is written with its times, by its switch alone', async (t) => {
   t.match(ignored, { to: 'active', set: {} })
   t.notOk('set' in ignored && 'status' in ignored.set)
 })
+
+const builtIn = (...names: BuiltInColumn[]): Partial<ImportPlan> => ({
+  fields: [],
+  columns: names.map((name) => ({ kind: 'built_in', name })),
+})
+const overwriteStatus: Partial<ImportOptions> = {
+  overwrite: true,
+  overwrite_what: { custom_fields: false, confirmed: false, format: false, status: true },
+  overwrite_when_status: { active: true, unsubscribed: true, bounced: true, deactivated: true, scomp: true },
+}
+
+t.test('a time of removal without a status or a consent says that the subscriber left', async (t) => {
+  const left = ['a@b.co', '2020-01-01']
+  const removed = { status: 'unsubscribed', remove_time: new Date('2020-01-01T00:00:00Z') }
+  const times = builtIn('email', 'remove_time')
+  t.match(decide(left, undefined, {}, times), { document: removed })
+  t.match(decide(['a@b.co', ''], undefined, {}, times), { document: { status: 'active' } })
+  t.match(decide(left, {}, overwriteStatus, times), { to: 'unsubscribed', set: removed })
+  t.match(decide(left, { status: 'bounced' }, overwriteStatus, times), { to: 'unsubscribed', set: removed })
+  t.match(decide(['a@b.co', ''], {}, overwriteStatus, times), { to: 'active' })
+  t.match(decide(left, {}, { overwrite: true }, times), { to: 'active', set: {} }, 'by its switch alone')
+
+  const bounced: Partial<ImportOptions> = {
+    subscriber_defaults: { status: 'bounced' },
+    given_defaults: ['status'],
+  }
+  t.match(decide(left, undefined, bounced, times), { document: { ...removed, status: 'bounced' } })
+  t.match(decide(left, {}, { ...overwriteStatus, ...bounced }, times), { to: 'bounced' })
+  t.match(decide(['a@b.co', 'active', '2020-01-01'], undefined), { document: { status: 'active' } })
+  t.match(decide(['a@b.co', '', '2020-01-01'], undefined), { document: { status: 'active' } })
+  const consent = builtIn('email', 'consent', 'remove_time')
+  t.match(decide(['a@b.co', 'yes', '2020-01-01'], undefined, {}, consent), { document: { status: 'active' } })
+  t.match(
+    decide(['a@b.co', '', '2020-01-01'], undefined, {}, consent),
+    { document: removed },
+    'a blank consent is as if the column were not there',
+  )
+})
+
+t.test(
+  'defaults that the request gives reach existing subscribers, where no column brings a value',
+  async (t) => {
+    const unsubscribes: Partial<ImportOptions> = {
+      ...overwriteStatus,
+      subscriber_defaults: { status: 'unsubscribed' },
+      given_defaults: ['status'],
+    }
+    const emails = builtIn('email')
+    t.match(decide(['a@b.co'], {}, unsubscribes, emails), {
+      ...{ from: 'active', to: 'unsubscribed' },
+      set: { status: 'unsubscribed', remove_time: now },
+    })
+    t.match(decide(['a@b.co'], undefined, unsubscribes, emails), { document: { status: 'unsubscribed' } })
+    t.match(
+      decide(['a@b.co'], {}, { ...unsubscribes, given_defaults: [] }, emails),
+      { to: 'active', set: {} },
+      'not what is filled in',
+    )
+    t.match(
+      decide(['a@b.co'], {}, { ...unsubscribes, overwrite_what: makeOptions().overwrite_what }, emails),
+      { to: 'active', set: {} },
+      'not without its switch',
+    )
+    t.match(decide(['a@b.co', ''], {}, unsubscribes, builtIn('email', 'status')), { to: 'active', set: {} })
+    t.match(decide(['a@b.co', ''], {}, unsubscribes, builtIn('email', 'consent')), { to: 'unsubscribed' })
+    t.match(decide(['a@b.co', 'yes'], {}, unsubscribes, builtIn('email', 'consent')), { to: 'active' })
+
+    const others: Partial<ImportOptions> = {
+      overwrite: true,
+      overwrite_what: { custom_fields: false, confirmed: true, format: true, status: false },
+      subscriber_defaults: { status: 'active', confirmed: true, format: 'text' },
+      given_defaults: ['confirmed', 'format'],
+    }
+    const both = { has_format: true, has_confirmed: true }
+    t.match(decide(['a@b.co'], { confirmed: false }, others, { ...emails, ...both }), {
+      set: { format: 'text', confirmed: true, confirm_time: now },
+    })
+    const mapped = { ...builtIn('email', 'confirmed', 'email_format'), ...both }
+    t.match(decide(['a@b.co', '', ''], { confirmed: false }, others, mapped), { set: {}, unset: [] })
+    t.match(
+      decide(
+        ['a@b.co'],
+        { confirmed: true },
+        { ...others, subscriber_defaults: { ...others.subscriber_defaults!, confirmed: false } },
+        { ...emails, ...both },
+      ),
+      { set: { confirmed: false }, unset: ['confirm_time'] },
+    )
+  },
+)
 
 t.test('on a list with a primary key an update writes the email and leaves the key', async (t) => {
   const keyed: Partial<ImportPlan> = {

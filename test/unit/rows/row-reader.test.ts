@@ -117,6 +117,40 @@ t.test('on a list with a primary key the email is a cell like others, and may no
   )
 })
 
+t.test(
+  'a status is understood as other systems name it, without case, with blanks, _ and - alike',
+  async (t) => {
+    const names = {
+      active: ['active', 'Subscribed', 'CONFIRMED', 'opted in', 'Opt-In'],
+      unsubscribed: [
+        ...['unsubscribed', 'opted-out', 'OPT_OUT', 'Not Subscribed', 'non-subscribed', 'NEVER_SUBSCRIBED'],
+        'Suppressed',
+      ],
+      bounced: ['bounced', 'Cleaned', 'hard bounce', 'HARD_BOUNCED'],
+      scomp: ['scomp', 'spam', 'Spam-Complaint', 'complained'],
+      deactivated: ['deactivated', 'Inactive', 'disabled', 'Archived'],
+    }
+    for (const [status, texts] of Object.entries(names))
+      for (const text of texts) t.match(reader.read(['a@b.co', text]), { status }, text)
+    for (const text of ['optin', 'unconfirmed', 'yes', '1', 'bounce', 'un subscribed', 'subscribed!'])
+      t.match(reader.read(['a@b.co', text]), /^status: .* is not one of/, text)
+  },
+)
+
+t.test('consent is yes or no, or whether somebody is subscribed', async (t) => {
+  const consent = rowReader(
+    makePlan({ columns: [plan.columns[0]!, { kind: 'built_in', name: 'consent' }] }),
+    makeOptions(),
+  )
+  for (const text of ['yes', 'TRUE', '1', 'on', 'Subscribed'])
+    t.match(consent.read(['a@b.co', text]), { status: 'active' }, text)
+  for (const text of ['no', 'F', '0', 'off', 'not subscribed', 'Not_Subscribed'])
+    t.match(consent.read(['a@b.co', text]), { status: 'unsubscribed' }, text)
+  t.match(consent.read(['a@b.co', ' ']), { status: null })
+  for (const text of ['active', 'opted in', 'never subscribed', 'perhaps'])
+    t.equal(consent.read(['a@b.co', text]), `consent: '${text}' is not yes or no`)
+})
+
 const at = (text: string) => new Date(`${text}T00:00:00Z`)
 
 t.test('each built-in column is read into its own field', async (t) => {

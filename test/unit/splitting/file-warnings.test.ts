@@ -61,6 +61,93 @@ t.test('a header with an email address is a record rather', async (t) => {
   t.same(said(long), [sentence('l'.repeat(100))])
 })
 
+t.test('a header that says who gets mail is a warning where its column is not mapped', async (t) => {
+  const said = (...cells: string[]) => {
+    const warnings = warningsOf()
+    warnings.headerRecord(cells)
+    return warnings.sentences
+  }
+  t.same(said('Town', 'E-mail', ' Accepts Email Marketing ', 'First name', 'Subscribed at', 'Status'), [
+    'column 3 "Accepts Email Marketing" speaks of consent or status and is not mapped, so subscribers who said no are imported like all others: map it to consent or status',
+    'column 6 "Status" speaks of consent or status and is not mapped, so subscribers who said no are imported like all others: map it to consent or status',
+  ])
+  t.same(said('Town', 'E-mail', 'HasOptedOutOfEmail'), [
+    'column 3 "HasOptedOutOfEmail" says who left or refuses mail and is not mapped, so they are imported like all others: map it to remove_time if it holds times, or else import them in a file of their own with subscriber_defaults.status unsubscribed',
+  ])
+  t.same(said('Consent', 'E-mail', '', 'Newsletter', 'Opt-in'), [], 'columns that are mapped, to anything')
+
+  const yes = [
+    ...[
+      'Status',
+      'Subscriber Status',
+      'Email Marketing Consent',
+      'Accepts Marketing',
+      'Opt-in',
+      'Newsletter',
+    ],
+    ...[
+      'subscribed_to_emails',
+      'Marketing contact status',
+      'GDPR consent',
+      'Subscribed',
+      'active_subscription',
+    ],
+    ...[
+      'Einwilligung',
+      'Newsletter-Einwilligung',
+      'Abonniert',
+      'Consentement',
+      'Abonné',
+      'Suscrito',
+      'Consenso',
+    ],
+    ...['Inscrito', 'Toestemming', 'Zgoda marketingowa', 'Souhlas', 'Samtycke', 'Samtykke', 'Suostumus'],
+    ...['Согласие на рассылку', 'Подписан', 'Згода', '同意', '订阅', '購読', '수신동의'],
+  ]
+  for (const header of yes) t.match(said('x', 'y', header), [/speaks of consent/], header)
+  const no = [
+    ...[
+      'Unsubscribed',
+      'Unsubscribed from all email',
+      'UNSUB_TIME',
+      'CLEAN_TIME',
+      'Email Opt Out',
+      'opted-out',
+    ],
+    ...[
+      'email_disabled',
+      'Email Suppressions',
+      'EMAIL_BLACKLISTED',
+      'Do not email',
+      'Abgemeldet am',
+      'Отписан',
+    ],
+    ...['Désabonné', 'Uitgeschreven', '退订', '수신거부'],
+  ]
+  for (const header of no) t.match(said('x', 'y', header), [/refuses mail/], header)
+  const neither = [
+    ...[
+      'First name',
+      'Lead Status',
+      'Marital status',
+      'Order status',
+      'Accepts SMS Marketing',
+      'SMS consent',
+    ],
+    ...[
+      'OPTIN_TIME',
+      'OPTIN_IP',
+      'Subscription date',
+      'Email Marketing Consent Timestamp',
+      'UNSUB_REASON',
+      'Tags',
+    ],
+    ...['UNSUB_CAMPAIGN_TITLE', 'Subscriber ID', 'Description', 'Prescription', 'Statistics', ''],
+  ]
+  for (const header of neither) t.same(said('x', 'y', header), [], header)
+  t.equal(said('x', 'y', ...Array.from({ length: 50 }, () => 'Newsletter')).length, 10)
+})
+
 const record = (line: number, lines: number, bytes: number[] = []): ScannedRecord => ({
   // The bytes next to a record don't belong to it.
   bytes: Buffer.from([0x80, ...bytes, 0x80]),

@@ -34,6 +34,7 @@ export const creationRefusals = [
   `column_mapping.1 "Nothing" is neither a built-in column (${builtInColumns.join(', ')}) nor a custom field of the list`,
   'column_mapping.1 "email" is mapped twice',
   'column_mapping.1 confirmed needs a list with the confirmed field',
+  "column_mapping.1 consent can't be mapped beside status, as both say who gets mail",
   'column_mapping.1 email_format needs a list with the format field',
   'default_custom_fields.Nothing is no custom field of the list',
   'default_custom_fields.Number must be an integer',

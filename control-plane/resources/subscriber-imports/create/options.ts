@@ -5,7 +5,11 @@ import {
   type CustomFieldDocument,
   type FieldValue,
 } from '../../../../shared/contract/schemas/custom-field.ts'
-import { builtInColumns, type ImportOptions } from '../../../../shared/contract/schemas/import.ts'
+import {
+  builtInColumns,
+  subscriberDefaults,
+  type ImportOptions,
+} from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import { fileNameProblem } from '../../../../shared/storage/uploads/upload-names.ts'
 import { fieldReader, type FieldReader } from '../../../../shared/values/field-value.ts'
@@ -46,6 +50,7 @@ export function checkOptions(
   const fieldIds: Record<string, number> = {}
   const fieldNamed = fieldFinder(fields, ({ name }) => name)
   const columnMapping = checkMapping(body.column_mapping, { list, fields, fieldNamed }, fieldIds, problems)
+  const { status, confirmed, format } = body.subscriber_defaults
   const options: ImportOptions = {
     overwrite: body.overwrite,
     deactivate_subscribers_not_in_import: body.deactivate_subscribers_not_in_import,
@@ -61,10 +66,11 @@ export function checkOptions(
     column_mapping: columnMapping,
     default_custom_fields: checkDefaults(body, fieldNamed, fieldIds, problems),
     subscriber_defaults: {
-      status: body.subscriber_defaults.status,
-      ...(list.has_confirmed ? { confirmed: body.subscriber_defaults.confirmed } : {}),
-      ...(list.has_format ? { format: body.subscriber_defaults.format } : {}),
+      status: status ?? 'active',
+      ...(list.has_confirmed ? { confirmed: confirmed ?? false } : {}),
+      ...(list.has_format ? { format: format ?? 'both' } : {}),
     },
+    given_defaults: subscriberDefaults.filter((name) => body.subscriber_defaults[name] !== undefined),
     file_format: {
       ...body.file_format,
       csv_field_separator: body.file_format.csv_field_separator ?? ',',
@@ -100,9 +106,11 @@ function checkMapping(
     const text = entry?.trim() ?? ''
     if (text === '') return null
     const at = `column_mapping.${i}`
-    const builtIn = builtInColumns.find((name) => name === text.toLowerCase())
-    const field = builtIn === undefined ? fieldNamed(text) : undefined
-    const name = builtIn ?? field?.name
+    // A field may have the name of a column that was built in later.
+    const field = fieldNamed(text)
+    const builtIn =
+      field === undefined ? builtInColumns.find((name) => name === text.toLowerCase()) : undefined
+    const name = field?.name ?? builtIn
     if (name === undefined) {
       problems.push(
         `${at} ${JSON.stringify(text)} is neither a built-in column (${builtInColumns.join(', ')}) nor a custom field of the list`,
@@ -113,6 +121,8 @@ function checkMapping(
     names.add(name)
     if ((builtIn === 'confirmed' || builtIn === 'confirm_time') && !list.has_confirmed)
       problems.push(`${at} ${builtIn} needs a list with the confirmed field`)
+    if (builtIn === 'consent' && mapping.some((other) => other?.trim().toLowerCase() === 'status'))
+      problems.push(`${at} consent can't be mapped beside status, as both say who gets mail`)
     if (builtIn === 'email_format' && !list.has_format)
       problems.push(`${at} email_format needs a list with the format field`)
     if (field !== undefined) fieldIds[field.name] = field._id

@@ -1,0 +1,33 @@
+import type { SubscriberStatus } from '../contract/schemas/subscriber.ts'
+import { booleanFromText } from './field-value.ts'
+
+/** The statuses, each with its names in other systems' exports. */
+const namesOfStatuses: Record<SubscriberStatus, readonly string[]> = {
+  active: ['active', 'subscribed', 'confirmed', 'opted in', 'opt in'],
+  unsubscribed: [
+    ...['unsubscribed', 'opted out', 'opt out', 'not subscribed', 'non subscribed', 'never subscribed'],
+    'suppressed',
+  ],
+  bounced: ['bounced', 'cleaned', 'hard bounce', 'hard bounced'],
+  scomp: ['scomp', 'spam', 'spam complaint', 'complained'],
+  deactivated: ['deactivated', 'inactive', 'disabled', 'archived'],
+}
+const statusByName = new Map(
+  Object.entries(namesOfStatuses).flatMap(([status, names]) =>
+    names.map((name) => [name, status as SubscriberStatus] as const),
+  ),
+)
+
+/** Without case, with `_` and `-` as blanks. */
+const compared = (text: string): string => text.toLowerCase().replaceAll(/[\s_-]+/g, ' ')
+
+/** The status that a trimmed cell names; null for none. */
+export const statusFromText = (text: string): SubscriberStatus | null =>
+  statusByName.get(compared(text)) ?? null
+
+/** The status of a trimmed cell that says whether its subscriber wants mail; null when it doesn't say so. */
+export function statusFromConsent(text: string): 'active' | 'unsubscribed' | null {
+  const name = compared(text)
+  const isYes = name === 'subscribed' || (name === 'not subscribed' ? false : booleanFromText(text))
+  return isYes === null ? null : isYes ? 'active' : 'unsubscribed'
+}
