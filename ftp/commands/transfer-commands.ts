@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream'
+import { composeName } from '../../shared/storage/uploads/upload-names.ts'
 import type { ListedFile } from '../ftp-directory.ts'
 import { FtpError, printable, refusal } from '../ftp-error.ts'
 import { listingLine } from '../ftp-srv-internals.ts'
@@ -104,7 +105,7 @@ async function findListed(
   path: string,
   signal: AbortSignal,
 ): Promise<ListedFile[]> {
-  const pattern = path.replace(/^(\.?\/)+/, '')
+  const pattern = composeName(path.replace(/^(\.?\/)+/, ''))
   if (!isPattern(pattern) || pattern.includes('/')) return session.fs.list(path)
   if (pattern.length > maxPatternLength)
     throw new FtpError(

@@ -473,6 +473,86 @@ t.test('file names are accepted unchanged, or refused', async (t) => {
   session.close()
 })
 
+t.test('a name with a dot in front is a name like others', async (t) => {
+  const session = await open()
+  const listed = async (command: string) => (await session.download(command)).text.split('\r\n')
+  await session.upload('STOR dotted.csv', 'old')
+  for (const temporary of ['.in.dotted.csv', '.dotted.csv', '..dotted.csv', '.unfinished-dotted.csv']) {
+    t.match(await session.upload(`STOR ${temporary}`, temporary), /^226 /, temporary)
+    t.ok((await listed('NLST')).includes(temporary))
+    t.ok((await listed('NLST .*')).includes(temporary))
+    t.equal((await session.download(`RETR ${temporary}`)).text, temporary)
+    t.match(await session.command(`RNFR ${temporary}`), /^350 /)
+    t.match(await session.command('RNTO dotted.csv'), /^250 /)
+    t.equal(await contentOf('dotted.csv'), temporary)
+    t.notOk((await listed('NLST')).includes(temporary))
+  }
+  const data = await session.beginUpload('STOR .begun.csv')
+  data.write('123')
+  await until(
+    'the first bytes',
+    async () => (await namesLike('.begun.csv'))[0] ?? '',
+    (name) => name.startsWith('.unfinished-'),
+  )
+  const [hidden = ''] = await namesLike('.begun.csv')
+  const other = await open(two)
+  for (const command of [`STOR ${hidden}`, `APPE ${hidden}`]) {
+    await other.data()
+    t.match(await other.command(command), /^553 .*uploads in progress/, command)
+  }
+  t.match(await other.command(`DELE ${hidden}`), /^553 /)
+  t.notOk((await other.download('NLST')).text.includes('begun'), 'an upload in progress is not listed')
+  data.end('45')
+  t.match(await session.reply(), /^226 /)
+  t.equal(await contentOf('.begun.csv'), '12345')
+  session.close()
+  other.close()
+})
+
+t.test('a name is one name, composed and decomposed', async (t) => {
+  const session = await open()
+  const [composed, decomposed] = ['Zoé-März.csv'.normalize('NFC'), 'Zoé-März.csv'.normalize('NFD')]
+  t.not(composed, decomposed)
+  t.match(await session.upload(`STOR ${decomposed}`, 'from a Mac'), /^226 /)
+  t.match(await session.command(`SIZE ${composed}`), /^213 10$/)
+  t.match(await session.upload(`STOR ${composed}`, 'corrected'), /^226 /)
+  for (const pattern of ['', ` ${decomposed}`, ` ${decomposed.slice(0, 5)}*`, ` ${composed.slice(0, 4)}*`])
+    t.same(
+      (await session.download(`NLST${pattern}`)).text.split('\r\n').filter((name) => name.startsWith('Zo')),
+      [composed],
+      pattern,
+    )
+  t.equal((await session.download(`RETR ${decomposed}`)).text, 'corrected')
+  t.match(await session.command(`RNFR ${decomposed}`), /^350 /)
+  t.match(await session.command(`RNTO 2-${decomposed}`), /^250 /)
+  t.equal(await contentOf(`2-${composed}`), 'corrected')
+  t.match(await session.command(`DELE 2-${decomposed}`), /^250 /)
+  const long = 'é'.repeat(100)
+  t.match(await session.upload(`STOR ${long.normalize('NFD')}`, 'x'), /^226 /, '200 bytes when composed')
+  t.match(await session.command(`DELE ${long}`), /^250 /)
+
+  if (STAGING === 'disk') {
+    await stored.put(decomposed, 'copied from a Mac')
+    t.ok((await session.download('NLST')).text.includes(`${composed}\r\n`))
+    for (const name of [composed, decomposed])
+      t.equal((await session.download(`RETR ${name}`)).text, 'copied from a Mac', name)
+    t.match(await session.upload(`APPE ${composed}`, ', and on'), /^226 /)
+    const listed = (await session.download('NLST')).text.split('\r\n')
+    t.same(
+      listed.filter((name) => name.startsWith('Zo')),
+      [composed],
+    )
+    t.equal((await session.download(`RETR ${composed}`)).text, 'copied from a Mac, and on')
+    t.match(await session.command(`DELE ${composed}`), /^250 /)
+    t.match(await session.command(`SIZE ${composed}`), /^550 /)
+    t.same(
+      (await stored.entries()).filter((name) => name.startsWith('Zo')),
+      [],
+    )
+  }
+  session.close()
+})
+
 t.test('lists of what is not there, and downloads from the middle', async (t) => {
   const session = await open()
   for (const line of [

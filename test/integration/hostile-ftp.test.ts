@@ -45,8 +45,9 @@ const traversals = [
   '....//secret.csv',
   '%2e%2e/secret.csv',
   '~/secret.csv',
-  '.hidden',
   '.unfinished-0123456789abcdef-x.csv',
+  '.copy-0123456789abcdef',
+  '.clock-0123456789abcdef',
   '../secret.csv\0.csv',
   '..%c0%af2/secret.csv',
 ]

@@ -74,7 +74,11 @@ t.test('a file is there, whole, when the reply says so', async (t) => {
   t.same(answer.body.data, await listed('whole.csv'), 'the reply is the record as listed')
   t.match((await put('whole.csv', 'email\n', { 'content-type': 'text/csv' })).body.data, { size: 6 })
   t.match((await put('empty.csv', '')).body.data, { size: 0, unfinished_size: null })
-  const names = ['b "quoted".csv', 'ä?b#c%41.csv', 'a+b.csv', 'x'.repeat(200)]
+  const decomposed = 'e\u0301.csv'
+  t.match((await put(decomposed, 'é')).body.data, { filename: 'é.csv', size: 2 }, 'composed')
+  for (const name of [decomposed, 'é.csv'])
+    t.equal((await call('GET', `/uploads/${encodeURIComponent(name)}`)).text, 'é')
+  const names = ['.in.dotted.csv', 'b "quoted".csv', 'ä?b#c%41.csv', 'a+b.csv', 'x'.repeat(200)]
   for (const name of names) {
     t.match((await put(name, name)).body?.data, { filename: name, size: Buffer.byteLength(name) }, name)
     const content = await call('GET', `/uploads/${encodeURIComponent(name)}`)
@@ -228,7 +232,7 @@ t.test('each fault is answered before the body is read, and changes nothing', as
   await put('kept.csv', 'kept')
   const names = await stored.entries()
   for (const [name, message] of [
-    ['.hidden', /^filename must not begin with a dot$/],
+    [`.unfinished-${'0'.repeat(16)}-kept.csv`, /^filename must not begin with "\.unfinished-"/],
     ['a/b.csv', /^filename must be a plain file name without a path$/],
     ['a\\b.csv', /plain file name/],
     ['a\nb.csv', /control characters/],

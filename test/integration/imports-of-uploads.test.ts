@@ -516,10 +516,14 @@ t.test('old files, and files that were uploaded by FTP, are imported at once', a
   await ftp.upload('STOR fresh.csv.part', rows(10))
   await ftp.command('RNFR fresh.csv.part')
   t.match(await ftp.command('RNTO fresh.csv'), /^250 /)
-  await putOld(path.join(service.dataFolder, 'uploads', '1', 'old.csv'), rows(10))
-  for (const name of ['fresh.csv', 'old.csv']) {
+  const mac = 'März.csv'.normalize('NFD')
+  for (const name of ['old.csv', mac])
+    await putOld(path.join(service.dataFolder, 'uploads', '1', name), rows(10))
+  t.match(await ftp.upload(`STOR .${mac}`, rows(10)), /^226 /)
+  for (const name of ['fresh.csv', 'old.csv', 'März.csv', mac, '.März.csv', `.${mac}`]) {
     const view = await importEnd(service, (await create(service, name)).id)
     t.match(view, { state: 'finished', warnings: [] }, name)
+    t.equal(view.file_source.filename, name.normalize('NFC'))
     t.same(countsOf(view), { added: 10 })
   }
   ftp.close()

@@ -44,7 +44,10 @@ export const uploadEndpoints = [
     hasOwnSlots: true,
     reply: { data: uploadView, example: exampleUpload },
     refusals: {
-      validation_failed: ['filename must not begin with a dot', isUploadedElsewhere('subscribers.csv')],
+      validation_failed: [
+        'filename must be a plain file name without a path',
+        isUploadedElsewhere('subscribers.csv'),
+      ],
       invalid_request: [
         badContentRange,
         wrongLength,

@@ -1,6 +1,6 @@
 import { clock } from '../../../shared/runtime/clock.ts'
 import { UploadDirectory, type UploadPair } from '../../../shared/storage/uploads/upload-directory.ts'
-import { fileNameProblem } from '../../../shared/storage/uploads/upload-names.ts'
+import { composeName, fileNameProblem } from '../../../shared/storage/uploads/upload-names.ts'
 import { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts'
 import type { UploadFile } from '../../../shared/storage/uploads/upload-store.ts'
 import type { Upload } from '../../../shared/storage/uploads/upload.ts'
@@ -27,7 +27,7 @@ export async function listUploads({ deps, organizationId }: UploadCall): Promise
 /** Receives a file, or the range of it that Content-Range names. Refuses what it can before the body is read. */
 export async function receiveUpload(call: UploadCall): Promise<UploadView> {
   const { deps, organizationId, header, acquireTransfer } = call
-  const filename = call.params['filename'] ?? ''
+  const filename = composeName(call.params['filename'] ?? '')
   const problem = fileNameProblem(filename)
   if (problem !== null) throw new RequestError('validation_failed', `filename ${problem}`)
   const [length] = header('content-length')

@@ -4,6 +4,7 @@ import path from 'node:path'
 import { readRange } from '../../containers/random-access-file.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
+import { composeOnDisk } from './disk-folder.ts'
 import { buildFingerprint, fileSystemTime } from './file-fingerprint.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { copySteady, openRegular } from './steady-copy.ts'
@@ -46,6 +47,7 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     async pin({ organizationId, name, importId, signal }) {
       if (fileNameProblem(name) !== null) return null
       const folder = uploadFolder(dataFolder, organizationId)
+      await composeOnDisk(folder, name)
       const source = path.join(folder, name)
       if ((await regularStats(source)) === null) return null
       const reference = `${importId}/pin-${newUploadToken()}`

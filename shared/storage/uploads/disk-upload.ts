@@ -1,5 +1,5 @@
-import { rename, rm, type FileHandle } from 'node:fs/promises'
-import { fallbackOn } from '../../runtime/fallback-on.ts'
+import { rm, type FileHandle } from 'node:fs/promises'
+import { tryRename } from './disk-folder.ts'
 import { buildFingerprint } from './file-fingerprint.ts'
 import type { UploadInProgress } from './upload-store.ts'
 import { binaryMegabyte } from '../../values/byte-sizes.ts'
@@ -8,14 +8,6 @@ import { binaryMegabyte } from '../../values/byte-sizes.ts'
  * Large uploads are synced in portions. One sync of hundreds of megabytes would delay the syncs of all other uploads.
  */
 const syncEveryBytes = 8 * binaryMegabyte
-
-/** False when the file is gone. */
-export const tryRename = (from: string, to: string): Promise<boolean> =>
-  fallbackOn(
-    ['ENOENT'],
-    false,
-    rename(from, to).then(() => true),
-  )
 
 interface DiskUploadOptions {
   /** Open for appending. */

@@ -1,19 +1,19 @@
 import { constants } from 'node:fs'
-import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink, type FileHandle } from 'node:fs/promises'
+import { lstat, mkdir, open, rename, rm, truncate, unlink, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { dayMs } from '../../values/durations.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
-import { DiskUpload, tryRename } from './disk-upload.ts'
+import { composeOnDisk, listNames, readEntry, tryRename } from './disk-folder.ts'
+import { DiskUpload } from './disk-upload.ts'
 import { fileSystemTime } from './file-fingerprint.ts'
 import { copySteady, openRegular, type SteadyCopyOptions } from './steady-copy.ts'
-import { fileNameProblem, parseUnfinished, unfinishedName, uploadFolder } from './upload-names.ts'
+import { fileNameProblem, isHidden, parseUnfinished, unfinishedName, uploadFolder } from './upload-names.ts'
 import {
   UploadChanged,
   type ResumeOptions,
-  type UploadEntry,
   type UploadFile,
   type Uploads,
   type UploadStore,
@@ -50,7 +50,10 @@ function diskDirectory(
 ): UploadStore {
   const folder = uploadFolder(dataFolder, organizationId)
   const locate = (name: string) => path.join(folder, name)
-  const find = async (name: string) => readEntry(locate(name), name)
+  const find = async (name: string) => {
+    await composeOnDisk(folder, name)
+    return readEntry(locate(name), name)
+  }
   const unfinishedEntry = async (name: string) =>
     (await listNames(folder)).find((entry) => parseUnfinished(entry)?.name === name) ?? null
   return {
@@ -59,7 +62,8 @@ function diskDirectory(
     },
     async list() {
       const visible = (await listNames(folder)).filter((name) => fileNameProblem(name) === null).sort()
-      return (await mapInGroups(visible, find)).filter((entry) => entry !== null)
+      const found = await mapInGroups(visible, (name) => readEntry(locate(name), name))
+      return found.filter((entry) => entry !== null)
     },
     find,
     async findUnfinished(name) {
@@ -75,6 +79,7 @@ function diskDirectory(
       return found.filter((entry) => entry !== null)
     },
     async open(name) {
+      await composeOnDisk(folder, name)
       const handle = await openRegular(locate(name))
       if (handle === null) return null
       try {
@@ -165,13 +170,6 @@ function emptyStream(handle: FileHandle): Readable {
   return Readable.from([], { objectMode: false }).once('close', () => void handle.close())
 }
 
-const listNames = (folder: string): Promise<string[]> => fallbackOn(['ENOENT'], [], readdir(folder))
-
-async function readEntry(file: string, name: string): Promise<UploadEntry | null> {
-  const stats = await lstat(file).catch(() => null)
-  return stats?.isFile() === true ? { name, size: stats.size, modifiedAt: stats.mtime } : null
-}
-
 /** At most 64 at a time, as each call occupies one of the few threads of the process. */
 async function mapInGroups<T, R>(items: T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = []
@@ -195,9 +193,7 @@ const uploadChanged = (name: string) =>
 
 /** Removes hidden files that exceed their maximum age; resolves to how many of them were uploads. */
 async function purgeFolder(folder: string, maxUnfinishedAgeMs: number): Promise<number> {
-  const hidden = (await listNames(folder)).filter((entry) =>
-    /^\.(unfinished|copy|clock)-[0-9a-f]{16}/.test(entry),
-  )
+  const hidden = (await listNames(folder)).filter(isHidden)
   if (hidden.length === 0) return 0
   const now = await fileSystemTime(folder)
   let removed = 0

@@ -1,7 +1,7 @@
 import type { Logger } from '../../runtime/logger.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import type { UploadLimits } from '../../store/upload-usage.ts'
-import { fileNameProblem } from './upload-names.ts'
+import { composeName, fileNameProblem } from './upload-names.ts'
 import { noSuchFile, UploadRefused } from './upload-refused.ts'
 import type { UploadEntry, UploadFile, Uploads, UploadStore } from './upload-store.ts'
 import { UploadLock } from './upload-lock.ts'
@@ -26,7 +26,7 @@ export interface UploadPair {
 /**
  * The directory of one organization as clients see it over any protocol: flat, with regular files only. An upload in
  * progress lies under a hidden name and gets its final name when it is complete. A later upload of the name may resume
- * the hidden file. All methods throw UploadRefused for a name that isn't valid.
+ * the hidden file. Names may come decomposed. All methods throw UploadRefused for a name that isn't valid.
  */
 export class UploadDirectory {
   readonly #options: UploadDirectoryOptions
@@ -64,16 +64,16 @@ export class UploadDirectory {
     }))
   }
 
-  async findPair(name: string): Promise<UploadPair> {
-    requireValid(name)
+  async findPair(filename: string): Promise<UploadPair> {
+    const name = validName(filename)
     const unfinished = await this.#store.findUnfinished(name)
     const finished = await this.#store.find(name)
     return { name, finished, unfinished }
   }
 
   /** The finished file. Throws UploadRefused without one. */
-  async find(name: string): Promise<UploadEntry> {
-    requireValid(name)
+  async find(filename: string): Promise<UploadEntry> {
+    const name = validName(filename)
     const entry = await this.#store.find(name)
     if (entry === null) throw noSuchFile(name)
     return entry
@@ -84,16 +84,16 @@ export class UploadDirectory {
    * in progress: a client that was cut off asks for the size at once, while its last bytes may still be on their way to
    * the disk.
    */
-  async findResumable(name: string): Promise<UploadEntry> {
-    requireValid(name)
+  async findResumable(filename: string): Promise<UploadEntry> {
+    const name = validName(filename)
     if ((await this.#store.findUnfinished(name)) === null) return this.find(name)
     await UploadLock.waitUntilFree(this.#options.collections, this.#lockId(name))
     return (await this.#store.findUnfinished(name)) ?? this.find(name)
   }
 
   /** Opens the finished file. Throws UploadRefused without one. */
-  async open(name: string): Promise<UploadFile> {
-    requireValid(name)
+  async open(filename: string): Promise<UploadFile> {
+    const name = validName(filename)
     const file = await this.#store.open(name)
     if (file === null) throw noSuchFile(name)
     return file
@@ -103,8 +103,8 @@ export class UploadDirectory {
    * Deletes the finished file, or else the unfinished upload. Throws UploadRefused when there is neither, and while the
    * unfinished one is being uploaded.
    */
-  async delete(name: string): Promise<void> {
-    requireValid(name)
+  async delete(filename: string): Promise<void> {
+    const name = validName(filename)
     if (await this.#quota.remove(name)) return
     if ((await this.#store.findUnfinished(name)) === null) throw noSuchFile(name)
     const lock = await this.#acquireLock(name)
@@ -118,9 +118,7 @@ export class UploadDirectory {
 
   /** Replaces a file of the new name. Throws UploadRefused without a file of the old name, and over the limit of names. */
   async rename(from: string, to: string): Promise<void> {
-    requireValid(from)
-    requireValid(to)
-    const outcome = await this.#quota.rename(from, to)
+    const outcome = await this.#quota.rename(validName(from), validName(to))
     if (outcome === 'missing') throw noSuchFile(from)
     if (outcome === 'over_quota')
       throw new UploadRefused(
@@ -131,8 +129,8 @@ export class UploadDirectory {
   }
 
   /** Begins an upload. Throws UploadRefused before anything has changed. */
-  async beginUpload(name: string, options: UploadOptions): Promise<Upload> {
-    requireValid(name)
+  async beginUpload(filename: string, options: UploadOptions): Promise<Upload> {
+    const name = validName(filename)
     const lock = await this.#acquireLock(name)
     try {
       return await Upload.begin(this.#store, name, { ...options, lock, quota: this.#quota })
@@ -155,7 +153,9 @@ export class UploadDirectory {
   }
 }
 
-function requireValid(name: string): void {
+function validName(filename: string): string {
+  const name = composeName(filename)
   const problem = fileNameProblem(name)
   if (problem !== null) throw new UploadRefused('bad_name', name, `the file name ${problem}`)
+  return name
 }

@@ -13,16 +13,23 @@ export function uploadFolder(dataFolder: string, organizationId: number): string
 
 export const maxFileNameBytes = 200
 
-/** Why a name is not valid for an upload; null when it is valid. */
+/** Clients may compose or decompose `Ü`, as macOS does: names are stored and compared composed. */
+export const composeName = (name: string): string => name.normalize('NFC')
+
+/** Why a composed name is not valid for an upload; null when it is valid. */
 export function fileNameProblem(name: string): string | null {
   if (name === '') return 'must not be blank'
   if (name.includes('/') || name.includes('\\') || name === '.' || name === '..')
     return 'must be a plain file name without a path'
   if (/\p{Cc}/u.test(name)) return 'must not hold control characters'
-  if (name.startsWith('.')) return 'must not begin with a dot'
+  if (isHidden(name))
+    return 'must not begin with ".unfinished-", ".copy-" or ".clock-" and 16 hexadecimal digits, as uploads in progress do'
   if (Buffer.byteLength(name) > maxFileNameBytes) return `must not be longer than ${maxFileNameBytes} bytes`
   return null
 }
+
+/** Whether an entry of the directory is one of those that no client names: an upload in progress and what it needs. */
+export const isHidden = (entry: string): boolean => /^\.(unfinished|copy|clock)-[0-9a-f]{16}/.test(entry)
 
 /** 16 hexadecimal digits. */
 export const newUploadToken = (): string => randomBytes(8).toString('hex')

@@ -50,7 +50,7 @@ export const creationRefusals = [
   'file_source.filename must not be blank',
   'file_source.filename must be a plain file name without a path',
   'file_source.filename must not hold control characters',
-  'file_source.filename must not begin with a dot',
+  'file_source.filename must not begin with ".unfinished-", ".copy-" or ".clock-" and 16 hexadecimal digits, as uploads in progress do',
   `file_source.filename must not be longer than ${maxFileNameBytes} bytes`,
   'file_source.filename "subscribers.csv" is not in the upload directory',
   'file_source.url is required',

@@ -11,7 +11,7 @@ import {
   type ImportOptions,
 } from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
-import { fileNameProblem } from '../../../../shared/storage/uploads/upload-names.ts'
+import { composeName, fileNameProblem } from '../../../../shared/storage/uploads/upload-names.ts'
 import { fieldReader, type FieldReader } from '../../../../shared/values/field-value.ts'
 import { fieldFinder } from '../../custom-fields/field-finder.ts'
 import { fileNameInUrl, storedUrl, urlProblem } from './client-url.ts'
@@ -218,7 +218,7 @@ export function checkSource(
       else if (content.isBlank) problems.push('file_source.content must not be blank')
       return { type: 'json', filename: 'data', url: null }
     case 'upload_directory': {
-      const filename = source.filename ?? ''
+      const filename = composeName(source.filename ?? '')
       const problem = source.filename === undefined ? 'is required' : fileNameProblem(filename)
       if (problem !== null) problems.push(`file_source.filename ${problem}`)
       return { type: 'upload_directory', filename, url: null }
