@@ -1,7 +1,9 @@
-import { execFile, type ChildProcess } from 'node:child_process'
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { errorMessage } from '../../shared/contract/errors.ts'
+import { withoutUriSecrets } from '../../shared/runtime/shown-uri.ts'
 import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
@@ -52,7 +54,10 @@ export async function mongoimportPeers(
         let child: ChildProcess | undefined
         return {
           process: await childProcess('mongoimport', () => child?.pid),
-          do: () => runMongoimport(binary, buildArgs(target, file, mode), (started) => (child = started)),
+          do: () => {
+            const work = { uri: target.uri, args: buildArgs(target, file, mode) }
+            return runMongoimport(binary, work, (started) => (child = started))
+          },
         }
       },
     }),
@@ -61,6 +66,8 @@ export async function mongoimportPeers(
 
 const buildArgs = ({ uri, database, collection }: PeerTarget, file: string, mode: Mode): string[] => [
   `--uri=${uri}`,
+  // It would look for the user in the database that it writes to.
+  '--authenticationDatabase=admin',
   `--db=${database}`,
   `--collection=${collection}`,
   '--type=csv',
@@ -71,29 +78,38 @@ const buildArgs = ({ uri, database, collection }: PeerTarget, file: string, mode
   ...(mode === 'insert' ? [] : ['--upsertFields=email']),
   `--numInsertionWorkers=${insertionWorkers}`,
   '--writeConcern=majority',
-  // A line for each skipped row would be most of what is measured.
-  '--quiet',
   `--file=${file}`,
 ]
 
-/** Resolves to no times: mongoimport doesn't tell those of its batches. */
+/**
+ * Resolves to no times: mongoimport doesn't tell those of its batches. It is quiet, as a line for each skipped row would
+ * be most of what is measured. That also hides why it failed, so after a failure it runs again and may speak.
+ */
 async function runMongoimport(
   binary: string,
-  args: string[],
+  { uri, args }: { uri: string; args: string[] },
   onStart: (child: ChildProcess) => void,
 ): Promise<number[]> {
-  const running = promisify(execFile)(binary, args)
-  onStart(running.child)
+  const quiet = await run(binary, [...args, '--quiet'], onStart)
+  if (quiet.code === 0) return []
+  const { code, output } = await run(binary, args)
+  const reason = withoutUriSecrets(output, uri).slice(-1_000)
+  throw new Error(`${binary} ended with ${quiet.code}; run again without --quiet, with ${code}: ${reason}`)
+}
+
+/** Resolves to its exit code, or the signal that ended it, and the end of what it wrote to standard error. */
+async function run(binary: string, args: string[], onStart?: (child: ChildProcess) => void) {
+  const child = spawn(binary, args, { stdio: ['ignore', 'ignore', 'pipe'] })
+  onStart?.(child)
+  let output = ''
+  child.stderr.on('data', (piece: Buffer) => (output = (output + piece.toString()).slice(-10_000)))
+  const ended = once(child, 'close') as Promise<[code: number | null, signal: string | null]>
   const unregister = endOnInterrupt(() => {
-    running.child.kill()
-    return running
+    child.kill()
+    return ended
   })
-  await running.finally(unregister).catch((error: unknown) => {
-    // Its message has the command line, and so the server's password.
-    const { code, stderr } = error as { code: unknown; stderr: string }
-    throw new Error(`${binary} ended with ${String(code)}: ${stderr.slice(-1_000)}`)
-  })
-  return []
+  const [code, signal] = await ended.finally(unregister)
+  return { code: code ?? signal, output }
 }
 
 /** Where build-mongoimport.sh puts it. */
