@@ -195,6 +195,8 @@ export interface Call<Query, Body> {
   body: () => Body
   /** Returns the body's document unchecked, for a rule that has precedence over all checks of the document. */
   documentAsSent: () => unknown
+  /** Paths of the body's keys that the endpoint doesn't have, and ignores. */
+  unknownKeys: () => readonly string[]
   /** SHA-256 of the decompressed body, as base64url. */
   bodyHash: string
   /** The body's staged text, for which `body` has a placeholder. It is removed unless the handler keeps it. */

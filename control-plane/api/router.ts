@@ -21,7 +21,7 @@ import {
   whenClosed,
   type RequestSlots,
 } from './request-slots.ts'
-import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
+import { documentIn, FaultyBody, readBody, readQuery, unknownKeys, unknownKeysWarning } from './validation.ts'
 
 /**
  * Makes an Express router of the endpoints. The order of the checks: credential, rate of the key, path, method, role,
@@ -288,6 +288,7 @@ async function createCall(
         ? undefined
         : readBody(described.body, sent?.value, ignoredKeys(described.body, caller)),
     documentAsSent: () => documentIn(described.body?.wrapper ?? null, sent?.value),
+    unknownKeys: () => (described.body === undefined ? [] : unknownKeys(described.body, sent?.value)),
     bodyHash: sent?.hash ?? '',
     content: sent?.content ?? null,
     sample: sent?.sample ?? null,

@@ -35,11 +35,40 @@ export function unknownKeysWarning(
 ): string | null {
   const unknown = Object.keys(query).filter((key) => !isKnownKey(schema, key))
   if (unknown.length === 0) return null
-  const named = unknown
-    .slice(0, maxNamedKeys)
-    .map((key) => encodeURIComponent(key.toWellFormed().slice(0, maxNamedKeyLength).toWellFormed()))
-  const more = unknown.length > maxNamedKeys ? ` and ${unknown.length - maxNamedKeys} more` : ''
-  return `299 - "ignored, as this endpoint has no such query parameter: ${named.join(', ')}${more}"`
+  return `299 - "ignored, as this endpoint has no such query parameter: ${nameKeys(unknown.map(encodedKey))}"`
+}
+
+const encodedKey = (key: string): string =>
+  encodeURIComponent(key.toWellFormed().slice(0, maxNamedKeyLength).toWellFormed())
+
+/** The first of the keys, and the number of the others. */
+export function nameKeys(keys: readonly string[]): string {
+  const more = keys.length > maxNamedKeys ? ` and ${keys.length - maxNamedKeys} more` : ''
+  return `${keys.slice(0, maxNamedKeys).join(', ')}${more}`
+}
+
+/** Paths of the keys of a body that its description doesn't have, such as `file_format.seperator`. */
+export function unknownKeys(
+  { wrapper, schema, beside = [] }: BodyDescription<unknown>,
+  body: unknown,
+): string[] {
+  if (wrapper === null || !isHash(body)) return unknownKeysIn(schema, body)
+  const outside = Object.keys(body).filter((key) => key !== wrapper && !beside.includes(key))
+  return [
+    ...unknownKeysIn(schema, body[wrapper]),
+    ...outside.map((key) => `${encodedKey(key)} beside ${wrapper}`),
+  ]
+}
+
+function unknownKeysIn(schema: z.core.$ZodType, value: unknown, at = ''): string[] {
+  const { innerType } = schema._zod.def as { innerType?: z.core.$ZodType }
+  if (innerType !== undefined) return unknownKeysIn(innerType, value, at)
+  if (!isHash(value) || !(schema instanceof z.ZodObject)) return []
+  return Object.entries(value).flatMap(([key, entry]) =>
+    isKnownKey(schema, key)
+      ? unknownKeysIn(schema.shape[key] as z.core.$ZodType, entry, `${at}${key}.`)
+      : [`${at}${encodedKey(key)}`],
+  )
 }
 
 const isKnownKey = (schema: z.ZodType | undefined, key: string): boolean =>

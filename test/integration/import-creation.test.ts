@@ -171,6 +171,85 @@ t.test(
   },
 )
 
+t.test('what a request asks for in vain is a warning of its import, and of its inspection', async (t) => {
+  const updatedToo = 'autoresponders.subscription.also_trigger_on_updated_subscribers'
+  const off = (...names: string[]) =>
+    `overwrite is off and no subscriber is updated, so these have no effect: ${names.join(', ')}`
+  const vain = (name: string) =>
+    `overwrite_what.${name} is on, but neither a column nor a default of the request brings a value`
+  const kept = (source: string) =>
+    `${source}, and overwrite_what.status is off: only new subscribers get the status of their row, existing ones keep theirs`
+  const overwrite = { overwrite: true }
+  const cases: [Json, string[]][] = [
+    [{}, []],
+    [overwrite, []],
+    [{ overwrite_what: { status: true, format: false } }, [off('overwrite_what.status')]],
+    [
+      {
+        overwrite_what: { custom_fields: true },
+        overwrite_when_status: { scomp: true, active: false },
+        blank_cells: 'clear',
+      },
+      [off('overwrite_what.custom_fields', 'overwrite_when_status.scomp', 'blank_cells')],
+    ],
+    [
+      { autoresponders: { subscription: { trigger: true, also_trigger_on_updated_subscribers: true } } },
+      [off(updatedToo)],
+    ],
+    [
+      { ...overwrite, autoresponders: { subscription: { also_trigger_on_updated_subscribers: true } } },
+      [`${updatedToo} has no effect without autoresponders.subscription.trigger`],
+    ],
+    [{ ...overwrite, overwrite_what: { status: true } }, [vain('status')]],
+    [
+      { ...overwrite, overwrite_what: { status: true, confirmed: true, format: true, custom_fields: true } },
+      ['custom_fields', 'status', 'confirmed', 'format'].map(vain),
+    ],
+    [{ ...overwrite, overwrite_what: { status: true }, subscriber_defaults: { status: 'active' } }, []],
+    [{ ...overwrite, overwrite_what: { status: true }, column_mapping: ['email', 'consent'] }, []],
+    [{ ...overwrite, overwrite_what: { status: true }, column_mapping: ['email', 'remove_time'] }, []],
+    [{ ...overwrite, column_mapping: ['email', 'status'] }, [kept('column_mapping has status')]],
+    [{ ...overwrite, column_mapping: ['email', 'consent'] }, [kept('column_mapping has consent')]],
+    [{ ...overwrite, column_mapping: ['email', 'remove_time'] }, [kept('column_mapping has remove_time')]],
+    [
+      { ...overwrite, subscriber_defaults: { status: 'unsubscribed' } },
+      [kept('subscriber_defaults has status')],
+    ],
+    [{ subscriber_defaults: { status: 'unsubscribed' } }, []],
+    [
+      { subscriber_defaults: { format: 'html' } },
+      ['subscriber_defaults.format has no effect, as the list has no format field'],
+    ],
+    [
+      { dryrun: true, file_format: { seperator: ';', csv_has_headers: false }, größe: 1, id: 7, stats: {} },
+      ['ignored, as imports have no such option: dryrun, file_format.seperator, gr%C3%B6%C3%9Fe'],
+    ],
+  ]
+  for (const [more, warnings] of cases) {
+    const body = { column_mapping: ['email'], file_source: json, begins_at: '2100-01-01T00:00:00Z', ...more }
+    const created = await create(body)
+    t.same(created.body.data?.warnings, warnings, `${JSON.stringify(more)} ${created.body.error_message}`)
+    const inspected = await call('POST', `/mailing_lists/${list.id}/subscriber_imports/inspect`, {
+      subscriber_import: { ...body, file_format: { ...body.file_format, csv_has_headers: false } },
+    })
+    t.same(inspected.body.data?.warnings, warnings, `inspected: ${JSON.stringify(more)}`)
+  }
+  const beside = await call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: { column_mapping: ['email'], file_source: json, begins_at: '2100-01-01T00:00:00Z' },
+    dry_run: true,
+  })
+  t.same(beside.body.data.warnings, [
+    'ignored, as imports have no such option: dry_run beside subscriber_import',
+  ])
+  const echoed = await create({
+    column_mapping: ['email'],
+    file_source: json,
+    begins_at: '2100-01-01T00:00:00Z',
+    file_format: { columns: [], records: [], warnings: [], import_error: null, column_mapping: [] },
+  })
+  t.same(echoed.body.data.warnings, [], 'the reply of an inspection, sent as file_format')
+})
+
 t.test('faults that a schema finds and faults that only the list knows come in one answer', async (t) => {
   const faulty = { overwrite: 'yes', begins_at: 'soon', column_mapping: ['email', 'Nope'], file_source: json }
   t.match((await create(faulty)).body.error_message.split('; '), [

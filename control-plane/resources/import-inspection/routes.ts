@@ -36,10 +36,13 @@ export const importInspectionEndpoints = [
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       await checkInspection(deps, { list, request, content: sample })
     },
-    async handle({ deps, caller, params, body, sample, releaseSlot }) {
+    async handle({ deps, caller, params, body, documentAsSent, unknownKeys, sample, releaseSlot }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
-      return { data: await inspectSource(deps, { list, request: body(), content: sample, releaseSlot }) }
+      const sent = { document: documentAsSent(), unknownKeys: unknownKeys() }
+      return {
+        data: await inspectSource(deps, { list, request: body(), sent, content: sample, releaseSlot }),
+      }
     },
   }),
 ]

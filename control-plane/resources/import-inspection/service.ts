@@ -17,11 +17,11 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/create/check.ts'
 import {
   checkOptions,
-  optionWarnings,
   type CheckedOptions,
   type CheckedSource,
   type ImportDeps,
 } from '../subscriber-imports/create/options.ts'
+import { optionWarnings, type SentRequest } from '../subscriber-imports/create/option-warnings.ts'
 import type { ImportCreation } from '../subscriber-imports/schemas.ts'
 import { proposeColumns } from './column-proposals.ts'
 import { detectHeader } from './header.ts'
@@ -50,9 +50,9 @@ export async function checkInspection(
 /** Detects the format and the columns of a source, and rehearses the import of its first records. */
 export async function inspectSource(
   deps: ControlPlane,
-  inspection: Inspection & { releaseSlot: () => void },
+  inspection: Inspection & { sent: SentRequest; releaseSlot: () => void },
 ): Promise<InspectionView> {
-  const { list, request, content, releaseSlot } = inspection
+  const { list, request, sent, content, releaseSlot } = inspection
   const { context, source } = await checkInspection(deps, inspection)
   // Reading may take 30 s, during which the request must not occupy a slot.
   if (source.type !== 'json') releaseSlot()
@@ -78,7 +78,7 @@ export async function inspectSource(
     mapping: checked.options?.options.column_mapping ?? mapping,
     columns: table.columns,
     warnings: [
-      ...(checked.options === null ? [] : optionWarnings(checked.options.options)),
+      ...(checked.options === null ? [] : optionWarnings(checked.options, sent)),
       ...beginning.warnings,
       ...rehearsal.warnings,
       ...findWarnings(request, sample, source, table),

@@ -116,7 +116,7 @@ export const subscriberImportEndpoints = [
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       await checkCreation(deps, await creationContext(deps, list, body), { body, content })
     },
-    async handle({ deps, caller, params, header, body, bodyHash, content }) {
+    async handle({ deps, caller, params, header, body, documentAsSent, unknownKeys, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
       const idempotencyKey = readIdempotencyKey(header('idempotency-key'))
@@ -125,6 +125,7 @@ export const subscriberImportEndpoints = [
           caller,
           list,
           body: body(),
+          sent: { document: documentAsSent(), unknownKeys: unknownKeys() },
           content,
           bodyDigest: bodyHash,
           idempotencyKey,

@@ -408,6 +408,62 @@ t.test('a dry run has the same counts and logs and writes nothing', async (t) =>
   await checkCounts(list.id)
 })
 
+t.test('a file of addresses unsubscribes them, where the request says so', async (t) => {
+  const list = await createList(service)
+  await importText(service, list.id, 'email\nann@x.co\nbob@x.co')
+  const view = await importText(service, list.id, 'email\nann@x.co\nnew@x.co', {
+    column_mapping: ['email'],
+    overwrite: true,
+    overwrite_what: { status: true },
+    subscriber_defaults: { status: 'unsubscribed' },
+  })
+  t.match(
+    { counts: countsOf(view), warnings: view.warnings },
+    { counts: { updated: 1, added: 1 }, warnings: [] },
+  )
+  const after = (await subscribersOf(list.id)).map(({ email, status, remove_time }) => [
+    email,
+    status,
+    remove_time instanceof Date,
+  ])
+  t.same(after, [
+    ['ann@x.co', 'unsubscribed', true],
+    ['bob@x.co', 'active', false],
+    ['new@x.co', 'unsubscribed', true],
+  ])
+  await checkCounts(list.id)
+})
+
+t.test(
+  'consent decides who becomes active, and a header of it that is not mapped is a warning',
+  async (t) => {
+    const content = 'Email,Accepts Email Marketing\nann@x.co,yes\nbob@x.co,no\ncyd@x.co,\ndan@x.co,maybe'
+    const list = await createList(service)
+    const mapped = await importText(service, list.id, content, { column_mapping: ['email', 'consent'] })
+    t.match(
+      { counts: countsOf(mapped), warnings: mapped.warnings },
+      { counts: { added: 3, failed: 1 }, warnings: [] },
+    )
+    t.same(
+      (await subscribersOf(list.id)).map(({ email, status }) => `${email} ${status}`),
+      ['ann@x.co active', 'bob@x.co unsubscribed', 'cyd@x.co active'],
+    )
+    const other = await createList(service)
+    const ignored = await importText(service, other.id, content, { column_mapping: ['email', null] })
+    t.match(ignored.warnings, [/^column 2 "Accepts Email Marketing" speaks of consent .* is not mapped/])
+
+    const older = await createList(service, [{ name: 'Agreed', field_type: 'text' }])
+    await collections.customFields.updateOne(
+      { mailing_list_id: older.id },
+      { $set: { name: 'Consent', name_key: 'consent' } },
+    )
+    await importText(service, older.id, content, { column_mapping: ['email', 'consent'] })
+    const [, bob] = await subscribersOf(older.id)
+    t.match(bob, { status: 'active' }, 'a custom field that had the name before keeps it')
+    t.same(Object.values(bob!.custom_fields), ['no'])
+  },
+)
+
 t.test('an import that is about to deactivate more than half of a list warns of it', async (t) => {
   const list = await createList(service)
   const options = { column_mapping: ['email'], deactivate_subscribers_not_in_import: true }

@@ -23,6 +23,18 @@ const messages: [message: string, said: string][] = [
     '--default-field Foo is no custom field of the list',
   ],
   ['autoresponders.api.trigger_new "Nix" is unknown', '--autoresponder-new "Nix" is unknown'],
+  [
+    'overwrite is off and no subscriber is updated, so these have no effect: overwrite_when_status.scomp, blank_cells, autoresponders.api.trigger_updated, autoresponders.subscription.also_trigger_on_updated_subscribers',
+    '--overwrite is not given and no subscriber is updated, so these have no effect: --overwrite-when-status scomp, --blank-cells, --autoresponder-updated, --trigger-on-updated',
+  ],
+  [
+    'subscriber_defaults has status, and overwrite_what.status is off: only new subscribers get the status of their row',
+    '--default-status is given, and --overwrite-what status is off: only new subscribers get the status of their row',
+  ],
+  [
+    'or else import them in a file of their own with subscriber_defaults.status unsubscribed',
+    'or else import them in a file of their own with --default-status unsubscribed',
+  ],
   ['callback_url must be a URL', '--callback-url must be a URL'],
   ['scope must be one of "active"', '--scope must be one of "active"'],
   ['column_mapping.1 "x" is unknown', 'column 2: "x" is unknown'],

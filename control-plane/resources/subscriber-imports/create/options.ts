@@ -83,16 +83,6 @@ export function checkOptions(
   return { options, fieldIds }
 }
 
-/** Likely mistakes in the options alone; warnings about the file are added when it is split. */
-export function optionWarnings({ overwrite, overwrite_what, column_mapping }: ImportOptions): string[] {
-  const ignoresStatus = column_mapping.includes('status') && overwrite && !overwrite_what.status
-  return ignoresStatus
-    ? [
-        'column_mapping has status, and overwrite_what.status is off: only new subscribers get the status of their row, existing ones keep theirs',
-      ]
-    : []
-}
-
 type FieldNamed = (name: string) => CustomFieldDocument | undefined
 
 function checkMapping(

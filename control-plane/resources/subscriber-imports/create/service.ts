@@ -19,12 +19,13 @@ import { fullView } from '../view.ts'
 import { admitImport, removeQuotaEntry } from './admission.ts'
 import { checkCreation, creationContext } from './check.ts'
 import { earlierReply, idempotencyId, storedReply, unconfirmed } from './idempotency.ts'
-import { optionWarnings } from './options.ts'
+import { optionWarnings, type SentRequest } from './option-warnings.ts'
 
 export interface CreationRequest {
   caller: Caller
   list: MailingListDocument
   body: ImportCreation
+  sent: SentRequest
   /** The text of the file source, staged. It is the source where the body's source type is `json`. */
   content: InlineContent | null
   /** Digest of the body as sent. */
@@ -83,7 +84,7 @@ interface CheckedDocument {
 /** The import, checked against its list. `knownId` is the id that an earlier check gave it. */
 async function checkedDocument(
   deps: ControlPlane,
-  { list: known, body, content }: CreationRequest,
+  { list: known, body, sent, content }: CreationRequest,
   knownId: number | null,
 ): Promise<CheckedDocument> {
   const context = await creationContext(deps, known, body)
@@ -115,7 +116,7 @@ async function checkedDocument(
     partition: null,
     totals: null,
     error_message: null,
-    warnings: optionWarnings(options),
+    warnings: optionWarnings({ options, fieldIds }, sent),
     step: null,
     callback,
     logs_purged_at: null,
