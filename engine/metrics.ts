@@ -221,7 +221,7 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
     {
       name: 'rollcall_import_steps_without_space',
       help: 'Imports that wait on this engine because the disk of DATA_DIR has less than DISK_RESERVE_MB left',
-      of: ({ registration }) => registration()?.dispatcher.stepsWithoutSpace ?? 0,
+      of: ({ registration }) => registration()?.dispatcher.importsWithoutSpace ?? 0,
     },
     {
       name: 'rollcall_reaction_lag_seconds',

@@ -43,6 +43,8 @@ export async function processChunk(options: ProcessChunkOptions): Promise<ChunkR
       const run = new ChunkRun(options, chunk, context)
       let start = 0
       for await (const batch of readBatches(chunk, partition, lane)) {
+        // A full disk stops the chunk in the middle; the next claim resumes at this batch.
+        if ((await staging.spaceProblem()) !== null) return { end: 'stopped' }
         const isWritten = await writeBatch(run, batch, start)
         if (!isWritten) return { end: isStopped() ? 'stopped' : 'lost' }
         start += batch.offsets.length

@@ -47,7 +47,7 @@ const stripesPerEngine = 1_024
 
 /** Registers an engine under a new id and starts its parts. */
 export async function beginRegistration(options: EngineOptions): Promise<EngineRegistration> {
-  const { settings, database, folder, uploads, secrets, metrics } = options
+  const { settings, database, folder, staging, uploads, secrets, metrics } = options
   const engineId = randomUUID()
   const log = options.log.child({ engine: engineId.slice(0, 8) })
   const startSessions = (length: number) => Array.from({ length }, () => database.client.startSession())
@@ -107,7 +107,14 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     pool,
     log,
   })
-  const reactions = new ReactionDispatcher({ engineId, database, sessions: reactionSessions, metrics, log })
+  const reactions = new ReactionDispatcher({
+    engineId,
+    database,
+    staging,
+    sessions: reactionSessions,
+    metrics,
+    log,
+  })
   const callbacks = new CallbackDispatcher({
     engineId,
     database,

@@ -26,7 +26,7 @@ import { cancellation, type ChunkReport } from '../workers/messages.ts'
 
 interface ChunkLanesOptions extends Pick<
   StepContext,
-  'database' | 'folder' | 'pool' | 'metrics' | 'missedFiles' | 'log'
+  'database' | 'folder' | 'staging' | 'pool' | 'metrics' | 'missedFiles' | 'log'
 > {
   engineId: string
   /** For transactions of failed chunks: one for each lane and one more, all registered with the engine. */
@@ -139,8 +139,9 @@ export class ChunkLanes {
   }
 
   async #claimUntilFull({ wakes }: { wakes: boolean }): Promise<void> {
-    const { database, engineId, pool, claims } = this.#options
+    const { database, staging, engineId, pool, claims } = this.#options
     while (this.#mayClaim && this.#chunks.size < pool.lanesForChunks()) {
+      if ((await staging.spaceProblem()) !== null) return
       const entry = this.#scheduler.next()
       if (entry === null) return
       const token = randomUUID()

@@ -1,4 +1,5 @@
 import type { ClientSession } from 'mongodb'
+import { clock } from '../../shared/runtime/clock.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { within } from '../../shared/runtime/within.ts'
 import { importsWithOpenChunks } from '../../shared/store/chunks.ts'
@@ -28,6 +29,7 @@ interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal' | 'mi
  * register (engine.ts).
  */
 const graceMs = 4_500
+const logSpaceEveryMs = 60_000
 
 /**
  * Decides what this engine does next. Once a second, and at every wake-up, it reads the imports that can be worked on:
@@ -35,6 +37,7 @@ const graceMs = 4_500
  *   downloading, splitting    → claim its step, if no engine has it (step-runner.ts)
  *   importing                 → claim chunks while lanes are free (chunk-lanes.ts); all done: claim its step, finish it
  *   anything else             → stop what this engine does for it (paused, cancelled)
+ * While the disk is full it starts and claims nothing, except to finish imports whose rows are written: that frees space.
  * Organizations take turns in all of it: in rounds for starts and steps, by work done for chunks (chunk-scheduler.ts).
  * A loop of its own finalizes what has ended (finalizer.ts).
  *
@@ -48,7 +51,8 @@ export class Dispatcher extends PollLoop {
   readonly #finalizer: Finalizer
   readonly #missedFiles: MissedFiles
   readonly #steps: StepRunner
-  #stepsWithoutSpace = 0
+  #importsWithoutSpace = 0
+  #spaceLoggedAt = -Infinity
 
   constructor(options: DispatcherOptions) {
     super({ problem: "imports can't be polled", log: options.log })
@@ -103,9 +107,9 @@ export class Dispatcher extends PollLoop {
     return `${step} steps, ${pin} pins of uploaded files and ${chunk} of ${lanes} chunk lanes hang in reads or writes of files, and this engine takes no more work: check that the file server of DATA_DIR answers, and restart the engine if they don't end then`
   }
 
-  /** Steps that the last poll did not claim, because the disk has too little space left. */
-  get stepsWithoutSpace(): number {
-    return this.#stepsWithoutSpace
+  /** Imports that the last poll left waiting, because the disk is full. */
+  get importsWithoutSpace(): number {
+    return this.#importsWithoutSpace
   }
 
   /** Share of the lanes in use. */
@@ -141,24 +145,28 @@ export class Dispatcher extends PollLoop {
       this.#lanes.setImports([])
       return withJitter(pollIntervalMs)
     }
+    const spaceProblem = await this.#options.staging.spaceProblem()
     let working = await listWorkingImports(collections)
-    const { started, isMoreDue } = await this.#starter.startDue(working)
+    const { started, isMoreDue } = spaceProblem === null ? await this.#starter.startDue(working) : noneStarted
     if (started > 0) working = await listWorkingImports(collections)
     this.#steps.abortUnwanted(working)
     working = await withoutMissing(collections, working, this.#options.engineId)
     this.#lanes.setImports(working.filter((entry) => entry.state === 'importing'))
     await this.#lanes.findHung()
     await this.#lanes.fill()
-    await this.#startSteps(await this.#listFreeSteps(working))
+    const free = await this.#listFreeSteps(working)
+    const claimable = spaceProblem === null ? free : free.filter(({ state }) => state === 'importing')
+    await this.#startSteps(claimable)
+    this.#importsWithoutSpace =
+      spaceProblem === null ? 0 : await this.#countWaiting(working, claimable, spaceProblem)
     return started > 0 && isMoreDue ? 0 : withJitter(pollIntervalMs)
   }
 
   async #startSteps(free: readonly WorkingImport[]): Promise<void> {
-    let withoutSpace = 0
     for (const entry of free) {
       if (this.isStopped) break
       try {
-        if ((await this.#steps.start(entry)) === 'no_space') withoutSpace += 1
+        await this.#steps.start(entry)
       } catch (error) {
         this.#options.log.warn(
           { import_id: entry._id },
@@ -166,7 +174,22 @@ export class Dispatcher extends PollLoop {
         )
       }
     }
-    this.#stepsWithoutSpace = withoutSpace
+  }
+
+  /** How many imports wait for space on the disk. Logs that once a minute. */
+  async #countWaiting(
+    working: readonly WorkingImport[],
+    claimable: readonly WorkingImport[],
+    problem: string,
+  ): Promise<number> {
+    const idle = working.filter((entry) => entry.step === null && !claimable.includes(entry))
+    const waiting = idle.length + (await this.#starter.countDue(working))
+    const now = clock.monotonicMs()
+    if (waiting > 0 && now - this.#spaceLoggedAt > logSpaceEveryMs) {
+      this.#spaceLoggedAt = now
+      this.#options.log.warn({ imports: waiting }, `imports wait for space on the disk: ${problem}`)
+    }
+    return waiting
   }
 
   /** The imports whose next step no engine has, round-robin by organization. */
@@ -180,3 +203,5 @@ export class Dispatcher extends PollLoop {
     )
   }
 }
+
+const noneStarted = { started: 0, isMoreDue: false }

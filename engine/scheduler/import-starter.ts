@@ -89,6 +89,11 @@ export class ImportStarter {
     return { started, isMoreDue: due.length > batch.length }
   }
 
+  /** How many imports `startDue` would start. */
+  async countDue(working: readonly WorkingImport[]): Promise<number> {
+    return (await this.#listStartable(working)).length
+  }
+
   /** The imports that may be started now, in this order. */
   async #listStartable(working: readonly WorkingImport[]): Promise<WaitingImport[]> {
     const { collections } = this.#options.database

@@ -1,7 +1,6 @@
 import { isCommandTimeout, driverRetryReason } from '../../shared/runtime/driver-errors.ts'
 import { ImportError, errorMessage } from '../../shared/contract/errors.ts'
 import type { ImportState } from '../../shared/contract/import-state.ts'
-import { DiskReserveReached } from '../../shared/storage/staging/disk-reserve.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
 import { isStagingFull } from '../../shared/storage/staging/staging.ts'
 import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../../shared/store/import-steps.ts'
@@ -26,6 +25,7 @@ const uploadRecheckDelayMs = 3_000
 const maxUploadWaitMinutes = 15
 const spaceWaitMs = 10_000
 const quotaWaitMs = 2_000
+const spaceWarning = 'the import had to wait: the disk that has its files was full'
 const quotaWarning =
   "the import had to wait: the files of the organization's other imports took its quota (UPLOAD_MAX_MB)"
 
@@ -36,7 +36,7 @@ const quotaWarning =
  *   a download failed in a way that may pass         → tried again after a stored wait, until attempts or time are used up
  *   the upload is still being written                → checked again after a stored wait, up to 15 minutes
  *   the disk or the organization's quota is full     → tried again after a stored wait
- *   another ImportError, or the staging is full      → the import fails
+ *   another ImportError                              → the import fails
  *   the database is away                             → tried again at once
  *   anything else, or a command that timed out       → tried again after growing stored waits, up to `maxStepFailures`
  */
@@ -51,20 +51,14 @@ export async function endAfterError(error: unknown, run: StepRun): Promise<void>
     await endFailedDownload(error, run)
   } else if (error instanceof StillWritten) {
     await recheckLater(error, run)
-  } else if (error instanceof DiskReserveReached) {
-    run.log.warn(`the import waits for space on the disk: ${error.message}`)
-    await delayStep(run.database.collections, run.step, { waitMs: spaceWaitMs })
+  } else if (isStagingFull(error)) {
+    run.log.warn(`the import waits for space on the disk: ${errorMessage(error)}`)
+    await delayStep(run.database.collections, run.step, { waitMs: spaceWaitMs, warning: spaceWarning })
   } else if (error instanceof QuotaInUse) {
     run.log.info("the import waits: the organization's other imports take the quota for staged files")
     await delayStep(run.database.collections, run.step, { waitMs: quotaWaitMs, warning: quotaWarning })
   } else if (error instanceof ImportError) {
     await fail(run, error.code, error.message)
-  } else if (isStagingFull(error)) {
-    await fail(
-      run,
-      'staging_full',
-      `no space is left for the import's files under DATA_DIR/staging (${errorMessage(error)}): free some and create the import again`,
-    )
   } else if (driverRetryReason(error) !== null && !isCommandTimeout(error)) {
     run.log.warn(`the step broke off and is tried again: ${errorMessage(error)}`)
   } else {

@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { ClientSession } from 'mongodb'
-import { clock } from '../../shared/runtime/clock.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
-import { DiskReserveReached } from '../../shared/storage/staging/disk-reserve.ts'
 import type { WorkingImport } from '../store/import-queues.ts'
 import { claimStep, releaseStep } from '../../shared/store/import-steps.ts'
 import { processImport } from '../process-import.ts'
@@ -37,7 +35,6 @@ const maxStepsOfOrganization = { download: 4, other: 2 }
 export const maxHungSteps = 8
 /** One for each step in a slot and for each hung step, which may still use its session. */
 export const maxStepSessions = stepSlots.download + stepSlots.other + maxHungSteps
-const logSpaceEveryMs = 60_000
 
 interface RunningStep {
   entry: WorkingImport
@@ -52,7 +49,6 @@ export class StepRunner {
   readonly #steps = new Map<number, RunningStep>()
   readonly #hung = new Set<RunningStep>()
   #isStopped = false
-  #spaceLoggedAt = -Infinity
 
   constructor(options: StepRunnerOptions) {
     this.#options = options
@@ -95,15 +91,14 @@ export class StepRunner {
     return this.abortAll()
   }
 
-  /** Claims and begins the import's step, if it is free and there is a slot and space on the disk for it. */
-  async start(entry: WorkingImport): Promise<'no_space' | 'done'> {
+  /** Claims and begins the import's step, if it is free and there is a slot for it. */
+  async start(entry: WorkingImport): Promise<void> {
     const { database, engineId, stepSessions, claims, quarantine, stepBounds, log, onEnded } = this.#options
-    if (!this.#mayClaim || this.#hung.size >= maxHungSteps || !this.#hasSlotFor(entry)) return 'done'
-    if (entry.state !== 'importing' && !(await this.#hasSpaceFor(entry))) return 'no_space'
+    if (!this.#mayClaim || this.#hung.size >= maxHungSteps || !this.#hasSlotFor(entry)) return
     const token = randomUUID()
     const claim = { engineId, token }
     const document = await claims.track(token, claimStep(database.collections, entry._id, entry.state, claim))
-    if (document === null) return 'done'
+    if (document === null) return
     const session = stepSessions.pop()
     if (session === undefined) {
       claims.add(token)
@@ -137,7 +132,6 @@ export class StepRunner {
       })
     this.#steps.set(entry._id, step)
     if (this.#isStopped || !mayRun) abort.abort()
-    return 'done'
   }
 
   get #mayClaim(): boolean {
@@ -165,22 +159,6 @@ export class StepRunner {
       .finally(() => {
         this.#options.onEnded()
       })
-  }
-
-  /** With less space on the disk than the reserve, nothing is staged and imports wait. */
-  async #hasSpaceFor({ _id }: WorkingImport): Promise<boolean> {
-    try {
-      await this.#options.staging.checkSpace()
-      return true
-    } catch (error) {
-      if (!(error instanceof DiskReserveReached)) throw error
-      const now = clock.monotonicMs()
-      if (now - this.#spaceLoggedAt > logSpaceEveryMs) {
-        this.#spaceLoggedAt = now
-        this.#options.log.warn({ import_id: _id }, `imports wait for space on the disk: ${error.message}`)
-      }
-      return false
-    }
   }
 
   #hasSlotFor(entry: WorkingImport): boolean {

@@ -9,7 +9,6 @@ export const importErrorCodes = [
   'source_unreadable',
   'source_unavailable',
   'content_refused',
-  'staging_full',
   'quota_exceeded',
   'plan_invalid',
   'chunk_damaged',

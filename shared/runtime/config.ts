@@ -110,7 +110,7 @@ const settingsSchema = z.object({
     'maximum number of imports of an organization that are not finished, failed or cancelled; an organization that has that many can create no further one',
   ),
   DISK_RESERVE_MB: integer({ min: 0, max: 1_000_000_000, default: 512 }).describe(
-    'space on the disk of `DATA_DIR`, in MB, that staging leaves free: with less, engines begin no import and inline content is refused; 0 is none',
+    'space on the disk of `DATA_DIR`, in MB, that stays free: with less, imports wait, inline content and uploads are refused, and `/readyz` says so; 0 is none',
   ),
   HTTP_HOST: z.string().default('127.0.0.1').describe('address that the control plane listens on'),
   HTTP_PORT: port(8080).describe(

@@ -52,9 +52,12 @@ async function startEmbedded(process: DatabaseContext): Promise<EmbeddedMongoDB>
   return process.add(server)
 }
 
-/** For `/readyz`: checks that the database answers and DATA_DIR is available. */
+/** For `/readyz`: checks that the disk has space, the database answers and DATA_DIR is available. */
 export function readinessProblem(database: Database, folder: MarkedFolder): () => Promise<string | null> {
   return async () => {
+    // Checked first, because an embedded server doesn't answer for that very reason.
+    const fullDisk = await folder.reserve.problem()
+    if (fullDisk !== null) return fullDisk
     await pingDatabase(database)
     return folder.check()
   }

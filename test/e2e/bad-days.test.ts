@@ -1,9 +1,3 @@
-import { execFileSync } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
@@ -12,8 +6,8 @@ import { startReplicaSet } from '../helpers/replica-set.ts'
 import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
 
 /**
- * The database fails: a primary steps down or dies, a database is away for a while, transactions fail in the middle,
- * a disk is full. The import resumes, or fails with a message that says what to do. The processes keep running.
+ * The database fails: a primary steps down or dies, a database is away for a while or transactions fail in the
+ * middle. The import resumes, or fails with a message that says what to do. The processes keep running.
  */
 
 /** Seconds for which the database is away, after everybody has said that it is; 60 by hand, with larger files. */
@@ -82,24 +76,6 @@ async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
       200,
     )
   t.comment(`the metrics were right ${Date.now() - backAt} ms later`)
-}
-
-const mountSmallDisk = (folder: string) =>
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', folder], { stdio: 'pipe' })
-const unmount = (folder: string) => execFileSync('umount', ['-l', folder])
-
-/** The reason why a test with a small disk is skipped; false where one can be mounted. */
-function whyNoSmallDisk(): string | false {
-  const folder = mkdtempSync(path.join(tmpdir(), 'rollcall-disk-'))
-  try {
-    mountSmallDisk(folder)
-    unmount(folder)
-    return false
-  } catch {
-    return 'no right to mount a small disk here'
-  } finally {
-    rmSync(folder, { recursive: true })
-  }
 }
 
 t.setTimeout(550_000)
@@ -247,36 +223,4 @@ t.test(`the database is away for ${awaySeconds} s`, async (t) => {
   await checkMetricsOfBack(t, service)
   await checkBalance(t, service, view)
   checkAlive(t, service)
-})
-
-const fullDisk = 'a full disk fails an import with a message, and the processes keep running'
-t.test(fullDisk, { skip: whyNoSmallDisk() }, async (t) => {
-  const staging = path.join(service.dataFolder, 'staging')
-  await mkdir(staging, { recursive: true })
-  mountSmallDisk(staging)
-  t.teardown(() => unmount(staging))
-  const { id } = await beginLargeImport(service, file)
-  const view = await importEnd(service, id)
-  t.match(view, {
-    state: 'failed',
-    error_message: /no space is left.*free some and create the import again/,
-  })
-  checkAlive(t, service)
-  const list = await createList(service)
-  const small = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: {
-      column_mapping: ['email'],
-      file_source: { type: 'json', content: 'x\na@example.com' },
-    },
-  })
-  t.match(await importEnd(service, small.id), { state: 'finished' }, 'what fits is imported')
-  const large = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: {
-      column_mapping: ['email'],
-      // The database stores it compressed, so it must be content that compresses badly.
-      file_source: { type: 'json', content: randomBytes(1_500_000).toString('base64') },
-    },
-  })
-  t.equal(large.status, 500)
-  t.match(large.body, { success: false, error_code: 'internal_error', error_message: /no space is left/ })
 })

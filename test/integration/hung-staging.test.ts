@@ -70,7 +70,7 @@ execFileSync('mkfifo', [fifo])
 const letGo = () => closeSync(openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK))
 
 t.test('other work goes through while a file server hangs', { timeout: 300_000 }, async (t) => {
-  const reserve = new DiskReserve(folder, 1)
+  const reserve = new DiskReserve({ STAGING: 'disk', DATA_DIR: folder, DISK_RESERVE_MB: 1 })
   await reserve.check()
   const threads = Number(process.env['UV_THREADPOOL_SIZE'] ?? 4)
   const reads = Array.from({ length: threads }, () => open(fifo, 'r'))

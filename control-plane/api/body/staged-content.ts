@@ -3,7 +3,6 @@ import { StringDecoder } from 'node:string_decoder'
 import { type Database } from '../../../shared/runtime/database.ts'
 import { waitForDrain } from '../pieces.ts'
 import { RequestError } from '../request-error.ts'
-import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
 import { packed, stagedContent } from '../../../shared/storage/staging/packed-content.ts'
 import { isStagingFull, type Staging } from '../../../shared/storage/staging/staging.ts'
 import type { StringSink } from './json-skeleton.ts'
@@ -136,17 +135,9 @@ export class StagedContent implements StringSink {
 }
 
 function refuseWhenFull(error: unknown): never {
-  if (error instanceof DiskReserveReached) throw noSpace(error)
   if (!isStagingFull(error)) throw error
-  throw new RequestError(
-    'internal_error',
-    'no space is left where content is kept before it is imported, and nothing was created: send the request again later, or tell the operator',
-    { status: 500, cause: error },
-  )
+  throw new RequestError('internal_error', noSpaceRefusal, { status: 507, retryAfter: 60, cause: error })
 }
 
 export const noSpaceRefusal =
   'the disk where content is kept before it is imported has too little space left, and nothing was created: send the request again later, or tell the operator'
-
-const noSpace = (cause: unknown): RequestError =>
-  new RequestError('internal_error', noSpaceRefusal, { status: 507, retryAfter: 60, cause })

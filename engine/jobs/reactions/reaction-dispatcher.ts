@@ -16,7 +16,7 @@ import {
   type DueReaction,
 } from '../../store/due-reactions.ts'
 
-interface ReactionDispatcherOptions extends Pick<StepContext, 'database' | 'metrics' | 'log'> {
+interface ReactionDispatcherOptions extends Pick<StepContext, 'database' | 'staging' | 'metrics' | 'log'> {
   engineId: string
   /** One for each of the transactions that run at once. */
   sessions: readonly ClientSession[]
@@ -41,6 +41,7 @@ const graceMs = 2_000
  * that believe they lead do no harm, because a reaction leaves the state `queued` only once.
  *
  * It sleeps until the next reaction is due, for a second at most; a wake-up tells it of reactions queued meanwhile.
+ * While the disk is full it moves none.
  *
  * Order: within an organization by due time, in rounds of up to `perRound`. A message is in the outbox before those of
  * later rounds. Organizations are served round-robin, so that a million reactions of one don't delay the welcome mail
@@ -70,10 +71,11 @@ export class ReactionDispatcher extends PollLoop {
 
   /** Moves one round. */
   protected override async poll(): Promise<number> {
-    const { database, metrics } = this.#options
-    const [now, beginnings] = await Promise.all([
+    const { database, staging, metrics } = this.#options
+    const [now, beginnings, spaceProblem] = await Promise.all([
       databaseTime(database.db),
       readBeginnings(queuedReactions(database.collections)),
+      staging.spaceProblem(),
     ])
     const due = beginnings.filter(({ dueAt }) => dueAt <= now)
     const open = await this.#listOpenQueues(due)
@@ -81,7 +83,7 @@ export class ReactionDispatcher extends PollLoop {
       .flat()
       .reduce((min, { dueAt }) => Math.min(min, dueAt.getTime()), Infinity)
     metrics.reactionLag = first === Infinity ? 0 : (now.getTime() - first) / 1000
-    if (open.size > 0) {
+    if (open.size > 0 && spaceProblem === null) {
       const moved = await this.#move(await this.#readRound(open, now))
       // When none was moved, another engine moves them or they were dropped.
       return moved > 0 ? 0 : pollIntervalMs

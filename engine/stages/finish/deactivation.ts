@@ -2,6 +2,7 @@ import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { ChunkDocument, ImportDocument } from '../../../shared/contract/schemas/import.ts'
+import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
 import { recordDeactivated } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
 import { leaveLists } from '../../../shared/store/leaving-subscribers.ts'
@@ -130,7 +131,9 @@ const stepLost = ({ signal }: StepRun): Error =>
  * the same ones all the time.
  */
 async function deactivate(run: StepRun, chunk: ChunkDocument, absent: string[], next: string): Promise<void> {
-  const { session, signal, progress } = run
+  const { session, signal, staging, progress } = run
+  const spaceProblem = await staging.spaceProblem()
+  if (spaceProblem !== null) throw new DiskReserveReached(spaceProblem)
   const transaction = await runTransaction({
     session,
     attempt: () => writeDeactivated(run, { chunk, absent, next }),

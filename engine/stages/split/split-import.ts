@@ -12,9 +12,8 @@ import {
   type ImportDocument,
   type ImportPlan,
 } from '../../../shared/contract/schemas/import.ts'
-import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
 import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
-import { stagedPartition } from '../../../shared/storage/staging/staging.ts'
+import { isStagingFull, stagedPartition } from '../../../shared/storage/staging/staging.ts'
 import { replaceChunks } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
 import { QuotaInUse } from '../obtain/source.ts'
@@ -62,7 +61,7 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
       bytes = result.ranges.reduce((sum, { length }) => sum + length, 0)
     } catch (error) {
       // The import waits for disk space, which this file would take.
-      if (error instanceof DiskReserveReached) await staging.remove(partition).catch(() => undefined)
+      if (isStagingFull(error)) await staging.remove(partition).catch(() => undefined)
       throw error
     } finally {
       await output.close()

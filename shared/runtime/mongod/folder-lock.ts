@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { mkdir, open, readFile, rm, stat } from 'node:fs/promises'
+import { mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errorCode } from '../../contract/errors.ts'
@@ -7,7 +7,7 @@ import { clock } from '../clock.ts'
 import { fallbackOn } from '../fallback-on.ts'
 
 const retryMs = 50
-/** An empty lock file is abandoned after this time: its writer died between creating and filling it. */
+/** An empty lock file is abandoned after this time: its writer died, or the disk was full, before it was filled. */
 const emptyLockTimeoutMs = 2_000
 
 export class LockNotFree extends Error {}
@@ -35,12 +35,10 @@ export async function withFolderLock<T>(
   }
 }
 
+/** False when another process has the lock. `writeFile` closes the file also where the disk is full. */
 async function tryLock(file: string): Promise<boolean> {
-  const handle = await fallbackOn(['EEXIST'], null, open(file, 'wx'))
-  if (handle === null) return false
-  await handle.writeFile(currentProcessName())
-  await handle.close()
-  return true
+  const locking = writeFile(file, currentProcessName(), { flag: 'wx' }).then(() => true)
+  return fallbackOn(['EEXIST'], false, locking)
 }
 
 async function removeIfAbandoned(file: string): Promise<void> {

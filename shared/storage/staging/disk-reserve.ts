@@ -2,6 +2,7 @@ import { statfs } from 'node:fs/promises'
 import { clock } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
 import { decimalMegabyte } from '../../values/byte-sizes.ts'
+import type { StagingLocation } from './open-staging.ts'
 
 /** How long an answer of the file system is used, except by checks that need a fresh one. */
 export const answerValidMs = 500
@@ -9,14 +10,15 @@ export const answerValidMs = 500
 /** A file system that gives no answer for this time, as where its file server hangs, is unavailable. */
 export const answerTimeoutMs = 5_000
 
-/** Less space is free than the reserve, so nothing may be staged. */
+/** Less space is free than the reserve. */
 export class DiskReserveReached extends Error {
   override readonly name = 'DiskReserveReached'
 }
 
 /**
- * Space that stays free on the disk of the staging. It is for what runs already: the database on the same disk,
- * uploads, and imports that only have to be finished. New work waits for more space.
+ * Space that stays free on the disk of DATA_DIR, for the database on the same disk: an embedded server whose disk is
+ * full ends. With less, nothing is claimed, staged or uploaded; what runs stops after its batch or write and continues
+ * when there is more.
  */
 export class DiskReserve {
   readonly #folder: string
@@ -25,30 +27,34 @@ export class DiskReserve {
   #isAnswered = true
   #free: Promise<number> = Promise.resolve(Infinity)
 
-  /** `folder` must exist; 0 `bytes` mean no reserve. */
-  constructor(folder: string, bytes: number) {
-    this.#folder = folder
-    this.#bytes = bytes
+  /** DATA_DIR must exist. With STAGING=gridfs there is no reserve, because no file lies there. */
+  constructor({ STAGING, DATA_DIR, DISK_RESERVE_MB = 0 }: StagingLocation) {
+    this.#folder = DATA_DIR
+    this.#bytes = STAGING === 'disk' ? DISK_RESERVE_MB * decimalMegabyte : 0
   }
 
-  /** Throws DiskReserveReached while less space is free, and while the file system doesn't answer. */
+  /** Throws DiskReserveReached with a problem. */
   async check(): Promise<void> {
-    if (this.#bytes === 0) return
+    const problem = await this.problem()
+    if (problem !== null) throw new DiskReserveReached(problem)
+  }
+
+  /** A sentence while less space is free than the reserve, or the file system doesn't answer; null otherwise. */
+  async problem(): Promise<string | null> {
+    if (this.#bytes === 0) return null
     const now = clock.monotonicMs()
     if (this.#isAnswered && now - this.#readAt > answerValidMs) {
       this.#readAt = now
       this.#isAnswered = false
       this.#free = freeBytes(this.#folder).finally(() => (this.#isAnswered = true))
     }
-    const free = await within(Math.max(0, this.#readAt + answerTimeoutMs - now), this.#free, null)
+    const free = this.#isAnswered
+      ? await this.#free
+      : await within(Math.max(0, this.#readAt + answerTimeoutMs - now), this.#free, null)
     if (free === null)
-      throw new DiskReserveReached(
-        `the file system of ${this.#folder} hasn't reported for ${Math.floor((clock.monotonicMs() - this.#readAt) / 1000)} s how much space is free: does its file server answer?`,
-      )
-    if (free >= this.#bytes) return
-    throw new DiskReserveReached(
-      `${this.#folder} has ${Math.floor(free / decimalMegabyte)} MB left, less than the reserve of ${this.#bytes / decimalMegabyte} MB (DISK_RESERVE_MB): free some space there`,
-    )
+      return `the file system of ${this.#folder} hasn't reported for ${Math.floor((clock.monotonicMs() - this.#readAt) / 1000)} s how much space is free: does its file server answer?`
+    if (free >= this.#bytes) return null
+    return `the disk is full: ${this.#folder} has ${Math.floor(free / decimalMegabyte)} MB left, less than the reserve of ${this.#bytes / decimalMegabyte} MB (DISK_RESERVE_MB); imports and uploads wait, and continue by themselves: free some space there`
   }
 }
 

@@ -2,17 +2,17 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
+import { openWithStats } from '../../runtime/open-with-stats.ts'
 import { fileSystemTime } from '../uploads/file-fingerprint.ts'
-import type { DiskReserve } from './disk-reserve.ts'
+import { DiskReserve } from './disk-reserve.ts'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
-import { binaryMegabyte } from '../../values/byte-sizes.ts'
 import { syncFolder } from './sync-folder.ts'
 
-/** Free space is checked again after this many written bytes. */
-const checkEveryBytes = 16 * binaryMegabyte
-
-/** Staging in a folder that all processes of one site share. */
-export function diskStaging(folder: string, reserve?: DiskReserve): Staging {
+/** Staging in a folder that all processes of one site share; by default without a reserve. */
+export function diskStaging(
+  folder: string,
+  reserve = new DiskReserve({ STAGING: 'disk', DATA_DIR: folder }),
+): Staging {
   const locate = (name: string) => path.join(folder, name)
   return {
     async write(name, content) {
@@ -32,12 +32,12 @@ export function diskStaging(folder: string, reserve?: DiskReserve): Staging {
     async create(name) {
       const target = locate(name)
       await mkdir(path.dirname(target), { recursive: true, mode: 0o700 })
-      await reserve?.check()
+      await reserve.check()
       return new DiskWriter(await open(target, 'w', 0o600), reserve)
     },
     async open(name) {
-      const handle = await fallbackOn(['ENOENT'], null, open(locate(name), 'r'))
-      return handle === null ? null : new DiskFile(handle, (await handle.stat()).size)
+      const opened = await fallbackOn(['ENOENT'], null, openWithStats(locate(name), 'r'))
+      return opened === null ? null : new DiskFile(opened.handle, Number(opened.stats.size))
     },
     remove: (name) => rm(locate(name), { force: true }),
     async removeImport(importId, { keep } = {}) {
@@ -69,7 +69,7 @@ export function diskStaging(folder: string, reserve?: DiskReserve): Staging {
     },
     // Every file is in the folder of its import.
     sweep: () => Promise.resolve(),
-    checkSpace: async () => reserve?.check(),
+    spaceProblem: () => reserve.problem(),
   }
 }
 
@@ -81,9 +81,9 @@ async function lastChange(folder: string): Promise<number> {
 async function writeWhole(
   file: string,
   content: AsyncIterable<Uint8Array>,
-  reserve: DiskReserve | undefined,
+  reserve: DiskReserve,
 ): Promise<number> {
-  await reserve?.check()
+  await reserve.check()
   const handle = await open(file, 'w', 0o600)
   const writer = new DiskWriter(handle, reserve)
   let size = 0
@@ -125,25 +125,21 @@ export class DiskFile implements StagedFile {
 
 class DiskWriter implements StagedWriter {
   readonly #handle: FileHandle
-  readonly #reserve: DiskReserve | undefined
-  #unchecked = 0
+  readonly #reserve: DiskReserve
   #closed = false
 
-  constructor(handle: FileHandle, reserve: DiskReserve | undefined) {
+  constructor(handle: FileHandle, reserve: DiskReserve) {
     this.#handle = handle
     this.#reserve = reserve
   }
 
   async append(buffers: Uint8Array[]): Promise<void> {
+    await this.#reserve.check()
     let rest = buffers
     while (rest.length > 0) {
       const { bytesWritten } = await this.#handle.writev(rest)
       rest = dropBytes(rest, bytesWritten)
-      this.#unchecked += bytesWritten
     }
-    if (this.#unchecked < checkEveryBytes) return
-    this.#unchecked = 0
-    await this.#reserve?.check()
   }
 
   async close(): Promise<void> {

@@ -70,7 +70,7 @@ export function gridStaging(bucket: GridBucket): Staging {
     },
     sweep: () => removeStrayPieces(bucket),
     // The files are on the disk of the database, which has its own monitoring.
-    checkSpace: () => Promise.resolve(),
+    spaceProblem: () => Promise.resolve(null),
   }
 }
 

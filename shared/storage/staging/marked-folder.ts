@@ -4,7 +4,7 @@ import type { Logger } from '../../runtime/logger.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import type { Part } from '../../runtime/service.ts'
 import { within } from '../../runtime/within.ts'
-import { answerTimeoutMs, answerValidMs } from './disk-reserve.ts'
+import { answerTimeoutMs, answerValidMs, DiskReserve } from './disk-reserve.ts'
 import { FolderMark, type MarkLocation, type MarkProblem } from './folder-mark.ts'
 
 /** DATA_DIR can't be trusted: files that are missing there may exist, and files written there may be lost. */
@@ -23,6 +23,8 @@ const graceMs = 250
 export class MarkedFolder implements Part {
   /** False with STAGING=gridfs: no file lies in DATA_DIR, and there is nothing to compare. */
   readonly isUsed: boolean
+  /** The space that stays free on its disk. */
+  readonly reserve: DiskReserve
   readonly #mark: Pick<FolderMark, 'compare'>
   readonly #location: MarkLocation
   readonly #log: Logger
@@ -50,6 +52,7 @@ export class MarkedFolder implements Part {
 
   private constructor(location: MarkLocation, mark: FolderMark, log: Logger) {
     this.isUsed = location.STAGING === 'disk'
+    this.reserve = new DiskReserve(location)
     this.#location = location
     this.#mark = mark
     this.#log = log

@@ -5,7 +5,6 @@ import { diskStaging } from './disk-staging.ts'
 import { gridStaging } from './grid-staging.ts'
 import type { MarkedFolder } from './marked-folder.ts'
 import type { Staging } from './staging.ts'
-import { decimalMegabyte } from '../../values/byte-sizes.ts'
 
 /** The settings that say where files lie. Plain values, because they are passed to worker threads. */
 export interface StagingLocation {
@@ -27,8 +26,7 @@ export function openStaging(
   folder?: MarkedFolder,
 ): Staging {
   if (location.STAGING === 'gridfs') return gridStaging(collections.staging)
-  const reserve = new DiskReserve(location.DATA_DIR, (location.DISK_RESERVE_MB ?? 0) * decimalMegabyte)
-  const staging = diskStaging(stagingFolder(location), reserve)
+  const staging = diskStaging(stagingFolder(location), folder?.reserve ?? new DiskReserve(location))
   return folder === undefined ? staging : guardedStaging(staging, folder)
 }
 

@@ -1,3 +1,5 @@
+import { DiskReserveReached } from './disk-reserve.ts'
+
 /**
  * Files of imports between their creation and their end: the source as one immutable file, and the partition that
  * splitting makes of it. The control plane writes inline content here; engines write all other files.
@@ -21,8 +23,11 @@ export interface Staging {
   size(): Promise<number>
   /** Removes data that belongs to no import. */
   sweep(): Promise<void>
-  /** Throws DiskReserveReached while nothing may be staged. `write` and `append` throw it too. */
-  checkSpace(): Promise<void>
+  /**
+   * Why the disk is full, or null. Then nothing that writes much may begin, and `write`, `create` and `append` throw
+   * DiskReserveReached.
+   */
+  spaceProblem(): Promise<string | null>
 }
 
 export interface StagedFile {
@@ -54,8 +59,12 @@ export const stagedPartition = (importId: number, token: string): string => `${i
 /** The id of the import that a staged file belongs to. */
 export const parseImportId = (name: string): number => Number(name.slice(0, name.indexOf('/')))
 
-/** Whether the disk is full, or the database: `OutOfDiskSpace`, and the quotas of hosted ones. */
+/**
+ * Whether the disk is full, or has less than its reserve left, or the database is full: `OutOfDiskSpace`, and the quotas
+ * of hosted ones.
+ */
 export function isStagingFull(error: unknown): boolean {
+  if (error instanceof DiskReserveReached) return true
   if (typeof error !== 'object' || error === null) return false
   const code = 'code' in error ? error.code : undefined
   const codeName = 'codeName' in error ? error.codeName : undefined

@@ -6,6 +6,7 @@ import type { Collections } from '../../contract/schemas/collections.ts'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { composeOnDisk } from './disk-folder.ts'
 import { buildFingerprint, fileSystemTime } from './file-fingerprint.ts'
+import type { DiskReserve } from '../staging/disk-reserve.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { copySteady, openRegular } from './steady-copy.ts'
 import { fileNameProblem, newUploadToken, uploadFolder } from './upload-names.ts'
@@ -24,6 +25,8 @@ export interface DiskPinsOptions {
   /** Has the pins, in the folders of their imports. */
   stagingFolder: string
   collections: Collections
+  /** While it is reached, uploads are refused. */
+  reserve: DiskReserve
 }
 
 /**
@@ -84,15 +87,10 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     },
     async openPin({ reference }) {
       const file = locate(reference)
-      const handle = await openRegular(file)
-      if (handle === null) return null
-      try {
-        const staged = reference.startsWith(unpinnedPrefix) ? null : reference
-        return pinnedFile(handle, (await handle.stat()).size, path.dirname(file), staged)
-      } catch (error) {
-        await handle.close()
-        throw error
-      }
+      const opened = await openRegular(file)
+      if (opened === null) return null
+      const staged = reference.startsWith(unpinnedPrefix) ? null : reference
+      return pinnedFile(opened.handle, Number(opened.stats.size), path.dirname(file), staged)
     },
   }
 }

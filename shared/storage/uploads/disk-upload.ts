@@ -1,5 +1,6 @@
 import { rm, type FileHandle } from 'node:fs/promises'
 import { tryRename } from './disk-folder.ts'
+import type { DiskReserve } from '../staging/disk-reserve.ts'
 import { buildFingerprint } from './file-fingerprint.ts'
 import type { UploadInProgress } from './upload-store.ts'
 import { binaryMegabyte } from '../../values/byte-sizes.ts'
@@ -12,6 +13,7 @@ const syncEveryBytes = 8 * binaryMegabyte
 interface DiskUploadOptions {
   /** Open for appending. */
   handle: FileHandle
+  reserve: DiskReserve
   /** The hidden path; its name has the token of the upload's lock. */
   unfinishedPath: string
   finalPath: string
@@ -41,7 +43,8 @@ export class DiskUpload implements UploadInProgress {
   }
 
   async write(piece: Uint8Array): Promise<void> {
-    const { handle } = this.#options
+    const { handle, reserve } = this.#options
+    await reserve.check()
     this.isCopy = false
     try {
       await handle.writeFile(piece)

@@ -1,8 +1,9 @@
 import { constants } from 'node:fs'
-import { lstat, mkdir, open, rename, rm, truncate, unlink, type FileHandle } from 'node:fs/promises'
+import { lstat, mkdir, rename, rm, truncate, unlink, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
+import { openWithStats } from '../../runtime/open-with-stats.ts'
 import { dayMs } from '../../values/durations.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
@@ -45,7 +46,7 @@ export function diskUploads(options: DiskPinsOptions): Uploads {
 }
 
 function diskDirectory(
-  { dataFolder, stagingFolder, collections }: DiskPinsOptions,
+  { dataFolder, stagingFolder, collections, reserve }: DiskPinsOptions,
   organizationId: number,
 ): UploadStore {
   const folder = uploadFolder(dataFolder, organizationId)
@@ -80,15 +81,9 @@ function diskDirectory(
     },
     async open(name) {
       await composeOnDisk(folder, name)
-      const handle = await openRegular(locate(name))
-      if (handle === null) return null
-      try {
-        const { size, mtime: modifiedAt } = await handle.stat()
-        return new OpenUpload(handle, size, modifiedAt)
-      } catch (error) {
-        await handle.close()
-        throw error
-      }
+      const opened = await openRegular(locate(name))
+      if (opened === null) return null
+      return new OpenUpload(opened.handle, Number(opened.stats.size), opened.stats.mtime)
     },
     async remove(name) {
       if ((await find(name)) === null) return false
@@ -108,6 +103,7 @@ function diskDirectory(
       return tryRename(locate(from), locate(to))
     },
     async beginOrResume({ name, token, wasAbandoned, keep, signal }: ResumeOptions) {
+      await reserve.check()
       const unfinished = locate(unfinishedName(token, name))
       const copy = locate(`.copy-${token}`)
       const before = await unfinishedEntry(name)
@@ -132,12 +128,13 @@ function diskDirectory(
         if (size > keep) await truncate(unfinished, keep)
       }
       const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | noFollow
-      const handle = await open(unfinished, flags, 0o600)
+      const { handle, stats } = await openWithStats(unfinished, flags, 0o600)
       return new DiskUpload({
         handle,
+        reserve,
         unfinishedPath: unfinished,
         finalPath: locate(name),
-        size: (await handle.stat()).size,
+        size: Number(stats.size),
         isCopy,
         onStable: async (fingerprint) => {
           const _id = `${organizationId}/${fingerprint}`

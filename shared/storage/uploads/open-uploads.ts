@@ -1,4 +1,5 @@
 import type { Database } from '../../runtime/database.ts'
+import { DiskReserve } from '../staging/disk-reserve.ts'
 import { stagingFolder, type StagingLocation } from '../staging/open-staging.ts'
 import type { MarkedFolder } from '../staging/marked-folder.ts'
 import { diskUploads } from './disk-uploads.ts'
@@ -19,6 +20,7 @@ export function openUploads(
     dataFolder: location.DATA_DIR,
     stagingFolder: stagingFolder(location),
     collections: database.collections,
+    reserve: folder?.reserve ?? new DiskReserve(location),
   })
   return folder === undefined ? uploads : guardedUploads(uploads, folder)
 }

@@ -1,6 +1,7 @@
 import { constants } from 'node:fs'
 import { open, rm, type FileHandle } from 'node:fs/promises'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
+import { openWithStats, type OpenFile } from '../../runtime/open-with-stats.ts'
 import { buildFingerprint } from './file-fingerprint.ts'
 import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
@@ -29,10 +30,10 @@ export async function copySteady(
   to: string,
   { signal, fingerprint, mayGrow = false }: SteadyCopyOptions = {},
 ): Promise<boolean> {
-  const source = await openRegular(from)
-  if (source === null) return false
+  const opened = await openRegular(from)
+  if (opened === null) return false
+  const { handle: source, stats: before } = opened
   try {
-    const before = await source.stat({ bigint: true })
     if (fingerprint !== undefined && buildFingerprint(before) !== fingerprint) return false
     const isWhole = await copyBytes(source, to, Number(before.size), signal)
     const after = await source.stat({ bigint: true })
@@ -73,10 +74,10 @@ async function copyBytes(
 }
 
 /** Opens a file for reading; null when there is no regular file. */
-export async function openRegular(file: string): Promise<FileHandle | null> {
-  const opening = open(file, constants.O_RDONLY | noFollow | (constants.O_NONBLOCK ?? 0))
-  const handle = await fallbackOn(['ENOENT', 'ENOTDIR', 'ELOOP', 'EMLINK', 'ENXIO'], null, opening)
-  if (handle === null || (await handle.stat()).isFile()) return handle
-  await handle.close()
+export async function openRegular(file: string): Promise<OpenFile | null> {
+  const opening = openWithStats(file, constants.O_RDONLY | noFollow | (constants.O_NONBLOCK ?? 0))
+  const opened = await fallbackOn(['ENOENT', 'ENOTDIR', 'ELOOP', 'EMLINK', 'ENXIO'], null, opening)
+  if (opened === null || opened.stats.isFile()) return opened
+  await opened.handle.close()
   return null
 }

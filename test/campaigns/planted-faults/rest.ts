@@ -58,9 +58,9 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'the last step of an import waits for space on the disk',
-    file: 'engine/scheduler/step-runner.ts',
-    text: "if (entry.state !== 'importing' && !(await this.#hasSpaceFor(entry))) return 'no_space'",
-    replacement: "if (!(await this.#hasSpaceFor(entry))) return 'no_space'",
+    file: 'engine/scheduler/dispatcher.ts',
+    text: "spaceProblem === null ? free : free.filter(({ state }) => state === 'importing')",
+    replacement: 'spaceProblem === null ? free : []',
     tests: [{ files: ['test/integration/staged-quota.test.ts'] }],
   },
   {

@@ -83,7 +83,7 @@ t.test('a full disk is said, whenever it shows, and nothing stays', async (t) =>
         staged.end(false)
         await staged.finish()
       },
-      { code: 'internal_error', status: 500, message: /no space is left/ },
+      { code: 'internal_error', status: 507, message: /too little space left/ },
     )
     await staged.discard()
     await until('an empty staging', () => readdir(folder), isEmpty)
