@@ -9,7 +9,10 @@ const translate = (sentence: string): string =>
     .replace(/^subscriber_defaults has status/, '--default-status is given')
     .replace(/^overwrite is off /, '--overwrite is not given ')
     .replaceAll(/\boverwrite_(what|when_status)\.(\w+)/g, '--overwrite-$1 $2')
-    .replace('--overwrite-when_status', '--overwrite-when-status')
+    .replaceAll('--overwrite-when_status', '--overwrite-when-status')
+    .replace(/(--overwrite-what \w+) is (?:on|(off))\b/, (_, option: string, off?: string) =>
+      off === undefined ? `${option} is given` : `${option} is not given`,
+    )
     .replaceAll(/\bsubscriber_defaults\.(\w+)/g, '--default-$1')
     .replace('autoresponders.subscription.also_trigger_on_updated_subscribers', '--trigger-on-updated')
     .replace('autoresponders.subscription.trigger', '--trigger-autoresponders')

@@ -79,7 +79,10 @@ export function addImportOptions(command: Command): Command {
     defaultField,
   )
   add('--no-field-defaults', "leave fields without value; the fields' own defaults are not set")
-  add('--default-status <status>', 'the status of new subscribers').choices(subscriberStatuses)
+  add(
+    '--default-status <status>',
+    'the status of new subscribers, and with --overwrite-what status of others',
+  ).choices(subscriberStatuses)
   add('--default-format <format>', 'the email format of new subscribers').choices(emailFormats)
   add('--default-confirmed', 'new subscribers are confirmed')
   add('--trigger-autoresponders', 'trigger autoresponders on subscription for new subscribers')

@@ -102,6 +102,45 @@ t.test('without options, the character set and the separator are auto', async (t
   t.match(json.at(-1), { detected_csv_field_separator: '|', detected_character_set: 'utf-8' })
 })
 
+t.test('who said no is shown before the import, and is not added as active', async (t) => {
+  const list = String(await makeList('Consent'))
+  const shop = await file(
+    'shop.csv',
+    'Email,Accepts Email Marketing\nann@example.com,yes\nbob@example.com,no\n',
+  )
+  const ignored = await run(['import', shop, '--list', list, '--map', 'email,-', '--dry-run', '--yes'])
+  t.equal(ignored.code, 0, ignored.err)
+  const said = ignored.err.replaceAll(/\s+/g, ' ')
+  t.match(said, /column 2 "Accepts Email Marketing" speaks of consent or status and is not mapped/)
+  t.match(said, /says no in 1 of the first 2 records, and is not mapped: they are imported like all others/)
+  t.notMatch(said, /field create/, 'a custom field would not help')
+  const { code, err } = await run(['import', shop, '--list', list, '--yes', '--watch'])
+  t.equal(code, 0, err)
+  t.match(
+    err.replaceAll(/\s+/g, ' '),
+    /says no in 1 of the first 2 records, and is mapped to consent: they are not added as active subscribers/,
+  )
+  const subscribers = await service.get(`/mailing_lists/${list}/subscribers`)
+  t.match(subscribers, [{ status: 'active' }, { email: 'bob@example.com', status: 'unsubscribed' }])
+})
+
+t.test('a file of those who left unsubscribes them', async (t) => {
+  const list = String(await makeList('Left'))
+  const people = await file('left.csv', 'Email\nann@example.com\n')
+  const added = await run(['import', people, '--list', list, '--yes', '--watch'])
+  t.equal(added.code, 0, added.err)
+  const left = ['--default-status', 'unsubscribed', '--overwrite', '--yes', '--watch']
+  const kept = await run(['import', people, '--list', list, ...left])
+  t.match(
+    kept.err.replaceAll(/\s+/g, ' '),
+    /--default-status is given, and --overwrite-what status is not given: only new subscribers get the status/,
+  )
+  const { code, err } = await run(['import', people, '--list', list, ...left, '--overwrite-what', 'status'])
+  t.equal(code, 0, err)
+  t.notMatch(err, /warning/)
+  t.match(await service.get(`/mailing_lists/${list}/subscribers`), [{ status: 'unsubscribed' }])
+})
+
 t.test('a file that no mapping mends is refused, and no mapping is asked for', async (t) => {
   const list = String(await makeList('No mark'))
   const { code, err } = await run([

@@ -19,6 +19,7 @@ import type {
 } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { readSubscriberLimit } from '../../../shared/store/subscriber-quota.ts'
+import { RefusalCounts } from './refusal-counts.ts'
 import { activeSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { findValueSizes, makesTooLarge, noSizes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
@@ -56,7 +57,7 @@ const rehearsedRecords = 20
 export interface RehearsalResult {
   error: string | null
   records: RehearsedRecord[]
-  /** Those that the import would have of the sample. */
+  /** Those that the import would have of the sample, and how many records say no to mail. */
   warnings: string[]
 }
 
@@ -69,11 +70,12 @@ export async function rehearse(sample: Sample, rehearsal: Rehearsal): Promise<Re
 
 function readRecords(
   sample: Sample,
-  { plan, format, skippedLines }: Rehearsal,
+  { plan, options, format, skippedLines }: Rehearsal,
 ): { records: ReadRecord[]; invalid: number; checked: number; warnings: string[] } {
   const identities = new IdentityReader(plan, format)
   const decoder = recordDecoder(format.character_set)
   const warnings = new FileWarnings(plan, format)
+  let refusals = new RefusalCounts([], plan, options)
   const records: ReadRecord[] = []
   let headerIsNext = format.csv_has_headers
   let invalid = 0
@@ -87,17 +89,25 @@ function readRecords(
       const cells = () => readCells(decoder.decode(bytes, start, end), format)
       if (headerIsNext) {
         headerIsNext = false
-        warnings.headerRecord(cells())
+        const header = cells()
+        warnings.headerRecord(header)
+        refusals = new RefusalCounts(header, plan, options)
         return
       }
       number += 1
       if (number === 1 && !format.csv_has_headers) warnings.firstRecord(cells())
       warnings.notice(record, number)
+      if (refusals.isNeeded) refusals.add(cells())
       if (number <= checkedRecords && !decoder.isValid(bytes, start, end)) invalid += 1
       if (number <= rehearsedRecords) records.push(readRecord(record, number, identities, format))
     },
   })
-  return { records, invalid, checked: Math.min(number, checkedRecords), warnings: warnings.sentences }
+  return {
+    records,
+    invalid,
+    checked: Math.min(number, checkedRecords),
+    warnings: [...warnings.sentences, ...refusals.sentences(number)],
+  }
 }
 
 /** Puts the record into the form of a partition, and reads it with the reader of chunks. */

@@ -18,6 +18,55 @@ const fields = [
   { name: 'Plan', field_type: 'select_single_dropdown', options: ['Free', 'Gold'] },
 ]
 
+t.test('says how many records say no to mail, whether their column is mapped or not', async (t) => {
+  const { id } = await createList(service)
+  const people = (header: string, cells: string[], records: number) =>
+    [
+      `Email,${header}`,
+      ...Array.from({ length: records }, (_, i) => `p${i}@example.com,${cells[i % cells.length]}`),
+    ].join('\n')
+  const saidOf = async (content: string, more: Json = {}) => {
+    const { column_mapping, warnings } = await inspect(id, { ...inline(content), ...more })
+    return { column_mapping, said: warnings.filter((text: string) => text.includes('says no')) }
+  }
+  const shop = people('Accepts Email Marketing', ['yes', 'no'], 2_666)
+  t.same(await saidOf(shop), {
+    column_mapping: ['email', 'consent'],
+    said: [
+      'column 2 "Accepts Email Marketing" says no in 1333 of the first 2666 records, and is mapped to consent: they are not added as active subscribers',
+    ],
+  })
+  t.same(await saidOf(shop, { column_mapping: ['email', null] }), {
+    column_mapping: ['email', null],
+    said: [
+      'column 2 "Accepts Email Marketing" says no in 1333 of the first 2666 records, and is not mapped: they are imported like all others',
+    ],
+  })
+  const counts: [header: string, cells: string[], proposed: string | null, no: number][] = [
+    ['Status', ['Subscribed', 'cleaned', 'Unsubscribed', ''], 'status', 2],
+    ['UNSUB_TIME', ['2024-01-31 10:00:00', ''], 'remove_time', 2],
+    ['Email Opt Out', ['true', 'false', 'false', ''], null, 1],
+    ['Email Suppressions', ['', '', '', 'USER_SUPPRESSED'], null, 1],
+    ['Newsletter', ['ja?', 'not sure', 'subscribed', 'not subscribed'], 'consent', 1],
+    ['Marketing contact status', ['Marketing contact', 'Non-marketing contact'], null, 0],
+  ]
+  for (const [header, cells, proposed, no] of counts) {
+    const { column_mapping, said } = await saidOf(people(header, cells, 4))
+    t.same(column_mapping, ['email', proposed], header)
+    t.same(
+      said.map((text: string) => Number(/says no in (\d+) of the first 4 records/.exec(text)?.[1])),
+      no === 0 ? [] : [no],
+      header,
+    )
+  }
+  const left = people('UNSUB_TIME', ['2024-01-31 10:00:00'], 4)
+  t.match(
+    await saidOf(left, { subscriber_defaults: { status: 'active' } }),
+    { said: [] },
+    'a time says nothing beside a status of the request',
+  )
+})
+
 t.test('tells how a file reads, what its columns are, and what would become of its records', async (t) => {
   const { id } = await createList(service, fields)
   const content = [

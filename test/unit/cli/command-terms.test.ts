@@ -29,7 +29,7 @@ const messages: [message: string, said: string][] = [
   ],
   [
     'subscriber_defaults has status, and overwrite_what.status is off: only new subscribers get the status of their row',
-    '--default-status is given, and --overwrite-what status is off: only new subscribers get the status of their row',
+    '--default-status is given, and --overwrite-what status is not given: only new subscribers get the status of their row',
   ],
   [
     'or else import them in a file of their own with subscriber_defaults.status unsubscribed',
