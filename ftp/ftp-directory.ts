@@ -60,6 +60,10 @@ export class FtpDirectory {
     return this.#uploads.rename(toName(from), toName(to))
   }
 
+  setTime(path: string, time: Date): Promise<void> {
+    return this.#uploads.setTime(toName(path), time)
+  }
+
   beginUpload(path: string, options: UploadOptions): Promise<Upload> {
     return this.#uploads.beginUpload(toName(path), options)
   }

@@ -1,6 +1,7 @@
+import type { ListedFile } from '../ftp-directory.ts'
 import { FtpError, printable, refusal } from '../ftp-error.ts'
 import { listingLine, type ReplyLine } from '../ftp-srv-internals.ts'
-import { factLine, factNames, formatTime } from '../listing.ts'
+import { factLine, factNames, formatTime, parseTime } from '../listing.ts'
 import type { LoggedInSession } from '../session.ts'
 import type { CommandDefinition, CommandDefinitions } from './command-table.ts'
 
@@ -41,15 +42,52 @@ export const fileCommands: CommandDefinitions = {
     parameters: '<name>',
     description: 'Size of a file in bytes; of an unfinished upload, the bytes received so far',
     async handler(session, arg) {
-      const file = await session.fs.get(arg ?? '', { resumable: true })
-      if (!file.isFile()) throw isDirectory(arg)
-      await session.reply(213, String(file.size))
+      const { size } = await findFile(session, arg, { resumable: true })
+      await session.reply(213, String(size))
     },
   },
   MDTM: {
-    parameters: '<name>',
-    description: 'Time of the last change of a file',
-    handler: async (session, arg) => session.reply(213, formatTime((await session.fs.get(arg ?? '')).mtime)),
+    parameters: '[<YYYYMMDDHHMMSS>] <name>',
+    description: 'Time of the last change of a file; with a time, sets it',
+    handler: async (session, arg) => session.reply(213, formatTime(await findOrSetTime(session, arg))),
+  },
+  MFMT: {
+    parameters: '<YYYYMMDDHHMMSS> <name>',
+    description: 'Set the time of the last change of a file',
+    async handler(session, arg) {
+      const change = parseTimeAndName(arg)
+      if (change === null) throw refusal(501, arg, `MFMT needs ${timeAndName}`)
+      await setTime(session, change)
+      await session.reply(213, `Modify=${formatTime(change.time)}; ${printable(change.name)}`)
+    },
+  },
+  SITE: {
+    parameters: 'CHMOD <mode> <name> | UMASK [<mode>] | UTIME <YYYYMMDDHHMMSS> <name> | HELP',
+    description: 'Take what clients send after an upload; modes are not kept',
+    async handler(session, arg) {
+      const [, name = '', rest = ''] = /^(\S*) *(.*)$/.exec(arg ?? '') ?? []
+      switch (name.toUpperCase()) {
+        case '':
+          throw new FtpError(501, 'SITE needs a command; SITE HELP lists them')
+        case 'CHMOD':
+          if (!/^\S+ +\S/.test(rest)) throw refusal(501, rest, 'SITE CHMOD needs a mode and a name')
+          return session.reply(200, 'modes of files are not kept')
+        case 'UMASK':
+          return session.reply(200, 'modes of files are not kept')
+        case 'UTIME': {
+          const change = parseUtime(rest)
+          if (change === null) throw refusal(501, rest, `SITE UTIME needs ${timeAndName}`)
+          await setTime(session, change)
+          return session.reply(200, `${printable(change.name)}: time set to ${formatTime(change.time)}`)
+        }
+        case 'HELP': {
+          const commands = ['CHMOD <mode> <name>', 'UMASK [<mode>]', 'UTIME <YYYYMMDDHHMMSS> <name>', 'HELP']
+          return session.reply(214, 'SITE commands', ...commands.map(indented), 'end of SITE commands')
+        }
+        default:
+          throw new FtpError(504, `SITE ${printable(name)} is not supported; SITE HELP lists what is`)
+      }
+    },
   },
   MLST: {
     parameters: '[<name>]',
@@ -84,8 +122,7 @@ export const fileCommands: CommandDefinitions = {
     description: 'The file to rename',
     async handler(session, arg) {
       session.renameFrom = undefined
-      const file = await session.fs.get(arg ?? '')
-      if (!file.isFile()) throw isDirectory(arg)
+      const file = await findFile(session, arg)
       session.renameFrom = arg ?? ''
       await session.reply(350, `${file.name}: send RNTO with the new name`)
     },
@@ -133,9 +170,12 @@ export const fileCommands: CommandDefinitions = {
       const tlsFeatures = session.context.certificate === null ? [] : ['AUTH TLS', 'PBSZ', 'PROT']
       const features = [
         ...tlsFeatures,
+        'CLNT',
         'EPRT',
         'EPSV',
+        'HOST',
         'MDTM',
+        'MFMT',
         `MLST ${mlst}`,
         'REST STREAM',
         'SIZE',
@@ -168,8 +208,53 @@ async function replyDirectory(
   return session.reply(code, `"${await directory}" is the current directory`)
 }
 
-const isDirectory = (arg: string | null) =>
-  refusal(550, arg, 'not a file but the directory; give the name of a file')
+async function findFile(
+  session: LoggedInSession,
+  arg: string | null,
+  options?: { resumable: boolean },
+): Promise<ListedFile> {
+  const file = await session.fs.get(arg ?? '', options)
+  if (file.isFile()) return file
+  throw refusal(550, arg, 'not a file but the directory; give the name of a file')
+}
+
+interface TimeChange {
+  time: Date
+  name: string
+}
+
+const timeAndName = 'a time in UTC from 1970 on, YYYYMMDDHHMMSS, and a name'
+
+function parseTimeAndName(arg: string | null): TimeChange | null {
+  const [, digits = '', name = ''] = /^(\S+) (.+)$/.exec(arg ?? '') ?? []
+  const time = parseTime(digits)
+  return time === null ? null : { time, name }
+}
+
+/** `TIME NAME`, where the seconds may be missing, or `NAME ATIME MTIME CTIME UTC`. */
+function parseUtime(text: string): TimeChange | null {
+  const [, name, modified] = /^(.+) \d{14} (\d{14}) \d{14} UTC$/i.exec(text) ?? []
+  return parseTimeAndName(
+    name === undefined ? text.replace(/^\d{12}(?= )/, '$&00') : `${modified ?? ''} ${name}`,
+  )
+}
+
+/** A time in front of the name is set, unless a file has the whole text as its name. */
+async function findOrSetTime(session: LoggedInSession, arg: string | null): Promise<Date> {
+  try {
+    return (await session.fs.get(arg ?? '')).mtime
+  } catch (error) {
+    const change = parseTimeAndName(arg)
+    if (change === null) throw error
+    await setTime(session, change)
+    return change.time
+  }
+}
+
+async function setTime(session: LoggedInSession, { time, name }: TimeChange): Promise<void> {
+  await findFile(session, name)
+  await session.fs.setTime(name, time)
+}
 
 /** A line inside of a reply: the blank in front tells it from the reply's last line. */
 const indented = (line: string): ReplyLine => ({ message: ` ${line}`, raw: true })

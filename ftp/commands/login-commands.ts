@@ -56,6 +56,22 @@ export const loginCommands: CommandDefinitions = {
       throw new FtpError(504, `AUTH ${printable(arg ?? '')} is not supported; use AUTH TLS`)
     },
   },
+  HOST: {
+    parameters: '<name>',
+    description: 'The name of the server that the client wants; all are the same one',
+    isBeforeLogin: true,
+    async handler(session, arg) {
+      if (arg === null) throw new FtpError(501, 'HOST needs the name of a server')
+      if (session.authenticated === true) throw new FtpError(503, 'HOST must come before the login')
+      await session.reply(220, 'this server has the same files under every name')
+    },
+  },
+  CLNT: {
+    parameters: '<name>',
+    description: 'The name of the client, which is not used',
+    isBeforeLogin: true,
+    handler: (session) => session.reply(200, 'noted'),
+  },
   PBSZ: {
     parameters: '0',
     description: 'Protection buffer size, which is 0 with TLS',

@@ -55,9 +55,9 @@ export class FtpSession {
     this.#listen()
   }
 
-  async startTls(): Promise<void> {
+  async startTls(options: tls.ConnectionOptions = {}): Promise<void> {
     this.control.removeAllListeners('data')
-    const secure = tls.connect({ socket: this.control, rejectUnauthorized: false })
+    const secure = tls.connect({ socket: this.control, rejectUnauthorized: false, ...options })
     this.control = secure
     this.#listen()
     await once(secure, 'secureConnect')

@@ -442,15 +442,103 @@ t.test('FEAT says what there is', async (t) => {
   const session = await open()
   const lines = (await session.command('FEAT')).split('\r\n').slice(1, -1)
   const mlst = ' MLST type*;size*;modify*;perm*;'
-  t.same(lines, [' EPRT', ' EPSV', ' MDTM', mlst, ' REST STREAM', ' SIZE', ' TVFS', ' UTF8'])
-  for (const command of ['AUTH TLS', 'PBSZ 0', 'PROT P', 'CCC', 'STOU', 'STOU x.csv', 'SITE CHMOD 777 x'])
+  const names = [' CLNT', ' EPRT', ' EPSV', ' HOST', ' MDTM', ' MFMT', mlst, ' REST STREAM', ' SIZE', ' TVFS']
+  t.same(lines, [...names, ' UTF8'])
+  for (const command of ['AUTH TLS', 'PBSZ 0', 'PROT P', 'CCC', 'STOU', 'STOU x.csv'])
     t.match(await session.command(command), /^502 /, command)
   t.match(await session.command('OPTS UTF8 ON'), /^200 /)
   t.match(await session.command('OPTS UTF8 OFF'), /^501 /)
   t.match(await session.command('OPTS'), /^501 /)
   await session.upload('STOR dated.csv', 'x')
-  t.match(await session.command('MDTM dated.csv'), /^213 \d{14}(\.\d+)?$/)
+  t.match(await session.command('MDTM dated.csv'), /^213 \d{14}$/)
   session.close()
+})
+
+t.test('what clients say of themselves and of modes is taken', async (t) => {
+  const early = await FtpSession.connect(one.ready.ftp!)
+  t.match(await early.command('CLNT NcFTP 3.2.6'), /^200 /)
+  t.match(await early.command('HOST ftp.example.com'), /^220 /)
+  t.match(await early.command('HOST'), /^501 /)
+  t.match(await early.login(), /^230 /)
+  t.match(await early.command('HOST ftp.example.com'), /^503 /, 'RFC 7151: before the login')
+  t.match(await early.command('CLNT'), /^200 /)
+  early.close()
+  const session = await open()
+  await session.upload('STOR mode.csv', 'x')
+  for (const command of [
+    'SITE CHMOD 644 mode.csv',
+    'site chmod 0600 a b.csv',
+    'SITE UMASK',
+    'SITE UMASK 022',
+  ])
+    t.match(await session.command(command), /^200 /, command)
+  t.match(await session.command('SITE HELP'), /^214-[\s\S]*CHMOD[\s\S]*UMASK[\s\S]*UTIME[\s\S]*\r\n214 /)
+  for (const command of ['SITE', 'SITE CHMOD', 'SITE CHMOD 644', 'SITE UTIME mode.csv'])
+    t.match(await session.command(command), /^501 /, command)
+  t.match(await session.command('SITE EXEC ls'), /^504 /)
+  t.match(await session.command('SIZE mode.csv'), /^213 1$/)
+  session.close()
+})
+
+t.test('clients set the times of files, which stay and are shown by every door', async (t) => {
+  const [session, other] = [await open(one), await open(two)]
+  await session.upload('STOR timed one.csv', '12345')
+  await session.upload('STOR 20200101000000 x.csv', 'a name like an argument')
+  const shown = async (name: string) => {
+    const reply = await other.command(`MDTM ${name}`)
+    const [, time = reply] = /^213 (\d{14})$/.exec(reply) ?? []
+    const line = `type=file;size=5;modify=${time};perm=adfrw; ${name}`
+    t.equal((await other.command(`MLST ${name}`)).split('\r\n')[1], ` ${line}`)
+    t.ok((await other.download('MLSD')).text.split('\r\n').includes(line), line)
+    const uploads = await service.get<{ filename: string; modified_at: string }[]>('/uploads')
+    const { modified_at } = uploads.find(({ filename }) => filename === name)!
+    t.equal(modified_at.replace(/[-:TZ]/g, ''), time)
+    return time
+  }
+  t.match(await shown('timed one.csv'), /^\d{14}$/, 'in whole seconds')
+  for (const [command, reply, time] of [
+    ['MFMT 20211126103015 timed one.csv', /^213 Modify=20211126103015; timed one\.csv$/, '20211126103015'],
+    ['MFMT 20201126103015.987 timed one.csv', /^213 Modify=20201126103015; /, '20201126103015'],
+    ['MDTM 20190228235959 timed one.csv', /^213 20190228235959$/, '20190228235959'],
+    ['SITE UTIME 201802282359 timed one.csv', /^200 /, '20180228235900'],
+    ['SITE UTIME 20180228235958 timed one.csv', /^200 /, '20180228235958'],
+    ['SITE UTIME timed one.csv 20170101000000 20160229010203 20150101000000 UTC', /^200 /, '20160229010203'],
+    ['MFMT 20300101000000 timed one.csv', /^213 /, '20300101000000'],
+  ] as const) {
+    t.match(await session.command(command), reply, command)
+    t.equal(await shown('timed one.csv'), time, command)
+  }
+  for (const command of [
+    'MFMT',
+    'MFMT timed one.csv',
+    'MFMT 20210229000000 timed one.csv',
+    'MFMT 20210101240000 timed one.csv',
+    'MFMT 2021010100000 timed one.csv',
+    'MFMT 19691231235959 timed one.csv',
+  ])
+    t.match(await session.command(command), /^501 /, command)
+  for (const command of [
+    'MFMT 20210101000000 nothing.csv',
+    'MDTM 20210101000000 nothing.csv',
+    'MFMT 20210101000000 /',
+  ])
+    t.match(await session.command(command), /^550 /, command)
+  t.match(
+    await session.command('MDTM 20200101000000 x.csv'),
+    /^213 20(?!200101000000)/,
+    'a file of that name',
+  )
+  t.equal(await shown('timed one.csv'), '20300101000000')
+
+  t.match(await session.command('RNFR timed one.csv'), /^350 /)
+  t.match(await session.command('RNTO moved.csv'), /^250 /)
+  t.equal(await shown('moved.csv'), '20300101000000', 'the time moves with the file')
+  t.match((await session.download('LIST moved.csv')).text, / 5 Jan 01 .*moved\.csv/)
+  t.match(await session.upload('STOR moved.csv', '54321'), /^226 /)
+  t.not(await shown('moved.csv'), '20300101000000', 'an upload has its own')
+  t.equal(await contentOf('moved.csv'), '54321')
+  session.close()
+  other.close()
 })
 
 t.test('file names are accepted unchanged, or refused', async (t) => {

@@ -350,6 +350,11 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       replaced: (name) => ftp.upload(`STOR ${name}`, rows(3, 100)),
       appended: (name) => ftp.upload(`APPE ${name}`, 'late@example.com\n'),
       deleted: (name) => ftp.command(`DELE ${name}`),
+      'given another time': (name) => ftp.command(`MFMT 20200101000000 ${name}`),
+      async 'given two times'(name) {
+        await ftp.command(`MFMT 20200101000000 ${name}`)
+        return ftp.command(`MFMT 20991231000000 ${name}`)
+      },
       async renamed(name) {
         await ftp.command(`RNFR ${name}`)
         await ftp.command('RNTO elsewhere.csv')
@@ -525,6 +530,13 @@ t.test('old files, and files that were uploaded by FTP, are imported at once', a
     t.match(view, { state: 'finished', warnings: [] }, name)
     t.equal(view.file_source.filename, name.normalize('NFC'))
     t.same(countsOf(view), { added: 10 })
+  }
+  const now = new Date().toISOString().replace(/\D/g, '').slice(0, 14)
+  for (const time of ['20200101000000', now, '20991231000000']) {
+    t.match(await ftp.upload('STOR timed.csv', rows(10)), /^226 /)
+    t.match(await ftp.command(`MFMT ${time} timed.csv`), /^213 /)
+    const view = await importEnd(service, (await create(service, 'timed.csv')).id)
+    t.match(view, { state: 'finished', warnings: [] }, time)
   }
   ftp.close()
 })

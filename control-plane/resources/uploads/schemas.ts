@@ -8,7 +8,7 @@ export const uploadView = z
     filename: z.string().describe('name in the upload directory'),
     size: z.int().min(0).nullable().describe('bytes; null where there is only an unfinished upload'),
     modified_at: instantView().describe(
-      "when the file was complete, or the unfinished upload was last written; in the organization's time zone",
+      "when the file was complete, or the time that its sender gave it by FTP; of an unfinished upload, when it was last written; in the organization's time zone",
     ),
     unfinished_size: z
       .int()

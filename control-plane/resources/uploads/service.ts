@@ -120,8 +120,8 @@ export async function sendUpload(call: UploadCall): Promise<Reply> {
   await acquireTransfer()
   const file = await mappingRefusals(deps, () => openDirectory(deps, organizationId).open(filename))
   onClose(() => void file.close().catch(() => undefined))
-  const { size, modifiedAt } = file
-  const etag = `"${size.toString(16)}-${modifiedAt.getTime().toString(16)}"`
+  const { size, modifiedAt, version } = file
+  const etag = `"${size.toString(16)}-${version}"`
   const lastModified = modifiedAt.toUTCString()
   const range = requestedRange(header('range'), header('if-range'), { size, etag })
   if (range === null)

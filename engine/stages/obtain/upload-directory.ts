@@ -19,7 +19,7 @@ export const uploadDirectorySource: Source = async (document, context) => {
   const storedPin = document.upload?.pin ?? null
   const { _id: importId, organization_id: organizationId } = document
   const pin = storedPin ?? (await uploads.pin({ organizationId, name: filename, importId, signal }))
-  const pinned = pin === null ? null : await uploads.openPin(pin)
+  const pinned = pin === null ? null : await uploads.openPin(organizationId, pin)
   if (pin === null || pinned === null) throw missing(filename, { isPinned: pin !== null })
   try {
     const fingerprint = await pinned.fingerprint()
@@ -63,13 +63,13 @@ export const uploadDirectorySource: Source = async (document, context) => {
  * pinned, or is gone.
  */
 export async function refuseIfWrittenInto(
-  { source, upload }: ImportDocument,
+  { source, upload, organization_id: organizationId }: ImportDocument,
   staged: string,
   uploads: Uploads,
 ): Promise<void> {
   const pin = upload?.pin ?? null
   if (pin?.reference !== staged) return
-  const pinned = await uploads.openPin(pin)
+  const pinned = await uploads.openPin(organizationId, pin)
   if (pinned === null) throw missing(source.filename, { isPinned: true })
   try {
     refuseIfChanged(await pinned.fingerprint(), pin.fingerprint, source.filename)

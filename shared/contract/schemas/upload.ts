@@ -70,10 +70,13 @@ export type UploadUsageDocument = z.infer<typeof uploadUsageDocument>
 
 /**
  * A file that was uploaded and that hasn't changed since, so that an import needn't wait until it is
- * stable.
+ * stable. Where a client has set its time, the fingerprint has the new time.
  */
 export const stableUploadDocument = z.object({
   /** `<organization id>/<fingerprint>`, see shared/storage/uploads/file-fingerprint.ts. */
   _id: z.string(),
+  /** The entry is removed an hour later; where a client has set the time, it lies ahead. */
   published_at: instant(),
+  /** The fingerprint before a client set the time of the file. */
+  original: z.string().optional(),
 })

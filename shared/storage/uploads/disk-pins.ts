@@ -5,12 +5,13 @@ import { readRange } from '../../containers/random-access-file.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { composeOnDisk } from './disk-folder.ts'
-import { buildFingerprint, fileSystemTime } from './file-fingerprint.ts'
+import { buildFingerprint, fileSystemTime, isSameContent } from './file-fingerprint.ts'
 import type { DiskReserve } from '../staging/disk-reserve.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { copySteady, openRegular } from './steady-copy.ts'
 import { fileNameProblem, newUploadToken, uploadFolder } from './upload-names.ts'
 import type { PinnedUpload, UploadPin, Uploads } from './upload-store.ts'
+import { isStable, originalFingerprint } from '../../store/stable-uploads.ts'
 import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /** Maximum size of a copied file. A larger one would delay all imports that begin. */
@@ -42,10 +43,6 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     const [id = '', ...name] = reference.slice(unpinnedPrefix.length).split('/')
     return path.join(uploadFolder(dataFolder, Number(id)), name.join('/'))
   }
-  const isPublished = async (organizationId: number, stats: BigIntStats) =>
-    (await collections.settledUploads.findOne({ _id: `${organizationId}/${buildFingerprint(stats)}` })) !==
-    null
-
   return {
     async pin({ organizationId, name, importId, signal }) {
       if (fileNameProblem(name) !== null) return null
@@ -69,9 +66,8 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
         fingerprint: buildFingerprint(stats),
         is_settled: false,
       })
-      const isOurs = await isPublished(organizationId, found)
-      const isQuiet = (await fileSystemTime(folder)) - Number(found.mtimeNs / 1_000_000n) > quietMs
-      if (!isOurs && !isQuiet) return watched(found)
+      const isOurs = await isStable(collections, organizationId, buildFingerprint(found))
+      if (!isOurs && !(await isQuiet(folder, Number(found.mtimeMs)))) return watched(found)
       if (isLinked && (isOurs || found.size > maxCopiedBytes))
         return { reference, fingerprint: buildFingerprint(found), is_settled: true }
       const copy = `${target}.copy`
@@ -85,12 +81,21 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     async releasePin({ reference }) {
       if (!reference.startsWith(unpinnedPrefix)) await rm(locate(reference), { force: true })
     },
-    async openPin({ reference }) {
+    async openPin(organizationId, { reference, fingerprint }) {
       const file = locate(reference)
       const opened = await openRegular(file)
       if (opened === null) return null
+      const { handle, stats } = opened
       const staged = reference.startsWith(unpinnedPrefix) ? null : reference
-      return pinnedFile(opened.handle, Number(opened.stats.size), path.dirname(file), staged)
+      return {
+        ...pinnedFile(handle, Number(stats.size), path.dirname(file), staged),
+        async fingerprint() {
+          const now = buildFingerprint(await handle.stat({ bigint: true }))
+          if (isSameContent(now, fingerprint)) return now
+          const original = (of: string) => originalFingerprint(collections, organizationId, of)
+          return (await original(now)) === (await original(fingerprint)) ? fingerprint : now
+        },
+      }
     },
   }
 }
@@ -134,7 +139,25 @@ async function regularStats(file: string): Promise<BigIntStats | null> {
   return stats?.isFile() === true ? stats : null
 }
 
-function pinnedFile(handle: FileHandle, size: number, folder: string, staged: string | null): PinnedUpload {
+/** Whether no program writes the file any more: it was uploaded, or its last write was long ago. */
+export const isComplete = async (
+  collections: Collections,
+  organizationId: number,
+  { folder, stats }: { folder: string; stats: BigIntStats },
+): Promise<boolean> =>
+  (await isStable(collections, organizationId, buildFingerprint(stats))) ||
+  isQuiet(folder, Number(stats.mtimeMs))
+
+/** A time ahead was set, as a write has the time of the file system. */
+const isQuiet = async (folder: string, mtimeMs: number): Promise<boolean> =>
+  Math.abs((await fileSystemTime(folder)) - mtimeMs) > quietMs
+
+function pinnedFile(
+  handle: FileHandle,
+  size: number,
+  folder: string,
+  staged: string | null,
+): Omit<PinnedUpload, 'fingerprint'> {
   const file = new DiskFile(handle, size)
   return {
     size,
@@ -144,8 +167,7 @@ function pinnedFile(handle: FileHandle, size: number, folder: string, staged: st
       if (staged !== null && process.platform !== 'win32') await handle.datasync()
       return staged
     },
-    fingerprint: async () => buildFingerprint(await handle.stat({ bigint: true })),
-    isQuiet: async () => (await fileSystemTime(folder)) - (await handle.stat()).mtimeMs > quietMs,
+    isQuiet: async () => isQuiet(folder, (await handle.stat()).mtimeMs),
     // Reads up to the present size, so that reading ends even while another program appends.
     async *content(signal) {
       yield* readRange(file, { start: 0, end: (await handle.stat()).size, signal })

@@ -1,15 +1,16 @@
-import { constants } from 'node:fs'
+import { constants, type BigIntStats } from 'node:fs'
 import { lstat, mkdir, rename, rm, truncate, unlink, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { openWithStats } from '../../runtime/open-with-stats.ts'
+import { recordNewTime, recordStable } from '../../store/stable-uploads.ts'
 import { dayMs } from '../../values/durations.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
-import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
+import { countPinnedBytes, diskPins, isComplete, type DiskPinsOptions } from './disk-pins.ts'
 import { composeOnDisk, listNames, readEntry, tryRename } from './disk-folder.ts'
 import { DiskUpload } from './disk-upload.ts'
-import { fileSystemTime } from './file-fingerprint.ts'
+import { buildFingerprint, fileSystemTime } from './file-fingerprint.ts'
 import { copySteady, openRegular, type SteadyCopyOptions } from './steady-copy.ts'
 import { fileNameProblem, isHidden, parseUnfinished, unfinishedName, uploadFolder } from './upload-names.ts'
 import {
@@ -82,8 +83,7 @@ function diskDirectory(
     async open(name) {
       await composeOnDisk(folder, name)
       const opened = await openRegular(locate(name))
-      if (opened === null) return null
-      return new OpenUpload(opened.handle, Number(opened.stats.size), opened.stats.mtime)
+      return opened === null ? null : new OpenUpload(opened.handle, opened.stats)
     },
     async remove(name) {
       if ((await find(name)) === null) return false
@@ -101,6 +101,23 @@ function diskDirectory(
     async rename(from, to) {
       if ((await find(from)) === null) return false
       return tryRename(locate(from), locate(to))
+    },
+    async setTime(name, time) {
+      await composeOnDisk(folder, name)
+      const opened = await openRegular(locate(name))
+      if (opened === null) return false
+      const { handle, stats } = opened
+      try {
+        const before = buildFingerprint(stats)
+        const after = buildFingerprint({ ...stats, mtimeNs: BigInt(time.getTime()) * 1_000_000n })
+        // Recorded first, so that no import that has pinned the file takes the new time for a write.
+        if (before !== after && (await isComplete(collections, organizationId, { folder, stats })))
+          await recordNewTime(collections, organizationId, { before, after })
+        await handle.utimes(time, time)
+        return true
+      } finally {
+        await handle.close()
+      }
     },
     async beginOrResume({ name, token, wasAbandoned, keep, signal }: ResumeOptions) {
       await reserve.check()
@@ -136,14 +153,7 @@ function diskDirectory(
         finalPath: locate(name),
         size: Number(stats.size),
         isCopy,
-        onStable: async (fingerprint) => {
-          const _id = `${organizationId}/${fingerprint}`
-          await collections.settledUploads.updateOne(
-            { _id },
-            { $currentDate: { published_at: true } },
-            { upsert: true },
-          )
-        },
+        onStable: (fingerprint) => recordStable(collections, organizationId, fingerprint),
       })
     },
     async count() {
@@ -206,12 +216,14 @@ async function purgeFolder(folder: string, maxUnfinishedAgeMs: number): Promise<
 
 class OpenUpload extends DiskFile implements UploadFile {
   readonly modifiedAt: Date
+  readonly version: string
   readonly #handle: FileHandle
 
-  constructor(handle: FileHandle, size: number, modifiedAt: Date) {
-    super(handle, size)
+  constructor(handle: FileHandle, { size, mtime, birthtime }: BigIntStats) {
+    super(handle, Number(size))
     this.#handle = handle
-    this.modifiedAt = modifiedAt
+    this.modifiedAt = mtime
+    this.version = [mtime, birthtime].map((time) => time.getTime().toString(16)).join('-')
   }
 
   /** `end` of a stream is its last byte. A file that other programs extend is read up to its present size. */

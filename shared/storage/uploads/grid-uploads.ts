@@ -57,7 +57,7 @@ export function gridUploads(database: GridDatabase): Uploads {
     },
     // Another engine may have begun the import with the same pin, so it stays until the import ends.
     releasePin: () => Promise.resolve(),
-    async openPin({ reference }) {
+    async openPin(_organizationId, { reference }) {
       const content = new ObjectId(reference)
       const entry = await bucket.files.findOne({ _id: content })
       if (entry === null || entry.length === null) return null
@@ -152,6 +152,7 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       return {
         ...gridFile(bucket, content, size),
         modifiedAt,
+        version: finished.content,
         stream: ({ start = 0, end = size } = {}) =>
           Readable.from(streamGridFile(bucket, content, { start, end }), { objectMode: false }),
       }
@@ -193,6 +194,13 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       })
       if (typeof replaced === 'string') await detachAndRemove(collections, replaced)
       return replaced !== undefined
+    },
+    async setTime(name, time) {
+      const { matchedCount } = await uploadNames.updateOne(
+        { _id: toNameId(name), finished: { $ne: null } },
+        { $set: { 'finished.modified_at': time } },
+      )
+      return matchedCount === 1
     },
     async beginOrResume(options) {
       return beginOrResume(collections, organizationId, toNameId(options.name), options)

@@ -40,8 +40,8 @@ function guardedUploads(uploads: Uploads, folder: MarkedFolder): Uploads {
       if (pin === null) await folder.require({ fresh: true })
       return pin
     },
-    async openPin(pin) {
-      const pinned = await uploads.openPin(pin)
+    async openPin(organizationId, pin) {
+      const pinned = await uploads.openPin(organizationId, pin)
       if (pinned === null) await folder.require({ fresh: true })
       return pinned
     },
@@ -63,6 +63,7 @@ function guardedStore(store: UploadStore, folder: MarkedFolder): UploadStore {
     remove: folder.guarded((name: string) => store.remove(name)),
     removeUnfinished: folder.guarded((name: string) => store.removeUnfinished(name)),
     rename: folder.guarded((from: string, to: string) => store.rename(from, to)),
+    setTime: folder.guarded((name: string, time: Date) => store.setTime(name, time)),
     beginOrResume: folder.guarded((options) => store.beginOrResume(options)),
     count: folder.guarded(() => store.count()),
     countPinned: folder.guarded((importIds: number[]) => store.countPinned(importIds)),

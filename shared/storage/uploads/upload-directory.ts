@@ -128,6 +128,12 @@ export class UploadDirectory {
       )
   }
 
+  /** Sets the time of the finished file. Throws UploadRefused without one. */
+  async setTime(filename: string, time: Date): Promise<void> {
+    const name = validName(filename)
+    if (!(await this.#store.setTime(name, time))) throw noSuchFile(name)
+  }
+
   /** Begins an upload. Throws UploadRefused before anything has changed. */
   async beginUpload(filename: string, options: UploadOptions): Promise<Upload> {
     const name = validName(filename)

@@ -21,7 +21,7 @@ export interface Uploads {
   /** Removes a pin that no import uses. A missing pin is no error. */
   releasePin(pin: UploadPin): Promise<void>
   /** Null when the pinned file is gone. */
-  openPin(pin: UploadPin): Promise<PinnedUpload | null>
+  openPin(organizationId: number, pin: UploadPin): Promise<PinnedUpload | null>
   /** Removes the pins of an ended import. */
   unpin(importId: number): Promise<void>
   /** Ids of imports whose pins `unpin` must remove. None on disk, where pins go with the import's staged files. */
@@ -35,7 +35,7 @@ export type UploadPin = NonNullable<UploadDocument['pin']>
 export interface PinnedUpload extends RandomAccessFile {
   /** Its name in the staging, after its bytes were synced; null where it has none there. */
   staged(): Promise<string | null>
-  /** Any write to the file changes it. */
+  /** Any write to the file changes it; a time that a client sets doesn't. */
   fingerprint(): Promise<string>
   /** Whether its last write was long ago, by the clock of its file system. */
   isQuiet(): Promise<boolean>
@@ -47,12 +47,15 @@ export interface UploadEntry {
   name: string
   /** In bytes. */
   size: number
+  /** When it was complete, or the time that a client has set since. */
   modifiedAt: Date
 }
 
 /** A finished file that is open: a change of its name doesn't affect it. */
 export interface UploadFile extends StagedFile {
   modifiedAt: Date
+  /** Differs between two files of the same name and size, also where a client has set the same time for both. */
+  version: string
   /** From byte `start` up to and without byte `end`. The file is closed with the stream. */
   stream(range?: { start?: number; end?: number }): Readable
 }
@@ -76,6 +79,8 @@ export interface UploadStore {
   removeUnfinished(name: string): Promise<void>
   /** Replaces a file with the new name. False when there is no file with the old one. */
   rename(from: string, to: string): Promise<boolean>
+  /** Sets the time of the finished file, in whole seconds. False when there is none. */
+  setTime(name: string, time: Date): Promise<boolean>
   /**
    * Begins or resumes an upload. Throws UploadChanged when there are fewer bytes than `keep`, or they change
    * meanwhile.

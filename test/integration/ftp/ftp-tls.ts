@@ -1,6 +1,7 @@
+import { once } from 'node:events'
 import { copyFile, mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import type { TLSSocket } from 'node:tls'
+import * as tls from 'node:tls'
 import t from 'tap'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { makeCertificate } from '../../helpers/certificate.ts'
@@ -163,6 +164,30 @@ t.test('a data connection in TLS proves that it is its session’s', async (t) =
   old.close()
 })
 
+for (const version of ['TLSv1.2', 'TLSv1.3'] as const)
+  t.test(`a client that uses each ticket once is served each time: ${version}`, async (t) => {
+    const session = await FtpSession.connect(withTls.url)
+    await session.command('AUTH TLS')
+    const versions = { minVersion: version, maxVersion: version }
+    await session.startTls(versions)
+    t.match(await session.login(), /^230 /)
+    t.match(await session.command('PROT P'), /^200 /)
+    let ticket = session.tlsSession()
+    for (let transfers = 1; transfers <= 8; transfers += 1) {
+      const data = await session.data()
+      t.match(await session.command('STOR tickets.csv'), /^150 /)
+      const secure = tls.connect({ socket: data, rejectUnauthorized: false, session: ticket!, ...versions })
+      // In TLS 1.2 a session may be resumed any number of times.
+      if (version === 'TLSv1.3') ticket = undefined
+      secure.on('session', (fresh) => (ticket = fresh)).resume()
+      await once(secure, 'secureConnect')
+      secure.end(`transfer ${transfers}`)
+      t.match(await session.reply(), /^226 /, `transfer ${transfers}`)
+      t.ok(ticket)
+    }
+    session.close()
+  })
+
 t.test('a server that requires TLS refuses logins and data without it', async (t) => {
   const strict = await start(t, { tls: { ...offered, isRequired: true } })
   const session = await FtpSession.connect(strict.url)
@@ -198,7 +223,7 @@ t.test('a renewed certificate is used without a restart, a broken one is not', a
     const session = await FtpSession.connect(front.url)
     await session.command('AUTH TLS')
     await session.startTls()
-    const { subject } = (session.control as TLSSocket).getPeerCertificate()
+    const { subject } = (session.control as tls.TLSSocket).getPeerCertificate()
     session.close()
     return subject.CN
   }

@@ -77,8 +77,8 @@ async function stepOf(
     ...{ stripe: 'e1', metrics, signal: new AbortController().signal },
     uploads: {
       ...uploads,
-      openPin: async (pin) => {
-        const file = await uploads.openPin(pin)
+      openPin: async (organizationId, pin) => {
+        const file = await uploads.openPin(organizationId, pin)
         return file === null ? null : opened(file)
       },
     },
