@@ -48,7 +48,7 @@ const exactNames = new Set([...statusHeaders, ...consentHeaders].map(plainName))
 
 /** Endings of names that say when, where or why, but not who. */
 const details =
-  /(time|timestamp|date|datum|data|dato|(ed|in)(at|on)|ip|id|name|email|number|source|method|plan)$|^(date|fecha|data|дата)|日時?$|日期$|时间$/
+  /(time|timestamp|date|datum|data|dato|(ed|in)(at|on)|ip|id|name|email|number|source|method|plan|tier|type|interval|price)$|^(active|paid)subscription$|^(date|fecha|data|дата)|日時?$|日期$|时间$/
 const otherChannels = /sms|phone|whatsapp|push/
 
 /** What a header says of its column: who gets mail (`yes`), who gets none (`no`), or neither. */

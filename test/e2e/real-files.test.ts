@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { builtInColumns } from '../../shared/contract/schemas/import.ts'
 import { fixtures } from '../fixtures/all.ts'
 import { exportFixtures } from '../fixtures/exports.ts'
 import type { Failure, Fixture, Imported, Refused } from '../fixtures/fixture.ts'
@@ -86,12 +87,13 @@ async function importThrough(door: Door, fixture: Fixture, prefix: string): Prom
   const { listId, column_mapping } = await listFor(fixture)
   const file_source = await door.bring(fixture, prefix)
   const file_format = { character_set: 'auto', csv_field_separator: 'auto', ...fixture.settings }
+  const defaults = { subscriber_defaults: { status: fixture.defaultStatus } }
   const target = `/mailing_lists/${listId}/subscriber_imports`
   const inspected = await service.call('POST', `${target}/inspect`, {
-    subscriber_import: { file_source, file_format },
+    subscriber_import: { file_source, file_format, ...defaults },
   })
   const { id } = await service.post(target, {
-    subscriber_import: { column_mapping, file_source, file_format },
+    subscriber_import: { column_mapping, file_source, file_format, ...defaults },
   })
   const outcome = await outcomeOf(fixture, listId, id)
   const isProposed = exportFixtures.includes(fixture) && file_source.type === 'url'
@@ -109,7 +111,9 @@ async function importWithCommand(fixture: Fixture, prefix: string): Promise<Outc
 async function listFor(fixture: Fixture): Promise<{ listId: number; column_mapping: (string | null)[] }> {
   // A file that is refused needs no fields.
   const column_mapping = 'refusal' in fixture.expected ? ['email'] : fixture.mapping
-  const names = column_mapping.filter((name) => name !== null && !/^(?:email|subscribe_\w+)$/.test(name))
+  const names = column_mapping.filter(
+    (name) => name !== null && !builtInColumns.some((builtIn) => builtIn === name),
+  )
   const fields = names.map((name) => ({ name, field_type: 'text', ...fixture.fields?.[name!] }))
   const { id: listId } = await createList(service, fields)
   return { listId, column_mapping }
@@ -213,6 +217,7 @@ function checkImport(t: Test, check: Check, found: Outcome): void {
   t.equal(view.detected_csv_field_separator, expected.separator, 'the detected separator')
   for (const warning of isInline(view) ? [] : (expected.warnings ?? []))
     t.match(view.warnings.join('\n'), warning)
+  checkConsent(t, check, found)
   checkFailures(t, expected, view)
   checkLogs(t, check, found)
   if (records > 0) checkInspection(t, { ...check, detected }, found)
@@ -220,8 +225,10 @@ function checkImport(t: Test, check: Check, found: Outcome): void {
 
 function tableOf({ mapping }: Fixture, subscribers: Json[]): unknown[][] {
   const names = mapping.filter((name) => name !== null)
-  const value = (subscriber: Json, name: string) =>
-    name in subscriber ? subscriber[name] : subscriber.custom_fields[name].value
+  const value = (subscriber: Json, name: string) => {
+    if (name === 'consent') return subscriber.status
+    return name in subscriber ? subscriber[name] : subscriber.custom_fields[name].value
+  }
   return sorted(subscribers.map((subscriber) => names.map((name) => value(subscriber, name))))
 }
 
@@ -230,6 +237,35 @@ const sorted = (rows: unknown[][]): unknown[][] =>
     .map((row) => ({ row, key: JSON.stringify(row) }))
     .sort((a, b) => (a.key < b.key ? -1 : 1))
     .map(({ row }) => row)
+
+/** Who ends as what, and which columns the import warns of. */
+function checkConsent(t: Test, { fixture: { mapping }, expected }: Check, found: Outcome): void {
+  const { statuses, telling } = expected
+  if (statuses === undefined || telling === undefined) return
+  const ended = found.subscribers.map(({ email, status }) => [email, status])
+  t.same(Object.fromEntries(ended), statuses, 'who ends as what')
+  const unmapped = telling.filter(({ column }) => mapping[column - 1] === null)
+  t.same(
+    found.view.warnings.map((text: string) => Number(/^column (\d+) .* is not mapped/.exec(text)?.[1])),
+    unmapped.map(({ column }) => column),
+    'the columns of consent that are not mapped',
+  )
+  if (found.inspected === null) return
+  const { column_mapping, warnings } = found.inspected.body.data
+  t.same(
+    telling.map(({ column }) => column_mapping[column - 1]),
+    telling.map(({ proposed }) => proposed),
+    'inspect proposes what they say',
+  )
+  const counted = warnings.map((text: string) => /^column (\d+) .*says no in (\d+) of/.exec(text)?.slice(1))
+  t.same(
+    counted
+      .filter((found: string[] | undefined) => found !== undefined)
+      .map((found: string[]) => found.map(Number)),
+    telling.filter(({ no }) => no > 0).map(({ column, no }) => [column, no]),
+    'and how many say no',
+  )
+}
 
 type FailureView = Omit<Failure, 'reason'> & { reason: string }
 

@@ -33,6 +33,7 @@ export async function importByCommand(t: Test, service: Service): Promise<Import
       '--character-set': character_set,
       '--separator': csv_field_separator,
       '--enclosure': csv_field_enclosure,
+      '--default-status': fixture.defaultStatus,
     }
     const { code, err, json } = await call([
       ...['import', await file(`${prefix}-${fixture.file}`, bytesOf(fixture)), '--json'],

@@ -77,8 +77,8 @@ function unmappedReader(header: string): TellingColumn['saysNo'] | undefined {
     case 'yes':
       return (cell) => isRefusal(statusFromText(cell) ?? statusFromConsent(cell))
     case 'no':
-      // A reason or a time says it too.
-      return (cell) => booleanFromText(cell) ?? statusFromText(cell) !== 'active'
+      // A reason or a time says it too, an empty list of reasons doesn't.
+      return (cell) => booleanFromText(cell) ?? (cell !== '[]' && statusFromText(cell) !== 'active')
     case null:
       return undefined
   }

@@ -85,13 +85,7 @@ t.test('a header that says who gets mail is a warning where its column is not ma
       'Opt-in',
       'Newsletter',
     ],
-    ...[
-      'subscribed_to_emails',
-      'Marketing contact status',
-      'GDPR consent',
-      'Subscribed',
-      'active_subscription',
-    ],
+    ...['subscribed_to_emails', 'Marketing contact status', 'GDPR consent', 'Subscribed'],
     ...[
       'Einwilligung',
       'Newsletter-Einwilligung',
@@ -142,7 +136,16 @@ t.test('a header that says who gets mail is a warning where its column is not ma
       'UNSUB_REASON',
       'Tags',
     ],
-    ...['UNSUB_CAMPAIGN_TITLE', 'Subscriber ID', 'Description', 'Prescription', 'Statistics', ''],
+    ...[
+      'UNSUB_CAMPAIGN_TITLE',
+      'Subscriber ID',
+      'active_subscription',
+      'Subscription type',
+      'Description',
+      'Prescription',
+      'Statistics',
+      '',
+    ],
   ]
   for (const header of neither) t.same(said('x', 'y', header), [], header)
   t.equal(said('x', 'y', ...Array.from({ length: 50 }, () => 'Newsletter')).length, 10)
