@@ -14,8 +14,10 @@ import { enforcePendingLimits } from '../../shared/store/subscriber-quota.ts'
 import { notifyEngines } from '../../shared/store/wake-up.ts'
 import { dayMs, hourMs, minuteMs } from '../../shared/values/durations.ts'
 import { subscribersOfList } from '../../shared/values/identity.ts'
+import { callbackBounds } from './callbacks/callback-bounds.ts'
 import { PollLoop, withJitter } from '../scheduler/poll-loop.ts'
 import { takeOverFromEngines, type TakeOverOptions } from '../scheduler/take-over.ts'
+import { cutLeases } from '../store/lease-cuts.ts'
 import { dueDeletedFields, endPass, removeValues } from '../store/deleted-fields.ts'
 
 /** A job that every engine runs at an interval. Two engines may run it at the same time. */
@@ -32,6 +34,7 @@ export function maintenanceJobs(
   const { database, uploads, log } = deps
   return [
     takeOverFromEngines(deps),
+    cutLongLeases(database, log),
     enforceLimits(database, log),
     sweepStaging(database, deps, log),
     purgeUploads(uploads, log),
@@ -66,6 +69,19 @@ class MaintenanceLoop extends PollLoop {
 
   protected override retryMs(): number {
     return withJitter(this.#job.everyMs)
+  }
+}
+
+/** Ends what dead processes had leased in time although the database's clock was set back. */
+export function cutLongLeases({ collections }: Database, log: Logger): MaintenanceJob {
+  return {
+    name: "cutting leases that the database's clock made longer",
+    everyMs: 10_000,
+    async run() {
+      const cut = await cutLeases(collections, { callbackLeaseMs: callbackBounds.leaseMs })
+      if (cut > 0)
+        log.warn({ leases: cut }, "the database's clock was set back: leases are cut to their length")
+    },
   }
 }
 

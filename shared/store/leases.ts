@@ -7,7 +7,8 @@ import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../con
  * expired lease.
  *
  * An election takes 10 to 14 s, in which no process can renew its lease, and the clock of the new primary may differ.
- * So a lease belongs to an election. Leases of an earlier election are renewed in full before any of them is judged.
+ * So a lease belongs to an election. Leases of an earlier election are renewed in full before any of them is judged,
+ * and so are leases that end further ahead than their length: they were made before the primary's clock was set back.
  * Each write takes election and time from the same answer of a primary, so it is valid even if a later
  * primary executes it.
  */
@@ -129,13 +130,20 @@ export async function removeDead({ collections }: Database): Promise<void> {
   })
 }
 
-/** Renews all leases of earlier elections in full. Resolves to the clock of the primary. */
+/**
+ * Renews all leases of earlier elections in full, and cuts those that end further ahead than a full one. Resolves to the
+ * clock of the primary.
+ */
 export async function renewAfterElection(database: Database, registry: Registry): Promise<PrimaryClock> {
   const now = await readPrimaryClock(database)
+  const lease = newLease(now)
   await writeAndDetectGap(database, () =>
     openRegistry(database, registry).updateMany(
-      { dead: false, lease_election: { $ne: now.election } },
-      { $set: newLease(now) },
+      {
+        dead: false,
+        $or: [{ lease_election: { $ne: now.election } }, { lease_until: { $gt: lease.lease_until } }],
+      },
+      { $set: lease },
     ),
   )
   return now

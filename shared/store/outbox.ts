@@ -175,6 +175,7 @@ export async function claimMessages(
           state: 'taken',
           lease_token: token,
           leased_until: { $add: ['$$NOW', seconds * 1_000] },
+          leased_at: '$$NOW',
         },
       },
     ],

@@ -1,7 +1,9 @@
 import t from 'tap'
+import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
-import { createList, importText, startService, until } from '../helpers/service.ts'
+import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
+import { createList, importEnd, importText, startService, until } from '../helpers/service.ts'
 
 /** Machines have wrong clocks. What processes compare uses the database's clock, which is this machine's. */
 
@@ -93,4 +95,20 @@ t.test('statistics of uploads become old by the clock by which they were counted
   const counted = (await collections.uploadUsage.findOne({ _id: 1 }))!
   t.equal(counted.bytes, 1_000, 'a process whose clock is behind recounts old totals')
   t.ok(isNow(counted.counted_at))
+})
+
+t.test('a dead engine is replaced as fast when the clock of the database was set back', async (t) => {
+  const rows = 40_000
+  const { id } = await beginLargeImport(service, new SubscriberFile({ rows, seed: 6 }))
+  await someRowsIn(service, id, 1)
+  await service.processes.engine!.stop('SIGKILL')
+  t.ok((await service.get(`/subscriber_imports/${id}`)).stats.records_imported < rows)
+  // What it had leased lies as far ahead as the clock was set back.
+  const setBack = (field: string) => [{ $set: { [field]: { $add: [`$${field}`, 600_000] } } }]
+  await collections.engines.updateMany({ dead: false }, setBack('lease_until'))
+  await collections.chunks.updateMany({ state: 'running' }, setBack('lease_until'))
+  const startedAt = Date.now()
+  await service.start('engine')
+  t.match(await importEnd(service, id), { state: 'finished', stats: { records_imported: rows } })
+  t.comment(`finished ${Date.now() - startedAt} ms after the other engine had started`)
 })

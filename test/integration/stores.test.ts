@@ -11,6 +11,7 @@ await runTogether(new URL('stores/', import.meta.url), [
   'take-over',
   'process-registration',
   'leases',
+  'lease-cuts',
   'stale-step',
   'guards',
   'missing-files',

@@ -93,6 +93,19 @@ for (const [clock, leaseEndsIn] of [
     },
   )
 
+t.test(
+  'a lease that lies further ahead than its length, as the clock was set back, is cut to it',
+  async (t) => {
+    const { document } = await engineWith(t, 600_000)
+    await markDead(database, 'engines')
+    const { time } = await readPrimaryClock(database)
+    const { dead, lease_until } = await document()
+    t.equal(dead, false, 'a living engine has time to renew it')
+    const left = lease_until.getTime() - time.getTime()
+    t.ok(left > leaseMs - 2_000 && left <= leaseMs, `${left} ms`)
+  },
+)
+
 t.test('an engine of a version before, which names no election, is judged like others', async (t) => {
   const { _id, document } = await engineWith(t, -hour)
   await engines.updateOne({ _id }, { $unset: { lease_election: '' } })

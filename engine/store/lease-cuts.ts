@@ -1,0 +1,54 @@
+import {
+  callbacksIndex,
+  leasedIndex,
+  notFinalizedIndex,
+  type Collections,
+} from '../../shared/contract/schemas/collections.ts'
+import { chunkLeaseMs } from '../../shared/store/chunks.ts'
+import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
+
+/**
+ * Cuts leases that end further ahead than their length to that length, by the database's clock. They were made before
+ * that clock was set back, and those of dead processes would otherwise last longer by as much. Living holders have a
+ * full lease to renew theirs. Leases of processes are cut in shared/store/leases.ts.
+ */
+export async function cutLeases(
+  { chunks, imports, callbacks, outbox, uploadLocks }: Collections,
+  { callbackLeaseMs }: { callbackLeaseMs: number },
+): Promise<number> {
+  const cuts = await Promise.all([
+    chunks.updateMany({ state: 'running', ...endsAfter('lease_until', chunkLeaseMs) }, [
+      { $set: { lease_until: ahead(chunkLeaseMs) } },
+    ]),
+    // A step is stamped when it makes progress, so its stamp is never ahead.
+    imports.updateMany(
+      { settled: false, 'step.moved_at': { $type: 'date' }, ...endsAfter('step.moved_at', 0) },
+      [{ $set: { 'step.moved_at': '$$NOW' } }],
+      { hint: notFinalizedIndex },
+    ),
+    callbacks.updateMany(
+      { state: 'waiting', token: { $type: 'string' }, ...endsAfter('due_at', callbackLeaseMs) },
+      [{ $set: { due_at: ahead(callbackLeaseMs) } }],
+      { hint: callbacksIndex },
+    ),
+    outbox.updateMany(
+      { state: 'taken', ...endsAfter('leased_at', 0) },
+      [
+        {
+          $set: {
+            leased_until: { $add: ['$$NOW', { $subtract: ['$leased_until', '$leased_at'] }] },
+            leased_at: '$$NOW',
+          },
+        },
+      ],
+      { hint: leasedIndex },
+    ),
+    uploadLocks.updateMany(endsAfter('lease_until', uploadLeaseMs), [
+      { $set: { lease_until: ahead(uploadLeaseMs) } },
+    ]),
+  ])
+  return cuts.reduce((sum, { modifiedCount }) => sum + modifiedCount, 0)
+}
+
+const ahead = (ms: number) => ({ $add: ['$$NOW', ms] })
+const endsAfter = (field: string, ms: number) => ({ $expr: { $gt: [`$${field}`, ahead(ms)] } })

@@ -1,0 +1,72 @@
+import t from 'tap'
+import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { createLogger } from '../../../shared/runtime/logger.ts'
+import { claimMessages } from '../../../shared/store/outbox.ts'
+import { claimChunk } from '../../../shared/store/chunks.ts'
+import { claimStep } from '../../../shared/store/import-steps.ts'
+import { acquireUploadLock } from '../../../shared/store/upload-locks.ts'
+import { claimCallback, insertCallback } from '../../../engine/store/callbacks.ts'
+import { cutLongLeases } from '../../../engine/jobs/maintenance.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
+
+/** The clock of the primary is set back: leases that were made before it lie further ahead than their length. */
+
+const { database } = await databaseAndFolder(t)
+const { db, collections } = database
+const log = createLogger({ process: 'test', level: 'silent' })
+await ensureSchema(db, log)
+const past = new Date(Date.now() - 60_000)
+const claim = { engineId: 'a', token: 'mine' }
+
+await collections.chunks.insertOne(storedChunk(1, 0, {}))
+await claimChunk(collections, { _id: 1 }, claim)
+await collections.imports.insertOne(storedImport({ _id: 1, state: 'splitting' }))
+await claimStep(collections, 1, 'splitting', claim)
+const callback = { url: 'http://a.example.com', webhookId: 'w', body: '{}', dueAt: past }
+await insertCallback(collections, { _id: 1, organization_id: 1 }, callback)
+const { queue } = (await collections.callbacks.findOne())!
+await claimCallback(collections, queue, { until: new Date(), token: 'mine', leaseMs: 30_000 })
+await collections.outbox.insertOne({
+  ...{ _id: 1, organization_id: 1, mailing_list_id: 1, kind: 'autoresponder', queue: 1, autoresponder_id: 1 },
+  ...{ subscriber_id: 1, reaction: '1', pending_subscriber: null, due_at: past },
+  ...{ state: 'ready', lease_token: null, leased_until: null },
+})
+const lease = { token: 'mine', seconds: 50 }
+await claimMessages(collections, [{ queue: 1, dueAt: past }], { limit: 1, lease })
+await acquireUploadLock(collections, { id: '1/a', token: 'mine' })
+
+const fields = [
+  { of: 'chunk', collection: 'import_chunks', field: 'lease_until', maxMs: 60_000 },
+  { of: 'step', collection: 'imports', field: 'step.moved_at', maxMs: 0 },
+  { of: 'callback', collection: 'import_callbacks', field: 'due_at', maxMs: 30_000 },
+  { of: 'message', collection: 'outbox', field: 'leased_until', maxMs: 50_000 },
+  { of: 'message from its beginning', collection: 'outbox', field: 'leased_at', maxMs: 0 },
+  { of: 'upload lock', collection: 'upload_locks', field: 'lease_until', maxMs: 15_000 },
+]
+
+/** Milliseconds from now to the time in the field, by the database's clock. */
+async function aheadMs({ collection, field }: (typeof fields)[number]): Promise<number> {
+  const [found] = await db
+    .collection(collection)
+    .aggregate<{ ms: number }>([{ $project: { ms: { $subtract: [`$${field}`, '$$NOW'] } } }])
+    .toArray()
+  return found!.ms
+}
+
+t.test('a lease within its length stays as it is', async (t) => {
+  const before = await Promise.all(fields.map(({ collection }) => db.collection(collection).find().toArray()))
+  await cutLongLeases(database, log).run()
+  const after = await Promise.all(fields.map(({ collection }) => db.collection(collection).find().toArray()))
+  t.same(after, before)
+})
+
+t.test('each lease that lies further ahead ends after its length', async (t) => {
+  for (const { collection, field } of fields)
+    await db.collection(collection).updateMany({}, [{ $set: { [field]: { $add: [`$${field}`, 600_000] } } }])
+  await cutLongLeases(database, log).run()
+  for (const each of fields) {
+    const ms = await aheadMs(each)
+    t.ok(ms <= each.maxMs && ms > each.maxMs - 10_000, `${each.of}: ${ms} of ${each.maxMs} ms`)
+  }
+})
