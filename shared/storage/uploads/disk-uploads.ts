@@ -5,6 +5,7 @@ import { Readable } from 'node:stream'
 import { fallbackOn } from '../../runtime/fallback-on.ts'
 import { openWithStats } from '../../runtime/open-with-stats.ts'
 import { recordNewTime, recordStable } from '../../store/stable-uploads.ts'
+import { isUploadLocked } from '../../store/upload-locks.ts'
 import { dayMs } from '../../values/durations.ts'
 import { DiskFile } from '../staging/disk-staging.ts'
 import { countPinnedBytes, diskPins, isComplete, type DiskPinsOptions } from './disk-pins.ts'
@@ -40,7 +41,7 @@ export function diskUploads(options: DiskPinsOptions): Uploads {
     async purge({ olderThanMs }) {
       const ids = (await listNames(root)).map(Number).filter(Number.isSafeInteger)
       let removed = 0
-      for (const id of ids) removed += await purgeFolder(uploadFolder(options.dataFolder, id), olderThanMs)
+      for (const id of ids) removed += await purgeFolder(options, id, olderThanMs)
       return removed
     },
   }
@@ -198,18 +199,28 @@ async function copyWhole(
 const uploadChanged = (name: string) =>
   new UploadChanged(`${JSON.stringify(name)} was changed or removed while the upload began`)
 
-/** Removes hidden files that exceed their maximum age; resolves to how many of them were uploads. */
-async function purgeFolder(folder: string, maxUnfinishedAgeMs: number): Promise<number> {
+/**
+ * Removes hidden files that exceed their maximum age, except uploads in progress; resolves to how many of them were
+ * uploads. One that was resumed has its old time until its next byte comes.
+ */
+async function purgeFolder(
+  { dataFolder, collections }: DiskPinsOptions,
+  organizationId: number,
+  maxUnfinishedAgeMs: number,
+): Promise<number> {
+  const folder = uploadFolder(dataFolder, organizationId)
   const hidden = (await listNames(folder)).filter(isHidden)
   if (hidden.length === 0) return 0
   const now = await fileSystemTime(folder)
   let removed = 0
   for (const entry of hidden) {
-    const isUpload = parseUnfinished(entry) !== null
+    const upload = parseUnfinished(entry)
     const stats = await lstat(path.join(folder, entry)).catch(() => null)
-    if (stats === null || now - stats.mtimeMs < (isUpload ? maxUnfinishedAgeMs : maxStrayAgeMs)) continue
+    if (stats === null || now - stats.mtimeMs < (upload === null ? maxStrayAgeMs : maxUnfinishedAgeMs))
+      continue
+    if (upload !== null && (await isUploadLocked(collections, `${organizationId}/${upload.name}`))) continue
     await rm(path.join(folder, entry), { force: true })
-    removed += isUpload ? 1 : 0
+    removed += upload === null ? 0 : 1
   }
   return removed
 }

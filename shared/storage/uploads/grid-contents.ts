@@ -6,28 +6,34 @@ import { hourMs } from '../../values/durations.ts'
 
 /**
  * Removal of upload contents in the database (bucket `uploads`, by `_id` in hexadecimal). Contents of finished files
- * never change. A content without a name is detached, and removed when no import has pinned it. All functions throw
- * the database's errors; `removeForgotten` later completes a removal that broke off.
+ * never change. A content without a name is detached, and removed when no import has pinned it. `removeForgotten` later
+ * completes a removal that broke off.
  */
 
 /** Removes the unfinished upload of a name. False when the name has another unfinished upload, or none. */
 export async function dropUnfinished(collections: Collections, _id: string, token: string): Promise<boolean> {
-  const before = await collections.uploadNames.findOneAndUpdate(
-    { _id, 'unfinished.token': token },
-    { $set: { unfinished: null } },
-  )
-  const unfinished = before?.unfinished ?? null
-  if (unfinished === null) return false
-  await collections.uploadNames.deleteOne({ _id, finished: null, unfinished: null })
-  await detachAndRemove(collections, unfinished.content)
+  const { uploadNames } = collections
+  const before =
+    (await uploadNames.findOneAndDelete({ _id, 'unfinished.token': token, finished: null })) ??
+    (await uploadNames.findOneAndUpdate({ _id, 'unfinished.token': token }, { $set: { unfinished: null } }))
+  const content = before?.unfinished?.content
+  if (content === undefined) return false
+  await removeNameless(collections, content)
   return true
 }
 
-/** Detaches a content without a name, and removes it when it isn't pinned. */
-export async function detachAndRemove(collections: Collections, content: string): Promise<void> {
+/**
+ * To call when no name leads to the content any more. Its bytes are deleted while the caller continues. Never throws:
+ * the change that took the name away is done and visible.
+ */
+export async function removeNameless(collections: Collections, content: string): Promise<void> {
   const _id = new ObjectId(content)
-  await collections.uploads.files.updateOne({ _id }, { $set: { detached: true } })
-  await removeUnused(collections, _id)
+  const detaching = collections.uploads.files.updateOne({ _id }, { $set: { detached: true } })
+  const isDetached = await detaching.then(
+    () => true,
+    () => false,
+  )
+  if (isDetached) void removeUnused(collections, _id).catch(() => undefined)
 }
 
 /** Removes a content that is detached and not pinned. A detached content can't be pinned again. */
@@ -53,7 +59,9 @@ export async function removeForgotten(collections: Collections): Promise<void> {
         { $or: [{ 'finished.content': content }, { 'unfinished.content': content }] },
         { limit: 1, readConcern: { level: 'snapshot' } },
       )
-      if (named === 0) await detachAndRemove(collections, content)
+      if (named > 0) continue
+      await uploads.files.updateOne({ _id }, { $set: { detached: true } })
+      await removeUnused(collections, _id)
     }
   }
 }

@@ -2,7 +2,7 @@ import type { ObjectId } from 'mongodb'
 import { toError } from '../../contract/errors.ts'
 import { appendToGridFile } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
-import { detachAndRemove, dropUnfinished } from './grid-contents.ts'
+import { dropUnfinished, removeNameless } from './grid-contents.ts'
 import type { UploadInProgress } from './upload-store.ts'
 import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
@@ -88,7 +88,7 @@ export class GridUpload implements UploadInProgress {
     )
     if (before === null) return false
     this.isCopy = false
-    if (before.finished !== null) await detachAndRemove(collections, before.finished.content)
+    if (before.finished !== null) await removeNameless(collections, before.finished.content)
     return true
   }
 

@@ -14,7 +14,8 @@ import type { Collections } from '../../contract/schemas/collections.ts'
 import type { UploadNameDocument } from '../../contract/schemas/upload.ts'
 import { gridFile } from '../staging/grid-staging.ts'
 import { keyRanges } from '../../store/key-ranges.ts'
-import { detachAndRemove, dropUnfinished, removeForgotten, removeUnused } from './grid-contents.ts'
+import { isUploadLocked } from '../../store/upload-locks.ts'
+import { dropUnfinished, removeForgotten, removeNameless, removeUnused } from './grid-contents.ts'
 import { GridUpload } from './grid-upload.ts'
 import { fileNameProblem } from './upload-names.ts'
 import {
@@ -33,7 +34,7 @@ type GridDatabase = Pick<Database, 'sessions' | 'collections'>
  */
 export function gridUploads(database: GridDatabase): Uploads {
   const { collections } = database
-  const { uploads: bucket, uploadNames, uploadLocks } = collections
+  const { uploads: bucket, uploadNames } = collections
   return {
     directory: (organizationId) => gridDirectory(database, organizationId),
     async pin({ organizationId, name, importId, signal }) {
@@ -94,8 +95,7 @@ export function gridUploads(database: GridDatabase): Uploads {
           .toArray()
         for (const { _id, unfinished } of old) {
           if (unfinished === null) continue
-          if ((await uploadLocks.countDocuments({ _id, $expr: { $gte: ['$lease_until', '$$NOW'] } })) > 0)
-            continue
+          if (await isUploadLocked(collections, _id)) continue
           if (await dropUnfinished(collections, _id, unfinished.token)) removed += 1
         }
       }
@@ -158,14 +158,13 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       }
     },
     async remove(name) {
-      const before = await uploadNames.findOneAndUpdate(
-        { _id: toNameId(name), finished: { $ne: null } },
-        { $set: { finished: null } },
-      )
-      const finished = before?.finished ?? null
-      if (finished === null) return false
-      await uploadNames.deleteOne({ _id: toNameId(name), finished: null, unfinished: null })
-      await detachAndRemove(collections, finished.content)
+      const isFinished = { _id: toNameId(name), finished: { $ne: null } }
+      const before =
+        (await uploadNames.findOneAndDelete({ ...isFinished, unfinished: null })) ??
+        (await uploadNames.findOneAndUpdate(isFinished, { $set: { finished: null } }))
+      const content = before?.finished?.content
+      if (content === undefined) return false
+      await removeNameless(collections, content)
       return true
     },
     async removeUnfinished(name) {
@@ -192,7 +191,7 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
         )
         return target?.finished?.content ?? null
       })
-      if (typeof replaced === 'string') await detachAndRemove(collections, replaced)
+      if (typeof replaced === 'string') await removeNameless(collections, replaced)
       return replaced !== undefined
     },
     async setTime(name, time) {
@@ -262,8 +261,7 @@ async function beginOrResume(
       throw new UploadChanged(`${JSON.stringify(name)} was changed or removed while the upload began`)
     if (keep !== null && keep > 0) await truncateGridFile(bucket, content, keep)
   } catch (error) {
-    // Without the database `removeForgotten` removes it later, as it has no name.
-    if (!isResumed) await detachAndRemove(collections, content.toHexString()).catch(() => undefined)
+    if (!isResumed) await removeNameless(collections, content.toHexString())
     throw error
   }
   // Where another session was faster, an insert fails on the duplicate key, and an update matches nothing.
@@ -283,10 +281,10 @@ async function beginOrResume(
     { upsert: unfinished === null },
   )
   if (matchedCount + upsertedCount === 0) {
-    if (!isResumed) await detachAndRemove(collections, content.toHexString())
+    if (!isResumed) await removeNameless(collections, content.toHexString())
     throw new UploadChanged(`the upload of ${JSON.stringify(name)} was taken over while it began`)
   }
-  if (unfinished !== null && !isResumed) await detachAndRemove(collections, unfinished.content)
+  if (unfinished !== null && !isResumed) await removeNameless(collections, unfinished.content)
   const size = await gridFileSize(bucket, content)
   return new GridUpload({
     collections,

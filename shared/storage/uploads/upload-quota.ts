@@ -69,8 +69,10 @@ export class UploadQuota {
       const countedAt = await this.#readCountedAt()
       const finished = await store.find(name)
       if (finished === null || !(await store.remove(name))) return false
-      await this.#free(countedAt, { bytes: finished.size, files: (await this.#staysKnown(name)) ? 0 : 1 })
-      await this.#countPinned()
+      await afterChange(async () => {
+        await this.#free(countedAt, { bytes: finished.size, files: (await this.#staysKnown(name)) ? 0 : 1 })
+        await this.#countPinned()
+      })
       return true
     })
   }
@@ -83,9 +85,9 @@ export class UploadQuota {
       const unfinished = await store.findUnfinished(name)
       if (unfinished === null) return
       await store.removeUnfinished(name)
-      await this.#free(countedAt, {
-        bytes: unfinished.size,
-        files: (await store.find(name)) === null ? 1 : 0,
+      await afterChange(async () => {
+        const files = (await store.find(name)) === null ? 1 : 0
+        await this.#free(countedAt, { bytes: unfinished.size, files })
       })
     })
   }
@@ -108,9 +110,11 @@ export class UploadQuota {
         return 'missing'
       }
       const change = { bytes: target?.size ?? 0, files: !stays && isKnown ? 1 : 0 }
-      // A count that was written meanwhile may have met neither name: files on disk are listed first and then read.
-      if (!(await this.#free(countedAt, change))) await expireUsage(collections, organizationId)
-      if (target !== null) await this.#countPinned()
+      await afterChange(async () => {
+        // A count that was written meanwhile may have met neither name: files on disk are listed first and then read.
+        if (!(await this.#free(countedAt, change))) await expireUsage(collections, organizationId)
+        if (target !== null) await this.#countPinned()
+      })
       return 'renamed'
     })
   }
@@ -145,12 +149,15 @@ export class UploadQuota {
     return reservation === undefined ? (await store.findUnfinished(name)) !== null : reservation.files === 0
   }
 
-  /**
-   * To call after a name was removed, since an import may still use its file. Errors are ignored: the usage is
-   * recounted before it refuses an upload.
-   */
+  /** To call after a name was removed, since an import may still use its file. */
   async #countPinned(): Promise<void> {
     const { collections, organizationId, limits, store } = this.#options
-    if (!isUnlimited(limits)) await countPinned(collections, organizationId, store).catch(() => undefined)
+    if (!isUnlimited(limits)) await countPinned(collections, organizationId, store)
   }
 }
+
+/**
+ * Corrects the usage after a change of the directory. Errors are ignored: the change is done and visible, and the usage
+ * is recounted before it refuses an upload.
+ */
+const afterChange = (correct: () => Promise<void>): Promise<void> => correct().catch(() => undefined)

@@ -13,9 +13,14 @@ import { copySteady } from '../../../shared/storage/uploads/steady-copy.ts'
 import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
 import { newUploadToken } from '../../../shared/storage/uploads/upload-names.ts'
 import type { Upload } from '../../../shared/storage/uploads/upload.ts'
-import { UploadChanged } from '../../../shared/storage/uploads/upload-store.ts'
+import {
+  UploadChanged,
+  type Uploads,
+  type UploadStore,
+} from '../../../shared/storage/uploads/upload-store.ts'
 import { putUpload } from '../../helpers/put-upload.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { until } from '../../helpers/service.ts'
 
 const { database, folder } = await databaseAndFolder(t)
 const { collections } = database
@@ -318,3 +323,101 @@ t.test('a name that leads to no content is a file that is not there', { timeout:
   const signal = AbortSignal.abort(new Error('stopped'))
   await t.rejects(uploads.pin({ organizationId: 77, name: 'lost.csv', importId: 2, signal }), /stopped/)
 })
+
+/** Uploads in the database that call `beforeDeletion` before they delete bytes of a content. */
+function slowUploads(beforeDeletion: () => Promise<unknown>): Uploads {
+  const { pieces } = collections.uploads
+  const slow = new Proxy(pieces, {
+    get: (target, key) => {
+      const value = Reflect.get(target, key) as unknown
+      if (typeof value !== 'function') return value
+      if (key !== 'deleteMany') return value.bind(target) as unknown
+      return async (filter: object) => {
+        await beforeDeletion()
+        return target.deleteMany(filter)
+      }
+    },
+  })
+  const uploads = { ...collections.uploads, pieces: slow }
+  const own = { ...database, collections: { ...collections, uploads } }
+  return openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, own)
+}
+
+/** Each change that takes the name from a content, and the size of the file that has the name afterwards. */
+const changes = {
+  replaced: { change: (directory: UploadStore) => putUpload(directory, 'old.csv', 'new'), size: 3 },
+  removed: { change: (directory: UploadStore) => directory.remove('old.csv'), size: null },
+  'renamed over': { change: (directory: UploadStore) => directory.rename('other.csv', 'old.csv'), size: 5 },
+}
+const ofDirectory = { filename: /^8\// }
+for (const [what, { change, size }] of Object.entries(changes)) {
+  t.test(`a file in the database that is ${what} is so although its bytes can't be deleted`, async (t) => {
+    const directory = slowUploads(() => Promise.reject(new MongoNetworkError('no reply'))).directory(8)
+    await putUpload(directory, 'old.csv', 'old')
+    await putUpload(directory, 'other.csv', 'other')
+    await change(directory)
+    t.equal((await directory.find('old.csv'))?.size ?? null, size)
+    // An hour later it is removed, as it has no name.
+    await collections.uploads.files.updateMany(ofDirectory, { $set: { uploadDate: new Date(0) } })
+    const uploads = openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, database)
+    await uploads.purge({ olderThanMs: 1_000 })
+    const names = await uploads.directory(8).list()
+    t.equal(await collections.uploads.files.countDocuments(ofDirectory), names.length)
+    for (const { name } of names) await uploads.directory(8).remove(name)
+  })
+
+  t.test(`a file in the database that is ${what} doesn't wait for the deletion of its bytes`, async (t) => {
+    const deletion = Promise.withResolvers<null>()
+    const directory = slowUploads(() => deletion.promise).directory(8)
+    await putUpload(directory, 'old.csv', 'old')
+    await putUpload(directory, 'other.csv', 'other')
+    const done = await Promise.race([change(directory).then(() => true), sleep(5_000, false)])
+    t.equal(done, true)
+    deletion.resolve(null)
+    const names = await directory.list()
+    const left = () => collections.uploads.files.countDocuments(ofDirectory)
+    await until('the deletion', left, (files) => files === names.length)
+    for (const { name } of names) await directory.remove(name)
+    await until('the deletion', left, (files) => files === 0)
+  })
+}
+
+for (const [organizationId, STAGING] of [
+  [9, 'disk'],
+  [10, 'gridfs'],
+] as const)
+  t.test(`the purge leaves an old upload that a session has resumed: ${STAGING}`, async (t) => {
+    const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
+    const limits = { files: Infinity, bytes: Infinity }
+    const log = { warn: () => undefined } as unknown as Logger
+    const directory = new UploadDirectory({ uploads, limits, organizationId, collections, log })
+    await directory.prepare()
+    const begin = async () => {
+      const upload = await directory.beginUpload('a.csv', { append: true, start: undefined })
+      await upload.open(new AbortController().signal)
+      return upload
+    }
+    const first = await begin()
+    await first.receive(Readable.from([Buffer.from('half')]))
+    await first.end()
+    const resumed = await begin()
+    const weekAgo = new Date(Date.now() - 8 * 86_400_000)
+    const own = path.join(folder, 'uploads', String(organizationId))
+    if (STAGING === 'disk')
+      for (const entry of await readdir(own)) await utimes(path.join(own, entry), weekAgo, weekAgo)
+    await collections.uploadNames.updateMany(
+      { organization_id: organizationId },
+      { $set: { 'unfinished.touched_at': weekAgo } },
+    )
+    t.equal(await uploads.purge({ olderThanMs: 7 * 86_400_000 }), 0)
+    t.match(await directory.findPair('a.csv'), { unfinished: { size: 4 } })
+    await resumed.end()
+    if (STAGING === 'disk')
+      for (const entry of await readdir(own)) await utimes(path.join(own, entry), weekAgo, weekAgo)
+    else
+      await collections.uploadNames.updateMany(
+        { organization_id: organizationId },
+        { $set: { 'unfinished.touched_at': weekAgo } },
+      )
+    t.equal(await uploads.purge({ olderThanMs: 7 * 86_400_000 }), 1)
+  })
