@@ -83,8 +83,11 @@ export function addImportOptions(command: Command): Command {
     '--default-status <status>',
     'the status of new subscribers, and with --overwrite-what status of others',
   ).choices(subscriberStatuses)
-  add('--default-format <format>', 'the email format of new subscribers').choices(emailFormats)
-  add('--default-confirmed', 'new subscribers are confirmed')
+  add(
+    '--default-format <format>',
+    'the email format of new subscribers, and with --overwrite-what format of others',
+  ).choices(emailFormats)
+  add('--default-confirmed', 'new subscribers are confirmed, and with --overwrite-what confirmed others too')
   add('--trigger-autoresponders', 'trigger autoresponders on subscription for new subscribers')
   add('--trigger-on-updated', 'with --trigger-autoresponders: for updated subscribers too')
   add('--autoresponder-new <name|id>', 'an API autoresponder for new subscribers')

@@ -130,6 +130,7 @@ export function rowDecider(context: RowContext): RowDecider {
     plan.columns.some((column) => column?.kind === 'built_in' && column.name === name)
   const given = options.given_defaults ?? []
   const { subscriber_defaults: fallback } = options
+  /** Whether a time of removal gives the status. A blank consent is as if its column were not there. */
   const isLeavingTold = !hasColumn('status') && !given.includes('status')
   /** What the request gives for existing subscribers, where no column does. */
   const forUpdates = {

@@ -18,16 +18,19 @@ const statusByName = new Map(
   ),
 )
 
-/** Without case, with `_` and `-` as blanks. */
-const compared = (text: string): string => text.toLowerCase().replaceAll(/[\s_-]+/g, ' ')
+/** `_` and `-` are blanks. */
+const spaced = (text: string): string => text.replaceAll(/[\s_-]+/g, ' ')
 
 /** The status that a trimmed cell names; null for none. */
-export const statusFromText = (text: string): SubscriberStatus | null =>
-  statusByName.get(compared(text)) ?? null
+export function statusFromText(text: string): SubscriberStatus | null {
+  const name = text.toLowerCase()
+  // Most names have no blanks, and rows are many.
+  return statusByName.get(name) ?? statusByName.get(spaced(name)) ?? null
+}
 
 /** The status of a trimmed cell that says whether its subscriber wants mail; null when it doesn't say so. */
 export function statusFromConsent(text: string): 'active' | 'unsubscribed' | null {
-  const name = compared(text)
+  const name = spaced(text.toLowerCase())
   const isYes = name === 'subscribed' || (name === 'not subscribed' ? false : booleanFromText(text))
   return isYes === null ? null : isYes ? 'active' : 'unsubscribed'
 }

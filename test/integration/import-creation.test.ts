@@ -217,6 +217,14 @@ t.test('what a request asks for in vain is a warning of its import, and of its i
     ],
     [{ subscriber_defaults: { status: 'unsubscribed' } }, []],
     [
+      {
+        subscriber_defaults: { format: null },
+        overwrite_what: { status: null },
+        overwrite_when_status: null,
+      },
+      [],
+    ],
+    [
       { subscriber_defaults: { format: 'html' } },
       ['subscriber_defaults.format has no effect, as the list has no format field'],
     ],
@@ -248,6 +256,9 @@ t.test('what a request asks for in vain is a warning of its import, and of its i
     file_format: { columns: [], records: [], warnings: [], import_error: null, column_mapping: [] },
   })
   t.same(echoed.body.data.warnings, [], 'the reply of an inspection, sent as file_format')
+  const { created_at: _, begins_at: __, ...view } = echoed.body.data
+  const again = await create({ ...view, file_source: json, begins_at: '2100-01-01T00:00:00Z' })
+  t.same(again.body.data.warnings, [], 'the view of an import, with every option as filled in')
 })
 
 t.test('faults that a schema finds and faults that only the list knows come in one answer', async (t) => {

@@ -1,8 +1,9 @@
+import { isDeepStrictEqual } from 'node:util'
 import { recordFromKeys } from '../../../../shared/contract/record-from-keys.ts'
 import { subscriberDefaults, type ImportOptions } from '../../../../shared/contract/schemas/import.ts'
 import { nameKeys, isHash } from '../../../api/validation.ts'
 import { inspectionView } from '../../import-inspection/schemas.ts'
-import { importView } from '../schemas.ts'
+import { createdImportView, importCreation } from '../schemas.ts'
 import type { CheckedOptions } from './options.ts'
 
 /** A creation's request as it came, for warnings of what it asks for in vain. */
@@ -41,8 +42,18 @@ const switchesOfUpdates = [
   'autoresponders.api.trigger_updated',
 ]
 
-const valueAt = ({ document }: SentRequest, path: string): unknown =>
-  path.split('.').reduce((value, key) => (isHash(value) ? value[key] : undefined), document)
+/** Some clients send every option with its default, which asks for nothing. */
+const filledIn: Record<string, unknown> = importCreation.parse({
+  column_mapping: [],
+  file_source: { type: 'json' },
+})
+
+function valueAt({ document }: SentRequest, path: string): unknown {
+  const [key = '', ...inner] = path.split('.')
+  const value = isHash(document) ? document[key] : undefined
+  if (isDeepStrictEqual(value, filledIn[key])) return undefined
+  return inner.reduce((hash, name) => (isHash(hash) ? hash[name] : undefined), value)
+}
 
 /** Whether the request itself has the switch on. One that is off, or filled in, asks for nothing. */
 function isOn(sent: SentRequest, path: string): boolean {
@@ -53,7 +64,7 @@ function isOn(sent: SentRequest, path: string): boolean {
 function warnOfUnknownKeys({ unknownKeys }: SentRequest): string[] {
   // The reply of an inspection can be sent as file_format, and views have keys that can only be read.
   const isReply = (key: string) =>
-    Object.hasOwn(importView.shape, key) ||
+    Object.hasOwn(createdImportView.shape, key) ||
     (key.startsWith('file_format.') && Object.hasOwn(inspectionView.shape, key.slice('file_format.'.length)))
   const unknown = unknownKeys.filter((key) => !isReply(key))
   return unknown.length === 0 ? [] : [`ignored, as imports have no such option: ${nameKeys(unknown)}`]
@@ -124,7 +135,8 @@ function warnOfStatus(
 function warnOfDefaults(options: ImportOptions, sent: SentRequest): string[] {
   return (['confirmed', 'format'] as const)
     .filter(
-      (name) => valueAt(sent, `subscriber_defaults.${name}`) !== undefined && !givesDefault(options, name),
+      (name) =>
+        (valueAt(sent, `subscriber_defaults.${name}`) ?? null) !== null && !givesDefault(options, name),
     )
     .map((name) => `subscriber_defaults.${name} has no effect, as the list has no ${name} field`)
 }
