@@ -146,8 +146,8 @@ async function finish(run: StepRun): Promise<void> {
   const startedAt = clock.monotonicMs()
 
   checkCounts((await sumImport(collections, document._id)).counts, document)
-  if (document.options.deactivate_subscribers_not_in_import && (await countAbsentAndWarn(run)) > 0)
-    await deactivateAbsent(run)
+  const deactivates = document.options.deactivate_subscribers_not_in_import && document.keeps_absent !== true
+  if (deactivates && (await countAbsentAndWarn(run)) > 0) await deactivateAbsent(run)
   const sums = await sumImport(collections, document._id)
   const finishedAt = await finishImport(collections, step, sums)
   if (finishedAt === null) return

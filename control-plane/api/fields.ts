@@ -122,6 +122,7 @@ const punctuationNames: Record<string, string> = {
   auto: 'auto',
   '"': 'double_quote',
   "'": 'single_quote',
+  '\\': 'backslash',
 }
 
 /** One of several punctuation characters, or `auto`. Generated clients name the enum's members by `x-enum-varnames`. */

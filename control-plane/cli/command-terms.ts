@@ -35,6 +35,8 @@ const translate = (sentence: string): string =>
     .replace(/ as character_set$/, ' as --character-set')
     .replace(/^file_format\.character_set /, '--character-set ')
     .replace(/^file_format\.csv_field_enclosure /, '--enclosure ')
+    .replace(/^file_format\.csv_field_escape /, '--escape ')
+    .replace(/ with a backslash as csv_field_escape$/, ' with --escape backslash')
     .replace(/^file_format\.csv_field_separator /, '--separator ')
     .replace(/, and csv_field_separator is /, ', and --separator is ')
     .replace(

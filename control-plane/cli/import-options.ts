@@ -34,6 +34,7 @@ export interface ImportFlags {
   headers: boolean
   separator: string
   enclosure?: string
+  escape?: string | null
   characterSet: string
   dateFormat?: 'mdy' | 'dmy'
   callbackUrl?: string
@@ -48,6 +49,7 @@ const overwriteWhats = ['custom_fields', 'confirmed', 'format', 'status'] as con
 type OverwriteWhat = (typeof overwriteWhats)[number]
 const separators: Record<string, string> = { tab: '\t', '\\t': '\t' }
 const enclosures: Record<string, string> = { double: '"', single: "'" }
+const escapes: Record<string, string | null> = { none: null, backslash: '\\', '\\': '\\' }
 
 export function addImportOptions(command: Command): Command {
   // A command takes the default of an option when it is added, so all are added when they are complete.
@@ -102,6 +104,10 @@ export function addImportOptions(command: Command): Command {
     .default('auto')
     .argParser(separator)
   add('--enclosure <what>', 'what cells may be enclosed in: double or single (quotes)').argParser(enclosure)
+  add(
+    '--escape <what>',
+    'what escapes an enclosure inside a cell: none or backslash (as MySQL writes)',
+  ).argParser(escape)
   add('--character-set <name>', "the file's character set, or auto").default('auto').argParser(characterSet)
   add('--date-format <order>', 'mdy if 01/02/2014 is in January, dmy if it is in February').choices([
     'mdy',
@@ -170,6 +176,12 @@ function enclosure(text: string): string {
   throw new InvalidArgumentError('Allowed are double and single.')
 }
 
+function escape(text: string): string | null {
+  const value = escapes[text]
+  if (value !== undefined) return value
+  throw new InvalidArgumentError('Allowed are none and backslash.')
+}
+
 /** Wrong usage, because the service would refuse it only when the file is uploaded. */
 function characterSet(text: string): string {
   const names = [...characterSets, 'auto']
@@ -227,6 +239,7 @@ export const requestedFormat = (flags: ImportFlags): Record<string, unknown> =>
     character_set: flags.characterSet,
     csv_field_separator: flags.separator,
     csv_field_enclosure: flags.enclosure,
+    csv_field_escape: flags.escape,
     date_format: flags.dateFormat,
   })
 

@@ -1,6 +1,6 @@
 import type { ChunkDocument, ContentFormat } from '../contract/schemas/import.ts'
 import { characterSetName, recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
-import { parseEnclosedRecords, readCells } from './csv-cells.ts'
+import { bareCell, parseEnclosedRecords, readCells } from './csv-cells.ts'
 import {
   endOfRecordAt,
   flagsAt,
@@ -153,12 +153,17 @@ export class BatchReader {
   }
 
   #cells(flags: number, text: string): string[] {
-    if (flags === 0) return text.split(this.#format.csv_field_separator)
     if ((flags & recordFlags.unterminated) !== 0) return [text]
+    if ((flags & recordFlags.enclosed) === 0) return this.#bareCells(text)
     if (!isForCsvParse(flags, text, this.#format)) return readCells(text, this.#format)
     if (this.#nextParsed === this.#parsed.length) this.#parseAhead()
     this.#nextParsed += 1
     return this.#parsed[this.#nextParsed - 1]!
+  }
+
+  #bareCells(text: string): string[] {
+    const cells = text.split(this.#format.csv_field_separator)
+    return this.#format.csv_field_escape ? cells.map((cell) => bareCell(cell, this.#format)) : cells
   }
 
   /** Parses the next record and later ones of the batch that csv-parse must read too. */
@@ -202,5 +207,5 @@ const maxParsedAhead = 128
 const isForCsvParse = (
   flags: number,
   text: string,
-  { csv_field_enclosure: enclosure }: ContentFormat,
-): boolean => flags === recordFlags.enclosed && text.includes(enclosure + enclosure)
+  { csv_field_enclosure: enclosure, csv_field_escape: escape }: ContentFormat,
+): boolean => flags === recordFlags.enclosed && !escape && text.includes(enclosure + enclosure)

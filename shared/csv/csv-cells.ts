@@ -1,10 +1,10 @@
 import { parse } from 'csv-parse/sync'
-import type { CsvDialect } from './csv-line.ts'
+import { isBlankMark, type CsvDialect } from './csv-line.ts'
 
 /**
  * Parses the cells of records whose borders are known. There are three ways. A record without an enclosure is split at
  * its separators. Regular records with a doubled enclosure go to csv-parse, many at a time. All others are read by
- * `readCells`, because csv-parse doesn't know some of the contract's rules (blanks or text after a closing enclosure).
+ * `readCells`, because csv-parse doesn't know some of the contract's rules (text outside an enclosure, the escape).
  */
 
 /** Throws when csv-parse finds other record borders than the scanner, which would be a defect. */
@@ -28,35 +28,61 @@ export function readCells(text: string, dialect: CsvDialect): string[] {
   const cells: string[] = []
   let at = 0
   for (;;) {
-    const close = text[at] === enclosure ? closingEnclosure(text, at, enclosure) : -1
+    const open = afterBlanks(text, at, separator)
+    const close = text[open] === enclosure ? closingEnclosure(text, open, dialect) : -1
     const cellEnd = endOfCell(text, close === -1 ? at : close + 1, separator)
-    const isEnclosed = close !== -1 && isBlank(text, close + 1, cellEnd)
+    const isEnclosed = close !== -1 && afterBlanks(text, close + 1, separator) === cellEnd
     cells.push(
       isEnclosed
-        ? text.slice(at + 1, close).replaceAll(enclosure + enclosure, enclosure)
-        : text.slice(at, cellEnd),
+        ? unescape(text.slice(open + 1, close), dialect)
+        : bareCell(text.slice(at, cellEnd), dialect),
     )
     if (cellEnd >= text.length) return cells
     at = cellEnd + 1
   }
 }
 
-function closingEnclosure(text: string, open: number, enclosure: string): number {
-  for (let at = text.indexOf(enclosure, open + 1); at !== -1; at = text.indexOf(enclosure, at + 2)) {
-    if (text[at + 1] !== enclosure) return at
+/** The text of a cell that isn't enclosed. */
+export const bareCell = (cell: string, dialect: CsvDialect): string =>
+  isBlankMark(cell, dialect) ? '' : cell
+
+function closingEnclosure(
+  text: string,
+  open: number,
+  { csv_field_enclosure: enclosure, csv_field_escape: escape }: CsvDialect,
+): number {
+  let from = open + 1
+  for (;;) {
+    const at = text.indexOf(enclosure, from)
+    if (at === -1) return -1
+    if (escape && isEscaped(text, from, at, escape)) from = at + 1
+    else if (text[at + 1] === enclosure) from = at + 2
+    else return at
   }
-  return -1
+}
+
+/** Whether an odd number of escapes, none of them before `from`, precedes `at`. */
+function isEscaped(text: string, from: number, at: number, escape: string): boolean {
+  let first = at
+  while (first > from && text[first - 1] === escape) first -= 1
+  return (at - first) % 2 === 1
+}
+
+/** A doubled enclosure is one. So is one after the escape, which also stands before itself. */
+const unescape = (text: string, { csv_field_enclosure: enclosure, csv_field_escape: escape }: CsvDialect) =>
+  escape
+    ? text.replaceAll(escapedPairs[enclosure], (pair) => pair.slice(1))
+    : text.replaceAll(enclosure + enclosure, enclosure)
+
+const escapedPairs = { '"': /\\["\\]|""/g, "'": /\\['\\]|''/g } as const
+
+function afterBlanks(text: string, from: number, separator: string): number {
+  let at = from
+  while (at < text.length && text[at] !== separator && (text[at] === ' ' || text[at] === '\t')) at += 1
+  return at
 }
 
 function endOfCell(text: string, from: number, separator: string): number {
   const end = text.indexOf(separator, from)
   return end === -1 ? text.length : end
-}
-
-function isBlank(text: string, from: number, to: number): boolean {
-  for (let at = from; at < to; at += 1) {
-    const unit = text.charCodeAt(at)
-    if (unit !== 0x20 && unit !== 0x09) return false
-  }
-  return true
 }

@@ -1,12 +1,22 @@
 import type { ContentFormat } from '../contract/schemas/import.ts'
 
-export type CsvDialect = Pick<ContentFormat, 'csv_field_separator' | 'csv_field_enclosure'>
+export type CsvDialect = Pick<
+  ContentFormat,
+  'csv_field_separator' | 'csv_field_enclosure' | 'csv_field_escape'
+>
 
-/** Formats a CSV line without its line end. Cells are enclosed only where RFC 4180 or a blank at either end needs it. */
+/**
+ * Formats a CSV line without its line end. Cells are enclosed only where RFC 4180, a blank at either end or the mark
+ * `\N` needs it.
+ */
 export function writeLine(cells: readonly string[], dialect: CsvDialect): string {
   const { csv_field_separator: separator, csv_field_enclosure: enclosure } = dialect
   const line = cells
-    .map((cell) => (needsEnclosure(cell, separator, enclosure) ? enclose(cell, enclosure) : cell))
+    .map((cell) =>
+      needsEnclosure(cell, separator, enclosure) || isBlankMark(cell, dialect)
+        ? enclose(cell, dialect)
+        : cell,
+    )
     .join(separator)
   // Readers skip empty lines.
   return line === '' ? enclosure + enclosure : line
@@ -34,5 +44,14 @@ function needsEnclosure(cell: string, separator: string, enclosure: string): boo
 /** A space or a tab. */
 const isBlank = (unit: number): boolean => unit === 0x20 || unit === 0x09
 
-const enclose = (cell: string, enclosure: string): string =>
-  `${enclosure}${cell.replaceAll(enclosure, enclosure + enclosure)}${enclosure}`
+function enclose(
+  cell: string,
+  { csv_field_enclosure: enclosure, csv_field_escape: escape }: CsvDialect,
+): string {
+  const text = cell.replaceAll(enclosure, enclosure + enclosure)
+  return enclosure + (escape !== null ? text.replaceAll(escape, escape + escape) : text) + enclosure
+}
+
+/** With an escape, a bare cell `\N` is blank. */
+export const isBlankMark = (cell: string, { csv_field_escape: escape }: CsvDialect): boolean =>
+  escape !== null && cell.trim() === `${escape}N`

@@ -4,6 +4,7 @@ import type {
   CharacterSet,
   ContentFormat,
   DetectedCharacterSet,
+  Escape,
   FileFormat,
   ImportContent,
   ImportOptions,
@@ -30,6 +31,8 @@ export interface RequestedFormat {
   /** Null when the request has none, so that a line such as `sep=;` decides. */
   separator: FileFormat['csv_field_separator'] | null
   enclosure: FileFormat['csv_field_enclosure']
+  /** Undefined: it is detected. */
+  escape?: Escape | null | undefined
 }
 
 export const requestedFormat = ({
@@ -39,6 +42,7 @@ export const requestedFormat = ({
   characterSet: format.character_set,
   separator: isDefault === true ? null : format.csv_field_separator,
   enclosure: format.csv_field_enclosure,
+  escape: format.csv_field_escape ?? null,
 })
 
 export interface Beginning {
@@ -242,12 +246,12 @@ const decodedForDetection = 256 * 1024
 function detectSeparator(
   { bytes, isWhole }: Sample,
   characterSet: CharacterSet,
-  { separator, enclosure }: RequestedFormat,
+  { separator, enclosure, escape }: RequestedFormat,
 ): Separator {
   if (separator === null) return ','
   const first = bytes.subarray(0, decodedForDetection)
   const text = Buffer.from(recordDecoder(characterSet).decode(first, 0, first.length))
-  return detectDialect({ bytes: text, isWhole }, { separator: undefined, enclosure }).separator
+  return detectDialect({ bytes: text, isWhole }, { separator: undefined, enclosure, escape }).separator
 }
 
 /** The character set of these first records is checked before a row is written. */

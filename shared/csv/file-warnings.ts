@@ -1,14 +1,19 @@
+import { recordFromKeys } from '../contract/record-from-keys.ts'
 import type { CharacterSet, ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
-import { emailIdentity } from '../values/email.ts'
+import { cellEmailIdentity, emailIdentity } from '../values/email.ts'
 import { characterSetName, recordDecoder, type RecordDecoder } from './character-set.ts'
 import { consentOfHeader } from './consent-headers.ts'
 import { plainName } from './plain-name.ts'
-import type { ScannedRecord } from './record-scanner.ts'
+import { readCells } from './csv-cells.ts'
+import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 
-/** Records that deserve a warning, and the line or number of the first; 0 is none. Plain values, which cross threads. */
-export interface FileFindings {
-  manyLines: number
-  manyLinesFirst: number
+const countedKinds = ['manyLines', 'swallowing', 'typed', 'backslash'] as const
+
+/** How many records deserve a warning, and the line of the first; 0 is none. */
+type Counted = Record<(typeof countedKinds)[number], { records: number; line: number }>
+
+/** Plain values, which cross threads. 0 is none. */
+export interface FileFindings extends Counted {
   controlsLine: number
   /** Number of the first record that is invalid in the character set that `auto` detected. */
   firstInvalid: number
@@ -18,18 +23,26 @@ export interface FileFindings {
 export class FileWarnings {
   readonly #plan: ImportPlan
   readonly #format: ContentFormat
-  readonly findings: FileFindings = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0, firstInvalid: 0 }
+  readonly findings: FileFindings = {
+    ...recordFromKeys(countedKinds, () => ({ records: 0, line: 0 })),
+    ...{ controlsLine: 0, firstInvalid: 0 },
+  }
   readonly #meantSet: string | undefined
   readonly #decoder: RecordDecoder
+  readonly #emailColumn: number
   #header: string | null = null
   #address: string | null = null
   #unmapped: string[] = []
+  #noRecord: string | null = null
 
   constructor(plan: ImportPlan, format: ContentFormat) {
     this.#plan = plan
     this.#format = format
     this.#meantSet = setsWithPunctuation[format.character_set]
     this.#decoder = recordDecoder(format.character_set)
+    this.#emailColumn = plan.columns.findIndex(
+      (column) => column?.kind === 'built_in' && column.name === 'email',
+    )
   }
 
   /** Called where `csv_has_headers` is false: a record that names the columns is probably a header. */
@@ -59,22 +72,46 @@ export class FileWarnings {
   /** `number` is the record's, from 1. */
   notice(record: ScannedRecord, number: number): void {
     const { findings } = this
-    if (record.lines > remarkableLines) {
-      findings.manyLines += 1
-      findings.manyLinesFirst ||= record.line
-    }
+    this.noticeEnclosures(record)
     if (findings.controlsLine === 0 && this.#meantSet !== undefined && hasC1Control(record))
       findings.controlsLine = record.line
     if (findings.firstInvalid === 0 && this.#format.isDetected === true && !this.#isValid(record))
       findings.firstInvalid = number
   }
 
+  /** For the header too. */
+  noticeEnclosures(record: ScannedRecord): void {
+    if (record.lines > remarkableLines) this.#count('manyLines', record)
+    if (record.lines > 1 && this.#holdsRecord(record)) this.#count('swallowing', record)
+    if ((record.flags & recordFlags.typed) !== 0) this.#count('typed', record)
+    if ((record.flags & recordFlags.backslash) !== 0) this.#count('backslash', record)
+  }
+
+  #count(kind: (typeof countedKinds)[number], { line }: ScannedRecord): void {
+    const found = this.findings[kind]
+    found.records += 1
+    found.line ||= line
+  }
+
+  /** Called at the end of a file without a record. `header`: null where it has no line at all. */
+  noRecord(header: readonly string[] | null): void {
+    const line = header?.join(', ').slice(0, 100)
+    this.#noRecord =
+      line === undefined
+        ? 'the file has no record: it is empty'
+        : `the file has no record, only the line ${line}, which is read as the header${
+            /\\[nr]/.test(line) ? ': it has \\n as two characters where a line should end' : ''
+          }`
+  }
+
   /** Adds what another scan found in the rest of the file, whose records and lines it counts from 1. */
   addSecondHalf(rest: FileFindings, { records, lines }: { records: number; lines: number }): void {
     const { findings } = this
     if (rest.firstInvalid > 0) findings.firstInvalid ||= rest.firstInvalid + records
-    if (rest.manyLines > 0) findings.manyLinesFirst ||= rest.manyLinesFirst + lines
-    findings.manyLines += rest.manyLines
+    for (const kind of countedKinds) {
+      if (rest[kind].records > 0) findings[kind].line ||= rest[kind].line + lines
+      findings[kind].records += rest[kind].records
+    }
     if (rest.controlsLine > 0) findings.controlsLine ||= rest.controlsLine + lines
   }
 
@@ -91,10 +128,26 @@ export class FileWarnings {
       )
     }
     sentences.push(...this.#unmapped)
-    const { manyLines, manyLinesFirst, controlsLine, firstInvalid } = this.findings
-    if (manyLines > 0) {
+    if (this.#noRecord !== null) sentences.push(this.#noRecord)
+    const { manyLines, swallowing, typed, backslash, controlsLine, firstInvalid } = this.findings
+    if (manyLines.records > 0) {
       sentences.push(
-        `${manyLines} records span more than ${remarkableLines} lines, the first at line ${manyLinesFirst}: is an enclosure missing?`,
+        `${manyLines.records} records span more than ${remarkableLines} lines, the first at line ${manyLines.line}: is an enclosure missing?`,
+      )
+    }
+    if (swallowing.records > 0) {
+      sentences.push(
+        `${swallowing.records} records may have swallowed others, the first at line ${swallowing.line}: a later line of theirs would alone be a record with an email address; is a closing enclosure missing?`,
+      )
+    }
+    if (typed.records > 0) {
+      sentences.push(
+        `${typed.records} records have text behind a closing enclosure, the first at line ${typed.line}: such a cell is taken as typed, enclosures included`,
+      )
+    }
+    if (backslash.records > 0) {
+      sentences.push(
+        `${backslash.records} records have a backslash before an enclosure, the first at line ${backslash.line}: if it escapes the enclosure, import the file with a backslash as csv_field_escape`,
       )
     }
     if (controlsLine > 0) {
@@ -112,6 +165,19 @@ export class FileWarnings {
 
   get #setName(): string {
     return characterSetName(this.#format.character_set)
+  }
+
+  /** Whether a later line of the record, read alone, is a record of the mapping's width with an email address. */
+  #holdsRecord({ bytes, start, end }: ScannedRecord): boolean {
+    if (!bytes.subarray(start, end).includes('@')) return false
+    const [, ...lines] = this.#decoder.decode(bytes, start, end).split(/\r\n|\n|\r/)
+    return lines.some((line) => {
+      const cells = line.includes('@') ? readCells(line, this.#format) : []
+      return (
+        cells.length === this.#plan.columns.length &&
+        cellEmailIdentity(cells[this.#emailColumn] ?? '') !== null
+      )
+    })
   }
 
   #isValid({ bytes, start, end }: ScannedRecord): boolean {

@@ -3,7 +3,7 @@ import { cellEmailIdentity, isMailto } from '../values/email.ts'
 import { fieldReader, type FieldReader } from '../values/field-value.ts'
 import { comparisonForm } from '../values/identity.ts'
 import { recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
-import { readCells } from './csv-cells.ts'
+import { bareCell, readCells } from './csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 
 /**
@@ -55,7 +55,7 @@ export class IdentityReader {
       const length = asciiEmailIdentity(bytes, from, to, this.identityBytes)
       if (length !== -1) return length
     }
-    return this.#readText(this.#decoder.decode(bytes, from, to), bytes, from, to)
+    return this.#readText(bareCell(this.#decoder.decode(bytes, from, to), this.#format), bytes, from, to)
   }
 
   #readLongCell(cell: Buffer | null): number {

@@ -1,4 +1,4 @@
-import type { ContentFormat } from '../contract/schemas/import.ts'
+import type { CsvDialect } from './csv-line.ts'
 import { binaryMegabyte } from '../values/byte-sizes.ts'
 
 /**
@@ -6,12 +6,14 @@ import { binaryMegabyte } from '../values/byte-sizes.ts'
  *
  * The rules say where a record ends; its cells are read later:
  * - CRLF, LF and CR end a record. An empty or blank line is not a record.
- * - An enclosure opens only as the first byte of a cell. A doubled enclosure inside stands for one. After the closing
- *   enclosure, blanks up to the separator are ignored. Other text makes the cell count as typed, up to the next
- *   separator or line end ("irregular").
- * - An enclosure that doesn't close within 256 KiB, 1,000 lines or the file ends the record with the line on which it
- *   opens ("unterminated"). Scanning resumes with the next line.
- * - A record of more than 1 MiB is cut there, at the end of a cell ("too long"). Its identity is still read.
+ * - An enclosure opens only as the first byte of a cell; blanks before it don't count. A doubled enclosure inside stands
+ *   for one, and so does one behind the escape. After the closing enclosure, blanks up to the separator are ignored.
+ *   Other text on the line on which the enclosure opened makes the cell count as typed, up to the next separator or line
+ *   end ("typed").
+ * - An enclosure that doesn't close within 256 KiB, 1,000 lines or the file, or has other text behind its close on a
+ *   later line, ends the record with the line on which it opens ("unterminated"). Scanning resumes with the next line.
+ * - A record of more than 1 MiB is cut there, at the end of a cell ("too long"). Its identity is read where it ends
+ *   within the first 64 KiB.
  *
  * The scan skips bytes with indexOf: a record without an enclosure costs one search for its line end. The search for
  * the next enclosure serves all records before that enclosure. Counting quotes would be shorter and wrong, because one
@@ -22,24 +24,27 @@ export interface Dialect {
   /** Byte values. */
   separator: number
   enclosure: number
+  /** Null: an enclosure is escaped only by another one. */
+  escape: number | null
 }
 
-export function dialectBytes(
-  format: Pick<ContentFormat, 'csv_field_separator' | 'csv_field_enclosure'>,
-): Dialect {
-  return {
-    separator: format.csv_field_separator.charCodeAt(0),
-    enclosure: format.csv_field_enclosure.charCodeAt(0),
-  }
-}
+export const dialectBytes = (format: CsvDialect): Dialect => ({
+  separator: format.csv_field_separator.charCodeAt(0),
+  enclosure: format.csv_field_enclosure.charCodeAt(0),
+  escape: format.csv_field_escape?.charCodeAt(0) ?? null,
+})
 
 export const recordFlags = {
   /** At least one cell is enclosed. */
   enclosed: 1,
-  /** A cell has text or blanks after its closing enclosure. */
+  /** A cell has text or blanks outside its enclosure. */
   irregular: 2,
   unterminated: 4,
   tooLong: 8,
+  /** A cell has text after its closing enclosure. Not set in too long records. */
+  typed: 16,
+  /** A backslash that is no escape precedes an enclosure. */
+  backslash: 32,
 } as const
 
 /** The position of a record in `bytes`; valid only during the call of `onRecord`. */
@@ -61,6 +66,8 @@ const importLimits = {
   maxRecordBytes: binaryMegabyte,
   maxEnclosureBytes: 256 * 1024,
   maxEnclosureLines: 1_000,
+  /** The beginning of a too long record in which its identity must end. */
+  maxIdentityBytes: 64 * 1024,
   /**
    * The window doubles when more than half of it is waiting for further bytes. That is a record without an end or less,
    * so that no window is longer than about four of the longest records.
@@ -72,6 +79,7 @@ const LF = 0x0a
 const CR = 0x0d
 const SPACE = 0x20
 const TAB = 0x09
+const BACKSLASH = 0x5c
 
 /** In place of a position: further bytes decide it. */
 const needMore = -1
@@ -85,8 +93,12 @@ interface LongRecord {
   kept: Buffer[]
   keptLength: number
   column: number
-  /** The scan is in a cell without an enclosure whose beginning has left the window. */
-  inPlainCell: boolean
+  /** Bytes of the record that have left the window. */
+  passed: number
+  /** The scan is in a cell whose beginning has left the window. */
+  isCellCut: boolean
+  /** The cell has no enclosure, or one that is closed: it ends at the next separator or line end. */
+  isCellPlain: boolean
   /** Its enclosure doesn't close, so that only a line end ends the record. */
   toLineEnd: boolean
   cell: Buffer | null
@@ -98,6 +110,9 @@ interface LongRecord {
 export class RecordScanner {
   readonly #separator: number
   readonly #enclosure: number
+  readonly #escape: number | null
+  /** Besides the space. A tab that separates is none. */
+  readonly #otherBlank: number
   readonly #wantedColumn: number
   readonly #onRecord: (record: ScannedRecord) => void
   readonly #limits: typeof importLimits
@@ -119,8 +134,9 @@ export class RecordScanner {
   #flags = 0
   #breaks = 0
   #next = 0
-  /** Where a cell of a too long record may be cut: from here on, behind the enclosure that it begins with. */
-  #cuttableFrom = 0
+  /** The enclosed text of a cell of a too long record, in which the cell must not be cut. */
+  #enclosedFrom = 0
+  #enclosedTo = 0
 
   readonly #record: ScannedRecord
 
@@ -137,6 +153,8 @@ export class RecordScanner {
   }) {
     this.#separator = options.dialect.separator
     this.#enclosure = options.dialect.enclosure
+    this.#escape = options.dialect.escape
+    this.#otherBlank = this.#separator === TAB ? SPACE : TAB
     this.#wantedColumn = options.wantedColumn
     this.#onRecord = options.onRecord
     this.#line += options.skippedLines ?? 0
@@ -199,7 +217,9 @@ export class RecordScanner {
           kept: [],
           keptLength: 0,
           column: 0,
-          inPlainCell: false,
+          passed: 0,
+          isCellCut: false,
+          isCellPlain: false,
           toLineEnd: false,
           cell: null,
         }
@@ -226,10 +246,8 @@ export class RecordScanner {
   #skipBlankLines(): boolean {
     const bytes = this.#window
     const to = this.#to
-    const tabIsBlank = this.#separator !== TAB
     for (;;) {
-      let at = this.#from
-      while (at < to && (bytes[at] === SPACE || (tabIsBlank && bytes[at] === TAB))) at += 1
+      const at = this.#afterBlanks(this.#from)
       if (at === to) {
         // A blank line of any length takes little memory: only its last blanks stay, one more than a record may have,
         // because they begin a record when it turns out not to be blank.
@@ -243,6 +261,14 @@ export class RecordScanner {
       this.#from = next
       this.#line += 1
     }
+  }
+
+  /** The position of the first byte at or after `at` that is no blank, or `#to`. */
+  #afterBlanks(from: number): number {
+    const bytes = this.#window
+    let at = from
+    while (at < this.#to && (bytes[at] === SPACE || bytes[at] === this.#otherBlank)) at += 1
+    return at
   }
 
   /**
@@ -285,9 +311,12 @@ export class RecordScanner {
       const enclosure = this.#nextEnclosure
       if (enclosure >= lineEnd) return this.#finish(lineEnd)
 
-      const opens = enclosure === cell || (enclosure > at && bytes[enclosure - 1] === this.#separator)
+      let before = enclosure - 1
+      while (before >= at && (bytes[before] === SPACE || bytes[before] === this.#otherBlank)) before -= 1
+      const opens = before < at ? cell === at : bytes[before] === this.#separator
       cell = unknown
       if (!opens) {
+        this.#noticeBackslash(enclosure)
         at = enclosure + 1
         continue
       }
@@ -299,12 +328,25 @@ export class RecordScanner {
         return this.#finish(this.#lineEnd(enclosure))
       }
       this.#flags |= recordFlags.enclosed
+      if (before !== enclosure - 1) this.#flags |= recordFlags.irregular
       at = close + 1
       if (at === this.#to) return this.#finish(at)
-      const byte = bytes[at]
-      if (byte === this.#separator) at = cell = at + 1
-      else if (byte !== LF && byte !== CR) this.#flags |= recordFlags.irregular
+      if (bytes[at] === this.#separator) at = cell = at + 1
+      else if (bytes[at] !== LF && bytes[at] !== CR) {
+        this.#flags |= recordFlags.irregular
+        if (!this.#isEndOfCell(this.#afterBlanks(at))) this.#flags |= recordFlags.typed
+      }
     }
+  }
+
+  #isEndOfCell(at: number): boolean {
+    const byte = this.#window[at]
+    return at === this.#to || byte === this.#separator || byte === LF || byte === CR
+  }
+
+  #noticeBackslash(enclosure: number): void {
+    if (this.#escape === null && this.#window[enclosure - 1] === BACKSLASH)
+      this.#flags |= recordFlags.backslash
   }
 
   #finish(end: number): number {
@@ -317,8 +359,8 @@ export class RecordScanner {
   }
 
   /**
-   * Position of the enclosure that closes the one at `open`; `#to` when none does within the limits. Adds the line
-   * breaks between them to `#breaks`.
+   * Position of the enclosure that closes the one at `open`; `#to` when none does within the limits, or text follows it
+   * on a later line. Adds the line breaks between them to `#breaks`.
    */
   #closing(open: number): number {
     const bytes = this.#window
@@ -328,16 +370,35 @@ export class RecordScanner {
       const found = this.#find(this.#enclosure, at)
       if (found > limit) return this.#to
       if (found === this.#to) return this.#atEnd ? this.#to : needMore
+      if (this.#escape !== null && this.#isEscaped(at, found)) {
+        at = found + 1
+        continue
+      }
       if (found + 1 === this.#to && !this.#atEnd) return needMore
+      this.#noticeBackslash(found)
       if (found + 1 < this.#to && bytes[found + 1] === this.#enclosure) {
         at = found + 2
         continue
       }
       const breaks = this.#lineBreaks(open, found)
       if (breaks >= this.#limits.maxEnclosureLines) return this.#to
+      if (breaks > 0) {
+        const behind = this.#afterBlanks(found + 1)
+        // The blanks are bounded as the enclosure is, so that a window needn't hold more.
+        if (behind > limit + 1) return this.#to
+        if (behind === this.#to && !this.#atEnd) return needMore
+        if (!this.#isEndOfCell(behind)) return this.#to
+      }
       this.#breaks += breaks
       return found
     }
+  }
+
+  /** Whether an odd number of escapes, none of them before `from`, precedes `at`. */
+  #isEscaped(from: number, at: number): boolean {
+    let first = at
+    while (first > from && this.#window[first - 1] === this.#escape) first -= 1
+    return (at - first) % 2 === 1
   }
 
   #lineBreaks(from: number, to: number): number {
@@ -360,20 +421,22 @@ export class RecordScanner {
       const end = this.#endOfCell(start, long)
       long.flags |= this.#flags
       if (end === needMore) {
-        if (!long.inPlainCell && this.#to - start <= this.#limits.maxRecordBytes) return false
+        if (!long.isCellPlain && this.#waitsForEnclosure(start, long)) return false
         // A CR at the end of the window ends the record, but an LF may follow it: it stays for the next call.
         const partEnd = bytes[this.#to - 1] === CR ? this.#to - 1 : this.#to
         this.#keep(long, start, partEnd, false)
         this.#line += this.#breaks
-        long.inPlainCell = true
+        long.isCellPlain ||= this.#afterBlanks(start) < partEnd
+        long.isCellCut = true
         this.#from = partEnd
         return false
       }
-      this.#keep(long, start, end, !long.inPlainCell && !long.toLineEnd)
+      this.#keep(long, start, end, !long.isCellCut && !long.toLineEnd)
       long.column += 1
-      long.inPlainCell = false
+      long.isCellCut = long.isCellPlain = false
       this.#line += this.#breaks
       if (end < this.#to && bytes[end] === this.#separator) {
+        long.passed += 1
         this.#from = end + 1
         continue
       }
@@ -383,27 +446,33 @@ export class RecordScanner {
     }
   }
 
+  /** Whether the cell at `start` must stay in the window: it is short, or its enclosure may still close. */
+  #waitsForEnclosure(start: number, long: LongRecord): boolean {
+    const isOpen = this.#window[this.#afterBlanks(start)] === this.#enclosure && this.#enclosedTo === start
+    return this.#to - start <= this.#limits.maxRecordBytes || (isOpen && !long.toLineEnd)
+  }
+
   /** The end of the cell at `at`: a separator, a line end or the end of the file. */
   #endOfCell(at: number, long: LongRecord): number {
     const bytes = this.#window
-    this.#cuttableFrom = at
+    this.#enclosedFrom = this.#enclosedTo = at
     if (long.toLineEnd) return this.#knownEnd(this.#lineEnd(at))
     let from = at
-    if (!long.inPlainCell && bytes[at] === this.#enclosure && at < this.#to) {
-      this.#cuttableFrom = Infinity
-      const close = this.#closing(at)
+    const open = long.isCellPlain ? at : this.#afterBlanks(at)
+    if (open === this.#to && !this.#atEnd) return needMore
+    if (!long.isCellPlain && open < this.#to && bytes[open] === this.#enclosure) {
+      const close = this.#closing(open)
       if (close === needMore) return needMore
       if (close === this.#to) {
         this.#flags |= recordFlags.unterminated
         long.toLineEnd = true
-        this.#cuttableFrom = at
         this.#resetNext()
         return this.#knownEnd(this.#lineEnd(at))
       }
-      this.#flags |= recordFlags.enclosed
-      // csv-parse takes no too long records, so this cell needn't be checked for text after its enclosure.
-      this.#flags |= recordFlags.irregular
-      this.#cuttableFrom = from = close + 1
+      // csv-parse takes no too long records, so this cell needn't be checked for text outside its enclosure.
+      this.#flags |= recordFlags.enclosed | recordFlags.irregular
+      this.#enclosedFrom = open
+      this.#enclosedTo = from = close + 1
     }
     return this.#knownEnd(Math.min(this.#lineEnd(from), this.#find(this.#separator, from)))
   }
@@ -416,19 +485,18 @@ export class RecordScanner {
   }
 
   #keep(long: LongRecord, start: number, end: number, wholeCell: boolean): void {
-    const { maxRecordBytes, maxEnclosureBytes } = this.#limits
+    const { maxRecordBytes, maxIdentityBytes } = this.#limits
+    long.passed += end - start
     if (long.column === this.#wantedColumn)
       long.cell =
-        wholeCell && end - start <= maxEnclosureBytes * 2
-          ? Buffer.from(this.#window.subarray(start, end))
-          : null
+        wholeCell && long.passed <= maxIdentityBytes ? Buffer.from(this.#window.subarray(start, end)) : null
     // The first part of a cell that the window can't hold fills the record, so that later parts are passed over.
     const remaining = maxRecordBytes - long.keptLength
     if (remaining === 0) return
     const separator = long.column > 0 ? 1 : 0
     const cut = Math.min(end, start + remaining - separator)
     // A cell that would be cut in its enclosed text is left out, and nothing after it is kept.
-    if (cut < this.#cuttableFrom) {
+    if (cut > this.#enclosedFrom && cut < this.#enclosedTo) {
       long.keptLength = maxRecordBytes
       return
     }

@@ -50,7 +50,10 @@ function fullView(
     column_mapping: options.column_mapping,
     default_custom_fields: options.default_custom_fields,
     subscriber_defaults: options.subscriber_defaults,
-    file_format: options.file_format,
+    file_format: {
+      ...options.file_format,
+      csv_field_escape: options.file_format.csv_field_escape ?? null,
+    },
     detected_character_set: detectedCharacterSet(document),
     detected_csv_field_separator: detectedSeparator(document),
     stats: {

@@ -187,7 +187,11 @@ async function compareEnds(
   const observed = await observe(service, created.data.id, {
     listId: list.id,
     fields: list.model.fields,
-    format: { ...made.options.file_format, ...(expected.logFormat ?? noLog) },
+    format: {
+      ...made.options.file_format,
+      csv_field_escape: made.options.file_format.csv_field_escape ?? null,
+      ...(expected.logFormat ?? noLog),
+    },
     hasPrimaryKey: list.model.primaryKey !== null,
   })
   const subscribers: Record<string, number> = observed.view.stats.subscribers

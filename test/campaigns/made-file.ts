@@ -43,6 +43,7 @@ function writtenFormat(
   const isOther = separator === 'auto' || (isDefault === true && random.chance(0.5)) || random.slip(0.1)
   return {
     ...format,
+    csv_field_escape: format.csv_field_escape ?? null,
     character_set: writtenSet(set, random),
     csv_field_separator: isOther ? random.oneOf(separators) : separator,
   }
@@ -175,8 +176,11 @@ function writtenCell(cell: string, format: WrittenFormat, quoting: number, rando
   const needsQuotes =
     /[\r\n]/.test(cell) || cell.includes(format.csv_field_separator) || cell.startsWith(quote)
   // A careless writer forgets now and then.
-  if (needsQuotes ? random.slip(0.06) : !random.chance(quoting)) return cell
-  const enclosed = quote + cell.replaceAll(quote, !random.slip(0.05) ? quote + quote : quote) + quote
+  if (needsQuotes ? random.slip(0.06) : !random.chance(quoting)) return random.slip(0.02) ? '\\N' : cell
+  const isEscaped = format.csv_field_escape === '\\' ? random.chance(0.8) : random.slip(0.05)
+  const escape = isEscaped ? '\\' : quote
+  const text = isEscaped && random.chance(0.9) ? cell.replaceAll('\\', '\\\\') : cell
+  const enclosed = quote + text.replaceAll(quote, !random.slip(0.05) ? escape + quote : quote) + quote
   if (!random.slip(0.1)) return enclosed
   return random.oneOf([
     ` ${enclosed}`,

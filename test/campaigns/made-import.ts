@@ -89,6 +89,7 @@ export function madeOptions(list: MadeList, random: Random): ImportOptions {
       character_set: flag(0.4) ? 'utf-8' : random.oneOf([...characterSets, 'auto', 'auto', 'auto']),
       csv_field_separator: separator,
       csv_field_enclosure: random.oneOf(['"', '"', '"', "'"]),
+      csv_field_escape: random.oneOf([null, null, '\\']),
       date_format: random.oneOf(['mdy', 'dmy']),
     },
     dry_run: flag(0.12),

@@ -75,7 +75,8 @@ async function logReply(service: Service, importId: number, kind: LogKind, query
 }
 
 /** The format of the failed log, by the model. */
-type LogFormat = ExpectedLogFormat & Pick<ContentFormat, 'csv_field_enclosure' | 'date_format'>
+type LogFormat = ExpectedLogFormat &
+  Pick<ContentFormat, 'csv_field_enclosure' | 'csv_field_escape' | 'date_format'>
 
 const byteOrderMark = '\xef\xbb\xbf'
 const noLimits = { recordBytes: Infinity, enclosedBytes: Infinity, enclosedLines: Infinity }
@@ -110,12 +111,16 @@ const rawCellsOf = (text: string, format: LogFormat): string[][] =>
  * enclosure doubled inside; records end with LF" (beyond 1).
  */
 function wrongEnclosures(text: string, format: LogFormat): string[] {
-  const { separator, csv_field_enclosure: enclosure } = format
+  const { separator, csv_field_enclosure: enclosure, csv_field_escape: escape } = format
   const needsEnclosure = (cell: string) =>
+    (escape !== null && cell.trim() === '\\N') ||
     [separator, enclosure, '\r', '\n'].some((character) => cell.includes(character)) ||
     /^[ \t]|[ \t]$/.test(cell)
+  const escaped = (cell: string) => (escape === null ? cell : cell.replaceAll('\\', '\\\\'))
   const written = (cell: string) =>
-    needsEnclosure(cell) ? enclosure + cell.replaceAll(enclosure, enclosure + enclosure) + enclosure : cell
+    needsEnclosure(cell)
+      ? enclosure + escaped(cell).replaceAll(enclosure, enclosure + enclosure) + enclosure
+      : cell
   const expected = rawCellsOf(text, format)
     .map((cells) => `${cells.map(written).join(separator)}\n`)
     .join('')

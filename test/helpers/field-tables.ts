@@ -173,6 +173,7 @@ export const fieldTables: FieldTable[] = [
       'file_format.character_set': 'string',
       'file_format.csv_field_separator': 'string',
       'file_format.csv_field_enclosure': 'string',
+      'file_format.csv_field_escape': 'string?',
       'file_format.date_format': 'string',
       'stats.subscribers.added': 'integer',
       'stats.subscribers.updated': 'integer',
@@ -203,6 +204,7 @@ export const fieldTables: FieldTable[] = [
       ],
       'file_format.csv_field_separator': [',', '\t', ';', '|', 'auto'],
       'file_format.csv_field_enclosure': ['"', "'"],
+      'file_format.csv_field_escape': ['\\'],
       'file_format.date_format': ['mdy', 'dmy'],
     },
     shownBy: [

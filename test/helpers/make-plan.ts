@@ -8,6 +8,7 @@ export const utf8Format: ContentFormat = {
   character_set: 'utf-8',
   csv_field_separator: ',',
   csv_field_enclosure: '"',
+  csv_field_escape: null,
   date_format: 'mdy',
 }
 

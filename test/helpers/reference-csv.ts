@@ -10,7 +10,14 @@ interface ReferenceRecord {
   cells: string[] | null
 }
 
-export function referenceRecords(text: string, separator: string, enclosure: string): ReferenceRecord[] {
+interface ReferenceDialect {
+  separator: string
+  enclosure: string
+  escape: string | null
+}
+
+export function referenceRecords(text: string, dialect: ReferenceDialect): ReferenceRecord[] {
+  const { separator } = dialect
   const records: ReferenceRecord[] = []
   let at = 0
   let line = 1
@@ -21,7 +28,7 @@ export function referenceRecords(text: string, separator: string, enclosure: str
       line += 1
       continue
     }
-    const record = readRecord(text, at, separator, enclosure)
+    const record = readRecord(text, at, dialect)
     records.push({ line, text: text.slice(at, record.end), cells: record.cells })
     line += breaksIn(text.slice(at, record.end)) + 1
     at = afterLineEnd(text, record.end)
@@ -32,40 +39,65 @@ export function referenceRecords(text: string, separator: string, enclosure: str
 function readRecord(
   text: string,
   start: number,
-  separator: string,
-  enclosure: string,
+  { separator, enclosure, escape }: ReferenceDialect,
 ): { end: number; cells: string[] | null } {
   const cells: string[] = []
   let at = start
   for (;;) {
     let end: number
-    if (text[at] === enclosure) {
-      const close = closingOf(text, at, enclosure)
-      if (close === -1) return { end: endOfLine(text, at), cells: null }
-      end = close + 1
-      while (end < text.length && isBlank(text.charAt(end), separator)) end += 1
+    const open = afterBlanks(text, at, separator)
+    if (text[open] === enclosure) {
+      const close = closingOf(text, open, enclosure, escape)
+      if (close === -1) return { end: endOfLine(text, open), cells: null }
+      end = afterBlanks(text, close + 1, separator)
       if (end === text.length || text[end] === separator || isLineEnd(text.charAt(end))) {
-        cells.push(text.slice(at + 1, close).replaceAll(enclosure + enclosure, enclosure))
+        cells.push(unescaped(text.slice(open + 1, close), enclosure, escape))
+      } else if (breaksIn(text.slice(open, close)) > 0) {
+        return { end: endOfLine(text, open), cells: null }
       } else {
         end = endOfCell(text, close + 1, separator)
         cells.push(text.slice(at, end))
       }
     } else {
       end = endOfCell(text, at, separator)
-      cells.push(text.slice(at, end))
+      const cell = text.slice(at, end)
+      cells.push(escape !== null && cell.trim() === '\\N' ? '' : cell)
     }
     if (text[end] !== separator) return { end, cells }
     at = end + 1
   }
 }
 
-function closingOf(text: string, open: number, enclosure: string): number {
-  for (let at = open + 1; at < text.length && at - open <= 256 * 1024; at += 1) {
-    if (text[at] !== enclosure) continue
-    if (text[at + 1] !== enclosure) return breaksIn(text.slice(open, at)) >= 1000 ? -1 : at
-    at += 1
+function afterBlanks(text: string, from: number, separator: string): number {
+  let at = from
+  while (at < text.length && isBlank(text.charAt(at), separator)) at += 1
+  return at
+}
+
+function closingOf(text: string, open: number, enclosure: string, escape: string | null): number {
+  let at = open + 1
+  while (at < text.length && at - open <= 256 * 1024) {
+    const next = text.charAt(at + 1)
+    if (text[at] === escape && (next === enclosure || next === escape)) at += 2
+    else if (text[at] === enclosure && next === enclosure) at += 2
+    else if (text[at] === enclosure) return breaksIn(text.slice(open, at)) >= 1000 ? -1 : at
+    else at += 1
   }
   return -1
+}
+
+function unescaped(text: string, enclosure: string, escape: string | null): string {
+  let result = ''
+  for (let at = 0; at < text.length; at += 1) {
+    const pair = text.slice(at, at + 2)
+    if (
+      pair === enclosure + enclosure ||
+      (escape !== null && [escape + enclosure, escape + escape].includes(pair))
+    )
+      at += 1
+    result += text.charAt(at)
+  }
+  return result
 }
 
 function endOfCell(text: string, from: number, separator: string): number {

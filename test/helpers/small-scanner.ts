@@ -3,7 +3,13 @@ import { dialectBytes, RecordScanner } from '../../shared/csv/record-scanner.ts'
 import type { ContentFormat } from '../../shared/contract/schemas/import.ts'
 
 /** A scanner with small limits meets in files of some bytes what imports meet in files of megabytes. */
-export const limits = { maxRecordBytes: 32, maxEnclosureBytes: 8, maxEnclosureLines: 3, firstWindow: 4 }
+export const limits = {
+  maxRecordBytes: 32,
+  maxEnclosureBytes: 8,
+  maxEnclosureLines: 3,
+  maxIdentityBytes: 16,
+  firstWindow: 4,
+}
 
 export interface Found {
   bytes: string

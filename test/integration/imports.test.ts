@@ -4,6 +4,7 @@ await runTogether(new URL('imports/', import.meta.url), [
   // The first one: it counts that an inspection writes nothing at all.
   'import-inspection',
   'import-rows',
+  'enclosures',
   'why-rows-failed',
   'import-moves',
   'import-events',

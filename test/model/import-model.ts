@@ -3,7 +3,8 @@ import { addedSubscriber, fieldsAtFault, updatedSubscriber } from './changes.ts'
 import { decode, isValid, writtenIn, type SplitSet } from './character-set.ts'
 import { compareByBytes } from './comparison-form.ts'
 import { isSplitAsItIs, readContent, type FileContent, type Refusal } from './file-content.ts'
-import { splitFile, type RawRecord, type SplitFile } from './records.ts'
+import { emailKey } from './email-address.ts'
+import { splitFile, type RawRecord, type SplitFile, type SplitFormat } from './records.ts'
 import { cutExample, readRow, type Fault, type Row, type RowContent } from './rows.ts'
 import type {
   ExpectedEnd,
@@ -19,14 +20,17 @@ export function expectedEnd(model: ModelledImport): ExpectedEnd {
   const content = readContent(model)
   if ('says' in content) return failedEarly(model, content)
   const { set: characterSet, separator, skippedLines } = content
-  const file = splitFile(content.raw, { ...model.options.file_format, csv_field_separator: separator })
+  const { csv_field_escape: escape = null, ...format } = model.options.file_format
+  const splitFormat = { ...format, csv_field_separator: separator, csv_field_escape: escape }
+  const file = splitFile(content.raw, splitFormat)
   for (const record of file.records) record.line += skippedLines
   const rows = file.records.map((record, number) => readRow(record, number, { ...model, characterSet }))
   if (isMostlyInvalid(rows)) return failedEarly(model, refusalOfHalf(model, content))
   const decided = decideAll(rows, model)
   const everyRowFailed = decided.every(({ result }) => result === 'failed')
   const isFailed = model.options.deactivate_subscribers_not_in_import && everyRowFailed
-  const deactivated = isFailed ? [] : absentSubscribers(model, rows)
+  const mayMissRecords = holdsRecords(file, splitFormat, model.options.column_mapping)
+  const deactivated = isFailed || mayMissRecords ? [] : absentSubscribers(model, rows)
   return {
     state: isFailed ? 'failed' : 'finished',
     numberOfRecords: rows.length,
@@ -36,7 +40,12 @@ export function expectedEnd(model: ModelledImport): ExpectedEnd {
     logFormat: logFormatOf(model, content),
     detectedSet: content.detectedSet,
     detectedSeparator: content.detectedSeparator,
-    warnings: [...content.warnings, ...warningsOf(file, model, content)],
+    warnings: [
+      ...content.warnings,
+      ...warningsOf(file, model, content),
+      { pattern: /may have swallowed others, the first at line/, isExpected: mayMissRecords },
+      { pattern: /the file has no record/, isExpected: rows.length === 0 },
+    ],
     refusal: null,
     failureSummary: failureSummaryOf(decided, file, characterSet),
     table: model.options.dry_run ? model.existing : tableAfter(model.existing, decided, deactivated),
@@ -81,6 +90,28 @@ const meantSets: Partial<Record<SplitSet, RegExp>> = {
   'iso-8859-1': /0x80-0x9F.*windows-1252/,
   'iso-8859-2': /0x80-0x9F.*windows-1250/,
   'iso-8859-15': /0x80-0x9F.*windows-1252/,
+}
+
+/**
+ * "Where a record spans lines and one of its later lines, read alone, would be a record of the mapping's width with a
+ * valid address" (2.4). An enclosure that the line leaves open is a plain character, as in a header. Of a record that is
+ * too long only the beginning is looked at; random files have none with line breaks.
+ */
+function holdsRecords(
+  { headerRecord, records }: SplitFile,
+  format: SplitFormat,
+  mapping: readonly (string | null)[],
+): boolean {
+  const email = mapping.indexOf('email')
+  return [...(headerRecord === null ? [] : [headerRecord]), ...records].some(({ bytes }) =>
+    bytes
+      .split(/\r\n|\r|\n/)
+      .slice(1)
+      .some((line) => {
+        const cells = splitFile(line, { ...format, csv_has_headers: true }).header ?? []
+        return cells.length === mapping.length && emailKey((cells[email] ?? '').trim()) !== null
+      }),
+  )
 }
 
 /** Warnings about records. How much of a record that is too long is looked at is nowhere said. */

@@ -17,12 +17,13 @@ export interface RawRecord {
   line: number
 }
 
-type SplitFormat = Omit<ContentFormat, 'character_set'>
+export type SplitFormat = Omit<ContentFormat, 'character_set'>
 type Format = SplitFormat & { limits: Limits }
 
 export interface SplitFile {
   /** Bytes of each cell. */
   header: string[] | null
+  headerRecord: RawRecord | null
   records: RawRecord[]
 }
 
@@ -50,7 +51,8 @@ export function splitFile(text: string, fileFormat: SplitFormat, limits = limits
     at = next
   }
   const header = format.csv_has_headers ? records.shift() : undefined
-  return { header: header === undefined ? null : headerCells(header, format), records }
+  if (header === undefined) return { header: null, headerRecord: null, records }
+  return { header: headerCells(header, format), headerRecord: header, records }
 }
 
 /** "One whose enclosure does not end is that line": this enclosure is a character like any other. */
@@ -71,9 +73,7 @@ function afterBlankLines(text: string, from: number, format: Format): number {
   let at = from
   while (at < text.length) {
     const end = lineEnd(text, at)
-    let first = at
-    while (first < end && isBlank(text[first]!, format)) first += 1
-    if (first < end) return at
+    if (afterBlanks(text, at, format) < end) return at
     at = afterLineEnd(text, end)
   }
   return at
@@ -147,22 +147,56 @@ function unterminatedRecord(
   }
 }
 
-/** "An enclosure opens only as the very first character of a cell; anywhere else it is a plain character." */
+/**
+ * "An enclosure opens as the first character of a cell, blanks before it aside; anywhere else it is a plain character."
+ */
 function readCell(
   text: string,
   from: number,
   format: Format,
 ): { bytes: string; end: number } | 'unterminated' {
-  if (text[from] !== format.csv_field_enclosure) return typedCell(text, from, from, format)
-  const closedAt = closingEnclosure(text, from, format)
+  const openedAt = afterBlanks(text, from, format)
+  if (text[openedAt] !== format.csv_field_enclosure)
+    return bareCell(typedCell(text, from, from, format), format)
+  const closedAt = closingEnclosure(text, openedAt, format)
   if (closedAt === null) return 'unterminated'
-  let at = closedAt + 1
-  while (at < text.length && isBlank(text[at]!, format)) at += 1
+  const at = afterBlanks(text, closedAt + 1, format)
   const isWhole = at >= text.length || isLineEnd(text[at]) || text[at] === format.csv_field_separator
-  // "Other text there: the cell is taken as typed, up to the next separator or line end, enclosures included."
+  if (lineBreaks(text.slice(openedAt, closedAt)) > 0) {
+    // "On a later line: the enclosure was never meant to span lines, and counts as one that finds no end." The blanks
+    // are a part of what must end within 256 KiB.
+    if (!isWhole || at - openedAt > format.limits.enclosedBytes + 1) return 'unterminated'
+  }
+  // "The cell is taken as typed, up to the next separator or line end, enclosures included."
   if (!isWhole) return typedCell(text, from, at, format)
-  const enclosure = format.csv_field_enclosure
-  return { bytes: text.slice(from + 1, closedAt).replaceAll(enclosure + enclosure, enclosure), end: at }
+  return { bytes: enclosedText(text.slice(openedAt + 1, closedAt), format), end: at }
+}
+
+function afterBlanks(text: string, from: number, format: Format): number {
+  let at = from
+  while (at < text.length && isBlank(text[at]!, format)) at += 1
+  return at
+}
+
+/** "A bare cell `\N` is blank." */
+const bareCell = (cell: { bytes: string; end: number }, { csv_field_escape: escape }: Format) =>
+  escape === '\\' && cell.bytes.trim() === '\\N' ? { ...cell, bytes: '' } : cell
+
+/** "`\"` and `\\` stand for the second character, anything else after a backslash stays with it." */
+function enclosedText(text: string, format: Format): string {
+  let plain = ''
+  for (let at = 0; at < text.length; at += 1) {
+    if (isPair(text, at, format)) at += 1
+    plain += text[at]!
+  }
+  return plain
+}
+
+/** Two characters that stand for the second one. */
+function isPair(text: string, at: number, format: Format): boolean {
+  const { csv_field_enclosure: enclosure, csv_field_escape: escape } = format
+  const isDoubled = text[at] === enclosure && text[at + 1] === enclosure
+  return isDoubled || (escape === '\\' && text[at] === '\\' && ['\\', enclosure].includes(text[at + 1]!))
 }
 
 /** The cell from `from` to the first separator or line end that isn't before `scanFrom`. */
@@ -178,10 +212,9 @@ function closingEnclosure(text: string, openedAt: number, format: Format): numbe
   let at = openedAt + 1
   while (at < text.length) {
     if (at - openedAt > format.limits.enclosedBytes || lines > format.limits.enclosedLines) return null
-    if (text[at] === format.csv_field_enclosure) {
-      if (text[at + 1] !== format.csv_field_enclosure) return at
-      at += 2
-    } else if (isLineEnd(text[at])) {
+    if (isPair(text, at, format)) at += 2
+    else if (text[at] === format.csv_field_enclosure) return at
+    else if (isLineEnd(text[at])) {
       lines += 1
       at = afterLineEnd(text, at)
     } else at += 1

@@ -102,10 +102,17 @@ export function readRow(record: RawRecord, number: number, around: RowContext): 
 const cellOf = (cells: string[], mapping: (string | null)[], column: string): string =>
   (cells[mapping.indexOf(column)] ?? '').trim()
 
-/** "It is read at its place even in a record that is too long or has bad bytes in another cell" (2.7). */
+const identityBytes = 64 * 1024
+
+/**
+ * "It is read at its place even in a record that has bad bytes in another cell, and in one that is too long where it
+ * ends within the record's first 64 KiB" (2.7).
+ */
 function readIdentity(record: RawRecord, { options, list, characterSet }: RowContext): string | null {
   const key = list.primaryKey
-  const raw = record.cells[options.column_mapping.indexOf(key === null ? 'email' : key.name)] ?? ''
+  const column = options.column_mapping.indexOf(key === null ? 'email' : key.name)
+  const raw = record.cells[column] ?? ''
+  if (record.isTooLong && record.typedCells.slice(0, column + 1).join(',').length > identityBytes) return null
   if (!isValid(raw, characterSet) || raw.includes('\0')) return null
   const text = decode(raw, characterSet).trim()
   if (text === '') return null

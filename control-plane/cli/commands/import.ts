@@ -185,6 +185,7 @@ async function inspect(
 /** How the service is to read the file: what was asked for, which may be `auto`, and else what it has proposed. */
 const fileFormat = (inspection: InspectionView, options: ImportFlags): Record<string, unknown> => ({
   csv_field_enclosure: inspection.csv_field_enclosure,
+  csv_field_escape: inspection.csv_field_escape,
   ...(inspection.date_format === null ? {} : { date_format: inspection.date_format }),
   csv_has_headers: inspection.csv_has_headers,
   ...requestedFormat(options),

@@ -78,6 +78,7 @@ function readRecords(
   let refusals = new RefusalCounts([], plan, options)
   const records: ReadRecord[] = []
   let headerIsNext = format.csv_has_headers
+  let header: string[] | null = null
   let invalid = 0
   let number = 0
   scanSample(sample, {
@@ -89,8 +90,9 @@ function readRecords(
       const cells = () => readCells(decoder.decode(bytes, start, end), format)
       if (headerIsNext) {
         headerIsNext = false
-        const header = cells()
+        header = cells()
         warnings.headerRecord(header)
+        warnings.noticeEnclosures(record)
         refusals = new RefusalCounts(header, plan, options)
         return
       }
@@ -102,6 +104,7 @@ function readRecords(
       if (number <= rehearsedRecords) records.push(readRecord(record, number, identities, format))
     },
   })
+  if (number === 0 && sample.isWhole) warnings.noRecord(header)
   return {
     records,
     invalid,

@@ -1,5 +1,11 @@
 import { z } from 'zod'
-import { characterSets, enclosures, rowResults, separators } from '../../../shared/contract/schemas/import.ts'
+import {
+  characterSets,
+  enclosures,
+  escapes,
+  rowResults,
+  separators,
+} from '../../../shared/contract/schemas/import.ts'
 import { fieldJson, flag, oneOf, punctuation } from '../../api/fields.ts'
 import { characterSetOption, importCreation, separatorOption } from '../subscriber-imports/schemas.ts'
 
@@ -14,6 +20,7 @@ export const inspectionRequest = importCreation.extend({
       character_set: characterSetOption().optional(),
       csv_field_separator: separatorOption().optional(),
       csv_field_enclosure: punctuation(enclosures).optional(),
+      csv_field_escape: punctuation(escapes).nullable().optional(),
       date_format: oneOf(['mdy', 'dmy']).optional(),
     })
     .prefault({})
@@ -30,6 +37,9 @@ export const inspectionView = z
       ),
     csv_field_separator: punctuation(separators).describe('as given, or else as detected'),
     csv_field_enclosure: punctuation(enclosures).describe('as given, or else as detected'),
+    csv_field_escape: punctuation(escapes)
+      .nullable()
+      .describe('as given, or else as detected: a backslash or null'),
     csv_has_headers: z.boolean().describe('whether the first line is a header, as given or else as detected'),
     date_format: z
       .enum(['mdy', 'dmy'])
@@ -82,6 +92,7 @@ export const exampleInspection: InspectionView = {
   character_set: 'utf-8',
   csv_field_separator: ';',
   csv_field_enclosure: '"',
+  csv_field_escape: null,
   csv_has_headers: true,
   date_format: 'dmy',
   column_mapping: ['email', 'First name', null],

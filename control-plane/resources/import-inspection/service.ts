@@ -97,11 +97,15 @@ function readInspected(
   { file_format: format }: InspectionRequest,
   source: CheckedSource,
 ): { beginning: Beginning; refusal: string | null } {
-  const { csv_field_separator: named, csv_field_enclosure: enclosure = '"' } = format
+  const {
+    csv_field_separator: named,
+    csv_field_enclosure: enclosure = '"',
+    csv_field_escape: escape,
+  } = format
   // Null: where no line sets the separator, readTable detects it together with the enclosure.
   const separator = named === undefined || named === 'auto' ? null : named
   const read = (characterSet: FileFormat['character_set']) =>
-    readBeginning(sample, { characterSet, separator, enclosure })
+    readBeginning(sample, { characterSet, separator, enclosure, escape })
   const guess = guessUtf16(sample.bytes)
   const requested = source.type === 'json' ? 'utf-8' : (format.character_set ?? guess ?? 'auto')
   try {
@@ -146,6 +150,7 @@ const completeFormat = ({ file_format: format }: InspectionRequest): ImportCreat
   character_set: format.character_set ?? 'utf-8',
   csv_field_separator: format.csv_field_separator,
   csv_field_enclosure: format.csv_field_enclosure ?? '"',
+  csv_field_escape: format.csv_field_escape ?? null,
   date_format: format.date_format ?? 'mdy',
 })
 
@@ -168,12 +173,12 @@ function readTable(
   const text = recordDecoder(content.character_set).decode(bytes, 0, bytes.length)
   const sample = { bytes: Buffer.from(text), isWhole }
   const fromLine = content.skipped_lines === 1 ? content.csv_field_separator : undefined
-  const detected = detectDialect(sample, { separator: fromLine, enclosure: undefined })
-  const { csv_field_separator: separator, csv_field_enclosure: enclosure } = format
+  const detected = detectDialect(sample, { separator: fromLine, enclosure: undefined, escape: undefined })
+  const { csv_field_separator: separator, csv_field_enclosure: enclosure, csv_field_escape: escape } = format
   const isNamed = separator !== undefined && separator !== 'auto'
   const dialect =
-    isNamed || enclosure !== undefined
-      ? detectDialect(sample, { separator: isNamed ? separator : fromLine, enclosure })
+    isNamed || enclosure !== undefined || escape !== undefined
+      ? detectDialect(sample, { separator: isNamed ? separator : fromLine, enclosure, escape })
       : detected
   const { cells } = firstRecords(sample, dialect)
   const detectedHeader = detectHeader(
@@ -202,6 +207,7 @@ function chooseFormat(
     character_set: content.character_set,
     csv_field_separator: dialect.separator,
     csv_field_enclosure: dialect.enclosure,
+    csv_field_escape: dialect.escape,
     date_format: format.date_format ?? dateFormat ?? 'mdy',
     isDetected: (format.character_set ?? 'auto') === 'auto',
   }
@@ -275,6 +281,7 @@ function findWarnings(
   }
   differs('csv_field_separator', format.csv_field_separator, detected.separator)
   differs('csv_field_enclosure', format.csv_field_enclosure, detected.enclosure)
+  differs('csv_field_escape', format.csv_field_escape, detected.escape)
   if (dialect.separator === detected.separator)
     differs('csv_has_headers', format.csv_has_headers, detectedHeader)
   return warnings

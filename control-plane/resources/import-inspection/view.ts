@@ -22,6 +22,7 @@ export const toView = ({ format, rehearsal, ...inspected }: InspectedSource): In
   character_set: format.character_set,
   csv_field_separator: format.csv_field_separator,
   csv_field_enclosure: format.csv_field_enclosure,
+  csv_field_escape: format.csv_field_escape,
   csv_has_headers: format.csv_has_headers,
   date_format: inspected.dateFormat,
   column_mapping: inspected.mapping,

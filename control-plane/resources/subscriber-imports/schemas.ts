@@ -5,6 +5,7 @@ import {
   characterSets,
   detectedCharacterSets,
   enclosures,
+  escapes,
   importOptions,
   logKinds,
   noCounts,
@@ -131,6 +132,12 @@ export const importCreation = z.object({
           override: ({ jsonSchema }: { jsonSchema: { default?: unknown } }) => delete jsonSchema.default,
         })
         .describe('what cells may be enclosed in; the double quote where none is given'),
+      csv_field_escape: punctuation(escapes)
+        .nullable()
+        .default(null)
+        .describe(
+          'a backslash, as MySQL writes: in an enclosed cell the enclosure or a backslash behind it stands for itself, and a bare cell `\\N` is blank; null, the default, is no escape',
+        ),
       date_format: oneOf(['mdy', 'dmy']).default('mdy'),
     })
     .prefault({}),
@@ -234,6 +241,7 @@ export const importView = z
       character_set: z.enum(characterSetOptions),
       csv_field_separator: separatorOption(),
       csv_field_enclosure: punctuation(enclosures),
+      csv_field_escape: punctuation(escapes).nullable(),
       date_format: z.enum(['mdy', 'dmy']),
     }),
     detected_character_set: z

@@ -74,6 +74,7 @@ export class RecordSorter {
       this.#headerIsNext = false
       this.header = this.#readCells(record)
       this.warnings.headerRecord(this.header)
+      this.warnings.noticeEnclosures(record)
       return
     }
     this.#count(1)
@@ -97,6 +98,7 @@ export class RecordSorter {
   /** Returns all ranges between the borders, the empty ones too. */
   finish(): { sorted: Range[]; unidentified: Range[] } {
     if (!this.#isSecondHalf && this.records < checkedRecords) this.#refuseIfMostlyBad(this.records)
+    if (!this.#isSecondHalf && this.records === 0) this.warnings.noRecord(this.header)
     const unidentified = this.#unidentified
       .flatMap((writer) => writer.finish())
       .map((range): Range => ({ ...range, kind: 'unidentified' }))

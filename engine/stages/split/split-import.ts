@@ -139,6 +139,7 @@ async function enterImporting(
   const reactions = result.records * reactionsPerRecord(plan)
   const firstReactionId = reactions === 0 ? 1 : await ids.allocate('reaction', reactions)
   const chunks = chunkDocuments(document, plan, result.ranges, { firstSubscriberId, firstReactionId })
+  const keepsAbsent = document.options.deactivate_subscribers_not_in_import && result.mayMissRecords
   const isStored = await runInTransaction(session, async () => {
     const set = {
       state: 'importing' as const,
@@ -146,7 +147,8 @@ async function enterImporting(
       step_failures: 0,
       number_of_records: result.records,
       header: result.header,
-      warnings: [...document.warnings, ...result.warnings],
+      warnings: [...document.warnings, ...result.warnings, ...(keepsAbsent ? [absentKept] : [])],
+      ...(keepsAbsent ? { keeps_absent: true as const } : {}),
       content,
       partition,
       ...(result.secondHalf === null ? {} : { partition_tail: result.secondHalf }),
@@ -158,6 +160,9 @@ async function enterImporting(
   })
   if (isStored) run.log.info({ records: result.records, chunks: chunks.length }, 'split')
 }
+
+const absentKept =
+  'deactivate_subscribers_not_in_import deactivates nobody, because records of the file may have swallowed others: correct the file and import it again'
 
 function chunkDocuments(
   document: ImportDocument,

@@ -54,6 +54,8 @@ export interface SplitResult {
   records: number
   header: string[] | null
   warnings: string[]
+  /** Whether a record may have swallowed others, so that who is in the file is not known. */
+  mayMissRecords: boolean
 }
 
 const targetRangeBytes = 1_500_000
@@ -129,6 +131,7 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
     records: scan.sorter.records,
     header: scan.sorter.header,
     warnings: scan.sorter.warnings.sentences,
+    mayMissRecords: scan.sorter.warnings.findings.swallowing.records > 0,
   }
 }
 

@@ -126,6 +126,8 @@ export type DetectedCharacterSet = (typeof detectedCharacterSets)[number]
 export const separators = [',', '\t', ';', '|'] as const
 export type Separator = (typeof separators)[number]
 export const enclosures = ['"', "'"] as const
+export const escapes = ['\\'] as const
+export type Escape = (typeof escapes)[number]
 
 /** The requested format. `auto` is detected in the file's beginning; see `ContentFormat`. */
 const fileFormat = z.object({
@@ -133,15 +135,23 @@ const fileFormat = z.object({
   character_set: z.enum([...characterSets, 'auto']),
   csv_field_separator: z.enum([...separators, 'auto']),
   csv_field_enclosure: z.enum(enclosures),
+  /** Absent is null. */
+  csv_field_escape: z.enum(escapes).nullable().optional(),
+  /** Lines before the header or the first record; absent is 0. */
+  csv_skip_lines: integer().min(0).optional(),
   date_format: z.enum(['mdy', 'dmy']),
 })
 export type FileFormat = z.infer<typeof fileFormat>
 
 /** The format in which a file is read, without `auto`. */
-export interface ContentFormat extends Omit<FileFormat, 'character_set' | 'csv_field_separator'> {
+export interface ContentFormat extends Pick<
+  FileFormat,
+  'csv_has_headers' | 'csv_field_enclosure' | 'date_format'
+> {
   /** Sets of several bytes a character are staged as UTF-8, and still named here. */
   character_set: CharacterSet
   csv_field_separator: Separator
+  csv_field_escape: Escape | null
   /** `auto` was requested and detected this character set. */
   isDetected?: boolean
 }
@@ -332,6 +342,8 @@ export const importDocument = z.object({
   /** What the file's beginning says. Absent until it is read, and when an engine of an earlier version read it. */
   content: importContent.optional(),
   plan: importPlan.nullable(),
+  /** Nobody is deactivated for not being in the file, because records of it may have swallowed others. */
+  keeps_absent: z.literal(true).optional(),
   /** Cells of the header as typed, for the failed log; null when the file has no header. */
   header: z.array(z.string()).nullable(),
   number_of_records: integer().min(0).nullable(),
@@ -392,6 +404,7 @@ export function contentFormat({ source, options, content }: ImportWithContent): 
     ...others,
     character_set: content?.character_set ?? (isDetected || source.type === 'json' ? 'utf-8' : characterSet),
     csv_field_separator: content?.csv_field_separator ?? (separator === 'auto' ? ',' : separator),
+    csv_field_escape: others.csv_field_escape ?? null,
     isDetected,
   }
 }

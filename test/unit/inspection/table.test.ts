@@ -44,7 +44,7 @@ const fields = [
 /** Inspects a file's text. */
 function inspect(text: string) {
   const sample = { bytes: Buffer.from(text), isWhole: true }
-  const dialect = detectDialect(sample, { separator: undefined, enclosure: undefined })
+  const dialect = detectDialect(sample, { separator: undefined, enclosure: undefined, escape: undefined })
   const { cells } = firstRecords(sample, dialect)
   const hasHeader = detectHeader(
     cells,
@@ -73,7 +73,11 @@ t.test('the separator is detected with a given enclosure that encloses no cell',
   for (const separator of [',', ';', '\t', '|'] as const) {
     const text = `email${separator}name\nann@example.com${separator}Ann\n`
     const sample = { bytes: Buffer.from(text), isWhole: true }
-    t.same(detectDialect(sample, { separator: undefined, enclosure: "'" }), { separator, enclosure: "'" })
+    t.same(detectDialect(sample, { separator: undefined, enclosure: "'", escape: null }), {
+      separator,
+      enclosure: "'",
+      escape: null,
+    })
   }
   t.end()
 })

@@ -2,15 +2,16 @@ import t from 'tap'
 import { detectDialect, firstRecords, isEmail, type SampleDialect } from '../../../shared/csv/dialect.ts'
 
 const whole = (text: string) => ({ bytes: Buffer.from(text), isWhole: true })
-const comma: SampleDialect = { separator: ',', enclosure: '"' }
+const comma: SampleDialect = { separator: ',', enclosure: '"', escape: null }
 
 /** "SEPARATOR ENCLOSURE" of a file's text. */
 function detected(text: string, settings: Partial<SampleDialect> = {}): string {
-  const { separator, enclosure } = detectDialect(whole(text), {
+  const { separator, enclosure, escape } = detectDialect(whole(text), {
     separator: settings.separator,
     enclosure: settings.enclosure,
+    escape: settings.escape,
   })
-  return `${separator} ${enclosure}`
+  return [separator, enclosure, ...(escape === null ? [] : [escape])].join(' ')
 }
 
 t.test('the separator and enclosure are those that make the best table', async (t) => {
@@ -69,6 +70,15 @@ t.test('the separator and enclosure are those that make the best table', async (
     ],
   ]
   for (const [reason, dialect, records] of files) t.equal(detected(records.join('\n')), dialect, reason)
+})
+
+t.test('a backslash escapes where that makes a better table, or a cell is \\N', async (t) => {
+  const mysql = ['email,name', '"a@example.com","12\\""', '"b@example.com","the \\"Bay\\""'].join('\n')
+  t.equal(detected(mysql), ', " \\')
+  t.equal(detected(mysql, { escape: null }), ', "', 'the request decides')
+  t.equal(detected('email,name\na@example.com,\\N\nb@example.com,Bob'), ', " \\')
+  t.equal(detected('email,path\na@example.com,"C:\\"\nb@example.com,"D:\\"'), ', "', 'paths that end in one')
+  t.equal(detected('email,name\na@example.com,A\\B'), ', "')
 })
 
 t.test('what the request gives stands, also where another would make a better table', async (t) => {

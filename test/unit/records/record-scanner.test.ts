@@ -10,10 +10,14 @@ interface Found {
   unterminated: boolean
 }
 
-function scan(text: string, separator: string, enclosure: string, step: number): Found[] {
+function scan(text: string, separator: string, enclosure: string, step: number, escape = false): Found[] {
   const found: Found[] = []
   const scanner = new RecordScanner({
-    dialect: { separator: separator.charCodeAt(0), enclosure: enclosure.charCodeAt(0) },
+    dialect: {
+      separator: separator.charCodeAt(0),
+      enclosure: enclosure.charCodeAt(0),
+      escape: escape ? 0x5c : null,
+    },
     wantedColumn: 0,
     onRecord: ({ line, bytes, start, end, flags }) => {
       found.push({
@@ -33,12 +37,14 @@ function scan(text: string, separator: string, enclosure: string, step: number):
   return found
 }
 
-const expected = (text: string, separator: string, enclosure: string): Found[] =>
-  referenceRecords(text, separator, enclosure).map(({ line, text: record, cells }) => ({
-    line,
-    text: record,
-    unterminated: cells === null,
-  }))
+const expected = (text: string, separator: string, enclosure: string, escape = false): Found[] =>
+  referenceRecords(text, { separator, enclosure, escape: escape ? '\\' : null }).map(
+    ({ line, text: record, cells }) => ({
+      line,
+      text: record,
+      unterminated: cells === null,
+    }),
+  )
 
 // Long by hand: ROLLCALL_FUZZ_RUNS=300000
 const runs = Number(process.env['ROLLCALL_FUZZ_RUNS'] ?? 4_000)
@@ -48,7 +54,7 @@ const pieces = (separator: string, enclosure: string) =>
     .array(
       fc.constantFrom(
         ...[separator, separator, enclosure, enclosure, enclosure + enclosure],
-        ...['\n', '\r', '\r\n', ' ', '\t', 'a', 'bc', 'é'],
+        ...['\n', '\r', '\r\n', ' ', '\t', 'a', 'bc', 'é', '\\', `\\${enclosure}`],
       ),
       { maxLength: 40 },
     )
@@ -63,6 +69,7 @@ const file = fc
       enclosure: fc.constant(enclosure),
       text: pieces(separator, enclosure),
       step: fc.integer({ min: 1, max: 64 }),
+      escape: fc.boolean(),
     }),
   )
 
@@ -70,9 +77,9 @@ t.test(
   `records end where the rules say, in ${runs} random files read in slices of 1 to 64 bytes`,
   async (t) => {
     fc.assert(
-      fc.property(file, ({ text, separator, enclosure, step }) => {
-        const found = JSON.stringify(scan(text, separator, enclosure, step))
-        return found === JSON.stringify(expected(text, separator, enclosure))
+      fc.property(file, ({ text, separator, enclosure, step, escape }) => {
+        const found = JSON.stringify(scan(text, separator, enclosure, step, escape))
+        return found === JSON.stringify(expected(text, separator, enclosure, escape))
       }),
       { numRuns: runs },
     )
@@ -84,6 +91,9 @@ t.test(`records end where csv-parse ends them, in ${runs} random files`, async (
   let compared = 0
   fc.assert(
     fc.property(file, ({ text, separator, enclosure, step }) => {
+      // csv-parse doesn't skip blanks before an enclosure, and reads on where text is behind one on a later line.
+      const isAlike = (record: Found) => !record.unterminated && !/[ \t]["']/.test(record.text)
+      if (!expected(text, separator, enclosure).every(isAlike)) return true
       const ends = endsByCsvParse(text, separator, enclosure)
       // csv-parse refuses the whole file when an enclosure doesn't end.
       if (ends === null) return true
@@ -96,7 +106,7 @@ t.test(`records end where csv-parse ends them, in ${runs} random files`, async (
     { numRuns: runs },
   )
   t.comment(`${compared} files compared`)
-  t.ok(compared > runs / 3)
+  t.ok(compared > runs / 8)
 })
 
 /** The records' texts; null when it reads none because an enclosure doesn't end. */
@@ -140,14 +150,14 @@ t.test('enclosures are bounded by 256 KiB and 1,000 lines', async (t) => {
 })
 
 t.test(
-  'a record of more than 1 MiB is cut at a cell, keeps its identity, and the next one is whole',
+  'a record of more than 1 MiB is cut in a cell, keeps its identity, and the next one is whole',
   async (t) => {
     const long = [
-      'x'.repeat(700_000),
+      'x'.repeat(50_000),
       '"y,z"',
-      'w'.repeat(600_000),
+      'w'.repeat(1_000),
       '  Ann@example.com ',
-      'v'.repeat(3_000_000),
+      'v'.repeat(1_030_000),
       '"multi\nline"',
     ].join(',')
     for (const step of [10_000, 1_000_000]) {
@@ -159,7 +169,7 @@ t.test(
         cell: string | null
       }[] = []
       const scanner = new RecordScanner({
-        dialect: { separator: 0x2c, enclosure: 0x22 },
+        dialect: { separator: 0x2c, enclosure: 0x22, escape: null },
         wantedColumn: 3,
         onRecord: (record) => {
           const { line, lines, start, end, flags, longCell } = record
@@ -186,6 +196,29 @@ t.test(
     }
   },
 )
+
+t.test('a record of more than 1 MiB has an identity only where it ends in the first 64 KiB', async (t) => {
+  for (const [before, isKept] of [
+    [65_536 - 8, true],
+    [65_536 - 7, false],
+  ] as const)
+    for (const step of [1_000, 65_536, 3_000_000]) {
+      const cells: (string | null)[] = []
+      const scanner = new RecordScanner({
+        dialect: { separator: 0x2c, enclosure: 0x22, escape: null },
+        wantedColumn: 1,
+        onRecord: ({ longCell }) => cells.push(longCell?.toString() ?? null),
+      })
+      const bytes = Buffer.from(`${'x'.repeat(before)},a@bb.co,${'v'.repeat(2_000_000)}`)
+      for (let at = 0; at < bytes.length;) {
+        const copied = bytes.copy(scanner.space(), 0, at, at + step)
+        scanner.advance(copied)
+        at += copied
+      }
+      scanner.end()
+      t.same(cells, [isKept ? 'a@bb.co' : null], `${before} bytes before it, ${step} at a time`)
+    }
+})
 
 t.test('of an unterminated record that is too long the beginning is kept', async (t) => {
   const found = scan(`"never ${'x'.repeat(2_000_000)}\nb,2\n`, ',', '"', 65_536)
@@ -217,7 +250,7 @@ t.test('a record of exactly 1 MiB is not too long', async (t) => {
     for (const ending of ['\n', '\r\n', '\r', '']) {
       const flags: number[] = []
       const scanner = new RecordScanner({
-        dialect: { separator: 0x2c, enclosure: 0x22 },
+        dialect: { separator: 0x2c, enclosure: 0x22, escape: null },
         wantedColumn: 0,
         onRecord: (record) => flags.push(record.flags),
       })

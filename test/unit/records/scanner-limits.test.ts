@@ -10,33 +10,41 @@ import { lineBreaks, splitFile, type RawRecord } from '../../model/records.ts'
 /** What the scanner must find of a record. */
 function expected(record: RawRecord, format: ContentFormat, wantedColumn: number): Found {
   const { typedCells, isUnterminated, isTooLong, bytes, line } = record
-  const enclosure = format.csv_field_enclosure
   const closed = isUnterminated ? typedCells.slice(0, -1) : typedCells
-  const enclosed = closed.filter((cell) => cell.startsWith(enclosure))
+  const enclosed = closed.filter((cell) => enclosedText(cell, format) !== null)
   let flags = isUnterminated ? recordFlags.unterminated : 0
   if (enclosed.length > 0) flags |= recordFlags.enclosed
-  if (enclosed.some((cell) => !isRegular(cell, enclosure))) flags |= recordFlags.irregular
+  if (enclosed.some((cell) => enclosedText(cell, format) !== cell)) flags |= recordFlags.irregular
+  if (enclosed.some((cell) => enclosedText(cell, format) !== withoutBlanks(cell, format)))
+    flags |= recordFlags.typed
   if (!isTooLong) return { bytes, line, lines: 1 + lineBreaks(bytes), flags, longCell: null }
   // The cells of a too long record are never parsed, so that each enclosed one may count as irregular.
   if (enclosed.length > 0) flags |= recordFlags.irregular
   const wanted = closed[wantedColumn]
+  const wantedEnd = closed.slice(0, wantedColumn + 1).join(format.csv_field_separator).length
   return {
     bytes: beginningOf(record, closed, format),
     line,
     lines: 1 + lineBreaks(bytes),
-    flags: flags | recordFlags.tooLong,
-    longCell: wanted !== undefined && wanted.length <= 2 * limits.maxEnclosureBytes ? wanted : null,
+    flags: (flags & ~recordFlags.typed) | recordFlags.tooLong,
+    longCell: wanted !== undefined && wantedEnd <= limits.maxIdentityBytes ? wanted : null,
   }
 }
 
-/** Enclosed from its first byte to its last. */
-const isRegular = (cell: string, enclosure: string): boolean =>
-  cell.length > 1 &&
-  cell.endsWith(enclosure) &&
-  !cell
-    .slice(1, -1)
-    .replaceAll(enclosure + enclosure, '')
-    .includes(enclosure)
+/** The enclosed text that a cell begins with, blanks aside, with its enclosures; null where there is none. */
+function enclosedText(
+  cell: string,
+  { csv_field_enclosure: enclosure, ...format }: ContentFormat,
+): string | null {
+  const escaped = format.csv_field_escape ? '|\\\\["\'\\\\]' : ''
+  const other = format.csv_field_escape ? '|\\\\(?!["\'\\\\])' : '|\\\\'
+  const blank = format.csv_field_separator === '\t' ? ' ' : '[ \t]'
+  const pattern = `^${blank}*(${enclosure}(?:[^\\\\${enclosure}]|${enclosure}${enclosure}${escaped}${other})*${enclosure})`
+  return new RegExp(pattern).exec(cell)?.[1] ?? null
+}
+
+const withoutBlanks = (cell: string, { csv_field_separator: separator }: ContentFormat): string =>
+  cell.replaceAll(separator === '\t' ? /^ +| +$/g : /^[ \t]+|[ \t]+$/g, '')
 
 /** Whole cells up to the limit, and of the next one its beginning, unless that ends in an enclosed text. */
 function beginningOf({ typedCells }: RawRecord, closed: string[], format: ContentFormat): string {
@@ -45,20 +53,15 @@ function beginningOf({ typedCells }: RawRecord, closed: string[], format: Conten
     const remaining = limits.maxRecordBytes - kept.length
     const piece = (column === 0 ? '' : format.csv_field_separator) + cell
     if (piece.length > remaining) {
-      const isClosed = column < closed.length && cell.startsWith(format.csv_field_enclosure)
-      const enclosed = isClosed ? enclosedText(cell, format.csv_field_enclosure) : ''
-      return piece.length - cell.length + enclosed.length > remaining
-        ? kept
-        : kept + piece.slice(0, remaining)
+      const enclosed = column < closed.length ? enclosedText(cell, format) : null
+      const from = piece.length - cell.length + cell.indexOf(enclosed ?? '')
+      const isCutInside = enclosed !== null && remaining > from && remaining < from + enclosed.length
+      return isCutInside ? kept : kept + piece.slice(0, remaining)
     }
     kept += piece
   }
   return kept
 }
-
-/** The enclosed text that a cell begins with. */
-const enclosedText = (cell: string, enclosure: string): string =>
-  new RegExp(`^${enclosure}(?:[^${enclosure}]|${enclosure}${enclosure})*${enclosure}`).exec(cell)![0]
 
 /** A too long record may have lost blanks of its beginning, and it doesn't matter which. */
 const withoutTabs = (found: Found): Found => ({
@@ -72,7 +75,8 @@ const withoutTabs = (found: Found): Found => ({
  */
 function asModelled(found: Found, record: RawRecord | undefined): Found {
   const isAtLimit = record?.bytes.length === limits.maxRecordBytes && record.isUnterminated
-  return isAtLimit && !record.isTooLong ? { ...found, flags: found.flags & ~recordFlags.tooLong } : found
+  const shown = { ...found, flags: found.flags & ~recordFlags.backslash }
+  return isAtLimit && !record.isTooLong ? { ...shown, flags: shown.flags & ~recordFlags.tooLong } : shown
 }
 
 const separators = [',', ';', '\t'] as const
@@ -81,13 +85,24 @@ const enclosures = ['"', "'"] as const
 const file = fc.constantFrom(...separators).chain((csv_field_separator) =>
   fc.constantFrom(...enclosures).chain((csv_field_enclosure) =>
     fc.record({
-      format: fc.constant({ ...utf8Format, csv_field_separator, csv_field_enclosure }),
+      format: fc.constantFrom(null, '\\' as const).map((escape) => ({
+        ...utf8Format,
+        csv_field_separator,
+        csv_field_enclosure,
+        csv_field_escape: escape,
+      })),
       text: fc
         .array(
           fc.constantFrom(
             ...[csv_field_separator, csv_field_separator, csv_field_enclosure, csv_field_enclosure],
             ...[csv_field_enclosure + csv_field_enclosure, '\n', '\r', '\r\n', ' ', '\t', 'a', 'bc', 'é'],
-            ...['sixteen bytes ...', '  '.repeat(8), `${csv_field_enclosure}x${csv_field_enclosure}`],
+            ...[
+              '\\',
+              `\\${csv_field_enclosure}`,
+              'sixteen bytes ...',
+              '  '.repeat(8),
+              `${csv_field_enclosure}x${csv_field_enclosure}`,
+            ],
           ),
           { maxLength: 40 },
         )

@@ -215,18 +215,22 @@ t.test('the first record that is invalid in a detected character set is named', 
 })
 
 t.test('what is noticed in the rest of a file counts from its beginning', async (t) => {
-  const nothing = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0, firstInvalid: 0 }
-  const rest = { manyLines: 2, manyLinesFirst: 3, controlsLine: 4, firstInvalid: 5 }
+  const counted = (records: number, line: number) => ({
+    ...{ manyLines: { records, line }, swallowing: { records, line } },
+    ...{ typed: { records, line }, backslash: { records, line } },
+  })
+  const nothing = { ...counted(0, 0), controlsLine: 0, firstInvalid: 0 }
+  const rest = { ...counted(2, 3), controlsLine: 4, firstInvalid: 5 }
   const warnings = warningsOf()
   warnings.addSecondHalf(nothing, { records: 90, lines: 100 })
   t.same(warnings.findings, nothing)
   warnings.addSecondHalf(rest, { records: 90, lines: 100 })
   t.same(warnings.findings, {
-    ...{ manyLines: 2, manyLinesFirst: 103, controlsLine: 104, firstInvalid: 95 },
+    ...{ ...counted(2, 103), controlsLine: 104, firstInvalid: 95 },
   })
   warnings.addSecondHalf(rest, { records: 190, lines: 200 })
   t.same(warnings.findings, {
-    ...{ manyLines: 4, manyLinesFirst: 103, controlsLine: 104, firstInvalid: 95 },
+    ...{ ...counted(4, 103), controlsLine: 104, firstInvalid: 95 },
   })
 })
 

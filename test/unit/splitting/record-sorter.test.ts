@@ -185,12 +185,16 @@ t.test('a file is refused when more than half of its first 1,000 records are inv
 })
 
 t.test('a file has at most 4,294,967,295 records, those of the second half included', (t) => {
-  const findings = { manyLines: 1, manyLinesFirst: 2, controlsLine: 0, firstInvalid: 0 }
+  const none = { records: 0, line: 0 }
+  const findings = {
+    ...{ manyLines: { records: 1, line: 2 }, swallowing: none, typed: none, backslash: none },
+    ...{ controlsLine: 0, firstInvalid: 0 },
+  }
   const { sorter, add } = makeSorter()
   add('ann@b.co')
   sorter.addSecondHalf({ records: 0xffffffff - 1, findings }, 10)
   t.equal(sorter.records, 0xffffffff)
-  t.match(sorter.warnings.findings, { manyLines: 1, manyLinesFirst: 12 })
+  t.match(sorter.warnings.findings, { manyLines: { records: 1, line: 12 } })
   t.throws(() => add('x'), {
     code: 'content_refused',
     message: 'the file has more than 4294967295 records: split it into several files',

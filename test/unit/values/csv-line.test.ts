@@ -7,7 +7,7 @@ import { referenceRecords } from '../../helpers/reference-csv.ts'
 
 t.test('a written record is read again, cell by cell, as one record', async (t) => {
   const cell = fc
-    .array(fc.constantFrom(...`a"',;\t\n\r x`.split('')), { maxLength: 6 })
+    .array(fc.constantFrom(...`a"',;\t\n\r x`.split(''), '\\', '\\N'), { maxLength: 6 })
     .map((list) => list.join(''))
   fc.assert(
     fc.property(
@@ -16,15 +16,23 @@ t.test('a written record is read again, cell by cell, as one record', async (t) 
       fc.constantFrom('"' as const, "'" as const),
       (cells, separator, enclosure) => {
         const strict = { delimiter: separator, quote: enclosure, escape: enclosure, record_delimiter: '\n' }
-        const line = writeLine(cells, { csv_field_separator: separator, csv_field_enclosure: enclosure })
-        const records = referenceRecords(line, separator, enclosure)
+        const dialect = {
+          csv_field_separator: separator,
+          csv_field_enclosure: enclosure,
+          csv_field_escape: null,
+        }
+        const escaping = { ...dialect, csv_field_escape: '\\' as const }
+        const line = writeLine(cells, dialect)
+        const records = referenceRecords(line, { separator, enclosure, escape: null })
+        const escaped = writeLine(cells, escaping)
+        const [readEscaped] = referenceRecords(escaped, { separator, enclosure, escape: '\\' })
         return (
           records.length === 1 &&
           JSON.stringify(parse(line, strict)) === JSON.stringify([cells]) &&
           JSON.stringify(records[0]!.cells) === JSON.stringify(cells) &&
-          JSON.stringify(
-            readCells(line, { csv_field_separator: separator, csv_field_enclosure: enclosure }),
-          ) === JSON.stringify(cells)
+          JSON.stringify(readCells(line, dialect)) === JSON.stringify(cells) &&
+          JSON.stringify(readEscaped?.cells) === JSON.stringify(cells) &&
+          JSON.stringify(readCells(escaped, escaping)) === JSON.stringify(cells)
         )
       },
     ),
@@ -34,7 +42,7 @@ t.test('a written record is read again, cell by cell, as one record', async (t) 
 })
 
 t.test('enclosures are written only where they are needed', async (t) => {
-  const dialect = { csv_field_separator: ',', csv_field_enclosure: '"' } as const
+  const dialect = { csv_field_separator: ',', csv_field_enclosure: '"', csv_field_escape: null } as const
   t.equal(writeLine(['a', '12" pipe', ' b '], dialect), 'a,"12"" pipe"," b "', 'as RFC 4180 has it')
   t.equal(writeLine(['a,b', 'c"d,', '"'], dialect), '"a,b","c""d,",""""')
   t.equal(writeLine(['\ta', 'b\t', ' ', '\t'], dialect), '"\ta","b\t"," ","\t"', 'a blank or a tab at an end')
@@ -42,10 +50,13 @@ t.test('enclosures are written only where they are needed', async (t) => {
   t.equal(writeLine(["it's", "'"], { ...dialect, csv_field_enclosure: "'" }), "'it''s',''''")
   t.equal(writeLine(['a', 'b\r', 'c\nd', ' e'], dialect), 'a,"b\r","c\nd"," e"')
   t.equal(writeLine(['', 'a', ''], dialect), ',a,')
+  t.equal(writeLine(['\\N', 'a\\b', 'a\\,b'], dialect), '\\N,a\\b,"a\\,b"')
+  const escaping = { ...dialect, csv_field_escape: '\\' } as const
+  t.equal(writeLine(['\\N', 'a\\b', 'a\\,b'], escaping), '"\\\\N",a\\b,"a\\\\,b"', 'an escape')
 })
 
 t.test('no line is blank, as that would be skipped', async (t) => {
-  const dialect = { csv_field_separator: '\t', csv_field_enclosure: "'" } as const
+  const dialect = { csv_field_separator: '\t', csv_field_enclosure: "'", csv_field_escape: null } as const
   t.equal(writeLine([''], dialect), "''")
   t.equal(writeLine(['', '', ''], dialect), '\t\t', 'tabs that separate are no blank line')
   t.equal(writeLine([' '], dialect), "' '")

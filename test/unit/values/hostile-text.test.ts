@@ -72,7 +72,7 @@ const field = (changes: Partial<FieldDefinition>): FieldDefinition => ({
 const manyOptions = ['a', ...Array.from({ length: 999 }, (_, i) => `a${i}, b`)]
 const longOptions = ['a', ...Array.from({ length: 126 }, (_, i) => `${'a,'.repeat(i + 1)}b`)]
 const nestedOptions = ['a', ...Array.from({ length: 126 }, (_, i) => `a${',!'.repeat(i + 1)}`)]
-const csv = { csv_field_separator: ',', csv_field_enclosure: '"' } as const
+const csv = { csv_field_separator: ',', csv_field_enclosure: '"', csv_field_escape: null } as const
 
 const functions: Record<string, (text: string) => unknown> = {
   comparisonForm,
