@@ -1,3 +1,8 @@
 import { runTogether } from '../helpers/run-together.ts'
 
-await runTogether(new URL('ftp/', import.meta.url), ['ftp-front', 'ftp-bounds', 'ftp-tls'])
+await runTogether(new URL('ftp/', import.meta.url), [
+  'ftp-front',
+  'ftp-bounds',
+  'ftp-session-state',
+  'ftp-tls',
+])

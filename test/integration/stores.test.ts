@@ -18,6 +18,7 @@ await runTogether(new URL('stores/', import.meta.url), [
   'list-counts',
   'import-sums',
   'import-stats',
+  'metric-values',
   'messages-at-once',
   'finalization',
 ])
