@@ -384,6 +384,78 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
   t.match(await statesOf('d'), { nonopen: 'dropped' }, 'one that came in time and is told late')
 })
 
+t.test('the earliest open or click counts, in whatever order and calls they are told', async (t) => {
+  const { list, autoresponderId, sent, event } = await oneSubscriber()
+  const later = { delay: 'with_delay', delay_amount: 2, delay_unit: 'hours' } as const
+  const click = {
+    trigger: 'autoresponder_nonclick',
+    trigger_autoresponder_to_click_id: autoresponderId,
+  } as const
+  const url = 'https://a.example/'
+  const kinds = {
+    nonopen: { trigger: 'autoresponder_nonopen', trigger_autoresponder_to_open_id: autoresponderId },
+    nonclick: { ...click, trigger_autoresponder_to_click_on_any_url: true },
+    nonclickListed: { ...click, trigger_autoresponder_to_click_urls: [url] },
+  } as const
+  for (const fields of Object.values(kinds)) await addAutoresponder(list, { ...fields, ...later })
+  /** What becomes of the three mails to those who did nothing until 14:00. The mail was sent at 12:00. */
+  const statesAfter = async (message_id: string, calls: string[][]) => {
+    for (const times of calls)
+      await tell(
+        times.flatMap((time) => {
+          const more = { message_id, occurred_at: `2026-06-15T${time}Z` }
+          if (time === '12:00:00') return [sent(more)]
+          return [event('opened', { privacy: false, ...more }), event('clicked', { url, ...more })]
+        }),
+      )
+    const found = await collections.reactions
+      .find({ _id: { $regex: `:message ${message_id}$` } })
+      .sort({ autoresponder_id: 1 })
+      .toArray()
+    return found.map(({ state }) => state)
+  }
+  const [before, after, sentAt] = ['13:00:00', '15:00:00', '12:00:00']
+  const all = (state: string) => [state, state, state]
+  t.same(await statesAfter('m-late', [[after], [sentAt]]), all('queued'), 'after the due time')
+  t.same(await statesAfter('m-both', [[after], [before], [sentAt]]), [], 'the earlier one is told last')
+  t.same(await statesAfter('m-sorted', [[before], [after], [sentAt]]), [], 'and first')
+  t.same(await statesAfter('m-one', [[after, before, after], [sentAt]]), [], 'and in one call')
+  t.same(await statesAfter('m-all', [[after, before, sentAt]]), [], 'with the sending')
+  t.same(await statesAfter('m-first', [[sentAt, after]]), all('queued'), 'too late, with the sending')
+  t.same(await statesAfter('m-then', [[sentAt, after], [before]]), all('dropped'), 'then the earlier one')
+  t.same(await statesAfter('m-same', [[sentAt, after, before]]), [], 'both with the sending')
+})
+
+t.test('the day of the first sending that is told counts, not that of the report', async (t) => {
+  const { list, autoresponderId, sent, event } = await oneSubscriber()
+  const on = (day: number) => ({ occurred_at: `2026-06-${day}T12:00:00Z` })
+  const sums = async (day: number) => {
+    const query = `?start_date=202606${day}&end_date=202606${day}`
+    const { messages_sent, opens_total } = await statistics({ list, autoresponderId }, query)
+    return [messages_sent, opens_total]
+  }
+  await tell([event('opened', { privacy: false, ...on(17) }), sent(on(15))])
+  await tell([sent({ ...on(14) }), event('opened', { privacy: false, ...on(13) })])
+  t.same(await Promise.all([13, 14, 15, 17].map(sums)), [
+    [0, 0],
+    [0, 0],
+    [1, 2],
+    [0, 0],
+  ])
+})
+
+t.test('an event from a clock that is ahead counts as of its report', async (t) => {
+  const { list, autoresponderId, sent } = await oneSubscriber()
+  await addAutoresponder(list, {
+    trigger: 'autoresponder_send',
+    trigger_autoresponder_to_send_id: autoresponderId,
+  })
+  const reportedAt = Date.now()
+  await tell([sent({ occurred_at: new Date(reportedAt + 3_600_000).toISOString() })])
+  const reaction = await collections.reactions.findOne({ mailing_list_id: list.id })
+  t.ok(Math.abs(reaction!.due_at.getTime() - reportedAt) < 60_000, reaction!.due_at.toISOString())
+})
+
 t.test('nothing is left of a subscriber who is deleted or leaves while an opening is stored', async (t) => {
   const list = await createList(service)
   const { _id: opened } = await addAutoresponder(list)
