@@ -5,5 +5,6 @@ await runTogether(new URL('subscribers/', import.meta.url), [
   'subscribers-found',
   'subscribers-together',
   'lists-and-fields',
+  'over-the-limits',
   'confirmation',
 ])

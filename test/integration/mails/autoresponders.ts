@@ -396,3 +396,18 @@ t.test('a user who may only change the state may pause', async (t) => {
   t.match(refused.body, { error_code: 'not_authorized' })
   t.same(await get(pathOf(list)), [created])
 })
+
+t.test('contents of more than 1 MiB, from an earlier version, may only shrink', async (t) => {
+  const list = await createList(service)
+  const stored = await create(list, { content_subject: 'Hello', content_text: 'x'.repeat(10) })
+  const large = 'x'.repeat(1_048_576)
+  await collections.autoresponders.updateOne({ _id: stored.id }, { $set: { content_html: large } })
+  const refusal = { error_code: 'validation_failed', error_message: /at most 1048576 bytes in all/ }
+  t.match(await update(stored, { content_text: 'x'.repeat(11) }), refusal, 'a byte more')
+  t.match(await update(stored, { content_text: 'y'.repeat(10) }), { success: true }, 'as much')
+  t.match(await update(stored, { paused: true }), { success: true }, 'something else')
+  t.match(await update(stored, { content_text: 'y'.repeat(9) }), { success: true }, 'a byte less')
+  t.match(await update(stored, { content_text: 'y'.repeat(10) }), refusal, 'and no way back')
+  t.match(await update(stored, { content_text: null }), { success: true })
+  t.match(await update(stored, { content_text: 'y' }), refusal, 'over the limit again')
+})
