@@ -9,6 +9,7 @@ await runTogether(new URL('stores/', import.meta.url), [
   'upload-copies',
   'worker-pool',
   'take-over',
+  'tries',
   'process-registration',
   'leases',
   'lease-cuts',

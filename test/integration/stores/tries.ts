@@ -1,0 +1,134 @@
+import { Registry } from 'prom-client'
+import { MongoServerError } from 'mongodb'
+import t from 'tap'
+import { createEngineMetrics } from '../../../engine/metrics.ts'
+import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
+import type { StepRun } from '../../../engine/scheduler/step.ts'
+import { endAfterError } from '../../../engine/scheduler/step-failures.ts'
+import { QuotaInUse, StillWritten } from '../../../engine/stages/obtain/source.ts'
+import { retryDelayMs, runTransaction } from '../../../engine/stages/write/transaction.ts'
+import { ImportError } from '../../../shared/contract/errors.ts'
+import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
+import { downloadBounds } from '../../../shared/net/download-bounds.ts'
+import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { createLogger } from '../../../shared/runtime/logger.ts'
+import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
+import { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
+import { claimStep } from '../../../shared/store/import-steps.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { storedImport } from '../../helpers/stored-import.ts'
+
+/** How often what breaks off is tried again, and after which waits: the table of docs/failures.md. */
+
+const { database, folder: dataFolder } = await databaseAndFolder(t)
+const { collections, client } = database
+const log = createLogger({ process: 'test', level: 'silent' })
+await ensureSchema(database.db, log)
+const location = {
+  STAGING: 'disk',
+  DATA_DIR: dataFolder,
+  MONGODB_DATABASE: database.db.databaseName,
+} as const
+const folder = await MarkedFolder.open(location, collections, log)
+
+let lastId = 0
+
+/** Ends a step of such an import with an error; resolves to the import after it, and the seconds to its next try. */
+async function endStep(error: unknown, changes: Partial<ImportDocument>) {
+  lastId += 1
+  const id = lastId
+  await collections.imports.insertOne(storedImport({ _id: id, mailing_list_id: id, ...changes }))
+  const lease = { engineId: 'engine', token: 'token' }
+  const document = (await claimStep(collections, id, changes.state ?? 'splitting', lease))!
+  const metrics = createEngineMetrics(new Registry())
+  const step = { id, token: lease.token }
+  const missedFiles = new MissedFiles(metrics)
+  const context = { document, step, database, folder, metrics, log, bounds: downloadBounds, missedFiles }
+  await endAfterError(error, context as Partial<StepRun> as StepRun)
+  const after = (await collections.imports.findOne({ _id: id }))!
+  const next = after.download.next_attempt_at ?? after.step_not_before
+  return { after, seconds: next == null ? null : Math.round((next.getTime() - Date.now()) / 1_000) }
+}
+
+t.test(
+  'a step that breaks off is tried again after 2, 4, 8 and 16 s, and fails the fifth time',
+  async (t) => {
+    const broken = new Error('something unexpected')
+    for (const [failures, expected] of [2, 4, 8, 16].entries()) {
+      const { after, seconds } = await endStep(broken, { step_failures: failures })
+      t.match(after, { state: 'splitting', step_failures: failures + 1 })
+      t.equal(seconds, expected)
+    }
+    const { after } = await endStep(broken, { step_failures: 4 })
+    t.match(after, { state: 'failed', error_message: /something unexpected \(the last of 5 tries\)/ })
+  },
+)
+
+t.test('a download is tried again after 10 and 50 s, within 15 minutes', async (t) => {
+  const gone = new ImportError('source_unavailable', 'no answer', { retryable: true })
+  const download = (attempts: number, minutesLeft: number) => ({
+    state: 'downloading' as const,
+    download: {
+      ...{ attempts, next_attempt_at: null, bytes_received: 0, bytes_expected: null },
+      ends_at: new Date(Date.now() + minutesLeft * 60_000),
+    },
+  })
+  for (const [attempts, expected] of [10, 50].entries()) {
+    const { after, seconds } = await endStep(gone, download(attempts, 14))
+    t.match(after, { state: 'downloading', download: { attempts: attempts + 1 } })
+    t.equal(seconds, expected)
+  }
+  t.match((await endStep(gone, download(2, 14))).after, {
+    ...{ state: 'failed', error_message: /\(the last of 3 tries\)/ },
+  })
+  t.match((await endStep(gone, download(1, 0.8))).after, {
+    ...{ state: 'failed', error_message: /after the 15 minutes that all tries have/ },
+  })
+})
+
+t.test('what waits for space, for quota or for an upload is no failure', async (t) => {
+  const [ofSpace, ofQuota] = [new DiskReserveReached('full'), new QuotaInUse('full')]
+  t.match(await endStep(ofSpace, {}), { seconds: 10, after: { state: 'splitting', step_failures: 0 } })
+  t.match(await endStep(ofQuota, {}), { seconds: 2, after: { state: 'splitting', step_failures: 0 } })
+  const written = new StillWritten('rows.csv', 'a fingerprint')
+  t.match(await endStep(written, {}), { seconds: 3, after: { state: 'splitting', step_failures: 0 } })
+  const waiting = (minutes: number) => ({
+    upload: {
+      ...{ pin: null, waiting: { since: new Date(Date.now() - minutes * 60_000), fingerprint: 'another' } },
+    },
+  })
+  t.match((await endStep(written, waiting(14.8))).after, { state: 'splitting' })
+  t.match((await endStep(written, waiting(15.1))).after, {
+    ...{ state: 'failed', error_message: /still being written 15 minutes after the import began/ },
+  })
+})
+
+t.test('a transaction that can be cut is tried three times, and another one until its timeout', async (t) => {
+  const session = client.startSession()
+  t.teardown(() => session.endSession())
+  const conflict = new MongoServerError({ message: 'WriteConflict', code: 112 })
+  let tries = 0
+  const attempt = () => {
+    tries += 1
+    return Promise.reject(conflict)
+  }
+  const isStopped = () => false
+  const cut = { session, attempt, isStopped, timeoutMs: 60_000, isDivisible: true }
+  t.same(await runTransaction(cut), { end: 'conflicts' })
+  t.equal(tries, 3)
+  tries = 0
+  const startedAt = performance.now()
+  await t.rejects(runTransaction({ session, attempt, isStopped, timeoutMs: 200 }), conflict)
+  t.ok(performance.now() - startedAt >= 200)
+  t.ok(tries > 3, `${tries} tries`)
+  t.same(await runTransaction({ ...cut, isDivisible: false, isStopped: () => true }), { end: 'stopped' })
+})
+
+t.test('waits double up to their maximum, and are up to half shorter or longer', (t) => {
+  for (const [tries, ms] of [4, 8, 16, 32, 64, 128, 256, 500, 500].entries()) {
+    const waits = Array.from({ length: 200 }, () => retryDelayMs(tries, { firstMs: 4, maxMs: 500 }))
+    t.ok(Math.min(...waits) >= ms / 2 && Math.max(...waits) <= ms * 1.5, `try ${tries + 1}: ${ms} ms`)
+    t.ok(Math.min(...waits) < ms && Math.max(...waits) > ms, `try ${tries + 1} is spread`)
+  }
+  t.end()
+})
