@@ -10,9 +10,9 @@ export const deathsMessage = (activity: string, deaths: number): string =>
   `${deaths} engines that ${activity} died one after the other, the last ones while they did nothing else: search the logs of the engines and their machines for out-of-memory kills and crashes, and create the import again`
 
 /** Work that was told to stop is waited for up to this time, because a read may hang. */
-const stopTimeoutMs = 10_000
+export const stopTimeoutMs = 10_000
 /** Work that neither ends nor kills the engine may hang; after this time others run beside it again. */
-const maxIsolationMs = 300_000
+export const maxIsolationMs = 300_000
 
 /**
  * Runs a suspect chunk or step, on which engines died, alone in this engine. When this engine dies too, nothing else

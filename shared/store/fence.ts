@@ -18,9 +18,9 @@ export type FenceContext = { database: Database; log: Logger }
 
 /** How long a write waits for an engine's transaction before the sessions of that engine are ended. */
 export const fenceTimeoutMs = 2_000
-const maxTries = 5
+export const maxFenceTries = 5
 /** How long a write is repeated while the other members of the replica set lag. */
-const maxLagMs = 60_000
+export const maxLagMs = 60_000
 const lagPauseMs = 100
 
 /**
@@ -96,7 +96,7 @@ export async function writeEndingBlockers<T>(
       }
       if (!isMaxTimeExpired(error)) throw error
       tries += 1
-      if (tries === maxTries) throw stillLocked(error)
+      if (tries === maxFenceTries) throw stillLocked(error)
     }
     const engines = await findEngines(database, importIds)
     log.warn(
@@ -114,7 +114,7 @@ export async function writeEndingBlockers<T>(
 
 const stillLocked = (cause: unknown): BusyError =>
   new BusyError(
-    `other transactions have kept an import locked for ${(maxTries * fenceTimeoutMs) / 1000} s, so the request may be done in part only: send it again`,
+    `other transactions have kept an import locked for ${(maxFenceTries * fenceTimeoutMs) / 1000} s, so the request may be done in part only: send it again`,
     { retryAfter: 5, cause },
   )
 

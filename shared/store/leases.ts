@@ -17,7 +17,7 @@ import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../con
 export const leaseMs = 12_000
 export const heartbeatMs = 3_000
 /** By then a living engine has noticed that it was marked dead: its renewal was answered or has timed out. */
-const forgetDeadMs = 120_000
+export const forgetDeadMs = 120_000
 
 /** A longer gap between two writes to the registry shows a stall, after which no lease is judged for a while. */
 const maxGapMs = 2 * heartbeatMs

@@ -217,7 +217,7 @@ export async function inQuotaTransaction<T>(
   work: (transaction: QuotaTransaction) => Promise<T>,
 ): Promise<T> {
   const busyDeadline = clock.monotonicMs() + conflictTimeoutMs
-  let deadline = clock.monotonicMs() + timeoutMs
+  let deadline = clock.monotonicMs() + quotaTimeoutMs
   let needsLock = false
   for (;;) {
     const hasQuotaLock = needsLock
@@ -233,12 +233,12 @@ export async function inQuotaTransaction<T>(
       if (error instanceof QuotaLockNeeded) needsLock = true
       else if (error instanceof QuotaBusy && clock.monotonicMs() < busyDeadline) {
         await sleep(busyPauseMs * (0.5 + Math.random()))
-        deadline = clock.monotonicMs() + timeoutMs
+        deadline = clock.monotonicMs() + quotaTimeoutMs
       } else throw error
     }
   }
 }
 
 /** How long a transaction that may use quota is repeated when it conflicts with others. */
-const timeoutMs = 10_000
+export const quotaTimeoutMs = 10_000
 const busyPauseMs = 50

@@ -393,10 +393,12 @@ t.test('the earliest open or click counts, in whatever order and calls they are 
   } as const
   const url = 'https://a.example/'
   const kinds = {
-    nonopen: { trigger: 'autoresponder_nonopen', trigger_autoresponder_to_open_id: autoresponderId },
+    nonopen: {
+      ...{ trigger: 'autoresponder_nonopen' as const, trigger_autoresponder_to_open_id: autoresponderId },
+    },
     nonclick: { ...click, trigger_autoresponder_to_click_on_any_url: true },
     nonclickListed: { ...click, trigger_autoresponder_to_click_urls: [url] },
-  } as const
+  }
   for (const fields of Object.values(kinds)) await addAutoresponder(list, { ...fields, ...later })
   /** What becomes of the three mails to those who did nothing until 14:00. The mail was sent at 12:00. */
   const statesAfter = async (message_id: string, calls: string[][]) => {

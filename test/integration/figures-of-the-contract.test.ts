@@ -15,7 +15,18 @@ import { pollIntervalMs } from '../../engine/scheduler/poll-loop.ts'
 import { maintenanceJobs, purgeLogs, purgeUploads } from '../../engine/jobs/maintenance.ts'
 import { createEngineMetrics } from '../../engine/metrics.ts'
 import { batchTimeoutMs } from '../../engine/process-chunk.ts'
-import { maxDeaths } from '../../engine/scheduler/quarantine.ts'
+import {
+  maxIsolationMs,
+  stopTimeoutMs as stopOthersTimeoutMs,
+  suspectDeaths,
+  maxDeaths,
+} from '../../engine/scheduler/quarantine.ts'
+import { deactivationTimeoutMs } from '../../engine/stages/finish/deactivation.ts'
+import { reservationTimeoutMs } from '../../engine/stages/write/chunk-quota.ts'
+import { maxConflictRetries, maxDuplicateKeyRetries } from '../../engine/stages/write/transaction.ts'
+import { maxListReads } from '../../control-plane/resources/subscribers/service.ts'
+import { conflictTimeoutMs } from '../../shared/runtime/transactions.ts'
+import { quotaTimeoutMs } from '../../shared/store/subscriber-quota.ts'
 import { removalMs } from '../../engine/stages/finish/finalize-import.ts'
 import { progressEveryMs } from '../../engine/stages/obtain/download.ts'
 import { maxStepFailures } from '../../engine/scheduler/step-failures.ts'
@@ -29,10 +40,10 @@ import { createRegistry } from '../../shared/runtime/metrics/registry.ts'
 import { callbackDays } from '../../shared/contract/schemas/callback.ts'
 import { stopTimeoutMs } from '../../shared/runtime/service.ts'
 import { downloadBounds } from '../../shared/net/download-bounds.ts'
-import { chunkLeaseMs } from '../../shared/store/chunks.ts'
-import { fenceTimeoutMs as fenceMs } from '../../shared/store/fence.ts'
+import { chunkLeaseMs, maxChunkClaims } from '../../shared/store/chunks.ts'
+import { fenceTimeoutMs as fenceMs, maxFenceTries, maxLagMs } from '../../shared/store/fence.ts'
 import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
-import { heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
+import { forgetDeadMs, heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
 import { findingValidMs, recheckDelayMs } from '../../engine/store/missing-files.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
@@ -135,6 +146,20 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
     ['beyond 2: an upload of a dead process can be resumed within 30 s', uploadLeaseMs <= 30_000, true],
     ['O: a process ends within 10 s of a signal', stopTimeoutMs < 10_000, true],
     ['own: days for which what became of a callback is kept', callbackDays, 7],
+    ['docs/failures.md: write conflicts of a batch, then it is cut', maxConflictRetries + 1, 3],
+    ['docs/failures.md: tries of a batch whose keys were taken', maxDuplicateKeyRetries, 20],
+    ['docs/failures.md: the reservation of quota for a chunk', reservationTimeoutMs, 30_000],
+    ['docs/failures.md: claims of a chunk without a batch', maxChunkClaims, 5],
+    ['docs/failures.md: deaths after which work runs alone', suspectDeaths, 2],
+    ['own: until what runs beside it has stopped', stopOthersTimeoutMs, 10_000],
+    ['own: minutes for which it runs alone', maxIsolationMs, 5 * minute],
+    ['docs/failures.md: a transaction that deactivates', deactivationTimeoutMs, 120_000],
+    ["docs/failures.md: a request's transaction", conflictTimeoutMs, 20_000],
+    ['docs/failures.md: one that may use quota', quotaTimeoutMs, 10_000],
+    ['docs/failures.md: reads of a list that changes', maxListReads, 20],
+    ['docs/failures.md: tries of a pause behind open transactions', maxFenceTries, 5],
+    ['docs/failures.md: seconds for which a pause waits for other members', maxLagMs, minute],
+    ['own: minutes for which a dead engine is known', forgetDeadMs, 2 * minute],
     [
       'D 3: decimals of a rate',
       computeStatistics({ ...noDailyCounts(), sent_text: 3, bounces_unique: 1 }, {}).bounce_rate,
@@ -867,10 +892,21 @@ t.test('D 2.2: uploads that broke off are kept for 7 days', async (t) => {
   await writeFile(path.join(folder, old!), 'email\n')
   await makeOld(path.join(folder, young!), 7 * day - minute)
   await makeOld(path.join(folder, old!), 7 * day + minute)
+  const [youngCopy, oldCopy] = ['a', 'b'].map((digit) => `.copy-${digit.repeat(16)}`)
+  // docs/uploads.md: a copy that a killed process left is kept for a day.
+  for (const [name, ageMs] of [
+    [youngCopy!, day - minute],
+    [oldCopy!, day + minute],
+  ] as const) {
+    await writeFile(path.join(folder, name), 'email\n')
+    await makeOld(path.join(folder, name), ageMs)
+  }
   await purgeUploads(openUploads(onDisk, database), log).run()
   const left = await readdir(folder)
-  t.equal(left.includes(young!), true)
-  t.equal(left.includes(old!), false)
+  t.same(
+    [young, old, youngCopy, oldCopy].map((name) => left.includes(name!)),
+    [true, false, true, false],
+  )
 })
 
 t.test(

@@ -27,7 +27,7 @@ import { activeAtStart, openRanges, requirePlan, searchRange } from './absent-su
 const subscribersPerTransaction = 1_000
 const progressEveryMs = 1_000
 /** For all attempts of one transaction. */
-const timeoutMs = 120_000
+export const deactivationTimeoutMs = 120_000
 
 /**
  * How many subscribers are absent, counted to just over half of the active ones; stores a warning then. Resumes where
@@ -138,7 +138,7 @@ async function deactivate(run: StepRun, chunk: ChunkDocument, absent: string[], 
     session,
     attempt: () => writeDeactivated(run, { chunk, absent, next }),
     isStopped: () => signal.aborted,
-    timeoutMs,
+    timeoutMs: deactivationTimeoutMs,
     isDivisible: absent.length > 1,
   })
   if (transaction.end === 'conflicts') {

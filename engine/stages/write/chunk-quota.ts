@@ -18,7 +18,7 @@ interface ChunkQuotaOptions {
 
 const pauses = { firstMs: 20, maxMs: 200 }
 /** For one reservation, with its retries after write conflicts. */
-const timeoutMs = 30_000
+export const reservationTimeoutMs = 30_000
 
 /**
  * The part of the organization's subscriber limit that a chunk has reserved for its next rows, by the rules of
@@ -95,7 +95,7 @@ export class ChunkQuota {
     const transaction = await runTransaction({
       session,
       isStopped,
-      timeoutMs,
+      timeoutMs: reservationTimeoutMs,
       attempt: async () => ({
         commit: await reserveQuota(collections, session, { chunk, limit, needed, wanted }),
       }),

@@ -49,9 +49,9 @@ export type RetryReason = (typeof retryReasons)[number]
 
 const pauses = { firstMs: 4, maxMs: 500 }
 /** Retries after write conflicts of a transaction that can be cut; another one has no limit but its timeout. */
-const maxConflictRetries = 2
+export const maxConflictRetries = 2
 /** Duplicate keys: each means that another writer inserted the key after the attempt's snapshot. */
-const maxDuplicateKeyRetries = 20
+export const maxDuplicateKeyRetries = 20
 
 /** Throws what the database said last when `timeoutMs` is over, and what no retry mends. */
 export async function runTransaction<Value, Reason = never>(

@@ -24,7 +24,7 @@ import {
 
 const noFollow = constants.O_NOFOLLOW ?? 0
 /** Maximum age of hidden files that are no uploads. */
-const maxStrayAgeMs = dayMs
+export const maxStrayAgeMs = dayMs
 
 /**
  * Upload directories as folders. Processes of several machines may share them, and other programs than ours may

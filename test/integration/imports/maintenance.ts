@@ -95,13 +95,13 @@ t.test('staged files that no import needs are removed once they are old', async 
       file_source: { type: 'json', content: 'email\nann@example.com\n' },
     },
   })
-  const twoHours = 2 * 3_600_000
-  await make(waiting.id, twoHours)
-  await make(900_001, twoHours)
+  const [minute, hour] = [60_000, 3_600_000]
+  await make(waiting.id, hour + minute)
+  await make(900_001, hour + minute)
   const entry = (import_id: number) => ({ import_id, source: 6, partition: 0, entered_at: new Date() })
   const { uploadUsage } = collections
   await uploadUsage.updateOne({ _id: 1 }, { $push: { imports: { $each: [900_001, 900_002].map(entry) } } })
-  await make(900_002, 0)
+  await make(900_002, hour - minute)
   // The file server's clock is a day behind.
   const { now } = clock
   clock.now = () => new Date(Date.now() + 24 * 3_600_000)

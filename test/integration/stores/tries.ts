@@ -47,7 +47,10 @@ async function endStep(error: unknown, changes: Partial<ImportDocument>) {
   await endAfterError(error, context as Partial<StepRun> as StepRun)
   const after = (await collections.imports.findOne({ _id: id }))!
   const next = after.download.next_attempt_at ?? after.step_not_before
-  return { after, seconds: next == null ? null : Math.round((next.getTime() - Date.now()) / 1_000) }
+  return {
+    after,
+    seconds: next === null || next === undefined ? null : Math.round((next.getTime() - Date.now()) / 1_000),
+  }
 }
 
 t.test(
