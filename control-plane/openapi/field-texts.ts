@@ -115,7 +115,8 @@ const fieldTexts: Record<string, string> = {
   'overwrite_when_status.scomp': 'whether those who complained of spam are overwritten',
   column_mapping:
     'one entry for each CSV column: a built-in column, a custom field, or null for a column that is ignored; `status` takes the names of other services too (`subscribed`, `opted out`, `cleaned`), and `consent`, in its place, yes or no: active or unsubscribed',
-  default_custom_fields: 'values of custom fields by name, for records without a value',
+  default_custom_fields:
+    'values of custom fields by name, for records without a value; a record that would get one that its field no longer allows when the import starts fails',
   subscriber_defaults:
     'properties of added subscribers that the file does not set; given, also of existing ones where the same key of `overwrite_what` is on and no column brings it',
   'subscriber_defaults.status': 'their status',

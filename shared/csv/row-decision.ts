@@ -8,8 +8,9 @@ import type {
 } from '../contract/schemas/import.ts'
 import type { EmailFormat, SubscriberDocument, SubscriberStatus } from '../contract/schemas/subscriber.ts'
 import { emailIdentity } from '../values/email.ts'
+import { fieldReader } from '../values/field-value.ts'
 import { faultReasons } from './row-fault.ts'
-import type { Row } from './row-reader.ts'
+import { shorten, type Row } from './row-reader.ts'
 import { subscriberTransition } from '../values/subscriber-transition.ts'
 
 /**
@@ -123,6 +124,7 @@ export function rowDecider(context: RowContext): RowDecider {
     : ['_id']
   const projection = Object.fromEntries(readPaths.map((path) => [path, 1 as const]))
   const initialValues = valuesWithoutFile(plan, options)
+  const wrongDefaults = listWrongDefaults(plan, options)
   const mappedIndexes = context.mappedFieldIds.map((id) => plan.fields.findIndex((field) => field.id === id))
   const required = requiredFields.map((field) => ({ ...field, index: plan.fields.indexOf(field) }))
   const identityIndex = plan.fields.findIndex((field) => field.id === plan.identity.field_id)
@@ -157,8 +159,10 @@ export function rowDecider(context: RowContext): RowDecider {
       const value = row.fields[i]
       if (value !== null && value !== undefined) values[mappedIndexes[i]!] = value
     }
+    const wrong = wrongDefaultFailure(values)
+    if (wrong !== null) return wrong
     const missing = required.find(({ index }) => values[index] === null)
-    if (missing !== undefined) return failure('no_value', missing)
+    if (missing !== undefined) return requiredFailure('no_value', missing)
 
     const status = statusOf(row) ?? fallback.status
     const hasLeft = subscriberTransition(null, status).removal === 'begins'
@@ -187,13 +191,27 @@ export function rowDecider(context: RowContext): RowDecider {
     return row.status ?? (isLeavingTold && row.remove_time !== null ? 'unsubscribed' : null)
   }
 
-  function failure(kind: 'no_value' | 'not_clearable', field: FieldDefinition): Decision {
+  function failure(
+    kind: 'no_value' | 'not_clearable' | 'wrong_value',
+    field: FieldDefinition,
+    reason: string,
+  ): Decision {
     const column = columnOf(field)
-    return {
-      result: 'failed',
-      reason: `${field.name}: ${faultReasons[kind]}`,
-      fault: { kind, column: column === -1 ? null : column, field_id: field.id },
-    }
+    const fault = { kind, column: column === -1 ? null : column, field_id: field.id }
+    return { result: 'failed', reason, fault }
+  }
+
+  function requiredFailure(kind: 'no_value' | 'not_clearable', field: FieldDefinition): Decision {
+    return failure(kind, field, `${field.name}: ${faultReasons[kind]}`)
+  }
+
+  /** The failure of a row that gets a default which isn't allowed; the file's values are all allowed. */
+  function wrongDefaultFailure(values: readonly unknown[]): Decision | null {
+    if (wrongDefaults.length === 0) return null
+    const wrong = wrongDefaults.filter(({ index, value }) => values[index] === value)
+    const [first] = wrong
+    if (first === undefined) return null
+    return failure('wrong_value', first.field, wrong.map(({ reason }) => reason).join('; '))
   }
 
   function change({ row, now }: RowToDecide, existing: ExistingSubscriber): Decision {
@@ -210,7 +228,9 @@ export function rowDecider(context: RowContext): RowDecider {
         (field) =>
           values[plan.fields.indexOf(field)] === cleared && existing.custom_fields[field.id] !== undefined,
       )
-      if (missing !== undefined) return failure('not_clearable', missing)
+      if (missing !== undefined) return requiredFailure('not_clearable', missing)
+      const wrong = wrongDefaultFailure(values)
+      if (wrong !== null) return wrong
     }
     const isKeyed = plan.identity.kind !== 'email'
     const update: SubscriberUpdate = {
@@ -254,6 +274,20 @@ export function rowDecider(context: RowContext): RowDecider {
     return { result: 'updated', update, from, to }
   }
 }
+
+/**
+ * The defaults of the request that their fields don't allow, as they were changed after the import was created: an
+ * option was removed or a maximum lowered.
+ */
+const listWrongDefaults = (plan: ImportPlan, options: ImportOptions) =>
+  plan.fields.flatMap((field, index) => {
+    const value = plan.default_values[field.id]
+    if (value === undefined) return []
+    const reader = fieldReader(field, options.file_format.date_format)
+    if (reader.fromJson(value) !== null) return []
+    const text = shorten(Array.isArray(value) ? value.join('|') : String(value))
+    return [{ field, index, value, reason: `${field.name}: ${text} is not ${reader.expectation}` }]
+  })
 
 /** The values of a new subscriber for which the file has none, in the order of the plan's fields. */
 export const valuesWithoutFile = (plan: ImportPlan, options: ImportOptions): (FieldValue | null)[] =>

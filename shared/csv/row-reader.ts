@@ -295,7 +295,7 @@ function oneOf<T extends string>(values: readonly T[], text: string): T | null {
 const shownCharacters = 60
 
 /** Formats a value for a message: in quotes, on one line and not too long. */
-function shorten(text: string): string {
+export function shorten(text: string): string {
   // A surrogate pair is not split.
   const end =
     (text.charCodeAt(shownCharacters - 1) & 0xfc00) === 0xd800 ? shownCharacters - 1 : shownCharacters

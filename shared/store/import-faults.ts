@@ -3,6 +3,7 @@ import {
   faultKinds,
   type FaultCount,
   type ImportDocument,
+  type PlannedColumn,
 } from '../contract/schemas/import.ts'
 import { characterSetName } from '../csv/character-set.ts'
 import { cellReason, faultReasons } from '../csv/row-fault.ts'
@@ -56,10 +57,14 @@ function faultReason(document: ImportDocument, fault: FaultCount): string {
     case 'no_value':
       return faultReasons[kind]
     default: {
-      const column = fault.column === null ? null : plan?.columns[fault.column]
+      const column = fault.column === null ? defaultOf(fault) : plan?.columns[fault.column]
       // An engine of a later version may have counted a kind that is not known here.
       if (kind === undefined || plan === null || !column) return 'the row is not valid'
       return cellReason(kind, columnExpectation(column, plan, options))
     }
   }
 }
+
+/** A value without a column is a default of the request. */
+const defaultOf = ({ field_id: fieldId }: FaultCount): PlannedColumn =>
+  fieldId === null ? null : { kind: 'field', field_id: fieldId }

@@ -8,6 +8,7 @@ import {
   type ImportPlan,
   type PlannedColumn,
 } from '../contract/schemas/import.ts'
+import { fieldReader } from '../values/field-value.ts'
 import { readListCounts } from './subscriber-counts.ts'
 
 type ImportToPlan = Pick<
@@ -41,10 +42,14 @@ export async function makePlan(collections: Collections, document: ImportToPlan)
     columns,
     fields,
     default_values: Object.fromEntries(
-      Object.entries(document.options.default_custom_fields).map(([name, value]) => [
-        fieldNamed(name, document, fields).id,
-        value,
-      ]),
+      Object.entries(document.options.default_custom_fields).map(([name, value]) => {
+        const field = fieldNamed(name, document, fields)
+        // As the field spells it now. A value that it doesn't allow any more fails the rows that would get it.
+        return [
+          field.id,
+          fieldReader(field, document.options.file_format.date_format).fromJson(value) ?? value,
+        ]
+      }),
     ),
     reactions,
     active_at_start: counts.active,

@@ -708,3 +708,68 @@ t.test('rows of which defaults make something large are written in smaller batch
   t.same(Object.values(first!.custom_fields), [long, long, long, long])
   await checkCounts(list.id)
 })
+
+t.test('a default that its field no longer allows fails the rows that would get it', async (t) => {
+  const list = await createList(service, [
+    { name: 'Plan', field_type: 'select_single_dropdown', options: ['Free', 'Old'] },
+    { name: 'Tags', field_type: 'select_multiple_checkboxes', options: ['A', 'B'] },
+    { name: 'Points', field_type: 'number', maximum_value: 100 },
+  ])
+  const path = `/mailing_lists/${list.id}`
+  await post(`${path}/subscribers`, { subscriber: { email: 'known@example.com' } })
+  const create = (changes: Json) =>
+    post(`${path}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email', 'Plan', 'Points'],
+        default_custom_fields: { Plan: 'Old', Tags: ['A', 'B'], Points: 90 },
+        begins_at: new Date(Date.now() + 3_600_000).toISOString(),
+        file_source: {
+          type: 'json',
+          content:
+            'email,Plan,Points\nnew@example.com,,\nplanned@example.com,Free,5\nknown@example.com,,\nx@example.com,,101\n',
+        },
+        ...changes,
+      },
+    })
+  const kept = await create({})
+  const overwriting = await create({ overwrite: true })
+  const fieldsByName = new Map((await get(`${path}/custom_fields`)).map((field: Json) => [field.name, field]))
+  const change = async (name: string, custom_field: Json) => {
+    const { id } = fieldsByName.get(name) as Json
+    t.match((await call('PUT', `${path}/custom_fields/${id}`, { custom_field })).body, { success: true })
+  }
+  // An option that is spelled differently is the same one.
+  await change('Tags', { options: ['a', 'B'] })
+  await change('Plan', { options: ['Free'] })
+  await change('Points', { maximum_value: 50 })
+  const run = async ({ id }: Json) => {
+    await collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date(0) } })
+    return importEnd(service, id)
+  }
+
+  const first = await run(kept)
+  t.match(countsOf(first), { added: 1, skipped_overwrite: 1, failed: 2 })
+  const failed = parse(await log(first, 'failed')) as string[][]
+  t.same(failed.slice(1), [
+    [
+      'new@example.com',
+      '',
+      '',
+      `Plan: 'Old' is not one of "Free"; Points: '90' is not an integer from -9007199254740991 to 50`,
+    ],
+    ['x@example.com', '', '101', `Points: '101' is not an integer from -9007199254740991 to 50`],
+  ])
+  t.match(
+    first.failure_summary.find((fault: Json) => fault.field === 'Plan'),
+    { column: 2, reason: 'not one of "Free"', rows: 1 },
+  )
+  const planned = await collections.subscribers.findOne({
+    mailing_list_id: list.id,
+    email: 'planned@example.com',
+  })
+  const tags = (fieldsByName.get('Tags') as Json).id
+  t.same(planned!.custom_fields[tags], ['a', 'B'], 'as the option is spelled now')
+
+  const second = await run(overwriting)
+  t.match(countsOf(second), { updated: 1, failed: 3 }, 'an update that would bring the default fails too')
+})
