@@ -168,7 +168,7 @@ t.test('bytes that were imported are those of the file', async (t) => {
   t.equal((await bytes()) - before, length)
 })
 
-t.test('bytes that were downloaded are those of the file, however many pieces it came in', async (t) => {
+t.test('of a download bytes are counted however they come, and the times of its stages', async (t) => {
   const bytes = () => engineMetric('rollcall_import_bytes_total{stage="download"}')
   const before = await bytes()
   const pieces = Array.from({ length: 5 }, (_, i) => `person${i}@pieces.example\n`.repeat(4_000))
@@ -181,9 +181,26 @@ t.test('bytes that were downloaded are those of the file, however many pieces it
       response.end()
     })()
   })
+  const series = (stage: string) => `rollcall_import_stage_duration_seconds_sum{stage="${stage}"}`
+  const stages = ['wait', 'obtain', 'split', 'import', 'finish']
+  const work = ['rollcall_import_chunk_duration_seconds_sum', 'rollcall_bulk_write_duration_seconds_sum']
+  const sums = () => Promise.all([...stages.map(series), ...work].map(engineMetric))
+  const sumsBefore = await sums()
   const { id } = await createUrlImport(service, `${origin}/pieces.csv`)
   t.match(await importEnd(service, id), { state: 'finished' })
   t.equal((await bytes()) - before, Buffer.byteLength(pieces.join('')))
+
+  // The sending alone takes a quarter of a second, and the import's times are stored.
+  const spent = (await sums()).map((sum, i) => sum - sumsBefore[i]!)
+  const [wait, obtain, split, whole, finish, chunks, writes] = spent as [number, ...number[]]
+  const { begins_at, started_at, finished_at } = (await service.collections.imports.findOne({ _id: id }))!
+  const nearly = (seconds: number | undefined, ms: number) =>
+    t.ok(Math.abs(seconds! - ms / 1_000) < 0.002, `${seconds} s for ${ms} ms`)
+  nearly(wait, started_at!.getTime() - begins_at.getTime())
+  nearly(whole, finished_at!.getTime() - started_at!.getTime())
+  t.ok(obtain! >= 0.2 && obtain! < whole!, `${obtain} s of ${whole}`)
+  for (const part of [split, finish, chunks, writes])
+    t.ok(part! > 0.0005 && part! < whole!, `${part} s of ${whole}`)
 })
 
 t.test('a download that may be tried again counts as failed, and one that may not as refused', async (t) => {

@@ -86,6 +86,16 @@ t.test('events come whole, however they are cut on their way', async (t) => {
     })()
     t.same(await Array.fromAsync(readEvents(pieces)), ['{"a":"ö"}', 'x\ny'], `pieces of ${size}`)
   }
+  // CR, LF and CRLF each end a line; two pieces may share a CRLF, which ends one line and not two.
+  for (const lineEnd of ['\r', '\n', '\r\n'])
+    for (const size of [1, 2, 3, 100]) {
+      const lines = Buffer.from(['data: a', 'data: b', '', 'data: c', '', ': end'].join(lineEnd))
+      const pieces = (async function* () {
+        for (let at = 0; at < lines.length; at += size) yield lines.subarray(at, at + size)
+      })()
+      const name = `${JSON.stringify(lineEnd)}, pieces of ${size}`
+      t.same(await Array.fromAsync(readEvents(pieces)), ['a\nb', 'c'], name)
+    }
 })
 
 t.test('a text from elsewhere says nothing to the terminal, wherever its pieces end', async (t) => {
