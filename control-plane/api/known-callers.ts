@@ -1,5 +1,6 @@
 import { findCaller, hashKey, type Caller } from '../../shared/store/api-keys.ts'
 import { clock } from '../../shared/runtime/clock.ts'
+import { singleFlight } from '../../shared/runtime/single-flight.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 
 /** The API promises that changes of keys and users take effect within 5 s. */
@@ -9,17 +10,20 @@ const maxKept = 10_000
 /**
  * Caches callers for a moment, because looking up the key was half the cost of a short request. Changes of keys and
  * users by this process take effect at once, those by another process within two seconds.
+ *
+ * Requests that come together with a key that isn't cached share its look-up. Otherwise a thousand of one organization
+ * would fill the connections to the database, and the others' look-ups would wait for all of them.
  */
 export class KnownCallers {
-  readonly #collections: Collections
   readonly #secret: Uint8Array
+  readonly #lookUp: (key: string) => Promise<Caller | null>
   /** By the key's hash. Wrong keys aren't cached, because a client can send any number of them. */
   readonly #known = new Map<string, { caller: Caller; untilMs: number }>()
   #changes = 0
 
   constructor(collections: Collections, keyHashSecret: Uint8Array) {
-    this.#collections = collections
     this.#secret = keyHashSecret
+    this.#lookUp = singleFlight((key) => findCaller(collections, keyHashSecret, key))
   }
 
   /** Finds a key's caller; null when the key is wrong, or when it or its user is inactive. */
@@ -30,7 +34,7 @@ export class KnownCallers {
     if (known !== undefined && clock.monotonicMs() < known.untilMs) return known.caller
     this.#known.delete(hash)
     const changesBefore = this.#changes
-    const caller = await findCaller(this.#collections, this.#secret, key)
+    const caller = await this.#lookUp(key)
     if (caller !== null && this.#changes === changesBefore) {
       if (this.#known.size >= maxKept) this.#known.clear()
       this.#known.set(hash, { caller, untilMs })

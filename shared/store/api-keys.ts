@@ -1,5 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { clock } from '../runtime/clock.ts'
+import { singleFlight } from '../runtime/single-flight.ts'
 import type { ApiKeyDocument, Role } from '../contract/schemas/api-key.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
 import { permissionValues, type Permissions, type UserDocument } from '../contract/schemas/user.ts'
@@ -108,6 +109,8 @@ const maxCachedAddresses = 10_000
 export class AuthThrottle {
   readonly #collections: Collections
   readonly #limit: number
+  /** Shared by requests that come together, as a caller's look-up is (known-callers.ts). */
+  readonly #readFailures: (address: string) => Promise<CountedFailures | null>
   /** Addresses that aren't blocked, with the time at which the database is asked again. */
   readonly #allowedUntil = new Map<string, number>()
   /** Failures that this process has counted. */
@@ -116,6 +119,9 @@ export class AuthThrottle {
   constructor(collections: Collections, failuresPerMinute: number) {
     this.#collections = collections
     this.#limit = failuresPerMinute
+    this.#readFailures = singleFlight((address) =>
+      collections.authFailures.findOne<CountedFailures>({ _id: address }, { projection: countedFailures }),
+    )
   }
 
   /** Seconds for which the address is still blocked; 0 when it isn't. */
@@ -125,10 +131,7 @@ export class AuthThrottle {
     if (clock.monotonicMs() < (this.#allowedUntil.get(address) ?? 0)) return 0
     this.#allowedUntil.delete(address)
     const failuresBefore = this.#failures
-    const failures = await this.#collections.authFailures.findOne<CountedFailures>(
-      { _id: address },
-      { projection: countedFailures },
-    )
+    const failures = await this.#readFailures(address)
     const seconds = failures !== null && failures.count > this.#limit ? failures.seconds : 0
     if (seconds === 0 && this.#failures === failuresBefore) {
       if (this.#allowedUntil.size >= maxCachedAddresses) this.#allowedUntil.clear()

@@ -8,6 +8,7 @@ import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
 import { apiRouter } from '../../../control-plane/api/router.ts'
 import { AuthThrottle, hashKey, keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { basic, bootstrapKey, callerOf, startProcess, until } from '../../helpers/service.ts'
+import { gatedDatabase } from '../../helpers/gated-database.ts'
 import { service } from './service.ts'
 
 const { call, post } = service
@@ -233,4 +234,18 @@ t.test('a right key whose look-up overlaps the count of wrong ones is refused wi
   await once(server, 'listening')
   t.equal(await statusOf(bootstrapKey), 429)
   t.same(wrong.sort(), [...Array<number>(3).fill(401), ...Array<number>(17).fill(429)])
+})
+
+t.test('a thousand requests that come together with one key cost a few reads of the database', async (t) => {
+  const { database, gate } = await gatedDatabase(t, service.db.databaseName)
+  const callers = new KnownCallers(database.collections, await keyHashSecret(database.collections))
+  const throttle = new AuthThrottle(database.collections, 20)
+  const together = <T>(ask: () => Promise<T>) => Promise.all(Array.from({ length: 1_000 }, ask))
+  await gate.watch(null)
+  const found = await together(() => callers.find(bootstrapKey))
+  t.ok(found.every((caller) => caller?.organizationId === 1))
+  t.ok(gate.commands.length <= 2, `${gate.commands.length} reads of keys`)
+  await gate.watch(null)
+  await together(() => throttle.blockedSeconds('192.0.2.77'))
+  t.ok(gate.commands.length <= 2, `${gate.commands.length} reads of failures`)
 })
