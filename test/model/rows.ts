@@ -203,7 +203,8 @@ const readStatus = (text: string): SubscriberStatus | null =>
 
 /** "A boolean cell, or `subscribed`/`not subscribed`; yes is `active`, no is `unsubscribed`" (2.1). */
 function readConsent(text: string): SubscriberStatus | null {
-  const isYes = { subscribed: true, 'not subscribed': false }[spaced(text)] ?? readBoolean(text)
+  const name = spaced(text)
+  const isYes = name === 'subscribed' ? true : name === 'not subscribed' ? false : readBoolean(text)
   if (isYes === null) return null
   return isYes ? 'active' : 'unsubscribed'
 }

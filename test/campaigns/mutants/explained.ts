@@ -115,9 +115,9 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: 'shared/csv/file-warnings.ts',
-    text: "const named = names.filter((name, i) => name !== null && plain(cells[i] ?? '') === plain(name))",
+    text: "const named = names.filter((name, i) => name !== null && plainName(cells[i] ?? '') === plainName(name))",
     replacements: [
-      'const named = names.filter((name, i) => name !== null && plain(cells[i] ?? "Stryker was here!") === plain(name))',
+      'const named = names.filter((name, i) => name !== null && plainName(cells[i] ?? "Stryker was here!") === plainName(name))',
     ],
     why: 'a cell that is not there is blank, and a name or word is neither that nor what stands in for it',
   },
