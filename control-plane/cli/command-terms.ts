@@ -35,6 +35,7 @@ const translate = (sentence: string): string =>
     .replace(/ as character_set$/, ' as --character-set')
     .replace(/^file_format\.character_set /, '--character-set ')
     .replace(/^file_format\.csv_field_enclosure /, '--enclosure ')
+    .replace(/^csv_skip_lines /, '--skip-lines ')
     .replace(/^file_format\.csv_field_escape /, '--escape ')
     .replace(/ with a backslash as csv_field_escape$/, ' with --escape backslash')
     .replace(/^file_format\.csv_field_separator /, '--separator ')

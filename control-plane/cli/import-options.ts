@@ -1,5 +1,5 @@
 import { InvalidArgumentError, Option, type Command } from 'commander'
-import { characterSets } from '../../shared/contract/schemas/import.ts'
+import { characterSets, maxSkipLines } from '../../shared/contract/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
 import { usage } from './failures.ts'
 import { listOption } from './option-values.ts'
@@ -35,6 +35,7 @@ export interface ImportFlags {
   separator: string
   enclosure?: string
   escape?: string | null
+  skipLines?: number
   characterSet: string
   dateFormat?: 'mdy' | 'dmy'
   callbackUrl?: string
@@ -108,6 +109,7 @@ export function addImportOptions(command: Command): Command {
     '--escape <what>',
     'what escapes an enclosure inside a cell: none or backslash (as MySQL writes)',
   ).argParser(escape)
+  add('--skip-lines <number>', 'lines before the table, such as notes').argParser(skippedLines)
   add('--character-set <name>', "the file's character set, or auto").default('auto').argParser(characterSet)
   add('--date-format <order>', 'mdy if 01/02/2014 is in January, dmy if it is in February').choices([
     'mdy',
@@ -182,6 +184,12 @@ function escape(text: string): string | null {
   throw new InvalidArgumentError('Allowed are none and backslash.')
 }
 
+function skippedLines(text: string): number {
+  const lines = /^\d{1,3}$/.test(text) ? Number(text) : NaN
+  if (lines <= maxSkipLines) return lines
+  throw new InvalidArgumentError(`It must be a number from 0 to ${maxSkipLines}.`)
+}
+
 /** Wrong usage, because the service would refuse it only when the file is uploaded. */
 function characterSet(text: string): string {
   const names = [...characterSets, 'auto']
@@ -240,6 +248,7 @@ export const requestedFormat = (flags: ImportFlags): Record<string, unknown> =>
     csv_field_separator: flags.separator,
     csv_field_enclosure: flags.enclosure,
     csv_field_escape: flags.escape,
+    csv_skip_lines: flags.skipLines,
     date_format: flags.dateFormat,
   })
 

@@ -133,6 +133,7 @@ const fieldTexts: Record<string, string> = {
     'its character set, in any case, as the WHATWG Encoding Standard names them; `auto` detects UTF-8, windows-1252, and UTF-16 with a byte order mark; without effect on inline text',
   csv_field_separator: 'the character between cells: comma, tab, semicolon or bar; `auto` detects it',
   csv_field_enclosure: 'the character that may enclose cells',
+  csv_skip_lines: 'lines before the header or first record that are no part of the table',
   csv_field_escape: 'what escapes the enclosure inside a cell: a backslash, or null',
   date_format: 'whether 01/02/2014 is in January (mdy) or in February (dmy)',
   stats: 'its progress',

@@ -33,6 +33,8 @@ export interface RequestedFormat {
   enclosure: FileFormat['csv_field_enclosure']
   /** Undefined: it is detected. */
   escape?: Escape | null | undefined
+  /** Lines before the table; by default none. */
+  skipLines?: number
 }
 
 export const requestedFormat = ({
@@ -43,6 +45,7 @@ export const requestedFormat = ({
   separator: isDefault === true ? null : format.csv_field_separator,
   enclosure: format.csv_field_enclosure,
   escape: format.csv_field_escape ?? null,
+  skipLines: format.csv_skip_lines ?? 0,
 })
 
 export interface Beginning {
@@ -74,7 +77,10 @@ export function readBeginning(sample: Sample, requested: RequestedFormat): Begin
   else refuseNuls(staged, characterSet)
 
   const line = separatorLine({ bytes: staged, isWhole: sample.isWhole })
-  const records = { bytes: staged.subarray(line?.length ?? 0), isWhole: sample.isWhole }
+  const lineBytes = line?.length ?? 0
+  const { skipLines = 0 } = requested
+  const skipped = firstLines(staged.subarray(lineBytes), skipLines)
+  const records = { bytes: staged.subarray(lineBytes + skipped.length), isWhole: sample.isWhole }
   const separator =
     requested.separator !== null && requested.separator !== 'auto'
       ? requested.separator
@@ -88,8 +94,11 @@ export function readBeginning(sample: Sample, requested: RequestedFormat): Begin
     content: {
       character_set: characterSet,
       csv_field_separator: separator,
-      start: (transcodedFrom === null ? markBytes : 0) + (line?.length ?? 0),
-      skipped_lines: line === null ? 0 : 1,
+      start: (transcodedFrom === null ? markBytes : 0) + lineBytes + skipped.length,
+      skipped_lines: (line === null ? 0 : 1) + skipLines,
+      ...(skipped.length === 0
+        ? {}
+        : { skipped_text: recordDecoder(characterSet).decode(skipped, 0, skipped.length) }),
     },
     ...{ transcodedFrom, markBytes, warnings, records },
   }
@@ -237,6 +246,26 @@ function separatorLine({ bytes, isWhole }: Sample): { separator: Separator; leng
   if (!/[\r\n]/.test(line) && !endsWithFile) return null
   return { separator: (separator.startsWith('\\') ? '\t' : separator) as Separator, length: line.length }
 }
+
+/** They are stored with the import, for its failed log. */
+const maxSkippedBytes = 64 * 1024
+
+/** The first `lines` physical lines with their line ends. Throws ImportError `content_refused` for very long ones. */
+function firstLines(bytes: Buffer, lines: number): Buffer {
+  let at = 0
+  for (let line = 0; line < lines && at < bytes.length; line += 1) {
+    while (at < bytes.length && bytes[at] !== LF && bytes[at] !== CR) at += 1
+    at += bytes[at] === CR && bytes[at + 1] === LF ? 2 : 1
+    if (at > maxSkippedBytes)
+      refuse(
+        `csv_skip_lines is ${lines}, and the first ${line + 1} lines have more than 64 KiB: lines before a table are notes or titles`,
+      )
+  }
+  return bytes.subarray(0, at)
+}
+
+const LF = 0x0a
+const CR = 0x0d
 
 const separatorNames: Record<Separator, string> = { ',': '","', ';': '";"', '\t': 'tab', '|': '"|"' }
 

@@ -98,7 +98,7 @@ export class FileWarnings {
     const line = header?.join(', ').slice(0, 100)
     this.#noRecord =
       line === undefined
-        ? 'the file has no record: it is empty'
+        ? 'the file has no record: it is empty, or has only lines that are skipped'
         : `the file has no record, only the line ${line}, which is read as the header${
             /\\[nr]/.test(line) ? ': it has \\n as two characters where a line should end' : ''
           }`

@@ -53,6 +53,7 @@ function fullView(
     file_format: {
       ...options.file_format,
       csv_field_escape: options.file_format.csv_field_escape ?? null,
+      csv_skip_lines: options.file_format.csv_skip_lines ?? 0,
     },
     detected_character_set: detectedCharacterSet(document),
     detected_csv_field_separator: detectedSeparator(document),

@@ -212,7 +212,13 @@ const contentsOf = ({ state, logFormat, detectedSet }: ExpectedEnd): Record<stri
   ...(detectedSet !== null ? { 'detected sets': 1 } : {}),
 })
 
-const noLog: ExpectedLogFormat = { set: 'utf-8', hasMark: false, separator: ',', hasSeparatorLine: false }
+const noLog: ExpectedLogFormat = {
+  set: 'utf-8',
+  hasMark: false,
+  separator: ',',
+  hasSeparatorLine: false,
+  skippedText: '',
+}
 
 async function creationBody(made: MadeImport, list: CampaignList, service: Service): Promise<Json> {
   let source: Json

@@ -22,7 +22,10 @@ export function madeFile(
 ): Uint8Array {
   random.carelessness = random.oneOf([0.02, 0.1, 0.1, 0.3, 1])
   const format = writtenFormat(options, random)
-  const text = beginning(options, format, random) + madeText(options.column_mapping, list, format, random)
+  const text =
+    beginning(options, format, random) +
+    madeNotes(options, random) +
+    madeText(options.column_mapping, list, format, random)
   if (format.character_set !== 'utf-16le' && format.character_set !== 'utf-16be')
     return damaged(encoded(text, format.character_set), format, random)
   // What damages UTF-8 makes other characters of it.
@@ -80,6 +83,13 @@ function beginning(
   return (
     (hasMark ? '\ufeff' : '') + (hasLine ? separatorLine(random.chance(0.85) ? separator : ';', random) : '')
   )
+}
+
+/** As many lines as `csv_skip_lines` says, and now and then another number. */
+function madeNotes({ file_format: format }: Pick<ImportOptions, 'file_format'>, random: Random): string {
+  const lines = random.slip(0.1) ? random.between(0, 4) : (format.csv_skip_lines ?? 0)
+  const note = () => random.oneOf(['', 'Notes:', '"a note', "it's, a note", 'Report;of May', '12" x'])
+  return Array.from({ length: lines }, () => note() + random.oneOf(['\n', '\n', '\r\n'])).join('')
 }
 
 function separatorLine(separator: Separator, random: Random): string {

@@ -90,6 +90,7 @@ export function madeOptions(list: MadeList, random: Random): ImportOptions {
       csv_field_separator: separator,
       csv_field_enclosure: random.oneOf(['"', '"', '"', "'"]),
       csv_field_escape: random.oneOf([null, null, '\\']),
+      csv_skip_lines: random.oneOf([0, 0, 0, 1, 3]),
       date_format: random.oneOf(['mdy', 'dmy']),
     },
     dry_run: flag(0.12),

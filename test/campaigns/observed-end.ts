@@ -84,7 +84,7 @@ const noLimits = { recordBytes: Infinity, enclosedBytes: Infinity, enclosedLines
 /** The log from its first record on, a character a byte; notes where its beginning or `Content-Type` is wrong. */
 function textOfLog({ bytes, contentType }: LogReply, format: LogFormat, flaws: string[]): string {
   const separatorLine = format.hasSeparatorLine ? `sep=${format.separator}\n` : ''
-  const beginning = `${format.hasMark ? byteOrderMark : ''}${separatorLine}`
+  const beginning = `${format.hasMark ? byteOrderMark : ''}${separatorLine}${format.skippedText}`
   const text = bytes.toString('latin1')
   if (!text.startsWith(beginning))
     flaws.push(

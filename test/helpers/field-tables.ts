@@ -174,6 +174,7 @@ export const fieldTables: FieldTable[] = [
       'file_format.csv_field_separator': 'string',
       'file_format.csv_field_enclosure': 'string',
       'file_format.csv_field_escape': 'string?',
+      'file_format.csv_skip_lines': 'integer',
       'file_format.date_format': 'string',
       'stats.subscribers.added': 'integer',
       'stats.subscribers.updated': 'integer',

@@ -5,6 +5,7 @@ await runTogether(new URL('imports/', import.meta.url), [
   'import-inspection',
   'import-rows',
   'enclosures',
+  'lines-before-the-table',
   'why-rows-failed',
   'import-moves',
   'import-events',

@@ -13,8 +13,10 @@ export interface FileContent {
   raw: string
   set: SplitSet
   separator: Separator
-  /** 1 where the first line set the separator. */
+  /** The line that sets the separator, and those of `csv_skip_lines`. */
   skippedLines: number
+  /** The latter, with their line ends. */
+  skippedText: string
   /** The first line decided the separator. */
   isSeparatorFromLine: boolean
   detectedSet: DetectedCharacterSet | null
@@ -126,7 +128,13 @@ function transcoded(raw: string, set: Exclude<CharacterSet, 'utf-16'>): string {
 
 type Separated = Pick<
   FileContent,
-  'raw' | 'separator' | 'skippedLines' | 'isSeparatorFromLine' | 'detectedSeparator' | 'warnings'
+  | 'raw'
+  | 'separator'
+  | 'skippedLines'
+  | 'skippedText'
+  | 'isSeparatorFromLine'
+  | 'detectedSeparator'
+  | 'warnings'
 >
 
 function separated(raw: string, { options, proposedSeparator }: ContentRequest): Separated {
@@ -137,10 +145,14 @@ function separated(raw: string, { options, proposedSeparator }: ContentRequest):
     named === 'auto' ? (line?.separator ?? proposedSeparator ?? ',') : (line?.separator ?? named)
   const separator = isNamed ? named : decided
   const isSeparatorFromLine = line !== null && !isNamed
+  const skip = options.file_format.csv_skip_lines ?? 0
+  const rest = raw.slice(line?.length ?? 0)
+  const skippedText = new RegExp(`^(?:[^\\r\\n]*(?:\\r\\n|\\r|\\n|$)){${skip}}`).exec(rest)![0]
   return {
-    raw: raw.slice(line?.length ?? 0),
+    raw: rest.slice(skippedText.length),
+    skippedText,
     separator,
-    skippedLines: line === null ? 0 : 1,
+    skippedLines: (line === null ? 0 : 1) + skip,
     isSeparatorFromLine,
     detectedSeparator: isSeparatorFromLine || named === 'auto' ? separator : null,
     warnings: [

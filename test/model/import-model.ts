@@ -285,6 +285,7 @@ function logFormatOf({ options, isInline }: ModelledImport, content: FileContent
     hasMark: !isSplitAsItIs(set),
     separator: content.separator,
     hasSeparatorLine: content.isSeparatorFromLine,
+    skippedText: content.skippedText,
   }
 }
 

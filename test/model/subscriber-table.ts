@@ -76,6 +76,8 @@ export interface ExpectedLogFormat {
   separator: Separator
   /** It begins with a line such as `sep=;`. */
   hasSeparatorLine: boolean
+  /** The lines before the table, a character a byte of `set`. */
+  skippedText: string
 }
 
 export interface ExpectedEnd {

@@ -70,7 +70,7 @@ export function showInspection(
   const style = styledFor(terminal, err)
   writeSentence(
     err,
-    `${inspection.character_set}, ${separatorNames[inspection.csv_field_separator]} between cells, ${inspection.csv_field_escape === null ? '' : 'enclosures escaped by a backslash, '}${inspection.csv_has_headers ? 'a header line' : 'no header line'}${inspection.date_format === null ? '' : `, dates are ${inspection.date_format}`}`,
+    `${inspection.character_set}, ${separatorNames[inspection.csv_field_separator]} between cells, ${inspection.csv_skip_lines === 0 ? '' : `lines before the table: ${inspection.csv_skip_lines}, `}${inspection.csv_field_escape === null ? '' : 'enclosures escaped by a backslash, '}${inspection.csv_has_headers ? 'a header line' : 'no header line'}${inspection.date_format === null ? '' : `, dates are ${inspection.date_format}`}`,
   )
   const rows = inspection.columns.map(({ header, samples, proposed, confidence }, i) => {
     const target = mapping[i] ?? null

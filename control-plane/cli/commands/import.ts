@@ -186,6 +186,7 @@ async function inspect(
 const fileFormat = (inspection: InspectionView, options: ImportFlags): Record<string, unknown> => ({
   csv_field_enclosure: inspection.csv_field_enclosure,
   csv_field_escape: inspection.csv_field_escape,
+  csv_skip_lines: inspection.csv_skip_lines,
   ...(inspection.date_format === null ? {} : { date_format: inspection.date_format }),
   csv_has_headers: inspection.csv_has_headers,
   ...requestedFormat(options),

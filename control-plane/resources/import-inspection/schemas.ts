@@ -3,6 +3,7 @@ import {
   characterSets,
   enclosures,
   escapes,
+  maxSkipLines,
   rowResults,
   separators,
 } from '../../../shared/contract/schemas/import.ts'
@@ -21,6 +22,7 @@ export const inspectionRequest = importCreation.extend({
       csv_field_separator: separatorOption().optional(),
       csv_field_enclosure: punctuation(enclosures).optional(),
       csv_field_escape: punctuation(escapes).nullable().optional(),
+      csv_skip_lines: z.int().min(0).max(maxSkipLines).optional(),
       date_format: oneOf(['mdy', 'dmy']).optional(),
     })
     .prefault({})
@@ -40,6 +42,11 @@ export const inspectionView = z
     csv_field_escape: punctuation(escapes)
       .nullable()
       .describe('as given, or else as detected: a backslash or null'),
+    csv_skip_lines: z
+      .int()
+      .min(0)
+      .max(maxSkipLines)
+      .describe('lines before the table, as given, or else before the line that reads as its header'),
     csv_has_headers: z.boolean().describe('whether the first line is a header, as given or else as detected'),
     date_format: z
       .enum(['mdy', 'dmy'])
@@ -93,6 +100,7 @@ export const exampleInspection: InspectionView = {
   csv_field_separator: ';',
   csv_field_enclosure: '"',
   csv_field_escape: null,
+  csv_skip_lines: 0,
   csv_has_headers: true,
   date_format: 'dmy',
   column_mapping: ['email', 'First name', null],

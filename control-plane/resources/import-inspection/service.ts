@@ -24,7 +24,7 @@ import {
 import { optionWarnings, type SentRequest } from '../subscriber-imports/create/option-warnings.ts'
 import type { ImportCreation } from '../subscriber-imports/schemas.ts'
 import { proposeColumns } from './column-proposals.ts'
-import { detectHeader } from './header.ts'
+import { detectHeader, linesBeforeHeader } from './header.ts'
 import { rehearse, type RehearsalResult } from './rehearsal.ts'
 import { readSample, unreadable } from './sample.ts'
 import type { InspectionRequest, InspectionView } from './schemas.ts'
@@ -52,12 +52,14 @@ export async function inspectSource(
   deps: ControlPlane,
   inspection: Inspection & { sent: SentRequest; releaseSlot: () => void },
 ): Promise<InspectionView> {
-  const { list, request, sent, content, releaseSlot } = inspection
+  const { list, sent, content, releaseSlot } = inspection
   const { context, source } = await checkInspection(deps, inspection)
   // Reading may take 30 s, during which the request must not occupy a slot.
   if (source.type !== 'json') releaseSlot()
   const sample = await readSample(deps, list.organization_id, source, content)
   // Each step takes milliseconds, and other requests are served between two of them.
+  await deps.pacer.nextPiece()
+  const request = withSkippedLines(inspection.request, readInspected(sample, inspection.request, source))
   await deps.pacer.nextPiece()
   const { beginning, refusal } = readInspected(sample, request, source)
   await deps.pacer.nextPiece()
@@ -72,6 +74,7 @@ export async function inspectSource(
   const rehearsal = await rehearseSample(deps, context, sampled, rehearsed)
   return toView({
     format,
+    skipLines: request.file_format.csv_skip_lines,
     proposals,
     rehearsal,
     dateFormat: request.file_format.date_format ?? dateFormat,
@@ -85,6 +88,23 @@ export async function inspectSource(
       ...(request.column_mapping === undefined ? unfitColumns : []),
     ],
   })
+}
+
+/** The request with the lines before the table, given or else detected. */
+function withSkippedLines(
+  request: InspectionRequest,
+  { beginning }: { beginning: Beginning },
+): InspectionRequest & { file_format: { csv_skip_lines: number } } {
+  const { file_format: format } = request
+  const { csv_has_headers: hasHeader, csv_skip_lines: given } = format
+  const skipLines = given ?? (hasHeader === false ? 0 : linesBeforeHeader(textSample(beginning), format))
+  return { ...request, file_format: { ...format, csv_skip_lines: skipLines } }
+}
+
+/** The beginning in UTF-8. */
+function textSample({ content, records: { bytes, isWhole } }: Beginning): Sample {
+  const text = recordDecoder(content.character_set).decode(bytes, 0, bytes.length)
+  return { bytes: Buffer.from(text), isWhole }
 }
 
 /**
@@ -101,11 +121,12 @@ function readInspected(
     csv_field_separator: named,
     csv_field_enclosure: enclosure = '"',
     csv_field_escape: escape,
+    csv_skip_lines: skipLines = 0,
   } = format
   // Null: where no line sets the separator, readTable detects it together with the enclosure.
   const separator = named === undefined || named === 'auto' ? null : named
   const read = (characterSet: FileFormat['character_set']) =>
-    readBeginning(sample, { characterSet, separator, enclosure, escape })
+    readBeginning(sample, { characterSet, separator, enclosure, escape, skipLines })
   const guess = guessUtf16(sample.bytes)
   const requested = source.type === 'json' ? 'utf-8' : (format.character_set ?? guess ?? 'auto')
   try {
@@ -151,6 +172,7 @@ const completeFormat = ({ file_format: format }: InspectionRequest): ImportCreat
   csv_field_separator: format.csv_field_separator,
   csv_field_enclosure: format.csv_field_enclosure ?? '"',
   csv_field_escape: format.csv_field_escape ?? null,
+  csv_skip_lines: format.csv_skip_lines ?? 0,
   date_format: format.date_format ?? 'mdy',
 })
 
@@ -166,13 +188,14 @@ interface Table {
 
 /** The file's columns as text, in any character set. */
 function readTable(
-  { content, records: { bytes, isWhole } }: Beginning,
+  beginning: Beginning,
   { file_format: format }: InspectionRequest,
   fields: CustomFieldDocument[],
 ): Table {
-  const text = recordDecoder(content.character_set).decode(bytes, 0, bytes.length)
-  const sample = { bytes: Buffer.from(text), isWhole }
-  const fromLine = content.skipped_lines === 1 ? content.csv_field_separator : undefined
+  const sample = textSample(beginning)
+  const { content } = beginning
+  const hasLine = content.skipped_lines > (format.csv_skip_lines ?? 0)
+  const fromLine = hasLine ? content.csv_field_separator : undefined
   const detected = detectDialect(sample, { separator: fromLine, enclosure: undefined, escape: undefined })
   const { csv_field_separator: separator, csv_field_enclosure: enclosure, csv_field_escape: escape } = format
   const isNamed = separator !== undefined && separator !== 'auto'
@@ -222,7 +245,11 @@ function checkMapped(
 ): { options: CheckedOptions | null; error: string | null } {
   const problems: string[] = []
   const options = checkOptions(
-    { ...request, column_mapping: mapping, file_format: format },
+    {
+      ...request,
+      column_mapping: mapping,
+      file_format: { ...format, csv_skip_lines: request.file_format.csv_skip_lines ?? 0 },
+    },
     context,
     problems,
   )

@@ -5,6 +5,8 @@ import type { InspectionView } from './schemas.ts'
 
 interface InspectedSource {
   format: ContentFormat
+  /** Lines before the table, given or else detected. */
+  skipLines: number
   /** Given or else detected; null without evidence. */
   dateFormat: InspectionView['date_format']
   mapping: (string | null)[]
@@ -23,6 +25,7 @@ export const toView = ({ format, rehearsal, ...inspected }: InspectedSource): In
   csv_field_separator: format.csv_field_separator,
   csv_field_enclosure: format.csv_field_enclosure,
   csv_field_escape: format.csv_field_escape,
+  csv_skip_lines: inspected.skipLines,
   csv_has_headers: format.csv_has_headers,
   date_format: inspected.dateFormat,
   column_mapping: inspected.mapping,

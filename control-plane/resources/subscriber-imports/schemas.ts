@@ -6,6 +6,7 @@ import {
   detectedCharacterSets,
   enclosures,
   escapes,
+  maxSkipLines,
   importOptions,
   logKinds,
   noCounts,
@@ -138,6 +139,12 @@ export const importCreation = z.object({
         .describe(
           'a backslash, as MySQL writes: in an enclosed cell the enclosure or a backslash behind it stands for itself, and a bare cell `\\N` is blank; null, the default, is no escape',
         ),
+      csv_skip_lines: z
+        .int()
+        .min(0)
+        .max(maxSkipLines)
+        .default(0)
+        .describe('physical lines before the header or first record that are no part of the table'),
       date_format: oneOf(['mdy', 'dmy']).default('mdy'),
     })
     .prefault({}),
@@ -242,6 +249,7 @@ export const importView = z
       csv_field_separator: separatorOption(),
       csv_field_enclosure: punctuation(enclosures),
       csv_field_escape: punctuation(escapes).nullable(),
+      csv_skip_lines: z.int().min(0).max(maxSkipLines),
       date_format: z.enum(['mdy', 'dmy']),
     }),
     detected_character_set: z

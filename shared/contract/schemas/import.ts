@@ -127,6 +127,7 @@ export const separators = [',', '\t', ';', '|'] as const
 export type Separator = (typeof separators)[number]
 export const enclosures = ['"', "'"] as const
 export const escapes = ['\\'] as const
+export const maxSkipLines = 100
 export type Escape = (typeof escapes)[number]
 
 /** The requested format. `auto` is detected in the file's beginning; see `ContentFormat`. */
@@ -137,7 +138,7 @@ const fileFormat = z.object({
   csv_field_enclosure: z.enum(enclosures),
   /** Absent is null. */
   csv_field_escape: z.enum(escapes).nullable().optional(),
-  /** Lines before the header or the first record; absent is 0. */
+  /** Lines before the table; absent is 0. */
   csv_skip_lines: integer().min(0).optional(),
   date_format: z.enum(['mdy', 'dmy']),
 })
@@ -261,10 +262,12 @@ const importContent = z.object({
   /** The character set that the source was read in. */
   character_set: z.enum(characterSets),
   csv_field_separator: z.enum(separators),
-  /** Length of the byte order mark and the `sep=` line with which the staged bytes begin. */
+  /** Where the table begins in the staged bytes: behind a byte order mark, a `sep=` line and `csv_skip_lines`. */
   start: integer().min(0),
-  /** 1 where they begin with a `sep=` line, otherwise 0. */
+  /** Lines before the table. */
   skipped_lines: integer().min(0),
+  /** The lines of `csv_skip_lines`, for the failed log; absent where there are none. */
+  skipped_text: z.string().optional(),
   /** Bytes of the source before it was converted to UTF-8; absent when it is staged as it is. */
   source_bytes: integer().min(0).optional(),
 })
@@ -417,7 +420,8 @@ export const detectedCharacterSet = ({ options, content }: ImportWithContent): D
 
 /** Whether a first line such as `sep=;` decided the separator. */
 export const isSeparatorFromLine = ({ options, content }: Pick<ImportDocument, 'options' | 'content'>) =>
-  content?.skipped_lines === 1 &&
+  content !== undefined &&
+  content.skipped_lines > (options.file_format.csv_skip_lines ?? 0) &&
   (options.default_separator === true || options.file_format.csv_field_separator === 'auto')
 
 /** The separator that `auto` or such a line decided; null when neither did, or the beginning isn't read yet. */

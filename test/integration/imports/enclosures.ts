@@ -160,7 +160,6 @@ t.test('an inspection proposes the escape', async (t) => {
     })
   t.match(await inspect({}), { csv_field_escape: '\\', csv_field_separator: ',', warnings: [] })
   t.match((await inspect({})).records[1].values, { city: 'the "Bay"' })
-  t.match(await inspect({ csv_field_enclosure: "'" }), { csv_field_escape: null })
 })
 
 t.test('a file without a record is a warning that says why', async (t) => {
@@ -172,5 +171,7 @@ t.test('a file without a record is a warning that says why', async (t) => {
   t.match(await warnings('email\\nann@example.com\\nbob@example.com'), [
     /^the file has no record, only the line email\\nann@example.com.* it has \\n as two characters where a line should end$/,
   ])
-  t.match(await warnings('sep=,\n\n \n'), [/^the file has no record: it is empty$/])
+  t.match(await warnings('sep=,\n\n \n'), [
+    /^the file has no record: it is empty, or has only lines that are skipped$/,
+  ])
 })

@@ -226,7 +226,7 @@ t.test('the format of a request is read as it is, but a separator by default is 
     ...{ character_set: 'gbk', csv_field_separator: ';', csv_field_enclosure: "'" },
     csv_has_headers: false,
   } as const
-  const format = { characterSet: 'gbk', separator: ';', enclosure: "'", escape: null }
+  const format = { characterSet: 'gbk', separator: ';', enclosure: "'", escape: null, skipLines: 0 }
   t.same(requestedFormat({ file_format } as ImportOptions), format)
   t.same(requestedFormat({ file_format, default_separator: true } as ImportOptions), {
     ...format,

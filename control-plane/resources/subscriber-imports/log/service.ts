@@ -15,7 +15,7 @@ import {
 import { readSums } from '../../../../shared/store/chunks.ts'
 import { isTranscoded, textEncoder } from '../../../../shared/csv/character-set.ts'
 import { readCells } from '../../../../shared/csv/csv-cells.ts'
-import { withoutFormula, writeLine } from '../../../../shared/csv/csv-line.ts'
+import { withoutFormula, writeLine, type CsvDialect } from '../../../../shared/csv/csv-line.ts'
 import { dayMs } from '../../../../shared/values/durations.ts'
 import type { Reply } from '../../../api/endpoint.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
@@ -107,6 +107,8 @@ async function* failedLog(
   // A spreadsheet recognizes UTF-8 by its byte order mark.
   if (isTranscoded(requestedSet(document))) yield Buffer.from('\ufeff')
   if (isSeparatorFromLine(document)) yield Buffer.from(`sep=${format.csv_field_separator}\n`)
+  const skipped = document.content?.skipped_text ?? ''
+  if (skipped !== '') yield encode(isSafe ? safeLines(skipped, format) : skipped)
   if (header !== null) yield encode(logLine([...header, 'error'], 'line'))
   const failures = deps.database.collections.failures
     .find({ _id: idsOfImport(document._id) })
@@ -120,3 +122,11 @@ async function* failedLog(
   }
   if (lines !== '') yield encode(lines)
 }
+
+/** As many lines, in which no cell runs as a formula. */
+const safeLines = (text: string, format: CsvDialect): string =>
+  text
+    .split(/\r\n|\n|\r/)
+    .slice(0, -1)
+    .map((line) => `${line === '' ? '' : writeLine(readCells(line, format).map(withoutFormula), format)}\n`)
+    .join('')
