@@ -130,7 +130,11 @@ class Gate {
       return
     }
     const timeoutMs = refusal === null ? timeouts.loginMs : refusedHandshakeMs
-    if (implicitTls !== null && !(await control.startTls(implicitTls.newContext(), { timeoutMs }))) return
+    if (
+      implicitTls !== null &&
+      !(await control.startTls((hello) => implicitTls.newContext(hello), { timeoutMs }))
+    )
+      return
     if (refusal === null) this.#beginSession(control)
     else {
       control.write(`421 ${refusal}\r\n`)

@@ -179,7 +179,7 @@ async function startTls(session: FtpSession, certificate: Certificate): Promise<
   }
   session.username = undefined
   session.replaceData(null)
-  const isSecure = await control.startTls(certificate.newContext(), {
+  const isSecure = await control.startTls((hello) => certificate.newContext(hello), {
     lastReply: '234 start the TLS handshake\r\n',
     timeoutMs: context.timeouts.loginMs,
   })

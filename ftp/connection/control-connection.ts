@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events'
 import type { Socket } from 'node:net'
 import type { SecureContext, TLSSocket } from 'node:tls'
 import { CommandLines, parseCommand, type Command } from './command-lines.ts'
-import { closeGently, completeHandshake, plainAddress, wrapInTls } from './sockets.ts'
+import { closeGently, completeHandshake, peek, plainAddress, wrapInTls } from './sockets.ts'
 import { WaitingCommands } from './waiting-commands.ts'
 
 export interface ControlHandler {
@@ -105,7 +105,7 @@ export class ControlConnection extends EventEmitter {
    * that is still unread is discarded: an attacker on the way could have injected it as commands.
    */
   async startTls(
-    secureContext: SecureContext,
+    contextFor: (hello: Buffer) => SecureContext,
     options: { lastReply?: string; timeoutMs: number },
   ): Promise<boolean> {
     const plain = this.#socket
@@ -113,6 +113,9 @@ export class ControlConnection extends EventEmitter {
     plain.off('data', this.#onData)
     while (plain.read() !== null);
     if (options.lastReply !== undefined) plain.write(options.lastReply)
+    const hello = await peek(plain, options.timeoutMs)
+    if (hello === null) return false
+    const secureContext = contextFor(hello)
     const secure: TLSSocket = wrapInTls(plain, secureContext)
     this.#socket = secure
     this.#secureContext = secureContext

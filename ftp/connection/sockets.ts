@@ -22,6 +22,24 @@ export function closeGently(socket: Socket): void {
   socket.end()
 }
 
+/** The first bytes that arrive, which stay to be read. Null where the connection ends, or none arrive in time. */
+export async function peek(socket: Socket, timeoutMs: number): Promise<Buffer | null> {
+  const timer = setTimeout(() => socket.destroy(), timeoutMs)
+  socket.pause()
+  const bytes = await new Promise<Buffer | null>((resolve) => {
+    socket.once('readable', () => {
+      resolve(socket.read() as Buffer | null)
+    })
+    socket.once('close', () => {
+      resolve(null)
+    })
+  })
+  clearTimeout(timer)
+  if (bytes === null) socket.destroy()
+  else socket.unshift(bytes)
+  return bytes
+}
+
 /** The server's side of TLS, before the handshake; `completeHandshake` waits for that. */
 export function wrapInTls(socket: Socket, secureContext: SecureContext): TLSSocket {
   const secure = new TLSSocket(socket, { isServer: true, secureContext })

@@ -164,11 +164,11 @@ t.test('a data connection in TLS proves that it is its session’s', async (t) =
   old.close()
 })
 
-for (const version of ['TLSv1.2', 'TLSv1.3'] as const)
+for (const version of ['TLSv1.2', 'TLSv1.3', 'either'] as const)
   t.test(`a client that uses each ticket once is served each time: ${version}`, async (t) => {
     const session = await FtpSession.connect(withTls.url)
     await session.command('AUTH TLS')
-    const versions = { minVersion: version, maxVersion: version }
+    const versions = version === 'either' ? {} : { minVersion: version, maxVersion: version }
     await session.startTls(versions)
     t.match(await session.login(), /^230 /)
     t.match(await session.command('PROT P'), /^200 /)
@@ -178,7 +178,7 @@ for (const version of ['TLSv1.2', 'TLSv1.3'] as const)
       t.match(await session.command('STOR tickets.csv'), /^150 /)
       const secure = tls.connect({ socket: data, rejectUnauthorized: false, session: ticket!, ...versions })
       // In TLS 1.2 a session may be resumed any number of times.
-      if (version === 'TLSv1.3') ticket = undefined
+      if ((session.control as tls.TLSSocket).getProtocol() === 'TLSv1.3') ticket = undefined
       secure.on('session', (fresh) => (ticket = fresh)).resume()
       await once(secure, 'secureConnect')
       secure.end(`transfer ${transfers}`)
