@@ -609,8 +609,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a registration of an earlier election is not made whole',
     file: leases,
-    text: '{ dead: false, lease_election: { $ne: now.election } },',
-    replacement: '{ dead: true, lease_election: { $ne: now.election } },',
+    text: '{ lease_election: { $ne: now.election } },',
+    replacement: '{ lease_election: now.election, dead: true },',
     tests: [stores],
   },
   {

@@ -304,7 +304,7 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'copies that a killed FTP server left stay on the disk',
-    file: 'shared/storage/uploads/disk-uploads.ts',
+    file: 'shared/storage/uploads/upload-names.ts',
     text: '(unfinished|copy|clock)',
     replacement: '(unfinished)',
     tests: [uploadsOfImports],
@@ -312,8 +312,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'the copy that an FTP server makes is removed under its hands',
     file: 'shared/storage/uploads/disk-uploads.ts',
-    text: '(isUpload ? maxUnfinishedAgeMs : maxStrayAgeMs)',
-    replacement: '(isUpload ? maxUnfinishedAgeMs : 0)',
+    text: '(upload === null ? maxStrayAgeMs : maxUnfinishedAgeMs)',
+    replacement: '(upload === null ? 0 : maxUnfinishedAgeMs)',
     tests: [uploadsOfImports],
   },
   {
