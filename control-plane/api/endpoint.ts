@@ -45,6 +45,11 @@ export interface Endpoint<Query = unknown, Body = unknown> {
    * that follow from path, query and body. The conformance test provokes every one.
    */
   refusals?: Partial<Record<RequestErrorCode, string | readonly string[]>>
+  /**
+   * The refusals of an endpoint for scripts, which see the status alone: their codes and messages by their status. None
+   * has status 200.
+   */
+  statuses?: Record<number, readonly [RequestErrorCode, ...string[]]>
   /** The messages of its handler's 403s, which depend on the body or the record. */
   forbids?: readonly string[]
   handle(call: Call<Query, Body>): Promise<Reply>
@@ -87,6 +92,10 @@ export interface BodyDescription<Body> {
   isArray?: boolean
   /** Keys of the schema that may also stand beside the wrapper. A value inside the wrapper has precedence. */
   beside?: readonly string[]
+  /** Where the keys `beside` the wrapper are given, the wrapper may be missing. */
+  isWrapperOptional?: true
+  /** The `warnings` of the reply name the body's unknown keys. Elsewhere the header `Warning` does. */
+  hasWarnings?: true
   /** Keys that only system admins may set. From all other callers they are ignored. */
   forSystemAdmins?: readonly string[]
   /** The body changes an existing record, so null clears a field. In a creation null is the same as a missing key. */
@@ -119,8 +128,8 @@ type ReplyDescription =
   | { data: z.ZodType; paging?: 'pages' | 'tokens' | 'whole'; example: unknown }
   /** `nothing` describes when there is no text and the status is 204. */
   | { texts: Record<string, TextDescription>; nothing?: string }
-  /** A file, whole or a range of it. It is sent as long as its client reads. `beyondEnd` is the message of the 416. */
-  | { file: Record<string, TextDescription>; beyondEnd: string }
+  /** A file, whole or a range of it. It is sent as long as its client reads. */
+  | { file: Record<string, TextDescription> }
 
 /** A reply that isn't an envelope, described by media type. Without a schema it is any text. */
 export interface TextDescription {

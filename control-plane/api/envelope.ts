@@ -87,7 +87,9 @@ function sendError(response: Response, error: RequestError): void {
 export const notAnEndpoint: RequestHandler = (request, response) => {
   sendError(
     response,
-    new RequestError('not_found', `there is no endpoint at ${request.path}`, { status: 404 }),
+    new RequestError('not_found', `there is no endpoint at ${request.originalUrl.replace(/\?.*/s, '')}`, {
+      status: 404,
+    }),
   )
 }
 

@@ -21,7 +21,14 @@ import {
   whenClosed,
   type RequestSlots,
 } from './request-slots.ts'
-import { documentIn, FaultyBody, readBody, readQuery, unknownKeys, unknownKeysWarning } from './validation.ts'
+import {
+  documentIn,
+  FaultyBody,
+  readBody,
+  readQuery,
+  unknownKeys,
+  unknownKeysWarnings,
+} from './validation.ts'
 
 /**
  * Makes an Express router of the endpoints. The order of the checks: credential, rate of the key, path, method, role,
@@ -177,8 +184,8 @@ const requireJson: RequestHandler = (request, _response, next) => {
 function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
   return async (request, response) => {
     const { body } = requestLocals(response)
-    const warning = unknownKeysWarning(described.query, request.query)
-    if (warning !== null) response.set('Warning', warning)
+    const warnings = unknownKeysWarnings(described, request.query, body?.value)
+    if (warnings.length > 0) response.set('Warning', warnings)
     const slotRequest = createSlotRequest(response)
     let call: Call<unknown, unknown>
     let reply: Reply

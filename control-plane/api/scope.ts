@@ -8,6 +8,8 @@ import type { ControlPlane } from '../control-plane.ts'
  * revealed. A system admin can access every record by its id.
  */
 
+export const basePath = '/svc/api/v2'
+
 /** Parses an id in a path. Throws `not_found` for a text that can't be an id, because it names no record. */
 export function pathId(text: string | undefined, what: string): number {
   if (text === undefined || !/^[1-9]\d{0,15}$/.test(text) || !Number.isSafeInteger(Number(text)))

@@ -1,41 +1,43 @@
 import { z } from 'zod'
 import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
 import { RequestError, type RequestErrorCode } from './request-error.ts'
-import type { BodyDescription } from './endpoint.ts'
+import type { BodyDescription, Endpoint } from './endpoint.ts'
 
 /**
  * Validates requests against their schemas. The messages are this service's own, not zod's: one sentence for each
  * fault, which names the field, joined with "; ".
  */
 
-/** Blank values of these are refused: they would give the first page again, and a client would page for ever. */
-const pagingKeys = ['page', 'per_page', 'page_token']
-
 /**
- * Reads a query; every fault is `invalid_request`. A repeated parameter is refused, and a blank filter counts as none.
- * Keys that the endpoint doesn't know are ignored, even repeated ones.
+ * Reads a query; every fault is `invalid_request`. A repeated parameter is refused, and a blank one counts as none. Keys
+ * that the endpoint doesn't know are ignored, even repeated ones.
  */
 export function readQuery(schema: z.ZodType | undefined, query: Record<string, unknown>): unknown {
   if (schema === undefined) return undefined
   const repeated = Object.keys(query).find((key) => Array.isArray(query[key]) && isKnownKey(schema, key))
   if (repeated !== undefined) throw new RequestError('invalid_request', `${repeated} must be given once`)
-  const filters = Object.entries(query).filter(
-    ([key, value]) => typeof value !== 'string' || value.trim() !== '' || pagingKeys.includes(key),
-  )
-  return parse(schema, Object.fromEntries(filters), 'invalid_request')
+  const given = Object.entries(query).filter(([, value]) => typeof value !== 'string' || value.trim() !== '')
+  return parse(schema, Object.fromEntries(given), 'invalid_request')
 }
 
 const maxNamedKeys = 10
 const maxNamedKeyLength = 50
 
-/** Text of a `Warning` header with the query's keys that the endpoint ignores; null when it ignores none. */
-export function unknownKeysWarning(
-  schema: z.ZodType | undefined,
+/** Values of the `Warning` header, which name what the endpoint ignores of a query and of a body. */
+export function unknownKeysWarnings(
+  { query: schema, body: description, reply }: Pick<Endpoint, 'query' | 'body' | 'reply'>,
   query: Record<string, unknown>,
-): string | null {
-  const unknown = Object.keys(query).filter((key) => !isKnownKey(schema, key))
-  if (unknown.length === 0) return null
-  return `299 - "ignored, as this endpoint has no such query parameter: ${nameKeys(unknown.map(encodedKey))}"`
+  body: unknown,
+): string[] {
+  const parameters = Object.keys(query).filter((key) => !isKnownKey(schema, key))
+  const view = 'data' in reply ? withoutWrapping(reply.data) : undefined
+  const keys =
+    description === undefined || description.hasWarnings === true
+      ? []
+      : unknownKeys(description, body).filter((key) => !isKnownKey(view, key))
+  const warn = (what: string, names: string[]) =>
+    names.length === 0 ? [] : [`299 - "ignored, as this endpoint has no such ${what}: ${nameKeys(names)}"`]
+  return [...warn('query parameter', parameters.map(encodedKey)), ...warn('key of the body', keys)]
 }
 
 const encodedKey = (key: string): string =>
@@ -52,18 +54,32 @@ export function unknownKeys(
   { wrapper, schema, beside = [] }: BodyDescription<unknown>,
   body: unknown,
 ): string[] {
-  if (wrapper === null || !isHash(body)) return unknownKeysIn(schema, body)
+  if (!isHash(body)) return []
+  if (wrapper === null) return unknownKeysIn(schema, body)
   const outside = Object.keys(body).filter((key) => key !== wrapper && !beside.includes(key))
   return [
-    ...unknownKeysIn(schema, body[wrapper]),
+    ...unknownKeysIn(schema, body[wrapper], Array.isArray(body[wrapper]) ? `${wrapper}.` : ''),
     ...outside.map((key) => `${encodedKey(key)} beside ${wrapper}`),
   ]
 }
 
-function unknownKeysIn(schema: z.core.$ZodType, value: unknown, at = ''): string[] {
-  const { innerType } = schema._zod.def as { innerType?: z.core.$ZodType }
-  if (innerType !== undefined) return unknownKeysIn(innerType, value, at)
-  if (!isHash(value) || !(schema instanceof z.ZodObject)) return []
+function unknownKeysIn(wrapped: z.core.$ZodType, value: unknown, at = ''): string[] {
+  const schema = withoutWrapping(wrapped)
+  if (Array.isArray(value) && schema instanceof z.ZodArray)
+    return value.flatMap((entry, i) => unknownKeysIn(schema.element, entry, `${at}${i}.`))
+  if (!isHash(value)) return []
+  if (schema instanceof z.ZodDiscriminatedUnion) {
+    const kind = schema.options.find(
+      (option) =>
+        option instanceof z.ZodObject &&
+        z.safeParse(
+          option.shape[schema.def.discriminator] as z.core.$ZodType,
+          value[schema.def.discriminator],
+        ).success,
+    )
+    return kind === undefined ? [] : unknownKeysIn(kind, value, at)
+  }
+  if (!(schema instanceof z.ZodObject)) return []
   return Object.entries(value).flatMap(([key, entry]) =>
     isKnownKey(schema, key)
       ? unknownKeysIn(schema.shape[key] as z.core.$ZodType, entry, `${at}${key}.`)
@@ -71,7 +87,14 @@ function unknownKeysIn(schema: z.core.$ZodType, value: unknown, at = ''): string
   )
 }
 
-const isKnownKey = (schema: z.ZodType | undefined, key: string): boolean =>
+/** The schema inside of defaults, null and transformations. */
+function withoutWrapping(schema: z.core.$ZodType): z.core.$ZodType {
+  const { innerType, in: input } = schema._zod.def as { innerType?: z.core.$ZodType; in?: z.core.$ZodType }
+  const inner = innerType ?? input
+  return inner === undefined ? schema : withoutWrapping(inner)
+}
+
+const isKnownKey = (schema: z.core.$ZodType | undefined, key: string): boolean =>
   schema instanceof z.ZodObject && Object.hasOwn(schema.shape, key)
 
 /**
@@ -85,19 +108,19 @@ export function readBody<Body>(
 ): Body {
   const { wrapper, schema, optional, beside = [] } = description
   if (body === undefined && optional === true) return parse(schema, {}, 'validation_failed')
-  if (!isHash(body))
-    throw new RequestError(
-      'invalid_request',
-      `the body must be a JSON hash${wrapper === null ? '' : ` with the key ${wrapper}`}`,
-    )
-  const wrapped = wrapper === null ? body : body[wrapper]
+  if (!isHash(body)) throw missingWrapper(description)
+  const others = beside.filter((key) => Object.hasOwn(body, key)).map((key) => [key, body[key]] as const)
+  const isBare = description.isWrapperOptional === true && others.length > 0
+  const wrapped = wrapper === null ? body : (body[wrapper] ?? (isBare ? {} : undefined))
   if (wrapper !== null && description.isArray === true) {
-    if (!Array.isArray(wrapped)) throw new RequestError('invalid_request', `${wrapper} must be an array`)
+    if (!Array.isArray(wrapped)) throw missingWrapper(description)
     return parse(schema, wrapped, 'validation_failed', [wrapper])
   }
-  if (!isHash(wrapped)) throw new RequestError('invalid_request', `${wrapper} must be a hash`)
-  const others = beside.filter((key) => Object.hasOwn(body, key)).map((key) => [key, body[key]] as const)
-  const normalized = (part: Hash) => (description.isUpdate === true ? part : withoutNullsIn(part))
+  if (!isHash(wrapped)) throw missingWrapper(description)
+  const normalized = (part: Hash) => {
+    const given = withHashesIn(schema, part)
+    return description.isUpdate === true ? given : withoutNullsIn(given)
+  }
   // In a creation a null in the wrapper is the same as no key, so the value beside the wrapper counts.
   const document = { ...normalized(Object.fromEntries(others)), ...normalized(wrapped) }
   const relevant = Object.fromEntries(Object.entries(document).filter(([key]) => !ignored.includes(key)))
@@ -105,6 +128,12 @@ export function readBody<Body>(
   if (result.success) return result.data
   throw new FaultyBody(result.error.issues, withoutFaults(description, relevant, result.error))
 }
+
+const missingWrapper = ({ wrapper, isArray }: BodyDescription<unknown>): RequestError =>
+  new RequestError(
+    'invalid_request',
+    `the body must be ${wrapper === null ? 'a JSON hash' : `{"${wrapper}": ${isArray === true ? '[...]' : '{...}'}}`}`,
+  )
 
 /** A refusal with a sentence for each fault. The message has the first hundred, and the number of the others. */
 class FaultyRequest extends RequestError {
@@ -181,6 +210,29 @@ type Hash = Record<string, unknown>
 export function isHash(value: unknown): value is Hash {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
+
+/**
+ * Where the schema has a hash, a null is no hash given, in updates too, and `[]` is an empty one: clients in PHP send both
+ * for a hash without keys.
+ */
+function withHashesIn(schema: z.core.$ZodType, hash: Hash): Hash {
+  const fieldOf = (key: string) =>
+    schema instanceof z.ZodObject && isKnownKey(schema, key)
+      ? withoutWrapping(schema.shape[key] as z.core.$ZodType)
+      : undefined
+  return Object.fromEntries(
+    Object.entries(hash).flatMap(([key, entry]) => {
+      const field = fieldOf(key)
+      if (field === undefined || !isHashSchema(field)) return [[key, entry]]
+      if (entry === null) return []
+      const given = Array.isArray(entry) && entry.length === 0 ? {} : entry
+      return [[key, isHash(given) ? withHashesIn(field, given) : given]]
+    }),
+  )
+}
+
+const isHashSchema = (schema: z.core.$ZodType): boolean =>
+  schema instanceof z.ZodObject || schema instanceof z.ZodRecord || schema instanceof z.ZodCustom
 
 /** Removes nulls at every depth, because in a creation null is the same as no key. In an array null is an element. */
 function withoutNullsIn(hash: Hash, name = ''): Hash {

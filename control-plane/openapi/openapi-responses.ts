@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http'
 import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { requestErrorCodes, type RequestErrorCode } from '../api/request-error.ts'
@@ -80,11 +81,14 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
   return {
     '200': 'data' in reply ? envelopedReply(described, reply) : streamedReply(described, reply),
     ...('file' in reply
-      ? {
-          '206': { description: 'The range that was asked for', content: textContents(reply.file) },
-          '416': refusal('The file has no such range', 'invalid_request', reply.beyondEnd),
-        }
+      ? { '206': { description: 'The range that was asked for', content: textContents(reply.file) } }
       : {}),
+    ...Object.fromEntries(
+      Object.entries(described.statuses ?? {}).map(([status, [code, ...messages]]) => [
+        status,
+        refusal(STATUS_CODES[status] ?? status, code, ...messages),
+      ]),
+    ),
     ...('nothing' in reply ? { '204': { description: reply.nothing } } : {}),
     '401': {
       ...refusal(
@@ -180,11 +184,12 @@ function envelopedReply(described: Endpoint, reply: Extract<Endpoint['reply'], {
     error_message: null,
     ...(reply.paging === undefined ? {} : pagingExample),
   }
+  const isRefusedToo = described.statuses === undefined
   return {
-    description: 'Done, or refused with `success` false',
+    description: isRefusedToo ? 'Done, or refused with `success` false' : 'Done',
     content: {
       'application/json': {
-        schema: z.union([success, failure]),
+        schema: isRefusedToo ? z.union([success, failure]) : success,
         examples: { done: { value }, ...toExamples(documentedRefusals(described)) },
       },
     },
@@ -199,11 +204,11 @@ const textContents = (texts: Record<string, TextDescription>) =>
   )
 
 function streamedReply(described: Endpoint, reply: Exclude<Endpoint['reply'], { data: unknown }>) {
-  const isFile = 'file' in reply
+  if ('file' in reply) return { description: 'The file', content: textContents(reply.file) }
   return {
-    description: `The ${isFile ? 'file' : 'text'}, or a refusal with \`success\` false`,
+    description: 'The text, or a refusal with `success` false',
     content: {
-      ...textContents(isFile ? reply.file : reply.texts),
+      ...textContents(reply.texts),
       'application/json': { schema: failure, examples: toExamples(documentedRefusals(described)) },
     },
   }

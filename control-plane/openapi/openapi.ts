@@ -3,6 +3,7 @@ import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObj
 import { logKinds } from '../../shared/contract/schemas/import.ts'
 import { describeAuthorization, needText, endpointScope } from '../api/authorization.ts'
 import type { BodyDescription, Endpoint, FileDescription } from '../api/endpoint.ts'
+import { basePath } from '../api/scope.ts'
 import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirm/routes.ts'
 import { describeFields } from './field-texts.ts'
 import { responses } from './openapi-responses.ts'
@@ -11,12 +12,10 @@ import { responses } from './openapi-responses.ts'
  * Makes the OpenAPI 3.1 description from the endpoints: its schemas are those that validate, and its permissions those
  * that are enforced.
  */
-export const basePath = '/svc/api/v2'
-
 const introduction = [
-  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only a refusal that concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 416, 429, 431, 500, 503, 507.',
+  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only a refusal that concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503, 507. Those of the uploads have the status that they mean, beside the envelope: 400, 404, 409 (another writer), 416, 422.',
   'A request may bring an `X-Request-Id` (1-128 letters, digits, `_`, `-`, `.`); every reply has one, the same or a new one, and the log names it.',
-  'Unknown keys in a body are ignored. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Replies of more than 4 KiB are compressed where `Accept-Encoding` allows it.',
+  'Unknown keys in a body and in a query are ignored, and named in a `Warning` header with code 299 (where imports are created and inspected, in `warnings`). A blank value in a query is none. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Where a hash is expected, null is no hash given, in updates too, and `[]` is an empty hash. Replies of more than 4 KiB are compressed where `Accept-Encoding` allows it.',
 ].join('\n\n')
 
 const tagTexts: Record<string, string> = {
@@ -154,7 +153,13 @@ const fileBody = ({ types, example }: FileDescription) => ({
   content: Object.fromEntries(types.map((type) => [type, { schema: z.string(), example }])),
 })
 
-function bodySchema({ wrapper, schema, beside, isArray }: BodyDescription<unknown>): z.ZodType {
+function bodySchema({
+  wrapper,
+  schema,
+  beside,
+  isWrapperOptional,
+  isArray,
+}: BodyDescription<unknown>): z.ZodType {
   if (wrapper === null) return schema
   const wrapped = {
     [wrapper]: schema.describe(isArray === true ? 'the records' : 'the fields, without their wrapper'),
@@ -162,5 +167,6 @@ function bodySchema({ wrapper, schema, beside, isArray }: BodyDescription<unknow
   if (beside === undefined || !(schema instanceof z.ZodObject)) return z.object(wrapped)
   const shape: Record<string, z.ZodType> = schema.shape
   const besideWrapper = Object.entries(shape).filter(([key]) => beside.includes(key))
-  return z.object({ ...wrapped, ...Object.fromEntries(besideWrapper) })
+  const whole = z.object({ ...wrapped, ...z.object(Object.fromEntries(besideWrapper)).partial().shape })
+  return isWrapperOptional === true ? whole.partial() : whole
 }

@@ -19,6 +19,7 @@ import {
 } from '../../shared/store/reactions.ts'
 import { queueRequested, type QueuedReactions, type RequestedReactions } from './requested-reactions.ts'
 import { addMove, changeCounts, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
+import { hasSpaceFor } from '../../shared/store/value-bytes.ts'
 import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
@@ -238,7 +239,7 @@ const maxFieldsAgeMs = 60_000
  * Changes a subscriber by one guarded write, at a third of the cost of the transaction. It is for changes that move no
  * count, no identity and no reaction. `fieldsReadAt` is the database's time before the list's fields were read.
  * Resolves to the subscriber after the write. Null when nothing was written: the change is of another kind, the fields
- * are too old, or the subscriber has changed since `existing` was read.
+ * are too old, the values may not fit, or the subscriber has changed since `existing` was read.
  */
 export async function changeInPlace(
   { collections }: Database,
@@ -251,7 +252,11 @@ export async function changeInPlace(
   const update = toUpdate(change)
   if (update === null || set._id !== undefined || (set.status ?? status) !== status) return null
   const asRead = { _id, id, status, confirmed: confirmed ?? { $exists: false } }
-  const $expr = { $lt: ['$$NOW', new Date(fieldsReadAt.getTime() + maxFieldsAgeMs)] }
+  const areFieldsFresh = { $lt: ['$$NOW', new Date(fieldsReadAt.getTime() + maxFieldsAgeMs)] }
+  // Concurrent changes of other values could exceed the limit together.
+  const written = applyValues({}, change.values)
+  const $expr =
+    Object.keys(written).length === 0 ? areFieldsFresh : { $and: [areFieldsFresh, hasSpaceFor(written)] }
   try {
     return await collections.subscribers.findOneAndUpdate({ ...asRead, $expr }, update, {
       returnDocument: 'after',

@@ -22,6 +22,14 @@ export const valuesBytes = (values: Record<string, FieldValue>): number =>
 /** Bytes of a document without fields. */
 export const emptyBytes = BSON.calculateObjectSize({})
 
+/**
+ * Whether a stored subscriber's custom fields have space for the values, in addition to all that it has: an expression of
+ * the database. It is exact enough for a guard. Where it is false, only a transaction can tell.
+ */
+export const hasSpaceFor = (values: Record<string, FieldValue>): Record<string, unknown> => ({
+  $lte: [{ $bsonSize: '$custom_fields' }, maxValueBytes - valuesBytes(values)],
+})
+
 /** A subscriber of an earlier version may exceed the limit. It keeps its values, and may only get smaller. */
 export const isGrownTooLarge = (before: number, after: number): boolean =>
   after > maxValueBytes && after > before

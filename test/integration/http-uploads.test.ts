@@ -124,6 +124,8 @@ t.test('curl -T sends a file, and asks before it does', { skip: missing('curl') 
   )
   t.match(JSON.parse(refused.stdout), { success: false, error_code: 'invalid_request' })
   t.notMatch(refused.stderr, /100 Continue/)
+  const quiet = await curl('-f', url.replace('curl.csv', 'none.csv')).catch((error: unknown) => error as Json)
+  t.equal(quiet.code, 22, 'curl -f fails where there is no such file')
   t.ok((await fetch(url, { headers: { authorization } })).ok, 'the file is still there')
 })
 
@@ -215,9 +217,9 @@ async function isRefused(
   t: Test,
   filename: string,
   headers: Record<string, string | number>,
-  expected: { status?: number; code: string; message: RegExp; key?: string; from?: string },
+  expected: { status: number; code: string; message: RegExp; key?: string; from?: string },
 ): Promise<void> {
-  const { status = 200, code, message, key = bootstrapKey, from = origin } = expected
+  const { status, code, message, key = bootstrapKey, from = origin } = expected
   const upload = new HttpUpload(from, filename, {
     key,
     headers: { expect: '100-continue', 'content-length': 1_000_000, ...headers },
@@ -239,7 +241,7 @@ t.test('each fault is answered before the body is read, and changes nothing', as
     ['a\u009bb.csv', /control characters/],
     ['ä'.repeat(101), /200 bytes/],
   ] as const)
-    await isRefused(t, name, {}, { code: 'validation_failed', message })
+    await isRefused(t, name, {}, { status: 422, code: 'validation_failed', message })
   const form = /^Content-Range must be "bytes FIRST-LAST\/TOTAL"/
   for (const range of [
     'bytes 0-9',
@@ -252,14 +254,24 @@ t.test('each fault is answered before the body is read, and changes nothing', as
     'bytes 0-1e3/9999',
     '',
   ])
-    await isRefused(t, 'kept.csv', { 'content-range': range }, { code: 'invalid_request', message: form })
+    await isRefused(
+      t,
+      'kept.csv',
+      { 'content-range': range },
+      { status: 400, code: 'invalid_request', message: form },
+    )
   await isRefused(
     t,
     'kept.csv',
     { 'content-range': 'bytes 0-9/10' },
-    { code: 'invalid_request', message: /^Content-Length is 1000000, and Content-Range has 10 bytes/ },
+    {
+      status: 400,
+      code: 'invalid_request',
+      message: /^Content-Length is 1000000, and Content-Range has 10 bytes/,
+    },
   )
   await isRefused(t, 'kept.csv', partOf(4, 1000, 2000), {
+    status: 416,
     code: 'invalid_request',
     message: /"kept\.csv" has no unfinished upload, so it begins at byte 0, not 4/,
   })
@@ -286,6 +298,7 @@ t.test('a body that ends early leaves what came, and any door resumes it', async
   t.match(await listed('both.csv'), { size: 8, unfinished_size: 5 })
   t.equal((await call('GET', '/uploads/both.csv')).text, 'finished', 'reading means the finished file')
   const wrong = await begin('both.csv', partOf(0, 5, 10)).end('01234')
+  t.equal(wrong.status, 416)
   t.match(wrong.body, {
     error_code: 'invalid_request',
     error_message: /has an unfinished upload of 5 bytes, so it resumes at byte 5, not 0/,
@@ -319,9 +332,11 @@ t.test('a body that ends early leaves what came, and any door resumes it', async
 t.test('a body of another length than its range keeps the bytes of the range', async (t) => {
   const range = { 'content-range': 'bytes 0-4/10', 'transfer-encoding': 'chunked' }
   const fewer = await begin('length.csv', range).end('012')
+  t.equal(fewer.status, 400)
   t.match(fewer.body, { error_code: 'invalid_request', error_message: /fewer bytes .* at byte 3$/ })
   await hasUnfinished('length.csv', 3)
   const more = await begin('length.csv', { ...range, 'content-range': 'bytes 3-9/10' }).end('3456789ABC')
+  t.equal(more.status, 400)
   t.match(more.body, {
     error_code: 'invalid_request',
     error_message: /more bytes .*: send the whole file again$/,
@@ -336,12 +351,12 @@ t.test('DELETE removes the finished file, then the unfinished one, then nothing'
   await begin('gone.csv', partOf(0, 4, 10)).end('0123')
   t.match((await call('DELETE', '/uploads/gone.csv')).body, { success: true, data: null })
   t.match(await listed('gone.csv'), { size: null, unfinished_size: 4 })
-  t.match((await call('GET', '/uploads/gone.csv')).body, { error_code: 'not_found' })
+  t.match(await call('GET', '/uploads/gone.csv'), { status: 404, body: { error_code: 'not_found' } })
   t.match((await call('DELETE', '/uploads/gone.csv')).body, { success: true, data: null })
   for (const method of ['DELETE', 'GET'])
-    t.match((await call(method, '/uploads/gone.csv')).body, {
-      error_code: 'not_found',
-      error_message: 'there is no upload "gone.csv"',
+    t.match(await call(method, '/uploads/gone.csv'), {
+      status: 404,
+      body: { error_code: 'not_found', error_message: 'there is no upload "gone.csv"' },
     })
 })
 
@@ -351,10 +366,10 @@ t.test('one name has one writer, whatever the doors', async (t) => {
   first.write('01234')
   await hasUnfinished('shared.csv', 5)
   const elsewhere = /"shared\.csv" is being uploaded by another request or session/
-  await isRefused(t, 'shared.csv', {}, { code: 'validation_failed', message: elsewhere })
-  t.match((await call('DELETE', '/uploads/shared.csv')).body, {
-    error_code: 'validation_failed',
-    error_message: elsewhere,
+  await isRefused(t, 'shared.csv', {}, { status: 409, code: 'validation_failed', message: elsewhere })
+  t.match(await call('DELETE', '/uploads/shared.csv'), {
+    status: 409,
+    body: { error_code: 'validation_failed', error_message: elsewhere },
   })
   await session.data()
   t.match(await session.command('STOR shared.csv'), /^450 /)
@@ -362,7 +377,7 @@ t.test('one name has one writer, whatever the doors', async (t) => {
   const data = await session.beginUpload('STOR shared.csv')
   data.write('abc')
   await hasUnfinished('shared.csv', 3)
-  await isRefused(t, 'shared.csv', {}, { code: 'validation_failed', message: elsewhere })
+  await isRefused(t, 'shared.csv', {}, { status: 409, code: 'validation_failed', message: elsewhere })
   data.end('def')
   t.match(await session.reply(), /^226 /)
   t.equal((await call('GET', '/uploads/shared.csv')).text, 'abcdef')
@@ -472,7 +487,7 @@ t.test('what a killed process received can be resumed when its lease has ended',
   await running.stop('SIGKILL')
   await t.rejects(upload.reply)
   const refused = await begin('killed.csv', partOf(5, 5, 10)).end('56789')
-  t.match(refused.body, { error_code: 'validation_failed' }, 'not at once')
+  t.match(refused, { status: 409, body: { error_code: 'validation_failed' } }, 'not at once')
   const reply = await until(
     'the end of the lease',
     () => begin('killed.csv', partOf(5, 5, 10)).end('56789'),

@@ -142,10 +142,9 @@ t.test('a reaction becomes a message at its time, and is taken, acknowledged and
   t.same(await statesOf(list.id, `?subscriber_id=${ann.id}&state=queued`), ['queued'])
   t.same(await statesOf(list.id, `?subscriber_id=${Number(ann.id) + 1}`), [])
 
-  const unsubscribed = await service.post('/subscribers/unsubscribe', {
-    unsubscribe: { token: message.unsubscribe_token },
-  })
-  t.match(unsubscribed, { id: ann.id, status: 'unsubscribed' })
+  const unwrapped = { token: message.unsubscribe_token, ip: '192.0.2.9' }
+  const unsubscribed = await service.post('/subscribers/unsubscribe', unwrapped)
+  t.match(unsubscribed, { id: ann.id, status: 'unsubscribed', remove_ip: '192.0.2.9' })
   t.same(await statesOf(list.id), ['sent', 'dropped'])
 })
 

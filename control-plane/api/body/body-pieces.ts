@@ -43,8 +43,8 @@ export async function* rawPieces(request: IncomingMessage, timeouts: BodyTimeout
 }
 
 /**
- * Streams a request's body, decompressed. Throws 413 once it has more than `limit` bytes, as sent or decompressed, and
- * 415 for an unknown Content-Encoding. Throws `invalid_request` when it breaks off, and 503 when it doesn't arrive
+ * Streams a request's body, decompressed. Throws 413 (its message ends with `hint`) once it has more than `limit` bytes,
+ * as sent or decompressed, and 415 for an unknown Content-Encoding. Throws `invalid_request` when it breaks off, and 503 when it doesn't arrive
  * while the process stops. Ending the iteration early doesn't destroy the request, so that its client can still read a
  * reply.
  */
@@ -52,13 +52,14 @@ export async function* bodyPieces(
   request: IncomingMessage,
   limit: number,
   timeouts: BodyTimeouts,
+  hint?: string,
 ): AsyncGenerator<Buffer> {
-  if (Number(request.headers['content-length'] ?? 0) > limit) throw tooLarge(limit)
+  if (Number(request.headers['content-length'] ?? 0) > limit) throw tooLarge(limit, hint)
   const decompressor = createDecompressor(request)
-  const sent = bounded(withTimeouts(request.iterator({ destroyOnReturn: false }), timeouts), limit)
+  const sent = bounded(withTimeouts(request.iterator({ destroyOnReturn: false }), timeouts), limit, hint)
   try {
     if (decompressor === null) yield* sent
-    else yield* bounded(decompressed(sent, decompressor), limit)
+    else yield* bounded(decompressed(sent, decompressor), limit, hint)
   } catch (error) {
     throw toRefusal(error)
   }
@@ -116,11 +117,11 @@ const notArrived =
 const stoppingError = (message: string): RequestError =>
   new RequestError('internal_error', message, { status: 503, retryAfter: 1 })
 
-async function* bounded(pieces: AsyncIterable<Buffer>, limit: number): AsyncGenerator<Buffer> {
+async function* bounded(pieces: AsyncIterable<Buffer>, limit: number, hint?: string): AsyncGenerator<Buffer> {
   let size = 0
   for await (const piece of pieces) {
     size += piece.length
-    if (size > limit) throw tooLarge(limit)
+    if (size > limit) throw tooLarge(limit, hint)
     yield piece
   }
 }
@@ -157,10 +158,10 @@ function createDecompressor(request: IncomingMessage): Transform | null {
   }
 }
 
-export const tooLarge = (limit: number): RequestError =>
+export const tooLarge = (limit: number, hint = ''): RequestError =>
   new RequestError(
     'invalid_request',
-    `the body is too large: this endpoint accepts at most ${limit / binaryMegabyte} MiB`,
+    `the body is too large: this endpoint accepts at most ${limit / binaryMegabyte} MiB${hint}`,
     { status: 413 },
   )
 

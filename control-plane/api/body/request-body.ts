@@ -4,6 +4,7 @@ import { RequestError } from '../request-error.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { pieceBytes } from '../pieces.ts'
+import { basePath } from '../scope.ts'
 import { isHash } from '../validation.ts'
 import { bodyPieces } from './body-pieces.ts'
 import { JsonSkeleton } from './json-skeleton.ts'
@@ -59,6 +60,8 @@ export async function readSmallBody(
   }
 }
 
+export const largerHint = `: send what is larger by PUT ${basePath}/uploads/NAME, and import it with the file_source {"type": "upload_directory", "filename": "NAME"}`
+
 /**
  * Reads a body whose string at `path` may be large. That string is staged as it arrives, or with `sampledBytes` only
  * its beginning is kept in memory. Everything else may have 1 MiB. Throws as readSmallBody does, and the errors of the
@@ -79,7 +82,7 @@ export async function readInlineBody(
   let hasSlot = false
   try {
     const limit = settings.HTTP_INLINE_LIMIT_MB * binaryMegabyte
-    for await (const piece of bodyPieces(request, limit, { stopping })) {
+    for await (const piece of bodyPieces(request, limit, { stopping }, largerHint)) {
       size += piece.length
       // The pieces of large bodies and replies share the event loop.
       if (size > pieceBytes) await pacer.nextPiece()

@@ -41,6 +41,8 @@ interface Run {
   file: SourceFile | null
   map: ColumnMap | null
   upload: Upload | null
+  /** No reply says whether the import was created. It may exist, and need the upload. */
+  mayExist: boolean
 }
 
 /** Inspects the source, shows what its columns become, asks for confirmation on a terminal, and creates the import. */
@@ -52,7 +54,7 @@ export async function importSource(session: Session, source: string, options: Im
   const file = isUrl ? null : await openSourceFile(source, session.terminal.input)
   const content = file === null ? null : await inlineContent(file, options)
   const list = await findList(session.client, options.list)
-  const run: Run = { session, options, list, source, file, map, upload: null }
+  const run: Run = { session, options, list, source, file, map, upload: null, mayExist: false }
   const created = await createImport(run, content)
   announce(run, created)
   if (options.watch === true) return watchImportOf(run, created)
@@ -104,15 +106,17 @@ async function createImport(run: Run, content: string | null): Promise<ImportVie
     }
     const headers = { 'idempotency-key': options.idempotencyKey ?? randomUUID() }
     const create = (file_source: Record<string, unknown>) =>
-      postImport(session, list.id, { body: { ...request, file_source }, headers })
+      postImport(session, list.id, { body: { ...request, file_source }, headers }).catch((error: unknown) => {
+        run.mayExist = isOutcomeUnknown(error)
+        throw error
+      })
     if (file === null) return await create({ type: 'url', url: source })
     const inline = content === null ? null : await createInline(content, options, create)
     if (inline !== null) return inline
     run.upload ??= await uploadFile(session, file, options)
     return await create({ type: 'upload_directory', filename: run.upload.filename })
   } catch (error) {
-    // No reply came, so the import may exist and need the upload.
-    if (run.upload !== null && error instanceof ServiceUnreachable)
+    if (run.upload !== null && run.mayExist)
       sayStays(session.terminal, run.upload.filename, 'remove it when no import reads it')
     else if (run.upload?.isNew === true) await removeUpload(session, run.upload)
     throw error
@@ -285,7 +289,10 @@ async function createFields(run: Run, mapping: Mapped[], fields: NewField[]): Pr
   return complete
 }
 
-/** Tries again after a lost reply. The idempotency key keeps that from making a second import. */
+/**
+ * Tries again after a lost reply, and after one that leaves open whether the import was created. The idempotency key
+ * keeps that from making a second import.
+ */
 async function postImport(
   { client }: Session,
   listId: number,
@@ -299,8 +306,12 @@ async function postImport(
         headers,
       )
     } catch (error) {
-      if (!(error instanceof ServiceUnreachable) || triesLeft === 0) throw error
+      if (!isOutcomeUnknown(error) || triesLeft === 0) throw error
       await sleep(1_000)
     }
   }
 }
+
+/** A 503 may come after the creation was committed. */
+const isOutcomeUnknown = (error: unknown): boolean =>
+  error instanceof ServiceUnreachable || (error instanceof ApiRefusal && error.status >= 500)

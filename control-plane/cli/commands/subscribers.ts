@@ -1,8 +1,7 @@
 import { once } from 'node:events'
-import { exitCodes } from '../exit-codes.ts'
 import { findList } from '../mailing-list.ts'
 import type { Session } from '../session.ts'
-import { printable, writeSentence, writeTable } from '../terminal.ts'
+import { writeTable } from '../terminal.ts'
 import { printRecord, type RecordView } from './records.ts'
 
 /** Shows subscribers of a list, and counts of them. */
@@ -37,13 +36,13 @@ export async function listSubscribers(
   if (isJson) out.write(isFirst ? '[]\n' : ']\n')
 }
 
-/** Prints all subscribers of a list with an email. None is a failure. */
+/** Prints all subscribers of a list with an email. The service refuses a request for none. */
 export async function showSubscribers(
   session: Session,
   idOrName: string,
   email: string,
   options: { json?: true },
-): Promise<number> {
+): Promise<void> {
   const { client, terminal } = session
   const list = await findList(client, idOrName)
   const found = await client.get<SubscriberView[]>(
@@ -56,12 +55,6 @@ export async function showSubscribers(
       const values = Object.entries(fields).map(([name, { value }]): [string, unknown] => [name, value])
       printRecord(terminal, subscriber, Object.fromEntries(values))
     }
-  if (found.length > 0) return exitCodes.done
-  writeSentence(
-    terminal.err,
-    printable(`mailing list ${list.id} '${list.name}' has no subscriber '${email}'`),
-  )
-  return exitCodes.failed
 }
 
 interface CountsView {

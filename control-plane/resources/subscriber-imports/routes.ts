@@ -100,6 +100,7 @@ export const subscriberImportEndpoints = [
     },
     body: {
       wrapper: 'subscriber_import',
+      hasWarnings: true,
       schema: importCreation,
       stagedText: ['subscriber_import', 'file_source', 'content'],
       example: exampleCreation,

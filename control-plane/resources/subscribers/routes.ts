@@ -59,11 +59,8 @@ function subscriberInPath(params: Readonly<Record<string, string>>) {
 }
 
 /** A page with a number above 0 reads the records before it too. One that follows a token doesn't. */
-function weightOfPage({
-  page = '0',
-  per_page: perPage = pageSizes.perPage,
-}: Record<string, unknown>): number {
-  return page === '0' ? pageWeight(Number(perPage)) : maxPageWeight
+function weightOfPage({ page, per_page: perPage }: Record<string, unknown>): number {
+  return Number(page ?? 0) === 0 ? pageWeight(Number(perPage ?? 0) || pageSizes.perPage) : maxPageWeight
 }
 
 /** What the four searches for an email have in common. */
@@ -100,7 +97,7 @@ export const subscriberEndpoints = [
     path: subscriberPath,
     operationId: 'getSubscribers',
     summary:
-      'The subscribers with up to 100 comma-separated ids or emails, in that order, each once; those that the list does not have are left out',
+      'The subscribers with up to 100 comma-separated ids or emails, in that order, each once; those that the list does not have are left out, where it has any of them',
     tag,
     needs: mayRead,
     // Several subscribers are costly: all their values come too.
@@ -108,9 +105,10 @@ export const subscriberEndpoints = [
     reply: { data: z.array(subscriberView), example: [exampleSubscriber] },
     refusals: {
       invalid_request: remoteListRefusal,
+      not_found: [noSubscriber, 'the list has none of the 2 subscribers that are asked for'],
       requested_too_many: [
         '101 subscribers are asked for, and 100 are possible at once',
-        'more than 500 subscribers have what is asked for, and 500 are possible at once: go through them by pages of /mailing_lists/12/subscribers_by_email/:email',
+        'more than 500 subscribers have what is asked for, and 500 are possible at once: go through them by pages of /svc/api/v2/mailing_lists/12/subscribers_by_email/:email',
         subscribersTooLarge,
       ],
     },
@@ -263,6 +261,8 @@ export const subscriberEndpoints = [
     body: {
       wrapper: 'unsubscribe',
       schema: unsubscription,
+      beside: ['token', 'ip'],
+      isWrapperOptional: true,
       example: { unsubscribe: { token: 'MTI6OTAwMTo1NQ.9bUqv0hG0q3mYx2c4rYvMw', ip: '192.0.2.7' } },
     },
     reply: { data: subscriberView, example: { ...exampleSubscriber, status: 'unsubscribed' as const } },

@@ -30,12 +30,13 @@ export function readContentRange(
     total !== undefined &&
     first <= last &&
     last < total
-  if (!isValid) throw new RequestError('invalid_request', badContentRange)
+  if (!isValid) throw new RequestError('invalid_request', badContentRange, { status: 400 })
   const length = last - first + 1
   if (contentLength !== undefined && contentLength !== length)
     throw new RequestError(
       'invalid_request',
       `Content-Length is ${contentLength}, and Content-Range has ${length} bytes: send as many bytes as the range has`,
+      { status: 400 },
     )
   return { first, last, total }
 }

@@ -1,7 +1,7 @@
 import type { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts'
 import { RequestError } from '../../api/request-error.ts'
 
-/** What the upload directory refuses, as replies of the API. */
+/** What the upload directory refuses, as replies of the API. Scripts that call `curl -f` see their statuses alone. */
 
 export const noUpload = (filename: string): string => `there is no upload ${JSON.stringify(filename)}`
 
@@ -14,6 +14,9 @@ export const diskFullRefusal =
 export const isUploadedElsewhere = (filename: string): string =>
   `${JSON.stringify(filename)} is being uploaded by another request or session: try again when that has ended`
 
+export const anotherWriter = (message: string): RequestError =>
+  new RequestError('validation_failed', message, { status: 409 })
+
 export const takenOver = (filename: string): string =>
   `another request or session has taken over the upload of ${JSON.stringify(filename)}`
 
@@ -25,18 +28,19 @@ export function toRequestError(
     // The name of a file that can't be is in no directory. A creation checks it before.
     case 'bad_name':
     case 'no_such_file':
-      return new RequestError('not_found', noUpload(filename))
+      return new RequestError('not_found', noUpload(filename), { status: 404 })
     case 'wrong_start':
-      return new RequestError('invalid_request', `Content-Range: ${JSON.stringify(filename)} ${message}`)
+      return new RequestError('invalid_request', `Content-Range: ${JSON.stringify(filename)} ${message}`, {
+        status: 416,
+      })
     case 'locked':
-      return new RequestError('validation_failed', isUploadedElsewhere(filename))
+      return anotherWriter(isUploadedElsewhere(filename))
     case 'changed':
-      return new RequestError(
-        'validation_failed',
+      return anotherWriter(
         `${JSON.stringify(filename)} was changed or taken over while the upload began: try again`,
       )
     case 'taken_over':
-      return new RequestError('validation_failed', takenOver(filename))
+      return anotherWriter(takenOver(filename))
     case 'over_quota':
       return new RequestError('invalid_request', overQuotaRefusal(settings), { status: 413 })
     case 'disk_full':

@@ -20,6 +20,7 @@ export const uploadEndpoints = [
     needs,
     scope,
     reply: { data: z.array(uploadView), example: [exampleUpload] },
+    statuses: {},
     handle: async (call) => ({ data: await listUploads(call) }),
   }),
   endpoint({
@@ -43,17 +44,19 @@ export const uploadEndpoints = [
     },
     hasOwnSlots: true,
     reply: { data: uploadView, example: exampleUpload },
-    refusals: {
-      validation_failed: [
-        'filename must be a plain file name without a path',
-        isUploadedElsewhere('subscribers.csv'),
-      ],
-      invalid_request: [
+    statuses: {
+      400: [
+        'invalid_request',
         badContentRange,
         wrongLength,
-        'Content-Range: "subscribers.csv" has an unfinished upload of 1000 bytes, so it resumes at byte 1000, not 0',
         'the body has fewer bytes than Content-Range says; the upload stays unfinished: resume it at byte 1500',
       ],
+      409: ['validation_failed', isUploadedElsewhere('subscribers.csv')],
+      416: [
+        'invalid_request',
+        'Content-Range: "subscribers.csv" has an unfinished upload of 1000 bytes, so it resumes at byte 1000, not 0',
+      ],
+      422: ['validation_failed', 'filename must be a plain file name without a path'],
     },
     handle: async (call) => ({ data: await receiveUpload(call) }),
   }),
@@ -72,11 +75,11 @@ export const uploadEndpoints = [
         'the `ETag` of an earlier reply: where the file has changed since, all of it comes, as with a date',
     },
     hasOwnSlots: true,
-    reply: {
-      file: { 'application/octet-stream': { example: exampleFile } },
-      beyondEnd: beyondEnd('subscribers.csv', 48_213),
+    reply: { file: { 'application/octet-stream': { example: exampleFile } } },
+    statuses: {
+      404: ['not_found', noUpload('subscribers.csv')],
+      416: ['invalid_request', beyondEnd('subscribers.csv', 48_213)],
     },
-    refusals: { not_found: noUpload('subscribers.csv') },
     handle: sendUpload,
   }),
   endpoint({
@@ -88,9 +91,9 @@ export const uploadEndpoints = [
     needs,
     scope,
     reply: { data: z.null(), example: null },
-    refusals: {
-      not_found: noUpload('subscribers.csv'),
-      validation_failed: isUploadedElsewhere('subscribers.csv'),
+    statuses: {
+      404: ['not_found', noUpload('subscribers.csv')],
+      409: ['validation_failed', isUploadedElsewhere('subscribers.csv')],
     },
     async handle(call) {
       await deleteUpload(call)

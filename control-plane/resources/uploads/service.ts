@@ -9,7 +9,7 @@ import type { Call, Reply } from '../../api/endpoint.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { readContentRange, requestedRange, type ContentRange } from './ranges.ts'
-import { takenOver, toRequestError } from './refusals.ts'
+import { anotherWriter, takenOver, toRequestError } from './refusals.ts'
 import type { UploadView } from './schemas.ts'
 import type { Transfer } from './transfers.ts'
 import { toView } from './view.ts'
@@ -29,7 +29,7 @@ export async function receiveUpload(call: UploadCall): Promise<UploadView> {
   const { deps, organizationId, header, acquireTransfer } = call
   const filename = composeName(call.params['filename'] ?? '')
   const problem = fileNameProblem(filename)
-  if (problem !== null) throw new RequestError('validation_failed', `filename ${problem}`)
+  if (problem !== null) throw new RequestError('validation_failed', `filename ${problem}`, { status: 422 })
   const [length] = header('content-length')
   const contentLength = length === undefined ? undefined : Number(length)
   const range = readContentRange(header('content-range'), contentLength)
@@ -59,7 +59,7 @@ async function receive(
     try {
       await receiveInto(upload, call, range, transfer).catch((error: unknown) => {
         deps.log.info({ err: error }, 'an upload over HTTP did not end')
-        throw upload.lost.aborted ? new RequestError('validation_failed', takenOver(filename)) : error
+        throw upload.lost.aborted ? anotherWriter(takenOver(filename)) : error
       })
       transfer.complete()
       const pair = await directory.findPair(filename)
@@ -111,6 +111,7 @@ const wrongBodyLength = (than: 'more' | 'fewer', end: number, total: number): Re
   new RequestError(
     'invalid_request',
     `the body has ${than} bytes than Content-Range says; the upload stays unfinished: ${end === total ? 'send the whole file again' : `resume it at byte ${end}`}`,
+    { status: 400 },
   )
 
 /** The finished file, or the range of it that the request asks for. */

@@ -81,7 +81,7 @@ export async function findsNothing(t: Test, subject: Subject): Promise<void> {
       .filter((other) => !isDocumented(other))
       .map(({ value, code }) => async () => {
         const answer = await subject.send({ ...good, params: { ...good.params, [name]: value } })
-        if (code !== null) return faultOf(answer, code, '', value)
+        if (code !== null) return faultOf(answer, code, '', value, subject.row.statuses?.[code])
         return answer.body?.success === true ? null : `${value}: ${answer.text}`
       })
     await checkTrials(t, trials, name)
@@ -99,7 +99,7 @@ export async function hidesFromStrangers(t: Test, subject: Subject): Promise<voi
     t.same(answer.body.data, [])
     return
   }
-  refused(t, answer, 'not_found', 'a stranger')
+  refused(t, answer, 'not_found', 'a stranger', subject.row.statuses?.['not_found'])
   const missing = Object.fromEntries(subject.params.map((name) => [name, '999999999']))
   const { body }: Json = await subject.send(
     { ...(await subject.good()), params: missing },

@@ -44,6 +44,8 @@ export interface Row {
   lenientFields?: string[]
   /** The path's names are those of the caller's own organization, for a system admin too. */
   isOwnOnly?: boolean
+  /** The status of refusals by their code, where it isn't 200. */
+  statuses?: Record<string, number>
   /** Documented refusals, with their status, that can't be provoked here. */
   elsewhere?: RegExp[]
   /** A stranger's request with ids of this organization succeeds, seeing nothing (searches); else it is `not_found`. */

@@ -23,8 +23,6 @@ async function unsubscription(world: World, subscriber: Json): Promise<Json> {
   return { token: unsubscribeToken(secret, { listId, subscriberId, messageId: '1' }), ip: '192.0.2.7' }
 }
 
-/** An unknown subscriber is left out of a list that is read, and is an error in one that is written. */
-const leftOut = { id_or_email: noSuchSubscriber.map((value) => ({ value, code: null })) }
 const missing = { id_or_email: noSuchSubscriber.map((value) => ({ value, code: 'not_found' })) }
 const anyEmail = { email: [...noSuchSubscriber, '%', '*'].map((value) => ({ value, code: null })) }
 
@@ -78,9 +76,14 @@ export const subscriberRows: Rows = {
   },
   getSubscribers: {
     good: async (world) => ({ params: paramsOfSubscriber(await newSubscriber(world)) }),
-    otherParams: { ...leftOut },
+    otherParams: { ...missing },
     failures: {
       'a Remote List': onRemoteList(),
+      'several that it does not have': async ({ list }) => ({
+        sent: { params: { mailing_list_id: (await list()).id, id_or_email: '4711,nobody@example.com' } },
+        code: 'not_found',
+        message: /^the list has none of the 2 subscribers/,
+      }),
       'subscribers of more than 8 MB': async (world) => {
         const { mailing_list_id, id } = await newSubscriber(world)
         const { subscribers } = world.service.collections

@@ -23,6 +23,9 @@ const absentNames = {
   filename: absent.map((value) => ({ value, code: 'not_found' })),
 }
 
+/** The contract's part beyond the API, section 8: refusals have the status that they mean. */
+const statuses = { invalid_request: 400, not_found: 404, validation_failed: 422 }
+
 /** A request for a name that another one is uploading. */
 async function whileUploaded(world: World, body?: string): Promise<Failure> {
   const filename = `${world.unique('busy')}.csv`
@@ -34,6 +37,7 @@ async function whileUploaded(world: World, body?: string): Promise<Failure> {
   return {
     sent: { params: { filename }, headers: octets, ...(body === undefined ? {} : { body }) },
     code: 'validation_failed',
+    status: 409,
     message: /is being uploaded by another/,
     after: () => upload.end('0123456789'),
   }
@@ -52,6 +56,7 @@ const withRange = (range: string, message: RegExp) => (world: World) => ({
 
 const putRow: Row = {
   isOwnOnly: true,
+  statuses,
   good: (world) => ({
     params: { filename: `${world.unique('new')}.csv` },
     headers: octets,
@@ -76,6 +81,7 @@ const putRow: Row = {
           body: content,
         },
         code: 'invalid_request',
+        status: 416,
         message: /resumes at byte 5, not 0$/,
       }
     },
@@ -136,6 +142,7 @@ export const uploadRows: Rows = {
   putUpload: putRow,
   getUpload: {
     isOwnOnly: true,
+    statuses,
     good: named,
     otherParams: absentNames,
     failures: {
@@ -148,6 +155,7 @@ export const uploadRows: Rows = {
   },
   deleteUpload: {
     isOwnOnly: true,
+    statuses,
     good: named,
     otherParams: absentNames,
     failures: { 'a name that is being uploaded': (world) => whileUploaded(world) },

@@ -56,10 +56,112 @@ t.test('a query key that is unknown is ignored and named, and a blank filter is 
   const repeated = await call('GET', '/subscriber_imports?sort=name&sort=id')
   t.match(repeated.body, { success: true }, 'also where it is given twice')
   t.match(repeated.headers.get('warning'), /: sort"$/)
+  const blank = await call('GET', `/mailing_lists/${list.id}/subscribers?page=&per_page=%20&page_token=`)
+  t.match(blank.body, { success: true, page: 0, per_page: 100 }, 'a blank page, size or token is none too')
+  t.equal(blank.headers.get('warning'), null)
+})
+
+t.test('keys that a body has in vain are named in a header, at every depth', async (t) => {
+  const warningOf = async (method: string, path: string, body: unknown) => {
+    const answer = await call(method, path, body)
+    t.equal(answer.body.success, true, answer.text)
+    return answer.headers.get('warning')
+  }
+  const named = (keys: string) => `299 - "ignored, as this endpoint has no such key of the body: ${keys}"`
   t.equal(
-    (await call('GET', `/mailing_lists/${list.id}/subscribers?page_token=`)).body.error_code,
-    'invalid_request',
+    await warningOf('POST', '/mailing_lists?dry=1', {
+      mailing_list: { name: 'Misspelt', hasFormat: true, 'a"\n': 1 },
+      name: 'beside',
+    }),
+    `299 - "ignored, as this endpoint has no such query parameter: dry", ${named('hasFormat, a%22%0A, name beside mailing_list')}`,
   )
+  const made = await post(`/mailing_lists/${list.id}/subscribers`, { subscriber: { email: 'w@example.com' } })
+  t.equal(
+    await warningOf('PUT', `/mailing_lists/${list.id}/subscribers/${made.id}`, { subscriber: made }),
+    null,
+    'what the reply has and a request can only repeat is no mistake',
+  )
+  t.equal(
+    await warningOf('PUT', `/mailing_lists/${list.id}/subscribers/${made.id}`, {
+      subscriber: { Status: 'bounced' },
+    }),
+    named('Status'),
+  )
+  t.equal(
+    await warningOf('POST', '/delivery_events', {
+      delivery_events: [
+        { id: 'w1', type: 'delivered', occurred_at: '2026-11-21T09:00:00Z', message_id: '1', url: 'x' },
+      ],
+    }),
+    named('delivery_events.0.url'),
+  )
+  t.equal(
+    await warningOf('POST', `/mailing_lists/${list.id}/templates`, {
+      campaign: { name: 'W', contents: [{ subjekt: 'x' }], dispatch_attributes: { sped: 1 } },
+    }),
+    named('contents.0.subjekt, dispatch_attributes.sped'),
+  )
+  const refused = await call('POST', '/mailing_lists', { mailing_list: { nmae: 'x' } })
+  t.match(refused.body, { error_message: 'name is required' })
+  t.equal(refused.headers.get('warning'), named('nmae'), 'a refusal says it too')
+  const created = await call('POST', imports, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: 'a@b.co' },
+      overwirte: true,
+    },
+  })
+  t.equal(created.headers.get('warning'), null, 'an import says it in its warnings')
+  t.match(created.body.data.warnings, [/overwirte/])
+})
+
+t.test('a body without its wrapper is told which to write', async (t) => {
+  const told = async (path: string, body: unknown, message: string) =>
+    t.match(
+      (await call('POST', path, JSON.stringify(body))).body,
+      { error_code: 'invalid_request', error_message: message },
+      `${path} ${JSON.stringify(body)}`,
+    )
+  for (const body of [{ email: 'a@example.com' }, {}, [], null, { subscriber: [] }, { subscriber: 'x' }])
+    await told(`/mailing_lists/${list.id}/subscribers`, body, 'the body must be {"subscriber": {...}}')
+  await told('/delivery_events', [{ id: 'e1' }], 'the body must be {"delivery_events": [...]}')
+})
+
+t.test('where a hash is expected, null is none and an empty array is an empty one', async (t) => {
+  const created = await call('POST', imports, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: 'a@b.co' },
+      default_custom_fields: [],
+      overwrite_what: [],
+      overwrite_when_status: null,
+      subscriber_defaults: [],
+      autoresponders: { subscription: [], api: null },
+      file_format: [],
+    },
+  })
+  t.match(created.body, { success: true, data: { overwrite_what: { custom_fields: true } } })
+  const path = `/mailing_lists/${list.id}/subscribers`
+  const { id } = await post(path, { subscriber: { email: 'php@example.com', custom_fields: [] } })
+  for (const custom_fields of [null, []])
+    t.match((await call('PUT', `${path}/${id}`, { subscriber: { custom_fields, status: 'bounced' } })).body, {
+      success: true,
+      data: { status: 'bounced' },
+    })
+  t.match((await call('PUT', `${path}/${id}`, { subscriber: { custom_fields: ['x'] } })).body, {
+    error_message: 'custom_fields must be a hash',
+  })
+  t.match(
+    (await call('POST', imports, { subscriber_import: { column_mapping: [], file_source: [] } })).body,
+    {
+      error_message: /file_source.type is required/,
+    },
+  )
+})
+
+t.test('a sentence about a path shows all of it, as it was sent', async (t) => {
+  const { body } = await call('GET', '/no%20where/5?key=secret')
+  t.equal(body.error_message, 'there is no endpoint at /svc/api/v2/no%20where/5')
 })
 
 t.test('a known path with another method names the methods that are possible', async (t) => {

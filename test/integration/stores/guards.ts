@@ -23,7 +23,9 @@ import { enforcePendingLimits, reserveQuota, useQuota } from '../../../shared/st
 import * as staged from '../../../shared/store/staged-usage.ts'
 import { changeCounts, changeCountsOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { changeInPlace } from '../../../control-plane/store/subscribers.ts'
+import { valuesBytes } from '../../../shared/store/value-bytes.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { present } from '../../helpers/present.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 
@@ -779,6 +781,23 @@ t.test('values are changed in place only while the fields were read a moment ago
   t.equal(await changeAfter(10_000, 'in time'), 'in time')
   t.equal(await changeAfter(60_000, 'late'), undefined)
   t.match(await collections.subscribers.findOne({ _id: document._id }), { custom_fields: { 5: 'in time' } })
+})
+
+t.test('changes in place keep the limit of a subscriber together, however many come at once', async (t) => {
+  const document = subscriberDocument(78, 'full@example.com', 7_800)
+  await collections.subscribers.insertOne(document)
+  const { time } = await readPrimaryClock(database)
+  const value = 'x'.repeat(600_000)
+  const written = await Promise.all(
+    Array.from({ length: 8 }, (_, i) =>
+      changeInPlace(database, document, { set: {}, unset: [], values: new Map([[i, value]]) }, time),
+    ),
+  )
+  t.equal(written.filter((each) => each !== null).length, 6, 'as many as fit into 4 MiB')
+  const full = present(await collections.subscribers.findOne({ _id: document._id }), 'the subscriber')
+  t.ok(valuesBytes(full.custom_fields) <= 4_194_304)
+  const smaller = { set: {}, unset: [], values: new Map([[0, null]]) }
+  t.ok(await changeInPlace(database, full, smaller, time), 'what is full can get smaller')
 })
 
 t.test('what a transaction has written is undone with it', async (t) => {

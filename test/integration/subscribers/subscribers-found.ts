@@ -96,8 +96,29 @@ t.test('a list is read in pages, by number and by token', async (t) => {
   )
   t.equal((await page(`${path}?per_page=7`)).next_page_token, null, 'nothing follows a full last page')
 
-  for (const query of ['page=-1', 'page=x', 'per_page=0', 'per_page=x', 'page=0&page_token=x', 'page_token='])
+  for (const query of ['page=-1', 'page=x', 'per_page=0', 'per_page=x', 'page=0&page_token=x'])
     t.match((await call('GET', `${path}?${query}`)).body, { error_code: 'invalid_request' }, query)
+})
+
+t.test('a request for subscribers of whom the list has none finds nothing', async (t) => {
+  const list = await createList(service)
+  const path = `/mailing_lists/${list.id}/subscribers`
+  const there = await add(list.id, 'there@example.com')
+  for (const [names, message] of [
+    ['nobody@example.com', 'there is no subscriber nobody@example.com'],
+    ['exprot', 'there is no subscriber exprot'],
+    ['nobody@example.com,999999999,x', 'the list has none of the 3 subscribers that are asked for'],
+  ])
+    t.match((await call('GET', `${path}/${names}`)).body, {
+      success: false,
+      data: null,
+      error_code: 'not_found',
+      error_message: message,
+    })
+  t.match((await call('GET', `${path}/nobody@example.com,there@example.com`)).body, {
+    success: true,
+    data: [{ id: there.id }],
+  })
 })
 
 t.test('page tokens resume where they stopped, whatever comes and goes', async (t) => {

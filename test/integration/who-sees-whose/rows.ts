@@ -13,8 +13,6 @@ export interface Row {
   systemSees?: 'all'
   /** The reply names no organization, list or record. */
   namesNothing?: true
-  /** Records that the last parameter doesn't name are left out, instead of `not_found`. */
-  leavesOut?: true
   /** A system admin reaches no other organization either. */
   ownOnly?: true
   cases?: Case[]
@@ -365,8 +363,7 @@ export function rowsFor(
     'GET /mailing_lists/:mailing_list_id/subscribers/:id_or_email': {
       needs: mayRead,
       path: ['list', 'subscriber'],
-      leavesOut: true,
-      cases: byForeignEmail([]),
+      cases: byForeignEmail('not_found'),
     },
     'POST /mailing_lists/:mailing_list_id/subscribers': {
       needs: ['subscriber/create'],

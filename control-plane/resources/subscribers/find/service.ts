@@ -5,6 +5,7 @@ import type { SubscriberDocument } from '../../../../shared/contract/schemas/sub
 import type { TokenPaging } from '../../../api/endpoint.ts'
 import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from '../../../api/json-page.ts'
 import { pieceBytes } from '../../../api/pieces.ts'
+import { basePath, missing } from '../../../api/scope.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
 import type { SubscriberReference } from '../../../store/subscribers.ts'
 import { findSubscriber, isUnique, parseReference, type SubscriberList } from '../service.ts'
@@ -43,7 +44,7 @@ export const subscribersTooLarge = `the reply would have more than ${maxPageByte
 
 /**
  * The subscribers that a comma-separated path segment names, in its order, each once, without names that no subscriber has.
- * Throws `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
+ * Throws `not_found` where no subscriber has any of the names, `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
  */
 export async function namedSubscribers(
   { deps, acquireLargeReply }: PageCall,
@@ -65,7 +66,8 @@ export async function namedSubscribers(
   const [only] = references
   if (references.length === 1 && only !== undefined && isUnique(only)) {
     const subscriber = await findSubscriber(deps, only)
-    return new JsonRecords(subscriber === null ? [] : [JSON.stringify(toView(subscriber, context))])
+    if (subscriber === null) throw noneOf(names)
+    return new JsonRecords([JSON.stringify(toView(subscriber, context))])
   }
   const { database, pacer } = deps
   const { subscribers } = database.collections
@@ -91,10 +93,16 @@ export async function namedSubscribers(
   if (new Set(found.map(({ id }) => id)).size > maxMatches)
     throw new RequestError(
       'requested_too_many',
-      `more than ${maxMatches} subscribers have what is asked for, and ${maxMatches} are possible at once: go through them by pages of /mailing_lists/${list._id}/subscribers_by_email/:email`,
+      `more than ${maxMatches} subscribers have what is asked for, and ${maxMatches} are possible at once: go through them by pages of ${basePath}/mailing_lists/${list._id}/subscribers_by_email/:email`,
     )
+  if (found.length === 0) throw noneOf(names)
   return new JsonRecords(inOrderOfNames(found, references))
 }
+
+const noneOf = (names: readonly string[]): RequestError =>
+  names.length === 1
+    ? missing('subscriber', names[0])
+    : new RequestError('not_found', `the list has none of the ${names.length} subscribers that are asked for`)
 
 /** A subscriber's parts that references name, and its view as JSON. */
 type FoundJson = Pick<SubscriberDocument, '_id' | 'id' | 'email_key'> & { text: string }
