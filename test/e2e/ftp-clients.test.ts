@@ -1,9 +1,11 @@
 import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, utimes, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable, Writable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
 import { Client } from 'basic-ftp'
 import t from 'tap'
 import { makeCertificate } from '../helpers/certificate.ts'
@@ -48,9 +50,9 @@ async function run(
 }
 
 /** The SHA-256 of a file as the server hands it out. */
-async function hashAtServer(name: string): Promise<string> {
+async function hashAtServer(name: string, password = bootstrapKey): Promise<string> {
   const client = new Client()
-  await client.access(account)
+  await client.access({ ...account, password })
   const content = await download(client, name)
   client.close()
   return hashOf(content)
@@ -150,7 +152,7 @@ for (const [mode, { url, set }] of Object.entries(lftpModes))
       ]),
     )
     for (const [name, content] of files) await writeFile(path.join(up, name), content)
-    t.match(await lftp(`mirror -R --no-perms --parallel=3 "${up}" .`), { code: 0 })
+    t.match(await lftp(`mirror -R --parallel=3 "${up}" .`), { code: 0 })
     t.match(await lftp(`mirror --include "^${prefix} " . "${down}"`), { code: 0 })
     for (const [name, content] of files) {
       t.equal(await hashAtServer(name), hashOf(content), name)
@@ -221,6 +223,141 @@ for (const secure of [false, true, 'implicit'] as const)
     await client.remove(`renamed ${name}`)
     t.notOk((await client.list()).some((file) => file.name.includes(name)))
     client.close()
+  })
+
+type Command = [program: string, ...args: string[]]
+
+/** Commands that bring the files of a folder to the root, as the program does by itself; each must end with 0. */
+type Mirror = (mirrored: { folder: string; files: string[]; key: string }) => Command[]
+
+const script = (name: string) => fileURLToPath(new URL(`../helpers/ftp-clients/${name}`, import.meta.url))
+const lftpWith =
+  (command: string): Mirror =>
+  ({ folder, key }) => [
+    [
+      'lftp',
+      '--norc',
+      '-c',
+      `set ssl:verify-certificate no; open -u api,${key} ${ready.ftp}; lcd "${folder}"; ${command}`,
+    ],
+  ]
+const rcloneWith =
+  (command: string, options: string): Mirror =>
+  ({ folder, key }) => {
+    const remote = `:ftp,host=${hostname},port=${port},user=api,${options}:`
+    const obscured = `RCLONE_FTP_PASS=$(rclone obscure ${key}) exec rclone`
+    return [command, 'check', 'check --download'].map((verb) => [
+      'sh',
+      '-c',
+      `${obscured} ${verb} "${folder}" ${remote}`,
+    ])
+  }
+const ncftpputWith =
+  (...options: string[]): Mirror =>
+  ({ files, key }) => [
+    ['ncftpput', '-u', 'api', '-p', key, '-P', port, '-V', ...options, hostname, '.', ...files],
+  ]
+const curlWith =
+  (...options: string[]): Mirror =>
+  ({ files, key }) => [
+    ['curl', '-sS', '--user', `api:${key}`, ...options, '-T', `{${files.join(',')}}`, `${ready.ftp}/`],
+  ]
+/** NiFi uploads under a name with a dot in front, and renames. */
+const dotRename =
+  (...options: string[]): Mirror =>
+  ({ files, key }) =>
+    files.map((file) => {
+      const name = path.basename(file)
+      const rename = ['-Q', `-RNFR .${name}`, '-Q', `-RNTO ${name}`]
+      return [
+        'curl',
+        '-sS',
+        '--user',
+        `api:${key}`,
+        ...options,
+        ...rename,
+        '-T',
+        file,
+        `${ready.ftp}/.${encodeURIComponent(name)}`,
+      ]
+    })
+const scripted =
+  (mode: string, ...command: Command): Mirror =>
+  ({ folder, key }) => [[...command, hostname, port, key, folder, mode]]
+
+const commonsNet = process.env['COMMONS_NET_JAR'] ?? '/usr/share/java/commons-net.jar'
+const javaWith = (mode: string) => scripted(mode, 'java', '-cp', commonsNet, script('Sync.java'))
+const noJava =
+  missing('java', 'javac') || !existsSync(commonsNet)
+    ? 'no Java with Apache Commons Net, whose file COMMONS_NET_JAR names'
+    : false
+
+const mirrors: Record<string, { skip: string | false; mirror: Mirror }> = {
+  'lftp mirror -R': { skip: missing('lftp'), mirror: lftpWith('mirror -R . .') },
+  'lftp mirror -R -v': { skip: missing('lftp'), mirror: lftpWith('mirror -R -v . .') },
+  'lftp with temporary names': {
+    skip: missing('lftp'),
+    mirror: lftpWith('set xfer:use-temp-file yes; mirror -R -v . .; mput *'),
+  },
+  'lftp mirror in clear text': {
+    skip: missing('lftp'),
+    mirror: lftpWith('set ftp:ssl-allow no; mirror -R -v . .'),
+  },
+  'rclone copy': { skip: missing('rclone'), mirror: rcloneWith('copy', 'tls=false') },
+  'rclone sync': { skip: missing('rclone'), mirror: rcloneWith('sync', 'tls=false') },
+  'rclone sync in TLS': {
+    skip: missing('rclone'),
+    mirror: rcloneWith('sync', 'explicit_tls=true,no_check_certificate=true,concurrency=1'),
+  },
+  ncftpput: { skip: missing('ncftpput'), mirror: ncftpputWith() },
+  'ncftpput with temporary names': {
+    skip: missing('ncftpput'),
+    mirror: ncftpputWith('-T', '.in.', '-S', '.tmp'),
+  },
+  curl: { skip: missing('curl'), mirror: curlWith() },
+  'curl in TLS': { skip: missing('curl'), mirror: dotRename('--ssl-reqd', '--insecure') },
+  'curl with a rename': { skip: missing('curl'), mirror: dotRename() },
+  'ftplib of Python': { skip: missing('python3'), mirror: scripted('', 'python3', script('sync.py')) },
+  'ftplib of Python in TLS': {
+    skip: missing('python3'),
+    mirror: scripted('TLS', 'python3', script('sync.py')),
+  },
+  'Net::FTP of Perl': { skip: missing('perl'), mirror: scripted('', 'perl', script('sync.pl')) },
+  PHP: { skip: missing('php'), mirror: scripted('', 'php', script('sync.php')) },
+  'PHP in TLS': { skip: missing('php'), mirror: scripted('TLS', 'php', script('sync.php')) },
+  'Commons Net': { skip: noJava, mirror: javaWith('passive') },
+  'Commons Net in active mode': { skip: noJava, mirror: javaWith('active') },
+}
+const versions = [
+  { content: 'email,name\na@example.com,Ann\n', time: '2026-11-25T10:00:00Z' },
+  { content: 'email,name\na@example.com,Bob\n', time: '2026-11-26T10:00:00Z' },
+  // As of a file that was restored. lftp leaves a file alone that is newer at the server.
+  { content: 'email,name\na@example.com,Cid\n', time: '2026-11-20T10:00:00Z', isOlder: true },
+]
+for (const [client, { skip, mirror }] of Object.entries(mirrors))
+  t.test(`a changed file of equal size is sent again: ${client}`, { skip }, async (t) => {
+    const { id } = await service.post('/organizations', { organization: { name: client } })
+    const { key } = await service.post(`/organizations/${id}/api_keys`, { api_key: { name: 'partner' } })
+    const folder = path.join(work, client.replaceAll(/\W/g, '-'))
+    await mkdir(folder)
+    const files = ['one.csv', 'zwei-äöü.csv'].map((name) => path.join(folder, name))
+    for (const { content, time } of versions.filter(
+      ({ isOlder }) => !isOlder || !client.startsWith('lftp mirror'),
+    )) {
+      for (const file of files) {
+        await writeFile(file, content)
+        await utimes(file, new Date(time), new Date(time))
+      }
+      for (const [program, ...args] of mirror({ folder, files, key })) {
+        const { code, output } = await run(program, args)
+        t.equal(code, 0, `${content}${output}`)
+      }
+      for (const file of files)
+        t.equal(await hashAtServer(path.basename(file), key), hashOf(Buffer.from(content)))
+    }
+    const session = await FtpSession.open(ready.ftp, key)
+    t.same((await session.download('NLST')).text, files.map((file) => `${path.basename(file)}\r\n`).join(''))
+    session.close()
   })
 
 t.test('a hundred concurrent sessions are served', async (t) => {
