@@ -1,6 +1,5 @@
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
@@ -93,11 +92,9 @@ t.test('a server that falls silent in the middle may be tried again', async (t) 
 })
 
 t.test('a byte now and then is no silence, and ends with the time of all tries', async (t) => {
-  const trickle: RequestListener = async (_, response) => {
-    while (!response.destroyed) {
-      response.write('x')
-      await sleep(50)
-    }
+  const trickle: RequestListener = (_, response) => {
+    const timer = setInterval(() => response.write('x'), 50)
+    response.once('close', () => clearInterval(timer))
   }
   const { error, bytes } = await download(t, trickle, { silenceMs: 3_000, remainingMs: 500 })
   t.match(error, { ...refused, message: /had not sent the whole file after 15 minutes/ })
