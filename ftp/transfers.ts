@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setImmediate as yieldToEventLoop, setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
+import { gatheredPieces } from '../shared/runtime/gathered-pieces.ts'
 import type { TransferKind, TransferResult } from '../shared/storage/uploads/transfer-metrics.ts'
 import type { Upload } from '../shared/storage/uploads/upload.ts'
 import { FtpError } from './ftp-error.ts'
@@ -134,9 +135,8 @@ async function* receivedPieces(
   const abortSocket = () => setTimeout(() => socket.destroy(transferAborted()), lingerMs).unref()
   if (signal.aborted) abortSocket()
   signal.addEventListener('abort', abortSocket, { once: true })
-  const pieces: AsyncIterable<Buffer> = socket
   try {
-    for await (const piece of pieces) {
+    for await (const piece of gatheredPieces(socket)) {
       session.countTransferred(piece.length)
       session.context.transfers.bytes(session.protocol, 'in', piece.length)
       yield piece
@@ -145,6 +145,7 @@ async function* receivedPieces(
     throw transferAborted(error)
   } finally {
     signal.removeEventListener('abort', abortSocket)
+    socket.destroy()
   }
 }
 

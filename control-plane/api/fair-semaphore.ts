@@ -1,3 +1,4 @@
+import assert from 'node:assert'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { RequestError } from './request-error.ts'
 
@@ -30,7 +31,20 @@ export interface FairSemaphoreOptions {
 interface Waiting {
   weight: number
   begin: () => void
+  /** How often lighter work of the same organization has begun before it. */
+  passed: number
 }
+
+/** The piece of waiting work that begins before all other. */
+interface Next {
+  organizationId: number
+  queue: Queue
+  /** Its index in the queue. */
+  at: number
+}
+
+/** Reached within seconds by an organization of many small requests, whose heavy one then waits for a pause of them. */
+const maxPassing = 16
 
 interface Queue {
   /** Total weight of its running work. */
@@ -39,15 +53,21 @@ interface Queue {
 }
 
 /**
- * A semaphore that is fair to organizations: each has a queue of its own, and the queues are served round-robin. One
- * that sends 200 requests at once delays another by one piece of work, not by 200. An organization gets more slots only
- * while as many stay free as it has (dynamic thresholds, as in engine/scheduler/slots.ts). So a few organizations can't
- * take them all.
+ * A semaphore that is fair to organizations: each has a queue of its own, and the one that uses least is next. One that
+ * sends 200 requests at once delays another by one piece of work, not by 200. An organization gets more slots only while
+ * as many stay free as it has (dynamic thresholds, as in engine/scheduler/slots.ts). So a few organizations can't take
+ * them all.
+ *
+ * Work that is next begins before all other work, however heavy it is: slots that become free are kept for it, or lighter
+ * work of others would take each of them and it would never begin. Work that its own organization must make capacity
+ * for is not waited for, and lets lighter work of that organization pass, up to `maxPassing` pieces.
  */
 export class FairSemaphore {
   readonly #options: FairSemaphoreOptions
   #running = 0
-  /** By organization, the queue that is served next in front. A queue without running and waiting work is removed. */
+  /** Number of pieces of work in all queues. */
+  #waiting = 0
+  /** By organization, the one that was served last at the end. A queue without running and waiting work is removed. */
   readonly #queues = new Map<number, Queue>()
 
   constructor(options: FairSemaphoreOptions) {
@@ -72,11 +92,12 @@ export class FairSemaphore {
    */
   async acquire(request: SlotRequest, weight = 1): Promise<() => void> {
     const { organizationId } = request
+    assert.ok(weight <= (this.#options.maxRunningPerOrganization ?? this.#options.maxRunning))
     if (request.clientGone?.aborted === true) throw clientGoneError()
     const queue = this.#queues.get(organizationId) ?? { running: 0, waiting: [] }
     if (queue.waiting.length >= this.#options.maxWaitingPerOrganization) throw await this.#refusal(request)
     this.#queues.set(organizationId, queue)
-    if (queue.waiting.length === 0 && this.#hasCapacityFor(queue, weight)) this.#count(queue, weight)
+    if (this.#waiting === 0 && this.#isEnoughFree(queue, weight)) this.#count(queue, weight)
     else await this.#wait(queue, weight, request)
     let isReleased = false
     return () => {
@@ -88,9 +109,16 @@ export class FairSemaphore {
     }
   }
 
-  #hasCapacityFor({ running }: Queue, weight: number): boolean {
+  #isEnoughFree(queue: Queue, weight: number): boolean {
+    return (
+      this.#isAllowed(queue, weight) && queue.running + weight <= this.#options.maxRunning - this.#running
+    )
+  }
+
+  /** Whether the organization may have so much running, whatever the others have. */
+  #isAllowed({ running }: Queue, weight: number): boolean {
     const { maxRunning, maxRunningPerOrganization = maxRunning } = this.#options
-    return running + weight <= Math.min(maxRunningPerOrganization, maxRunning - this.#running)
+    return running + weight <= maxRunningPerOrganization
   }
 
   #count(queue: Queue, change: number): void {
@@ -117,6 +145,7 @@ export class FairSemaphore {
       const stopWaiting = (): void => {
         unlisten()
         queue.waiting.splice(queue.waiting.indexOf(waiting), 1)
+        this.#waiting -= 1
         this.#removeIfEmpty(organizationId, queue)
         reject(
           refusing.aborted
@@ -130,6 +159,7 @@ export class FairSemaphore {
       }
       const waiting = {
         weight,
+        passed: 0,
         begin: () => {
           unlisten()
           resolve()
@@ -137,8 +167,10 @@ export class FairSemaphore {
       }
       const timer = maxWaitMs === undefined ? undefined : setTimeout(stopWaiting, maxWaitMs)
       queue.waiting.push(waiting)
+      this.#waiting += 1
       refusing.addEventListener('abort', stopWaiting, { once: true })
       clientGone?.addEventListener('abort', stopWaiting, { once: true })
+      this.#serve()
     })
   }
 
@@ -148,17 +180,39 @@ export class FairSemaphore {
 
   /** Work counts as running before it begins, so that no newer request takes its slot. Its queue moves to the end. */
   #beginNext(): boolean {
+    const next = this.#findNext()
+    if (next === null) return false
+    const { organizationId, queue, at } = next
+    const work = queue.waiting[at]!
+    if (!this.#isEnoughFree(queue, work.weight)) return false
+    if (at > 0) queue.waiting[0]!.passed += 1
+    this.#queues.delete(organizationId)
+    this.#queues.set(organizationId, queue)
+    this.#count(queue, work.weight)
+    queue.waiting.splice(at, 1)
+    this.#waiting -= 1
+    work.begin()
+    return true
+  }
+
+  /** The work of the organization that uses least; among equals, of the one that was served longest ago. */
+  #findNext(): Next | null {
+    let next: Next | null = null
     for (const [organizationId, queue] of this.#queues) {
-      const next = queue.waiting[0]
-      if (next === undefined || !this.#hasCapacityFor(queue, next.weight)) continue
-      this.#queues.delete(organizationId)
-      this.#queues.set(organizationId, queue)
-      this.#count(queue, next.weight)
-      queue.waiting.shift()
-      next.begin()
-      return true
+      if (next !== null && queue.running >= next.queue.running) continue
+      const at = this.#firstAllowed(queue)
+      if (at !== -1) next = { organizationId, queue, at }
     }
-    return false
+    return next
+  }
+
+  /** The index of the first waiting work that the organization's own bound allows; -1 where there is none. */
+  #firstAllowed(queue: Queue): number {
+    const [first] = queue.waiting
+    if (first === undefined) return -1
+    if (this.#isAllowed(queue, first.weight)) return 0
+    if (first.passed >= maxPassing) return -1
+    return queue.waiting.findIndex(({ weight }) => weight < first.weight && this.#isAllowed(queue, weight))
   }
 
   async #refusal({ clientGone }: SlotRequest): Promise<RequestError> {

@@ -3,6 +3,7 @@ import { pipeline, type Transform } from 'node:stream'
 import zlib from 'node:zlib'
 import { RequestError } from '../request-error.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
+import { gatheredPieces } from '../../../shared/runtime/gathered-pieces.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import { pieceBytes } from '../pieces.ts'
 import { Stopping } from '../stopping.ts'
@@ -36,7 +37,7 @@ export const notAFile =
  */
 export async function* rawPieces(request: IncomingMessage, timeouts: BodyTimeouts): AsyncGenerator<Buffer> {
   try {
-    yield* withTimeouts(request.iterator({ destroyOnReturn: false }), timeouts)
+    yield* withTimeouts(request, timeouts)
   } catch (error) {
     throw request.complete || !request.destroyed ? error : refusedBody('ended early')
   }
@@ -56,7 +57,7 @@ export async function* bodyPieces(
 ): AsyncGenerator<Buffer> {
   if (Number(request.headers['content-length'] ?? 0) > limit) throw tooLarge(limit, hint)
   const decompressor = createDecompressor(request)
-  const sent = bounded(withTimeouts(request.iterator({ destroyOnReturn: false }), timeouts), limit, hint)
+  const sent = bounded(withTimeouts(request, timeouts), limit, hint)
   try {
     if (decompressor === null) yield* sent
     else yield* bounded(decompressed(sent, decompressor), limit, hint)
@@ -68,9 +69,9 @@ export async function* bodyPieces(
 /** Counts from the end of `idleGraceMs`, and leaves half a second for the refusal until `graceMs` (http-server.ts). */
 const stopArrivingMs = 6_000
 
-/** Passes the pieces on. The timeouts count only while the process stops. */
+/** Gathers the pieces and passes them on. The timeouts count only while the process stops. */
 async function* withTimeouts(
-  pieces: AsyncIterator<Buffer, undefined>,
+  request: IncomingMessage,
   {
     stopping,
     stalledMs = 3_000,
@@ -79,35 +80,30 @@ async function* withTimeouts(
     signal,
   }: BodyTimeouts,
 ): AsyncGenerator<Buffer> {
-  const timeout = Promise.withResolvers<never>()
-  const giveUp = () => timeout.reject(stoppingError(stoppingMessage))
-  const interrupt = () => timeout.reject(signal?.reason)
-  timeout.promise.catch(() => undefined)
+  const ended = new AbortController()
+  const giveUp = () => ended.abort(stoppingError(stoppingMessage))
+  const interrupt = () => ended.abort(signal?.reason)
   let stalled: NodeJS.Timeout | undefined
   let arriving: NodeJS.Timeout | undefined
+  const keepWaiting = () => void stalled?.refresh()
   const beginStop = () => {
     const passedMs = stopping.reason instanceof Stopping ? clock.monotonicMs() - stopping.reason.at : 0
     stalled = setTimeout(giveUp, stalledMs)
     arriving = setTimeout(giveUp, arrivingMs - passedMs)
+    request.on('data', keepWaiting)
   }
   if (signal?.aborted === true) interrupt()
   signal?.addEventListener('abort', interrupt, { once: true })
   if (stopping.aborted) beginStop()
   else stopping.addEventListener('abort', beginStop, { once: true })
   try {
-    for (;;) {
-      stalled?.refresh()
-      const { done, value } = await Promise.race([pieces.next(), timeout.promise])
-      if (done === true) return
-      yield value
-    }
+    yield* gatheredPieces(request, ended.signal)
   } finally {
     stopping.removeEventListener('abort', beginStop)
     signal?.removeEventListener('abort', interrupt)
     clearTimeout(stalled)
     clearTimeout(arriving)
-    // Ends the iterator, so that the rest can be drained. A pending `next` ends with its piece or with the request.
-    void pieces.return?.()?.catch(() => undefined)
+    request.off('data', keepWaiting)
   }
 }
 

@@ -1,14 +1,19 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { FairSemaphore } from '../../../control-plane/api/fair-semaphore.ts'
-import { createRequestSlots, searchWeight } from '../../../control-plane/api/request-slots.ts'
+import { createRequestSlots, maxPageWeight, searchWeight } from '../../../control-plane/api/request-slots.ts'
 
-const semaphoreOf = (options: {
+const semaphoreOf = ({
+  maxWaiting = 10,
+  ...options
+}: {
   maxRunning: number
   maxRunningPerOrganization?: number
   maxWaitMs?: number
+  maxWaiting?: number
 }) =>
   new FairSemaphore({
-    maxWaitingPerOrganization: 10,
+    maxWaitingPerOrganization: maxWaiting,
     tooMany: { message: 'too many', retryAfterSeconds: 5, delayMs: { min: 0, max: 0 } },
     refusing: new AbortController().signal,
     stoppingMessage: 'stopping',
@@ -73,3 +78,86 @@ t.test('four searches on thousands of lists run at once, many on some lists', as
     await Promise.allSettled(searches)
   }
 })
+
+/** Keeps `organizations` busy with light requests that take a moment each, and counts those that have ended. */
+function keepBusy(semaphore: FairSemaphore, organizations: number, signal: AbortSignal) {
+  const busy = { ended: 0, idle: Promise.resolve<unknown>(null) }
+  const sendRequests = async (organizationId: number) => {
+    while (!signal.aborted) {
+      await semaphore.run({ organizationId }, () => sleep(1 + (organizationId % 3)))
+      busy.ended += 1
+    }
+  }
+  const clients = Array.from({ length: organizations * 70 }, (_, i) => sendRequests(1 + (i % organizations)))
+  busy.idle = Promise.all(clients)
+  return busy
+}
+
+for (const organizations of [12, 32])
+  t.test(`heavy requests begin soon while ${organizations} organizations send light ones`, async (t) => {
+    const { requests } = createRequestSlots(new AbortController().signal)
+    const stop = new AbortController()
+    const busy = keepBusy(requests, organizations, stop.signal)
+    await sleep(50)
+    // A search, pages of a list, and both for an organization that sends light requests as well.
+    for (const [organizationId, weight] of [
+      [1_001, searchWeight(10_000)],
+      [1_002, maxPageWeight],
+      [1_003, maxPageWeight],
+      [1, searchWeight(10_000)],
+      [2, maxPageWeight],
+    ] as const) {
+      const before = busy.ended
+      await requests.run({ organizationId }, () => sleep(1))
+      const ended = busy.ended - before
+      t.ok(ended < 5_000, `weight ${weight}: ${ended} light requests ended meanwhile`)
+    }
+    const before = busy.ended
+    await sleep(100)
+    t.ok(busy.ended > before, 'the light ones go on')
+    stop.abort()
+    await busy.idle
+  })
+
+t.test('a large reply begins while others are read slowly', async (t) => {
+  const { largeReplies } = createRequestSlots(new AbortController().signal)
+  const stop = new AbortController()
+  const busy = Array.from({ length: 11 * 4 }, async (_, i) => {
+    while (!stop.signal.aborted) {
+      const release = await largeReplies.acquire({ organizationId: 1 + (i % 11) }, 2_000_000)
+      await sleep(5)
+      release()
+    }
+  })
+  await sleep(20)
+  for (let i = 0; i < 3; i += 1) (await largeReplies.acquire({ organizationId: 100 }, 16_000_000))()
+  t.pass('all of them began')
+  stop.abort()
+  await Promise.all(busy)
+})
+
+t.test(
+  "work that is too heavy for its organization's rest lets lighter work pass, but not for ever",
+  async (t) => {
+    const semaphore = semaphoreOf({ maxRunning: 100, maxRunningPerOrganization: 10, maxWaiting: 100 })
+    const begun: string[] = []
+    const begin = (name: string, weight: number) =>
+      semaphore.acquire({ organizationId: 1 }, weight).then((release) => {
+        begun.push(name)
+        return release
+      })
+    const slow = await begin('slow', 5)
+    const heavy = begin('heavy', 8)
+    const releaseLight = await begin('light', 1)
+    t.same(begun, ['slow', 'light'])
+    releaseLight()
+    const later = Array.from({ length: 60 }, (_, i) => begin(`light ${i}`, 1).then((release) => release()))
+    await new Promise(setImmediate)
+    const passed = begun.length
+    t.ok(passed < 40, `${passed} passed`)
+    slow()
+    ;(await heavy)()
+    t.equal(begun[passed], 'heavy')
+    await Promise.all(later)
+  },
+)

@@ -1,0 +1,70 @@
+import { finished, type Readable } from 'node:stream'
+
+/** What has come is passed on at this size, */
+const maxGatheredBytes = 64 * 1024
+/** or after this time: a sender may pause for minutes, and what it sent is to be stored meanwhile. */
+const maxGatheredMs = 200
+/** So many small pieces are copied into one, because each costs some 300 bytes beside its own. */
+const maxPieces = 256
+
+/**
+ * Streams what arrives in pieces of about 64 KiB. Whoever sends single bytes then costs its reader one piece every
+ * 200 ms, and not one for each byte. When the stream fails, what came before is passed on first. Throws the stream's
+ * error, and `signal`'s reason at once when that is aborted. Ending the iteration early pauses the stream.
+ */
+export async function* gatheredPieces(stream: Readable, signal?: AbortSignal): AsyncGenerator<Buffer> {
+  let pieces: Buffer[] = []
+  let size = 0
+  let isDue = false
+  let timer: NodeJS.Timeout | undefined
+  let end: { error: unknown } | null = null
+  let wake = (): void => undefined
+
+  const add = (piece: Buffer): void => {
+    if (size === 0)
+      timer = setTimeout(() => {
+        isDue = true
+        wake()
+      }, maxGatheredMs)
+    size += piece.length
+    if (pieces.push(piece) === maxPieces) pieces = [Buffer.concat(pieces)]
+    if (size < maxGatheredBytes) return
+    stream.pause()
+    wake()
+  }
+  const take = (): Buffer => {
+    clearTimeout(timer)
+    const taken = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
+    pieces = []
+    size = 0
+    isDue = false
+    stream.resume()
+    return taken
+  }
+  const onAbort = (): void => wake()
+  const unlisten = finished(stream, { writable: false }, (error) => {
+    end = { error: error ?? null }
+    wake()
+  })
+  // The stream may have been paused before.
+  stream.on('data', add).resume()
+  signal?.addEventListener('abort', onAbort)
+  try {
+    for (;;) {
+      signal?.throwIfAborted()
+      if (size >= maxGatheredBytes || (size > 0 && (isDue || end !== null))) yield take()
+      else if (end === null) await new Promise<void>((resolve) => (wake = resolve))
+      else return throwUnlessNull(end)
+    }
+  } finally {
+    clearTimeout(timer)
+    unlisten()
+    stream.off('data', add)
+    signal?.removeEventListener('abort', onAbort)
+    if (end === null) stream.pause()
+  }
+}
+
+function throwUnlessNull({ error }: { error: unknown }): void {
+  if (error !== null) throw error
+}
