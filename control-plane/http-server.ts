@@ -26,7 +26,7 @@ export const httpLimits = {
   headersTimeoutMs: 20_000,
   /** Counts from the end of the headers: the body must be complete by then, unless it is a file. */
   requestTimeoutMs: 300_000,
-  /** A connection is cut when nothing moves in either direction, as when a body stalls or a reply isn't read. */
+  /** A connection is cut when its client is silent for so long, as when a body stalls or a reply isn't read. */
   idleTimeoutMs: 60_000,
   /** The same for a file that is sent or received, as for FTP's data connections. */
   transferIdleTimeoutMs: 300_000,
@@ -102,6 +102,12 @@ export function createHttpServer(
     )
   })
   server.timeout = limits.idleTimeoutMs
+  server.on('timeout', (socket: Socket) => {
+    // The client isn't idle while it waits for this service.
+    if ([...inFlight.keys()].some((response) => response.req.socket === socket && isWorkedOn(response)))
+      socket.setTimeout(socket.timeout ?? limits.idleTimeoutMs)
+    else socket.destroy()
+  })
   server.on('clientError', refuseClient)
 
   server.on('connection', (socket: Socket) => connections.add(socket))
@@ -160,6 +166,10 @@ export function createHttpServer(
   }
   return { server, stop }
 }
+
+/** Whether the next byte is this service's to read or to write. */
+const isWorkedOn = ({ req, writableLength }: ServerResponse): boolean =>
+  writableLength === 0 && (req.complete || req.isPaused())
 
 function refuseSlowBody(socket: Socket, hasReply: boolean): void {
   if (hasReply) socket.destroy()

@@ -68,7 +68,7 @@ await runProcess('control-plane', async (process) => {
       uploads,
       limits: stagedLimits(settings),
     }),
-    throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
+    throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE, log),
     callers: new KnownCallers(database.collections, secret),
     importWatch: new ImportWatch({
       collections: database.collections,

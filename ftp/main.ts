@@ -49,7 +49,7 @@ await runProcess('ftp', async (process) => {
       uploadLimits: uploadLimits(settings),
       collections: database.collections,
       keyHashSecret: await keyHashSecret(database.collections),
-      throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
+      throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE, log),
       metrics: createFtpMetrics(registry),
       transfers: createTransferMetrics(registry, ['ftp', 'ftps']),
       log,

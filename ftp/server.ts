@@ -3,7 +3,6 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { parsePortRange } from '../shared/runtime/config.ts'
 import { StartError } from '../shared/contract/errors.ts'
 import { listen, type Part } from '../shared/runtime/service.ts'
-import { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import { within } from '../shared/runtime/within.ts'
 import { KeyWatch } from '../shared/store/key-watch.ts'
 import { installCommands } from './commands/command-table.ts'
@@ -71,7 +70,6 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
     mustResumeTls: tls?.mustResume ?? false,
     limits: new ConnectionLimits(options.sessions),
     ports: new PassivePorts({ host, ...passiveRange, timeoutMs: timeouts.passivePortMs }),
-    loginMutex: new KeyedMutex(),
     ftpSrv: createFtpSrv(log),
   }
   const gate = new Gate(context)

@@ -4,7 +4,6 @@ import type { Logger } from '../shared/runtime/logger.ts'
 import type { Collections } from '../shared/contract/schemas/collections.ts'
 import { keyPollMs, type KeyHolder, type KeyWatched } from '../shared/store/key-watch.ts'
 import type { UploadLimits } from '../shared/store/upload-usage.ts'
-import type { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import type { TransferMetrics, TransferProtocol } from '../shared/storage/uploads/transfer-metrics.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { Certificate } from './connection/certificate.ts'
@@ -39,8 +38,6 @@ export interface SessionDeps {
   mustResumeTls: boolean
   limits: ConnectionLimits
   ports: PassivePorts
-  /** Serializes the logins of each network. */
-  loginMutex: KeyedMutex<string>
   ftpSrv: FtpSrv
 }
 

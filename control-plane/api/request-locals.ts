@@ -7,8 +7,12 @@ import type { RequestBody } from './body/request-body.ts'
 interface RequestLocals {
   /** Set by the request log, which comes first. */
   state: RequestState
-  /** Set once the credential is checked. */
+  /** Set once the credential is checked, and again when that is long ago. */
   caller: Caller
+  /** The API key as it was sent. */
+  key: string
+  /** When the credential was checked, by `clock.monotonicMs`. */
+  checkedAt: number
   /** Set once the body is read, for endpoints that have one. */
   body?: RequestBody
 }

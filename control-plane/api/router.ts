@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { Router, type Request, type RequestHandler, type Response } from 'express'
+import { clock } from '../../shared/runtime/clock.ts'
 import type { Caller } from '../../shared/store/api-keys.ts'
 import { methodRefusal, RequestError } from './request-error.ts'
 import type { ControlPlane } from '../control-plane.ts'
@@ -72,9 +73,6 @@ export function transferMatcher(
 function requireCredential(deps: ControlPlane): RequestHandler {
   const { callers, throttle } = deps
   return async (request, response, next) => {
-    const address = clientAddress(request)
-    const blocked = await throttle.blockedSeconds(address)
-    if (blocked > 0) throw tooManyFailures(blocked)
     const header = request.headers.authorization
     const hasBasic = header !== undefined && /^basic(?: |$)/i.test(header)
     // None of these counts as a wrong credential, because no key was tried.
@@ -85,17 +83,16 @@ function requireCredential(deps: ControlPlane): RequestHandler {
     for (const { key, organizationId } of credentialCandidates(header)) {
       const caller = await callers.find(key)
       if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
-      // Checked again, because requests that come together all pass the first check before a failure is recorded.
-      const blockedNow = await throttle.blockedSeconds(address)
-      if (blockedNow > 0) throw tooManyFailures(blockedNow)
-      requestLocals(response).caller = caller
+      Object.assign(requestLocals(response), { caller, key, checkedAt: clock.monotonicMs() })
       next()
       return
     }
-    const seconds = await throttle.recordFailure(address)
-    throw seconds > 0 ? tooManyFailures(seconds) : unauthorized('the API key is wrong or no longer active')
+    const seconds = await throttle.recordFailure(clientAddress(request))
+    throw seconds > 0 ? tooManyFailures(seconds) : unauthorized(wrongKey)
   }
 }
+
+const wrongKey = 'the API key is wrong or no longer active'
 
 const basicOnly =
   'must have the scheme Basic, with the user "api" and the API key as password, as in curl -u api:KEY'
@@ -127,6 +124,23 @@ function authorize(described: Endpoint): RequestHandler {
     refuseCaller(caller, described)
     next()
   }
+}
+
+/** A request may wait for its body or its slot for minutes. What its caller lost meanwhile must not be used. */
+const maxCheckedMs = 2_000
+
+/** Throws 401 or 403 when the key has been revoked, or lost what the endpoint needs, since it was checked. */
+async function checkCallerAgain(
+  described: Endpoint,
+  response: Response,
+  { callers }: ControlPlane,
+): Promise<void> {
+  const locals = requestLocals(response)
+  if (clock.monotonicMs() - locals.checkedAt < maxCheckedMs) return
+  const caller = await callers.find(locals.key)
+  if (caller === null) throw unauthorized(wrongKey)
+  locals.caller = caller
+  refuseCaller(caller, described)
 }
 
 /** Reads a JSON body. The handler decides whether it may be missing. */
@@ -193,6 +207,7 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     try {
       const ownWeight = slotWeight(described, request)
       releaseSlot = await acquireSlot(deps.requestSlots, described, request, slotRequest, ownWeight)
+      await checkCallerAgain(described, response, deps)
       const slot = {
         releaseSlot: () => releaseSlot(),
         async raiseSlotWeight(weight: number) {

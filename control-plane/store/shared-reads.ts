@@ -5,7 +5,7 @@ import type { Database } from '../../shared/runtime/database.ts'
 import type { AnsweringAutoresponder } from '../../shared/store/reactions.ts'
 import { countSubscribers } from '../../shared/store/subscriber-counts.ts'
 import { batchedRead } from './batched-read.ts'
-import { singleFlight } from '../../shared/runtime/single-flight.ts'
+import { singleFlight } from './single-flight.ts'
 
 export type SharedReads = ReturnType<typeof createSharedReads>
 

@@ -1,6 +1,5 @@
 import { UploadDirectory } from '../../shared/storage/uploads/upload-directory.ts'
 import { findCaller, mayUpload, type Caller } from '../../shared/store/api-keys.ts'
-import { clientNetwork } from '../../shared/values/ip.ts'
 import type { Certificate } from '../connection/certificate.ts'
 import { FtpDirectory } from '../ftp-directory.ts'
 import { FtpError, printable } from '../ftp-error.ts'
@@ -116,11 +115,7 @@ export const loginCommands: CommandDefinitions = {
 async function logIn(session: FtpSession, username: string, password: string): Promise<void> {
   const { control, context } = session
   const { metrics, collections, limits, uploads, uploadLimits, log } = context
-  // Logins of one network (in IPv6, a /64) run one at a time: in parallel, all would pass the throttle before the
-  // first failure was recorded.
-  const caller = await context.loginMutex.runExclusive(clientNetwork(control.remoteAddress), () =>
-    identify(session, username, password),
-  )
+  const caller = await identify(session, username, password)
   if (typeof caller === 'string') return refuseLogin(session, caller)
   const { organizationId, keyId } = caller
   const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, collections, log })
@@ -161,11 +156,7 @@ async function identify(
   password: string,
 ): Promise<Caller | LoginRefusal> {
   const { throttle, collections, keyHashSecret } = context
-  const [blockedSeconds, caller] = await Promise.all([
-    throttle.blockedSeconds(control.remoteAddress),
-    username === 'api' ? findCaller(collections, keyHashSecret, password) : null,
-  ])
-  if (blockedSeconds > 0) return 'throttled'
+  const caller = username === 'api' ? await findCaller(collections, keyHashSecret, password) : null
   if (caller !== null) return mayUpload(caller) ? caller : 'forbidden'
   return (await throttle.recordFailure(control.remoteAddress)) > 0 ? 'throttled' : 'wrong'
 }

@@ -1,10 +1,10 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { clock } from '../runtime/clock.ts'
-import { singleFlight } from '../runtime/single-flight.ts'
 import type { ApiKeyDocument, Role } from '../contract/schemas/api-key.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
 import { permissionValues, type Permissions, type UserDocument } from '../contract/schemas/user.ts'
 import { clientNetwork } from '../values/ip.ts'
+import type { Logger } from '../runtime/logger.ts'
 
 /**
  * API keys, as the control plane and the FTP server check them. The database stores only the HMAC of a key under a
@@ -98,53 +98,49 @@ export async function callersByKey(
   )
 }
 
-/** Failures that other processes have counted take effect here after at most this time. */
-const cacheMs = 1_000
-const maxCachedAddresses = 10_000
+/** Blocked addresses that one process remembers. */
+const maxBlocked = 10_000
 
 /**
- * Rate limit of wrong credentials by address. After too many of them all requests of the address are refused until
- * its minute is over. All processes count together. An IPv6 address counts as its /64 network.
+ * Rate limit of wrong credentials by address. After too many of them all further wrong ones of the address are refused
+ * until its minute is over. Right ones always pass: keys can't be guessed, and a partner's typing mistake must not stop
+ * an organization behind the same address. All processes count together. An IPv6 address counts as its /64 network.
  */
 export class AuthThrottle {
   readonly #collections: Collections
   readonly #limit: number
-  /** Shared by requests that come together, as a caller's look-up is (known-callers.ts). */
-  readonly #readFailures: (address: string) => Promise<CountedFailures | null>
-  /** Addresses that aren't blocked, with the time at which the database is asked again. */
-  readonly #allowedUntil = new Map<string, number>()
-  /** Failures that this process has counted. */
-  #failures = 0
+  readonly #log: Logger
+  /** Until when (`clock.monotonicMs`) addresses are blocked, so that a flood of wrong credentials isn't counted. */
+  readonly #blockedUntil = new Map<string, number>()
 
-  constructor(collections: Collections, failuresPerMinute: number) {
+  constructor(collections: Collections, failuresPerMinute: number, log: Logger) {
     this.#collections = collections
     this.#limit = failuresPerMinute
-    this.#readFailures = singleFlight((address) =>
-      collections.authFailures.findOne<CountedFailures>({ _id: address }, { projection: countedFailures }),
-    )
+    this.#log = log
   }
 
-  /** Seconds for which the address is still blocked; 0 when it isn't. */
-  async blockedSeconds(client: string): Promise<number> {
+  /** Counts a wrong credential. Resolves to the seconds for which the address is blocked; 0 when it isn't. */
+  async recordFailure(client: string): Promise<number> {
     const address = clientNetwork(client)
-    const untilMs = clock.monotonicMs() + cacheMs
-    if (clock.monotonicMs() < (this.#allowedUntil.get(address) ?? 0)) return 0
-    this.#allowedUntil.delete(address)
-    const failuresBefore = this.#failures
-    const failures = await this.#readFailures(address)
-    const seconds = failures !== null && failures.count > this.#limit ? failures.seconds : 0
-    if (seconds === 0 && this.#failures === failuresBefore) {
-      if (this.#allowedUntil.size >= maxCachedAddresses) this.#allowedUntil.clear()
-      this.#allowedUntil.set(address, untilMs)
-    }
+    const leftMs = (this.#blockedUntil.get(address) ?? 0) - clock.monotonicMs()
+    if (leftMs > 0) return Math.ceil(leftMs / 1_000)
+    this.#blockedUntil.delete(address)
+    const { count, seconds } = await this.#count(address)
+    if (count <= this.#limit) return 0
+    if (this.#blockedUntil.size >= maxBlocked) this.#blockedUntil.clear()
+    this.#blockedUntil.set(address, clock.monotonicMs() + seconds * 1_000)
+    if (count === this.#limit + 1)
+      this.#log.warn(
+        { address: client },
+        `more than ${this.#limit} wrong credentials came from this address within a minute: further ones are refused for ${seconds} s, right ones pass`,
+      )
     return seconds
   }
 
-  /** Counts a failure; resolves as `blockedSeconds` does. */
-  async recordFailure(client: string): Promise<number> {
-    const address = clientNetwork(client)
+  /** Uses the database's clock, as the clocks of several processes may differ by more than a minute. */
+  async #count(address: string): Promise<CountedFailures> {
     const isSameMinute = { $gt: ['$until', '$$NOW'] }
-    const failures: Partial<CountedFailures> | null = await this.#collections.authFailures.findOneAndUpdate(
+    const counted = await this.#collections.authFailures.findOneAndUpdate(
       { _id: address },
       [
         {
@@ -154,12 +150,16 @@ export class AuthThrottle {
           },
         },
       ],
-      { upsert: true, returnDocument: 'after', projection: countedFailures },
+      {
+        upsert: true,
+        returnDocument: 'after',
+        projection: {
+          count: 1,
+          seconds: { $max: [0, { $ceil: { $divide: [{ $subtract: ['$until', '$$NOW'] }, 1000] } }] },
+        },
+      },
     )
-    this.#failures += 1
-    this.#allowedUntil.delete(address)
-    const { count = 0, seconds = 0 } = failures ?? {}
-    return count > this.#limit ? seconds : 0
+    return counted as unknown as CountedFailures
   }
 }
 
@@ -167,10 +167,4 @@ interface CountedFailures {
   count: number
   /** Remaining seconds of the minute in which they count. */
   seconds: number
-}
-
-/** Uses the database's clock, as the clocks of several processes may differ by more than a minute. */
-const countedFailures = {
-  count: 1,
-  seconds: { $max: [0, { $ceil: { $divide: [{ $subtract: ['$until', '$$NOW'] }, 1000] } }] },
 }

@@ -17,6 +17,7 @@ export async function ftpFronts(t: Test, service: Service) {
   const client = await MongoClient.connect(service.settings['MONGODB_URI']!, clientOptions)
   t.teardown(() => client.close())
   const collections = openCollections(client.db(service.db.databaseName))
+  const log = createLogger({ process: 'ftp', level: 'fatal' })
   const base = {
     host: '127.0.0.1',
     port: 0,
@@ -29,10 +30,10 @@ export async function ftpFronts(t: Test, service: Service) {
     uploadLimits: { files: Infinity, bytes: Infinity },
     collections,
     keyHashSecret: await keyHashSecret(collections),
-    throttle: new AuthThrottle(collections, 100_000),
+    throttle: new AuthThrottle(collections, 100_000, log),
     sessions: { inProcess: 100, perAddress: 100, perAccount: 100 },
     tls: null,
-    log: createLogger({ process: 'ftp', level: 'fatal' }),
+    log,
   }
   const start = async (t: Test, options: Partial<FtpServerOptions> = {}) => {
     const registry = new Registry()

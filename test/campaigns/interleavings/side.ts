@@ -103,7 +103,7 @@ export async function openSide(options: {
     stagedQuota: quota,
     secrets,
     transfers,
-    throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
+    throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE, log),
     callers: new KnownCallers(database.collections, secret),
     importWatch: new ImportWatch({
       collections: database.collections,

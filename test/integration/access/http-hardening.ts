@@ -299,6 +299,23 @@ t.test('a client that sends slowly is cut off', async (t) => {
   t.match(await conversation(`http://127.0.0.1:${port}`, stalled), /^HTTP\/1\.1 408 /)
 })
 
+t.test('a client that waits for the service is not idle', async (t) => {
+  const limits: Partial<HttpLimits> = { idleTimeoutMs: 300, checkIntervalMs: 50 }
+  const port = await serve(t, limits, async (request, response) => {
+    // The body arrives whole, and the service reads it slowly, replies later, and sends the reply in two parts.
+    for await (const piece of request) {
+      await sleep((piece as Buffer).length === 0 ? 0 : 700)
+    }
+    await sleep(700)
+    response.write('so ')
+    await sleep(700)
+    response.end('far')
+  })
+  const body = 'x'.repeat(200_000)
+  const reply = await fetch(`http://127.0.0.1:${port}`, { method: 'POST', body })
+  t.equal(await reply.text(), 'so far')
+})
+
 t.test('a file may take long, but not stand still', async (t) => {
   const limits: Partial<HttpLimits> = {
     headersTimeoutMs: 300,

@@ -7,7 +7,7 @@ import { fullViews } from '../../../../shared/store/import-views.ts'
 import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import type { SecretBox } from '../../../../shared/runtime/secret-box.ts'
-import { singleFlight } from '../../../../shared/runtime/single-flight.ts'
+import { singleFlight } from '../../../store/single-flight.ts'
 
 interface ImportWatchOptions {
   collections: Collections
