@@ -1,15 +1,14 @@
 import { finished, type Readable } from 'node:stream'
 
-/** What has come is passed on at this size, */
 const maxGatheredBytes = 64 * 1024
-/** or after this time: a sender may pause for minutes, and what it sent is to be stored meanwhile. */
+/** Fewer bytes are passed on after this time, because a sender may pause for minutes. */
 const maxGatheredMs = 200
-/** So many small pieces are copied into one, because each costs some 300 bytes beside its own. */
+/** This number of small pieces is copied into one, because each takes some 300 bytes beside its own. */
 const maxPieces = 256
 
 /**
- * Streams what arrives in pieces of about 64 KiB. Whoever sends single bytes then costs its reader one piece every
- * 200 ms, and not one for each byte. When the stream fails, what came before is passed on first. Throws the stream's
+ * Streams what arrives in pieces of about 64 KiB. A sender of single bytes then costs the reader a piece every 200 ms,
+ * and not one for each byte. When the stream fails, what came before is passed on first. Throws the stream's
  * error, and `signal`'s reason at once when that is aborted. Ending the iteration early pauses the stream.
  */
 export async function* gatheredPieces(stream: Readable, signal?: AbortSignal): AsyncGenerator<Buffer> {
@@ -17,7 +16,7 @@ export async function* gatheredPieces(stream: Readable, signal?: AbortSignal): A
   let size = 0
   let isDue = false
   let timer: NodeJS.Timeout | undefined
-  let end: { error: unknown } | null = null
+  const end: { isReached: boolean; error?: Error } = { isReached: false }
   let wake = (): void => undefined
 
   const add = (piece: Buffer): void => {
@@ -43,7 +42,7 @@ export async function* gatheredPieces(stream: Readable, signal?: AbortSignal): A
   }
   const onAbort = (): void => wake()
   const unlisten = finished(stream, { writable: false }, (error) => {
-    end = { error: error ?? null }
+    Object.assign(end, { isReached: true, error: error ?? undefined })
     wake()
   })
   // The stream may have been paused before.
@@ -52,19 +51,16 @@ export async function* gatheredPieces(stream: Readable, signal?: AbortSignal): A
   try {
     for (;;) {
       signal?.throwIfAborted()
-      if (size >= maxGatheredBytes || (size > 0 && (isDue || end !== null))) yield take()
-      else if (end === null) await new Promise<void>((resolve) => (wake = resolve))
-      else return throwUnlessNull(end)
+      if (size >= maxGatheredBytes || (size > 0 && (isDue || end.isReached))) yield take()
+      else if (!end.isReached) await new Promise<void>((resolve) => (wake = resolve))
+      else break
     }
   } finally {
     clearTimeout(timer)
     unlisten()
     stream.off('data', add)
     signal?.removeEventListener('abort', onAbort)
-    if (end === null) stream.pause()
+    if (!end.isReached) stream.pause()
   }
-}
-
-function throwUnlessNull({ error }: { error: unknown }): void {
-  if (error !== null) throw error
+  if (end.error !== undefined) throw end.error
 }
