@@ -189,7 +189,7 @@ const settingsSchema = z.object({
       'comma-separated CIDRs and host names that URL imports and callbacks may reach although they are private',
     ),
   AUTH_FAILURES_PER_MINUTE: integer({ min: 1, max: 1_000_000, default: 20 }).describe(
-    'maximum number of wrong credentials from one address (in IPv6, one /64) within a minute; above it, the address is refused for the rest of that minute',
+    'maximum number of wrong credentials from one address (in IPv6, one /64) within a minute; above it, wrong ones from the address are refused for the rest of that minute',
   ),
   USER_LOCKOUT_FAILURES: integer({ min: 1, max: 1_000_000, default: 5 }).describe(
     'wrong passwords in a row after which a user is locked out',
