@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { emailExpectation, emailIdentity } from '../../shared/values/email.ts'
+import { emailExpectation, parseEmail } from '../../shared/values/email.ts'
 import { codePoints } from '../../shared/values/field-value.ts'
 
 /**
@@ -40,8 +40,14 @@ export const emailText = (format: 'email' | 'idn-email' = 'idn-email') =>
     .pipe(boundedText({ max: maxEmailLength }))
     .meta({ override: { maxLength: maxEmailLength, format } })
 
-export const validEmail = () =>
-  emailText().refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
+export const validEmail = () => emailText().transform(storedAddress)
+
+/** The form in which an address is stored. */
+export function storedAddress(text: string, context: z.RefinementCtx): string {
+  const email = parseEmail(text)
+  if (email === null) context.addIssue({ code: 'custom', message: `must be ${emailExpectation}` })
+  return email?.address ?? z.NEVER
+}
 
 /** The times that `parseApiTime` reads, as far as a pattern can express them. */
 export const timePattern = String.raw`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$`
@@ -72,8 +78,7 @@ export const headerText = (maxLength: number) =>
 /** An address in a mail's header, trimmed; blank becomes null. */
 export const headerEmail = () =>
   emailText()
-    .refine((text) => text === '' || emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
-    .transform(nullIfBlank)
+    .transform((text, context) => (text === '' ? null : storedAddress(text, context)))
     .meta({
       override: {
         maxLength: maxEmailLength,

@@ -22,6 +22,15 @@ export function parseEnclosedRecords(texts: string[], dialect: CsvDialect): stri
   return records
 }
 
+const protectedText = /^="((?:[^"]|"")*)"$/
+
+/** A cell's trimmed text. `="text"`, which keeps spreadsheets from reading it as a number, is that text. */
+export function cellText(cell: string): string {
+  const text = cell.trim()
+  if (text.charCodeAt(0) !== 0x3d) return text
+  return protectedText.exec(text)?.[1]?.replaceAll('""', '"').trim() ?? text
+}
+
 /** Parses the cells of any record by all rules of the contract. */
 export function readCells(text: string, dialect: CsvDialect): string[] {
   const { csv_field_separator: separator, csv_field_enclosure: enclosure } = dialect

@@ -1,6 +1,6 @@
 import { enclosures, type Escape, type FileFormat, type Separator } from '../contract/schemas/import.ts'
 import { emailIdentity } from '../values/email.ts'
-import { readCells } from './csv-cells.ts'
+import { cellText, readCells } from './csv-cells.ts'
 import type { CsvDialect } from './csv-line.ts'
 import { dialectBytes, recordFlags } from './record-scanner.ts'
 import { scanSample, type Sample } from './sampled-records.ts'
@@ -111,4 +111,4 @@ function evenRecords(cells: string[][]): number {
   return width === 1 ? 0 : records
 }
 
-export const isEmail = (cell: string): boolean => emailIdentity(cell.trim()) !== null
+export const isEmail = (cell: string): boolean => emailIdentity(cellText(cell)) !== null

@@ -1,10 +1,10 @@
 import { recordFromKeys } from '../contract/record-from-keys.ts'
 import type { CharacterSet, ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
-import { cellEmailIdentity, emailIdentity } from '../values/email.ts'
+import { emailIdentity } from '../values/email.ts'
 import { characterSetName, recordDecoder, type RecordDecoder } from './character-set.ts'
 import { consentOfHeader } from './consent-headers.ts'
 import { plainName } from './plain-name.ts'
-import { readCells } from './csv-cells.ts'
+import { cellText, readCells } from './csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 
 const countedKinds = ['manyLines', 'swallowing', 'typed', 'backslash'] as const
@@ -63,7 +63,7 @@ export class FileWarnings {
    * column that says who gets mail should be mapped.
    */
   headerRecord(cells: string[]): void {
-    this.#address = cells.find((cell) => emailIdentity(cell.trim()) !== null) ?? null
+    this.#address = cells.find((cell) => emailIdentity(cellText(cell)) !== null) ?? null
     this.#unmapped = cells
       .flatMap((cell, i) => ((this.#plan.columns[i] ?? null) === null ? unmappedConsent(cell, i) : []))
       .slice(0, maxUnmapped)
@@ -175,7 +175,7 @@ export class FileWarnings {
       const cells = line.includes('@') ? readCells(line, this.#format) : []
       return (
         cells.length === this.#plan.columns.length &&
-        cellEmailIdentity(cells[this.#emailColumn] ?? '') !== null
+        emailIdentity(cellText(cells[this.#emailColumn] ?? '')) !== null
       )
     })
   }

@@ -1,9 +1,9 @@
 import type { ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
-import { cellEmailIdentity, isMailto } from '../values/email.ts'
+import { emailIdentity } from '../values/email.ts'
 import { fieldReader, type FieldReader } from '../values/field-value.ts'
 import { comparisonForm } from '../values/identity.ts'
 import { recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
-import { bareCell, readCells } from './csv-cells.ts'
+import { bareCell, cellText, readCells } from './csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 
 /**
@@ -66,7 +66,7 @@ export class IdentityReader {
 
   /** The cell was decoded from these bytes, or from some of them. */
   #readText(cell: string, bytes: Buffer, start: number, end: number): number {
-    const text = cell.trim()
+    const text = cellText(cell)
     if (text === '' || text.includes('\0')) return -1
     if (text.includes(undecodable) && !this.#decoder.isValid(bytes, start, end)) return -1
     const identity = this.#parseIdentity(text)
@@ -77,7 +77,7 @@ export class IdentityReader {
   }
 
   #parseIdentity(text: string): string | null {
-    if (this.#field === null) return cellEmailIdentity(text)
+    if (this.#field === null) return emailIdentity(text)
     const value = this.#field.fromText(text)
     return value === null ? null : comparisonForm(String(value))
   }
@@ -91,7 +91,7 @@ const lower = Uint8Array.from({ length: 256 }, (_, byte) => (byte >= 0x41 && byt
 for (const character of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.') {
   kinds[character.charCodeAt(0)] = inLocalPart | inDomain | (/[\d.]/.test(character) ? digitOrDot : 0)
 }
-for (const character of "+=%/:;?!#$&'*`{}|~") kinds[character.charCodeAt(0)] = inLocalPart
+for (const character of "+=%/?!#$&'*^`{}|~") kinds[character.charCodeAt(0)] = inLocalPart
 
 /** The ASCII characters that `trim` removes. */
 const isBlank = (byte: number): boolean => byte === 0x20 || (byte >= 0x09 && byte <= 0x0d)
@@ -99,11 +99,10 @@ const isBlank = (byte: number): boolean => byte === 0x20 || (byte >= 0x09 && byt
 const AT = 0x40
 const DOT = 0x2e
 const DASH = 0x2d
-const COLON = 0x3a
 
 /**
- * Fast path of `cellEmailIdentity`: writes the comparison form of an ASCII email to `target` and returns its length.
- * After -1 `cellEmailIdentity` decides, because the cell may be a valid email in another form.
+ * Fast path of `emailIdentity`: writes the comparison form of an ASCII email to `target` and returns its length.
+ * After -1 `emailIdentity` decides, because the cell may be a valid email in another form.
  */
 export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, target: Buffer): number {
   let from = start
@@ -122,7 +121,6 @@ export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, ta
   }
   const domainLength = to - at - 1
   if (length === 0 || domainLength > 256) return -1
-  if (target[6] === COLON && isMailto(target.toString('latin1', 0, length))) return -1
   target[length++] = AT
 
   let label = 0

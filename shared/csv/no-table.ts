@@ -22,7 +22,7 @@ export function findNonTable(beginning: Buffer): string | null {
     case '{':
       return isJson(text) ? convert('JSON') : null
     default:
-      return null
+      return textKinds.find(({ matches }) => matches(text))?.sentence ?? null
   }
 }
 
@@ -91,6 +91,57 @@ const binaryKinds: { matches: (bytes: Buffer) => boolean; sentence: string }[] =
   { matches: magic(/^425a683[1-9](?:314159265359|177245385090)/), sentence: archive('packed with bzip2') },
   { matches: magic(/^fd377a585a00/), sentence: archive('packed with xz') },
 ]
+
+const contacts = (kind: string): string =>
+  `the file is ${kind}, and imports read tables as text: export the contacts as CSV UTF-8 from the program that wrote it and import that file`
+
+const textKinds: { matches: (text: string) => boolean; sentence: string }[] = [
+  {
+    matches: (text) => /^BEGIN:VCARD[ \t]*[\r\n]+[\w.-]+[;:]/i.test(text),
+    sentence: contacts('a vCard (.vcf)'),
+  },
+  {
+    matches: (text) => /^BEGIN:VCALENDAR[ \t]*[\r\n]+[\w.-]+[;:]/i.test(text),
+    sentence: convert('a calendar (.ics)'),
+  },
+  { matches: isLdif, sentence: contacts('an LDIF file (.ldif)') },
+  {
+    matches: isSqlDump,
+    sentence:
+      'the file is an SQL dump, and imports read tables as text: export the table with the people as CSV UTF-8 and import that file',
+  },
+]
+
+/** A version, comments and blank lines may come before the first entry's name, under which its attributes are. */
+function isLdif(text: string): boolean {
+  const entry = text.replace(/^version: *\d+\s*[\r\n]/i, '').replace(/^(?:#.*|\s+)+/, '')
+  return /^dn::? *\S.*(?:\r?\n .*)*\r?\n[A-Za-z][\w.-]*(?:;[\w-]+)*:/.test(entry)
+}
+
+/** A comment of SQL, or a command of psql. MySQL has statements in comments. */
+const sqlComment = /(?:--.*|#.*|\/\*(?:(?!\*\/)[^])*\*\/;?|\\\w+.*)\s*/y
+/** A statement without a separator of tables in its first words: headers may be `Create date;Email` or `Set`. */
+const sqlStatement = new RegExp(
+  [
+    String.raw`^(?:create|alter|drop)\s+(?:or\s+replace\s+)?(?:database|schema|table|type|sequence|extension|view|index)\s[^;,\t|\n]*(?:(?:\n\s*)?\(|;\s*[\r\n])`,
+    String.raw`^insert\s[^;]*\bvalues\s*\(`,
+    String.raw`^copy\s[^;]*\sfrom\s+stdin`,
+    String.raw`^(?:set|pragma)\s+[\w@.]+\s*=[^;\n]*;`,
+    String.raw`^lock\s+tables\s[^;\n]*;`,
+    String.raw`^use\s+[\x60[]\w`,
+    String.raw`^(?:begin|start)\s+transaction\s*;\s*[\r\n]`,
+  ].join('|'),
+  'i',
+)
+
+function isSqlDump(text: string): boolean {
+  let end = 0
+  do {
+    sqlComment.lastIndex = end
+    end += sqlComment.exec(text)?.[0].length ?? 0
+  } while (sqlComment.lastIndex > 0)
+  return sqlStatement.test(text.slice(end))
+}
 
 const isZip = magic(/^504b0304/)
 

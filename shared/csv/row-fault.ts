@@ -25,6 +25,7 @@ const onlyTheAddress = `not ${emailExpectation}: only the address belongs in the
 export const faultReasons = {
   mailto: `${onlyTheAddress}, without "mailto:"`,
   angle_bracket: `${onlyTheAddress}, without a name and "<" or ">"`,
+  separator: `not ${emailExpectation}: ":" and ";" belong to a label or separate cells; is csv_field_separator right?`,
   not_clearable: "the cell is blank, and a required field can't be cleared",
   nul: 'the record has a NUL character',
   too_long: 'the record is too long: it has more than 1 MiB',
@@ -38,6 +39,7 @@ export function cellReason(kind: FaultKind, expectation: string): string {
   switch (kind) {
     case 'mailto':
     case 'angle_bracket':
+    case 'separator':
     case 'not_clearable':
       return faultReasons[kind]
     case 'blank':

@@ -6,6 +6,7 @@ import type {
   ImportOptions,
   ImportPlan,
   PlannedColumn,
+  RemarkKind,
 } from '../contract/schemas/import.ts'
 import {
   emailFormats,
@@ -15,12 +16,13 @@ import {
 } from '../contract/schemas/subscriber.ts'
 import {
   isMonthFirstDate,
+  isNoDate,
   parseDateTime,
   parseDayOfYear,
   toInstant,
   type DateOrder,
 } from '../values/date-time.ts'
-import { cellEmailIdentity, emailExpectation, isMailto } from '../values/email.ts'
+import { emailExpectation, isMailto, parseEmail, visibleEmail } from '../values/email.ts'
 import {
   booleanExpectation,
   booleanFromText,
@@ -30,11 +32,12 @@ import {
 } from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
 import { statusFromConsent, statusFromText } from '../values/subscriber-status.ts'
+import { cellText } from './csv-cells.ts'
 import { cellReason, RowFailure, wholeFault } from './row-fault.ts'
 
 /** The parsed cells of a good row. Null means that the file has no value: no such column, or a blank cell. */
 export interface Row {
-  /** The email as typed, but trimmed. */
+  /** The email in the form in which it is stored. */
   email: string
   /** From the column `status` or `consent`. */
   status: SubscriberStatus | null
@@ -47,8 +50,8 @@ export interface Row {
   confirm_time: Date | null
   /** Values of the mapped custom fields, in the order of `RowReader.mappedFieldIds`. */
   fields: (FieldValue | null)[]
-  /** Number of dates that have the month first although `date_format` is `dmy`. */
-  monthFirstDates: number
+  /** What the import warns of, once for each cell; null is none. */
+  remarks: RemarkKind[] | null
 }
 
 export interface RowReader {
@@ -115,10 +118,13 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
     read(cells) {
       const surplus =
         cells.length > columns.length
-          ? cells.slice(columns.length).find((cell) => cell.trim() !== '')
+          ? cells
+              .slice(columns.length)
+              .map(cellText)
+              .find((text) => text !== '')
           : undefined
       if (surplus !== undefined) {
-        const reason = `the record has ${cells.length} cells, but the mapping has ${columns.length} columns; the first extra cell is ${shorten(surplus.trim())}`
+        const reason = `the record has ${cells.length} cells, but the mapping has ${columns.length} columns; the first extra cell is ${shorten(surplus)}`
         return new RowFailure(reason, wholeFault('surplus_cells'))
       }
       const row = blankRow(mappedFieldIds.length)
@@ -126,21 +132,27 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
       for (let i = 0; i < columns.length; i += 1) {
         const column = columns[i]
         if (column === null || column === undefined) continue
-        const text = cells[i]?.trim() ?? ''
+        const text = cellText(cells[i] ?? '')
         if (text === '' ? column.required : !column.read(text, row)) {
           if (failure === null) failure = cellFailure(column, i, text)
           else failure.reason += `; ${describeProblem(column, text)}`
-        } else if (column.dates?.order === 'dmy' && isMonthFirstDate(text)) {
-          row.monthFirstDates += 1
+        } else if (column.dates !== undefined) {
+          if (column.dates.order === 'dmy' && isMonthFirstDate(text)) remark(row, 'month_first_dates')
+          else if (isNoDate(text)) remark(row, 'no_dates')
         }
       }
       return failure ?? row
     },
     identityFailure(cells) {
       const { column } = plan.identity
-      return cellFailure(columns[column]!, column, cells[column]?.trim() ?? '')
+      return cellFailure(columns[column]!, column, cellText(cells[column] ?? ''))
     },
   }
+}
+
+function remark(row: Row, kind: RemarkKind): void {
+  row.remarks ??= []
+  row.remarks.push(kind)
 }
 
 /** Describes a good value of a mapped column. */
@@ -169,6 +181,7 @@ function faultKind({ dates, isEmail }: CellReader, text: string): FaultKind {
   if (text === '') return 'blank'
   if (isEmail && isMailto(text)) return 'mailto'
   if (isEmail && /[<>]/.test(text)) return 'angle_bracket'
+  if (isEmail && /[:;]/.test(text)) return 'separator'
   // A time that its offset moves out of the years is wrong in any order.
   const isDayFirst = dates?.order === 'mdy' && !dates.isReadIn(text, 'mdy') && dates.isReadIn(text, 'dmy')
   return isDayFirst ? 'day_first' : 'wrong_value'
@@ -218,7 +231,7 @@ function blankRow(fields: number): Row {
     confirmed: null,
     confirm_time: null,
     fields: new Array<null>(fields).fill(null),
-    monthFirstDates: 0,
+    remarks: null,
   }
 }
 
@@ -241,7 +254,13 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
         read(text, row) {
           row.email = text
           // An email that is the identity was validated when the file was split.
-          return plan.identity.kind === 'email' || cellEmailIdentity(text) !== null
+          if (plan.identity.kind === 'email' && !isRemarkable.test(text)) return true
+          const email = parseEmail(text)
+          if (email === null) return false
+          row.email = email.address
+          if (visibleEmail(text) !== text) remark(row, 'invisible_characters')
+          if (/[{|}].*@/.test(text)) remark(row, 'unusual_addresses')
+          return true
         },
       }
     case 'status':
@@ -275,7 +294,7 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
         read(text, row) {
           const value = parseDateTime(text, order)
           row[name] = value === null ? null : toInstant(value, zone)
-          return row[name] !== null
+          return row[name] !== null || isNoDate(text)
         },
       }
     case 'subscribe_ip':
@@ -286,6 +305,9 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
       })
   }
 }
+
+/** Of an email: it may not be stored as typed, or has a character of the unusual ones. */
+const isRemarkable = /[{|}\u0080-\uffff]/
 
 function oneOf<T extends string>(values: readonly T[], text: string): T | null {
   const wanted = text.toLowerCase()

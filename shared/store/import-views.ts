@@ -6,8 +6,10 @@ import {
   logKinds,
   noCounts,
   recordsIn,
+  remarkKinds,
   type ImportCounts,
   type ImportDocument,
+  type RemarkKind,
 } from '../contract/schemas/import.ts'
 import type { SecretBox } from '../runtime/secret-box.ts'
 import { readSums, type ImportSums } from './chunks.ts'
@@ -79,17 +81,24 @@ function pickLogKinds(counts: ImportCounts): ImportCounts {
 }
 
 /** The warnings of the document, and those that follow from the counts of the rows so far. */
-function buildWarnings(
-  { warnings }: ImportDocument,
-  { month_first_dates: dates = 0 }: ImportCounts,
-): string[] {
-  if (dates === 0) return warnings
-  const subject = dates === 1 ? '1 date has' : `${dates} dates have`
-  return [
-    ...warnings,
-    `${subject} a second part above 12 and ${dates === 1 ? 'was' : 'were'} read month first (MM-DD-YYYY), although date_format is dmy: check that the day comes first in the others`,
-  ]
+const buildWarnings = ({ warnings }: ImportDocument, counts: ImportCounts): string[] => [
+  ...warnings,
+  ...remarkKinds.flatMap((kind) => ((counts[kind] ?? 0) > 0 ? [remarkSentences[kind](counts[kind]!)] : [])),
+]
+
+const remarkSentences: Record<RemarkKind, (cells: number) => string> = {
+  month_first_dates: (cells) =>
+    `${cells === 1 ? '1 date has' : `${cells} dates have`} a second part above 12 and ${wasOrWere(cells)} read month first (MM-DD-YYYY), although date_format is dmy: check that the day comes first in the others`,
+  no_dates: (cells) =>
+    `${cells === 1 ? '1 cell has' : `${cells} cells have`} a mark for no date, such as 0000-00-00 or NULL, and ${wasOrWere(cells)} read as blank`,
+  invisible_characters: (cells) =>
+    `invisible characters were removed from ${addresses(cells)}: check where the file comes from`,
+  unusual_addresses: (cells) =>
+    `${addresses(cells)} with |, { or } before the @ ${wasOrWere(cells)} imported: check that the cells hold only addresses, and no names or unfilled templates`,
 }
+
+const wasOrWere = (cells: number): string => (cells === 1 ? 'was' : 'were')
+const addresses = (cells: number): string => (cells === 1 ? '1 email address' : `${cells} email addresses`)
 
 /** The fields for lists of imports and jobs. Options and plan are left out: they may take megabytes. */
 export const summaryFields = {

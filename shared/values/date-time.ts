@@ -2,15 +2,16 @@ import { dayMs, minuteMs } from './durations.ts'
 import { localToUtcMs, twoDigits, zoneOffsetMs } from './time-zone.ts'
 
 /**
- * Parses dates and times in the documented patterns and in no others. It guesses nothing: 30 February, 24:00 and month
+ * Parses dates and times in the forms of the contract and in no others. It guesses nothing: 30 February, 24:00 and month
  * 13 are errors. It is hand-written: libraries that try one format after the other take 131 us a value instead of
  * 0.24, and accept dates that don't exist.
  *
  * The first characters tell three families apart:
  *   (a) 2014-01-31, 2014/1/31, then a time and an offset
- *   (b) March 5, 2014; 5 Mar 2014, then a time
- *   (c) 1-31-2014, 1/31/2014 (day first under `dmy`), then a time with or without am/pm. Under `dmy`, a second part
- *       above 12 can only be the day, and then the first part is the month.
+ *   (b) March 5, 2014; 5 Mar 2014; 5-Mar-2014, then a time and an offset. A weekday before it and parentheses behind it
+ *       are ignored.
+ *   (c) 1-31-2014, 1/31/2014 (day first under `dmy`), 31.1.2014 (always day first), then a time. Under `dmy`, a second
+ *       part above 12 behind a dash or slash can only be the day, and then the first part is the month.
  */
 export type DateOrder = 'mdy' | 'dmy'
 
@@ -24,18 +25,25 @@ interface WrittenDateTime {
   offsetMinutes: number | null
 }
 
-const time24 = String.raw`(\d{1,2}):(\d{2})(?::(\d{2}))?`
-const yearFirst =
-  /^(\d{4})([-/])(\d{1,2})\2(\d{1,2})(?:(?:T|[ \t]+)(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?(?:[ \t]*(Z|[+-]\d{2}:?\d{2}))?)?$/
-const monthFirst = new RegExp(
-  String.raw`^([a-z]+)[ \t]+(\d{1,2})(?:[ \t]*,[ \t]*|[ \t]+)(\d{4})(?:[ \t]+${time24})?$`,
-  'i',
+/** What stands between a date and its time. */
+const gap = String.raw`(?:\s*,\s*|\s+(?:at\s+)?)`
+const seconds = String.raw`(?::(\d{2}))?`
+const secondsWithFraction = String.raw`(?::(\d{2})(?:\.\d+(?![\d\s]*[AaPp]))?)?`
+const zone = String.raw`(?:\s*(Z|UTC|GMT|(?:GMT)?[+-]\d{2}(?::?\d{2})?|GMT[+-]\d))?`
+/** Its groups are the hour, the minute, the second and am or pm, and those of `end`. */
+const timePattern = (before: string, second: string, end: string) =>
+  String.raw`(?:${before}(\d{1,2}):(\d{2})${second}(?:\s*([AaPp][Mm]))?${end})?`
+
+const yearFirst = new RegExp(
+  String.raw`^(\d{4})([-/])(\d{1,2})\2(\d{1,2})${timePattern(`(?:T|${gap})`, secondsWithFraction, zone)}$`,
 )
-const dayFirst = new RegExp(String.raw`^(\d{1,2})[ \t]+([a-z]+)[ \t]+(\d{4})(?:[ \t]+${time24})?$`, 'i')
-const yearLast = new RegExp(
-  String.raw`^(\d{1,2})([-/])(\d{1,2})\2(\d{4})(?:[ \t]+${time24}(?:[ \t]*([ap]m))?)?$`,
-  'i',
+const namedMonthEnd = String.raw`${timePattern(gap, seconds, zone)}(?:\s*\([^()]*\))?$`
+const monthFirst = new RegExp(String.raw`^([A-Za-z]+)\s+(\d{1,2})(?:\s*,\s*|\s+)(\d{4})${namedMonthEnd}`)
+const dayFirst = new RegExp(
+  String.raw`^(\d{1,2})(?:\s+(?=[A-Za-z]+\s)|-(?=[A-Za-z]+-))([A-Za-z]+)[\s-]\s*(\d{4})${namedMonthEnd}`,
 )
+const yearLast = new RegExp(String.raw`^(\d{1,2})([-/.])(\d{1,2})\2(\d{4})${timePattern(gap, seconds, '')}$`)
+const weekday = /^(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|mon|tue|wed|thu|fri|sat|sun)(?:\s*,\s*|\s+)/i
 const monthAndDay = /^(\d{1,2})[-/](\d{1,2})$/
 
 const monthNames = [
@@ -60,15 +68,29 @@ const daysInMonth = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 /** Bounds the work of the patterns; no text that they accept is nearly as long. */
 const maxTextLength = 100
 
-/** Parses a trimmed text by the documented patterns; null when none of them matches. */
+const noDate =
+  /^(?:(?:0000-00-00|00\/00\/0000|0\/0\/0000|0\/0\/00)(?:(?:T|\s+)00?:00(?::00(?:\.0+)?)?)?|\\N|NULL)$/
+
+/** Whether a trimmed text is what databases and Outlook write where there is no date. */
+export const isNoDate = (text: string): boolean => text.length <= maxTextLength && noDate.test(text)
+
+/** Parses a trimmed text in one of the forms; null when it has none of them. */
 export function parseDateTime(text: string, order: DateOrder): WrittenDateTime | null {
   if (text.length > maxTextLength) return null
-  if (text.charCodeAt(0) > 0x39) return readNamedMonth(monthFirst.exec(text), 1, 2)
+  if (text.charCodeAt(0) > 0x39) return readMonthFirst(text) ?? readBehindWeekday(text)
   if (isDigit(text.charCodeAt(1)) && isDigit(text.charCodeAt(2)))
     return readPlain(text) ?? readYearFirst(text)
   const numeric = readPlainYearLast(text, order) ?? readYearLast(text, order)
-  return numeric ?? readNamedMonth(dayFirst.exec(text), 2, 1)
+  return numeric ?? readDayFirst(text)
 }
+
+function readBehindWeekday(text: string): WrittenDateTime | null {
+  const rest = text.replace(weekday, '')
+  return rest === text ? null : (readMonthFirst(rest) ?? readDayFirst(rest))
+}
+
+const readMonthFirst = (text: string) => readNamedMonth(monthFirst.exec(text), 1, 2)
+const readDayFirst = (text: string) => readNamedMonth(dayFirst.exec(text), 2, 1)
 
 const isDigit = (unit: number): boolean => unit >= 0x30 && unit <= 0x39
 
@@ -109,14 +131,12 @@ function twoDigitsAt(text: string, at: number): number {
 function readYearFirst(text: string): WrittenDateTime | null {
   const match = yearFirst.exec(text)
   if (match === null) return null
-  const offsetMinutes = match[8] === undefined ? null : parseOffset(match[8])
-  if (offsetMinutes === undefined) return null
   return dateTimeIfValid(
     Number(match[1]),
     Number(match[3]),
     Number(match[4]),
-    secondOfDay(match[5], match[6], match[7]),
-    offsetMinutes,
+    secondOfDay(match[5], match[6], match[7], match[8]),
+    parseOffset(match[9]),
   )
 }
 
@@ -127,8 +147,8 @@ function readNamedMonth(match: RegExpExecArray | null, name: 1 | 2, day: 1 | 2):
     Number(match[3]),
     monthByName.get(match[name]!.toLowerCase()) ?? 0,
     Number(match[day]),
-    secondOfDay(match[4], match[5], match[6]),
-    null,
+    secondOfDay(match[4], match[5], match[6], match[7]),
+    parseOffset(match[8]),
   )
 }
 
@@ -152,7 +172,8 @@ function readYearLast(text: string, order: DateOrder): WrittenDateTime | null {
   if (match === null) return null
   const first = Number(match[1])
   const second = Number(match[3])
-  const [month, day] = isMonthFirst(second, order) ? [first, second] : [second, first]
+  const isDotted = match[2] === '.'
+  const [month, day] = !isDotted && isMonthFirst(second, order) ? [first, second] : [second, first]
   return dateTimeIfValid(
     Number(match[4]),
     month,
@@ -178,7 +199,7 @@ function secondOfDay(
   hourText: string | undefined,
   minuteText: string | undefined,
   secondText: string | undefined,
-  meridiem?: string,
+  meridiem: string | undefined,
 ): number {
   if (hourText === undefined) return 0
   let hour = Number(hourText)
@@ -191,12 +212,14 @@ function secondOfDay(
   return hour > 23 || minute > 59 || second > 59 ? -1 : (hour * 60 + minute) * 60 + second
 }
 
-/** Minutes of `Z`, `+hh:mm` or `+hhmm`; undefined for an offset of more than 14 hours. */
-function parseOffset(text: string): number | undefined {
-  if (text === 'Z') return 0
-  const minutes = Number(text.slice(1, 3)) * 60 + Number(text.slice(-2))
-  if (Number(text.slice(-2)) > 59 || minutes > 14 * 60) return undefined
-  return text.startsWith('-') ? -minutes : minutes
+/** Minutes of `Z`, `UTC`, `GMT+1`, `+hh`, `+hhmm` or `+hh:mm`; null for none, NaN for more than 14 hours. */
+function parseOffset(text: string | undefined): number | null {
+  if (text === undefined) return null
+  const digits = /\d.*/.exec(text)?.[0] ?? '0'
+  const minutes = digits.length < 3 ? 0 : Number(digits.slice(-2))
+  const offset = Number(digits.slice(0, 2)) * 60 + minutes
+  if (minutes > 59 || offset > 14 * 60) return Number.NaN
+  return text.includes('-') ? -offset : offset
 }
 
 function dateTimeIfValid(
@@ -207,6 +230,7 @@ function dateTimeIfValid(
   offsetMinutes: number | null,
 ): WrittenDateTime | null {
   if (year < firstYear || second < 0 || !dayExists(year, month, day)) return null
+  if (Number.isNaN(offsetMinutes)) return null
   return { year, month, day, second, offsetMinutes }
 }
 

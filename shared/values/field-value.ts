@@ -1,5 +1,5 @@
 import type { FieldDefinition, FieldValue } from '../contract/schemas/custom-field.ts'
-import { parseDateTime, parseDayOfYear, toDate, type DateOrder } from './date-time.ts'
+import { isNoDate, parseDateTime, parseDayOfYear, toDate, type DateOrder } from './date-time.ts'
 import { comparisonForm } from './identity.ts'
 
 /**
@@ -19,17 +19,24 @@ export interface FieldReader {
   fromJson(value: unknown): FieldValue | null
 }
 
+/** What a mark for no date is read as: a value that is stored nowhere, as that of checkboxes without an option. */
+const noValue: FieldValue = []
+
 /** In code points, for a text whose field has no `maximum_length`. */
 export const maxTextLength = 65_535
 
-const integerText = /^[+-]?\d{1,400}$/
-const booleanTexts = new Map<string, boolean>([
-  ...['1', 'true', 't', 'yes', 'y', 'on'].map((text) => [text, true] as const),
-  ...['0', 'false', 'f', 'no', 'n', 'off'].map((text) => [text, false] as const),
+/** A fraction of zeros is what spreadsheets and data frames add to integers. */
+const integerText = /^[+-]?\d{1,400}(?:\.0{1,400})?$/
+const yes = ['1', 'true', 't', 'yes', 'y', 'on', 'ja', 'oui', 'si', 'sí', 'sim', 'да', 'da']
+const no = ['0', 'false', 'f', 'no', 'n', 'off', 'nein', 'non', 'não', 'нет', 'ne']
+const booleanTexts = new Map([
+  ...yes.map((text) => [text, true] as const),
+  ...no.map((text) => [text, false] as const),
 ])
 
 /** Null when the text means neither yes nor no. */
-export const booleanFromText = (text: string): boolean | null => booleanTexts.get(text.toLowerCase()) ?? null
+export const booleanFromText = (text: string): boolean | null =>
+  booleanTexts.get(comparisonForm(text)) ?? null
 
 export const booleanExpectation = 'yes or no'
 
@@ -50,7 +57,8 @@ export function fieldReader(field: FieldDefinition, order: DateOrder): FieldRead
     case 'date':
       return reader(field, `a date such as ${dateExamples(order)}`, (text) => {
         const value = parseDateTime(text, order)
-        return value === null ? null : toDate(value)
+        if (value !== null) return toDate(value)
+        return isNoDate(text) ? noValue : null
       })
     case 'day_of_year':
       return dayOfYearReader(field, order)
@@ -122,7 +130,7 @@ function numberReader(field: FieldDefinition): FieldReader {
 }
 
 function dayOfYearReader(field: FieldDefinition, order: DateOrder): FieldReader {
-  const fromText = (text: string) => parseDayOfYear(text, order)
+  const fromText = (text: string) => parseDayOfYear(text, order) ?? (isNoDate(text) ? noValue : null)
   return {
     ...reader(field, `a day of the year such as ${order === 'mdy' ? 'MM-DD' : 'DD-MM'}, or a date`, fromText),
     // Our own replies show `MM-DD`, so JSON texts of that form have the month first, whatever `order` is.

@@ -1,6 +1,6 @@
 import type { FieldDefinition, FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import { comparisonForm, lengthOf, sameWithoutCase } from './comparison-form.ts'
-import { readDay, readDayOfYear, type DateOrder } from './dates.ts'
+import { isNoDate, readDay, readDayOfYear, type DateOrder } from './dates.ts'
 
 /** Cells of custom fields (decisions 2.5). `text` is trimmed and not blank; null: the row fails. */
 
@@ -15,9 +15,9 @@ export function readFieldCell(text: string, field: FieldDefinition, order: DateO
     case 'number':
       return readNumber(text, field)
     case 'date':
-      return readDay(text, order)
+      return isNoDate(text) ? [] : readDay(text, order)
     case 'day_of_year':
-      return readDayOfYear(text, order)
+      return isNoDate(text) ? [] : readDayOfYear(text, order)
     case 'select_single_dropdown':
     case 'select_single_radio':
       return optionNamed(text, field)
@@ -35,9 +35,9 @@ function readText(text: string, field: FieldDefinition): string | null {
   return text
 }
 
-/** "An integer with optional sign, at most 2^53−1 in size (`007` is 7, `5.0` fails)." */
+/** "An integer with optional sign, at most 2^53−1 in size (`007` is 7; a fraction of zeros is dropped)." */
 function readNumber(text: string, field: FieldDefinition): number | null {
-  const digits = /^([+-]?)([0-9]+)$/.exec(text)
+  const digits = /^([+-]?)([0-9]+)(?:\.0+)?$/.exec(text)
   if (digits === null) return null
   const size = BigInt(digits[2]!)
   if (size > largestNumber) return null
@@ -50,25 +50,15 @@ function inRange(value: number, field: FieldDefinition): number | null {
     : value
 }
 
-const booleans: Record<string, boolean> = {
-  1: true,
-  true: true,
-  t: true,
-  yes: true,
-  y: true,
-  on: true,
-  0: false,
-  false: false,
-  f: false,
-  no: false,
-  n: false,
-  off: false,
-}
+const [yes, no] = [
+  ['1', 'true', 't', 'yes', 'y', 'on', 'ja', 'oui', 'si', 'sí', 'sim', 'da', 'да'],
+  ['0', 'false', 'f', 'no', 'n', 'off', 'nein', 'non', 'não', 'ne', 'нет'],
+]
 
-/** "`1/0 true/false t/f yes/no y/n on/off`, without case." */
+/** "`1/0 true/false t/f yes/no y/n on/off ja/nein oui/non si/sí/no sim/não da/ne да/нет`, without case." */
 export function readBoolean(text: string): boolean | null {
-  const name = text.toLowerCase()
-  return Object.hasOwn(booleans, name) ? booleans[name]! : null
+  const name = comparisonForm(text)
+  return yes.includes(name) ? true : no.includes(name) ? false : null
 }
 
 /** "The option's name without case." */

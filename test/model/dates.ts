@@ -44,54 +44,85 @@ function inOrder(first: number, second: number, order: DateOrder): { month: numb
   return order === 'mdy' ? { month: first, day: second } : { month: second, day: first }
 }
 
-/** "Parts are separated by one blank or more", which is a space or a tab. */
-const blank = '[ \\t]'
 const year = '(?<year>[1-9]\\d{3})'
-const hourAndMinute = '(?<hour>\\d{1,2}):(?<minute>\\d{2})'
-const clock = `${hourAndMinute}(?::(?<second>\\d{2}))?`
-const clockWithFraction = `${hourAndMinute}(?::(?<second>\\d{2})(?:\\.\\d+)?)?`
-const offset = '(?<offset>Z|[+-]\\d{2}:?\\d{2})'
-
-const formA = new RegExp(
-  `^${year}(?<mark>[-/])(?<month>\\d{1,2})\\k<mark>(?<day>\\d{1,2})` +
-    `(?:(?:T|${blank}+)${clockWithFraction}(?:${blank}*${offset})?)?$`,
-)
-const monthFirst = new RegExp(
-  `^(?<name>[A-Za-z]+)${blank}+(?<day>\\d{1,2})(?:${blank}*,${blank}*|${blank}+)${year}(?:${blank}+${clock})?$`,
-)
+const formA = new RegExp(`^${year}(?<mark>[-/])(?<month>\\d{1,2})\\k<mark>(?<day>\\d{1,2})(?<rest>.*)$`)
+const monthFirst = new RegExp(`^(?<name>[A-Za-z]+) +(?<day>\\d{1,2})(?: *, *| +)${year}(?<rest>.*)$`)
 const dayFirst = new RegExp(
-  `^(?<day>\\d{1,2})${blank}+(?<name>[A-Za-z]+)${blank}+${year}(?:${blank}+${clock})?$`,
+  `^(?<day>\\d{1,2})(?:-(?<dashed>[A-Za-z]+)-| +(?<name>[A-Za-z]+) +)${year}(?<rest>.*)$`,
 )
-const formC = new RegExp(
-  `^(?<first>\\d{1,2})(?<mark>[-/])(?<other>\\d{1,2})\\k<mark>${year}` +
-    `(?:${blank}+${clock}(?:${blank}*(?<half>[AaPp][Mm]))?)?$`,
-)
+const formC = new RegExp(`^(?<first>\\d{1,2})(?<mark>[-/.])(?<other>\\d{1,2})\\k<mark>${year}(?<rest>.*)$`)
+
+/** "Every blank that `trim` knows and U+202F among them." */
+const withPlainBlanks = (text: string): string =>
+  Array.from(text, (character) => (character.trim() === '' || character === '\u202f' ? ' ' : character)).join(
+    '',
+  )
 
 function readDate(text: string, order: DateOrder): ReadDate | null {
-  return readFormA(text) ?? readFormB(text) ?? readFormC(text, order)
+  const plain = withPlainBlanks(text)
+  return readFormA(plain) ?? readFormB(plain) ?? readFormC(plain, order)
 }
 
 type Groups = Record<string, string | undefined>
 
 const groupsOf = (pattern: RegExp, text: string): Groups | null => pattern.exec(text)?.groups ?? null
 
+interface Clock {
+  hour: number
+  minute: number
+  second: number
+  offset: number | null
+}
+
+const midnight: Clock = { hour: 0, minute: 0, second: 0, offset: null }
+
+/** What each form of date may have behind it. */
+interface Behind {
+  isTBetween?: boolean
+  hasFraction?: boolean
+  hasZone?: boolean
+}
+
+/** "A blank", "a comma or the word `at` may stand between date and time"; "0:05am, 13:05pm" fail. */
+function readClock(rest: string, behind: Behind): Clock | null {
+  if (rest === '') return midnight
+  const start = /^( *, *| +at +| +|T)(?=\d)/.exec(rest)?.[0]
+  if (start === undefined || (start === 'T' && behind.isTBetween !== true)) return null
+  const time = /^(\d{1,2}):(\d{2})(?::(\d{2})(\.\d+)?)?(?: *(am|pm))?(.*)$/i.exec(rest.slice(start.length))
+  if (time === null) return null
+  const [, hour, minute, second = '0', fraction, half, zone] = time
+  if (fraction !== undefined && (behind.hasFraction !== true || half !== undefined)) return null
+  if (zone !== '' && behind.hasZone !== true) return null
+  const hours = half === undefined ? Number(hour) : hourOf(Number(hour), half.toLowerCase())
+  const offset = zone === '' ? null : readOffset(zone!.trim())
+  if (hours === null || offset === 'invalid') return null
+  return { hour: hours, minute: Number(minute), second: Number(second), offset }
+}
+
+/** With `am` or `pm` an hour is 1-12. */
+function hourOf(hour: number, half: string): number | null {
+  if (hour < 1 || hour > 12) return null
+  return (hour % 12) + (half === 'pm' ? 12 : 0)
+}
+
 function readFormA(text: string): ReadDate | null {
   const groups = groupsOf(formA, text)
   if (groups === null) return null
-  const offset = readOffset(groups['offset'])
-  if (offset === 'invalid') return null
-  return made(groups, Number(groups['month']), Number(groups['day']), Number(groups['hour'] ?? 0), offset)
+  const behind = { isTBetween: true, hasFraction: true, hasZone: true }
+  return made(groups, Number(groups['month']), readClock(groups['rest']!, behind))
 }
 
-/** "`Z`, `±hh:mm` or `±hhmm` up to 14:00" */
-function readOffset(text: string | undefined): number | null | 'invalid' {
-  if (text === undefined) return null
-  if (text === 'Z') return 0
-  const hours = Number(text.slice(1, 3))
-  const minutes = Number(text.slice(-2))
-  const size = hours * 60 + minutes
-  if (minutes > 59 || size > 14 * 60) return 'invalid'
-  return text.startsWith('-') ? -size : size
+/** "`Z`, `UTC`, `GMT`, `±hh`, `±hhmm`, `±hh:mm` up to 14:00", "`GMT+0100`, `GMT+1` too". */
+function readOffset(text: string): number | 'invalid' {
+  if (['Z', 'UTC', 'GMT'].includes(text)) return 0
+  const match =
+    /^(?:GMT)?(?<sign>[+-])(?<hours>\d{2})(?::?(?<minutes>\d{2}))?$/.exec(text) ??
+    /^GMT(?<sign>[+-])(?<hours>\d)$/.exec(text)
+  if (match === null) return 'invalid'
+  const { sign, hours, minutes = '0' } = match.groups!
+  const size = Number(hours) * 60 + Number(minutes)
+  if (Number(minutes) > 59 || size > 14 * 60) return 'invalid'
+  return sign === '-' ? -size : size
 }
 
 const monthNames = [
@@ -116,46 +147,45 @@ function monthNamed(name: string): number | null {
   return index === -1 ? null : index + 1
 }
 
+const weekdays = ['monday', 'tuesday', 'wednesday', 'thursday', 'friday', 'saturday', 'sunday']
+
+/** "Before it a weekday's name (in full or three letters, a comma allowed), behind it text in parentheses are ignored". */
 function readFormB(text: string): ReadDate | null {
-  const groups = groupsOf(monthFirst, text) ?? groupsOf(dayFirst, text)
+  const [, name, rest] = /^([A-Za-z]+)(?: *, *| +)(.*)$/.exec(text) ?? []
+  const isWeekday = weekdays.some((day) => [day, day.slice(0, 3)].includes(name?.toLowerCase() ?? ''))
+  const bare = (isWeekday ? rest! : text).replace(/ *\([^()]*\)$/, '')
+  const groups = groupsOf(monthFirst, bare) ?? groupsOf(dayFirst, bare)
   if (groups === null) return null
-  const month = monthNamed(groups['name']!)
-  if (month === null) return null
-  return made(groups, month, Number(groups['day']), Number(groups['hour'] ?? 0), null)
+  const month = monthNamed((groups['name'] ?? groups['dashed'])!)
+  return month === null ? null : made(groups, month, readClock(groups['rest']!, { hasZone: true }))
 }
 
 function readFormC(text: string, order: DateOrder): ReadDate | null {
   const groups = groupsOf(formC, text)
   if (groups === null) return null
   const [first, other] = [Number(groups['first']), Number(groups['other'])]
-  // "Under `dmy` a date whose second part is above 12 is the documented `MM-DD-YYYY`."
-  const { month, day } = inOrder(first, other, other > 12 ? 'mdy' : order)
-  const hour = hourOf(groups)
-  return hour === null ? null : made(groups, month, day, hour, null)
-}
-
-/** With `am` or `pm` an hour is 1-12: "0:05am, 13:05pm" fail. */
-function hourOf(groups: Groups): number | null {
-  const hour = Number(groups['hour'] ?? 0)
-  const half = groups['half']?.toLowerCase()
-  if (half === undefined) return hour
-  if (hour < 1 || hour > 12) return null
-  return (hour % 12) + (half === 'pm' ? 12 : 0)
+  // "With dots `D.M.YYYY`, day first always"; "under `dmy` a date with dashes or slashes whose second part is above 12
+  // is the documented `MM-DD-YYYY`."
+  const usedOrder = groups['mark'] === '.' ? 'dmy' : other > 12 ? 'mdy' : order
+  const { month, day } = inOrder(first, other, usedOrder)
+  return made({ ...groups, day: String(day) }, month, readClock(groups['rest']!, {}))
 }
 
 /** "So do 30 February, 24:00, second 60." */
-function made(
-  groups: Groups,
-  month: number,
-  day: number,
-  hour: number,
-  offset: number | null,
-): ReadDate | null {
-  const year = Number(groups['year'])
-  const minute = Number(groups['minute'] ?? 0)
-  const second = Number(groups['second'] ?? 0)
-  if (!isDay(year, month, day) || hour > 23 || minute > 59 || second > 59) return null
+function made(groups: Groups, month: number, clock: Clock | null): ReadDate | null {
+  const [year, day] = [Number(groups['year']), Number(groups['day'])]
+  if (clock === null || !isDay(year, month, day)) return null
+  const { hour, minute, second, offset } = clock
+  if (hour > 23 || minute > 59 || second > 59) return null
   return { local: { year, month, day, hour, minute, second }, offset }
+}
+
+/** "`0000-00-00`, `00/00/0000`, `0/0/0000`, `0/0/00`, each also with a time of zeros, `\N`, `NULL`." */
+export function isNoDate(text: string): boolean {
+  const [date, time, ...more] = withPlainBlanks(text).split(/ +|T/)
+  if (['\\N', 'NULL'].includes(text)) return true
+  if (more.length > 0 || !['0000-00-00', '00/00/0000', '0/0/0000', '0/0/00'].includes(date!)) return false
+  return time === undefined || /^0{1,2}:00(:00(\.0+)?)?$/.test(time)
 }
 
 function isDay(year: number, month: number, day: number): boolean {

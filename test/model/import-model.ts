@@ -5,7 +5,7 @@ import { compareByBytes } from './comparison-form.ts'
 import { isSplitAsItIs, readContent, type FileContent, type Refusal } from './file-content.ts'
 import { emailKey } from './email-address.ts'
 import { splitFile, type RawRecord, type SplitFile, type SplitFormat } from './records.ts'
-import { cutExample, readRow, type Fault, type Row, type RowContent } from './rows.ts'
+import { cutExample, readRow, textOf, type Fault, type Row, type RowContent } from './rows.ts'
 import type {
   ExpectedEnd,
   ExpectedFault,
@@ -109,7 +109,7 @@ function holdsRecords(
       .slice(1)
       .some((line) => {
         const cells = splitFile(line, { ...format, csv_has_headers: true }).header ?? []
-        return cells.length === mapping.length && emailKey((cells[email] ?? '').trim()) !== null
+        return cells.length === mapping.length && emailKey(textOf(cells[email] ?? '')) !== null
       }),
   )
 }

@@ -5,8 +5,8 @@ import type { EmailFormat, SubscriberStatus } from '../../shared/contract/schema
 import { isNoValue, readBoolean, readFieldCell } from './cells.ts'
 import { decode, isValid, type SplitSet } from './character-set.ts'
 import { comparisonForm } from './comparison-form.ts'
-import { readMoment } from './dates.ts'
-import { emailKey } from './email-address.ts'
+import { isNoDate, readMoment } from './dates.ts'
+import { emailKey, readEmail } from './email-address.ts'
 import { canonicalIp } from './ip-address.ts'
 import type { RawRecord } from './records.ts'
 import type { ModelledList } from './subscriber-table.ts'
@@ -87,20 +87,29 @@ export function readRow(record: RawRecord, number: number, around: RowContext): 
     !record.isTooLong &&
     !hasInvalidBytes &&
     !record.bytes.includes('\0') &&
-    cells.slice(mapping.length).every((cell) => cell.trim() === '')
+    cells.slice(mapping.length).every((cell) => textOf(cell) === '')
   const identity = readIdentity(record, around)
   return {
     ...row,
-    typedEmail: cellOf(cells, mapping, 'email'),
+    typedEmail: (cells[mapping.indexOf('email')] ?? '').trim(),
     identity,
     fault: faultOf(record, cells, identity, around),
     content: isWhole ? readContent(cells, around) : null,
   }
 }
 
-/** "Short records are padded with blanks"; cells are "trimmed as JavaScript's `trim` does". */
+/** "Trimmed as JavaScript's `trim` does; a cell `="text"` (a spreadsheet's protected text) is its text" (2.5). */
+export function textOf(cell: string): string {
+  const text = cell.trim()
+  const inside = text.length > 2 && text.startsWith('="') && text.endsWith('"') ? text.slice(2, -1) : null
+  return inside === null || inside.replaceAll('""', '').includes('"')
+    ? text
+    : inside.replaceAll('""', '"').trim()
+}
+
+/** "Short records are padded with blanks." */
 const cellOf = (cells: string[], mapping: (string | null)[], column: string): string =>
-  (cells[mapping.indexOf(column)] ?? '').trim()
+  textOf(cells[mapping.indexOf(column)] ?? '')
 
 const identityBytes = 64 * 1024
 
@@ -114,7 +123,7 @@ function readIdentity(record: RawRecord, { options, list, characterSet }: RowCon
   const raw = record.cells[column] ?? ''
   if (record.isTooLong && record.typedCells.slice(0, column + 1).join(',').length > identityBytes) return null
   if (!isValid(raw, characterSet) || raw.includes('\0')) return null
-  const text = decode(raw, characterSet).trim()
+  const text = textOf(decode(raw, characterSet))
   if (text === '') return null
   if (key === null) return emailKey(text)
   const value = readFieldCell(text, key, options.file_format.date_format)
@@ -143,19 +152,22 @@ function contentOf(cells: string[], { options, list }: RowContext): RowContent {
     const text = cellOf(cells, mapping, column)
     return text === '' ? undefined : valid(reader(text))
   }
-  const moment = (text: string) => readMoment(text, order, list.timeZone)
-  const email = valid(read('email', (text) => (emailKey(text) === null ? null : text)) ?? null)
+  const moment = (column: string) => {
+    const text = cellOf(cells, mapping, column)
+    return isNoDate(text) ? undefined : read(column, () => readMoment(text, order, list.timeZone))
+  }
+  const email = valid(read('email', (text) => readEmail(text)?.stored ?? null) ?? null)
   return {
     email,
     ...ifPresent('status', read('status', readStatus)),
     ...ifPresent('status', read('consent', readConsent)),
     ...ifPresent('format', read('email_format', nameIn(emailFormats))),
-    ...ifPresent('subscribeTime', read('subscribe_time', moment)),
+    ...ifPresent('subscribeTime', moment('subscribe_time')),
     ...ifPresent('subscribeIp', read('subscribe_ip', canonicalIp)),
-    ...ifPresent('removeTime', read('remove_time', moment)),
+    ...ifPresent('removeTime', moment('remove_time')),
     ...ifPresent('removeIp', read('remove_ip', canonicalIp)),
     ...ifPresent('confirmed', read('confirmed', readBoolean)),
-    ...ifPresent('confirmTime', read('confirm_time', moment)),
+    ...ifPresent('confirmTime', moment('confirm_time')),
     ...fieldsOf(cells, mapping, list.fields, order),
   }
 }
@@ -240,7 +252,7 @@ function faultOf(
   if (identity === null && isReadable) return cellFault(key, cells, around)
   if (!isEncoded) return recordFault('encoding')
   if (!isSound) return recordFault('NUL')
-  if (cells.slice(mapping.length).some((cell) => cell.trim() !== '')) return recordFault('surplus')
+  if (cells.slice(mapping.length).some((cell) => textOf(cell) !== '')) return recordFault('surplus')
   for (const column of mapping.keys()) {
     const fault = cellFault(column, cells, around)
     if (fault !== null) return fault
@@ -279,6 +291,7 @@ function cellFaultKind(
   if (text === '') return 'blank'
   if (name === 'email' && text.toLowerCase().startsWith('mailto:')) return 'mailto'
   if (name === 'email' && /[<>]/.test(text)) return 'angle bracket'
+  if (name === 'email' && /[:;]/.test(text)) return 'separator'
   return format.date_format === 'mdy' && isRead('dmy') ? 'day first' : 'value'
 }
 

@@ -2,8 +2,16 @@ import { z } from 'zod'
 import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
 import { roles } from '../../../shared/contract/schemas/api-key.ts'
 import { permissionValues } from '../../../shared/contract/schemas/user.ts'
-import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
-import { emailText, flag, instantView, nameText, oneOf, positiveId, validEmail } from '../../api/fields.ts'
+import {
+  emailText,
+  flag,
+  instantView,
+  nameText,
+  oneOf,
+  positiveId,
+  storedAddress,
+  validEmail,
+} from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { isHash } from '../../api/validation.ts'
 import { maxPasswordBytes } from './passwords.ts'
@@ -64,14 +72,11 @@ export const userExample: z.infer<typeof userView> = {
   password_failure_lockout: { is_locked_out: false, expires_at: null },
 }
 
-const email = emailText('email').superRefine((text, context) => {
-  if (emailIdentity(text) === null)
-    context.addIssue({ code: 'custom', message: `must be ${emailExpectation}` })
-  else if (/[^\x00-\x7f]/.test(text)) {
-    const message = 'must have a domain in ASCII: internationalized domain names are not supported here'
-    context.addIssue({ code: 'custom', message })
-  }
-})
+const email = emailText('email')
+  .transform(storedAddress)
+  .refine((address) => !/[^\x00-\x7f]/.test(address), {
+    error: 'must have a domain in ASCII: internationalized domain names are not supported here',
+  })
 
 const recipients = z.array(validEmail()).max(100)
 

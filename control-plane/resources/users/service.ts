@@ -5,6 +5,7 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import { RequestError } from '../../api/request-error.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import type { UserDocument } from '../../../shared/contract/schemas/user.ts'
+import { visibleEmail } from '../../../shared/values/email.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { requireNotAbove } from '../../api/authorization.ts'
 import type { PageCall } from '../../api/json-page.ts'
@@ -40,7 +41,10 @@ export function listUsers(
   ] as const) {
     const whole = filters[field]
     const part = filters[`${field}_contains`]
-    if (whole !== undefined) conditions.push({ [key]: comparisonForm(whole.trim()) })
+    if (whole !== undefined)
+      conditions.push({
+        [key]: comparisonForm(field === 'email' ? visibleEmail(whole.trim()) : whole.trim()),
+      })
     if (part !== undefined) {
       const position = { $indexOfCP: [`$${key}`, { $literal: comparisonForm(part) }] }
       conditions.push({ $expr: { $gte: [position, 0] } })

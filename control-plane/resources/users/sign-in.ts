@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { UserDocument } from '../../../shared/contract/schemas/user.ts'
+import { visibleEmail } from '../../../shared/values/email.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canAccess } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -22,7 +23,7 @@ export async function authenticate(
 ): Promise<UserDocument> {
   const { settings, database } = deps
   const { collections } = database
-  const found = await collections.users.findOne({ email_key: comparisonForm(email.trim()) })
+  const found = await collections.users.findOne({ email_key: comparisonForm(visibleEmail(email.trim())) })
   const user = found !== null && canAccess(caller, found.organization_id) ? found : null
   const isCorrect = await isPassword(
     password,

@@ -137,8 +137,7 @@ export class BatchDraft {
       this.#fail(record, row)
       return
     }
-    if (row.monthFirstDates > 0)
-      this.counts.month_first_dates = (this.counts.month_first_dates ?? 0) + row.monthFirstDates
+    if (row.remarks !== null) for (const kind of row.remarks) this.counts[kind] = (this.counts[kind] ?? 0) + 1
     const key = subscriberKey(document.mailing_list_id, identity!)
     const newId = this.#chunk.first_subscriber_id + position
     const subscriber = this.#start.existing.get(key)

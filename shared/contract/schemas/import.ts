@@ -28,14 +28,26 @@ export type LogKind = (typeof logKinds)[number]
 
 const count = () => integer().min(0)
 const countsByKind = z.object(recordFromKeys(logKinds, count))
+/**
+ * What good rows have that the import warns of: dates with the month first although `date_format` is `dmy`, marks for no
+ * date, emails from which invisible characters were removed, and emails with `|`, `{` or `}` before the @.
+ */
+export const remarkKinds = [
+  'month_first_dates',
+  'no_dates',
+  'invisible_characters',
+  'unusual_addresses',
+] as const
+export type RemarkKind = (typeof remarkKinds)[number]
+
 const importCounts = countsByKind.extend({
-  /** Dates that were read with the month first although `date_format` is `dmy`; absent is 0. */
-  month_first_dates: count().optional(),
+  /** Absent is 0. */
+  ...recordFromKeys(remarkKinds, () => count().optional()),
   /** Bytes of failed rows in the database, and after the end those of the import's default values too; absent is 0. */
   kept_bytes: count().optional(),
 })
 /** The counts that are no kinds of log. */
-export const furtherCounts = ['month_first_dates', 'kept_bytes'] as const
+export const furtherCounts = [...remarkKinds, 'kept_bytes'] as const
 export type ImportCounts = z.infer<typeof importCounts>
 
 export const noCounts = (): ImportCounts => recordFromKeys(logKinds, () => 0)
@@ -51,6 +63,7 @@ export const faultKinds = [
   'day_first',
   'mailto',
   'angle_bracket',
+  'separator',
   'not_clearable',
   // of a record
   'encoding',

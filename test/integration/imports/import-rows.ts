@@ -231,6 +231,46 @@ t.test('overwriting depends on the status and on the kind of value', async (t) =
   await checkCounts(list.id)
 })
 
+t.test('addresses, dates and numbers are stored as common systems mean them, with warnings', async (t) => {
+  const fields = [
+    { name: 'Born', field_type: 'date' },
+    { name: 'Points', field_type: 'number' },
+  ]
+  const { list } = await createList(service, { fields })
+  const rows = [
+    ['bob@example.com\u200b', '2026-11-27 10:15:00+00', '01.05.1980', '5.0'],
+    ['ann@exam\u00adple.com', '"11/27/2026, 10:15:00\u202fAM"', '0000-00-00', '="007"'],
+    ['Ann|cy@example.com', '2026-11-27 10:15:00 AM', '0/0/00', ''],
+    ['dora@B\u00dcCHER.example', 'NULL', '12-Dec-1975', '1000.00'],
+    ['SMTP:eve@example.com', '', '', ''],
+  ]
+  const view = await importText(service, list, rows.map((row) => row.join(',')).join('\n'), {
+    column_mapping: ['email', 'subscribe_time', 'Born', 'Points'],
+  })
+  t.match(countsOf(view), { added: 4, failed: 1 })
+  const stored = await subscribersOf(list.id)
+  const values = stored.map(({ email, custom_fields }) => [email, ...Object.values(custom_fields)])
+  t.strictSame(values.toSorted(), [
+    ['Ann|cy@example.com'],
+    ['ann@example.com', 7],
+    ['bob@example.com', '1980-05-01', 5],
+    ['dora@b\u00fccher.example', '1975-12-12', 1000],
+  ])
+  const times = stored.filter(
+    ({ subscribe_time }) => subscribe_time.toISOString() === '2026-11-27T10:15:00.000Z',
+  )
+  t.equal(times.length, 3)
+  t.strictSame(view.warnings, [
+    '3 cells have a mark for no date, such as 0000-00-00 or NULL, and were read as blank',
+    'invisible characters were removed from 2 email addresses: check where the file comes from',
+    '1 email address with |, { or } before the @ was imported: check that the cells hold only addresses, and no names or unfilled templates',
+  ])
+  t.match(
+    await log(view, 'failed'),
+    /":" and ";" belong to a label or separate cells; is csv_field_separator right/,
+  )
+})
+
 t.test('dates that can only have the month first are read under dmy, and counted in a warning', async (t) => {
   const list = await createList(service, [
     { name: 'Day', field_type: 'date' },

@@ -1,7 +1,8 @@
 import t from 'tap'
+import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
-import { noCounts, type FaultCount } from '../../../shared/contract/schemas/import.ts'
+import { furtherCounts, noCounts, type FaultCount } from '../../../shared/contract/schemas/import.ts'
 import { readSums, sumImport } from '../../../shared/store/chunks.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk } from '../../helpers/stored-import.ts'
@@ -34,7 +35,7 @@ t.test('faults are summed over the chunks, and the first row of all gives the ex
     storedChunk(2, 0, { counts: failed(1), faults: [fault('of a later version', null, 1, 3)] }),
   ])
   const ofFirst = {
-    counts: { ...failed(15), month_first_dates: 0, kept_bytes: 0 },
+    counts: { ...failed(15), ...recordFromKeys(furtherCounts, () => 0) },
     faults: [
       fault('wrong_value', 0, 6, 9),
       fault('blank', 0, 4, 8),

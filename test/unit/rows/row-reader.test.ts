@@ -72,6 +72,46 @@ t.test('blank and missing cells bring no value', async (t) => {
   })
 })
 
+t.test(
+  'cells that mean none or protect a text are read as what they mean, and remarkable ones are noted',
+  async (t) => {
+    for (const mark of ['0000-00-00 00:00:00', 'NULL', '0/0/00', '\\N'])
+      t.match(reader.read(['a@b.co', '', mark]), { subscribe_time: null, remarks: ['no_dates'] }, mark)
+    t.match(reader.read(['="Ann@b.co"', '="active"', '="1.2.2014"', '', '', '="007"', '=""']), {
+      ...{ email: 'Ann@b.co', status: 'active', subscribe_time: new Date('2014-01-31T23:00:00Z') },
+      ...{ fields: [7], confirmed: null, remarks: null },
+    })
+    t.match(reader.read(['a@b.co', '', '', '', '', '=007']), /'=007' is not an integer/)
+    t.match(reader.read(['ann@exam\u00adple.com']), {
+      email: 'ann@example.com',
+      remarks: ['invisible_characters'],
+    })
+    t.match(reader.read(['a@B\u00fcCHER.example']), { email: 'a@b\u00fccher.example', remarks: null })
+    for (const email of ['Ann|ann@example.com', '{{email}}@example.com'])
+      t.match(reader.read([email]), { email, remarks: ['unusual_addresses'] })
+    const separator = /":" and ";" belong to a label or separate cells; is csv_field_separator right\?/
+    for (const text of ['SMTP:ann@example.com', 'Ann;ann@example.com', 'ann@example.com; bob@example.com'])
+      t.match(reader.identityProblem([text]), separator, text)
+    const days = rowReader(
+      makePlan({
+        columns: [
+          { kind: 'built_in', name: 'email' },
+          ...[1, 2].map((id) => ({ kind: 'field' as const, field_id: id })),
+        ],
+        fields: [
+          makeField({ id: 1, name: 'Born', field_type: 'date' }),
+          makeField({ id: 2, name: 'Day', field_type: 'day_of_year' }),
+        ],
+      }),
+      dmy,
+    )
+    t.match(days.read(['a@b.co', '0000-00-00', 'NULL']), {
+      fields: [null, null],
+      remarks: ['no_dates', 'no_dates'],
+    })
+  },
+)
+
 t.test('reasons name the column, show the value and say what was expected, all of them', async (t) => {
   t.equal(
     reader.read(['a@b.co', 'gone', '32/12/2014', '1.2.3', '', '11', 'maybe', 'rtf']),
@@ -160,7 +200,7 @@ t.test('each built-in column is read into its own field', async (t) => {
     makeOptions(),
   )
   t.same(reader.read(['1/2/2014', '1/3/2014', '1/4/2014', '192.0.2.1', '192.0.2.2', 'a@b.co']), {
-    ...{ email: 'a@b.co', status: null, email_format: null, confirmed: null, fields: [], monthFirstDates: 0 },
+    ...{ email: 'a@b.co', status: null, email_format: null, confirmed: null, fields: [], remarks: null },
     ...{ remove_time: at('2014-01-02'), confirm_time: at('2014-01-03'), subscribe_time: at('2014-01-04') },
     ...{ remove_ip: '192.0.2.1', subscribe_ip: '192.0.2.2' },
   })
@@ -211,14 +251,16 @@ t.test('dates in the other order are asked about, or counted', async (t) => {
     "Born: '32/12/2014' is not a date such as 2014-12-31 or 12/31/2014; " +
       "Day: '32-12' is not a day of the year such as MM-DD, or a date",
   )
-  t.match(mdy.read(['', '', '12/31/2014', '', '', 'a@b.co']), { monthFirstDates: 0 })
+  t.match(mdy.read(['', '', '12/31/2014', '', '', 'a@b.co']), { remarks: null })
 
   const dmy = rowReader(
     makePlan(columnsOfFields),
     makeOptions({ file_format: { ...utf8Format, date_format: 'dmy' } }),
   )
-  t.match(dmy.read(['', '', '12/31/2014', '12/13/2014', '', 'a@b.co']), { monthFirstDates: 2 })
-  t.match(dmy.read(['', '', '31/12/2014', '1/2/2014', '', 'a@b.co']), { monthFirstDates: 0 })
+  t.match(dmy.read(['', '', '12/31/2014', '12/13/2014', '', 'a@b.co']), {
+    remarks: ['month_first_dates', 'month_first_dates'],
+  })
+  t.match(dmy.read(['', '', '31/12/2014', '1/2/2014', '', 'a@b.co']), { remarks: null })
   t.equal(
     dmy.read(['', '', '2014-13-01', '', '', 'a@b.co']),
     "Born: '2014-13-01' is not a date such as 2014-12-31 or 31/12/2014",
@@ -301,6 +343,7 @@ t.test(
     t.same(fault(['', 'gone'], null), cell('blank', 0))
     t.same(fault(['mailto:a@b.co'], null), cell('mailto', 0))
     t.same(fault(['A <a@b.co>'], null), cell('angle_bracket', 0))
+    t.same(fault(['A;a@b.co'], null), cell('separator', 0))
     t.same(fault(['a@b.co', 'gone', '31/12/2014', '', '', '11'], 'a@b.co'), cell('wrong_value', 1))
     t.same(fault(['a@b.co', '', '31/12/2014', '', '', '11'], 'a@b.co'), cell('day_first', 2))
     t.same(fault(['a@b.co', '', '', '', '', '11'], 'a@b.co'), cell('wrong_value', 5))

@@ -93,6 +93,26 @@ const beginnings = [
     '"{Email}"',
     "'[Email]'",
   ],
+  [
+    'BEGIN:VCARD',
+    'BEGIN',
+    'Begin transaction',
+    'dn',
+    'dn: x',
+    'version: 1',
+    'version',
+    'Create Table',
+    'Create table date',
+    'Insert',
+    'Insert date (values)',
+    'Set Name',
+    'Use case',
+    'Copy',
+    'Pragma',
+    '-- Email',
+    '/* Email */',
+    '\\N',
+  ],
 ].flat()
 
 const separators = [',', ';', '\t', '|']
@@ -194,6 +214,28 @@ const others: [kind: RegExp, bytes: Buffer | string][] = [
   [/JSON/, json.slice(0, 70_000)],
   [/JSON/, '{"email": "ann@example.com", "na'],
   [/JSON/, '\ufeff[]'],
+  [/a vCard/, 'BEGIN:VCARD\nVERSION:3.0\nFN:Ann Lee\nEMAIL:ann@example.com\nEND:VCARD\n'],
+  [/a vCard/, '\ufeffbegin:vcard\r\nVERSION:2.1\r\n'],
+  [/a vCard/, Buffer.from('\ufeffBEGIN:VCARD\r\nVERSION:4.0\r\n', 'utf16le')],
+  [/a calendar/, 'BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\n'],
+  [/an LDIF file/, 'dn: cn=Ann,dc=example,dc=com\nobjectClass: person\nmail: ann@example.com\n'],
+  [/an LDIF file/, 'version: 1\n\n# extended LDIF\n#\ndn:: Y249QW5u\nmail: ann@example.com\n'],
+  [
+    /an LDIF file/,
+    'dn: cn=Ann Lee,ou=a very long name of a unit,\n dc=example,dc=com\nmail;lang-en: a@b.co\n',
+  ],
+  [
+    /an SQL dump/,
+    '-- MySQL dump 10.13  Distrib 8.0.36\n--\n/*!40101 SET NAMES utf8mb4 */;\nDROP TABLE IF EXISTS `people`;\nCREATE',
+  ],
+  [/an SQL dump/, '--\n-- PostgreSQL database dump\n--\n\n\\restrict abc\n\nSET statement_timeout = 0;\n'],
+  [/an SQL dump/, 'PRAGMA foreign_keys=OFF;\nBEGIN TRANSACTION;\nCREATE TABLE people(email text);\n'],
+  [/an SQL dump/, '-- phpMyAdmin SQL Dump\n\nSET SQL_MODE = "NO_AUTO_VALUE_ON_ZERO";\nSTART TRANSACTION;\n'],
+  [/an SQL dump/, "INSERT INTO `people` (`email`, `name`) VALUES\n('ann@example.com', 'Ann');\n"],
+  [/an SQL dump/, "INSERT [dbo].[People] ([Email]) VALUES (N'ann@example.com')\nGO\n"],
+  [/an SQL dump/, 'create table people\n(\n  email text\n);'],
+  [/an SQL dump/, 'COPY public.people (email, name) FROM stdin;\nann@example.com\tAnn\n'],
+  [/an SQL dump/, 'USE [Contacts]\nGO\n'],
 ]
 
 t.test('what is no table is named, with what to do', async (t) => {
@@ -203,6 +245,40 @@ t.test('what is no table is named, with what to do', async (t) => {
     t.match(sentence, /CSV UTF-8/)
   }
   t.equal(findNonTable(gzipSync('a')), null, 'containers are unpacked and not named')
+})
+
+t.test('the time that a text takes grows with its length alone', async (t) => {
+  const size = 64 * 1024
+  for (const start of [
+    '',
+    'create table ',
+    'create table a',
+    'insert ',
+    'copy ',
+    'set ',
+    'begin transaction',
+    'dn: ',
+  ])
+    for (const unit of [
+      ' ',
+      '\n',
+      '(',
+      '-- \n',
+      '/*',
+      '/* */',
+      '#\n',
+      'values ',
+      ' from ',
+      'a',
+      '\n ',
+      '\\a\n',
+    ]) {
+      const bytes = Buffer.from(start + unit.repeat(size / unit.length))
+      const before = process.threadCpuUsage().user
+      findNonTable(bytes)
+      const ms = (process.threadCpuUsage().user - before) / 1000
+      t.ok(ms < 200, `${start}${JSON.stringify(unit)} took ${ms} ms`)
+    }
 })
 
 t.test('an Office file is told from other zips by the names in it', async (t) => {

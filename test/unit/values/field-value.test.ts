@@ -19,10 +19,29 @@ t.test('numbers are integers, by value', async (t) => {
     ['-5', -5],
     ['-0', 0],
     ['9007199254740991', 9007199254740991],
+    ['5.0', 5],
+    ['12.00', 12],
+    ['-0.0', 0],
+    ['1000.00', 1000],
   ] as const)
     t.equal(number.fromText(text), value, text)
   t.ok(Object.is(number.fromText('-0'), 0))
-  const cases = ['5.0', '1e3', '9007199254740992', '-6', '0x10', '1 000', '', '+', '１']
+  const cases = [
+    '5.5',
+    '5.',
+    '5,0',
+    '.0',
+    '5.0.0',
+    '1,234',
+    '1e3',
+    '9007199254740992',
+    '-6',
+    '0x10',
+    '1 000',
+    '',
+    '+',
+    '１',
+  ]
   t.strictSame(
     cases.map((text) => [text, number.fromText(text)]),
     cases.map((text) => [text, null]),
@@ -36,7 +55,11 @@ t.test('booleans are words', async (t) => {
   const boolean = fieldReader(field({ field_type: 'boolean' }), 'mdy')
   for (const text of ['1', 'TRUE', 't', 'Yes', 'y', 'on']) t.equal(boolean.fromText(text), true, text)
   for (const text of ['0', 'False', 'F', 'no', 'N', 'OFF']) t.equal(boolean.fromText(text), false, text)
-  for (const text of ['2', 'ja', 'x', '']) t.equal(boolean.fromText(text), null, text)
+  for (const text of ['ja', 'Oui', 'SI', 's\u00ed', 'si\u0301', 'sim', 'da', '\u0434\u0410'])
+    t.equal(boolean.fromText(text), true, text)
+  for (const text of ['Nein', 'non', 'n\u00c3o', 'ne', '\u041d\u0435\u0442'])
+    t.equal(boolean.fromText(text), false, text)
+  for (const text of ['2', 'jein', 'x', '']) t.equal(boolean.fromText(text), null, text)
   t.equal(boolean.fromJson(true), true)
   t.equal(boolean.fromJson(1), null)
 })

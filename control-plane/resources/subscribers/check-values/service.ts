@@ -1,6 +1,6 @@
 import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
 import { parseApiTime } from '../../../../shared/values/date-time.ts'
-import { emailExpectation, emailIdentity } from '../../../../shared/values/email.ts'
+import { emailExpectation, parseEmail, type EmailAddress } from '../../../../shared/values/email.ts'
 import type { FieldReader } from '../../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../../shared/values/identity.ts'
 import { canonicalIp, ipExpectation } from '../../../../shared/values/ip.ts'
@@ -25,13 +25,6 @@ export interface SubscriberValues {
   faultyFields: ReadonlySet<number>
 }
 
-export interface Email {
-  /** The email as typed, but trimmed. */
-  text: string
-  /** Its comparison form. */
-  key: string
-}
-
 interface ValueCheck {
   context: SubscriberList
   /** Each problem that is found is added. */
@@ -40,11 +33,10 @@ interface ValueCheck {
   fieldsAt?: string
 }
 
-export function readEmail(email: string, problems: string[]): Email {
-  const text = email.trim()
-  const key = emailIdentity(text)
-  if (key === null) problems.push(`email must be ${emailExpectation}`)
-  return { text, key: key ?? '' }
+export function readEmail(email: string, problems: string[]): EmailAddress {
+  const address = parseEmail(email.trim())
+  if (address === null) problems.push(`email must be ${emailExpectation}`)
+  return address ?? { address: '', key: '' }
 }
 
 /** All values but the email. */

@@ -80,7 +80,7 @@ export function newSubscriber(
   return {
     _id: subscriberKey(list._id, identity),
     mailing_list_id: list._id,
-    email: email.text,
+    email: email.address,
     ...(primaryKey === null ? {} : { email_key: email.key }),
     status: body.status,
     created_at: now,

@@ -3,6 +3,7 @@ import { clock } from '../../../../shared/runtime/clock.ts'
 import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../../shared/store/value-bytes.ts'
+import type { EmailAddress } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
 import { refuseProblems } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
@@ -12,13 +13,7 @@ import {
   changeSubscriber,
   type SubscriberChange,
 } from '../../../store/subscribers.ts'
-import {
-  readEmail,
-  readIdentity,
-  readValues,
-  type Email,
-  type SubscriberValues,
-} from '../check-values/service.ts'
+import { readEmail, readIdentity, readValues, type SubscriberValues } from '../check-values/service.ts'
 import type { SubscriberUpdate, SubscriberView } from '../schemas.ts'
 import {
   findSubscriber,
@@ -87,7 +82,7 @@ export async function updateSubscriber(
 /** An update, read against its list. */
 interface ReadUpdate {
   body: Pick<SubscriberUpdate, 'status' | 'email_format' | 'confirmed'>
-  email: Email | undefined
+  email: EmailAddress | undefined
   values: SubscriberValues
   problems: readonly string[]
   context: SubscriberList
@@ -113,7 +108,7 @@ export function planChange(existing: SubscriberDocument, update: ReadUpdate): Su
   const problems = [...update.problems]
   const change: SubscriberChange = { set: {}, unset: [], values: planFields(existing, update, problems) }
   refuseProblems(problems)
-  if (email !== undefined) change.set.email = email.text
+  if (email !== undefined) change.set.email = email.address
   if (email !== undefined && primaryKey !== null) change.set.email_key = email.key
   const identity = readIdentity(email?.key, values.fields, context)
   const key = identity === undefined ? existing._id : subscriberKey(list._id, identity)
