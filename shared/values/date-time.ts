@@ -72,7 +72,12 @@ const noDate =
   /^(?:(?:0000-00-00|00\/00\/0000|0\/0\/0000|0\/0\/00)(?:(?:T|\s+)00?:00(?::00(?:\.0+)?)?)?|\\N|NULL)$/
 
 /** Whether a trimmed text is what databases and Outlook write where there is no date. */
-export const isNoDate = (text: string): boolean => text.length <= maxTextLength && noDate.test(text)
+export function isNoDate(text: string): boolean {
+  // Nearly all dates begin with another character, which spares the match of the pattern.
+  const first = text[0]
+  const mayBe = first === '0' || first === '\\' || first === 'N'
+  return mayBe && text.length <= maxTextLength && noDate.test(text)
+}
 
 /** Parses a trimmed text in one of the forms; null when it has none of them. */
 export function parseDateTime(text: string, order: DateOrder): WrittenDateTime | null {

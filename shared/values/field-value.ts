@@ -36,7 +36,7 @@ const booleanTexts = new Map([
 
 /** Null when the text means neither yes nor no. */
 export const booleanFromText = (text: string): boolean | null =>
-  booleanTexts.get(comparisonForm(text)) ?? null
+  booleanTexts.get(text.toLowerCase()) ?? booleanTexts.get(comparisonForm(text)) ?? null
 
 export const booleanExpectation = 'yes or no'
 

@@ -236,15 +236,16 @@ t.test('addresses, dates and numbers are stored as common systems mean them, wit
     { name: 'Born', field_type: 'date' },
     { name: 'Points', field_type: 'number' },
   ]
-  const { list } = await createList(service, { fields })
+  const list = await createList(service, fields)
   const rows = [
+    ['email', 'joined', 'born', 'points'],
     ['bob@example.com\u200b', '2026-11-27 10:15:00+00', '01.05.1980', '5.0'],
     ['ann@exam\u00adple.com', '"11/27/2026, 10:15:00\u202fAM"', '0000-00-00', '="007"'],
     ['Ann|cy@example.com', '2026-11-27 10:15:00 AM', '0/0/00', ''],
     ['dora@B\u00dcCHER.example', 'NULL', '12-Dec-1975', '1000.00'],
     ['SMTP:eve@example.com', '', '', ''],
   ]
-  const view = await importText(service, list, rows.map((row) => row.join(',')).join('\n'), {
+  const view = await importText(service, list.id, rows.map((row) => row.join(',')).join('\n'), {
     column_mapping: ['email', 'subscribe_time', 'Born', 'Points'],
   })
   t.match(countsOf(view), { added: 4, failed: 1 })
