@@ -209,7 +209,7 @@ t.test('a value of the wrong type or out of bounds is refused, and changes nothi
   const bad: Record<string, unknown[]> = {
     Text: ['x', 'toolong', 5, true, ['ab'], 'a\0b', { value: 'x' }],
     Multi: [5, {}, false],
-    Number: ['x', 1.5, 501, -6, '5.0', true, [1], 1e300],
+    Number: ['x', 1.5, 501, -6, '5.5', true, [1], 1e300],
     Date: ['2023-02-29', 20240101, 'soon'],
     Day: ['13-01', '02-30', 1],
     Dropdown: ['c', 1, ['a']],
