@@ -162,7 +162,7 @@ async function enterImporting(
 }
 
 const absentKept =
-  'deactivate_subscribers_not_in_import deactivates nobody, because records of the file may have swallowed others: correct the file and import it again'
+  'deactivate_subscribers_not_in_import deactivates no subscriber, because records of the file may have swallowed others: correct the file and import it again'
 
 function chunkDocuments(
   document: ImportDocument,

@@ -358,7 +358,7 @@ export const importDocument = z.object({
   /** What the file's beginning says. Absent until it is read, and when an engine of an earlier version read it. */
   content: importContent.optional(),
   plan: importPlan.nullable(),
-  /** Nobody is deactivated for not being in the file, because records of it may have swallowed others. */
+  /** No subscriber is deactivated for not being in the file, because records of it may have swallowed others. */
   keeps_absent: z.literal(true).optional(),
   /** Cells of the header as typed, for the failed log; null when the file has no header. */
   header: z.array(z.string()).nullable(),

@@ -54,7 +54,7 @@ t.test('where a record may have swallowed others, the import says so and deactiv
     t.same(countsOf(view), { updated: 2 })
     t.match(view.warnings, [
       /^1 records may have swallowed others, the first at line 2: .*is a closing enclosure missing\?$/,
-      /^deactivate_subscribers_not_in_import deactivates nobody, because records of the file may have swallowed others/,
+      /^deactivate_subscribers_not_in_import deactivates no subscriber, because records of the file may have swallowed others/,
     ])
     t.match(await everybody(list.id), { b: 'active', d: 'active', e: 'active' })
   }
@@ -64,7 +64,7 @@ t.test('where a record may have swallowed others, the import says so and deactiv
     ...keepsOnlyThese,
     column_mapping: ['email', 'name', null],
   })
-  t.match(view.warnings, [/swallowed others, the first at line 1/, /deactivates nobody/])
+  t.match(view.warnings, [/swallowed others, the first at line 1/, /deactivates no subscriber/])
   t.match(await everybody(list.id), { a: 'active' })
 })
 
