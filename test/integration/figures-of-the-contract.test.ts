@@ -179,6 +179,8 @@ t.test('an engine has these maintenance jobs, at these intervals', (t) => {
   const expected: Record<string, number> = {
     // P: 12 s for a lease, and a poll every 3 s.
     'taking over from engines that died or hang': 3_000,
+    // P: a clock that was set back delays a take-over by less than the lease.
+    "cutting leases that the database's clock made longer": 10_000,
     // P: a new limit, a pause or a cancel that no request enforced.
     'enforcing changed subscriber limits, pauses and cancels': 3_000,
     // P: 70 minutes for inline content without an import, an hour of which it is too young.

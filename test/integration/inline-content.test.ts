@@ -153,7 +153,7 @@ t.test('a body that is refused leaves nothing in the staging', async (t) => {
     [source(''), 'validation_failed', /must not be blank/],
     [source(' \\u00a0\u3000\\ufeff\\n'.repeat(20_000)), 'validation_failed', /must not be blank/],
     [source(long), 'not_found', /mailing list 999/, '/mailing_lists/999/subscriber_imports'],
-    [`[${source(long)}]`, 'invalid_request', /must be a JSON hash/],
+    [`[${source(long)}]`, 'invalid_request', /^the body must be \{"subscriber_import": \{\.\.\.\}\}/],
   ]
   await leavesNothing(t, async () => {
     for (const [body, code, message, at = target] of cases) {
