@@ -65,8 +65,8 @@ export function effectOfRequest(request: RacingRequest, body: Json, at: number):
       }
     case 'read':
       return (state) => {
-        if (!body.success || data.length !== (state === null ? 0 : 1)) return []
-        return state === null ? [null] : shownAs(state, data[0])
+        if (state === null) return code === 'not_found' ? [null] : []
+        return body.success && data.length === 1 ? shownAs(state, data[0]) : []
       }
   }
 }

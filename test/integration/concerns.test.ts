@@ -35,7 +35,7 @@ const singleWrites = {
     'outbox processes schema staging.files subscribers upload_locks upload_names upload_usage uploads.files',
   delete:
     'deleted_fields import_chunks import_failures import_outcomes outbox processes staging.chunks staging.files ' +
-    'upload_locks upload_names uploads.chunks uploads.files',
+    'upload_locks uploads.chunks uploads.files',
   findAndModify:
     'auth_failures counters import_callbacks import_chunks imports mailing_lists subscribers upload_names ' +
     'upload_usage users',

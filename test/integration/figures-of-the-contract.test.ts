@@ -577,10 +577,9 @@ t.test('D 1: wrong credentials of one address within a minute', async (t) => {
       headers: { authorization: basic(`api:${key}`), 'X-Forwarded-For': '203.0.113.77' },
     })
   for (let i = 0; i < 20; i += 1) t.equal((await ask('wrong_key_0123456789')).status, 401)
-  t.equal((await ask(bootstrapKey)).status, 200, 'twenty are taken')
-  await ask('wrong_key_0123456789')
-  const refused = await ask(bootstrapKey)
+  const refused = await ask('wrong_key_0123456789')
   t.equal(refused.status, 429, 'more are not')
+  t.equal((await ask(bootstrapKey)).status, 200, 'a right key passes')
   const seconds = Number(refused.headers.get('retry-after'))
   t.ok(seconds > 50 && seconds <= 60, `for the rest of a minute: ${seconds}`)
 })

@@ -36,7 +36,8 @@ export function linesBeforeHeader(
     if (line.trim() !== '') {
       const [header = [], ...records] = firstRecords(rest, detectDialect(rest, settings)).cells
       const alike = records.filter(({ length }) => length === header.length)
-      if (namesEmail(header) && !header.some(isEmail) && alike.length * 2 > records.length) return lines
+      const hasAddress = header.some((cell) => cell.includes('@'))
+      if (namesEmail(header) && !hasAddress && alike.length * 2 > records.length) return lines
     }
     at += Buffer.byteLength(line)
   }

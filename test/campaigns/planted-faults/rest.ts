@@ -122,8 +122,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a line that sets the separator counts as none',
     file: beginning,
-    text: 'skipped_lines: line === null ? 0 : 1',
-    replacement: 'skipped_lines: 0',
+    text: 'skipped_lines: (line === null ? 0 : 1) + skipLines',
+    replacement: 'skipped_lines: skipLines',
     tests: [rows],
   },
   {

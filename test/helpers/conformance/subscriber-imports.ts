@@ -122,6 +122,7 @@ const faulty: Record<string, [more: Record<string, unknown>, message: RegExp]> =
   'a blank file name': [named(''), /filename must not be blank$/],
   'a name out of the directory': [named('../2/x.csv'), /without a path$/],
   'control characters in a file name': [named('a\nb'), /control characters$/],
+  'the name of an upload in progress': [named('.unfinished-0123456789abcdef'), /as uploads in progress do$/],
   'a long file name': [named('x'.repeat(201)), /200 bytes$/],
   'a file that is not there': [named('nothing.csv'), /"nothing\.csv" is not in the upload directory$/],
   'no URL': [fileSource({ type: 'url' }), /url is required$/],
