@@ -21,6 +21,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   const app = express()
   app.disable('x-powered-by')
   app.disable('etag')
+  app.enable('case sensitive routing')
   app.set('query parser', 'simple')
   app.set('trust proxy', deps.settings.TRUSTED_PROXIES)
 
@@ -28,7 +29,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.use(securityHeaders)
   app.use(compress())
   app.all([...operationsPaths, '/openapi.json', '/docs'], (request, _response, next) => {
-    requireRead(request.method)
+    requireRead(request)
     next()
   })
   app.get(operationsPaths, async (request, response) => {

@@ -1,7 +1,7 @@
-import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
+import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express'
 import { driverRetryReason, isCommitUnknown, isCursorLost } from '../../shared/runtime/driver-errors.ts'
 import { BusyError } from '../../shared/contract/errors.ts'
-import { RequestError, type RequestErrorCode } from './request-error.ts'
+import { RequestError, sentPath, type RequestErrorCode } from './request-error.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
 import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { drain } from './body/body-pieces.ts'
@@ -87,16 +87,14 @@ function sendError(response: Response, error: RequestError): void {
 export const notAnEndpoint: RequestHandler = (request, response) => {
   sendError(
     response,
-    new RequestError('not_found', `there is no endpoint at ${request.originalUrl.replace(/\?.*/s, '')}`, {
-      status: 404,
-    }),
+    new RequestError('not_found', `there is no endpoint at ${sentPath(request)}`, { status: 404 }),
   )
 }
 
 /** Express recognizes an error handler by its four parameters. */
 export const errorHandler: ErrorRequestHandler = (error: unknown, request, response, _next) => {
   const { id, log } = requestLocals(response).state
-  const refusal = toRequestError(error, id)
+  const refusal = toRequestError(error, request, id)
   drain(request)
   // A 503 comes from a stop or from overload. Nothing is broken, so it isn't logged as an error.
   const isExpected =
@@ -115,14 +113,18 @@ export const folderRefusal =
   "the folder where uploads and the content of imports are kept can't be reached just now, and nothing was created or changed: send the request again later, or tell the operator"
 
 /** Maps errors of the router and the database driver to the API's. Their own messages are not passed on. */
-function toRequestError(error: unknown, requestId: string): RequestError {
+function toRequestError(error: unknown, request: Request, requestId: string): RequestError {
   if (error instanceof RequestError) return error
   if (error instanceof BusyError) return unavailable(error.message, error.retryAfter, error)
   if (error instanceof FolderUnavailable) return unavailable(folderRefusal, 30, error)
   if (error instanceof Stopping) return unavailable(error.message, 1, error)
   const status = isHash(error) ? error['status'] : undefined
   if (error instanceof URIError || status === 400)
-    return new RequestError('not_found', 'the path is not a valid URL path', { status: 404 })
+    return new RequestError(
+      'not_found',
+      `${sentPath(request)} is no valid path of a URL: its %-escapes must be UTF-8`,
+      { status: 404 },
+    )
   if (isDocumentTooLarge(error))
     return new RequestError(
       'validation_failed',

@@ -1,3 +1,5 @@
+import type { Request } from 'express'
+
 export const requestErrorCodes = [
   'validation_failed',
   'invalid_request',
@@ -32,14 +34,19 @@ export class RequestError extends Error {
   }
 }
 
+/** The whole path of a request as it was sent, without its query, which may have secrets. */
+export const sentPath = ({ originalUrl }: Pick<Request, 'originalUrl'>): string =>
+  originalUrl.replace(/\?.*/s, '')
+
 /** The refusal of a method at a path that has others. `allowed` is the value of the header `Allow`. */
-export const methodRefusal = (method: string, allowed: string): RequestError =>
-  new RequestError('invalid_request', `${method} is not possible here, only ${allowed}`, {
-    status: 405,
-    headers: { Allow: allowed },
-  })
+export const methodRefusal = (request: Request, allowed: string): RequestError =>
+  new RequestError(
+    'invalid_request',
+    `${request.method} is not possible at ${sentPath(request)}, only ${allowed}`,
+    { status: 405, headers: { Allow: allowed } },
+  )
 
 /** For paths that only have GET, and HEAD by it: throws the refusal of other methods. */
-export function requireRead(method: string): void {
-  if (method !== 'GET' && method !== 'HEAD') throw methodRefusal(method, 'GET, HEAD')
+export function requireRead(request: Request): void {
+  if (request.method !== 'GET' && request.method !== 'HEAD') throw methodRefusal(request, 'GET, HEAD')
 }

@@ -369,6 +369,6 @@ function refuseMethod(methods: readonly Endpoint[]): RequestHandler {
     ...new Set(registered.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]))),
   ].join(', ')
   return (request) => {
-    throw methodRefusal(request.method, allowed)
+    throw methodRefusal(request, allowed)
   }
 }

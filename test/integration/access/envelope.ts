@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { basic, bootstrapKey, createList, type Json } from '../../helpers/service.ts'
+import { basic, bootstrapKey, controlPlaneOrigin, createList, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
 const { call, post } = service
@@ -160,8 +160,31 @@ t.test('where a hash is expected, null is none and an empty array is an empty on
 })
 
 t.test('a sentence about a path shows all of it, as it was sent', async (t) => {
-  const { body } = await call('GET', '/no%20where/5?key=secret')
-  t.equal(body.error_message, 'there is no endpoint at /svc/api/v2/no%20where/5')
+  const sentenceOf = async (method: string, path: string) => (await call(method, path)).body.error_message
+  t.equal(
+    await sentenceOf('GET', '/no%20where/5?key=secret'),
+    'there is no endpoint at /svc/api/v2/no%20where/5',
+  )
+  t.equal(
+    await sentenceOf('GET', '/mailing_lists/%E0%A4%A?key=secret'),
+    '/svc/api/v2/mailing_lists/%E0%A4%A is no valid path of a URL: its %-escapes must be UTF-8',
+  )
+  t.equal(
+    await sentenceOf('PATCH', '/mailing_lists/1/subscribers/a%2Bb@example.com?key=secret'),
+    'PATCH is not possible at /svc/api/v2/mailing_lists/1/subscribers/a%2Bb@example.com, only GET, HEAD, PUT, DELETE',
+  )
+  const description = await fetch(`${controlPlaneOrigin(service)}/openapi.json?v=1`, { method: 'POST' })
+  t.match(await description.json(), {
+    error_message: 'POST is not possible at /openapi.json, only GET, HEAD',
+  })
+})
+
+t.test('the beginning of a path has lower case only', async (t) => {
+  const answer = await fetch(`${controlPlaneOrigin(service)}/SVC/api/v2/mailing_lists`, {
+    headers: { authorization: basic(`api:${bootstrapKey}`) },
+  })
+  t.equal(answer.status, 404)
+  t.match(await answer.json(), { error_message: 'there is no endpoint at /SVC/api/v2/mailing_lists' })
 })
 
 t.test('a known path with another method names the methods that are possible', async (t) => {

@@ -30,7 +30,7 @@ export function confirmationPage(deps: ControlPlane): Router {
     }
     requestLocals(response).state.route = confirmationPath
     response.set('X-Robots-Tag', 'noindex')
-    requireRead(request.method)
+    requireRead(request)
     response.type('html')
     if (request.method === 'GET') await answerVisit(deps, token, request, response)
     // It changes nothing, and must not tell what a visit would find.
