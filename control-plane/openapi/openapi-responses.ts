@@ -6,6 +6,7 @@ import { describeNeed } from '../api/authorization.ts'
 import { maxPageBytes } from '../api/json-page.ts'
 import { notAFile, tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
+import { largerHint } from '../api/body/request-body.ts'
 import { folderRefusal, internalErrorMessage } from '../api/envelope.ts'
 import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint, TextDescription } from '../api/endpoint.ts'
@@ -115,10 +116,12 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
           '413': refusal(
             isStaged ? "The body is too large, or the organization's quota is full" : 'The body is too large',
             'invalid_request',
-            (body.stagedText === undefined
-              ? tooLarge(binaryMegabyte)
-              : allElseTooLarge(body.stagedText, binaryMegabyte)
-            ).message,
+            ...(body.stagedText === undefined
+              ? [tooLarge(binaryMegabyte).message]
+              : [
+                  tooLarge(16 * binaryMegabyte, largerHint).message,
+                  allElseTooLarge(body.stagedText, binaryMegabyte).message,
+                ]),
             ...(isStaged ? [importOverQuota(10_240)] : []),
           ),
           '415': refusal(

@@ -72,7 +72,7 @@ const search = {
   weight: weightOfPage,
   refusals: { invalid_request: faultyTokens },
 } as const
-const foundOnPages = { data: z.array(foundSubscriberView), paging: 'tokens' } as const
+const foundOnPages = { data: z.array(foundSubscriberView), paging: 'pages' } as const
 const exampleFoundElsewhere = { ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }
 
 export const subscriberEndpoints = [
@@ -85,7 +85,7 @@ export const subscriberEndpoints = [
     needs: mayRead,
     query: subscriberPage,
     weight: weightOfPage,
-    reply: { data: z.array(subscriberView), paging: 'tokens', example: [exampleSubscriber] },
+    reply: { data: z.array(subscriberView), paging: 'pages', example: [exampleSubscriber] },
     refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
     async handle(call) {
       const context = await findSubscriberList(call.deps, call.caller, call.params['mailing_list_id'])
