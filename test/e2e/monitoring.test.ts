@@ -199,8 +199,9 @@ t.test('of a download bytes are counted however they come, and the times of its 
   nearly(wait, started_at!.getTime() - begins_at.getTime())
   nearly(whole, finished_at!.getTime() - started_at!.getTime())
   t.ok(obtain! >= 0.2 && obtain! < whole!, `${obtain} s of ${whole}`)
-  for (const part of [split, finish, chunks, writes])
-    t.ok(part! > 0.0005 && part! < whole!, `${part} s of ${whole}`)
+  for (const part of [split, finish]) t.ok(part! > 0.0005 && part! < whole!, `${part} s of ${whole}`)
+  // Chunks are written side by side, so their times together may be longer than the import.
+  for (const part of [chunks, writes]) t.ok(part! > 0.0005 && part! < 16 * whole!, `${part} s of ${whole}`)
 })
 
 t.test('a download that may be tried again counts as failed, and one that may not as refused', async (t) => {
