@@ -1,5 +1,6 @@
 import express, { type Express } from 'express'
 import type { Registry } from 'prom-client'
+import { versionWithCommit } from '../shared/runtime/package-version.ts'
 import { answerOperations, operationsPaths } from '../shared/runtime/service.ts'
 import { readinessProblem } from '../shared/runtime/start-database.ts'
 import { errorHandler, notAnEndpoint } from './api/envelope.ts'
@@ -28,7 +29,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.use(requestLog(deps.log, registry))
   app.use(securityHeaders)
   app.use(compress())
-  app.all([...operationsPaths, '/openapi.json', '/docs'], (request, _response, next) => {
+  app.all(['/', ...operationsPaths, '/openapi.json', '/docs'], (request, _response, next) => {
     requireRead(request)
     next()
   })
@@ -39,6 +40,17 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
       unreadyBecause: readinessProblem(deps.database, deps.folder),
     })
     response.status(status).set({ 'Content-Type': type, 'Cache-Control': 'no-store' }).send(body)
+  })
+  const service = {
+    name: 'Rollcall',
+    version: versionWithCommit(),
+    api: basePath,
+    docs: '/docs',
+    metrics: '/metrics',
+  }
+  app.get('/', (_request, response) => {
+    requestLocals(response).state.route = '/'
+    response.json(service)
   })
   // Made at the first request, since it takes a sixth of the start-up time. It is public, and all replies share one
   // buffer, so that clients that don't read cost no memory.

@@ -13,7 +13,7 @@ import { notifyEngines } from '../shared/store/wake-up.ts'
 import { releaseStep, writeInStep } from '../shared/store/import-steps.ts'
 import { finishImport } from '../shared/store/imports.ts'
 import { countAbsentAndWarn, deactivateAbsent } from './stages/finish/deactivation.ts'
-import { bringSource, readStaged, type BroughtSource } from './stages/obtain/bring-source.ts'
+import { bringSource, type BroughtSource } from './stages/obtain/bring-source.ts'
 import { download } from './stages/obtain/download.ts'
 import { splitImport } from './stages/split/split-import.ts'
 import { maxDeaths } from './scheduler/quarantine.ts'
@@ -50,7 +50,7 @@ export async function processImport(
   const { collections } = run.database
   const endStamps = stampWhileMoving(run)
   try {
-    if ((document.step_deaths ?? 0) >= maxDeaths) await failAfterDeaths(run)
+    if (document.step_deaths >= maxDeaths) await failAfterDeaths(run)
     else if (document.state === 'importing') await finish(run)
     else await prepare(run)
   } catch (error) {
@@ -90,13 +90,10 @@ async function storePlan({ document, step, database }: StepRun): Promise<ImportP
 async function obtain(run: StepRun): Promise<string | null> {
   const { document, step } = run
   const { state, source } = document
-  if (document.staged !== undefined) {
-    // An engine of an earlier version staged it, and the split stores what its beginning says.
-    if (document.content === undefined) addContent(document, await readStaged(run, document.staged))
-    return document.staged
-  }
+  if (document.staged !== undefined) return document.staged
   // Inline content was staged before the import was created, under a name of its own.
-  if (source.type === 'json') return addContent(document, await bringSource(run, stagedSource(document._id)))
+  if (source.type === 'json')
+    return addBeginning(document, await bringSource(run, stagedSource(document._id)))
   const target = stagedSource(document._id, step.token)
   const obtained = await timed(run, 'obtain', async () =>
     state === 'downloading'
@@ -104,13 +101,13 @@ async function obtain(run: StepRun): Promise<string | null> {
       : { brought: await bringSource(run, target), progress: {} },
   )
   if (obtained === null) return null
-  const { staged, content, warnings } = obtained.brought
+  const { staged, beginning, warnings } = obtained.brought
   const isLeased = await writeInStep(
     run.database.collections,
     { ...step, state },
     {
       $set: {
-        ...{ state: 'splitting', step_deaths: 0, step_failures: 0, staged, content },
+        ...{ state: 'splitting', step_deaths: 0, step_failures: 0, staged, beginning },
         ...obtained.progress,
       },
       $push: { warnings: { $each: warnings } },
@@ -120,13 +117,13 @@ async function obtain(run: StepRun): Promise<string | null> {
   if (!isLeased) return null
   // The split that follows in this run counts its failures from zero.
   document.step_failures = 0
-  addContent(document, obtained.brought)
+  addBeginning(document, obtained.brought)
   if (staged === target) await countStaged(run, target)
   return staged
 }
 
-function addContent(document: ImportDocument, { staged, content, warnings }: BroughtSource): string {
-  document.content = content
+function addBeginning(document: ImportDocument, { staged, beginning, warnings }: BroughtSource): string {
+  document.beginning = beginning
   document.warnings = [...document.warnings, ...warnings]
   return staged
 }
@@ -134,7 +131,7 @@ function addContent(document: ImportDocument, { staged, content, warnings }: Bro
 async function countStaged({ document, staging, metrics }: StepRun, name: string): Promise<void> {
   const file = await staging.open(name)
   if (file === null) return
-  metrics.bytes('stage', document.content?.source_bytes ?? file.size)
+  metrics.bytes('stage', document.beginning?.source_bytes ?? file.size)
   await file.close()
 }
 

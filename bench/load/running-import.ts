@@ -47,6 +47,6 @@ export async function whileImporting(
   isOver = true
   await client.post(`/subscriber_imports/${current}/cancel`).catch(() => undefined)
   await importing
-  while ((await database.collections.imports.countDocuments({ settled: false })) > 0) await sleep(250)
+  while ((await database.collections.imports.countDocuments({ finalized: false })) > 0) await sleep(250)
   return rows / seconds
 }

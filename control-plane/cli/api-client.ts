@@ -221,8 +221,8 @@ export interface ImportView {
   download: { bytes_received: number; bytes_expected: number | null; next_attempt_at: string | null } | null
   dry_run: boolean
   warnings: string[]
-  /** Largest first; a service of an older version has none. */
-  failure_summary?: FaultView[]
+  /** Largest first. */
+  failure_summary: FaultView[]
   /** Only in the reply to the creation of an import with a callback. */
   callback_secret?: string
 }

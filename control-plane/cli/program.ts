@@ -2,7 +2,7 @@ import { Argument, Command, Option } from 'commander'
 import { roles } from '../../shared/contract/schemas/api-key.ts'
 import { fieldTypes } from '../../shared/contract/schemas/custom-field.ts'
 import { characterSets, logKinds } from '../../shared/contract/schemas/import.ts'
-import { packageVersion } from '../../shared/runtime/package-version.ts'
+import { versionWithCommit } from '../../shared/runtime/package-version.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { completionScript, shells, type Shell } from './commands/completion.ts'
 import { importSource } from './commands/import.ts'
@@ -38,7 +38,7 @@ type ImportsFlags = { scope?: string; list?: string; watch?: true; failOn?: numb
 export function buildProgram({ terminal, openSession, onEnd }: Context): Command {
   const program = new Command('rollcall')
     .description('Import subscribers, and run the service that does it.')
-    .version(packageVersion(), '--version', "print the command line's version")
+    .version(versionWithCommit(), '--version', "print the command line's version")
     .option('--json', "print the data of the service's reply as JSON")
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({

@@ -166,7 +166,7 @@ export function purgeLogs(database: Database, log: Logger): MaintenanceJob {
  * Removes the subscribers' values of deleted custom fields. A run may break off anywhere: the next one, in any engine,
  * resumes after the last key range that was done. A request that read the field before it was deleted may write a value
  * into a range that is already done. So a second pass over all subscribers of the list follows minutes later
- * (`walk_again_at`).
+ * (`second_pass_at`).
  */
 export function removeDeletedFieldValues({ collections }: Database, log: Logger): MaintenanceJob {
   return {
@@ -180,7 +180,7 @@ export function removeDeletedFieldValues({ collections }: Database, log: Logger)
         for await (const range of keyRanges(collections.subscribers, rest))
           removed += await removeValues(collections, field, range)
         await endPass(collections, field)
-        if (removed > 0 || field.walk_again_at === undefined)
+        if (removed > 0 || field.second_pass_at === undefined)
           log.info(
             { field_id: field._id, subscribers: removed },
             'removed the values of a deleted custom field',
@@ -192,7 +192,7 @@ export function removeDeletedFieldValues({ collections }: Database, log: Logger)
 
 /**
  * Drops the secrets of imports that need them no longer. Usually this happens when the import or its callback ends. Some
- * are left where an engine died in between, and in imports of earlier versions of Rollcall.
+ * are left where an engine died in between.
  */
 export function dropImportSecrets({ collections }: Database, log: Logger): MaintenanceJob {
   return {

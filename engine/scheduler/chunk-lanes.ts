@@ -154,7 +154,7 @@ export class ChunkLanes {
         continue
       }
       this.#scheduler.charge(entry.organization_id, chunk.record_count)
-      if (chunk.attempt > maxChunkClaims || (chunk.deaths ?? 0) >= maxDeaths) {
+      if (chunk.attempt > maxChunkClaims || chunk.deaths >= maxDeaths) {
         await claims.track(token, this.#giveUp(chunk, token))
         // The chunk is ready again, but the next poll finds that its import has failed.
         this.#scheduler.markDrained(entry._id)
@@ -170,7 +170,7 @@ export class ChunkLanes {
     const cancelFlag = new Int32Array(shared)
     if (!this.#mayClaim) Atomics.store(cancelFlag, 0, cancellation.stop)
     const startedAt = clock.monotonicMs()
-    const isSuspect = (chunk.deaths ?? 0) >= suspectDeaths && !quarantine.isOccupied
+    const isSuspect = chunk.deaths >= suspectDeaths && !quarantine.isOccupied
     const run = () =>
       pool.run({ kind: 'chunk', importId: chunk.import_id, chunkId: chunk._id, token, cancellation: shared })
     const ended = (isSuspect ? quarantine.run(run) : run())
@@ -234,7 +234,7 @@ export class ChunkLanes {
   /** For a chunk on which `maxDeaths` engines died, or that was claimed `maxChunkClaims` times without a batch. */
   async #giveUp(chunk: ChunkDocument, token: string): Promise<void> {
     const { log } = this.#options
-    const deaths = chunk.deaths ?? 0
+    const { deaths } = chunk
     const message =
       deaths >= maxDeaths
         ? deathsMessage(`worked on chunk ${chunk._id}`, deaths)

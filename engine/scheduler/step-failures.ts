@@ -155,7 +155,7 @@ function advise(error: unknown): string {
 
 /** For a step on which `maxDeaths` engines died: it is not begun again. */
 export async function failAfterDeaths(run: StepRun): Promise<void> {
-  const { step_deaths = 0, state } = run.document
+  const { step_deaths, state } = run.document
   await fail(run, 'engines_died', deathsMessage(stepActivity(state), step_deaths))
 }
 

@@ -115,7 +115,7 @@ export class StepRunner {
     })
     const mayRun = this.#mayClaim
     const run = () => processImport(document, token, { ...this.#options, session, signal: abort.signal })
-    const isSuspect = (document.step_deaths ?? 0) >= suspectDeaths && mayRun
+    const isSuspect = document.step_deaths >= suspectDeaths && mayRun
     step.ended = (isSuspect ? quarantine.run(run) : run())
       .catch((error: unknown) => {
         claims.add(token)

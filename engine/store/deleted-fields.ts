@@ -7,9 +7,9 @@ import { matchWritingImports } from '../../shared/store/imports.ts'
 const secondPassDelayMs = 5 * 60_000
 
 /** Matches the field while its pass is the one that was read, so that an engine that lags behind changes nothing. */
-const samePass = ({ _id, walk_again_at }: DeletedFieldDocument): Filter<DeletedFieldDocument> => ({
+const samePass = ({ _id, second_pass_at }: DeletedFieldDocument): Filter<DeletedFieldDocument> => ({
   _id,
-  walk_again_at: walk_again_at ?? { $exists: false },
+  second_pass_at: second_pass_at ?? { $exists: false },
 })
 
 /**
@@ -17,10 +17,10 @@ const samePass = ({ _id, walk_again_at }: DeletedFieldDocument): Filter<DeletedF
  * imports that began with the field, because they give its default to rows until they end.
  */
 export async function dueDeletedFields(collections: Collections): Promise<DeletedFieldDocument[]> {
-  const isDue = { $expr: { $lte: [{ $ifNull: ['$walk_again_at', '$$NOW'] }, '$$NOW'] } }
+  const isDue = { $expr: { $lte: [{ $ifNull: ['$second_pass_at', '$$NOW'] }, '$$NOW'] } }
   const fields: DeletedFieldDocument[] = []
   for (const field of await collections.deletedFields.find(isDue).toArray())
-    if (field.walk_again_at === undefined || !(await isWritten(collections, field))) fields.push(field)
+    if (field.second_pass_at === undefined || !(await isWritten(collections, field))) fields.push(field)
   return fields
 }
 
@@ -50,10 +50,10 @@ export async function removeValues(
 
 /** Ends a pass: after the first one a second follows 5 minutes later at the earliest, and after that the field is forgotten. */
 export async function endPass({ deletedFields }: Collections, field: DeletedFieldDocument): Promise<void> {
-  if (field.walk_again_at !== undefined) await deletedFields.deleteOne({ _id: field._id })
+  if (field.second_pass_at !== undefined) await deletedFields.deleteOne({ _id: field._id })
   else
     await deletedFields.updateOne(samePass(field), [
-      { $set: { walk_again_at: { $add: ['$$NOW', secondPassDelayMs] } } },
+      { $set: { second_pass_at: { $add: ['$$NOW', secondPassDelayMs] } } },
       { $unset: 'removed_to' },
     ])
 }

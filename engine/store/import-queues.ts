@@ -139,7 +139,7 @@ export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'stat
 }
 
 /** The filter of `endedIndex`. */
-const endedNotFinalized = { settled: false, finished_at: { $gt: new Date(0) } }
+const endedNotFinalized = { finalized: false, finished_at: { $gt: new Date(0) } }
 
 /** Organizations with ended imports that are not finalized yet. */
 export async function listOrganizationsToFinalize({ imports }: Collections): Promise<number[]> {

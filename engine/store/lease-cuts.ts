@@ -22,7 +22,7 @@ export async function cutLeases(
     ]),
     // A step is stamped when it makes progress, so its stamp is never ahead.
     imports.updateMany(
-      { settled: false, 'step.moved_at': { $type: 'date' }, ...endsAfter('step.moved_at', 0) },
+      { finalized: false, 'step.moved_at': { $type: 'date' }, ...endsAfter('step.moved_at', 0) },
       [{ $set: { 'step.moved_at': '$$NOW' } }],
       { hint: notFinalizedIndex },
     ),

@@ -6,7 +6,7 @@ import type {
   DetectedCharacterSet,
   Escape,
   FileFormat,
-  ImportContent,
+  SourceBeginning,
   ImportOptions,
   Separator,
 } from '../contract/schemas/import.ts'
@@ -44,12 +44,13 @@ export const requestedFormat = ({
   characterSet: format.character_set,
   separator: isDefault === true ? null : format.csv_field_separator,
   enclosure: format.csv_field_enclosure,
-  escape: format.csv_field_escape ?? null,
-  skipLines: format.csv_skip_lines ?? 0,
+  escape: format.csv_field_escape,
+  skipLines: format.csv_skip_lines,
 })
 
 export interface Beginning {
-  content: Omit<ImportContent, 'source_bytes'>
+  /** What the import stores of it. */
+  stored: Omit<SourceBeginning, 'source_bytes'>
   /** The source is staged as UTF-8, without its byte order mark: from which set. Null when it is staged as it is. */
   transcodedFrom: TranscodedSet | null
   /** Bytes of the byte order mark. */
@@ -91,7 +92,7 @@ export function readBeginning(sample: Sample, requested: RequestedFormat): Begin
       `the first line sets the separator ${separatorNames[line.separator]}, and csv_field_separator is ${separatorNames[separator]}: records are split at ${separatorNames[separator]}`,
     )
   return {
-    content: {
+    stored: {
       character_set: characterSet,
       csv_field_separator: separator,
       start: (transcodedFrom === null ? markBytes : 0) + lineBytes + skipped.length,

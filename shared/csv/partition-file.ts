@@ -139,7 +139,10 @@ interface SourceCounts {
 /** Throws ImportError `chunk_damaged` when a file of the partition is missing. */
 export async function openPartition(
   staging: Staging,
-  { partition, partition_tail: secondHalf }: Pick<ImportDocument, 'partition' | 'partition_tail'>,
+  {
+    partition,
+    partition_second_half: secondHalf,
+  }: Pick<ImportDocument, 'partition' | 'partition_second_half'>,
 ): Promise<Partition> {
   const first = await openFile(staging, partition)
   let second = first

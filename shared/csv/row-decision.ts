@@ -130,7 +130,7 @@ export function rowDecider(context: RowContext): RowDecider {
   const identityIndex = plan.fields.findIndex((field) => field.id === plan.identity.field_id)
   const hasColumn = (name: BuiltInColumn) =>
     plan.columns.some((column) => column?.kind === 'built_in' && column.name === name)
-  const given = options.given_defaults ?? []
+  const given = options.given_defaults
   const { subscriber_defaults: fallback } = options
   /** Whether a time of removal gives the status. A blank consent is as if its column were not there. */
   const isLeavingTold = !hasColumn('status') && !given.includes('status')
@@ -292,8 +292,7 @@ const listWrongDefaults = (plan: ImportPlan, options: ImportOptions) =>
 /** The values of a new subscriber for which the file has none, in the order of the plan's fields. */
 export const valuesWithoutFile = (plan: ImportPlan, options: ImportOptions): (FieldValue | null)[] =>
   plan.fields.map(
-    (field) =>
-      plan.default_values[field.id] ?? ((options.apply_custom_field_defaults ?? true) ? field.default : null),
+    (field) => plan.default_values[field.id] ?? (options.apply_custom_field_defaults ? field.default : null),
   )
 
 /** Whether the decision makes one more subscriber active, which uses quota under the subscriber limit. */

@@ -22,8 +22,8 @@ export async function ensureDataFolder(folder: string, log: Logger): Promise<voi
 }
 
 /**
- * Removes access of other users from a folder that an earlier version or an operator created. A folder of another user,
- * or a shared one (/tmp has the sticky bit), is left unchanged, with a warning.
+ * Removes access of other users from a folder that an operator created. A folder of another user, or a shared one (/tmp
+ * has the sticky bit), is left unchanged, with a warning.
  */
 async function removeAccessOfOthers(folder: string, log: Logger): Promise<void> {
   const { mode, uid } = await stat(folder)

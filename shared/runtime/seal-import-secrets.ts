@@ -6,8 +6,8 @@ import type { SecretBox } from './secret-box.ts'
 /**
  * Secrets of an import: passwords and tokens in the URLs of its source and its callback, and the secret that signs the
  * callback. While the import needs them, `sealed` has them encrypted, and its other fields show the URLs without them.
- * Imports of an earlier version, or of a control plane without a key, have them in the clear. They are dropped when the
- * import and its callback are done (shared/store/import-secrets.ts).
+ * Imports of a control plane without a key have them in the clear. They are dropped when the import and its callback are
+ * done (shared/store/import-secrets.ts).
  */
 
 type ImportWithSecrets = Pick<ImportDocument, '_id' | 'source' | 'callback' | 'sealed'>

@@ -8,6 +8,7 @@ import { loadSettings, type Settings } from './config.ts'
 import { ensureDataFolder } from './data-folder.ts'
 import { errorCode, errorMessage, StartError } from '../contract/errors.ts'
 import { createLogger, type Logger } from './logger.ts'
+import { versionWithCommit } from './package-version.ts'
 
 /**
  * The common life cycle of all processes: start parts in order, print the ready line, serve health and metrics, stop
@@ -48,6 +49,7 @@ const sameSignalMs = 250
 export async function runProcess(name: string, start: (process: Process) => Promise<void>): Promise<void> {
   const settings = settingsOrExit(name)
   const log = createLogger({ process: name, level: settings.LOG_LEVEL, isBuffered: true })
+  log.info({ version: versionWithCommit() }, 'starting')
   const parts: Part[] = []
   const stopping = new AbortController()
   let stoppingSince = 0

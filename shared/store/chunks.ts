@@ -49,7 +49,7 @@ export function claimChunk(
   claim: Claim,
 ): Promise<ChunkDocument | null> {
   return collections.chunks.findOneAndUpdate(
-    { import_id: _id, state: 'ready', fence: { $not: { $gt: fence ?? 0 } } },
+    { import_id: _id, state: 'ready', fence: { $not: { $gt: fence } } },
     [
       {
         $set: {
@@ -100,14 +100,16 @@ export async function advanceChunk(
   },
 ): Promise<boolean> {
   const { chunk, from, to, isLast, counts, faults, quota } = progress
-  const end = isLast ? { ...noLease, state: 'done' } : { lease_until: leaseEnd, places_held: quota.reserved }
+  const end = isLast
+    ? { ...noLease, state: 'done' }
+    : { lease_until: leaseEnd, quota_reserved: quota.reserved }
   const set = {
     next_record: to,
     counts: { $literal: counts },
     ...(faults === null ? {} : { faults: { $literal: faults } }),
     attempt: 0,
     deaths: 0,
-    places_used: quota.used,
+    quota_used: quota.used,
     ...end,
   }
   const { matchedCount } = await collections.chunks.updateOne(
@@ -119,7 +121,7 @@ export async function advanceChunk(
 }
 
 /** The fields of a chunk without a lease. */
-export const noLease = { token: null, engine_id: null, lease_until: null, places_held: 0 }
+export const noLease = { token: null, engine_id: null, lease_until: null, quota_reserved: 0 }
 
 /** Inside a transaction that changes the chunk's reservation. Renews the lease; false when it is lost. */
 export async function recordReservation(
@@ -130,7 +132,7 @@ export async function recordReservation(
 ): Promise<boolean> {
   const { matchedCount } = await collections.chunks.updateOne(
     { _id: chunk._id, state: 'running', token: chunk.token },
-    [{ $set: { places_held: quota, lease_until: leaseEnd } }],
+    [{ $set: { quota_reserved: quota, lease_until: leaseEnd } }],
     { session, bypassDocumentValidation: true },
   )
   return matchedCount === 1

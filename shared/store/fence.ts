@@ -29,9 +29,8 @@ const lagPauseMs = 100
  */
 export async function fenceChunks(
   context: FenceContext,
-  { _id, fence }: Pick<ImportDocument, '_id' | 'fence'>,
+  { _id, fence: number }: Pick<ImportDocument, '_id' | 'fence'>,
 ): Promise<void> {
-  const number = fence ?? 0
   await updateMany(context, [_id], (options) =>
     context.database.collections.chunks.updateMany(
       { _id: idsOfImport(_id), state: { $in: ['ready', 'running'] }, fence: { $not: { $gte: number } } },

@@ -23,7 +23,7 @@ const matchUrls = ({ _id, source, callback }: ImportDocument) => ({
  * import still needs them, or has none.
  */
 export async function dropSecrets({ imports, callbacks }: Collections, id: number): Promise<boolean> {
-  const hasEnded = { state: { $in: [...endedStates] }, has_secrets: { $ne: false } }
+  const hasEnded = { state: { $in: [...endedStates] }, has_secrets: true }
   const document = await imports.findOne({ _id: id, ...hasEnded }, { projection })
   if (document === null) return false
   const { source, callback } = document
@@ -42,27 +42,25 @@ export async function dropSecrets({ imports, callbacks }: Collections, id: numbe
   return modifiedCount === 1
 }
 
-/** Ids of finalized imports that may still have secrets. */
+/** Ids of finalized imports that still have secrets. */
 export async function* finalizedWithSecrets({ imports }: Collections): AsyncGenerator<number, void> {
-  const finalized = { settled: true, has_secrets: { $ne: false } }
-  // Imports of earlier versions lack the flag, and most of them have no secrets.
-  await imports.updateMany(
-    { ...finalized, 'source.url': null, callback: null },
-    { $set: { has_secrets: false } },
-  )
-  for await (const { _id } of imports.find(finalized, { projection: { _id: 1 } })) yield _id
+  for await (const { _id } of imports.find(
+    { finalized: true, has_secrets: true },
+    { projection: { _id: 1 } },
+  ))
+    yield _id
 }
 
 /**
- * Encrypts the plain secrets of unfinished imports, which an earlier version or a process without a key has created.
+ * Encrypts the plain secrets of unfinished imports, which a process without a key has created.
  * Engines read both forms, so it may run beside them.
  */
 export async function sealClearSecrets({ imports }: Collections, box: SecretBox, log: Logger): Promise<void> {
   if (!box.canSeal) return
   const clear = {
-    settled: false,
+    finalized: false,
     state: { $nin: [...endedStates] },
-    has_secrets: { $ne: false },
+    has_secrets: true,
     sealed: { $exists: false },
   }
   let encrypted = 0

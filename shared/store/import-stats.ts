@@ -66,7 +66,7 @@ const readDue = ({ imports }: Collections) =>
   imports
     .aggregate<{ mailing_list_id: number; dry_run: boolean; seconds: number }>(
       [
-        { $match: { settled: false, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } } },
+        { $match: { finalized: false, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } } },
         { $limit: maxRowsRead },
         {
           $project: {

@@ -24,7 +24,7 @@ export function claimStep(
       _id: id,
       state,
       step: null,
-      settled: false,
+      finalized: false,
       ...stepIsDue,
     },
     [{ $set: { step: { engine_id: claim.engineId, token: claim.token, moved_at: '$$NOW' } } }],
@@ -83,7 +83,7 @@ export async function takeOverStalledSteps(
   bounds: { stalledAfterMs: number; maxFailures: number; message: (state: ImportState) => string },
 ): Promise<StalledStep[]> {
   const isStalled: Filter<ImportDocument> = {
-    settled: false,
+    finalized: false,
     // An absent value would compare as less than any time.
     'step.moved_at': { $type: 'date' },
     $expr: { $lt: ['$step.moved_at', { $subtract: ['$$NOW', bounds.stalledAfterMs] }] },
@@ -136,7 +136,7 @@ export async function releaseStep(collections: Collections, id: number, token: s
 /** Releases the step that an engine has claimed under a token, if any. */
 export async function releaseStepUnder(collections: Collections, claim: Claim): Promise<void> {
   await collections.imports.updateOne(
-    { settled: false, 'step.engine_id': claim.engineId, 'step.token': claim.token },
+    { finalized: false, 'step.engine_id': claim.engineId, 'step.token': claim.token },
     { $set: { step: null } },
     { hint: notFinalizedIndex },
   )
@@ -149,7 +149,7 @@ export async function releaseStepsOfEngine(
   { died }: { died: boolean },
 ): Promise<number> {
   const { modifiedCount } = await collections.imports.updateMany(
-    { settled: false, 'step.engine_id': engineId },
+    { finalized: false, 'step.engine_id': engineId },
     { $set: { step: null }, ...(died ? { $inc: { step_deaths: 1 } } : {}) },
     { hint: notFinalizedIndex, maxTimeMS: releaseMs },
   )
@@ -159,7 +159,7 @@ export async function releaseStepsOfEngine(
 /** Ids of the imports of which an engine has leased the step. */
 export async function listImportsWithStepsOf({ imports }: Collections, engineId: string): Promise<number[]> {
   const found = await imports
-    .find({ settled: false, 'step.engine_id': engineId }, { projection: { _id: 1 } })
+    .find({ finalized: false, 'step.engine_id': engineId }, { projection: { _id: 1 } })
     .hint(notFinalizedIndex)
     .toArray()
   return found.map(({ _id }) => _id)
@@ -168,7 +168,7 @@ export async function listImportsWithStepsOf({ imports }: Collections, engineId:
 /** Ids of the engines that have leases on steps. */
 export async function listEnginesWithSteps(collections: Collections): Promise<string[]> {
   const found = await collections.imports
-    .find({ settled: false, step: { $ne: null } }, { projection: { 'step.engine_id': 1 } })
+    .find({ finalized: false, step: { $ne: null } }, { projection: { 'step.engine_id': 1 } })
     .hint(notFinalizedIndex)
     .toArray()
   return found.flatMap(({ step }) => step?.engine_id ?? [])

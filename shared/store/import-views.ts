@@ -52,11 +52,7 @@ function fullView(
     column_mapping: options.column_mapping,
     default_custom_fields: options.default_custom_fields,
     subscriber_defaults: options.subscriber_defaults,
-    file_format: {
-      ...options.file_format,
-      csv_field_escape: options.file_format.csv_field_escape ?? null,
-      csv_skip_lines: options.file_format.csv_skip_lines ?? 0,
-    },
+    file_format: options.file_format,
     detected_character_set: detectedCharacterSet(document),
     detected_csv_field_separator: detectedSeparator(document),
     stats: {
@@ -65,7 +61,7 @@ function fullView(
     },
     dry_run: options.dry_run,
     blank_cells: options.blank_cells,
-    apply_custom_field_defaults: options.apply_custom_field_defaults ?? true,
+    apply_custom_field_defaults: options.apply_custom_field_defaults,
     callback_url: urls.callbackUrl,
     waiting_for_import_id: waitingFor,
     download: downloadView(document, context),

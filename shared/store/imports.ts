@@ -79,7 +79,7 @@ async function moveAndFence(
   to: { state: ImportState } & Record<string, unknown>,
 ): Promise<ImportDocument | null> {
   const { imports } = context.database.collections
-  const fence = { $add: [{ $ifNull: ['$fence', 0] }, 1] }
+  const fence = { $add: ['$fence', 1] }
   /** What the primary wrote when it was asked first, if no majority confirmed it. */
   let unconfirmed: ImportDocument | null = null
   const moved = await writeEndingBlockers(
@@ -122,7 +122,7 @@ export async function listLockedLists(collections: Collections): Promise<number[
 /** Those of the imports that are not finalized. */
 export async function listNotFinalizedAmong(collections: Collections, ids: number[]): Promise<number[]> {
   const notFinalized = await collections.imports
-    .find({ _id: { $in: ids }, settled: false }, { projection: { _id: 1 } })
+    .find({ _id: { $in: ids }, finalized: false }, { projection: { _id: 1 } })
     .toArray()
   return notFinalized.map(({ _id }) => _id)
 }
@@ -132,7 +132,7 @@ export async function listImportsWithOldLogs(collections: Collections): Promise<
   const before = { $dateSubtract: { startDate: '$$NOW', unit: 'day', amount: logDays } }
   const old = await collections.imports
     .find(
-      { logs_purged_at: null, settled: true, $expr: { $lte: ['$finished_at', before] } },
+      { logs_purged_at: null, finalized: true, $expr: { $lte: ['$finished_at', before] } },
       { projection: { _id: 1 } },
     )
     .hint(unpurgedIndex)
@@ -287,7 +287,7 @@ const withDefaultsKept = (totals: ImportCounts) => ({
 export async function markFinalized(collections: Collections, id: number): Promise<boolean> {
   const { modifiedCount } = await collections.imports.updateOne(
     { _id: id, state: { $in: [...endedStates] }, totals: { $ne: null } },
-    { $set: { settled: true } },
+    { $set: { finalized: true } },
   )
   return modifiedCount === 1
 }

@@ -25,7 +25,7 @@ export async function listImportsWithStagedFiles({ imports }: Collections): Prom
   const found = await imports
     .find(
       {
-        settled: false,
+        finalized: false,
         finished_at: null,
         $or: [{ 'source.type': 'json' }, { staged: { $exists: true } }, { partition: { $ne: null } }],
       },

@@ -1,6 +1,5 @@
 import type { ClientSession } from 'mongodb'
 import { isDuplicateKey } from '../runtime/driver-errors.ts'
-import { hasEnded } from '../contract/import-state.ts'
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
 import { hourMs } from '../values/durations.ts'
@@ -86,16 +85,14 @@ export async function removeImportEntry(
   )
 }
 
-/** Frees the bytes of purged logs. Logs of an earlier version were never added, so the sum must not go below zero. */
+/** Frees the bytes of purged logs. */
 export async function freeKept(
   { uploadUsage }: Collections,
   session: ClientSession,
   organizationId: number,
   bytes: number,
 ): Promise<void> {
-  const kept = { $max: [0, { $subtract: [{ $ifNull: ['$kept', 0] }, bytes] }] }
-  const update = [{ $set: { kept, revision: { $add: ['$revision', 1] } } }]
-  await uploadUsage.updateOne({ _id: organizationId }, update, { session })
+  await uploadUsage.updateOne({ _id: organizationId }, { $inc: { kept: -bytes, revision: 1 } }, { session })
 }
 
 /** Sets the staged bytes of an import, without regard to the limits. */
@@ -198,16 +195,15 @@ const maxCreationMs = hourMs
 
 /**
  * Compares the entries with the imports. `gone` are entries of finalized imports and of creations that were killed
- * long ago. `kept` are the bytes that stay of them until their logs are purged. `missing` are unfinished imports of
- * earlier versions, which have no entry. An ended one has lost its entry, and is about to be finalized.
+ * long ago. `kept` are the bytes that stay of them until their logs are purged.
  */
 export async function compareEntries(
   { imports }: Collections,
   organizationId: number,
   usage: UsageNow | null,
-): Promise<{ gone: number[]; kept: number; missing: number[] }> {
+): Promise<{ gone: number[]; kept: number }> {
   const notFinalized = await imports
-    .find({ organization_id: organizationId, settled: false }, { projection: { state: 1 } })
+    .find({ organization_id: organizationId, finalized: false }, { projection: { _id: 1 } })
     .hint(notFinalizedIndex)
     .toArray()
   const needed = new Set(notFinalized.map(({ _id }) => _id))
@@ -215,35 +211,18 @@ export async function compareEntries(
   const unneeded = entries.filter(({ import_id }) => !needed.has(import_id))
   const finalized = await imports
     .find(
-      { _id: { $in: unneeded.map(({ import_id }) => import_id) }, settled: true },
+      { _id: { $in: unneeded.map(({ import_id }) => import_id) }, finalized: true },
       { projection: { 'totals.kept_bytes': 1 } },
     )
     .toArray()
   const finalizedIds = new Set(finalized.map(({ _id }) => _id))
   const before = (usage?.now.getTime() ?? 0) - maxCreationMs
-  const entered = new Set(entries.map(({ import_id }) => import_id))
   return {
     gone: unneeded
       .filter(({ import_id, entered_at }) => finalizedIds.has(import_id) || entered_at.getTime() < before)
       .map(({ import_id }) => import_id),
     kept: finalized.reduce((sum, { totals }) => sum + (totals?.kept_bytes ?? 0), 0),
-    missing: notFinalized
-      .filter(({ _id, state }) => !hasEnded(state) && !entered.has(_id))
-      .map(({ _id }) => _id),
   }
-}
-
-/** Adds entries of imports that an earlier version created without one. */
-export async function enterMissing(
-  { uploadUsage }: Collections,
-  organizationId: number,
-  importIds: number[],
-): Promise<void> {
-  for (const importId of importIds)
-    await uploadUsage.updateOne(
-      { _id: organizationId, 'imports.import_id': { $ne: importId } },
-      withEntry(importId, 0),
-    )
 }
 
 /** Ids of the organization's imports of uploads that aren't finalized. They may have pins. */
@@ -253,7 +232,7 @@ export async function listImportsWithPins(
 ): Promise<number[]> {
   const found = await imports
     .find(
-      { organization_id: organizationId, settled: false, 'source.type': 'upload_directory' },
+      { organization_id: organizationId, finalized: false, 'source.type': 'upload_directory' },
       { projection: { _id: 1 } },
     )
     .hint(notFinalizedIndex)

@@ -88,7 +88,7 @@ export async function enforceLimit(
   // A failed import may have an open batch until it is finalized.
   const writing = await collections.imports
     .find(
-      { settled: false, organization_id: organizationId, state: { $ne: 'scheduled' } },
+      { finalized: false, organization_id: organizationId, state: { $ne: 'scheduled' } },
       { projection: { _id: 1 } },
     )
     .hint(notFinalizedIndex)
@@ -128,20 +128,20 @@ async function sumReservations(
     ? collections.chunks.find({ import_id: chunk.import_id }, { session })
     : collections.chunks
         .find(
-          { organization_id: chunk.organization_id, places_held: { $gt: 0 }, dry_run: false },
+          { organization_id: chunk.organization_id, quota_reserved: { $gt: 0 }, dry_run: false },
           { session },
         )
         .hint(reservedQuotaIndex)
   const sums = { reservedByChunk: 0, reservedByOthers: 0, used: 0 }
   for await (const counted of countedChunks.project<
-    Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>
+    Pick<ChunkDocument, '_id' | 'quota_reserved' | 'quota_used'>
   >({
-    places_held: 1,
-    places_used: 1,
+    quota_reserved: 1,
+    quota_used: 1,
   })) {
-    if (counted._id === chunk._id) sums.reservedByChunk = counted.places_held
-    else sums.reservedByOthers += counted.places_held
-    if (chunk.dry_run) sums.used += counted.places_used
+    if (counted._id === chunk._id) sums.reservedByChunk = counted.quota_reserved
+    else sums.reservedByOthers += counted.quota_reserved
+    if (chunk.dry_run) sums.used += counted.quota_used
   }
   return sums
 }
@@ -181,8 +181,8 @@ export async function useQuota(
   const reserved = await collections.chunks
     .aggregate<{ total: number }>(
       [
-        { $match: { organization_id: organizationId, places_held: { $gt: 0 }, dry_run: false } },
-        { $group: { _id: null, total: { $sum: '$places_held' } } },
+        { $match: { organization_id: organizationId, quota_reserved: { $gt: 0 }, dry_run: false } },
+        { $group: { _id: null, total: { $sum: '$quota_reserved' } } },
       ],
       { session, hint: reservedQuotaIndex },
     )

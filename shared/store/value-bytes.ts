@@ -30,7 +30,7 @@ export const hasSpaceFor = (values: Record<string, FieldValue>): Record<string, 
   $lte: [{ $bsonSize: '$custom_fields' }, maxValueBytes - valuesBytes(values)],
 })
 
-/** A subscriber of an earlier version may exceed the limit. It keeps its values, and may only get smaller. */
+/** A subscriber that exceeds the limit keeps its values, and may only get smaller. */
 export const isGrownTooLarge = (before: number, after: number): boolean =>
   after > maxValueBytes && after > before
 

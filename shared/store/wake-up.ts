@@ -7,7 +7,7 @@ import type { Collections } from '../contract/schemas/collections.ts'
  * read every subscriber that is written.
  */
 export async function notifyEngines(collections: Collections, reason: string): Promise<void> {
-  await collections.doorbell.insertOne({ reason }).catch(() => undefined)
+  await collections.wakeUps.insertOne({ reason }).catch(() => undefined)
 }
 
 const waitMs = 5_000
@@ -22,8 +22,8 @@ export async function listenForWakeUps(
   while (!signal.aborted) {
     try {
       // A cursor on an empty collection ends at once, so a document is inserted first.
-      const { insertedId: last } = await collections.doorbell.insertOne({ reason: 'listening' })
-      const cursor = collections.doorbell.find(
+      const { insertedId: last } = await collections.wakeUps.insertOne({ reason: 'listening' })
+      const cursor = collections.wakeUps.find(
         { _id: { $gte: last } },
         {
           tailable: true,

@@ -391,7 +391,7 @@ async function cancelAll(): Promise<void> {
   )
   await until(
     'all cleared up',
-    () => collections.imports.countDocuments({ settled: false }),
+    () => collections.imports.countDocuments({ finalized: false }),
     (count) => count === 0,
     300_000,
   )

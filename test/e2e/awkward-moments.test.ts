@@ -76,7 +76,7 @@ t.test('cancelled while it deactivates, its counts and logs stay true', async (t
   await until(
     'the end of all work',
     () => collections.imports.findOne({ _id: id }),
-    (document) => document!.settled,
+    (document) => document!.finalized,
   )
   await letGo()
   await until(

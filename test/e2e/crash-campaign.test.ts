@@ -41,9 +41,9 @@ const points = {
   'in a batch, subscribers updated': 'update import_chunks $literal > update subscribers after 2',
   // This is the chunk of one identity. It has three batches, so the next engine resumes inside it.
   'before the commit of a batch, one of its chunk committed':
-    'update import_chunks },"places_held" > commitTransaction before 2',
+    'update import_chunks },"quota_reserved" > commitTransaction before 2',
   'batch committed, unanswered, others of its chunk left':
-    'update import_chunks },"places_held" > commitTransaction after 1',
+    'update import_chunks },"quota_reserved" > commitTransaction after 1',
   "before the commit of a chunk's last batch":
     'update import_chunks "state":"done"} > commitTransaction before 2',
   'last batch of a chunk committed, unanswered':
@@ -58,7 +58,7 @@ const points = {
   'totals fixed, working data there': 'update imports $unset after 1',
   'files removed, chunks there': 'delete import_chunks "ordered":true,"writeConcern" before 1',
   'chunks removed, not finalized': 'delete import_chunks "ordered":true,"writeConcern" after 1',
-  'finalized, unanswered': 'update imports "settled":true after 1',
+  'finalized, unanswered': 'update imports "finalized":true after 1',
 } as const
 
 /** Further points, for the long form. */
@@ -81,7 +81,7 @@ const takeOverPoints = {
   'before its sessions are killed': 'killSessions before 1',
   'its sessions killed': 'killSessions after 1',
   'its chunks given back': 'update import_chunks "q":{"engine_id" after 1',
-  'its steps given back': 'update imports "q":{"settled":false,"step.engine_id" after 1',
+  'its steps given back': 'update imports "q":{"finalized":false,"step.engine_id" after 1',
   'its document removed': 'delete engines after 1',
   'taken over, noted': 'update engines "dead":true after 1',
   'entered, nothing else': 'update engines started_at after 1',
@@ -242,7 +242,7 @@ async function dieOneAfterTheOther(field: Field, deaths: Point[]): Promise<void>
     const engine = await engines.start(crashAt)
     const deadline = Date.now() + 60_000
     while (engine.isAlive() && Date.now() < deadline) {
-      if ((await service.collections.imports.countDocuments({ settled: false })) === 0)
+      if ((await service.collections.imports.countDocuments({ finalized: false })) === 0)
         begun.push(await beginImport(service, field.lists.pop()!, url))
       await Promise.race([engine.ended, sleep(100)])
     }
@@ -482,7 +482,7 @@ async function untilDeadOrFinalized(field: Field, engines: RunningEngine[]): Pro
     'a death',
     async () =>
       engines.some((engine) => !engine.isAlive()) ||
-      (await field.service.collections.imports.countDocuments({ settled: false })) === 0,
+      (await field.service.collections.imports.countDocuments({ finalized: false })) === 0,
     (is) => is,
     60_000,
   )

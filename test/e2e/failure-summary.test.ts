@@ -69,8 +69,8 @@ for (const dry_run of [false, true])
       )
     // The rows without an identity are one chunk of four batches. Engines die after the first and before the third one.
     for (const crashAt of [
-      'update import_chunks },"places_held" > commitTransaction after 1',
-      'update import_chunks },"places_held" > commitTransaction before 2',
+      'update import_chunks },"quota_reserved" > commitTransaction after 1',
+      'update import_chunks },"quota_reserved" > commitTransaction before 2',
     ]) {
       const engine = await engines.start(crashAt)
       await engines.untilEnded(engine)

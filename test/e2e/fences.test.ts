@@ -87,7 +87,7 @@ t.test('a pause that another transaction keeps waiting says to send it again', a
   })
   const session = service.client.startSession()
   session.startTransaction()
-  await collections.imports.updateOne({ _id: id }, { $set: { settled: true } }, { session })
+  await collections.imports.updateOne({ _id: id }, { $set: { finalized: true } }, { session })
   const pausing = await call('POST', `/subscriber_imports/${id}/pause`)
   t.match(pausing, { status: 503, body: { error_message: /kept an import locked for 10 s.*again/ } })
   t.equal(pausing.headers.get('retry-after'), '5')
@@ -111,7 +111,7 @@ t.test(
     const end = await until(
       'the end of all work',
       () => collections.imports.findOne({ _id: id }),
-      (document) => document!.settled,
+      (document) => document!.finalized,
     )
     t.equal(await there(list.id), active)
     t.equal(end!.totals!.added, active, 'the totals are those of the answer')

@@ -76,7 +76,7 @@ t.test('only the upload is left, and no folder has any file', async (t) => {
   await until(
     'clearing up',
     async () => [
-      await service.collections.imports.countDocuments({ settled: false }),
+      await service.collections.imports.countDocuments({ finalized: false }),
       await service.collections.staging.files.countDocuments(),
       await service.collections.staging.pieces.countDocuments(),
       await service.collections.uploads.files.countDocuments({ pinned_by: { $ne: [] } }),

@@ -60,7 +60,7 @@ t.test('a step that hangs is taken over by another engine, and ends when its rea
   const { id, comeBack, letGo } = await beginHungImport(t, service, (await createList(service)).id)
   await untilReadsHang(first.child, 1)
   const hungStep = await stepOf(service, id)
-  const begunAt = hungStep!.moved_at!.getTime()
+  const begunAt = hungStep!.moved_at.getTime()
   const second = await startHastyEngine(t, service, hasty)
   await comeBack()
   t.match(await importEnd(service, id, 60_000), { state: 'finished', stats: { subscribers: { added: 1 } } })
@@ -191,10 +191,10 @@ t.test(
     await until(
       'its clearing up',
       () => collections.imports.findOne({ _id: second.id }),
-      (document) => document!.settled,
+      (document) => document!.finalized,
       15_000,
     )
-    t.comment(`settled ${Date.now() - cancelledAt} ms after the cancel, its reader hung`)
+    t.comment(`finalized ${Date.now() - cancelledAt} ms after the cancel, its reader hung`)
 
     const { lease_until: leaseUntil } = (await collections.chunks.findOne({ import_id: first.id }))!
     await first.comeBack()

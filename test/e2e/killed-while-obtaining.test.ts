@@ -197,7 +197,7 @@ for (const [number, STAGING] of ['disk', 'gridfs'].entries())
         else await checkEmpty(t, service, view, end)
         await until(
           'the end of all work',
-          () => service.collections.imports.countDocuments({ settled: false }),
+          () => service.collections.imports.countDocuments({ finalized: false }),
           (count) => count === 0,
         )
         t.same(await leftovers(service), nothing)

@@ -75,9 +75,9 @@ t.test('a dry run whose engine died within a chunk goes on under the limit', asy
       file_source: { type: 'json', content: emails.join('\n') },
     },
   })
-  const dying = await engines.start('update import_chunks },"places_held" > commitTransaction after 1')
+  const dying = await engines.start('update import_chunks },"quota_reserved" > commitTransaction after 1')
   await engines.untilEnded(dying)
-  const begun = await collections.chunks.findOne({ import_id: id, places_used: { $gt: 0 }, state: 'running' })
+  const begun = await collections.chunks.findOne({ import_id: id, quota_used: { $gt: 0 }, state: 'running' })
   t.ok(begun, 'a chunk has used a part of the limit')
   await engines.endLeaseOf(dying)
   const engine = await engines.start()

@@ -235,7 +235,7 @@ t.test('an import of which every row failed is counted, and one without a row is
   await until('the count', count, (now) => now > before)
   await until(
     'no import to finalize',
-    () => service.collections.imports.countDocuments({ settled: false, state: 'finished' }),
+    () => service.collections.imports.countDocuments({ finalized: false, state: 'finished' }),
     (left) => left === 0,
   )
   t.equal(await count(), before + 1)

@@ -17,7 +17,7 @@ const deaths: Record<string, string> = {
   'a running chunk': 'update import_chunks "state":"done"} > commitTransaction before 1',
   deactivating: 'update import_chunks deactivated_to > commitTransaction before 1',
   finishing: 'findAndModify imports "state":"finished" before 1',
-  settling: 'update imports "settled":true before 1',
+  settling: 'update imports "finalized":true before 1',
 }
 
 for (const [state, crashAt] of Object.entries(deaths))
@@ -43,7 +43,7 @@ for (const [state, crashAt] of Object.entries(deaths))
     await until(
       'its clearing up',
       () => collections.imports.findOne({ _id: id }),
-      (document) => document!.settled,
+      (document) => document!.finalized,
       60_000,
     )
     const tookMs = Date.now() - killedAt

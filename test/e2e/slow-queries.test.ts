@@ -157,7 +157,7 @@ t.test('the values of a deleted field are removed in pieces', async (t) => {
   let engine!: RunningProcess
   const starts = await startsOf('update', async () => {
     engine = await startEngine(3_000)
-    await until('its end', entry, (document) => document?.walk_again_at !== undefined, 60_000)
+    await until('its end', entry, (document) => document?.second_pass_at !== undefined, 60_000)
   })
   t.equal(starts[0], to, 'the next engine resumes after the last stored point')
   t.equal(await collections.subscribers.countDocuments({ [path]: { $exists: true } }), 0)
@@ -185,8 +185,8 @@ t.test('sweeps and purges walk collections in pieces', async (t) => {
   const engine = await startEngine(3_000)
   const { id } = await importText(service, (await createList(service)).id, 'email\nann@example.com\n')
   await engine.stop()
-  await imports.updateOne({ _id: id }, { $set: { settled: true, finished_at: new Date(0) } })
-  await failures.insertMany(many.map((_, i) => ({ _id: failureId(id, i), line: 'x' })))
+  await imports.updateOne({ _id: id }, { $set: { finalized: true, finished_at: new Date(0) } })
+  await failures.insertMany(many.map((_, i) => ({ _id: failureId(id, i), line: 'x', file_line: i + 1 })))
 
   const database = await openDatabase({ uri: set.uri, name: db.databaseName })
   t.teardown(() => database.close())

@@ -153,7 +153,7 @@ async function checkImports(t: Test, { service, lanes }: Soak) {
   const imports = lanes.flatMap((lane) => lane.done)
   await until(
     'that imports are finalized',
-    () => service.collections.imports.countDocuments({ settled: false }),
+    () => service.collections.imports.countDocuments({ finalized: false }),
     (count) => count === 0,
   )
   const sorted = (counts: Record<string, number>) =>

@@ -36,7 +36,7 @@ t.test(
   'npm start brings up the whole service on an embedded database, and SIGTERM to npm ends all of it',
   { timeout: 300_000 },
   async (t) => {
-    // The state that an earlier version left.
+    // The folder that an operator made.
     await mkdir(DATA_DIR)
     await chmod(DATA_DIR, 0o755)
     const first = await npmStart({ DATA_DIR })

@@ -32,7 +32,7 @@ t.test('an import that two threads split leaves the same as one that a single th
       await importEnd(service, id, 60_000)
       await untilFinalized(service, id)
       const document = await service.collections.imports.findOne({ _id: id })
-      wasInTwo = document!.partition_tail !== undefined
+      wasInTwo = document!.partition_second_half !== undefined
       t.same(await leftovers(service, id), [])
       left[isInTwo ? 1 : 0] = await whatIsLeftBy(service, id)
       tries += 1

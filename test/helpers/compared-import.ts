@@ -99,7 +99,7 @@ export async function untilFinalized(service: Service, importId: number, timeout
   await until(
     `the end of import ${importId}, cleared up`,
     () => service.collections.imports.findOne({ _id: importId }, { projection: { plan: 0, options: 0 } }),
-    (document) => document?.settled === true,
+    (document) => document?.finalized === true,
     timeoutMs,
   )
 }

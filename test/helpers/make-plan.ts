@@ -31,9 +31,11 @@ export function makeOptions(changes: Partial<ImportOptions> = {}): ImportOptions
     column_mapping: ['email'],
     default_custom_fields: {},
     subscriber_defaults: { status: 'active' },
-    file_format: utf8Format,
+    given_defaults: [],
+    file_format: { ...utf8Format, csv_skip_lines: 0 },
     dry_run: false,
     blank_cells: 'keep',
+    apply_custom_field_defaults: true,
     ...changes,
   }
 }

@@ -29,7 +29,7 @@ const ends = new Set(['commitTransaction'])
 /** Collections that are written outside of transactions, by commands that each name their own concern. */
 const singleWrites = {
   insert:
-    'campaign_templates confirmation_forms doorbell import_callbacks mailing_lists staging.chunks uploads.chunks',
+    'campaign_templates confirmation_forms wake_ups import_callbacks mailing_lists staging.chunks uploads.chunks',
   update:
     'campaign_templates counters deleted_fields engines import_callbacks import_chunks imports installation ' +
     'outbox processes schema staging.files subscribers upload_locks upload_names upload_usage uploads.files',
@@ -57,7 +57,7 @@ const transactionWrites = {
 const allReads = {
   find:
     'api_keys autoresponders campaign_templates confirmation_forms custom_fields deleted_fields delivery_events ' +
-    'delivery_messages doorbell engines import_callbacks import_chunks imports installation mailing_lists ' +
+    'delivery_messages wake_ups engines import_callbacks import_chunks imports installation mailing_lists ' +
     'organizations outbox pending_subscribers processes reactions schema staging.chunks staging.files subscribers ' +
     'upload_names uploads.chunks uploads.files users',
   aggregate: 'import_chunks imports subscriber_counts',
@@ -270,11 +270,11 @@ async function walkUploads(t: Test, service: Walked): Promise<void> {
 async function walkPurges(service: Walked): Promise<void> {
   const { collections } = service
   const isSettled = (count: number) => count === 0
-  await until('finalized imports', () => collections.imports.countDocuments({ settled: false }), isSettled)
+  await until('finalized imports', () => collections.imports.countDocuments({ finalized: false }), isSettled)
   const isOld = new Date(Date.now() - 8 * 24 * 3_600_000)
   await collections.imports.updateMany({}, { $set: { finished_at: isOld } })
   await collections.uploadNames.updateMany({}, { $set: { 'unfinished.touched_at': isOld } })
-  await collections.deletedFields.updateMany({}, { $set: { walk_again_at: isOld } })
+  await collections.deletedFields.updateMany({}, { $set: { second_pass_at: isOld } })
   const first = service.processes.engine!
   await service.start('engine')
   await first.stop()
@@ -308,7 +308,7 @@ function isFaulty(command: Document): boolean {
     return command['startTransaction'] === true && command['readConcern']?.level !== 'snapshot'
   if (writes.has(name)) return command['writeConcern']?.w !== 'majority'
   // A wake-up is only a hint, whatever becomes of the write that it announces.
-  if (command['find'] === 'doorbell') return false
+  if (command['find'] === 'wake_ups') return false
   // Chunks move within the index by which they are found, so what is summed up of them is of one moment.
   if (command['aggregate'] === 'import_chunks') return command['readConcern']?.level !== 'snapshot'
   return reads.has(name) && !['majority', 'snapshot'].includes(command['readConcern']?.level)

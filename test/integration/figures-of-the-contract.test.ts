@@ -610,7 +610,7 @@ async function ended(content = 'email\nann@example.com\nbad\n'): Promise<number>
   await until(
     'clearing up',
     () => collections.imports.findOne({ _id: id }),
-    (document) => document?.settled === true,
+    (document) => document?.finalized === true,
   )
   return id
 }
@@ -1006,7 +1006,7 @@ t.test('an engine removes what is old without being asked, from its start on', a
   await until(
     'clearing up',
     () => collections.imports.findOne({ _id: id }),
-    (document) => document?.settled === true,
+    (document) => document?.finalized === true,
   )
   const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)
   const staged = path.join(service.dataFolder, 'staging', '900001')

@@ -133,7 +133,7 @@ const untilDropped = (service: Service, id: number) =>
   until(
     `the dropping of the secrets of import ${id}`,
     () => stored(service, id),
-    (document) => document.has_secrets === false && document.sealed === undefined,
+    (document) => !document.has_secrets && document.sealed === undefined,
   )
 
 const nextCallback = async (): Promise<Request> => {
@@ -324,19 +324,19 @@ t.test('a new first key seals from then on, and what the old one sealed is still
   }
 })
 
-/** Stores the URL, the callback and its secret in the clear, as the earlier version did; `set` are other fields. */
+/** Stores URL, callback and its secret in the clear, as a control plane without a key does; `set` are other fields. */
 async function storeInTheClear(service: Service, id: number, secret: string, set: Json = {}): Promise<void> {
   await service.collections.imports.updateOne(
     { _id: id },
     {
-      $set: { 'source.url': sourceUrl, callback: { url: callbackUrl, secret }, ...set },
-      $unset: { sealed: '', has_secrets: '' },
+      $set: { 'source.url': sourceUrl, callback: { url: callbackUrl, secret }, has_secrets: true, ...set },
+      $unset: { sealed: '' },
     },
   )
 }
 
-/** The fields of an import that an engine of the earlier version has finalized. */
-const finalized = { state: 'failed', finished_at: new Date(), totals: noCounts(), settled: true }
+/** The fields of an import whose engine died before it dropped the secrets. */
+const finalized = { state: 'failed', finished_at: new Date(), totals: noCounts(), finalized: true }
 
 /** Answers the next callback, and says whether its signature is right. */
 async function verifyNextCallback(secret: string): Promise<boolean> {
@@ -348,72 +348,72 @@ async function verifyNextCallback(secret: string): Promise<boolean> {
 
 const newCallbackSecret = (): string => `whsec_${newKey()}`
 
-t.test('an import of an earlier version is shown as it was, runs, and loses its secrets', async (t) => {
-  const service = await startService(t, ['control-plane'])
-  const callbackSecret = newCallbackSecret()
-  const { id } = await create(service)
-  await storeInTheClear(service, id, callbackSecret)
-  t.match(
-    await service.get(`/subscriber_imports/${id}`),
-    { file_source: { url: shown.url }, callback_url: shown.callbackUrl },
-    'shown as it was',
-  )
-  const engine = await service.start('engine')
-  t.ok(await verifyNextCallback(callbackSecret))
-  t.match(await importEnd(service, id), { state: 'finished' })
-  await untilDropped(service, id)
-  await engine.stop()
-  t.same(await leaks(service, { ...planted, callbackSecret }), [])
-})
-
 t.test(
-  'an ended import of an earlier version loses its secrets, once its callback is delivered',
+  'an import whose secrets are in the clear is shown with masked passwords, runs, and loses its secrets',
   async (t) => {
     const service = await startService(t, ['control-plane'])
-    const { callbacks: waiting } = service.collections
     const callbackSecret = newCallbackSecret()
-    const ended = await create(service)
-    await storeInTheClear(service, ended.id, callbackSecret, finalized)
-    const untold = await create(service)
-    await storeInTheClear(service, untold.id, callbackSecret, finalized)
-    const inAnHour = new Date(Date.now() + 3_600_000)
-    await waiting.insertOne({
-      ...{ _id: untold.id, organization_id: 1, queue: `1@${host}`, webhook_id: 'msg_untold', body: '{}' },
-      ...{
-        state: 'waiting',
-        due_at: inAnHour,
-        token: null,
-        tried_at: null,
-        failures: 1,
-        problem: 'it slept',
-      },
-      ended_at: null,
-    })
-
-    const engine = await service.start('engine')
-    await untilDropped(service, ended.id)
-    t.match(await stored(service, untold.id), { callback: { secret: callbackSecret } }, 'it is needed')
-    await waiting.updateOne({ _id: untold.id }, { $set: { due_at: new Date() } })
-    t.ok(await verifyNextCallback(callbackSecret))
-    await untilDropped(service, untold.id)
-    await waiting.updateOne({ _id: untold.id }, { $set: { state: 'waiting', ended_at: null } })
-    const again = await until(
-      'a failure',
-      () => waiting.findOne({ _id: untold.id, failures: 2 }),
-      (callback) => callback !== null,
-    )
+    const { id } = await create(service)
+    await storeInTheClear(service, id, callbackSecret)
     t.match(
-      again,
-      { state: 'waiting', problem: /its URL and its secret are gone/ },
-      'it cannot be sent once more',
+      await service.get(`/subscriber_imports/${id}`),
+      { file_source: { url: shown.url }, callback_url: shown.callbackUrl },
+      'shown as it was',
     )
+    const engine = await service.start('engine')
+    t.ok(await verifyNextCallback(callbackSecret))
+    t.match(await importEnd(service, id), { state: 'finished' })
+    await untilDropped(service, id)
     await engine.stop()
     t.same(await leaks(service, { ...planted, callbackSecret }), [])
-    t.match(await service.get(`/subscriber_imports/${ended.id}`), { file_source: { url: shownAtEnd.url } })
   },
 )
 
-t.test('a control plane encrypts the secrets of an earlier version when it starts', async (t) => {
+t.test('an ended import that still has its secrets loses them, once its callback is delivered', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const { callbacks: waiting } = service.collections
+  const callbackSecret = newCallbackSecret()
+  const ended = await create(service)
+  await storeInTheClear(service, ended.id, callbackSecret, finalized)
+  const untold = await create(service)
+  await storeInTheClear(service, untold.id, callbackSecret, finalized)
+  const inAnHour = new Date(Date.now() + 3_600_000)
+  await waiting.insertOne({
+    ...{ _id: untold.id, organization_id: 1, queue: `1@${host}`, webhook_id: 'msg_untold', body: '{}' },
+    ...{
+      state: 'waiting',
+      due_at: inAnHour,
+      token: null,
+      tried_at: null,
+      failures: 1,
+      problem: 'it slept',
+    },
+    ended_at: null,
+  })
+
+  const engine = await service.start('engine')
+  await untilDropped(service, ended.id)
+  t.match(await stored(service, untold.id), { callback: { secret: callbackSecret } }, 'it is needed')
+  await waiting.updateOne({ _id: untold.id }, { $set: { due_at: new Date() } })
+  t.ok(await verifyNextCallback(callbackSecret))
+  await untilDropped(service, untold.id)
+  await waiting.updateOne({ _id: untold.id }, { $set: { state: 'waiting', ended_at: null } })
+  const again = await until(
+    'a failure',
+    () => waiting.findOne({ _id: untold.id, failures: 2 }),
+    (callback) => callback !== null,
+  )
+  t.match(
+    again,
+    { state: 'waiting', problem: /its URL and its secret are gone/ },
+    'it cannot be sent once more',
+  )
+  await engine.stop()
+  t.same(await leaks(service, { ...planted, callbackSecret }), [])
+  t.match(await service.get(`/subscriber_imports/${ended.id}`), { file_source: { url: shownAtEnd.url } })
+})
+
+t.test('a control plane encrypts secrets in the clear when it starts', async (t) => {
   const service = await startService(t, ['control-plane'])
   const { imports } = service.collections
   const callbackSecret = newCallbackSecret()
@@ -423,7 +423,6 @@ t.test('a control plane encrypts the secrets of an earlier version when it start
     begins_at: '2100-01-01T00:00',
     callback_url: undefined,
   })
-  await imports.updateOne({ _id: plain.id }, { $unset: { has_secrets: '' } })
   const waiting = await create(service, { begins_at: '2100-01-01T00:00' })
   await storeInTheClear(service, waiting.id, callbackSecret)
   t.not((await leaks(service, secrets)).length, 0)
@@ -448,7 +447,7 @@ t.test('an engine that dies before it drops secrets leaves them to the next one'
     const mortal = await engines.start('update imports "$unset":{"sealed" before 1')
     if (callback !== undefined) {
       const told = await nextCallback()
-      const isFinalized = (document: Json) => document.settled === true
+      const isFinalized = (document: Json) => document.finalized === true
       await until('its finalization', () => stored(service, id), isFinalized)
       told.response.writeHead(204).end()
     }

@@ -380,7 +380,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     await until(
       'the end of all pins and staged files',
       async () => [
-        await service.collections.imports.countDocuments({ settled: false }),
+        await service.collections.imports.countDocuments({ finalized: false }),
         await service.collections.staging.files.countDocuments(),
         await service.collections.uploads.files.countDocuments({ detached: true }),
         (await readdir(path.join(service.dataFolder, 'staging')).catch(() => [])).length,
@@ -409,7 +409,7 @@ t.test(
     for (const list of lists) await createOn(list, rows(20))
     await until(
       'the end of all imports',
-      () => imports.countDocuments({ settled: false }),
+      () => imports.countDocuments({ finalized: false }),
       (count) => count === 0,
     )
     await engines.disk.kill(engines.disk.alive)
@@ -577,7 +577,7 @@ t.test('pins and pieces in the database that no import needs are removed', async
   const [gone, notYet] = [900_001, 900_002]
   await collections.imports.updateOne(
     { _id: ended },
-    { $set: { state: 'cancelled', finished_at: new Date(), settled: true, totals: noCounts() } },
+    { $set: { state: 'cancelled', finished_at: new Date(), finalized: true, totals: noCounts() } },
   )
   await collections.uploads.files.updateOne(
     { 'pinned_by.0': { $exists: false } },

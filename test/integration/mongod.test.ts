@@ -1,4 +1,4 @@
-import { execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import {
   chmod,
@@ -19,12 +19,11 @@ import { promisify } from 'node:util'
 import { MongoClient } from 'mongodb'
 import pino from 'pino'
 import t from 'tap'
-import { freePort, startEmbeddedMongoDB } from '../../shared/runtime/mongod/embedded-mongodb.ts'
+import { startEmbeddedMongoDB } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { findMongod, type MongodSearch } from '../../shared/runtime/mongod/find-mongod.ts'
 import {
   currentProcessName,
   processIsAlive,
-  processName,
   withFolderLock,
 } from '../../shared/runtime/mongod/folder-lock.ts'
 import { startProgram, until } from '../helpers/service.ts'
@@ -306,50 +305,6 @@ t.test('the server accepts nothing without its password, which only its own user
     t.equal(await modeOf(files[1]!), '600')
     await second.stop()
   })
-})
-
-t.test('a data folder whose server had no password gets one, and keeps its data', async (t) => {
-  const dataFolder = path.join(folder, 'data without a password')
-  const root = path.join(dataFolder, 'mongodb')
-  for (const name of ['db', 'users']) await mkdir(path.join(root, name), { recursive: true })
-  // An earlier version started this server, which outlives the processes that used it.
-  const port = await freePort()
-  const args = ['--dbpath', path.join(root, 'db'), '--port', String(port), '--bind_ip', '127.0.0.1']
-  const more = ['--replSet', 'rollcall', '--nounixsocket', '--wiredTigerCacheSizeGB', '0.25']
-  const old = spawn(real.binary, [...args, ...more], { stdio: 'ignore' })
-  const ended = new Promise((resolve) => old.once('exit', resolve))
-  t.teardown(() => old.kill('SIGKILL'))
-  const record = { pid: old.pid!, process: processName(old.pid!), port }
-  await writeFile(path.join(root, 'server.json'), JSON.stringify(record))
-  const members = [{ _id: 0, host: `127.0.0.1:${port}` }]
-  const uri = `mongodb://127.0.0.1:${port}/?directConnection=true`
-  await until(
-    'the replica set',
-    () =>
-      attempt(uri, (client) => client.db('admin').command({ replSetInitiate: { _id: 'rollcall', members } })),
-    (reply) => reply !== undefined,
-    60_000,
-  )
-  await until(
-    'a document',
-    async () => {
-      await attempt(uri, writeDocument)
-      return attempt(uri, readDocument)
-    },
-    (found) => typeof found === 'object' && found !== null,
-    60_000,
-  )
-
-  await writeFile(path.join(root, 'users', String(process.pid)), currentProcessName())
-  await t.rejects(startEmbeddedMongoDB(onRealServer(dataFolder)), {
-    message: /was started by an earlier version, without a password, and is in use: stop the processes/,
-  })
-  await rm(path.join(root, 'users', String(process.pid)))
-  const server = await startEmbeddedMongoDB(onRealServer(dataFolder))
-  await ended
-  t.same(await attempt(server.uri, readDocument), { _id: 1 })
-  t.equal(await attempt(withoutPassword(server.uri), readDocument), 'Unauthorized')
-  await server.stop()
 })
 
 t.test('a reused process id counts as no running server', async (t) => {

@@ -32,7 +32,7 @@ t.test(
       t.ok(made.get(name)?.options?.validator, `${name} has a validator`)
       t.equal((await db.collection(name).indexes()).length, indexes.length + 1, `${name} has its indexes`)
     }
-    t.equal(made.get('doorbell')?.options?.capped, true)
+    t.equal(made.get('wake_ups')?.options?.capped, true)
   },
 )
 
@@ -139,10 +139,10 @@ t.test('what an engine polls grows with its work, not with what has ended', asyn
   await until(
     'nothing left to do',
     () => collections.imports.findOne({ _id: ended!._id }),
-    (document) => document!.settled,
+    (document) => document!.finalized,
   )
   await collections.imports.insertMany(
-    Array.from({ length: 500 }, (_, i) => ({ ...ended!, _id: 1_000 + i, settled: true })),
+    Array.from({ length: 500 }, (_, i) => ({ ...ended!, _id: 1_000 + i, finalized: true })),
   )
   await db.command({ profile: 2 })
   const queries = await until(

@@ -78,7 +78,7 @@ async function clear(t: Test, service: Service): Promise<void> {
     await service.post(`/subscriber_imports/${_id}/cancel`)
   await until(
     'all cleared up',
-    () => service.collections.imports.countDocuments({ settled: false }),
+    () => service.collections.imports.countDocuments({ finalized: false }),
     (count) => count === 0,
   )
   t.match(await usageOf(service), { imports: [], pinned: 0 }, 'nothing is counted any more')
@@ -149,7 +149,7 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
       partition: 0,
       entered_at,
     })
-    const finalizedId = (await collections.imports.findOne({ settled: true }))!._id
+    const finalizedId = (await collections.imports.findOne({ finalized: true }))!._id
     await collections.uploadUsage.updateOne(
       { _id: 1 },
       {
@@ -197,7 +197,7 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
     await service.post(`/subscriber_imports/${id}/cancel`)
     await until(
       'its end',
-      () => collections.imports.countDocuments({ _id: id, settled: true }),
+      () => collections.imports.countDocuments({ _id: id, finalized: true }),
       (count) => count === 1,
     )
     t.match(await usageOf(service), { pinned: 0, imports: [] })
@@ -356,7 +356,7 @@ t.test('failed rows of ended imports count until their logs are purged', async (
   await importEnd(service, body.data.id)
   await until(
     'its clearing up',
-    () => collections.imports.countDocuments({ settled: true }),
+    () => collections.imports.countDocuments({ finalized: true }),
     (count) => count === 1,
   )
   const [{ bytes }] = (await collections.failures
@@ -398,7 +398,7 @@ t.test('failed rows of ended imports count until their logs are purged', async (
   await service.post(`/subscriber_imports/${cancelled.id}/cancel`)
   await until(
     'its clearing up',
-    () => collections.imports.countDocuments({ settled: true }),
+    () => collections.imports.countDocuments({ finalized: true }),
     (count) => count === 2,
   )
   const { kept } = (await usageOf(service))!
@@ -410,7 +410,7 @@ t.test('failed rows of ended imports count until their logs are purged', async (
   t.match(await importEnd(service, finished.id), { state: 'finished', stats: { subscribers: { added: 1 } } })
   await until(
     'its clearing up',
-    () => collections.imports.countDocuments({ settled: true }),
+    () => collections.imports.countDocuments({ finalized: true }),
     (count) => count === 3,
   )
   t.match(await usageOf(service), { kept: 2 * kept! }, 'those of a finished one too')

@@ -211,7 +211,7 @@ t.test('nothing staged is left when imports have ended', async (t) => {
   t.same(left, [])
   t.equal(await service.collections.chunks.countDocuments(), 0)
   t.equal(
-    await service.collections.imports.countDocuments({ $or: [{ settled: false }, { holds_list: true }] }),
+    await service.collections.imports.countDocuments({ $or: [{ finalized: false }, { holds_list: true }] }),
     0,
   )
 })

@@ -8,6 +8,7 @@ const entry = (id: number, organization: number): WorkingImport => ({
   organization_id: organization,
   state: 'importing',
   step: null,
+  fence: 0,
 })
 
 t.test('a small import of another organization is next, however much the first one has queued', async (t) => {

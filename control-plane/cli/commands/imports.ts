@@ -169,7 +169,7 @@ function sayState({ terminal }: Session, view: ImportView): void {
 function printCounts(terminal: Terminal, stream: NodeJS.WriteStream, view: ImportView): void {
   const counts = Object.entries(view.stats.subscribers).filter(([, amount]) => amount > 0)
   if (counts.length > 0) writeTable(terminal, stream, ['result', 'rows'], counts)
-  const faults = (view.failure_summary ?? []).map(
+  const faults = view.failure_summary.map(
     ({ column, header, field, reason, rows, first_record: record, example }) => [
       rows,
       column,

@@ -102,7 +102,7 @@ const maxDefinitionBytes = 4_000_000
 export const fieldsTooLarge = (listId: number): string =>
   `the custom fields of mailing list ${listId} would have more than ${maxDefinitionBytes} bytes in all: give them fewer or shorter options`
 
-/** Throws `validation_failed`. A list with more fields, from an earlier version, keeps them and can't get another. */
+/** Throws `validation_failed` when the list has as many fields as are possible. */
 async function checkNumber(
   collections: Collections,
   field: CustomFieldDocument,

@@ -21,7 +21,7 @@ export class RefusalCounts {
   readonly #columns: TellingColumn[]
 
   /** `header` is empty where the file has none. */
-  constructor(header: string[], plan: ImportPlan, { given_defaults: given = [] }: ImportOptions) {
+  constructor(header: string[], plan: ImportPlan, { given_defaults: given }: ImportOptions) {
     const width = Math.max(header.length, plan.columns.length)
     const columns = Array.from({ length: width }, (_, index): TellingColumn | null => {
       const column = plan.columns[index] ?? null

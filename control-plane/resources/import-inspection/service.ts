@@ -102,8 +102,8 @@ function withSkippedLines(
 }
 
 /** The beginning in UTF-8. */
-function textSample({ content, records: { bytes, isWhole } }: Beginning): Sample {
-  const text = recordDecoder(content.character_set).decode(bytes, 0, bytes.length)
+function textSample({ stored, records: { bytes, isWhole } }: Beginning): Sample {
+  const text = recordDecoder(stored.character_set).decode(bytes, 0, bytes.length)
   return { bytes: Buffer.from(text), isWhole }
 }
 
@@ -147,7 +147,7 @@ function readInspected(
 }
 
 const noTable: Beginning = {
-  content: { character_set: 'utf-8', csv_field_separator: ',', start: 0, skipped_lines: 0 },
+  stored: { character_set: 'utf-8', csv_field_separator: ',', start: 0, skipped_lines: 0 },
   ...{ transcodedFrom: null, markBytes: 0, warnings: [] },
   records: { bytes: Buffer.alloc(0), isWhole: true },
 }
@@ -193,9 +193,9 @@ function readTable(
   fields: CustomFieldDocument[],
 ): Table {
   const sample = textSample(beginning)
-  const { content } = beginning
-  const hasLine = content.skipped_lines > (format.csv_skip_lines ?? 0)
-  const fromLine = hasLine ? content.csv_field_separator : undefined
+  const { stored } = beginning
+  const hasLine = stored.skipped_lines > (format.csv_skip_lines ?? 0)
+  const fromLine = hasLine ? stored.csv_field_separator : undefined
   const detected = detectDialect(sample, { separator: fromLine, enclosure: undefined, escape: undefined })
   const { csv_field_separator: separator, csv_field_enclosure: enclosure, csv_field_escape: escape } = format
   const isNamed = separator !== undefined && separator !== 'auto'
@@ -221,13 +221,13 @@ function readTable(
 
 function chooseFormat(
   { file_format: format }: InspectionRequest,
-  { content }: Beginning,
+  { stored }: Beginning,
   { dialect, hasHeader }: Table,
   dateFormat: FileFormat['date_format'] | null,
 ): ContentFormat {
   return {
     csv_has_headers: hasHeader,
-    character_set: content.character_set,
+    character_set: stored.character_set,
     csv_field_separator: dialect.separator,
     csv_field_enclosure: dialect.enclosure,
     csv_field_escape: dialect.escape,
@@ -278,7 +278,7 @@ async function rehearseSample(
     })
     return await rehearse(beginning.records, {
       ...{ collections, list, plan, options, format, now },
-      skippedLines: beginning.content.skipped_lines,
+      skippedLines: beginning.stored.skipped_lines,
     })
   } catch (error) {
     if (error instanceof ImportError) return { error: error.message, records: [], warnings: [] }

@@ -82,8 +82,7 @@ export function activeAtStart(document: ImportDocument): Filter<SubscriberDocume
   return {
     status: 'active',
     id: { $lt: requirePlan(document).first_new_subscriber_id },
-    // An import that an earlier version started has no epoch.
-    ...(epoch === undefined ? {} : { import_epoch: { $not: { $gte: epoch } } }),
+    import_epoch: { $not: { $gte: epoch } },
   }
 }
 

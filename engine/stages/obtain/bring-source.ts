@@ -92,7 +92,7 @@ function zipSpool(
 }
 
 /** Reads the beginning of a source that is staged already. */
-export async function readStaged(
+async function readStaged(
   { document, staging }: StepRun,
   staged: string,
 ): Promise<BroughtSource & { isTranscoded: boolean }> {
@@ -101,8 +101,8 @@ export async function readStaged(
     const bytes = Buffer.alloc(Math.min(beginningBytes, file.size))
     const read = await file.read(bytes, 0)
     const sample = { bytes: bytes.subarray(0, read), isWhole: file.size <= beginningBytes }
-    const { content, warnings, transcodedFrom } = readBeginning(sample, requestOf(document))
-    return { staged, content, warnings, isTranscoded: transcodedFrom !== null }
+    const { stored, warnings, transcodedFrom } = readBeginning(sample, requestOf(document))
+    return { staged, beginning: stored, warnings, isTranscoded: transcodedFrom !== null }
   } finally {
     await file.close()
   }

@@ -1,4 +1,4 @@
-import type { ImportContent, ImportDocument } from '../../../shared/contract/schemas/import.ts'
+import type { SourceBeginning, ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import {
   beginningBytes,
   readBeginning,
@@ -11,7 +11,7 @@ import { transcoder, type Transcoder } from '../../../shared/csv/transcoder.ts'
 
 /** What the beginning of a source said, and the warnings that follow from it. */
 export interface ReadContent {
-  content: ImportContent
+  beginning: SourceBeginning
   warnings: string[]
 }
 
@@ -47,13 +47,13 @@ export class ContentReader {
     if (length <= beginningBytes) yield this.#begin(Buffer.concat(buffered), { isWhole: true })
     if (this.#conversion === null) return
     yield this.#conversion.end()
-    this.result!.content.source_bytes = length
+    this.result!.beginning.source_bytes = length
   }
 
   /** Reads the beginning. Returns its bytes as they are staged. */
   #begin(bytes: Buffer, { isWhole }: { isWhole: boolean }): Buffer {
     const beginning = this.#readBeginning({ bytes: bytes.subarray(0, beginningBytes), isWhole })
-    this.result = { content: beginning.content, warnings: beginning.warnings }
+    this.result = { beginning: beginning.stored, warnings: beginning.warnings }
     const { transcodedFrom, markBytes } = beginning
     if (transcodedFrom === null) return bytes
     this.#conversion = transcoder(transcodedFrom)

@@ -8,7 +8,7 @@ import {
   contentFormat,
   noCounts,
   type ChunkDocument,
-  type ImportContent,
+  type SourceBeginning,
   type ImportDocument,
   type ImportPlan,
 } from '../../../shared/contract/schemas/import.ts'
@@ -28,13 +28,13 @@ const partitionRatio = 2
 
 /**
  * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed. The
- * import must have the source's `content`.
+ * import must have the source's `beginning`.
  * Throws ImportError `source_missing`, QuotaInUse, and what splitFile and refuseIfWrittenInto throw.
  */
 export async function splitImport(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
   const { document, staging, uploads, quota, signal } = run
-  const { content } = document
-  if (content === undefined) throw new Error("the beginning of the import's source wasn't read")
+  const { beginning } = document
+  if (beginning === undefined) throw new Error("the beginning of the import's source wasn't read")
   await refuseIfWrittenInto(document, staged, uploads)
   const partition = stagedPartition(document._id, randomUUID())
   let bytes = 0
@@ -47,17 +47,17 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
         source,
         output,
         reopen: (secondHalf) =>
-          openPartition(staging, { partition, ...(secondHalf && { partition_tail: secondHalf }) }),
+          openPartition(staging, { partition, ...(secondHalf && { partition_second_half: secondHalf }) }),
         second: helperThread(run, staged, `${partition}-tail`),
         plan,
         format: contentFormat(document),
-        content,
+        beginning,
         signal,
       })
       // Other engines could not read chunks in a folder that only this engine has.
       await run.folder.require({ fresh: true })
-      run.metrics.bytes('split', content.source_bytes ?? source.size)
-      await enterImporting(run, plan, { content, result, partition })
+      run.metrics.bytes('split', beginning.source_bytes ?? source.size)
+      await enterImporting(run, plan, { beginning, result, partition })
       bytes = result.ranges.reduce((sum, { length }) => sum + length, 0)
     } catch (error) {
       // The import waits for disk space, which this file would take.
@@ -114,10 +114,13 @@ async function removeUnused(run: StepRun, partition: string, bytes: number): Pro
   if (signal.aborted) return
   const current = await database.collections.imports.findOne(
     { _id: step.id },
-    { projection: { partition: 1, partition_tail: 1 } },
+    { projection: { partition: 1, partition_second_half: 1 } },
   )
   if (current?.partition !== partition) return
-  const keep = [partition, ...(current.partition_tail === undefined ? [] : [current.partition_tail.name])]
+  const keep = [
+    partition,
+    ...(current.partition_second_half === undefined ? [] : [current.partition_second_half.name]),
+  ]
   try {
     await staging.removeImport(step.id, { keep })
     await uploads.unpin(step.id)
@@ -131,7 +134,7 @@ async function removeUnused(run: StepRun, partition: string, bytes: number): Pro
 async function enterImporting(
   run: StepRun,
   plan: ImportPlan,
-  { content, result, partition }: { content: ImportContent; result: SplitResult; partition: string },
+  { beginning, result, partition }: { beginning: SourceBeginning; result: SplitResult; partition: string },
 ): Promise<void> {
   const { document, step, session } = run
   const { collections, ids } = run.database
@@ -149,9 +152,9 @@ async function enterImporting(
       header: result.header,
       warnings: [...document.warnings, ...result.warnings, ...(keepsAbsent ? [absentKept] : [])],
       ...(keepsAbsent ? { keeps_absent: true as const } : {}),
-      content,
+      beginning,
       partition,
-      ...(result.secondHalf === null ? {} : { partition_tail: result.secondHalf }),
+      ...(result.secondHalf === null ? {} : { partition_second_half: result.secondHalf }),
     }
     const update = { $set: set, $unset: { missing: '' as const } }
     if (!(await writeInStep(collections, { ...step, state: 'splitting' }, update, session))) return false
@@ -189,11 +192,13 @@ function chunkDocuments(
       record_count: range.records,
       first_subscriber_id: ids.firstSubscriberId + before,
       first_reaction_id: ids.firstReactionId + before * reactionsPerRecord(plan),
-      places_held: 0,
-      places_used: 0,
+      quota_reserved: 0,
+      quota_used: 0,
       token: null,
       engine_id: null,
+      fence: 0,
       attempt: 0,
+      deaths: 0,
       lease_until: null,
       next_record: 0,
       deactivated_to: null,

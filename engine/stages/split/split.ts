@@ -8,7 +8,7 @@ import {
 } from '../../../shared/csv/partition-file.ts'
 import type {
   ContentFormat,
-  ImportContent,
+  SourceBeginning,
   ImportPlan,
   PartitionSecondHalf,
 } from '../../../shared/contract/schemas/import.ts'
@@ -42,7 +42,7 @@ export interface SplitOptions {
   plan: ImportPlan
   format: ContentFormat
   /** Where the records begin. */
-  content: Pick<ImportContent, 'start' | 'skipped_lines'>
+  beginning: Pick<SourceBeginning, 'start' | 'skipped_lines'>
   signal: AbortSignal
 }
 
@@ -90,7 +90,7 @@ export async function splitFile(options: SplitOptions): Promise<SplitResult> {
 
 async function splitInto(output: PartitionOutput, options: SplitOptions): Promise<SplitResult> {
   const { source, second, plan, format, signal } = options
-  const { start, skipped_lines: skippedLines } = options.content
+  const { start, skipped_lines: skippedLines } = options.beginning
   const secondHalfStart = second === undefined ? null : await findSecondHalf(source, start, format, second)
   const sizes = rangeSizes(source.size, secondHalfStart === null ? 1 : 2)
   const sample = await sampleIdentities({

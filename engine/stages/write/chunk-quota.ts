@@ -36,7 +36,7 @@ export class ChunkQuota {
 
   constructor(options: ChunkQuotaOptions) {
     this.#options = options
-    this.#used = options.chunk.places_used
+    this.#used = options.chunk.quota_used
   }
 
   /** Rows that may become active in the next batch. */

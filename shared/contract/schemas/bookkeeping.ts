@@ -44,6 +44,6 @@ export const deletedFieldDocument = z.object({
    * Set after the first pass over all subscribers: the time from which a second pass removes values that were written
    * meanwhile.
    */
-  walk_again_at: instant().optional(),
+  second_pass_at: instant().optional(),
 })
 export type DeletedFieldDocument = z.infer<typeof deletedFieldDocument>

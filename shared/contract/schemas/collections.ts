@@ -74,7 +74,7 @@ export const waitingDryRunsIndex = {
 } as const
 
 /** Imports that ended and aren't finalized yet, by organization. */
-export const endedIndex = { settled: 1, organization_id: 1, finished_at: 1, _id: 1 } as const
+export const endedIndex = { finalized: 1, organization_id: 1, finished_at: 1, _id: 1 } as const
 
 /** The imports of a list by their end; those that haven't ended are neighbours. */
 export const unfinishedOfListIndex = { mailing_list_id: 1, finished_at: -1, _id: -1 } as const
@@ -94,7 +94,7 @@ export const callbacksIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 /** Organizations with a change of the subscriber limit that isn't enforced yet. */
 export const limitChangeIndex = { limit_change: 1 } as const
 
-export const reservedQuotaIndex = 'organization_id_with_places_held'
+export const reservedQuotaIndex = 'organization_id_with_quota_reserved'
 
 /** The collections by their name in code, with the schema of their documents and their indexes. */
 const collections = {
@@ -182,7 +182,7 @@ const collections = {
       keys: lockedListsIndex,
       options: { unique: true, partialFilterExpression: { holds_list: true } },
     },
-    { keys: notFinalizedIndex, options: { partialFilterExpression: { settled: false } } },
+    { keys: notFinalizedIndex, options: { partialFilterExpression: { finalized: false } } },
     {
       keys: waitingOfListIndex,
       options: { partialFilterExpression: { state: 'scheduled', 'options.dry_run': false } },
@@ -194,7 +194,7 @@ const collections = {
     {
       keys: endedIndex,
       // `finished_at` is null until the end.
-      options: { partialFilterExpression: { settled: false, finished_at: { $gt: new Date(0) } } },
+      options: { partialFilterExpression: { finalized: false, finished_at: { $gt: new Date(0) } } },
     },
     { keys: { state: 1 } },
     {
@@ -204,8 +204,8 @@ const collections = {
     { keys: { organization_id: 1, finished_at: -1, _id: -1 } },
     { keys: unfinishedOfListIndex },
     { keys: { organization_id: 1, _id: -1 } },
-    // Finds ended imports that may still have secrets: few, and after an upgrade those of the earlier version.
-    { keys: { has_secrets: 1, settled: 1 } },
+    // Finds ended imports that still have secrets.
+    { keys: { has_secrets: 1, finalized: 1 } },
   ]),
   chunks: collection('import_chunks', chunkDocument, [
     { keys: { import_id: 1, state: 1, number: 1 } },
@@ -213,7 +213,7 @@ const collections = {
     // Chunks with a reservation under a subscriber limit: few, and none where there is no limit.
     {
       keys: { organization_id: 1 },
-      options: { name: reservedQuotaIndex, partialFilterExpression: { places_held: { $gt: 0 } } },
+      options: { name: reservedQuotaIndex, partialFilterExpression: { quota_reserved: { $gt: 0 } } },
     },
   ]),
   outcomes: collection('import_outcomes', outcomeDocument),
@@ -274,7 +274,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
 ].flatMap((definitions) => Object.values<CollectionDefinition>(definitions))
 
 /** A capped collection: old wake-ups are removed by the server, and engines wait at its end with a tailable cursor. */
-export const wakeUpCollectionName = 'doorbell'
+export const wakeUpCollectionName = 'wake_ups'
 
 interface WakeUpDocument {
   reason: string
@@ -286,7 +286,7 @@ export function openCollections(db: Db) {
     ...open(db, collections),
     staging: open(db, buckets.staging),
     uploads: open(db, buckets.uploads),
-    doorbell: db.collection<WakeUpDocument>(wakeUpCollectionName),
+    wakeUps: db.collection<WakeUpDocument>(wakeUpCollectionName),
   }
 }
 

@@ -149,10 +149,9 @@ const fileFormat = z.object({
   character_set: z.enum([...characterSets, 'auto']),
   csv_field_separator: z.enum([...separators, 'auto']),
   csv_field_enclosure: z.enum(enclosures),
-  /** Absent is null. */
-  csv_field_escape: z.enum(escapes).nullable().optional(),
-  /** Lines before the table; absent is 0. */
-  csv_skip_lines: integer().min(0).optional(),
+  csv_field_escape: z.enum(escapes).nullable(),
+  /** Lines before the table. */
+  csv_skip_lines: integer().min(0),
   date_format: z.enum(['mdy', 'dmy']),
 })
 export type FileFormat = z.infer<typeof fileFormat>
@@ -207,15 +206,14 @@ export const importOptions = z.object({
     confirmed: z.boolean().optional(),
     format: z.enum(emailFormats).optional(),
   }),
-  /** What of `subscriber_defaults` the request has: only that can change existing subscribers. Absent: nothing. */
-  given_defaults: z.array(z.enum(subscriberDefaults)).optional(),
+  /** What of `subscriber_defaults` the request has: only that can change existing subscribers. */
+  given_defaults: z.array(z.enum(subscriberDefaults)),
   file_format: fileFormat,
   /** The request had no separator, so that a first line such as `sep=;` decides. Absent: it had one. */
   default_separator: z.literal(true).optional(),
   dry_run: z.boolean(),
   blank_cells: z.enum(['keep', 'clear']),
-  /** Absent is true. */
-  apply_custom_field_defaults: z.boolean().optional(),
+  apply_custom_field_defaults: z.boolean(),
 })
 export type ImportOptions = z.infer<typeof importOptions>
 
@@ -271,7 +269,7 @@ const uploadDocument = z.object({
 export type UploadDocument = z.infer<typeof uploadDocument>
 
 /** What the beginning of the source said. It is stored once, so that every engine reads the staged bytes alike. */
-const importContent = z.object({
+const sourceBeginning = z.object({
   /** The character set that the source was read in. */
   character_set: z.enum(characterSets),
   csv_field_separator: z.enum(separators),
@@ -284,7 +282,7 @@ const importContent = z.object({
   /** Bytes of the source before it was converted to UTF-8; absent when it is staged as it is. */
   source_bytes: integer().min(0).optional(),
 })
-export type ImportContent = z.infer<typeof importContent>
+export type SourceBeginning = z.infer<typeof sourceBeginning>
 
 const partitionSecondHalf = z.object({
   name: z.string(),
@@ -307,9 +305,9 @@ export const importDocument = z.object({
   /** Time of the pause; null unless it is paused. */
   paused_at: instant().nullable(),
   /**
-   * Fencing number, raised by each pause and by a cancel. A chunk can be claimed only with the latest one. Absent is 0.
+   * Fencing number, raised by each pause and by a cancel. A chunk can be claimed only with the latest one.
    */
-  fence: integer().min(0).optional(),
+  fence: integer().min(0),
   /** True while this import has the lock of its list, and absent otherwise, for a partial unique index. */
   holds_list: z.literal(true).optional(),
   options: importOptions,
@@ -333,8 +331,8 @@ export const importDocument = z.object({
   missing: z.object({ folder: z.string(), at: instant() }).optional(),
   /** Number of times that a step failed with an unexpected error or a timeout since its last progress. */
   step_failures: integer().min(0),
-  /** Number of engines that died with the lease of its step since its last progress; absent is 0. */
-  step_deaths: integer().min(0).optional(),
+  /** Number of engines that died with the lease of its step since its last progress. */
+  step_deaths: integer().min(0),
   /**
    * The step isn't claimed before this time, because it failed, or its upload was still being written and is checked
    * again. It may be in the past. Absent: no step has had to wait.
@@ -355,8 +353,8 @@ export const importDocument = z.object({
   upload: uploadDocument.optional(),
   /** Name of the staged source. Absent until it is staged, and for inline content, whose name is made of the id. */
   staged: z.string().optional(),
-  /** What the file's beginning says. Absent until it is read, and when an engine of an earlier version read it. */
-  content: importContent.optional(),
+  /** What the beginning of the source says; absent until it is read. */
+  beginning: sourceBeginning.optional(),
   plan: importPlan.nullable(),
   /** No subscriber is deactivated for not being in the file, because records of it may have swallowed others. */
   keeps_absent: z.literal(true).optional(),
@@ -366,10 +364,10 @@ export const importDocument = z.object({
   /** Name of the staged partition with the extents of the chunks. */
   partition: z.string().nullable(),
   /** The file of the source's second half, when a second thread split it (shared/csv/partition-file.ts). */
-  partition_tail: partitionSecondHalf.optional(),
+  partition_second_half: partitionSecondHalf.optional(),
   /** The final counts; until they are fixed, the counts are the sum over the chunks. */
   totals: importCounts.nullable(),
-  /** The most frequent faults, stored with the totals. Absent: none, or an earlier version stored the totals. */
+  /** The most frequent faults, stored with the totals; absent when there are none. */
   faults: z.array(faultCount).optional(),
   error_message: z.string().nullable(),
   warnings: z.array(z.string()),
@@ -377,7 +375,7 @@ export const importDocument = z.object({
    * Optimistic lock: each transaction of a step that writes rows raises it, so that it conflicts with a pause or a
    * cancel.
    */
-  step_writes: integer().min(0).optional(),
+  step_writes: integer().min(0),
   /**
    * Progress of the search for subscribers that are absent from the file, before any is deactivated. `to` is the last
    * `_id` in the chunk; null means only the chunks before it. Absent: no progress yet.
@@ -390,57 +388,59 @@ export const importDocument = z.object({
     .object({
       engine_id: z.string(),
       token: z.string(),
-      /** Time of the last progress, or of the claim. Absent: an engine of version 0.1.0 has the lease. */
-      moved_at: instant().optional(),
+      /** Time of the last progress, or of the claim. */
+      moved_at: instant(),
     })
     .nullable(),
   /** Its URL follows the rule of `source.url`. `secret` is present only when it isn't sealed. */
   callback: z.object({ url: z.string(), secret: z.string().optional() }).nullable(),
   /** The complete URLs and the secret, encrypted. */
   sealed: bytes().optional(),
-  /**
-   * Whether the import has secrets, sealed or in the clear; false once they are dropped. Absent: an earlier version
-   * created it, and it may have secrets.
-   */
-  has_secrets: z.boolean().optional(),
+  /** Whether the import has secrets, sealed or in the clear; false once they are dropped. */
+  has_secrets: z.boolean(),
   /** When the logs were purged; null before. */
   logs_purged_at: instant().nullable(),
   /** Whether the import has ended and is finalized. Until then engines have work to do for it. */
-  settled: z.boolean(),
+  finalized: z.boolean(),
 })
 export type ImportDocument = z.infer<typeof importDocument>
 
-type ImportWithContent = Pick<ImportDocument, 'source' | 'options' | 'content'>
+type ImportWithBeginning = Pick<ImportDocument, 'source' | 'options' | 'beginning'>
 
-/** The format of the staged bytes. Imports that an earlier version split have no `content`, and no `auto`. */
-export function contentFormat({ source, options, content }: ImportWithContent): ContentFormat {
+/** The format of the staged bytes, as far as it is known before the beginning is read. */
+export function contentFormat({ source, options, beginning }: ImportWithBeginning): ContentFormat {
   const { character_set: characterSet, csv_field_separator: separator, ...others } = options.file_format
   const isDetected = characterSet === 'auto'
   return {
     ...others,
-    character_set: content?.character_set ?? (isDetected || source.type === 'json' ? 'utf-8' : characterSet),
-    csv_field_separator: content?.csv_field_separator ?? (separator === 'auto' ? ',' : separator),
-    csv_field_escape: others.csv_field_escape ?? null,
+    character_set:
+      beginning?.character_set ?? (isDetected || source.type === 'json' ? 'utf-8' : characterSet),
+    csv_field_separator: beginning?.csv_field_separator ?? (separator === 'auto' ? ',' : separator),
     isDetected,
   }
 }
 
 /** The character set that `auto` detected; null when it wasn't requested, or the beginning isn't read yet. */
-export const detectedCharacterSet = ({ options, content }: ImportWithContent): DetectedCharacterSet | null =>
+export const detectedCharacterSet = ({
+  options,
+  beginning,
+}: ImportWithBeginning): DetectedCharacterSet | null =>
   options.file_format.character_set === 'auto'
-    ? (detectedCharacterSets.find((set) => set === content?.character_set) ?? null)
+    ? (detectedCharacterSets.find((set) => set === beginning?.character_set) ?? null)
     : null
 
 /** Whether a first line such as `sep=;` decided the separator. */
-export const isSeparatorFromLine = ({ options, content }: Pick<ImportDocument, 'options' | 'content'>) =>
-  content !== undefined &&
-  content.skipped_lines > (options.file_format.csv_skip_lines ?? 0) &&
+export const isSeparatorFromLine = ({ options, beginning }: Pick<ImportDocument, 'options' | 'beginning'>) =>
+  beginning !== undefined &&
+  beginning.skipped_lines > options.file_format.csv_skip_lines &&
   (options.default_separator === true || options.file_format.csv_field_separator === 'auto')
 
 /** The separator that `auto` or such a line decided; null when neither did, or the beginning isn't read yet. */
-export const detectedSeparator = (document: Pick<ImportDocument, 'options' | 'content'>): Separator | null =>
+export const detectedSeparator = (
+  document: Pick<ImportDocument, 'options' | 'beginning'>,
+): Separator | null =>
   document.options.file_format.csv_field_separator === 'auto' || isSeparatorFromLine(document)
-    ? (document.content?.csv_field_separator ?? null)
+    ? (document.beginning?.csv_field_separator ?? null)
     : null
 
 /**
@@ -473,17 +473,17 @@ export const chunkDocument = z.object({
   /** First reaction id; each record has as many as the plan has autoresponders. */
   first_reaction_id: id(),
   /** Quota under the organization's subscriber limit that is reserved for its next batches; 0 unless it is leased. */
-  places_held: integer().min(0),
+  quota_reserved: integer().min(0),
   /** In a dry run: the quota that its rows would have used. */
-  places_used: integer().min(0),
+  quota_used: integer().min(0),
   token: z.string().nullable(),
   engine_id: z.string().nullable(),
-  /** The import's fencing number when it last revoked leases; claims with an older number find nothing. Absent is 0. */
-  fence: integer().min(0).optional(),
+  /** The import's fencing number when it last revoked leases; claims with an older number find nothing. */
+  fence: integer().min(0),
   /** Number of claims since its last committed batch. */
   attempt: integer().min(0),
-  /** Number of engines that died with its lease since its last committed batch; absent is 0. */
-  deaths: integer().min(0).optional(),
+  /** Number of engines that died with its lease since its last committed batch. */
+  deaths: integer().min(0),
   lease_until: instant().nullable(),
   /** Number of its records that are done; the next batch begins with this record. */
   next_record: integer().min(0),
@@ -524,8 +524,8 @@ export const failureDocument = z.object({
   _id: z.string(),
   /** The record's cells and the message as a CSV line, without its line end. */
   line: z.string(),
-  /** Physical line of the file on which the record begins, from 1. Absent: an earlier version stored the row. */
-  file_line: integer().min(1).optional(),
+  /** Physical line of the file on which the record begins, from 1. */
+  file_line: integer().min(1),
 })
 
 export const failureId = (importId: number, recordNumber: number): string =>

@@ -31,7 +31,7 @@ export const outboxDocument = z.object({
   /** Token of the last lease; null before the first one. */
   lease_token: z.string().nullable(),
   leased_until: instant().nullable(),
-  /** Beginning of the last lease; absent before it, and where an older process made it. */
+  /** Beginning of the last lease; absent before it. */
   leased_at: instant().optional(),
 })
 export type OutboxDocument = z.infer<typeof outboxDocument>

@@ -6,7 +6,7 @@ import { integer } from './bson-schema.ts'
  * index or optional field. Older processes then leave validators and indexes unchanged. `major` is raised by all other
  * changes, and older processes refuse to start on such a database.
  */
-export const schemaVersion: SchemaVersion = { major: 2, minor: 6 }
+export const schemaVersion: SchemaVersion = { major: 1, minor: 0 }
 
 export interface SchemaVersion {
   major: number

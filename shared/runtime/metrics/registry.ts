@@ -1,5 +1,5 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import { packageVersion } from '../package-version.ts'
+import { currentCommit, packageVersion } from '../package-version.ts'
 
 /**
  * Makes a registry with the metrics of every process: memory, CPU, garbage collection, delay of the event loop and
@@ -17,9 +17,9 @@ export function createRegistry(): Registry {
     register.removeSingleMetric(name)
   new Gauge({
     name: 'rollcall_build_info',
-    help: 'Always 1; the labels say which version runs on which Node.js',
-    labelNames: ['version', 'node'],
+    help: 'Always 1; the labels say which version and commit run on which Node.js',
+    labelNames: ['version', 'commit', 'node'],
     registers: [register],
-  }).set({ version: packageVersion(), node: process.versions.node }, 1)
+  }).set({ version: packageVersion(), commit: currentCommit() ?? '', node: process.versions.node }, 1)
   return register
 }

@@ -92,7 +92,7 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
       key: await readOrCreateSecret(keyFile),
       password: await readOrCreateSecret(passwordFile),
     }
-    const record = (await findRunning(made, options.log)) ?? (await startServer(made, options, null))
+    const record = (await findRunning(made)) ?? (await startServer(made, options, null))
     await ensureUser(made, record)
     await writeFile(user, currentProcessName())
     return { folder: made, joined: record }
@@ -102,7 +102,7 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
     isAlive: () => processIsAlive(server.process),
     restart: () =>
       withFolderLock(lock, async () => {
-        server = (await findRunning(folder, options.log)) ?? (await startServer(folder, options, server.port))
+        server = (await findRunning(folder)) ?? (await startServer(folder, options, server.port))
       }),
   })
 
@@ -159,29 +159,15 @@ function keepRunning(
 const formatUri = ({ password }: ServerFolder, { port }: ServerRecord): string =>
   `mongodb://${userName}:${encodeURIComponent(password)}@127.0.0.1:${port}/?directConnection=true`
 
-/**
- * The running server of the folder, or null. A server without a password, which an earlier version started and which
- * survived its users, is ended. Throws a StartError while processes of that version use it.
- */
-async function findRunning(folder: ServerFolder, log: Logger): Promise<ServerRecord | null> {
+/** The running server of the folder, or null. */
+async function findRunning(folder: ServerFolder): Promise<ServerRecord | null> {
   const record = await readJson(path.join(folder.path, 'server.json'), serverRecord)
   if (record === null || !processIsAlive(record.process)) return null
   // Another program may have got the process id meanwhile, so the server is asked for its id.
-  const isServer = async (credentials: Credentials | null): Promise<boolean> => {
-    const status = await withServer(record, credentials, 3_000, (admin) =>
-      admin.command({ serverStatus: 1 }),
-    ).catch(() => null)
-    return Number(status?.['pid']) === record.pid
-  }
-  if (await isServer(keyFileCredentials(folder))) return record
-  if (!(await isServer(null))) return null
-  if ((await countLivingUsers(folder.path)) > 0)
-    throw new StartError(
-      `the embedded MongoDB server in ${folder.path} was started by an earlier version, without a password, and is in use: stop the processes of that version first`,
-    )
-  log.info('embedded MongoDB of an earlier version runs without a password, and is restarted with one')
-  await endServer(folder.path, record, log)
-  return null
+  const status = await withServer(record, keyFileCredentials(folder), 3_000, (admin) =>
+    admin.command({ serverStatus: 1 }),
+  ).catch(() => null)
+  return Number(status?.['pid']) === record.pid ? record : null
 }
 
 /**

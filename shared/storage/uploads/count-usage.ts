@@ -1,5 +1,5 @@
 import type { Collections } from '../../contract/schemas/collections.ts'
-import { compareEntries, enterMissing, listImportsWithPins, setPinned } from '../../store/staged-usage.ts'
+import { compareEntries, listImportsWithPins, setPinned } from '../../store/staged-usage.ts'
 import { correctUsage, listLiveUploads, readUsage } from '../../store/upload-usage.ts'
 import { hourMs } from '../../values/durations.ts'
 import type { UploadStore } from './upload-store.ts'
@@ -56,7 +56,7 @@ async function countNow(collections: Collections, organizationId: number, store:
     const uploads = await listLiveUploads(collections, usage)
     const { finished, unfinished } = await store.count()
     const pinned = await store.countPinned(await listImportsWithPins(collections, organizationId))
-    const { gone, kept, missing } = await compareEntries(collections, organizationId, usage)
+    const { gone, kept } = await compareEntries(collections, organizationId, usage)
     // The bytes of an upload in progress are in its reservation.
     for (const { name } of uploads) unfinished.delete(name)
     const names = new Set([...finished.keys(), ...unfinished.keys()])
@@ -64,9 +64,7 @@ async function countNow(collections: Collections, organizationId: number, store:
     const bytes = [...finished.values(), ...unfinished.values()].reduce((sum, size) => sum + size, 0)
     const live = uploads.map(({ token }) => token)
     const counted = { bytes, files: names.size, pinned, live, gone, kept }
-    if (!(await correctUsage(collections, organizationId, usage, counted))) continue
-    await enterMissing(collections, organizationId, missing)
-    return
+    if (await correctUsage(collections, organizationId, usage, counted)) return
   }
 }
 

@@ -162,7 +162,7 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
   begun: ['batch', 'last batch', ...whileItWorks, 'limit', 'create subscriber', 'delete field'],
   written: ['step', ...whileItWorks, ...always, 'unsubscribe subscriber'],
   ended: ['finalize', 'create import', 'start', 'delete field', 'limit', 'update subscriber'],
-  settled: ['create import', 'delete field', 'rename field'],
+  finalized: ['create import', 'delete field', 'rename field'],
   paused: ['unpause', 'cancel', 'limit', 'delete field'],
   'paused before the end': ['unpause', 'cancel', 'create subscriber', 'update subscriber', 'delete field'],
   'nearly full': [

@@ -219,11 +219,12 @@ export async function drain(side: Side): Promise<void> {
   const { imports } = side.database.collections
   for (let rounds = 0; rounds < 60; rounds += 1) {
     // A step that waits after a failure becomes due at once.
-    await imports.updateMany({ settled: false }, { $unset: { step_not_before: '' } })
+    await imports.updateMany({ finalized: false }, { $unset: { step_not_before: '' } })
     const acts = [start, step, batch, finalize]
     let hasActed = false
     for (const act of acts) hasActed = (await act(side)) || hasActed
-    if (!hasActed && (await imports.countDocuments({ settled: false, state: { $ne: 'paused' } })) === 0) break
+    if (!hasActed && (await imports.countDocuments({ finalized: false, state: { $ne: 'paused' } })) === 0)
+      break
   }
   await removeFieldValues(side)
 }
@@ -237,7 +238,7 @@ export async function sweepFiles({ database, context }: Side): Promise<void> {
 
 /** Runs the second pass over the values of deleted fields, which follows 5 minutes later. */
 export async function removeLateFieldValues(side: Side): Promise<void> {
-  await side.database.collections.deletedFields.updateMany({}, { $set: { walk_again_at: new Date(0) } })
+  await side.database.collections.deletedFields.updateMany({}, { $set: { second_pass_at: new Date(0) } })
   await removeFieldValues(side)
 }
 

@@ -36,7 +36,7 @@ export const fixtureNames = [
   'begun',
   'written',
   'ended',
-  'settled',
+  'finalized',
   'paused',
   'paused before the end',
   'first import',
@@ -250,7 +250,7 @@ async function advance(name: FixtureName, side: Side, pause: () => Promise<unkno
       await stages.written()
       await step(side)
     },
-    settled: async () => {
+    finalized: async () => {
       await stages.ended()
       await finalize(side)
     },
@@ -281,7 +281,7 @@ async function leaveToDeadEngine({ database }: Side): Promise<void> {
 }
 
 /** Ids that were handed out stay handed out, as processes keep some in hand. */
-const lasting = new Set(['counters', 'schema', 'installation', 'doorbell', 'auth_failures'])
+const lasting = new Set(['counters', 'schema', 'installation', 'wake_ups', 'auth_failures'])
 
 /** Everything that is put back: documents by collection, and files of the folder by path. */
 export interface Kept {

@@ -162,7 +162,7 @@ async function faultsOfImport(collections: Collections, document: ImportDocument
   const faults: string[] = []
   const say = (fault: string) => faults.push(`import ${document._id} (${document.state}): ${fault}`)
   if (!hasEnded(document.state)) say('it never ends')
-  if (!document.settled) say('it is never cleared up')
+  if (!document.finalized) say('it is never cleared up')
   if (document.holds_list) say('it keeps the list')
   if (document.step !== null) say('its step is held')
   const { totals } = document

@@ -65,22 +65,22 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a held chunk is claimed',
     file: chunks,
-    text: "{ import_id: _id, state: 'ready', fence: { $not: { $gt: fence ?? 0 } } },",
-    replacement: "{ import_id: _id, state: { $ne: 'done' }, fence: { $not: { $gt: fence ?? 0 } } },",
+    text: "{ import_id: _id, state: 'ready', fence: { $not: { $gt: fence } } },",
+    replacement: "{ import_id: _id, state: { $ne: 'done' }, fence: { $not: { $gt: fence } } },",
     tests: [stores],
   },
   {
     name: 'a chunk is claimed by who has not read the last fence',
     file: chunks,
-    text: "{ import_id: _id, state: 'ready', fence: { $not: { $gt: fence ?? 0 } } },",
+    text: "{ import_id: _id, state: 'ready', fence: { $not: { $gt: fence } } },",
     replacement: "{ import_id: _id, state: 'ready', ...(fence === -1 ? { fence } : {}) },",
     tests: [stores],
   },
   {
     name: 'quota is recorded for an engine that lost the chunk',
     file: chunks,
-    text: "{ _id: chunk._id, state: 'running', token: chunk.token },\n    [{ $set: { places_held",
-    replacement: "{ _id: chunk._id, state: 'running' },\n    [{ $set: { places_held",
+    text: "{ _id: chunk._id, state: 'running', token: chunk.token },\n    [{ $set: { quota_reserved",
+    replacement: "{ _id: chunk._id, state: 'running' },\n    [{ $set: { quota_reserved",
     tests: [interleaved('nearly full: last batch stopped before command [4-9], then take over and lease')],
   },
   {
@@ -114,8 +114,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a held step is claimed',
     file: steps,
-    text: '      state,\n      step: null,\n      settled: false,',
-    replacement: '      state,\n      settled: false,',
+    text: '      state,\n      step: null,\n      finalized: false,',
+    replacement: '      state,\n      finalized: false,',
     tests: [interleaved('splitting: step stopped before command [1-3], then take over and lease')],
   },
   {
@@ -224,7 +224,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [fences],
   },
   {
-    name: 'an import is settled without its totals',
+    name: 'an import is finalized without its totals',
     file: imports,
     text: '{ _id: id, state: { $in: [...endedStates] }, totals: { $ne: null } },',
     replacement: '{ _id: id, state: { $in: [...endedStates] } },',
@@ -297,9 +297,9 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a limit is not enforced on imports that failed',
     file: places,
-    text: "{ settled: false, organization_id: organizationId, state: { $ne: 'scheduled' } },",
+    text: "{ finalized: false, organization_id: organizationId, state: { $ne: 'scheduled' } },",
     replacement:
-      "{ settled: false, organization_id: organizationId, finished_at: null, state: { $ne: 'scheduled' } },",
+      "{ finalized: false, organization_id: organizationId, finished_at: null, state: { $ne: 'scheduled' } },",
     tests: [stores],
   },
   {
@@ -434,7 +434,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: 'control-plane/store/revisions.ts',
     text: '{ _id: listId, revision },',
     replacement: '{ _id: listId },',
-    tests: [interleaved('settled: create import stopped before .* then delete field')],
+    tests: [interleaved('finalized: create import stopped before .* then delete field')],
   },
   {
     name: 'a field is deleted under an import that failed and still writes',
@@ -551,8 +551,9 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'the values of a deleted field are forgotten while an import writes them',
     file: 'engine/store/deleted-fields.ts',
-    text: 'field.walk_again_at === undefined || !(await isWritten(collections, field))',
-    replacement: 'field.walk_again_at === undefined || !(await isWritten(collections, { ...field, _id: 0 }))',
+    text: 'field.second_pass_at === undefined || !(await isWritten(collections, field))',
+    replacement:
+      'field.second_pass_at === undefined || !(await isWritten(collections, { ...field, _id: 0 }))',
     tests: [rowsOfImports],
   },
   {
@@ -565,7 +566,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'what the beginning of a source said is not stored for the next engine',
     file: 'engine/process-import.ts',
-    text: 'step_failures: 0, staged, content },',
+    text: 'step_failures: 0, staged, beginning },',
     replacement: 'step_failures: 0, staged },',
     tests: [killedWhileObtaining],
   },

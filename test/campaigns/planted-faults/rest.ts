@@ -234,8 +234,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a chunk that is taken away without a batch is claimed for ever',
     file: lanes,
-    text: 'chunk.attempt > maxChunkClaims || (chunk.deaths ?? 0) >= maxDeaths',
-    replacement: '(chunk.deaths ?? 0) >= maxDeaths',
+    text: 'chunk.attempt > maxChunkClaims || chunk.deaths >= maxDeaths',
+    replacement: 'chunk.deaths >= maxDeaths',
     tests: [lostChunk],
   },
   {
@@ -501,7 +501,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a dry run that is resumed within a chunk forgets what it has used of the limit',
     file: 'engine/stages/write/chunk-quota.ts',
-    text: 'this.#used = options.chunk.places_used',
+    text: 'this.#used = options.chunk.quota_used',
     replacement: 'this.#used = 0',
     tests: [lostChunk],
   },

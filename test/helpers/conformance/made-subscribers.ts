@@ -93,7 +93,7 @@ export async function limitedOrganization(
 /** The same, where an import has reserved the last of the quota and doesn't give it back. */
 export async function lockedOrganization(world: World): Promise<{ listId: number; key: string }> {
   const limited = await limitedOrganization(world, 1)
-  const holder = { _id: `held:${limited.listId}`, organization_id: limited.organizationId, places_held: 1 }
+  const holder = { _id: `held:${limited.listId}`, organization_id: limited.organizationId, quota_reserved: 1 }
   await world.service.db
     .collection<typeof holder & { dry_run: boolean }>('import_chunks')
     .insertOne({ ...holder, dry_run: false }, { bypassDocumentValidation: true })

@@ -75,7 +75,7 @@ t.test('rows beyond the limit are skipped, and the log says so', async (t) => {
   t.same(await activeIn(service, organization), { counted: 2_500, there: 2_500 })
   const log = await service.call('GET', `/subscriber_imports/${view.id}/logs/skipped_over_limit`)
   t.equal(log.text.split('\n').length - 1, 3_500)
-  t.equal(await collections.chunks.countDocuments({ places_held: { $gt: 0 } }), 0, 'no place is kept')
+  t.equal(await collections.chunks.countDocuments({ quota_reserved: { $gt: 0 } }), 0, 'no place is kept')
 
   const again = await importText(service, list.id, rowsOf('b', 100), noHeader)
   t.same(countsOf(again), { skipped_over_limit: 100 }, 'a full organization adds no subscriber')
@@ -208,7 +208,7 @@ t.test('a limit that is set during a creation on an empty list binds the creatio
 t.test('creations that share a transaction leave what an import has reserved', async (t) => {
   const organization = await organizationWith(service, 8)
   const { id: listId } = await createList(service, [], { organization_id: organization })
-  const holder = { _id: `held:${listId}`, organization_id: organization, places_held: 7, dry_run: false }
+  const holder = { _id: `held:${listId}`, organization_id: organization, quota_reserved: 7, dry_run: false }
   const chunks = service.db.collection<typeof holder>('import_chunks')
   await chunks.insertOne(holder, { bypassDocumentValidation: true })
   const { revision } = (await collections.mailingLists.findOne({ _id: listId }))!

@@ -101,7 +101,7 @@ t.test('a cancelled import keeps what is written; its counts and logs stay true'
   await until(
     'the end of all work',
     () => collections.imports.findOne({ _id: id }),
-    (document) => document!.settled,
+    (document) => document!.finalized,
   )
   const view = await show(id)
   const there = await collections.subscribers.countDocuments({ mailing_list_id: list.id })

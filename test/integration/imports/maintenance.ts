@@ -25,7 +25,7 @@ async function untilFinalized(view: Json): Promise<void> {
   await until(
     'clearing up',
     () => collections.imports.findOne({ _id: view.id }),
-    (document) => document?.settled === true,
+    (document) => document?.finalized === true,
   )
 }
 
@@ -153,9 +153,9 @@ t.test('values of a deleted custom field are removed, the others stay', async (t
   )
   await removeDeletedFieldValues(database, log).run()
   const walked = await collections.deletedFields.findOne({ _id: gone.id })
-  const dueInMs = walked!.walk_again_at!.getTime() - Date.now()
+  const dueInMs = walked!.second_pass_at!.getTime() - Date.now()
   t.ok(dueInMs > 200_000 && dueInMs <= 300_000, 'the subscribers are walked again after five minutes')
-  await collections.deletedFields.updateOne({ _id: gone.id }, { $set: { walk_again_at: new Date() } })
+  await collections.deletedFields.updateOne({ _id: gone.id }, { $set: { second_pass_at: new Date() } })
   await removeDeletedFieldValues(database, log).run()
   t.equal(
     await collections.subscribers.countDocuments({ [`custom_fields.${gone.id}`]: { $exists: true } }),
@@ -186,7 +186,7 @@ t.test('a field that is deleted while an import writes its default leaves no val
   )
   t.equal((await call('DELETE', `/mailing_lists/${list.id}/custom_fields/${field.id}`)).status, 200)
   const walkAgain = async () => {
-    await collections.deletedFields.updateOne({ _id: field.id }, { $set: { walk_again_at: new Date() } })
+    await collections.deletedFields.updateOne({ _id: field.id }, { $set: { second_pass_at: new Date() } })
     await removeDeletedFieldValues(database, log).run()
   }
   await removeDeletedFieldValues(database, log).run()
@@ -234,7 +234,7 @@ t.test('10,000 subscribers lose a deleted field, also when the walk breaks off o
 
   await removeDeletedFieldValues(database, log).run()
   t.equal(await holders(), 1, 'the next one resumes where it stopped')
-  await deletedFields.updateOne({ _id: fieldId }, { $set: { walk_again_at: new Date() } })
+  await deletedFields.updateOne({ _id: fieldId }, { $set: { second_pass_at: new Date() } })
   await removeDeletedFieldValues(database, log).run()
   t.equal(await holders(), 0)
   t.equal(await deletedFields.countDocuments(), 0)

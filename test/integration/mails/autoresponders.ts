@@ -397,7 +397,7 @@ t.test('a user who may only change the state may pause', async (t) => {
   t.same(await get(pathOf(list)), [created])
 })
 
-t.test('contents of more than 1 MiB, from an earlier version, may only shrink', async (t) => {
+t.test('contents of more than 1 MiB may only shrink', async (t) => {
   const list = await createList(service)
   const stored = await create(list, { content_subject: 'Hello', content_text: 'x'.repeat(10) })
   const large = 'x'.repeat(1_048_576)

@@ -311,7 +311,7 @@ t.test('a step is claimed when it is due, and taken over when it stands still', 
           stepOfAnother,
           { state: 'importing' },
           { state: 'paused' },
-          { settled: true },
+          { finalized: true },
           { begins_at: future },
         ],
         ...[{ step_not_before: future }, { download: { ...download, next_attempt_at: future } }],
@@ -322,7 +322,7 @@ t.test('a step is claimed when it is due, and taken over when it stands still', 
     {
       write: 'takeOverStalledSteps',
       changes: working,
-      leaves: [{ step: null }, { step: { ...step, moved_at: new Date() } }, { settled: true }],
+      leaves: [{ step: null }, { step: { ...step, moved_at: new Date() } }, { finalized: true }],
       run: () => steps.takeOverStalledSteps(collections, stalledBounds),
     },
   ])
@@ -455,7 +455,7 @@ t.test('an import changes state only from the named states', async (t) => {
     {
       write: 'markFinalized',
       changes: { ...ended, totals },
-      leaves: [{ totals: null }, { state: 'importing' }, { settled: true }],
+      leaves: [{ totals: null }, { state: 'importing' }, { finalized: true }],
       run: () => imports.markFinalized(collections, 1),
     },
   ])
@@ -527,7 +527,7 @@ t.test('a pause ends the transaction of an engine that hangs in a step', async (
   session.startTransaction()
   const update = { $inc: { step_writes: 1 } }
   t.equal(await steps.writeInStep(collections, { ...ours, state: 'importing' }, update, session), true)
-  t.match(await imports.pauseImport(context, 1), { state: 'paused', step_writes: undefined })
+  t.match(await imports.pauseImport(context, 1), { state: 'paused', step_writes: 0 })
   await t.rejects(session.commitTransaction())
   await session.endSession()
 })
@@ -906,7 +906,7 @@ async function prepareQuota(): Promise<void> {
     ...{ active: 6, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 },
   })
   await collections.chunks.insertMany([
-    storedChunk(1, 0, { ...leased, places_held: 3 }),
+    storedChunk(1, 0, { ...leased, quota_reserved: 3 }),
     storedChunk(1, 1, { ...leased, token: 'second' }),
     storedChunk(1, 2, { ...leased, token: 'third' }),
   ])
@@ -973,7 +973,7 @@ t.test('a chunk knows whether another one may still give quota back', async (t) 
   // 9 of 10 are active or reserved by the first chunk.
   t.same(await inTransaction(database, reserveOne(1, 'second')), { reserved: 1, isLast: false })
   await prepareQuota()
-  await collections.chunks.updateMany({}, { $set: { places_held: 0 } })
+  await collections.chunks.updateMany({}, { $set: { quota_reserved: 0 } })
   t.same(await inTransaction(database, reserveOne(1, 'second', 7)), { reserved: 1, isLast: true })
   t.same(await inTransaction(database, reserveOne(1, 'second', 8)), { reserved: 1, isLast: false })
 })

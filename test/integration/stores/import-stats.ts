@@ -23,7 +23,7 @@ t.test('due imports wait for their list or for an engine, and a dry run waits fo
     storedImport({ ...due, _id: 5, mailing_list_id: 2, begins_at: ago(-3_600) }),
     storedImport({ _id: 6, mailing_list_id: 3, state: 'paused', paused_from: 'importing', holds_list: true }),
     storedImport({ ...due, _id: 7, mailing_list_id: 3 }),
-    storedImport({ _id: 8, mailing_list_id: 4, state: 'finished', settled: true, finished_at: ago(1) }),
+    storedImport({ _id: 8, mailing_list_id: 4, state: 'finished', finalized: true, finished_at: ago(1) }),
   ])
   const leased = { state: 'running', token: 'x', engine_id: 'x' } as const
   await collections.chunks.insertMany([

@@ -21,7 +21,6 @@ t.test('faults are summed over the chunks, and the first row of all gives the ex
   await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
   await collections.chunks.insertMany([
     storedChunk(1, 0, { counts: failed(4), faults: [fault('blank', 0, 3, 90), fault('nul', null, 1, 50)] }),
-    // An engine of an earlier version stores counts alone.
     storedChunk(1, 1, { counts: failed(2) }),
     storedChunk(1, 2, {
       counts: failed(9),

@@ -20,7 +20,7 @@ const past = new Date(Date.now() - 60_000)
 const claim = { engineId: 'a', token: 'mine' }
 
 await collections.chunks.insertOne(storedChunk(1, 0, {}))
-await claimChunk(collections, { _id: 1 }, claim)
+await claimChunk(collections, { _id: 1, fence: 0 }, claim)
 await collections.imports.insertOne(storedImport({ _id: 1, state: 'splitting' }))
 await claimStep(collections, 1, 'splitting', claim)
 const callback = { url: 'http://a.example.com', webhookId: 'w', body: '{}', dueAt: past }

@@ -23,7 +23,7 @@ await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' 
 /** Counted from the moment of the call: tests of this file may have waited for others. */
 const ago = (seconds: number): Date => new Date(Date.now() - seconds * 1_000)
 const noteOf = (folder: string, seconds: number) => ({ missing: { folder, at: ago(seconds) } })
-const step = { engine_id: 'mine', token: 'mine' }
+const step = { engine_id: 'mine', token: 'mine', moved_at: new Date() }
 const chunk = { state: 'running', token: 'mine', engine_id: 'mine', lease_until: ago(-60) } as const
 
 async function stored(changes: Partial<ImportDocument>): Promise<void> {
@@ -105,7 +105,7 @@ t.test('a missing file fails the import when it was missed before', async (t) =>
 t.test('an engine that has lost the step or the chunk notes nothing', async (t) => {
   const finding = { folder: 'mine', isAlone: false, onlyFolderSince: null, message }
   for (const changes of [
-    { step: { engine_id: 'theirs', token: 'theirs' } },
+    { step: { engine_id: 'theirs', token: 'theirs', moved_at: new Date() } },
     { step: null },
     { state: 'paused', paused_from: 'splitting', paused_at: ago(1) },
     { state: 'cancelled', finished_at: ago(1) },

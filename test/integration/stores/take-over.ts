@@ -30,7 +30,7 @@ const register = async () => {
   return _id
 }
 const claim = (engineId: string) =>
-  claimChunk(collections, { _id: importId }, { engineId, token: randomUUID() })
+  claimChunk(collections, { _id: importId, fence: 0 }, { engineId, token: randomUUID() })
 
 t.test(
   'leases under an unregistered name are released, and those of a registered engine are not',
@@ -48,7 +48,7 @@ t.test(
     t.match(await collections.chunks.findOne({ state: 'running' }), { engine_id: stays })
     t.match(await collections.imports.findOne({ _id: 2 }), {
       step: { engine_id: stays },
-      step_deaths: undefined,
+      step_deaths: 0,
     })
     t.match(await collections.imports.findOne({ _id: 3 }), { step: null, step_deaths: 1 })
   },
@@ -100,8 +100,8 @@ t.test('an engine that lost its name has its new leases ended for two minutes', 
     session.startTransaction()
     await collections.chunks.updateOne({ engine_id: engineId }, { $set: { next_record: 1 } }, { session })
     await poll()
-    t.match(await collections.chunks.findOne({}), { state: 'ready', engine_id: null, deaths: undefined })
-    t.match(await collections.imports.findOne({ _id: 5 }), { step: null, step_deaths: undefined })
+    t.match(await collections.chunks.findOne({}), { state: 'ready', engine_id: null, deaths: 0 })
+    t.match(await collections.imports.findOne({ _id: 5 }), { step: null, step_deaths: 0 })
     await t.rejects(session.commitTransaction(), { code: 251 }, 'the server knows no such transaction')
   })
   await collections.engines.updateOne(

@@ -2,7 +2,7 @@ import t from 'tap'
 import { createList } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
-/** What an earlier version, or an earlier setting, left over a limit: it stays, and may only shrink. */
+/** What is over a limit stays, and may only shrink. */
 
 const { call, collections, get, post } = service
 

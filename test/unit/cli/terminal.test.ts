@@ -18,6 +18,7 @@ function view(state: string, done: number, total: number | null): ImportView {
     download: null,
     dry_run: false,
     warnings: [],
+    failure_summary: [],
   }
 }
 

@@ -50,9 +50,9 @@ const utf16 = ['utf-16', 'utf-16le', 'utf-16be'] as const
 
 t.test('the mark of UTF-8 is stripped under UTF-8 and single-byte sets', async (t) => {
   for (const characterSet of ['utf-8', 'auto', ...singleByte] as const) {
-    const { content, transcodedFrom, warnings } = read(joined(marks['UTF-8'], 'a@b.co'), { characterSet })
+    const { stored, transcodedFrom, warnings } = read(joined(marks['UTF-8'], 'a@b.co'), { characterSet })
     const set = characterSet === 'auto' ? 'utf-8' : characterSet
-    t.match({ ...content, transcodedFrom, warnings }, { character_set: set, start: 3, transcodedFrom: null })
+    t.match({ ...stored, transcodedFrom, warnings }, { character_set: set, start: 3, transcodedFrom: null })
     t.same(warnings, [])
   }
   for (const part of [
@@ -60,13 +60,13 @@ t.test('the mark of UTF-8 is stripped under UTF-8 and single-byte sets', async (
     [0xef, 0x41, 0xbf],
     [0x41, 0xbb, 0xbf],
   ])
-    t.equal(read(Buffer.from(part)).content.start, 0)
+    t.equal(read(Buffer.from(part)).stored.start, 0)
 })
 
 t.test('under the other sets such a file is read as UTF-8, with a warning', async (t) => {
   for (const characterSet of [...utf16, ...multiByte]) {
-    const { content, transcodedFrom, warnings } = read(joined(marks['UTF-8'], 'é@b.co'), { characterSet })
-    t.match({ ...content, transcodedFrom }, { character_set: 'utf-8', start: 3, transcodedFrom: null })
+    const { stored, transcodedFrom, warnings } = read(joined(marks['UTF-8'], 'é@b.co'), { characterSet })
+    t.match({ ...stored, transcodedFrom }, { character_set: 'utf-8', start: 3, transcodedFrom: null })
     t.match(warnings, [/^the file begins with a UTF-8 byte order mark, so it is read as UTF-8 and not as /])
   }
 })
@@ -79,10 +79,10 @@ t.test('a mark of UTF-16 is stripped under its set, and refused with its name un
     const bytes = joined(marks[name], encode('é@b.co'))
     const own = name.toLowerCase() as 'utf-16le' | 'utf-16be'
     for (const characterSet of ['auto', 'utf-16', own] as const) {
-      const { content, transcodedFrom, records, warnings } = read(bytes, { characterSet })
+      const { stored, transcodedFrom, records, warnings } = read(bytes, { characterSet })
       t.same(warnings, [])
       const set = characterSet === 'utf-16' ? characterSet : own
-      t.match({ ...content, transcodedFrom }, { character_set: set, start: 0, transcodedFrom: own })
+      t.match({ ...stored, transcodedFrom }, { character_set: set, start: 0, transcodedFrom: own })
       t.equal(records.bytes.toString(), 'é@b.co')
     }
     const other = own === 'utf-16le' ? 'utf-16be' : 'utf-16le'
@@ -225,6 +225,8 @@ t.test('the format of a request is read as it is, but a separator by default is 
   const file_format = {
     ...{ character_set: 'gbk', csv_field_separator: ';', csv_field_enclosure: "'" },
     csv_has_headers: false,
+    csv_field_escape: null,
+    csv_skip_lines: 0,
   } as const
   const format = { characterSet: 'gbk', separator: ';', enclosure: "'", escape: null, skipLines: 0 }
   t.same(requestedFormat({ file_format } as ImportOptions), format)

@@ -22,18 +22,18 @@ t.test('a first line sep= is no record, and sets the separator where the request
   ]
   for (const [line, separator] of lines) {
     for (const requested of [null, 'auto'] as const) {
-      const { content, records, warnings } = read(`${line}a;b,c|d`, { separator: requested })
-      t.match(content, { csv_field_separator: separator, start: line.length, skipped_lines: 1 }, line)
+      const { stored, records, warnings } = read(`${line}a;b,c|d`, { separator: requested })
+      t.match(stored, { csv_field_separator: separator, start: line.length, skipped_lines: 1 }, line)
       t.equal(records.bytes.toString(), 'a;b,c|d')
       t.same(warnings, [])
     }
   }
-  const alone = read('sep=;', { separator: null }).content
+  const alone = read('sep=;', { separator: null }).stored
   t.match(alone, { csv_field_separator: ';', start: 5, skipped_lines: 1 }, 'a file of that line alone')
-  const marked = read('\ufeffsep=;\na', { separator: null }).content
+  const marked = read('\ufeffsep=;\na', { separator: null }).stored
   t.match(marked, { csv_field_separator: ';', start: 9, skipped_lines: 1 })
   const wide = read(utf16le('sep=;\nä'), { characterSet: 'auto', separator: null })
-  t.match(wide.content, { csv_field_separator: ';', start: 6, skipped_lines: 1 }, 'in the staged bytes')
+  t.match(wide.stored, { csv_field_separator: ';', start: 6, skipped_lines: 1 }, 'in the staged bytes')
 })
 
 t.test('other lines are records', async (t) => {
@@ -47,13 +47,13 @@ t.test('other lines are records', async (t) => {
     'sep =;\n',
     'xsep=;\n',
   ]) {
-    const { content } = read(`${line}a,b`, { separator: null })
-    t.match(content, { csv_field_separator: ',', start: 0, skipped_lines: 0 }, line)
+    const { stored } = read(`${line}a,b`, { separator: null })
+    t.match(stored, { csv_field_separator: ',', start: 0, skipped_lines: 0 }, line)
   }
 })
 
 t.test('the line is one where its end is known, and its 4,096 bytes have it', async (t) => {
-  const start = (line: string, isWhole: boolean) => read(line, { separator: null }, isWhole).content.start
+  const start = (line: string, isWhole: boolean) => read(line, { separator: null }, isWhole).stored.start
   for (const [name, line, whole, beginning] of [
     ['with a line end', 'sep=;\na;b\n', 6, 6],
     ['with CR', 'sep=;\ra;b\n', 6, 6],
@@ -69,7 +69,7 @@ t.test('the line is one where its end is known, and its 4,096 bytes have it', as
 
 t.test('where the request names a separator, the line has no say but is no record', async (t) => {
   const other = read('sep=;\na,b', { separator: ',' })
-  t.match(other.content, { csv_field_separator: ',', start: 6, skipped_lines: 1 })
+  t.match(other.stored, { csv_field_separator: ',', start: 6, skipped_lines: 1 })
   t.same(other.warnings, [
     'the first line sets the separator ";", and csv_field_separator is ",": records are split at ","',
   ])
@@ -80,7 +80,7 @@ t.test('where the request names a separator, the line has no say but is no recor
   ] as const)
     t.same(read(line, { separator }).warnings, [`the first line sets the separator ${names}`])
   const same = read('sep=;\na;b', { separator: ';' })
-  t.match(same.content, { csv_field_separator: ';', start: 6, skipped_lines: 1 })
+  t.match(same.stored, { csv_field_separator: ';', start: 6, skipped_lines: 1 })
   t.same(same.warnings, [])
 })
 
@@ -89,12 +89,12 @@ t.test('auto takes the separator that makes a table', async (t) => {
     for (const characterSet of ['utf-8', 'windows-1252', 'utf-16le', 'gbk'] as const) {
       const text = ['Email', 'Name'].join(separator) + `\nann@b.co${separator}x\nbob@b.co${separator}y\n`
       const bytes = characterSet === 'utf-16le' ? utf16le(text) : Buffer.from(text)
-      const { content } = read(bytes, { separator: 'auto', characterSet })
-      t.equal(content.csv_field_separator, separator, `${JSON.stringify(separator)} in ${characterSet}`)
+      const { stored } = read(bytes, { separator: 'auto', characterSet })
+      t.equal(stored.csv_field_separator, separator, `${JSON.stringify(separator)} in ${characterSet}`)
     }
-  t.equal(read('Email\nann@b.co', { separator: 'auto' }).content.csv_field_separator, ',')
+  t.equal(read('Email\nann@b.co', { separator: 'auto' }).stored.csv_field_separator, ',')
   t.equal(
-    read('a;b', { separator: null }).content.csv_field_separator,
+    read('a;b', { separator: null }).stored.csv_field_separator,
     ',',
     'nothing is detected without auto',
   )
@@ -102,7 +102,7 @@ t.test('auto takes the separator that makes a table', async (t) => {
 
 t.test('auto reads the last record of a whole file, and not one that a cut file may end in', async (t) => {
   const detected = (text: string, isWhole: boolean) =>
-    read(text, { separator: 'auto' }, isWhole).content.csv_field_separator
+    read(text, { separator: 'auto' }, isWhole).stored.csv_field_separator
   t.equal(detected('a,b\nann@b.co;x', true), ';')
   t.equal(detected('a,b\nann@b.co;x', false), ',')
   const long = 'ann@b.co;x\n'.repeat(30_000)
@@ -112,7 +112,7 @@ t.test('auto reads the last record of a whole file, and not one that a cut file 
 t.test('auto reads cells with the enclosure of the request', async (t) => {
   const text = "'x,y';1\n'z,y';2\n"
   const detected = (enclosure: RequestedFormat['enclosure']) =>
-    read(text, { separator: 'auto', enclosure }).content.csv_field_separator
+    read(text, { separator: 'auto', enclosure }).stored.csv_field_separator
   t.equal(detected("'"), ';')
   t.equal(detected('"'), ',', 'both separators make two cells, and a comma wins a tie')
 })

@@ -131,7 +131,7 @@ async function twoFiles() {
   ]
   const partition = await openPartition(staging, {
     partition: 'two/first',
-    partition_tail: { name: 'two/second', records: 15, lines: 31 },
+    partition_second_half: { name: 'two/second', records: 15, lines: 31 },
   })
   return { partition, extents, first: Buffer.concat([a, b]), second: Buffer.concat([c, d]) }
 }
@@ -184,7 +184,7 @@ t.test('a record of the second half without a byte counts, too', async (t) => {
   await staging.write('bare/first', Readable.from([Buffer.from('x')]))
   await staging.write('bare/second', Readable.from([header]))
   const secondHalf = { name: 'bare/second', records: 4, lines: 9 }
-  const bare = await openPartition(staging, { partition: 'bare/first', partition_tail: secondHalf })
+  const bare = await openPartition(staging, { partition: 'bare/first', partition_second_half: secondHalf })
   const { bytes } = await readExtents(bare, [secondHalfOffset, 16])
   t.match(recordAt(bytes, 0), { number: 5, line: 11 })
   await bare.close()
@@ -196,7 +196,7 @@ t.test('where the second file ends within a header, the bytes of that header sta
   await staging.write('short/second', Readable.from([record, record.subarray(0, 15)]))
   const partition = await openPartition(staging, {
     partition: 'short/first',
-    partition_tail: { name: 'short/second', records: 4, lines: 9 },
+    partition_second_half: { name: 'short/second', records: 4, lines: 9 },
   })
   const { bytes } = await readExtents(partition, [secondHalfOffset, 2 * record.length])
   const expected = [staged({ number: 5, line: 11, bytes: 'x' }), record.subarray(0, 15)]
@@ -251,13 +251,13 @@ t.test('a missing file of a partition is named, and no file stays open', async (
   }
   const second = { name: 'gone/second', records: 0, lines: 0 }
   await t.rejects(
-    openPartition(counting, { partition: 'gone/first', partition_tail: second }),
+    openPartition(counting, { partition: 'gone/first', partition_second_half: second }),
     error('gone/second'),
   )
   t.equal(open, 0)
   const both = await openPartition(counting, {
     partition: 'gone/first',
-    partition_tail: { ...second, name: 'gone/first' },
+    partition_second_half: { ...second, name: 'gone/first' },
   })
   t.equal(open, 2)
   await both.close()

@@ -36,7 +36,7 @@ const plan = makePlan({
   ],
   fields: [makeField({ id: 7, name: 'Points', field_type: 'number', minimum_value: 0, maximum_value: 10 })],
 })
-const dmy = makeOptions({ file_format: { ...utf8Format, date_format: 'dmy' } })
+const dmy = makeOptions({ file_format: { ...utf8Format, csv_skip_lines: 0, date_format: 'dmy' } })
 const reader = rowReader(plan, dmy)
 
 t.test('a row is read cell by cell, trimmed', async (t) => {
@@ -255,7 +255,7 @@ t.test('dates in the other order are asked about, or counted', async (t) => {
 
   const dmy = rowReader(
     makePlan(columnsOfFields),
-    makeOptions({ file_format: { ...utf8Format, date_format: 'dmy' } }),
+    makeOptions({ file_format: { ...utf8Format, csv_skip_lines: 0, date_format: 'dmy' } }),
   )
   t.match(dmy.read(['', '', '12/31/2014', '12/13/2014', '', 'a@b.co']), {
     remarks: ['month_first_dates', 'month_first_dates'],

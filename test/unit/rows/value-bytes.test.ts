@@ -4,7 +4,7 @@ import { cleared } from '../../../shared/csv/row-decision.ts'
 import { isGrownTooLarge, makesTooLarge, valueBytes } from '../../../shared/store/value-bytes.ts'
 import { makePlan } from '../../helpers/make-plan.ts'
 
-/** The contract's 4 MiB, of which a subscriber of an earlier version may have more. */
+/** The contract's 4 MiB. */
 const limit = 4_194_304
 
 t.test('values may grow up to the limit, and beyond it only shrink', (t) => {

@@ -44,7 +44,7 @@ const contentOf = (bytes: Buffer, format: ContentFormat) =>
       separator: format.csv_field_separator,
       enclosure: format.csv_field_enclosure,
     },
-  ).content
+  ).stored
 const fromFirstByte = { start: 0, skipped_lines: 0 }
 
 /** `scan` scans the second half; without it, one thread does all. */
@@ -79,7 +79,7 @@ async function split(
       ...(scan && { second: { ...second, scan } }),
       plan: makePlan(),
       format,
-      content: contentOf(Buffer.from(content as string), format),
+      beginning: contentOf(Buffer.from(content as string), format),
       signal: new AbortController().signal,
     })
     const secondHalfFile = await staging.open(secondHalf)
@@ -117,7 +117,7 @@ async function split(
 }
 
 async function reopen(id: number, secondHalf: SplitResult['secondHalf']): Promise<Partition> {
-  const names = { partition: `${id}/partition`, ...(secondHalf && { partition_tail: secondHalf }) }
+  const names = { partition: `${id}/partition`, ...(secondHalf && { partition_second_half: secondHalf }) }
   return openPartition(staging, names)
 }
 
@@ -277,7 +277,7 @@ t.test('a split that is broken off ends when nothing is written any more', async
     reopen,
     plan: makePlan(),
     format: utf8Format,
-    content: fromFirstByte,
+    beginning: fromFirstByte,
     signal,
   })
   await t.rejects(splitting, { message: 'paused' })
@@ -500,7 +500,10 @@ t.test('damage that is alike in both files of a range shows in its checksum', as
 
 t.test('a partition of which a file is gone is damaged, and says which file', async (t) => {
   await staging.write('torn/partition', Readable.from([Buffer.from('x')]))
-  const torn = { partition: 'torn/partition', partition_tail: { name: 'torn/tail', records: 0, lines: 0 } }
+  const torn = {
+    partition: 'torn/partition',
+    partition_second_half: { name: 'torn/tail', records: 0, lines: 0 },
+  }
   await t.rejects(openPartition(staging, torn), { code: 'chunk_damaged', message: /torn\/tail is missing/ })
   const gone = openPartition(staging, { partition: 'torn/none' })
   await t.rejects(gone, { code: 'chunk_damaged', message: /torn\/none is missing/ })
@@ -544,7 +547,7 @@ t.test('a split by two threads that is broken off ends when neither writes any m
     },
     plan: makePlan(),
     format: utf8Format,
-    content: fromFirstByte,
+    beginning: fromFirstByte,
     signal: broken.signal,
   })
   await t.rejects(splitting, { message: 'paused' })

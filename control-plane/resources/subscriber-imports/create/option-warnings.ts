@@ -108,7 +108,7 @@ function warnOfSwitches(
 
 /** Lists without the field have no such default. */
 const givesDefault = (
-  { given_defaults: given = [], subscriber_defaults: defaults }: ImportOptions,
+  { given_defaults: given, subscriber_defaults: defaults }: ImportOptions,
   name: (typeof subscriberDefaults)[number],
 ): boolean => given.includes(name) && defaults[name] !== undefined
 

@@ -104,11 +104,14 @@ async function checkedDocument(
     state: 'scheduled',
     paused_from: null,
     paused_at: null,
+    fence: 0,
     options,
     field_ids: fieldIds,
     source,
     first_new_subscriber_id: null,
     step_failures: 0,
+    step_deaths: 0,
+    step_writes: 0,
     download: { attempts: 0, next_attempt_at: null, ends_at: null, bytes_received: 0, bytes_expected: null },
     plan: null,
     header: null,
@@ -119,8 +122,9 @@ async function checkedDocument(
     warnings: optionWarnings({ options, fieldIds }, sent),
     step: null,
     callback,
+    has_secrets: false,
     logs_purged_at: null,
-    settled: false,
+    finalized: false,
   }
   return { document, revision: context.list.revision }
 }

@@ -107,7 +107,7 @@ async function* failedLog(
   // A spreadsheet recognizes UTF-8 by its byte order mark.
   if (isTranscoded(requestedSet(document))) yield Buffer.from('\ufeff')
   if (isSeparatorFromLine(document)) yield Buffer.from(`sep=${format.csv_field_separator}\n`)
-  const skipped = document.content?.skipped_text ?? ''
+  const skipped = document.beginning?.skipped_text ?? ''
   if (skipped !== '') yield encode(isSafe ? safeLines(skipped, format) : skipped)
   if (header !== null) yield encode(logLine([...header, 'error'], 'line'))
   const failures = deps.database.collections.failures
@@ -115,7 +115,7 @@ async function* failedLog(
     .sort({ _id: 1 })
   let lines = ''
   for await (const failure of failures) {
-    lines += logLine(readCells(failure.line, format), String(failure.file_line ?? ''))
+    lines += logLine(readCells(failure.line, format), String(failure.file_line))
     if (lines.length < bytesPerPiece) continue
     yield encode(lines)
     lines = ''
