@@ -130,7 +130,7 @@ class Gate {
     const timeoutMs = refusal === null ? timeouts.loginMs : refusedHandshakeMs
     if (
       implicitTls !== null &&
-      !(await control.startTls((hello) => implicitTls.newContext(hello), { timeoutMs }))
+      !(await control.startTls((hello) => implicitTls.sessionTls(hello), { timeoutMs }))
     )
       return
     if (refusal === null) this.#beginSession(control)

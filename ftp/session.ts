@@ -92,7 +92,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler, KeyW
     const { timeouts } = context
     this.control = control
     this.context = context
-    this.isDataPrivate = control.secureContext !== null
+    this.isDataPrivate = control.tls !== null
     this.#loginTimer = setTimeout(() => {
       if (this.account === null) this.end('login_timeout', `no login within ${timeouts.loginMs / 1000} s`)
     }, timeouts.loginMs)
@@ -108,7 +108,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler, KeyW
   }
 
   get protocol(): TransferProtocol {
-    return this.control.secureContext === null ? 'ftp' : 'ftps'
+    return this.control.tls === null ? 'ftp' : 'ftps'
   }
 
   isLoggedIn(): this is LoggedInSession {
@@ -147,7 +147,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler, KeyW
     return (
       directive === 'AUTH' &&
       this.context.certificate !== null &&
-      this.control.secureContext === null &&
+      this.control.tls === null &&
       /^(TLS|TLS-C|SSL)$/i.test(arg ?? '')
     )
   }

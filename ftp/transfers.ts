@@ -114,11 +114,9 @@ async function openData(
       session.transferredBytes = 0
       // Before the handshake: many clients begin it only after this reply.
       await session.reply(150, text)
-      const secureContext = session.isDataPrivate ? control.secureContext : null
+      const tls = session.isDataPrivate ? control.tls : null
       const socket =
-        secureContext === null
-          ? plain
-          : await data.startTls(secureContext, { signal, timeoutMs, mustResume: mustResumeTls })
+        tls === null ? plain : await data.startTls(tls, { signal, timeoutMs, mustResume: mustResumeTls })
       socket.setTimeout(timeouts.stallMs, () =>
         socket.destroy(transferAborted(new Error(`no byte for ${timeouts.stallMs / 1000} s`))),
       )

@@ -51,7 +51,7 @@ export const loginCommands: CommandDefinitions = {
     async handler(session, arg) {
       const certificate = requireCertificate(session)
       if (session.startsTls({ directive: 'AUTH', arg })) return startTls(session, certificate)
-      if (session.control.secureContext !== null) throw new FtpError(503, 'this connection already uses TLS')
+      if (session.control.tls !== null) throw new FtpError(503, 'this connection already uses TLS')
       throw new FtpError(504, `AUTH ${printable(arg ?? '')} is not supported; use AUTH TLS`)
     },
   },
@@ -170,7 +170,7 @@ async function startTls(session: FtpSession, certificate: Certificate): Promise<
   }
   session.username = undefined
   session.replaceData(null)
-  const isSecure = await control.startTls((hello) => certificate.newContext(hello), {
+  const isSecure = await control.startTls((hello) => certificate.sessionTls(hello), {
     lastReply: '234 start the TLS handshake\r\n',
     timeoutMs: context.timeouts.loginMs,
   })
@@ -178,7 +178,7 @@ async function startTls(session: FtpSession, certificate: Certificate): Promise<
 }
 
 function requireTlsForLogin({ context, control }: FtpSession): void {
-  if (context.isTlsRequired && control.secureContext === null)
+  if (context.isTlsRequired && control.tls === null)
     throw new FtpError(530, 'this server requires TLS; send AUTH TLS before USER')
 }
 
@@ -189,5 +189,5 @@ function requireCertificate({ context }: FtpSession): Certificate {
 
 function requireTls(session: FtpSession): void {
   requireCertificate(session)
-  if (session.control.secureContext === null) throw new FtpError(503, 'send AUTH TLS first')
+  if (session.control.tls === null) throw new FtpError(503, 'send AUTH TLS first')
 }

@@ -1,8 +1,8 @@
 import { EventEmitter } from 'node:events'
 import type { Socket } from 'node:net'
-import type { SecureContext, TLSSocket } from 'node:tls'
 import { CommandLines, parseCommand, type Command } from './command-lines.ts'
-import { closeGently, completeHandshake, peek, plainAddress, wrapInTls } from './sockets.ts'
+import type { SessionTls } from './session-tls.ts'
+import { closeGently, completeHandshake, peekTlsRecord, plainAddress } from './sockets.ts'
 import { WaitingCommands } from './waiting-commands.ts'
 
 export interface ControlHandler {
@@ -31,7 +31,7 @@ export class ControlConnection extends EventEmitter {
   readonly localAddress: string
   readonly localPort: number
   #socket: Socket
-  #secureContext: SecureContext | null = null
+  #tls: SessionTls | null = null
   readonly #lines = new CommandLines()
   #handler: ControlHandler | null = null
   readonly #waiting = new WaitingCommands()
@@ -51,8 +51,8 @@ export class ControlConnection extends EventEmitter {
   }
 
   /** Null while the connection is unencrypted. */
-  get secureContext(): SecureContext | null {
-    return this.#secureContext
+  get tls(): SessionTls | null {
+    return this.#tls
   }
 
   get writable(): boolean {
@@ -105,7 +105,7 @@ export class ControlConnection extends EventEmitter {
    * that is still unread is discarded: an attacker on the way could have injected it as commands.
    */
   async startTls(
-    contextFor: (hello: Buffer) => SecureContext,
+    tlsFor: (hello: Buffer) => SessionTls,
     options: { lastReply?: string; timeoutMs: number },
   ): Promise<boolean> {
     const plain = this.#socket
@@ -113,12 +113,11 @@ export class ControlConnection extends EventEmitter {
     plain.off('data', this.#onData)
     while (plain.read() !== null);
     if (options.lastReply !== undefined) plain.write(options.lastReply)
-    const hello = await peek(plain, options.timeoutMs)
+    const hello = await peekTlsRecord(plain, options.timeoutMs)
     if (hello === null) return false
-    const secureContext = contextFor(hello)
-    const secure: TLSSocket = wrapInTls(plain, secureContext)
+    this.#tls = tlsFor(hello)
+    const secure = this.#tls.wrap(plain)
     this.#socket = secure
-    this.#secureContext = secureContext
     this.#attach(secure)
     if (!(await completeHandshake(secure, options))) return false
     this.#isDiscarding = false

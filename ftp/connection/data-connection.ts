@@ -1,8 +1,8 @@
 import { connect, type Socket } from 'node:net'
-import type { SecureContext } from 'node:tls'
 import { FtpError } from '../ftp-error.ts'
 import type { PassivePort } from './passive-ports.ts'
-import { closeGently, completeHandshake, plainAddress, wrapInTls } from './sockets.ts'
+import type { SessionTls } from './session-tls.ts'
+import { closeGently, completeHandshake, plainAddress } from './sockets.ts'
 
 interface Timeouts {
   signal: AbortSignal
@@ -35,11 +35,11 @@ export abstract class DataConnection {
 
   /** Upgrades to TLS. The client starts the handshake when it wants to, and many do so only after reply 150. */
   async startTls(
-    context: SecureContext,
+    tls: SessionTls,
     { mustResume, ...timeouts }: Timeouts & { mustResume: boolean },
   ): Promise<Socket> {
     if (this.socket === null) throw this.notOpened()
-    const secure = wrapInTls(this.socket, context)
+    const secure = tls.wrap(this.socket)
     this.socket = secure
     if (!(await completeHandshake(secure, timeouts))) {
       timeouts.signal.throwIfAborted()

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { TLSSocket, type SecureContext } from 'node:tls'
+import type { TLSSocket } from 'node:tls'
 
 /** How long the other side may take to close a connection that we have ended. */
 const closeTimeoutMs = 2_000
@@ -22,29 +22,37 @@ export function closeGently(socket: Socket): void {
   socket.end()
 }
 
-/** The first bytes that arrive, which stay to be read. Null where the connection ends, or none arrive in time. */
-export async function peek(socket: Socket, timeoutMs: number): Promise<Buffer | null> {
+/**
+ * The client's first TLS record, which stays to be read. A large one comes in several packets. Null where the connection
+ * ends, or the record isn't whole in time.
+ */
+export async function peekTlsRecord(socket: Socket, timeoutMs: number): Promise<Buffer | null> {
   const timer = setTimeout(() => socket.destroy(), timeoutMs)
-  socket.pause()
-  const bytes = await new Promise<Buffer | null>((resolve) => {
-    socket.once('readable', () => {
-      resolve(socket.read() as Buffer | null)
-    })
+  let bytes = Buffer.alloc(0)
+  let onReadable = (): void => undefined
+  const isThere = await new Promise<boolean>((resolve) => {
+    onReadable = () => {
+      bytes = Buffer.concat([bytes, (socket.read() as Buffer | null) ?? Buffer.alloc(0)])
+      if (isWholeRecord(bytes)) resolve(true)
+    }
+    socket.pause()
+    socket.on('readable', onReadable)
     socket.once('close', () => {
-      resolve(null)
+      resolve(false)
     })
   })
   clearTimeout(timer)
-  if (bytes === null) socket.destroy()
-  else socket.unshift(bytes)
+  socket.off('readable', onReadable)
+  if (!isThere) return null
+  socket.unshift(bytes)
   return bytes
 }
 
-/** The server's side of TLS, before the handshake; `completeHandshake` waits for that. */
-export function wrapInTls(socket: Socket, secureContext: SecureContext): TLSSocket {
-  const secure = new TLSSocket(socket, { isServer: true, secureContext })
-  secure.on('error', () => undefined)
-  return secure
+/** True also for bytes that begin no handshake: TLS refuses them. */
+function isWholeRecord(bytes: Buffer): boolean {
+  const handshakeType = 22
+  if (bytes.length === 0) return false
+  return bytes[0] !== handshakeType || (bytes.length >= 5 && bytes.length >= 5 + bytes.readUInt16BE(3))
 }
 
 /** Resolves to whether the handshake succeeded. After `timeoutMs`, or when aborted, the connection is destroyed. */

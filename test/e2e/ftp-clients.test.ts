@@ -124,6 +124,34 @@ for (const [mode, { url, args }] of Object.entries(curlModes))
     t.equal(await isThere('killed.csv'), false)
   })
 
+// A curl before 8.9 can't upload several files in TLS 1.3: it uses a ticket once and reads no new one while it uploads.
+const tlsVersions = {
+  'either TLS version': { up: [], down: [] },
+  'TLS 1.2': { up: ['--tls-max', '1.2'], down: ['--tls-max', '1.2'] },
+  'TLS 1.3 for downloads': { up: [], down: ['--tlsv1.3'] },
+}
+for (const [version, { up, down }] of Object.entries(tlsVersions))
+  t.test(`curl moves several files in one session: ${version}`, { skip: missing('curl') }, async (t) => {
+    const { id } = await service.post('/organizations', { organization: { name: version } })
+    const { key } = await service.post(`/organizations/${id}/api_keys`, { api_key: { name: 'curl' } })
+    const folder = path.join(work, `curl ${version}`)
+    await mkdir(folder)
+    const sizes = [20, 1_500_000, 0, 40_000, 1_500_000, 20, 1_500_000, 20]
+    const names = sizes.map((size, index) => `${index}-of-${size}.csv`)
+    const contents = sizes.map((size) => randomBytes(size))
+    for (const [index, name] of names.entries()) await writeFile(path.join(folder, name), contents[index]!)
+    const curl = ['-sS', '--user', `api:${key}`, '--ssl-reqd', '--insecure']
+    const list = `{${names.join(',')}}`
+    const sent = await run('curl', [...curl, ...up, '-T', `${folder}/${list}`, `${ready.ftp}/`])
+    t.match(sent, { code: 0, output: '' })
+    for (const [index, name] of names.entries())
+      t.equal(await hashAtServer(name, key), hashOf(contents[index]!), name)
+    const back = await run('curl', [...curl, ...down, '-o', `${folder}/back-#1`, `${ready.ftp}/${list}`])
+    t.match(back, { code: 0, output: '' })
+    for (const [index, name] of names.entries())
+      t.equal(hashOf(await readFile(path.join(folder, `back-${name}`))), hashOf(contents[index]!), name)
+  })
+
 const lftpModes: Record<string, { url: string; set: string }> = {
   plain: { url: ready.ftp, set: 'set ftp:ssl-allow false;' },
   'explicit TLS': { url: ready.ftp, set: 'set ftp:ssl-force true; set ftp:ssl-protect-data true;' },

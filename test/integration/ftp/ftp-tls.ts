@@ -1,6 +1,9 @@
+import { constants } from 'node:crypto'
 import { once } from 'node:events'
 import { copyFile, mkdir, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
 import path from 'node:path'
+import { Duplex } from 'node:stream'
 import * as tls from 'node:tls'
 import t from 'tap'
 import { createLogger } from '../../../shared/runtime/logger.ts'
@@ -187,6 +190,56 @@ for (const version of ['TLSv1.2', 'TLSv1.3', 'either'] as const)
     }
     session.close()
   })
+
+t.test('no later connection resumes the TLS session of a refused data connection', async (t) => {
+  for (const version of ['TLSv1.2', 'TLSv1.3'] as const)
+    for (const secureOptions of [0, constants.SSL_OP_NO_TICKET]) {
+      const versions = { minVersion: version, maxVersion: version, secureOptions }
+      const session = await FtpSession.connect(withTls.url)
+      await session.command('AUTH TLS')
+      await session.startTls(versions)
+      await session.login()
+      await session.command('PROT P')
+      let ofStranger: Buffer | undefined
+      for (let connection = 1; connection <= 3; connection += 1) {
+        const data = await session.data()
+        t.match(await session.command('NLST'), /^150 /)
+        const secure = tls.connect({
+          socket: data,
+          rejectUnauthorized: false,
+          session: ofStranger,
+          ...versions,
+        })
+        secure.on('session', (own) => (ofStranger = own)).on('error', () => undefined)
+        let text = ''
+        secure.setEncoding('utf8').on('data', (piece: string) => (text += piece))
+        await once(secure, 'secureConnect')
+        ofStranger ??= secure.getSession()
+        t.match(await session.reply(), /^522 /, `${version}, options ${secureOptions}, ${connection}`)
+        t.equal(text, '')
+        secure.destroy()
+      }
+      session.close()
+    }
+})
+
+t.test('a TLS hello may come in pieces, as large ones do', async (t) => {
+  const { hostname, port } = new URL(withTls.implicitUrl)
+  const control = connect(Number(port), hostname)
+  const inPieces = new Duplex({
+    read: () => undefined,
+    write(bytes: Buffer, _encoding, done) {
+      control.write(bytes.subarray(0, 20))
+      setTimeout(() => control.write(bytes.subarray(20), done), 100)
+    },
+  })
+  control.on('data', (bytes) => inPieces.push(bytes))
+  const secure = tls.connect({ socket: inPieces, rejectUnauthorized: false, minVersion: 'TLSv1.3' })
+  await once(secure, 'secureConnect')
+  t.equal(secure.getProtocol(), 'TLSv1.3')
+  secure.destroy()
+  control.destroy()
+})
 
 t.test('a server that requires TLS refuses logins and data without it', async (t) => {
   const strict = await start(t, { tls: { ...offered, isRequired: true } })
