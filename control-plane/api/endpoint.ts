@@ -94,7 +94,7 @@ export interface BodyDescription<Body> {
   beside?: readonly string[]
   /** Where the keys `beside` the wrapper are given, the wrapper may be missing. */
   isWrapperOptional?: true
-  /** The `warnings` of the reply name the body's unknown keys. Elsewhere the header `Warning` does. */
+  /** The `warnings` of the record name the body's unknown keys. Elsewhere, and in a refusal, the header `Warning` does. */
   hasWarnings?: true
   /** Keys that only system admins may set. From all other callers they are ignored. */
   forSystemAdmins?: readonly string[]

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { Router, type Request, type RequestHandler, type Response } from 'express'
+import { contentEncodings } from '../../shared/net/content-encoding.ts'
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Caller } from '../../shared/store/api-keys.ts'
 import { methodRefusal, RequestError } from './request-error.ts'
@@ -7,7 +8,7 @@ import type { ControlPlane } from '../control-plane.ts'
 import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
 import { findCallOrganization, refuseCaller } from './authorization.ts'
-import { notAFile, rawPieces } from './body/body-pieces.ts'
+import { notAFile, notJson, rawPieces } from './body/body-pieces.ts'
 import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
@@ -169,10 +170,14 @@ function readJsonBody(described: Endpoint, deps: ControlPlane): RequestHandler[]
 const requireFile: RequestHandler = (request, _response, next) => {
   const {
     'content-type': type = '',
-    'content-encoding': encoding = 'identity',
+    'content-encoding': encoding = '',
     'transfer-encoding': transferEncoding = 'chunked',
   } = request.headers
-  const isEncoded = encoding.toLowerCase() !== 'identity' || transferEncoding.toLowerCase() !== 'chunked'
+  const isEncoded =
+    contentEncodings(encoding).length > 0 ||
+    // S3 clients put frames with signatures around such a body.
+    encoding.toLowerCase().includes('aws-chunked') ||
+    transferEncoding.toLowerCase() !== 'chunked'
   if (/^\s*multipart\//i.test(type) || isEncoded)
     throw new RequestError('invalid_request', notAFile, { status: 415 })
   next()
@@ -181,25 +186,21 @@ const requireFile: RequestHandler = (request, _response, next) => {
 const requireJson: RequestHandler = (request, _response, next) => {
   const hasBody =
     request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0
-  const [type, ...parameters] = (request.headers['content-type'] ?? '').toLowerCase().split(';')
+  const sent = request.headers['content-type'] ?? ''
+  const [type, ...parameters] = sent.toLowerCase().split(';')
   const charset = parameters
     .map((parameter) => /^\s*charset="?([^"\s]*)/.exec(parameter)?.[1])
     .find((name) => name !== undefined)
-  const isJson = type?.trim() === 'application/json' && (charset === undefined || charset === 'utf-8')
+  const isJson = type?.trim() === 'application/json' && (charset === undefined || /^utf-?8$/.test(charset))
   if (hasBody && !isJson)
-    throw new RequestError(
-      'invalid_request',
-      'the body must be sent with Content-Type: application/json, in UTF-8',
-      { status: 415 },
-    )
+    throw new RequestError('invalid_request', notJson(sent.slice(0, 100)), { status: 415 })
   next()
 }
 
 function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
   return async (request, response) => {
     const { body } = requestLocals(response)
-    const warnings = unknownKeysWarnings(described, request.query, body?.value)
-    if (warnings.length > 0) response.set('Warning', warnings)
+    nameUnknownKeys(response, unknownKeysWarnings(described, request.query, body?.value))
     const slotRequest = createSlotRequest(response)
     let call: Call<unknown, unknown>
     let reply: Reply
@@ -226,8 +227,15 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
       releaseSlot()
       await body?.discard()
     }
+    if (described.body?.hasWarnings === true)
+      nameUnknownKeys(response, unknownKeysWarnings(described, request.query, undefined))
     await send(request, response, reply, call)
   }
+}
+
+function nameUnknownKeys(response: Response, warnings: string[]): void {
+  if (warnings.length > 0) response.set('Warning', warnings)
+  else response.removeHeader('Warning')
 }
 
 function lastSegment(request: Request): string {

@@ -32,9 +32,7 @@ export function unknownKeysWarnings(
   const parameters = Object.keys(query).filter((key) => !isKnownKey(schema, key))
   const view = 'data' in reply ? withoutWrapping(reply.data) : undefined
   const keys =
-    description === undefined || description.hasWarnings === true
-      ? []
-      : unknownKeys(description, body).filter((key) => !isKnownKey(view, key))
+    description === undefined ? [] : unknownKeys(description, body).filter((key) => !isKnownKey(view, key))
   const warn = (what: string, names: string[]) =>
     names.length === 0 ? [] : [`299 - "ignored, as this endpoint has no such ${what}: ${nameKeys(names)}"`]
   return [...warn('query parameter', parameters.map(encodedKey)), ...warn('key of the body', keys)]

@@ -4,7 +4,7 @@ import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { requestErrorCodes, type RequestErrorCode } from '../api/request-error.ts'
 import { describeNeed } from '../api/authorization.ts'
 import { maxPageBytes } from '../api/json-page.ts'
-import { notAFile, tooLarge } from '../api/body/body-pieces.ts'
+import { notAFile, notJson, tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
 import { largerHint } from '../api/body/request-body.ts'
 import { folderRefusal, internalErrorMessage } from '../api/envelope.ts'
@@ -127,7 +127,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
           '415': refusal(
             'The body is not sent as JSON in UTF-8',
             'invalid_request',
-            'the body must be sent with Content-Type: application/json, in UTF-8',
+            notJson('application/x-www-form-urlencoded'),
             'the body must be JSON in UTF-8, plain or with Content-Encoding gzip, deflate, br or zstd',
           ),
         }),

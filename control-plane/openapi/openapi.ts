@@ -15,7 +15,7 @@ import { responses } from './openapi-responses.ts'
 const introduction = [
   'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only a refusal that concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503, 507. Those of the uploads have the status that they mean, beside the envelope: 400, 404, 409 (another writer), 416, 422.',
   'A request may bring an `X-Request-Id` (1-128 letters, digits, `_`, `-`, `.`); every reply has one, the same or a new one, and the log names it.',
-  'Unknown keys in a body and in a query are ignored, and named in a `Warning` header with code 299 (where imports are created and inspected, in `warnings`). A blank value in a query is none. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Where a hash is expected, null is no hash given, in updates too, and `[]` is an empty hash. Replies of more than 4 KiB are compressed where `Accept-Encoding` allows it.',
+  'Unknown keys in a body and in a query are ignored, and named in a `Warning` header with code 299 (those in the body of a created import in its `warnings`). A blank value in a query is none. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Where a hash is expected, null is no hash given, in updates too, and `[]` is an empty hash. Replies of more than 4 KiB are compressed where `Accept-Encoding` allows it.',
 ].join('\n\n')
 
 const tagTexts: Record<string, string> = {

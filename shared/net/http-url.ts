@@ -1,6 +1,7 @@
 import type { CookieJar } from 'tough-cookie'
 import type { Dispatcher } from 'undici'
 import { ImportError } from '../contract/errors.ts'
+import { contentEncodings } from './content-encoding.ts'
 import { DownloadProblem, classifyStatus } from './download-failure.ts'
 import { sendGuardedRequest, guardedAgent, refuseLiteral } from './guarded-http.ts'
 import { DelayedEnd } from './delayed-end.ts'
@@ -80,41 +81,13 @@ const escapeByte = (character: string): string => `%${character.charCodeAt(0).to
 const maxEncodings = 4
 
 function parseEncodings(text: string, url: URL): RemoteFile['encodings'] {
-  const names = text.split(',').map((name) => name.trim().toLowerCase())
-  const encodings = names
-    .filter((name) => !isNoCompression(name))
-    .map((name) => (name === 'x-gzip' ? 'gzip' : name))
+  const encodings = contentEncodings(text)
   const known = encodings.filter((name) => name === 'gzip' || name === 'zstd')
   if (known.length === encodings.length && known.length <= maxEncodings) return known
   throw new ImportError(
     'source_refused',
     `the file from ${maskUrl(url)} came with Content-Encoding ${JSON.stringify(quoteServerText(text, null))}, expected none, gzip or zstd, at most ${maxEncodings} in all`,
   )
-}
-
-/** Words that servers write into Content-Encoding although the body has no encoding. */
-const noCompression = [
-  '',
-  'identity',
-  'none',
-  'binary',
-  'text',
-  'plain',
-  '7bit',
-  '8bit',
-  'aws-chunked',
-  'chunked',
-]
-
-/** Media types and labels of character sets stand there too. */
-function isNoCompression(name: string): boolean {
-  if (noCompression.includes(name) || name.includes('/')) return true
-  try {
-    new TextDecoder(name)
-    return true
-  } catch {
-    return false
-  }
 }
 
 const headerText = (value: string | string[] | undefined): string | undefined =>

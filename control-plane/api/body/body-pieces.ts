@@ -3,6 +3,7 @@ import { pipeline, type Transform } from 'node:stream'
 import zlib from 'node:zlib'
 import { RequestError } from '../request-error.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
+import { contentEncodings } from '../../../shared/net/content-encoding.ts'
 import { gatheredPieces } from '../../../shared/runtime/gathered-pieces.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import { pieceBytes } from '../pieces.ts'
@@ -30,6 +31,9 @@ export interface BodyTimeouts {
 
 export const notAFile =
   'the body must be the file itself, as curl -T sends it: without multipart/form-data, Content-Encoding, or a Transfer-Encoding other than chunked'
+
+export const notJson = (type: string): string =>
+  `the body must be sent with Content-Type: application/json, in UTF-8, not with ${JSON.stringify(type)}`
 
 /**
  * Streams a body as it is sent, without a limit, to be stored. Throws 503 when it doesn't arrive during a stop, and
@@ -134,8 +138,8 @@ async function* decompressed(pieces: AsyncIterable<Buffer>, decompressor: Transf
 }
 
 function createDecompressor(request: IncomingMessage): Transform | null {
-  switch ((request.headers['content-encoding'] ?? 'identity').toLowerCase()) {
-    case 'identity':
+  switch (contentEncodings(request.headers['content-encoding'] ?? '').join()) {
+    case '':
       return null
     case 'gzip':
       return zlib.createGunzip({ chunkSize: pieceBytes })

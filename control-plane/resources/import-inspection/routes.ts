@@ -16,7 +16,6 @@ export const importInspectionEndpoints = [
     needs: permission('subscriber', 'import'),
     body: {
       wrapper: 'subscriber_import',
-      hasWarnings: true,
       schema: inspectionRequest,
       stagedText: ['subscriber_import', 'file_source', 'content'],
       sampledBytes: maxBytes,

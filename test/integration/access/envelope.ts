@@ -113,6 +113,15 @@ t.test('keys that a body has in vain are named in a header, at every depth', asy
   })
   t.equal(created.headers.get('warning'), null, 'an import says it in its warnings')
   t.match(created.body.data.warnings, [/overwirte/])
+  const misspelt = { colum_mapping: ['email'], file_source: { type: 'json', content: 'a@b.co' } }
+  const refusedImport = await call('POST', imports, { subscriber_import: misspelt })
+  t.match(refusedImport.body, { error_message: 'column_mapping is required' })
+  t.equal(refusedImport.headers.get('warning'), named('colum_mapping'), 'its refusal has no warnings')
+  t.equal(
+    await warningOf('POST', `${imports}/inspect`, { subscriber_import: misspelt }),
+    named('colum_mapping'),
+    'nor has an inspection an import',
+  )
 })
 
 t.test('a body without its wrapper is told which to write', async (t) => {
@@ -198,11 +207,36 @@ t.test('a body must be JSON in UTF-8 and within its limit', async (t) => {
     headers: { 'content-type': 'application/x-www-form-urlencoded' },
   })
   t.equal(text.status, 415)
-  t.match(text.body, { success: false, error_code: 'invalid_request' })
+  t.match(text.body, {
+    success: false,
+    error_code: 'invalid_request',
+    error_message:
+      'the body must be sent with Content-Type: application/json, in UTF-8, not with "application/x-www-form-urlencoded"',
+  })
   const latin = await call('POST', '/mailing_lists', '{}', {
     headers: { 'content-type': 'application/json; charset=utf-16' },
   })
   t.equal(latin.status, 415)
+  for (const charset of ['UTF-8', 'utf8', '"utf-8"']) {
+    const headers = { 'content-type': `application/json; charset=${charset}` }
+    t.match((await call('POST', '/mailing_lists', '{', { headers })).body, { error_message: /valid JSON/ })
+  }
+  // Clients send these words for text that is not compressed.
+  for (const word of ['identity', 'UTF-8', 'none', 'aws-chunked']) {
+    const headers = { 'content-encoding': word }
+    const answer = await call(
+      'POST',
+      '/mailing_lists',
+      { mailing_list: { name: `Sent as ${word}` } },
+      { headers },
+    )
+    t.match(answer.body, { success: true }, word)
+  }
+  for (const encoding of ['compress', 'gzip, gzip', 'br, zstd'])
+    t.equal(
+      (await call('POST', '/mailing_lists', {}, { headers: { 'content-encoding': encoding } })).status,
+      415,
+    )
   const large = await call('POST', '/mailing_lists', { mailing_list: { name: 'x'.repeat(1_100_000) } })
   t.equal(large.status, 413)
   const bomb = await call(
@@ -219,6 +253,13 @@ t.test('a body must be JSON in UTF-8 and within its limit', async (t) => {
     { headers: { 'content-encoding': 'gzip' } },
   )
   t.match(packed.body, { success: true, data: { name: 'Packed' } })
+  const labelled = await call(
+    'POST',
+    '/mailing_lists',
+    gzipSync(JSON.stringify({ mailing_list: { name: 'Labelled' } })),
+    { headers: { 'content-encoding': 'utf-8, x-gzip' } },
+  )
+  t.match(labelled.body, { success: true, data: { name: 'Labelled' } })
   const inline = await call('POST', imports, {
     subscriber_import: {
       column_mapping: ['email'],

@@ -107,6 +107,7 @@ t.test('a request for subscribers of whom the list has none finds nothing', asyn
   for (const [names, message] of [
     ['nobody@example.com', 'there is no subscriber nobody@example.com'],
     ['exprot', 'there is no subscriber exprot'],
+    [',', 'there is no subscriber ,'],
     ['nobody@example.com,999999999,x', 'the list has none of the 3 subscribers that are asked for'],
   ])
     t.match((await call('GET', `${path}/${names}`)).body, {

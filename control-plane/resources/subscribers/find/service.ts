@@ -66,7 +66,7 @@ export async function namedSubscribers(
   const [only] = references
   if (references.length === 1 && only !== undefined && isUnique(only)) {
     const subscriber = await findSubscriber(deps, only)
-    if (subscriber === null) throw noneOf(names)
+    if (subscriber === null) throw noneOf(names, segment)
     return new JsonRecords([JSON.stringify(toView(subscriber, context))])
   }
   const { database, pacer } = deps
@@ -95,13 +95,13 @@ export async function namedSubscribers(
       'requested_too_many',
       `more than ${maxMatches} subscribers have what is asked for, and ${maxMatches} are possible at once: go through them by pages of ${basePath}/mailing_lists/${list._id}/subscribers_by_email/:email`,
     )
-  if (found.length === 0) throw noneOf(names)
+  if (found.length === 0) throw noneOf(names, segment)
   return new JsonRecords(inOrderOfNames(found, references))
 }
 
-const noneOf = (names: readonly string[]): RequestError =>
-  names.length === 1
-    ? missing('subscriber', names[0])
+const noneOf = (names: readonly string[], segment: string): RequestError =>
+  names.length < 2
+    ? missing('subscriber', names[0] ?? segment)
     : new RequestError('not_found', `the list has none of the ${names.length} subscribers that are asked for`)
 
 /** A subscriber's parts that references name, and its view as JSON. */
