@@ -118,18 +118,23 @@ function isLdif(text: string): boolean {
   return /^dn::? *\S.*(?:\r?\n .*)*\r?\n[A-Za-z][\w.-]*(?:;[\w-]+)*:/.test(entry)
 }
 
-/** A comment of SQL, or a command of psql. MySQL has statements in comments. */
-const sqlComment = /(?:--.*|#.*|\/\*(?:(?!\*\/)[^])*\*\/;?|\\\w+.*)\s*/y
+/** A comment of SQL or of SQL*Plus, or a command of psql. MySQL has statements in comments. */
+const sqlComment = /(?:--.*|#.*|rem .*|\/\*(?:(?!\*\/)[^])*\*\/;?|\\\w+.*)\s*/iy
 /** A statement without a separator of tables in its first words: headers may be `Create date;Email` or `Set`. */
 const sqlStatement = new RegExp(
   [
     String.raw`^(?:create|alter|drop)\s+(?:or\s+replace\s+)?(?:database|schema|table|type|sequence|extension|view|index)\s[^;,\t|\n]*(?:(?:\n\s*)?\(|;\s*[\r\n])`,
-    String.raw`^insert\s[^;]*\bvalues\s*\(`,
+    String.raw`^(?:insert|replace\s+into)\s[^;]*\bvalues\s*\(`,
+    String.raw`^truncate\s+table\s[^;,\t|\n]*;\s*[\r\n]`,
     String.raw`^copy\s[^;]*\sfrom\s+stdin`,
     String.raw`^(?:set|pragma)\s+[\w@.]+\s*=[^;\n]*;`,
+    String.raw`^set\s+names\s+\w+;\s*[\r\n]`,
+    String.raw`^set\s+(?:ansi_\w+|quoted_identifier|nocount|identity_insert\s[^;,\t|\n]*)\s(?:on|off)\b *;?\s*[\r\n]`,
+    String.raw`^set\s+define\s+off;\s*[\r\n]`,
     String.raw`^lock\s+tables\s[^;\n]*;`,
     String.raw`^use\s+[\x60[]\w`,
     String.raw`^(?:begin|start)\s+transaction\s*;\s*[\r\n]`,
+    String.raw`^begin; *\r?\n\s*(?:create|drop|insert|set|delete|update|copy)\s`,
   ].join('|'),
   'i',
 )

@@ -106,6 +106,13 @@ const beginnings = [
     'Insert',
     'Insert date (values)',
     'Set Name',
+    'Set names',
+    'Set define off',
+    'Set on',
+    'Rem',
+    'REM sleep',
+    'Replace into',
+    'Truncate table',
     'Use case',
     'Copy',
     'Pragma',
@@ -236,6 +243,23 @@ const others: [kind: RegExp, bytes: Buffer | string][] = [
   [/an SQL dump/, 'create table people\n(\n  email text\n);'],
   [/an SQL dump/, 'COPY public.people (email, name) FROM stdin;\nann@example.com\tAnn\n'],
   [/an SQL dump/, 'USE [Contacts]\nGO\n'],
+  // SQL Server's scripts, SQL Developer, Adminer, and transactions around inserts.
+  [
+    /an SQL dump/,
+    '/****** Object:  Table [dbo].[People] ******/\r\nSET ANSI_NULLS ON\r\nGO\r\nSET QUOTED_IDENTIFIER ON\r\n',
+  ],
+  [
+    /an SQL dump/,
+    'SET IDENTITY_INSERT [dbo].[People] ON \r\nGO\r\nINSERT [dbo].[People] ([Id]) VALUES (1)\r\n',
+  ],
+  [
+    /an SQL dump/,
+    "REM INSERTING into HR.PEOPLE\nSET DEFINE OFF;\nInsert into HR.PEOPLE (ID) values ('1');\n",
+  ],
+  [/an SQL dump/, "-- Adminer 4.8.1 MySQL 8.0.36 dump\n\nSET NAMES utf8;\nSET time_zone = '+00:00';\n"],
+  [/an SQL dump/, "BEGIN;\nINSERT INTO people VALUES ('ann@example.com');\n"],
+  [/an SQL dump/, "REPLACE INTO `people` (`email`) VALUES ('ann@example.com');\n"],
+  [/an SQL dump/, 'TRUNCATE TABLE people;\n'],
 ]
 
 t.test('what is no table is named, with what to do', async (t) => {
@@ -256,7 +280,13 @@ t.test('the time that a text takes grows with its length alone', async (t) => {
     'insert ',
     'copy ',
     'set ',
+    'set names ',
+    'set identity_insert ',
+    'rem ',
+    'replace into ',
+    'truncate table ',
     'begin transaction',
+    'begin;',
     'dn: ',
   ])
     for (const unit of [
