@@ -36,10 +36,21 @@ const translate = (sentence: string): string =>
     .replace(/^file_format\.character_set /, '--character-set ')
     .replace(/^file_format\.csv_field_enclosure /, '--enclosure ')
     .replace(/^csv_skip_lines /, '--skip-lines ')
-    .replace(/^file_format\.csv_field_escape /, '--escape ')
+    .replace(/^file_format\.csv_field_escape is (?:null|"\\\\").*/, (differs) =>
+      differs.includes(' is null')
+        ? '--escape is none, and the file looks as if a backslash escaped its enclosures'
+        : '--escape is backslash, and the file looks as if nothing escaped its enclosures',
+    )
     .replace(/ with a backslash as csv_field_escape$/, ' with --escape backslash')
     .replace(/^file_format\.csv_field_separator /, '--separator ')
     .replace(/, and csv_field_separator is /, ', and --separator is ')
+    .replace(/^is csv_field_separator right/, 'is --separator right')
+    .replace(
+      /^if the day comes first, set date_format to dmy$/,
+      'if the day comes first, give --date-format dmy',
+    )
+    .replace(/, although date_format is dmy: /, ', although --date-format is dmy: ')
+    .replace(/\bdeactivate_subscribers_not_in_import deactivates\b/, '--deactivate-missing deactivates')
     .replace(
       /^file_format\.csv_has_headers is false, .*/,
       'the file seems to have a header, in spite of --no-headers',

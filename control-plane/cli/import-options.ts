@@ -34,7 +34,7 @@ export interface ImportFlags {
   headers: boolean
   separator: string
   enclosure?: string
-  escape?: string | null
+  escape?: Escape
   skipLines?: number
   characterSet: string
   dateFormat?: 'mdy' | 'dmy'
@@ -50,7 +50,8 @@ const overwriteWhats = ['custom_fields', 'confirmed', 'format', 'status'] as con
 type OverwriteWhat = (typeof overwriteWhats)[number]
 const separators: Record<string, string> = { tab: '\t', '\\t': '\t' }
 const enclosures: Record<string, string> = { double: '"', single: "'" }
-const escapes: Record<string, string | null> = { none: null, backslash: '\\', '\\': '\\' }
+const escapes = { none: null, backslash: '\\' } as const
+type Escape = keyof typeof escapes
 
 export function addImportOptions(command: Command): Command {
   // A command takes the default of an option when it is added, so all are added when they are complete.
@@ -178,9 +179,10 @@ function enclosure(text: string): string {
   throw new InvalidArgumentError('Allowed are double and single.')
 }
 
-function escape(text: string): string | null {
-  const value = escapes[text]
-  if (value !== undefined) return value
+/** A name, because the option of a parser that returns null would get a blank text. */
+function escape(text: string): Escape {
+  if (text === 'none') return text
+  if (text === 'backslash' || text === '\\') return 'backslash'
   throw new InvalidArgumentError('Allowed are none and backslash.')
 }
 
@@ -247,7 +249,7 @@ export const requestedFormat = (flags: ImportFlags): Record<string, unknown> =>
     character_set: flags.characterSet,
     csv_field_separator: flags.separator,
     csv_field_enclosure: flags.enclosure,
-    csv_field_escape: flags.escape,
+    csv_field_escape: flags.escape && escapes[flags.escape],
     csv_skip_lines: flags.skipLines,
     date_format: flags.dateFormat,
   })

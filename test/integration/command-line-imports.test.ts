@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readdir } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { createServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
@@ -150,6 +150,121 @@ t.test('a file that no mapping mends is refused, and no mapping is asked for', a
   t.equal(code, 1)
   t.match(err, /import it with --character-set "UTF-16LE" or "UTF-16BE"/)
   t.notMatch(err, /--map/)
+})
+
+const fixtureFile = (name: string): string =>
+  fileURLToPath(new URL(`../fixtures/files/${name}`, import.meta.url))
+/** What a terminal shows, without its line breaks. */
+const unwrapped = (text: string): string => text.replaceAll(/\s+/g, ' ')
+
+t.test('an escape is detected, or given by name', async (t) => {
+  const list = await makeList('Escapes')
+  for (const name of ['name', 'city']) await makeField(list, name)
+  const escaped = fixtureFile('enclosures-escaped-by-backslashes.csv')
+  const plain = fixtureFile('blanks-before-enclosures.csv')
+  const import_ = async (source: string, ...more: string[]) => {
+    const { code, err, json } = await call([
+      ...['import', source, '--list', String(list), '--watch', '--dry-run', '--json', ...more],
+    ])
+    const { file_format: format, stats } = json.at(-1) ?? {}
+    return { code, said: unwrapped(err), escape: format?.csv_field_escape, counts: stats?.subscribers }
+  }
+  t.match(await import_(escaped), {
+    ...{ code: 0, escape: '\\', counts: { added: 4, failed: 0 } },
+    said: /enclosures escaped by a backslash/,
+  })
+  for (const name of ['backslash', '\\'])
+    t.match(await import_(escaped, '--escape', name), { code: 0, escape: '\\', counts: { added: 4 } })
+  t.match(await import_(escaped, '--escape', 'none'), {
+    ...{ code: 0, escape: null, counts: { added: 3, failed: 1 } },
+    said: /--escape is none, and the file looks as if a backslash escaped its enclosures.*unterminated enclosure.*with --escape backslash/,
+  })
+  t.match(await import_(plain, '--escape', 'backslash'), {
+    ...{ code: 0, escape: '\\', counts: { added: 3 } },
+    said: /--escape is backslash, and the file looks as if nothing escaped its enclosures/,
+  })
+  for (const name of ['x', '', '"', 'null'])
+    t.match(await import_(plain, '--escape', name), {
+      code: 2,
+      said: /--escape.*Allowed are none and backslash/,
+    })
+})
+
+t.test('lines before the table are detected, or given by number', async (t) => {
+  const list = await makeList('Notes')
+  await makeField(list, 'Company')
+  const source = fixtureFile('linkedin-connections.csv')
+  const import_ = async (...more: string[]) => {
+    const { code, err, json } = await call([
+      ...['import', source, '--list', String(list), '--watch', '--dry-run', '--json', ...more],
+    ])
+    const { file_format: format, stats } = json.at(-1) ?? {}
+    return { code, said: unwrapped(err), lines: format?.csv_skip_lines, counts: stats?.subscribers }
+  }
+  t.match(await import_(), {
+    ...{ code: 0, lines: 3, counts: { added: 2, failed: 0 } },
+    said: /lines before the table: 3, a header line/,
+  })
+  t.match(await import_('--skip-lines', '3'), { code: 0, lines: 3, counts: { added: 2, failed: 0 } })
+  t.match(await import_('--skip-lines', '5', '--no-headers'), { code: 0, lines: 5, counts: { added: 1 } })
+  t.match(await import_('--skip-lines', '0'), { code: 1, said: /no column is mapped to email/ })
+  t.match(await import_('--skip-lines', '100'), {
+    code: 1,
+    said: /no column is mapped to email: the file is empty, or has only lines that are skipped/,
+  })
+  const long = await file('long-note.csv', `${'x'.repeat(70_000)}\nemail\nann@example.com\n`)
+  t.match(await call(['import', long, '--list', String(list), '--skip-lines', '1']), {
+    code: 1,
+    err: /--skip-lines is 1, and the first 1 lines have more than 64 KiB/,
+  })
+  for (const number of ['101', '-1', '1.5', 'x', ''])
+    t.match(await import_('--skip-lines', number), {
+      code: 2,
+      said: /--skip-lines.*It must be a number from 0 to 100/,
+    })
+})
+
+t.test('contacts and dumps that are no table are refused before they are sent', async (t) => {
+  const list = String(await makeList('No tables'))
+  const kinds: [name: string, said: RegExp][] = [
+    ['contacts.vcf', /the file is a vCard \(\.vcf\).* export the contacts as CSV UTF-8/],
+    ['directory.ldif', /the file is an LDIF file.* export the contacts as CSV UTF-8/],
+    ['subscribers.sql', /the file is an SQL dump.* export the table with the people as CSV UTF-8/],
+  ]
+  for (const [name, said] of kinds) {
+    const source = fixtureFile(name)
+    for (const way of [[], ['--via', 'http'], ['--via', 'ftp', '--map', 'email']]) {
+      const { code, out, err } = await call(['import', source, '--list', list, '--watch', ...way])
+      t.match({ code, out, said: unwrapped(err) }, { code: 1, out: '', said }, `${name} ${way.join(' ')}`)
+      t.ok(err.includes(name), 'the file is named')
+    }
+    const piped = await run(['import', '-', '--list', list], { input: await readFile(source) })
+    t.match({ code: piped.code, said: unwrapped(piped.err) }, { code: 1, said })
+    const packed = await call([
+      'import',
+      await file(`${name}.gz`, gzipSync(await readFile(source))),
+      '--list',
+      list,
+    ])
+    t.match({ code: packed.code, said: unwrapped(packed.err) }, { code: 1, said }, 'only the service sees it')
+  }
+  t.same(await service.get(`/mailing_lists/${list}/subscriber_imports?scope=all`), [])
+  t.same(await service.get('/uploads'), [])
+})
+
+t.test('the reasons of failed rows name options of the command line', async (t) => {
+  const list = String(await makeList('Reasons', { has_confirmed: true }))
+  const source = await file(
+    'reasons.csv',
+    'email,confirm_time\nann;a@example.com,\nbob@example.com,31/12/2014\n',
+  )
+  const ended = await call(['import', source, '--list', list, '--separator', ',', '--watch'])
+  const said = unwrapped(ended.err)
+  t.equal(ended.code, 3)
+  t.match(said, /2 of the first 2 records would fail: .*; is --separator right\?/)
+  t.match(said, /1 1 email not an email address: .*; is --separator right\?/)
+  t.match(said, /2 confirm_time not .*; if the day comes first, give --date-format dmy/)
+  t.notMatch(said, /csv_field_separator|date_format/)
 })
 
 t.test('an idempotency key makes one import of two commands', async (t) => {

@@ -90,7 +90,7 @@ export function showInspection(
   if (firstFailed !== undefined)
     writeSentence(
       err,
-      `${style('yellow', `${failed.length} of the first ${inspection.records.length} records would fail`)}: ${printable(firstFailed.error ?? '')}`,
+      `${style('yellow', `${failed.length} of the first ${inspection.records.length} records would fail`)}: ${printable(inCommandTerms(firstFailed.error ?? ''))}`,
     )
   for (const warning of inspection.warnings) warn(terminal, inCommandTerms(warning))
 }

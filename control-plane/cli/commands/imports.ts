@@ -174,7 +174,7 @@ function printCounts(terminal: Terminal, stream: NodeJS.WriteStream, view: Impor
       rows,
       column,
       header ?? field,
-      reason,
+      inCommandTerms(reason),
       record,
       example,
     ],

@@ -68,7 +68,8 @@ export async function inspectSource(
   const { proposals, dateFormat, warnings: unfitColumns } = proposeColumns(table.columns, context)
   const format = chooseFormat(request, beginning, table, dateFormat)
   const mapping = request.column_mapping ?? proposals.map(({ proposed }) => proposed)
-  const checked = checkMapped(request, mapping, format, context)
+  const isEmpty = table.columns.length === 0 && isBlank(beginning)
+  const checked = checkMapped({ request, mapping, format, isEmpty }, context)
   const rehearsed = refusal === null ? checked : { options: null, error: refusal }
   const sampled = { beginning, format }
   const rehearsal = await rehearseSample(deps, context, sampled, rehearsed)
@@ -106,6 +107,9 @@ function textSample({ stored, records: { bytes, isWhole } }: Beginning): Sample 
   const text = recordDecoder(stored.character_set).decode(bytes, 0, bytes.length)
   return { bytes: Buffer.from(text), isWhole }
 }
+
+/** A line that is longer than the sample has no record either, and is not blank. */
+const isBlank = (beginning: Beginning): boolean => textSample(beginning).bytes.toString().trim() === ''
 
 /**
  * The beginning in the character set of the request, or else a detected one. `refusal`: why an import with the request's
@@ -238,9 +242,12 @@ function chooseFormat(
 
 /** The options of the import, or the reason why it couldn't be created. */
 function checkMapped(
-  request: InspectionRequest,
-  mapping: (string | null)[],
-  { isDetected: _, ...format }: ContentFormat,
+  {
+    request,
+    mapping,
+    format: { isDetected: _, ...format },
+    isEmpty,
+  }: { request: InspectionRequest; mapping: (string | null)[]; format: ContentFormat; isEmpty: boolean },
   context: ImportDeps,
 ): { options: CheckedOptions | null; error: string | null } {
   const problems: string[] = []
@@ -256,7 +263,7 @@ function checkMapped(
   if (problems.length === 0) return { options, error: null }
   return {
     options: null,
-    error: `${problems.join('; ')}: no such column was recognized, so give a column_mapping`,
+    error: `${problems.join('; ')}: ${isEmpty ? 'the file is empty, or has only lines that are skipped' : 'no such column was recognized, so give a column_mapping'}`,
   }
 }
 

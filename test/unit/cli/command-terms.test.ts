@@ -63,6 +63,34 @@ const messages: [message: string, said: string][] = [
     'the first line sets the separator ";", and --separator is ",": records are split at ","',
   ],
   [
+    'file_format.csv_field_escape is null, and the file looks as if it were "\\\\"',
+    '--escape is none, and the file looks as if a backslash escaped its enclosures',
+  ],
+  [
+    'file_format.csv_field_escape is "\\\\", and the file looks as if it were null',
+    '--escape is backslash, and the file looks as if nothing escaped its enclosures',
+  ],
+  [
+    'not an email address: ":" and ";" belong to a label or separate cells; is csv_field_separator right?',
+    'not an email address: ":" and ";" belong to a label or separate cells; is --separator right?',
+  ],
+  [
+    'not a date such as 2014-12-31 or 12/31/2014; if the day comes first, set date_format to dmy',
+    'not a date such as 2014-12-31 or 12/31/2014; if the day comes first, give --date-format dmy',
+  ],
+  [
+    '2 dates have a second part above 12 and were read month first (MM-DD-YYYY), although date_format is dmy: check that the day comes first in the others',
+    '2 dates have a second part above 12 and were read month first (MM-DD-YYYY), although --date-format is dmy: check that the day comes first in the others',
+  ],
+  [
+    'deactivate_subscribers_not_in_import deactivates no subscriber, because records of the file may have swallowed others: correct the file and import it again',
+    '--deactivate-missing deactivates no subscriber, because records of the file may have swallowed others: correct the file and import it again',
+  ],
+  [
+    'more than half of the 4 active subscribers of the list are not in the file, and deactivate_subscribers_not_in_import deactivates them',
+    'more than half of the 4 active subscribers of the list are not in the file, and --deactivate-missing deactivates them',
+  ],
+  [
     'file_format.csv_has_headers is false, and the file looks as if it were true',
     'the file seems to have a header, in spite of --no-headers',
   ],
