@@ -28,11 +28,15 @@ type ImportByCommand = (
 export async function importByCommand(t: Test, service: Service): Promise<ImportByCommand> {
   const { call, file } = await commandLine(t, service)
   return async (fixture, { prefix, listId, mapping }) => {
-    const { character_set, csv_field_separator, csv_field_enclosure } = fixture.settings ?? {}
+    const { settings = {} } = fixture
+    const { csv_field_escape: escape, csv_skip_lines: skippedLines } = settings
     const options = {
-      '--character-set': character_set,
-      '--separator': csv_field_separator,
-      '--enclosure': csv_field_enclosure,
+      '--character-set': settings.character_set,
+      '--separator': settings.csv_field_separator,
+      '--enclosure': settings.csv_field_enclosure,
+      '--escape': escape === null ? 'none' : escape,
+      '--skip-lines': skippedLines?.toString(),
+      '--date-format': settings.date_format,
       '--default-status': fixture.defaultStatus,
     }
     const { code, err, json } = await call([
