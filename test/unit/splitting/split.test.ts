@@ -455,14 +455,18 @@ t.test('two threads find the same as one in random files', async (t) => {
     '\n"',
     '",',
     'x@y.co\n',
+    ', "',
+    '\\"',
+    '"x"y',
   ]
   let inTwo = 0
   for (let i = 0; i < 40; i += 1) {
     const few = pieces.filter((_, at) => at < 4 || random(2) === 0)
     const rest = Array.from({ length: 12_000 }, () => few[random(few.length)]).join('')
     const content = lines(1_000, (n) => `u${n}@b.co\n`) + rest
-    const alone = await split(content)
-    const together = await split(content, utf8Format, inWorker)
+    const format = { ...utf8Format, csv_field_escape: i % 2 === 0 ? null : ('\\' as const) }
+    const alone = await split(content, format)
+    const together = await split(content, format, inWorker)
     if (together.result.secondHalf !== null) inTwo += 1
     assert.deepEqual(outcomeOf(together), outcomeOf(alone), `file ${i}`)
   }
