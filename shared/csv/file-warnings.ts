@@ -132,22 +132,22 @@ export class FileWarnings {
     const { manyLines, swallowing, typed, backslash, controlsLine, firstInvalid } = this.findings
     if (manyLines.records > 0) {
       sentences.push(
-        `${manyLines.records} records span more than ${remarkableLines} lines, the first at line ${manyLines.line}: is an enclosure missing?`,
+        `${countRecords(manyLines.records, 'spans', 'span')} more than ${remarkableLines} lines, the first at line ${manyLines.line}: is an enclosure missing?`,
       )
     }
     if (swallowing.records > 0) {
       sentences.push(
-        `${swallowing.records} records may have swallowed others, the first at line ${swallowing.line}: a later line of theirs would alone be a record with an email address; is a closing enclosure missing?`,
+        `${countRecords(swallowing.records, 'may have', 'may have')} swallowed others, the first at line ${swallowing.line}: a later line would alone be a record with an email address; is a closing enclosure missing?`,
       )
     }
     if (typed.records > 0) {
       sentences.push(
-        `${typed.records} records have text behind a closing enclosure, the first at line ${typed.line}: such a cell is taken as typed, enclosures included`,
+        `${countRecords(typed.records, 'has', 'have')} text behind a closing enclosure, the first at line ${typed.line}: such a cell is taken as typed, enclosures included`,
       )
     }
     if (backslash.records > 0) {
       sentences.push(
-        `${backslash.records} records have a backslash before an enclosure, the first at line ${backslash.line}: if it escapes the enclosure, import the file with a backslash as csv_field_escape`,
+        `${countRecords(backslash.records, 'has', 'have')} a backslash before an enclosure, the first at line ${backslash.line}: if it escapes the enclosure, import the file with a backslash as csv_field_escape`,
       )
     }
     if (controlsLine > 0) {
@@ -186,6 +186,9 @@ export class FileWarnings {
 }
 
 const remarkableLines = 20
+
+const countRecords = (records: number, verbOfOne: string, verbOfMany: string): string =>
+  records === 1 ? `1 record ${verbOfOne}` : `${records} records ${verbOfMany}`
 
 /** Windows sets have letters and punctuation in place of the control characters of these. */
 const setsWithPunctuation: Partial<Record<CharacterSet, string>> = {

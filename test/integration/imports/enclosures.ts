@@ -53,7 +53,7 @@ t.test('where a record may have swallowed others, the import says so and deactiv
     const view = await importText(service, list.id, content, options)
     t.same(countsOf(view), { updated: 2 })
     t.match(view.warnings, [
-      /^1 records may have swallowed others, the first at line 2: .*is a closing enclosure missing\?$/,
+      /^1 record may have swallowed others, the first at line 2: .*is a closing enclosure missing\?$/,
       /^deactivate_subscribers_not_in_import deactivates no subscriber, because records of the file may have swallowed others/,
     ])
     t.match(await everybody(list.id), { b: 'active', d: 'active', e: 'active' })

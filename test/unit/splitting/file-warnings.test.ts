@@ -162,6 +162,9 @@ t.test('records of more than 20 lines are counted, the first is named', async (t
   warnings.notice(record(5, 20), 1)
   t.same(warnings.sentences, [])
   warnings.notice(record(30, 21), 1)
+  t.same(warnings.sentences, [
+    '1 record spans more than 20 lines, the first at line 30: is an enclosure missing?',
+  ])
   warnings.notice(record(60, 30), 1)
   t.same(warnings.sentences, [
     '2 records span more than 20 lines, the first at line 30: is an enclosure missing?',
