@@ -21,7 +21,10 @@ export const inspectionRequest = importCreation.extend({
       character_set: characterSetOption().optional(),
       csv_field_separator: separatorOption().optional(),
       csv_field_enclosure: punctuation(enclosures).optional(),
-      csv_field_escape: punctuation(escapes).nullable().optional(),
+      csv_field_escape: punctuation(escapes)
+        .nullable()
+        .optional()
+        .describe('a backslash, or null for no escape; detected where the key is missing'),
       csv_skip_lines: z.int().min(0).max(maxSkipLines).optional(),
       date_format: oneOf(['mdy', 'dmy']).optional(),
     })

@@ -13,6 +13,7 @@ import type { CustomFieldDocument } from '../../../shared/contract/schemas/custo
 import type { ContentFormat, FileFormat } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
+import { isHash } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/create/check.ts'
 import {
@@ -53,13 +54,14 @@ export async function inspectSource(
   inspection: Inspection & { sent: SentRequest; releaseSlot: () => void },
 ): Promise<InspectionView> {
   const { list, sent, content, releaseSlot } = inspection
+  const asked = withNullEscape(inspection.request, sent)
   const { context, source } = await checkInspection(deps, inspection)
   // Reading may take 30 s, during which the request must not occupy a slot.
   if (source.type !== 'json') releaseSlot()
   const sample = await readSample(deps, list.organization_id, source, content)
   // Each step takes milliseconds, and other requests are served between two of them.
   await deps.pacer.nextPiece()
-  const request = withSkippedLines(inspection.request, readInspected(sample, inspection.request, source))
+  const request = withSkippedLines(asked, readInspected(sample, asked, source))
   await deps.pacer.nextPiece()
   const { beginning, refusal } = readInspected(sample, request, source)
   await deps.pacer.nextPiece()
@@ -89,6 +91,13 @@ export async function inspectSource(
       ...(request.column_mapping === undefined ? unfitColumns : []),
     ],
   })
+}
+
+/** A null that was sent asks for no escape. Parsing drops nulls, and a missing escape is detected. */
+function withNullEscape(request: InspectionRequest, { document }: SentRequest): InspectionRequest {
+  const format = isHash(document) ? document['file_format'] : undefined
+  if (!isHash(format) || format['csv_field_escape'] !== null) return request
+  return { ...request, file_format: { ...request.file_format, csv_field_escape: null } }
 }
 
 /** The request with the lines before the table, given or else detected. */

@@ -160,6 +160,13 @@ t.test('an inspection proposes the escape', async (t) => {
     })
   t.match(await inspect({}), { csv_field_escape: '\\', csv_field_separator: ',', warnings: [] })
   t.match((await inspect({})).records[1].values, { city: 'the "Bay"' })
+  const without = await inspect({ csv_field_escape: null })
+  t.match([without.csv_field_escape, without.records[1].values.city], [null, '"the \\"Bay\\""'])
+  t.match(without.warnings, [
+    /text behind a closing enclosure/,
+    /backslash before an enclosure/,
+    /^file_format\.csv_field_escape is null, and the file looks as if it were "\\\\"$/,
+  ])
 })
 
 t.test('a file without a record is a warning that says why', async (t) => {
