@@ -265,3 +265,22 @@ t.test('dropped connections are no failures of the step, however many', async (t
   t.ok(brokeOff.length > 5, 'more often than a step may fail')
   await kill(engine)
 })
+
+t.test('reads that the database refuses are no failures of the chunk, however many', async (t) => {
+  const list = await listOf(10)
+  const ofChunks = `${db.databaseName}.import_chunks`
+  const data = { failCommands: ['find'], namespace: ofChunks, appName: 'rollcall', errorCode: 11_602 }
+  await failPoint(t, 'failCommand', 'alwaysOn', data)
+  const engine = await startEngine(3_000)
+  const id = await create(list.id, 'new@example.com\n')
+  const failures = () => engine.log().match(/a chunk failed: /g)?.length ?? 0
+  await until(
+    'more failures than a chunk may have claims, or the end of the import',
+    async () => failures() > 5 || (await documentOf(id)).finished_at !== null,
+    (isReached) => isReached,
+    60_000,
+  )
+  await set.command({ configureFailPoint: 'failCommand', mode: 'off' })
+  t.match(await importEnd(service, id, 60_000), { state: 'finished', error_message: null })
+  await kill(engine)
+})
