@@ -661,6 +661,21 @@ t.test('imports that are created side by side on one list leave it as they found
   for (const { body } of replies) await post(`/subscriber_imports/${body.data.id}/cancel`)
 })
 
+t.test('an import that is due waits for the first one of its list, and not for a dry run', async (t) => {
+  const { id: listId } = await createList(service)
+  const ids: number[] = []
+  for (const dry_run of [true, false, false]) {
+    const { body } = await create({ dry_run, column_mapping: ['email'], file_source: json }, listId)
+    ids.push(body.data.id)
+  }
+  const views = await Promise.all(ids.map((id) => get(`/subscriber_imports/${id}`)))
+  t.same(
+    views.map(({ waiting_for_import_id }) => waiting_for_import_id),
+    [null, null, ids[1]],
+  )
+  for (const id of ids) await post(`/subscriber_imports/${id}/cancel`)
+})
+
 t.test('imports are listed by scope, those that have not ended first', async (t) => {
   const ownList = await createList(service)
   const at = async (begins_at: string) =>

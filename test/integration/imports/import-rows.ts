@@ -662,6 +662,15 @@ t.test('a list with an alternate primary key', async (t) => {
     email: 'New@X.co',
     email_key: 'new@x.co',
   })
+  // A duplicate row's email is not checked, and each row has one line of the log all the same.
+  const duplicates = ['d1@x.co', '"d2\n@x.co"', '"d3\r@x.co"', '"d4\r\n@x.co"']
+  const rows = ['a@x.co', ...duplicates].map((email) => `6,${email}\n`)
+  const again = await importText(service, list.id, `Member,email\n${rows.join('')}`, options)
+  t.same(countsOf(again), { added: 1, skipped_duplicate: 4 })
+  t.same(
+    (await log(again, 'skipped_duplicate')).split(/\r\n|\n|\r/).map((line) => line.slice(0, 2)),
+    ['d1', 'd2', 'd3', 'd4', ''],
+  )
 })
 
 t.test(

@@ -48,6 +48,30 @@ t.test('a line that sets the separator comes before them', async (t) => {
   t.match((await call('GET', `${path}?safe=true`)).text, /^sep=;\n'=1\+2;note\nemail;x;error\n/)
 })
 
+t.test(
+  'the failed log begins with the skipped lines, whatever ends them, also without formulas',
+  async (t) => {
+    const options = { column_mapping: ['email'], file_format: { csv_skip_lines: 2 } }
+    for (const end of ['\n', '\r\n', '\r']) {
+      const { id } = await createList(service)
+      const lines = ['Contacts', '=1+2', 'email', 'ann@example.com', 'bad', '']
+      const view = await importText(service, id, lines.join(end), options)
+      t.same(countsOf(view), { added: 1, failed: 1 }, JSON.stringify(end))
+      for (const [query, formula] of [
+        ['', '=1+2'],
+        ['?safe=true', "'=1+2"],
+      ] as const) {
+        const log = (await call('GET', `/subscriber_imports/${view.id}/logs/failed${query}`)).text
+        t.same(
+          log.split(/\r\n|\n|\r/).slice(0, 3),
+          ['Contacts', formula, 'email,error'],
+          JSON.stringify([end, query]),
+        )
+      }
+    }
+  },
+)
+
 t.test('all lines may be skipped, and lines without an end are refused', async (t) => {
   const { id } = await createList(service)
   const all = await importText(service, id, 'email\nann@example.com', {
