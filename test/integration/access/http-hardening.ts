@@ -78,6 +78,8 @@ t.test('the log names routes and ids, never an address, a key or a body', async 
   await call('GET', '/nowhere/ann.secret%40example.com')
   await call('POST', '/mailing_lists', '{"name":"ann.secret@example.com"')
   await call('GET', '/mailing_lists', undefined, { key: 'ann.secret@example.com' })
+  const idWithKey = { 'x-request-id': `job-${bootstrapKey}-17` }
+  await call('GET', '/mailing_lists', undefined, { headers: idWithKey })
   const last = { 'x-request-id': 'log-test.2' }
   await call('GET', '/mailing_lists?email=ann.secret@example.com', undefined, { headers: last })
   await until(

@@ -66,14 +66,20 @@ t.test('the lag of reactions is in seconds', async (t) => {
     dead: false,
     lease_until: ago(-60),
   })
-  await collections.autoresponders.insertOne(
-    { _id: 1, organization_id: 1, paused: false, content_text: 'Hello' } as never,
-    { bypassDocumentValidation: true },
-  )
-  await collections.reactions.insertOne({
-    ...{ _id: '1:1:request 1', id: 1, organization_id: 1, mailing_list_id: 1, autoresponder_id: 1 },
-    ...{ subscriber_id: 1, import_id: null, state: 'queued', due_at: ago(50), created_at: ago(50) },
-  })
+  // What a paused autoresponder holds back is not late, however long ago it would have been due.
+  for (const [id, paused, dueAt] of [
+    [1, false, ago(50)],
+    [2, true, ago(500)],
+  ] as const) {
+    await collections.autoresponders.insertOne(
+      { _id: id, organization_id: 1, name_key: String(id), paused, content_text: 'Hello' } as never,
+      { bypassDocumentValidation: true },
+    )
+    await collections.reactions.insertOne({
+      ...{ _id: `1:${id}:request 1`, id, organization_id: 1, mailing_list_id: 1, autoresponder_id: id },
+      ...{ subscriber_id: 1, import_id: null, state: 'queued', due_at: dueAt, created_at: dueAt },
+    })
+  }
   const registry = new Registry()
   const metrics = createEngineMetrics(registry)
   // With this reserve the disk counts as full, so the reaction stays where it is.
