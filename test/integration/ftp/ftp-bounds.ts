@@ -122,6 +122,7 @@ t.test('a search that found no port wakes no waiting search, and a freed port do
   t.teardown(() => closed(servers[0]!))
   const ports = new PassivePorts({ host: '127.0.0.1', first, last: first + 2, timeoutMs: 30_000 })
   const taken = [await ports.acquire(1, never), await ports.acquire(2, never)]
+  t.teardown(() => taken.forEach((lease) => lease.release()))
   let tries = 0
   const count = () => {
     tries += 1
@@ -140,7 +141,6 @@ t.test('a search that found no port wakes no waiting search, and a freed port do
   t.ok(tries < 100 + 20, `${tries - 100} tries`)
   taken[0]!.release()
   await Promise.all(waiting)
-  taken[1]!.release()
   unsubscribe(channel, count)
 })
 

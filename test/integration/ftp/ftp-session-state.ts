@@ -34,6 +34,12 @@ t.test('ALLO announces the size of one upload, which may bring less or more', as
   await t.rejects(session.upload('APPE four.csv', '6'), /^552 /, 'added to the 915 that are there')
   t.match(await session.upload('APPE four.csv', '6'), /^226 /)
   t.equal((await session.download('RETR four.csv')).text, '123456')
+  // With five.csv there are 946 bytes, so 54 are free.
+  t.match(await session.upload('STOR five.csv', 'x'.repeat(30)), /^226 /)
+  t.match(await session.command('ALLO 25'), /^200 /)
+  await t.rejects(session.upload('APPE five.csv', '7'), /^552 /, 'beside the 30 that APPE keeps')
+  t.match(await session.command('ALLO 24'), /^200 /)
+  t.match(await session.upload('APPE five.csv', '7'), /^226 /, 'the last byte of the quota')
   session.close()
 })
 
