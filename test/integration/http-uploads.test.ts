@@ -10,6 +10,7 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { HttpUpload, partOf } from '../helpers/http-upload.ts'
+import { growthSince } from '../helpers/metric-value.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import {
   basic,
@@ -552,6 +553,46 @@ t.test('transfers are counted by their protocol', async (t) => {
   await until('the end of the transfer', inProgress, (count) => count !== 1)
   t.equal((await ended('in', 'broken_off')) - broken, 1)
   t.equal(await inProgress(), 0)
+})
+
+t.test('durations of uploads, downloads and their requests are in seconds', async (t) => {
+  const areInSeconds = async (method: string, kind: string, work: () => Promise<unknown>) => {
+    const [growth, startedAt] = [await growthSince(`${origin}/metrics`), performance.now()]
+    await work()
+    const ofRequests = (part: string) =>
+      `rollcall_http_request_duration_seconds_${part}{method="${method}",route="/uploads/:filename",status="200",error_code=""}`
+    // A request is measured when its reply has been sent, which its client may see earlier.
+    await until(
+      `one more ${method}`,
+      () => growth(ofRequests('count')),
+      (more) => more === 1,
+    )
+    const maxSeconds = (performance.now() - startedAt) / 1_000
+    const ofTransfers = `rollcall_ftp_transfer_duration_seconds_sum{protocol="http",kind="${kind}"}`
+    for (const series of [ofTransfers, ofRequests('sum')]) {
+      const seconds = await growth(series)
+      t.ok(
+        seconds >= 1.4 && seconds <= maxSeconds,
+        `${series}: ${seconds} s, not from 1.4 s to ${maxSeconds} s`,
+      )
+    }
+  }
+  // Larger than what sockets hold, so the download lasts until the client has read it.
+  await put('lasting.csv', Buffer.alloc(30_000_000))
+  await areInSeconds('GET', 'out', async () => {
+    const request = httpRequest(`${origin}/svc/api/v2/uploads/lasting.csv`, {
+      headers: { authorization },
+    }).end()
+    const [response] = (await once(request, 'response')) as [IncomingMessage]
+    await sleep(1_500)
+    await once(response.resume(), 'end')
+  })
+  await areInSeconds('PUT', 'in', async () => {
+    const upload = begin('lasting.csv', { 'content-length': 10 })
+    upload.write('01234')
+    await sleep(1_500)
+    t.match(await upload.end('56789'), { status: 200 })
+  })
 })
 
 t.test('a connection serves other requests after an upload', async (t) => {
