@@ -7,7 +7,7 @@ import { stepBounds as usualStepBounds } from '../../engine/scheduler/step-progr
 import { AddressGuard } from '../../shared/net/address-guard.ts'
 import { createRegistry } from '../../shared/runtime/metrics/registry.ts'
 import { openSecretBox } from '../../shared/runtime/secret-box.ts'
-import { runProcess } from '../../shared/runtime/service.ts'
+import { runProcess, serveOperations } from '../../shared/runtime/service.ts'
 import { downloadBounds } from '../../shared/net/download-bounds.ts'
 import { MarkedFolder } from '../../shared/storage/staging/marked-folder.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
@@ -25,7 +25,8 @@ const { bounds = {}, steps = {}, callbacks = {}, answers = {}, twoThreadsFrom } 
 
 async function lookup(hostname: string) {
   const left = answers[hostname]
-  if (left === undefined) throw new Error(`getaddrinfo ENOTFOUND ${hostname}`)
+  if (left === undefined)
+    throw Object.assign(new Error(`getaddrinfo ENOTFOUND ${hostname}`), { code: 'ENOTFOUND' })
   const addresses = (left.length > 1 ? left.shift() : left[0]) ?? []
   return addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))
 }
@@ -33,7 +34,8 @@ async function lookup(hostname: string) {
 await runProcess('engine', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
-  const metrics = createEngineMetrics(createRegistry())
+  const registry = createRegistry()
+  const metrics = createEngineMetrics(registry)
   const folder = process.add(await MarkedFolder.open(settings, database.collections, log))
   const staging = openStaging(settings, database.collections, folder)
   const stepBounds = { ...usualStepBounds, ...steps }
@@ -55,6 +57,17 @@ await runProcess('engine', async (process) => {
       ...(twoThreadsFrom === undefined ? {} : { twoThreadsFrom }),
     }),
   )
+  const operations = process.add(
+    await serveOperations({
+      ...{ host: '127.0.0.1', port: 0, hostSetting: 'METRICS_HOST', portSetting: 'ENGINE_METRICS_PORT' },
+      registry,
+      unreadyBecause: async () => engine.problem,
+    }),
+  )
   await engine.start()
-  process.ready({ process: 'engine', metrics: {}, mongodb: database.shownUri })
+  process.ready({
+    process: 'engine',
+    metrics: { engine: `${operations.url}/metrics` },
+    mongodb: database.shownUri,
+  })
 })

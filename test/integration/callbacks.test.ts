@@ -5,6 +5,7 @@ import { Webhook } from 'standardwebhooks'
 import t from 'tap'
 import type { CallbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
 import { downloadsSetting, type Downloads } from '../helpers/hasty-engine-setting.ts'
+import { growthSince } from '../helpers/metric-value.ts'
 import {
   callerOf,
   createList,
@@ -171,6 +172,32 @@ t.test('addresses are guarded, credentials are sent', async (t) => {
     `Basic ${Buffer.from('user:p@ss').toString('base64')}`,
   )
   t.match(received.get('/credentials')?.[0]?.body, /user:\*\*\*@/)
+})
+
+t.test('attempts are counted by result, and imports by their end', async (t) => {
+  const growth = await growthSince(engine.ready!.metrics['engine']!)
+  responses.set('/counted-late', (response, nth) => response.writeHead(nth === 3 ? 200 : 500).end())
+  responses.set('/counted-never', (response) => response.writeHead(503).end())
+  const urls = ['/counted', '/counted-late', '/counted-never'].map(at)
+  for (const url of [...urls, 'http://evil.test/']) await callbackEnd((await create(url)).id)
+  const failed = { file_source: { type: 'json', content: 'no address\n' } }
+  await callbackEnd(
+    (await create(at('/counted'), { ...failed, deactivate_subscribers_not_in_import: true })).id,
+  )
+  const expected = {
+    'rollcall_callback_attempts_total{result="delivered"}': 3,
+    'rollcall_callback_attempts_total{result="failed"}': 2 + 6,
+    'rollcall_callback_attempts_total{result="refused"}': 6,
+    rollcall_callbacks_given_up_total: 2,
+  }
+  const imports = (state: string) => growth(`rollcall_imports_ended_total{state="${state}",source="json"}`)
+  // The callback is queued a moment before its import is counted.
+  await until(
+    'four finished imports and a failed one',
+    async () => [await imports('finished'), await imports('failed')],
+    ([finished, failed]) => finished === 4 && failed === 1,
+  )
+  for (const [series, count] of Object.entries(expected)) t.equal(await growth(series), count, series)
 })
 
 t.test(

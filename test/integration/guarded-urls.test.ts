@@ -3,6 +3,7 @@ import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { createUrlImport, emailsOnly, startHastyEngine } from '../helpers/downloads.ts'
+import { growthSince } from '../helpers/metric-value.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { answer, drip, head, redirect, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
 import { createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
@@ -15,6 +16,7 @@ const engine = await startHastyEngine(t, service, {
   bounds: { retryAfterMs: [50, 100] },
   answers: {
     'other.test': [['127.0.0.1']],
+    'inside.test': [['10.0.0.7']],
     'changes.test': [['127.0.0.1'], ['127.0.0.2']],
     'pinned.test': [['127.0.0.1'], ['127.0.0.2']],
   },
@@ -24,6 +26,43 @@ const web = await startRawWebServer(t, answers)
 const base = `http://127.0.0.1:${web.port}`
 
 const end = (id: number): Promise<Json> => importEnd(service, id, 90_000)
+
+// First, so that no import of another test is counted late.
+t.test('attempts are counted by result, and failures by scheme and reason', async (t) => {
+  const growth = await growthSince(engine.ready!.metrics['engine']!)
+  answers['/unavailable'] = answer(503, {})
+  answers['/absent'] = answer(404, {})
+  const urls = [
+    `${base}/good`,
+    `${base}/unavailable`,
+    `${base}/absent`,
+    'http://inside.test/',
+    'https://no-such-name.test/',
+  ]
+  const ended = await Promise.all(
+    urls.map(async (url) => (await end((await createUrlImport(service, url)).id)).state),
+  )
+  t.same(ended, ['finished', 'failed', 'failed', 'failed', 'failed'])
+  const failures = (scheme: string, reason: string) =>
+    `rollcall_import_download_failures_total{scheme="${scheme}",reason="${reason}"}`
+  const expected = {
+    'rollcall_import_download_attempts_total{result="ok"}': 1,
+    'rollcall_import_download_attempts_total{result="failed"}': 9,
+    'rollcall_import_download_attempts_total{result="refused"}': 1,
+    [failures('http', 'status_5xx')]: 3,
+    [failures('http', 'not_found')]: 3,
+    [failures('http', 'address_refused')]: 1,
+    [failures('https', 'name')]: 3,
+  }
+  const imports = (state: string) => growth(`rollcall_imports_ended_total{state="${state}",source="url"}`)
+  // An import shows its end a moment before it is finalized and counted.
+  await until(
+    'one finished and four failed imports',
+    async () => [await imports('finished'), await imports('failed')],
+    ([finished, failed]) => finished === 1 && failed === 4,
+  )
+  for (const [series, count] of Object.entries(expected)) t.equal(await growth(series), count, series)
+})
 
 t.test('a name that changes its meaning leads nowhere else', async (t) => {
   answers['/to-itself'] = redirect(`http://changes.test:${web.port}/good`)
