@@ -311,6 +311,30 @@ async function faultOfForeignToken(name: string, row: Row): Promise<string | nul
   return answer.body?.error_code === 'invalid_request' ? null : `a foreign token gets ${shown(answer)}`
 }
 
+/** A token of the list without a filter, for the same list with one. */
+async function faultsOfFilters(name: string, row: Row): Promise<string[]> {
+  const filters = Object.entries(queries[name] ?? {}).filter(
+    ([query]) => query !== 'page' && query !== 'per_page',
+  )
+  if (filters.length === 0) return []
+  const { key } = row.needs === 'system admin' ? system : { key: world.foreign.admin }
+  const show = (query: string) => send(name.split(' '), row, { ...foreign }, { key, query })
+  const first = await show('?per_page=1')
+  const token: unknown = first.body?.next_page_token
+  // Autoresponders come whole.
+  if (typeof token !== 'string')
+    return tokenSourceFor(name).of === undefined ? [`no token: ${shown(first)}`] : []
+  return present(
+    await Promise.all(
+      filters.map(async ([query, [[, value] = ['', '']]]) => {
+        const text = `${query}=${encodeURIComponent(value)}`
+        const answer = await show(`?${text}&page_token=${encodeURIComponent(token)}`)
+        return answer.body?.error_code === 'invalid_request' ? null : `with ${text}: ${shown(answer)}`
+      }),
+    ),
+  )
+}
+
 const present = <T>(values: (T | null)[]): T[] => values.filter((value) => value !== null)
 
 t.test('every endpoint has a row, and every row is of an endpoint', (t) => {
@@ -344,6 +368,14 @@ t.test('a query shows nothing foreign, and a token of a foreign list is refused'
       }
     if (query !== undefined && 'page_token' in (query as z.ZodObject).shape)
       t.equal(await faultOfForeignToken(name, row), null, `${name}: a foreign token`)
+  }
+})
+
+t.test('a token is bound to the filter of its list', async (t) => {
+  for (const { method, path, query } of endpoints) {
+    const name = `${method.toUpperCase()} ${path}`
+    if (query !== undefined && 'page_token' in (query as z.ZodObject).shape)
+      t.same(await faultsOfFilters(name, rows[name]!), [], name)
   }
 })
 

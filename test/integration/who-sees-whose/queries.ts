@@ -71,7 +71,7 @@ export function queriesFor(own: Records, foreign: Records): Record<string, Queri
       ...pages,
       subscriber_id: either(own.subscriber, foreign.subscriber),
       autoresponder_id: either(own.autoresponder, foreign.autoresponder),
-      state: shows('queued,held,due,sent,dropped'),
+      state: shows('queued,held,due'),
     },
     'GET /jobs/all': jobs,
     'GET /jobs/unfinished': unfinishedJobs,
