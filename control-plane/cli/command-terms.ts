@@ -35,7 +35,7 @@ const translate = (sentence: string): string =>
     .replace(/ as character_set$/, ' as --character-set')
     .replace(/^file_format\.character_set /, '--character-set ')
     .replace(/^file_format\.csv_field_enclosure /, '--enclosure ')
-    .replace(/^csv_skip_lines /, '--skip-lines ')
+    .replace(/^(?:file_format\.)?csv_skip_lines /, '--skip-lines ')
     .replace(/^file_format\.csv_field_escape is (?:null|"\\\\").*/, (differs) =>
       differs.includes(' is null')
         ? '--escape is none, and the file looks as if a backslash escaped its enclosures'

@@ -61,7 +61,7 @@ export async function inspectSource(
   const sample = await readSample(deps, list.organization_id, source, content)
   // Each step takes milliseconds, and other requests are served between two of them.
   await deps.pacer.nextPiece()
-  const request = withSkippedLines(asked, readInspected(sample, asked, source))
+  const { request, warnings: notes } = withSkippedLines(asked, readInspected(sample, asked, source))
   await deps.pacer.nextPiece()
   const { beginning, refusal } = readInspected(sample, request, source)
   await deps.pacer.nextPiece()
@@ -88,6 +88,7 @@ export async function inspectSource(
       ...beginning.warnings,
       ...rehearsal.warnings,
       ...findWarnings(request, sample, source, table),
+      ...notes,
       ...(request.column_mapping === undefined ? unfitColumns : []),
     ],
   })
@@ -100,15 +101,29 @@ function withNullEscape(request: InspectionRequest, { document }: SentRequest): 
   return { ...request, file_format: { ...request.file_format, csv_field_escape: null } }
 }
 
-/** The request with the lines before the table, given or else detected. */
+/** The request with the lines before the table, given or else detected, and a warning where more are detected than given. */
 function withSkippedLines(
   request: InspectionRequest,
   { beginning }: { beginning: Beginning },
-): InspectionRequest & { file_format: { csv_skip_lines: number } } {
+): { request: InspectionRequest & { file_format: { csv_skip_lines: number } }; warnings: string[] } {
   const { file_format: format } = request
   const { csv_has_headers: hasHeader, csv_skip_lines: given } = format
-  const skipLines = given ?? (hasHeader === false ? 0 : linesBeforeHeader(textSample(beginning), format))
-  return { ...request, file_format: { ...format, csv_skip_lines: skipLines } }
+  const sample = textSample(beginning)
+  const found = hasHeader === false ? 0 : linesBeforeHeader(sample, format)
+  // The sample begins behind the given lines. Blank lines needn't be given.
+  const isMore =
+    given !== undefined &&
+    sample.bytes
+      .toString()
+      .split(/\r\n|\n|\r/, found)
+      .join('')
+      .trim() !== ''
+  return {
+    request: { ...request, file_format: { ...format, csv_skip_lines: given ?? found } },
+    warnings: isMore
+      ? [`file_format.csv_skip_lines is ${given}, and the file looks as if it were ${given + found}`]
+      : [],
+  }
 }
 
 /** The beginning in UTF-8. */

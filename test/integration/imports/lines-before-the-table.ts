@@ -111,7 +111,14 @@ t.test('an inspection proposes the lines before the header', async (t) => {
       { record: 2, result: 'failed' },
     ],
   })
-  t.match(await inspect(id, `${notes}\n${table}\n`, { csv_skip_lines: 0 }), { csv_skip_lines: 0 })
+  for (const [csv_skip_lines, warnings] of [
+    [0, [/^file_format\.csv_skip_lines is 0, and the file looks as if it were 3$/]],
+    [1, [/^file_format\.csv_skip_lines is 1, and the file looks as if it were 3$/]],
+    // The third line is blank.
+    [2, []],
+    [3, []],
+  ] as const)
+    t.match(await inspect(id, `${notes}\n${table}\n`, { csv_skip_lines }), { csv_skip_lines, warnings })
   t.match(await inspect(id, `${table}\n`), { csv_skip_lines: 0 })
   t.match(await inspect(id, `sep=;\nReport;of May\n\nE-Mail;Name\nann@example.com;Ann\n`), {
     csv_skip_lines: 2,

@@ -63,6 +63,10 @@ const messages: [message: string, said: string][] = [
     'the first line sets the separator ";", and --separator is ",": records are split at ","',
   ],
   [
+    'file_format.csv_skip_lines is 0, and the file looks as if it were 3',
+    '--skip-lines is 0, and the file looks as if it were 3',
+  ],
+  [
     'file_format.csv_field_escape is null, and the file looks as if it were "\\\\"',
     '--escape is none, and the file looks as if a backslash escaped its enclosures',
   ],
