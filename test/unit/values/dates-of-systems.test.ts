@@ -6,7 +6,8 @@ import { isNoDate as isNoDateInModel, readMoment } from '../../model/dates.ts'
  * What systems write for 5 November 2026, 14:15:00 UTC (15:15 in Berlin) or that day, with their defaults, and what it
  * comes to where the organization's zone is UTC. `fails`: the contract doesn't read it, because it has a year of two
  * digits, a zone's name or numbers alone, or its own form. `none`: a mark for no date. What Postgres, SQLite, Python,
- * Perl, PHP, Java, Go, Node.js and coreutils write was written by them; the others are as their documentation says.
+ * Perl, PHP, Java, Go, Node.js and coreutils write was written by them; the others are as documentation and reports of
+ * users have them, and weren't run.
  */
 const at = '2026-11-05T14:15:00.000Z'
 const day = '2026-11-05T00:00:00.000Z'
