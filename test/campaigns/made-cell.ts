@@ -20,11 +20,20 @@ export function madeCell(column: string | null, list: MadeList, order: DateOrder
 }
 
 function aroundIt(text: string, random: Random): string {
+  if (random.chance(0.03)) return protectedText(text, random)
   if (!random.chance(0.12)) return text
   const blanks = [' ', '  ', '\u00a0', '\t', '\ufeff', '\u2028', '\u3000']
   return (
     (random.chance(0.6) ? random.oneOf(blanks) : '') + text + (random.chance(0.6) ? random.oneOf(blanks) : '')
   )
+}
+
+/** As a writer protects text from being read as a number or formula, now and then carelessly. */
+function protectedText(text: string, random: Random): string {
+  const inside = random.slip(0.1) ? text : text.replaceAll('"', '""')
+  return random.slip(0.1)
+    ? random.oneOf([`="${inside}`, `=${inside}"`, `= "${inside}"`, `="${inside}"x`, `'=${inside}'`])
+    : random.oneOf([`="${inside}"`, ` ="${inside}" `, `=" ${inside}"`])
 }
 
 /** Few identities in several spellings, so that files, tables and repeated rows share them. */
@@ -49,6 +58,22 @@ const emails = [
   [`${'l'.repeat(256)}@x.co`],
   [`m@${'d'.repeat(63)}.co`],
   ['kelvin@\u212aelvin.org', 'kelvin@kelvin.org'],
+  ['ann@example.com', '\ufeffann@example.com', 'a\u00adnn@exam\u00adple.com', 'ann\u200b@example.com\u200e'],
+  [
+    'bob@example.com',
+    '\u202abob@example.com\u202c',
+    'b\u200dob@example.com',
+    'bob@\u200cexample.com',
+    'bob@example\u200d.com',
+  ],
+  ['carl@bücher.de', 'carl@bü\u00adcher.de', 'carl@bücher\u200c.de', 'carl\ufe0f@bücher.de'],
+  ['jan@\u0915\u094d\u200d\u0937.example', 'jan@\u0915\u094d\u0937.example'],
+  [
+    'kim@\u0646\u0627\u0645\u0647\u200c\u0627\u06cc.example',
+    'kim@\u0646\u0627\u0645\u0647\u0627\u06cc.example',
+  ],
+  ['{name}@x.co', '{Name}@X.co'],
+  ['a|b@x.co', 'A|b@x.co'],
 ]
 
 const oddEmails = [
@@ -88,6 +113,19 @@ const oddEmails = [
   'Ann <ann@example.com>',
   '<bob@example.com>',
   'mailto:Ann <ann@example.com>',
+  'SMTP:ann@example.com',
+  'smtp:bob@example.com',
+  'Ann;ann@example.com',
+  'ann@example.com;',
+  'EMAIL;TYPE=INTERNET:bob@example.com',
+  'MAILTO:ann@example.com\u200b',
+  'a\u00a0b@x.co',
+  '\u00ad@x.co',
+  'a@\u200b.co',
+  'a\u200b@',
+  'a@x\u00ad',
+  'a@b\u00ad..co',
+  '\u2800a@x.co',
 ]
 
 function madeEmail(random: Random): string {
@@ -138,6 +176,9 @@ const keyNumbers = [
   '-9007199254740991',
   '9007199254740992',
   '1.0',
+  '+1.00',
+  '-0.0',
+  '1.5',
   '1e3',
   '١',
   '100000000',
@@ -240,9 +281,43 @@ function cased(text: string, random: Random): string {
 }
 
 function booleanCell(random: Random): string {
-  if (random.slip(0.05)) return random.oneOf(['2', 'ja', 'tru', '-1', 'yes no', '00', 'constructor'])
+  if (random.slip(0.05))
+    return random.oneOf([
+      '2',
+      'jaa',
+      'tru',
+      '-1',
+      'yes no',
+      '00',
+      'constructor',
+      'j',
+      'sí ',
+      's',
+      'nao',
+      'д',
+      'нет.',
+      'oui!',
+    ])
   return cased(
-    random.oneOf(['1', '0', 'true', 'false', 't', 'f', 'yes', 'no', 'y', 'n', 'on', 'off']),
+    random.oneOf([
+      ...['1', '0', 'true', 'false', 't', 'f', 'yes', 'no', 'y', 'n', 'on', 'off'],
+      ...[
+        'ja',
+        'nein',
+        'oui',
+        'non',
+        'si',
+        'sí',
+        'si\u0301',
+        'sim',
+        'não',
+        'na\u0303o',
+        'da',
+        'ne',
+        'да',
+        'нет',
+      ],
+    ]),
     random,
   )
 }
@@ -324,7 +399,12 @@ function toLength(text: string, field: MadeField, random: Random): string {
 function numberCell(field: MadeField, random: Random): string {
   if (random.slip(0.06))
     return random.oneOf([
-      '5.0',
+      '5.5',
+      '5.',
+      '.0',
+      '5,0',
+      '5.0.0',
+      '9007199254740992.0',
       '1e3',
       '9007199254740992',
       '- 1',
@@ -344,6 +424,12 @@ function numberCell(field: MadeField, random: Random): string {
       '0',
       '9007199254740991',
       '-9007199254740991',
+      '5.0',
+      '12.00',
+      '-3.000',
+      '+7.0',
+      '-0.0',
+      '9007199254740991.0',
       '000000000000000000000000000001',
       '2147483648',
       '-2147483649',

@@ -62,7 +62,9 @@ const oddDays = [
 
 export function madeDate(random: Random, order: DateOrder, wantsTime: boolean): string {
   if (random.slip(0.06)) return random.oneOf(oddDates)
+  if (random.chance(0.05)) return noDate(random)
   const [year, month, day] = !random.slip(0.06) ? random.oneOf(days) : random.oneOf(oddDays)
+  if (random.chance(0.3)) return random.oneOf(systems)({ year, month, day }, random)
   const time = random.chance(wantsTime ? 0.7 : 0.3)
   const pad = (n: number) => (random.chance(0.8) ? String(n).padStart(2, '0') : String(n))
   const mark = random.oneOf(['-', '/'])
@@ -84,6 +86,94 @@ export function madeDate(random: Random, order: DateOrder, wantsTime: boolean): 
     }
   }
 }
+
+interface Day {
+  year: number
+  month: number
+  day: number
+}
+
+const two = (n: number): string => String(n).padStart(2, '0')
+const weekdays = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday']
+/** Any weekday, as it is ignored. */
+const weekday = (random: Random): string => {
+  const name = random.oneOf(weekdays)
+  return random.chance(0.7) ? name.slice(0, 3) : name
+}
+const halfClock = (random: Random, blank: string): string => {
+  const second = random.chance(0.5) ? ':07' : ''
+  const hour = random.oneOf([1, 9, 10, 11, 12, ...(random.slip(0.1) ? [0, 13] : [])])
+  return `${random.chance(0.5) ? two(hour) : hour}:${random.oneOf(['00', '15', '59'])}${second}${blank}${random.oneOf(['AM', 'PM', 'am', 'Pm'])}`
+}
+const zoneName = (random: Random): string =>
+  random.oneOf([
+    ...[
+      'Z',
+      'UTC',
+      'GMT',
+      ' UTC',
+      ' GMT',
+      '+00',
+      ' -03',
+      '+0530',
+      ' +14:00',
+      'GMT+0100',
+      ' GMT+1',
+      ' GMT-0330',
+    ],
+    ...(random.slip(0.2) ? ['utc', ' CET', ' EST', 'GMT+14', 'UTC+1', 'GMT+15', '+1', ' GMT+01:61'] : []),
+  ])
+const capitalized = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1).toLowerCase()
+const fullName = (month: number): string =>
+  capitalized(
+    [
+      ...['january', 'february', 'march', 'april', 'may', 'june', 'july', 'august', 'september', 'october'],
+      ...['november', 'december'],
+    ][month - 1] ?? 'may',
+  )
+const shortName = (month: number): string => fullName(month).slice(0, 3)
+
+/** As systems write dates by default: databases, programming languages, mail headers, spreadsheets and forms. */
+const systems: readonly ((day: Day, random: Random) => string)[] = [
+  // Postgres, SQL Server and BigQuery
+  ({ year, month, day }, random) =>
+    `${year}-${two(month)}-${two(day)} 10:15:00${random.oneOf(['', '.123456', '.1234567'])}${zoneName(random)}`,
+  // WordPress and Wix
+  ({ year, month, day }, random) =>
+    `${year}-${two(month)}-${two(day)}${random.oneOf([' ', ', ', ' at '])}${halfClock(random, random.oneOf(['', ' ', '\u202f', '\u00a0']))}`,
+  // Oracle
+  ({ year, month, day }, random) =>
+    `${two(day)}-${random.chance(0.5) ? shortName(month).toUpperCase() : fullName(month)}-${year}${random.oneOf(['', ' 23:59', ' 23:59:59', ' 9:00 PM'])}`,
+  // German, Russian and Turkish spreadsheets
+  ({ year, month, day }, random) =>
+    `${random.chance(0.7) ? two(day) : day}.${random.chance(0.7) ? two(month) : month}.${year}${random.oneOf(['', ' 10:15', ', 10:15:59', ' 9:05 pm', random.slip(0.1) ? ' 10:15 UTC' : ''])}`,
+  // JavaScript's `toLocaleString`
+  ({ year, month, day }, random) =>
+    `${month}/${day}/${year}, ${halfClock(random, random.oneOf([' ', '\u202f']))}`,
+  // Mail headers, and JavaScript's `toUTCString`
+  ({ year, month, day }, random) =>
+    `${weekday(random)}${random.oneOf([', ', ' ', ',', ''])}${random.oneOf([two(day), String(day)])} ${shortName(month)} ${year} 10:15:00${zoneName(random)}${random.oneOf(['', ' (UTC)', ' (CET)', ' ()', random.slip(0.1) ? ' (a (b))' : ''])}`,
+  // JavaScript's `toString`
+  ({ year, month, day }, random) =>
+    `${weekday(random)} ${shortName(month)} ${two(day)} ${year} 02:30:00 GMT${random.oneOf(['+0000', '+0100', '-0430', ''])}${random.oneOf(['', ' (Central European Standard Time)'])}`,
+  // Forms
+  ({ year, month, day }, random) =>
+    `${random.chance(0.3) ? `${weekday(random)}, ` : ''}${fullName(month)} ${day}, ${year}${random.oneOf(['', ', ', ' at ', ' '])}${halfClock(random, random.oneOf(['', ' ', '\u202f']))}${random.chance(0.2) ? zoneName(random) : ''}`,
+]
+
+/** What systems write where there is no date, and what looks like it. */
+const noDate = (random: Random): string =>
+  random.oneOf(['0000-00-00', '00/00/0000', '0/0/0000', '0/0/00']) +
+  random.oneOf([
+    '',
+    '',
+    ' 00:00:00',
+    ' 00:00',
+    'T00:00:00',
+    ' 0:00',
+    ' 00:00:00.000',
+    ...(random.slip(0.2) ? [' 00:00:01', 'Z'] : []),
+  ])
 
 const monthName = (month: number, random: Random): string =>
   !random.slip(0.06) ? (monthNames[month - 1] ?? 'May') : random.oneOf(monthNames)
@@ -150,6 +240,28 @@ const oddDates = [
   '１/2/2024',
   '2024-01-02 10:00 +01:00 ',
   '5Jan2024',
+  '\\N',
+  'NULL',
+  'null',
+  '\\n',
+  '0000-00-00 00:00:01',
+  '00-00-0000',
+  '0000/00/00',
+  '31.12.2026',
+  '12.31.2026',
+  '31.12.26',
+  '12-31-2014',
+  '27-Nov-2026',
+  '27-Nov-26',
+  '27 Nov-2026',
+  'Fryday, 27 Nov 2026',
+  '11/27/2026 10:15 UTC',
+  '2024-01-02 UTC',
+  'Jan 5 2024 UTC',
+  'Jan 5 2024 (noon)',
+  '2024-01-02 10:00 (noon)',
+  '2024-01-02 at 10:00 am +01:00',
+  '2024-01-02T10:00:00.5 pm',
   'January 5 , 2024'.replace(' ,', ','),
 ]
 
