@@ -171,6 +171,12 @@ function readFormC(text: string, order: DateOrder): ReadDate | null {
   return made({ ...groups, day: String(day) }, month, readClock(groups['rest']!, {}))
 }
 
+/** "Under `dmy` a date with dashes or slashes whose second part is above 12", of which there is a warning. */
+export function isMonthFirst(text: string): boolean {
+  const groups = groupsOf(formC, withPlainBlanks(text))
+  return groups !== null && groups['mark'] !== '.' && Number(groups['other']) > 12
+}
+
 /** "So do 30 February, 24:00, second 60." */
 function made(groups: Groups, month: number, clock: Clock | null): ReadDate | null {
   const [year, day] = [Number(groups['year']), Number(groups['day'])]

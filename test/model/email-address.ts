@@ -38,16 +38,17 @@ function visible(text: string): string {
   const [local, ...domains] = text.split('@')
   const labels = domains.map((domain) =>
     domain.split(/([.\u3002\uff0e\uff61])/).map((label) => {
-      const kept = Array.from(label.trim()).filter(
-        (character) => !isIgnorable(character) || isJoiner(character),
-      )
+      const kept = Array.from(label).filter((character) => !isIgnorable(character) || isJoiner(character))
       while (kept.length > 0 && isJoiner(kept[0]!)) kept.shift()
       while (kept.length > 0 && isJoiner(kept.at(-1)!)) kept.pop()
-      return /\s/.test(label.trim()) ? label : kept.join('')
+      return kept.join('')
     }),
   )
-  return [withoutIgnorable(local!).trim(), ...labels.map((parts) => parts.join(''))].join('@').trim()
+  return [withoutIgnorable(local!), ...labels.map((parts) => parts.join(''))].join('@').trim()
 }
+
+/** Whether characters are removed from the address, of which there is a warning. */
+export const hasInvisible = (text: string): boolean => /[^\x00-\x7f]/.test(text) && visible(text) !== text
 
 /** An address as it is stored and as it is compared; null when it is none. */
 export function readEmail(typed: string): { stored: string; key: string } | null {

@@ -3,7 +3,8 @@ import { addedSubscriber, fieldsAtFault, updatedSubscriber } from './changes.ts'
 import { decode, isValid, writtenIn, type SplitSet } from './character-set.ts'
 import { compareByBytes } from './comparison-form.ts'
 import { isSplitAsItIs, readContent, type FileContent, type Refusal } from './file-content.ts'
-import { emailKey } from './email-address.ts'
+import { isMonthFirst, isNoDate } from './dates.ts'
+import { emailKey, hasInvisible } from './email-address.ts'
 import { splitFile, type RawRecord, type SplitFile, type SplitFormat } from './records.ts'
 import { cutExample, readRow, textOf, type Fault, type Row, type RowContent } from './rows.ts'
 import type {
@@ -20,7 +21,7 @@ export function expectedEnd(model: ModelledImport): ExpectedEnd {
   const content = readContent(model)
   if ('says' in content) return failedEarly(model, content)
   const { set: characterSet, separator, skippedLines } = content
-  const { csv_field_escape: escape = null, ...format } = model.options.file_format
+  const { csv_field_escape: escape, ...format } = model.options.file_format
   const splitFormat = { ...format, csv_field_separator: separator, csv_field_escape: escape }
   const file = splitFile(content.raw, splitFormat)
   for (const record of file.records) record.line += skippedLines
@@ -43,6 +44,8 @@ export function expectedEnd(model: ModelledImport): ExpectedEnd {
     warnings: [
       ...content.warnings,
       ...warningsOf(file, model, content),
+      ...cellWarnings(decided, model),
+      ...headerWarnings(file, characterSet),
       { pattern: /may have swallowed others, the first at line/, isExpected: mayMissRecords },
       { pattern: /the file has no record/, isExpected: rows.length === 0 },
     ],
@@ -131,6 +134,48 @@ function warningsOf(
       isExpected: isDetected && firstInvalid > 0,
     },
   ]
+}
+
+/**
+ * Warnings of what good cells have (2.1, 2.5, 2.6). One is expected where a written row has such a cell, and not expected
+ * where no row has one. Of rows that fail, or are skipped, nothing is said.
+ */
+function cellWarnings(decided: Decided[], { options, list, quota }: ModelledImport): ExpectedEnd['warnings'] {
+  const mapping = options.column_mapping
+  const typeOf = (name: string) => list.fields.find((field) => field.name === name)?.field_type ?? 'built-in'
+  const texts = (row: Row, isWanted: (name: string) => boolean) =>
+    mapping.flatMap((name, i) => (name !== null && isWanted(name) ? [textOf(row.cells[i] ?? '')] : []))
+  const dates = (row: Row) =>
+    texts(
+      row,
+      (name) =>
+        ['date', 'day_of_year'].includes(typeOf(name)) ||
+        (typeOf(name) === 'built-in' && name.endsWith('_time')),
+    )
+  const emails = (row: Row) => texts(row, (name) => name === 'email')
+  const kinds: { pattern: RegExp; has: (row: Row) => boolean }[] = [
+    { pattern: /mark for no date/, has: (row) => dates(row).some(isNoDate) },
+    {
+      pattern: /month first .*although date_format is dmy/,
+      has: (row) => options.file_format.date_format === 'dmy' && dates(row).some(isMonthFirst),
+    },
+    { pattern: /invisible characters were removed/, has: (row) => emails(row).some(hasInvisible) },
+    {
+      pattern: /with \|, \{ or \} before the @/,
+      has: (row) => emails(row).some((text) => /[{|}].*@/.test(text)),
+    },
+  ]
+  return kinds.flatMap(({ pattern, has }) => {
+    const having = decided.filter(({ row }) => has(row))
+    const isWritten = having.some(({ after }) => after !== null)
+    return having.length === 0 || (isWritten && quota === null) ? [{ pattern, isExpected: isWritten }] : []
+  })
+}
+
+/** "A header line that holds an email address" (2.1). */
+function headerWarnings({ header }: SplitFile, set: SplitSet): ExpectedEnd['warnings'] {
+  const isExpected = header?.some((cell) => emailKey(textOf(decode(cell, set))) !== null) === true
+  return [{ pattern: /the header row holds an email address/, isExpected }]
 }
 
 interface Decided {
