@@ -253,10 +253,12 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
         isEmail: true,
         read(text, row) {
           row.email = text
+          const isPlain = !isRemarkable.test(text)
           // An email that is the identity was validated when the file was split.
-          if (plan.identity.kind === 'email' && !isRemarkable.test(text)) return true
+          if (plan.identity.kind === 'email' && isPlain) return true
           const email = parseEmail(text)
           if (email === null) return false
+          if (isPlain) return true
           row.email = email.address
           if (visibleEmail(text) !== text) remark(row, 'invisible_characters')
           if (/[{|}].*@/.test(text)) remark(row, 'unusual_addresses')

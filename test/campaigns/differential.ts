@@ -233,7 +233,7 @@ async function creationBody(made: MadeImport, list: CampaignList, service: Servi
   const {
     default_separator: isDefault,
     file_format: format,
-    given_defaults: given = [],
+    given_defaults: given,
     ...options
   } = made.options
   return {

@@ -106,8 +106,8 @@ t.test('deactivations are stamped as they get on', async (t) => {
     'its end',
     async () => {
       const document = (await service.collections.imports.findOne({ _id: id }))!
-      if (document.state === 'importing' && (document.step_writes ?? 0) > 0 && document.step?.moved_at)
-        stamps.set(document.step.moved_at.getTime(), document.step_writes!)
+      if (document.state === 'importing' && document.step_writes > 0 && document.step !== null)
+        stamps.set(document.step.moved_at.getTime(), document.step_writes)
       return document.state
     },
     (state) => state === 'finished',

@@ -54,7 +54,7 @@ function statusOf(row: RowContent, options: ImportOptions): SubscriberStatus | u
 }
 
 const isGiven = (name: 'status' | 'confirmed' | 'format', options: ImportOptions): boolean =>
-  options.given_defaults?.includes(name) === true
+  options.given_defaults.includes(name)
 
 /** "What the request gives of them on updated rows too, where ... the mapping has no such column." */
 function defaultForUpdates<Name extends 'status' | 'confirmed' | 'format'>(
@@ -69,7 +69,7 @@ function defaultForUpdates<Name extends 'status' | 'confirmed' | 'format'>(
 
 /** "False leaves fields without value where neither the file nor `default_custom_fields` brings one" (beyond 1). */
 const fieldDefault = (field: FieldDefinition, options: ImportOptions): FieldValue | null =>
-  options.apply_custom_field_defaults === false ? null : field.default
+  options.apply_custom_field_defaults ? field.default : null
 
 /** The required fields for whose sake a row without a fault of its own fails (2.7, 4 and 5). */
 export function fieldsAtFault(
