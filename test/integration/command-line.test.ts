@@ -292,7 +292,8 @@ t.test('says which upload stays, and why', async (t) => {
   said = ''
   client.events = async function* () {
     settings.ROLLCALL_FTP = 'ftp://127.0.0.1:1'
-    yield { state: 'finished', stats: { subscribers: {} }, warnings: [], error_message: null } as never
+    const end = { state: 'finished', stats: { subscribers: {} }, failure_summary: [], warnings: [] }
+    yield { ...end, error_message: null } as never
   }
   t.equal(await importSource(session, name, { ...options, json: true }), 0)
   t.match(said, /stays\S* stays in the upload directory: it couldn't be removed \(.*127\.0\.0\.1:1/)

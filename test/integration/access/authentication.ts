@@ -118,8 +118,15 @@ t.test('paths outside of the API need no credential', async (t) => {
   const base = service.processes['control-plane']!.ready.http!
   for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])
     t.equal((await fetch(base + path)).status, 200, path)
+  t.match(await (await fetch(base)).json(), {
+    name: 'Rollcall',
+    version: /^\d+\.\d+\.\d+(?: \([0-9a-f]{7,}\))?$/,
+    api: '/svc/api/v2',
+    docs: '/docs',
+    metrics: '/metrics',
+  })
   t.equal((await fetch(`${base}/nowhere`)).status, 404)
-  for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/docs/'])
+  for (const path of ['/', '/healthz', '/readyz', '/metrics', '/openapi.json', '/docs', '/docs/'])
     for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
       const refused = await fetch(base + path, { method })
       t.same([refused.status, refused.headers.get('allow')], [405, 'GET, HEAD'], `${method} ${path}`)
