@@ -436,6 +436,16 @@ t.test('a full directory answers 413', async (t) => {
     (await callSmall('GET', '/uploads', undefined, { key })).body.data.map(({ size }: Json) => size),
     [600_000, 90_000],
   )
+  t.match((await callSmall('DELETE', '/uploads/b.csv', undefined, { key })).body, { success: true })
+  const resumable = (first: number, bytes: number) =>
+    new HttpUpload(from, 'resumed.csv', { key, headers: partOf(first, bytes, 10) })
+  t.match(await resumable(0, 4).end('0123'), { status: 200 })
+  await isRefused(t, 'c.csv', { 'content-length': 1 }, full)
+  t.match(
+    await resumable(4, 6).end('456789'),
+    { status: 200, body: { data: { size: 10, unfinished_size: null } } },
+    'an upload that broke off may be resumed',
+  )
 })
 
 t.test('each organization has a directory of its own, for system admins too', async (t) => {
