@@ -49,7 +49,6 @@ const sameSignalMs = 250
 export async function runProcess(name: string, start: (process: Process) => Promise<void>): Promise<void> {
   const settings = settingsOrExit(name)
   const log = createLogger({ process: name, level: settings.LOG_LEVEL, isBuffered: true })
-  log.info({ version: versionWithCommit() }, 'starting')
   const parts: Part[] = []
   const stopping = new AbortController()
   let stoppingSince = 0
@@ -116,6 +115,7 @@ export async function runProcess(name: string, start: (process: Process) => Prom
       ready: (line) => {
         if (stopping.signal.aborted) return
         print({ ready: true, ...line })
+        log.info({ version: versionWithCommit() }, 'ready')
         unseenKey = null
       },
       stop,
