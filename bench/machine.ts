@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { arch, availableParallelism, cpus, loadavg, platform, release, totalmem } from 'node:os'
 import path from 'node:path'
+import { currentCommit } from '../shared/runtime/package-version.ts'
 
 /** Where a benchmark ran. */
 export interface Machine {
@@ -55,13 +56,9 @@ function packageVersion(folder: string): string {
 
 /** ` (1a2b3c4)`, with a `+` when files differ from that commit; empty outside of a checkout. */
 function readCommit(): string {
-  const git = (...args: string[]): string =>
-    execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
-  try {
-    // Each benchmark of `all` writes results before the next one runs.
-    const changed = git('status', '--porcelain', '--', '.', ':!bench/RESULTS.json', ':!bench/RESULTS.md')
-    return ` (${git('rev-parse', '--short', 'HEAD')}${changed === '' ? '' : '+'})`
-  } catch {
-    return ''
-  }
+  const commit = currentCommit()
+  if (commit === null) return ''
+  // Each benchmark of `all` writes results before the next one runs.
+  const args = ['status', '--porcelain', '--', '.', ':!bench/RESULTS.json', ':!bench/RESULTS.md']
+  return ` (${commit}${execFileSync('git', args, { cwd: root, encoding: 'utf8' }) === '' ? '' : '+'})`
 }

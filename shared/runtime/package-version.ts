@@ -10,8 +10,12 @@ const root = path.resolve(import.meta.dirname, '../..')
 export const packageVersion = (): string =>
   packageFile.parse(JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))).version
 
-/** The short name of the commit that is checked out; null without a checkout or without git. */
-export function currentCommit(): string | null {
+let commit: string | null | undefined
+
+/** The short name of the commit that was checked out when it was first asked for; null without a checkout or git. */
+export const currentCommit = (): string | null => (commit === undefined ? (commit = readCommit()) : commit)
+
+function readCommit(): string | null {
   if (!existsSync(path.join(root, '.git'))) return null
   try {
     const args = ['-C', root, 'rev-parse', '--short', 'HEAD']
@@ -23,6 +27,6 @@ export function currentCommit(): string | null {
 
 /** `1.0.0`, or `1.0.0 (1a2b3c4)` where the commit is known. */
 export function versionWithCommit(): string {
-  const commit = currentCommit()
-  return commit === null ? packageVersion() : `${packageVersion()} (${commit})`
+  const name = currentCommit()
+  return name === null ? packageVersion() : `${packageVersion()} (${name})`
 }

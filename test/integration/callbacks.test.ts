@@ -5,7 +5,7 @@ import { Webhook } from 'standardwebhooks'
 import t from 'tap'
 import type { CallbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
 import { downloadsSetting, type Downloads } from '../helpers/hasty-engine-setting.ts'
-import { growthSince } from '../helpers/metric-value.ts'
+import { growthSince, untilEndedImports } from '../helpers/metric-value.ts'
 import {
   callerOf,
   createList,
@@ -190,13 +190,8 @@ t.test('attempts are counted by result, and imports by their end', async (t) => 
     'rollcall_callback_attempts_total{result="refused"}': 6,
     rollcall_callbacks_given_up_total: 2,
   }
-  const imports = (state: string) => growth(`rollcall_imports_ended_total{state="${state}",source="json"}`)
   // The callback is queued a moment before its import is counted.
-  await until(
-    'four finished imports and a failed one',
-    async () => [await imports('finished'), await imports('failed')],
-    ([finished, failed]) => finished === 4 && failed === 1,
-  )
+  await untilEndedImports(growth, 'json', { finished: 4, failed: 1 })
   for (const [series, count] of Object.entries(expected)) t.equal(await growth(series), count, series)
 })
 

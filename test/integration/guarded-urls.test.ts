@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { createUrlImport, emailsOnly, startHastyEngine } from '../helpers/downloads.ts'
-import { growthSince } from '../helpers/metric-value.ts'
+import { growthSince, untilEndedImports } from '../helpers/metric-value.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { answer, drip, head, redirect, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
 import { createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
@@ -54,13 +54,8 @@ t.test('attempts are counted by result, and failures by scheme and reason', asyn
     [failures('http', 'address_refused')]: 1,
     [failures('https', 'name')]: 3,
   }
-  const imports = (state: string) => growth(`rollcall_imports_ended_total{state="${state}",source="url"}`)
   // An import shows its end a moment before it is finalized and counted.
-  await until(
-    'one finished and four failed imports',
-    async () => [await imports('finished'), await imports('failed')],
-    ([finished, failed]) => finished === 1 && failed === 4,
-  )
+  await untilEndedImports(growth, 'url', { finished: 1, failed: 4 })
   for (const [series, count] of Object.entries(expected)) t.equal(await growth(series), count, series)
 })
 

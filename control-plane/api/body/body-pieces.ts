@@ -49,9 +49,9 @@ export async function* rawPieces(request: IncomingMessage, timeouts: BodyTimeout
 
 /**
  * Streams a request's body, decompressed. Throws 413 (its message ends with `hint`) once it has more than `limit` bytes,
- * as sent or decompressed, and 415 for an unknown Content-Encoding. Throws `invalid_request` when it breaks off, and 503 when it doesn't arrive
- * while the process stops. Ending the iteration early doesn't destroy the request, so that its client can still read a
- * reply.
+ * as sent or decompressed, and 415 for an unknown Content-Encoding. Throws `invalid_request` when it breaks off, and 503
+ * when it doesn't arrive while the process stops. Ending the iteration early doesn't destroy the request, so that its
+ * client can still read a reply.
  */
 export async function* bodyPieces(
   request: IncomingMessage,

@@ -304,9 +304,7 @@ export const importDocument = z.object({
   paused_from: z.enum(pausableStates).nullable(),
   /** Time of the pause; null unless it is paused. */
   paused_at: instant().nullable(),
-  /**
-   * Fencing number, raised by each pause and by a cancel. A chunk can be claimed only with the latest one.
-   */
+  /** Fencing number, raised by each pause and by a cancel. A chunk can be claimed only with the latest one. */
   fence: integer().min(0),
   /** True while this import has the lock of its list, and absent otherwise, for a partial unique index. */
   holds_list: z.literal(true).optional(),
