@@ -16,7 +16,14 @@ import {
   releaseStepsOfEngine,
   takeOverStalledSteps,
 } from '../../shared/store/import-steps.ts'
-import { removeDead, heartbeatMs, markDead, recordCleared, recordStopped } from '../../shared/store/leases.ts'
+import {
+  heartbeatMs,
+  leaseMs,
+  markDead,
+  recordCleared,
+  recordStopped,
+  removeDead,
+} from '../../shared/store/leases.ts'
 import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import { maxStepFailures, stepActivity } from './step-failures.ts'
@@ -47,6 +54,12 @@ export function takeOverFromEngines({
     async run() {
       await endDeadProcesses(database, log)
       await markDead(database, 'engines')
+      const stallMs = database.local.leaseWatch.takeStallMs()
+      if (stallMs !== null)
+        log.warn(
+          { stall_ms: Math.round(stallMs) },
+          `the database stalled, or this engine was suspended: for ${leaseMs / 1000} s it takes over from no other process`,
+        )
       for (const engine of await collections.engines.find({ dead: true }).toArray()) {
         if (engine.cleared_at !== undefined) {
           // It was only suspended or cut off, and may have claimed under its old id before it knew.

@@ -33,14 +33,24 @@ class RoundRobin {
 class LeaseWatch {
   #lastWriteAt = -Infinity
   #judgesFrom = Infinity
+  #stallMs: number | null = null
   /** The database's time at the last renewal, some seconds ago: a lower bound of the current time, without a read. */
   lastKnownTime = new Date(0)
 
   /** Called after each write to the registry. */
   recordWrite(maxGapMs: number, leaseMs: number): void {
     const now = clock.monotonicMs()
-    if (now - this.#lastWriteAt > maxGapMs) this.#judgesFrom = now + leaseMs
+    const gapMs = now - this.#lastWriteAt
+    if (gapMs > maxGapMs) this.#judgesFrom = now + leaseMs
+    if (gapMs > maxGapMs && gapMs < Infinity) this.#stallMs = Math.max(gapMs, this.#stallMs ?? 0)
     this.#lastWriteAt = now
+  }
+
+  /** The longest gap since the last call; null without one. The start of this process isn't one. */
+  takeStallMs(): number | null {
+    const stallMs = this.#stallMs
+    this.#stallMs = null
+    return stallMs
   }
 
   /** Whether an expired lease proves a dead process. Read it after `renewAfterElection`, whose write reveals a gap. */
