@@ -22,7 +22,7 @@ import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
 export interface EngineOptions extends Pick<
   StepContext,
-  'folder' | 'staging' | 'uploads' | 'secrets' | 'metrics' | 'log' | 'twoThreadsFrom'
+  'folder' | 'staging' | 'uploads' | 'secrets' | 'metrics' | 'log'
 > {
   settings: Settings
   database: Database & { uri: string }
@@ -80,9 +80,6 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     },
     onBatch: (report) => {
       metrics.batch(report)
-    },
-    onSecondHalfEnd: () => {
-      dispatcher.wake()
     },
     onError: (error) => {
       log.error({ err: error }, `a worker thread broke off: ${errorMessage(error)}`)

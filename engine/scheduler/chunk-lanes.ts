@@ -140,7 +140,7 @@ export class ChunkLanes {
 
   async #claimUntilFull({ wakes }: { wakes: boolean }): Promise<void> {
     const { database, staging, engineId, pool, claims } = this.#options
-    while (this.#mayClaim && this.#chunks.size < pool.lanesForChunks()) {
+    while (this.#mayClaim && this.#chunks.size < pool.lanes) {
       if ((await staging.spaceProblem()) !== null) return
       const entry = this.#scheduler.next()
       if (entry === null) return
@@ -171,8 +171,7 @@ export class ChunkLanes {
     if (!this.#mayClaim) Atomics.store(cancelFlag, 0, cancellation.stop)
     const startedAt = clock.monotonicMs()
     const isSuspect = chunk.deaths >= suspectDeaths && !quarantine.isOccupied
-    const run = () =>
-      pool.run({ kind: 'chunk', importId: chunk.import_id, chunkId: chunk._id, token, cancellation: shared })
+    const run = () => pool.run({ importId: chunk.import_id, chunkId: chunk._id, token, cancellation: shared })
     const ended = (isSuspect ? quarantine.run(run) : run())
       .catch((error: unknown): ChunkReport => {
         // The thread was ended with the registration, which says nothing about the chunk.

@@ -102,8 +102,8 @@ export class Dispatcher extends PollLoop {
   /** Why it claims no more work: too much hangs in reads and writes of files. Null while it claims work. */
   get hangProblem(): string | null {
     const { step, chunk, pin } = this.hung
-    const { lanes, lanesForChunks } = this.#options.pool
-    if (step < maxHungSteps && pin < maxPins && (chunk === 0 || chunk < lanesForChunks())) return null
+    const { lanes } = this.#options.pool
+    if (step < maxHungSteps && pin < maxPins && (chunk === 0 || chunk < lanes)) return null
     return `${step} steps, ${pin} pins of uploaded files and ${chunk} of ${lanes} chunk lanes hang in reads or writes of files, and this engine takes no more work: check that the file server of DATA_DIR answers, and restart the engine if they don't end then`
   }
 

@@ -20,22 +20,12 @@ export const stepBounds = {
 
 export type StepBounds = typeof stepBounds
 
-/** Counts the progress of a step: finished reads and writes of its files, subscribers read or changed. Threads share it. */
+/** Counts the progress of a step: finished reads and writes of its files, subscribers read or changed. */
 export class StepProgress {
-  readonly shared: SharedArrayBuffer
-  readonly #count: Int32Array
-
-  constructor(shared = new SharedArrayBuffer(4)) {
-    this.shared = shared
-    this.#count = new Int32Array(shared)
-  }
+  count = 0
 
   readonly add = (): void => {
-    Atomics.add(this.#count, 0, 1)
-  }
-
-  get count(): number {
-    return Atomics.load(this.#count, 0)
+    this.count += 1
   }
 }
 

@@ -29,8 +29,6 @@ export interface StepContext {
   guard: AddressGuard
   bounds: DownloadBounds
   stepBounds: StepBounds
-  /** Two threads split a source of at least this many bytes; by default one for which it pays. */
-  twoThreadsFrom?: number
   stripe: string
   pool: WorkerPool
   metrics: EngineMetrics

@@ -3,11 +3,6 @@ import { openDatabase } from '../../shared/runtime/database.ts'
 import { sessionId } from '../../shared/runtime/transactions.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { registerSessions } from '../store/engines.ts'
-import {
-  scanSecondHalf,
-  type SecondHalfReport,
-  type SecondHalfTask,
-} from '../stages/split/second-half-scan.ts'
 import { BsonWriter } from '../stages/write/bson/bson-writer.ts'
 import { importContext, type ImportContext } from '../stages/write/import-context.ts'
 import { processChunk } from '../process-chunk.ts'
@@ -22,12 +17,10 @@ import {
 
 /**
  * Entry of a worker thread. It connects to the database itself, because a MongoClient can't cross threads, and registers
- * its sessions with the engine. Then it runs a chunk per lane, or scans the second half of a source. Piscina waits for the
- * exported promise, so no task comes earlier.
+ * its sessions with the engine. Then it runs a chunk per lane. Piscina waits for the exported promise, so no task comes
+ * earlier.
  */
-async function startWorker(): Promise<
-  (task: ChunkTask | SecondHalfTask) => Promise<ChunkReport | SecondHalfReport | null>
-> {
+async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>> {
   const start = workerData as WorkerStart
   const database = await openDatabase({
     uri: start.mongodbUri,
@@ -66,7 +59,6 @@ async function startWorker(): Promise<
   }
 
   return async (task) => {
-    if (task.kind === 'second_half') return scanSecondHalf(staging, task)
     const cancelFlag = new Int32Array(task.cancellation)
     const lane = lanes.pop()
     if (lane === undefined)

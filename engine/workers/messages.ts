@@ -3,8 +3,8 @@ import type { StagingLocation } from '../../shared/storage/staging/open-staging.
 
 /**
  * The messages between the engine's main thread and its workers. They are plain values, because an Error loses its code
- * when it crosses threads. Rows never cross: a worker reads them from the staged partition. The messages about the second
- * half of a source are in stages/split/second-half-scan.ts, the report of a committed batch is in chunk-run.ts.
+ * when it crosses threads. Rows never cross: a worker reads them from the staged partition. The report of a
+ * committed batch is in chunk-run.ts.
  */
 
 /** Given to every worker when it starts. */
@@ -23,7 +23,6 @@ export interface WorkerStart {
 export const lanesPerWorker = 2
 
 export interface ChunkTask {
-  kind: 'chunk'
   importId: number
   chunkId: string
   token: string

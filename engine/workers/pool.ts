@@ -2,7 +2,6 @@ import type { EventLoopUtilization } from 'node:perf_hooks'
 import { setFlagsFromString } from 'node:v8'
 import type { Worker } from 'node:worker_threads'
 import { Piscina } from 'piscina'
-import type { SecondHalfReport, SecondHalfTask } from '../stages/split/second-half-scan.ts'
 import type { BatchReport } from '../stages/write/chunk-run.ts'
 import { lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
 
@@ -26,8 +25,6 @@ export function startWorkerPool(options: {
   workers: number
   start: WorkerStart
   onBatch: (report: BatchReport) => void
-  /** Called when chunks may use the lane of a second half that ended. */
-  onSecondHalfEnd: () => void
   /** Called when a thread without a task broke off. */
   onError: (error: Error) => void
 }) {
@@ -35,7 +32,7 @@ export function startWorkerPool(options: {
   setFlagsFromString('--no-parallel-scavenge')
   // Messages to the database count as heap growth, and made V8 mark 20 MB of modules every half second.
   setFlagsFromString('--heap-growing-percent=100')
-  const piscina = new Piscina<ChunkTask | SecondHalfTask, unknown>({
+  const piscina = new Piscina<ChunkTask, unknown>({
     filename: new URL('./chunk-worker.ts', import.meta.url).href,
     workerData: options.start,
     minThreads: options.workers,
@@ -55,25 +52,10 @@ export function startWorkerPool(options: {
   piscina.on('error', options.onError)
   const lanes = options.workers * lanesPerWorker
   const statsReader = new WorkerStatsReader()
-  let secondHalves = 0
   return {
-    /** Chunks that can run at once while no second half of a source is scanned. */
+    /** Chunks that can run at once. */
     lanes,
-    /** The lanes that second halves leave to chunks, at least half of all. */
-    lanesForChunks: () => lanes - secondHalves,
     run: (task: ChunkTask) => piscina.run(task) as Promise<ChunkReport>,
-    /** Runs in the next free lane. Null when the calling thread has to scan the half itself, so that chunks keep lanes. */
-    runSecondHalf: async (task: SecondHalfTask): Promise<SecondHalfReport | null> => {
-      // Second halves use at most half of the lanes. Further files are split by one thread, so that chunks don't wait.
-      if (secondHalves === options.workers) return null
-      secondHalves += 1
-      try {
-        return (await piscina.run(task)) as SecondHalfReport | null
-      } finally {
-        secondHalves -= 1
-        options.onSecondHalfEnd()
-      }
-    },
     /** Ends the threads without waiting for their tasks. */
     destroy: () => piscina.destroy(),
     stats: () => statsReader.read(piscina.threads),

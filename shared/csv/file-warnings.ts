@@ -12,8 +12,8 @@ const countedKinds = ['manyLines', 'swallowing', 'typed', 'backslash'] as const
 /** How many records deserve a warning, and the line of the first; 0 is none. */
 type Counted = Record<(typeof countedKinds)[number], { records: number; line: number }>
 
-/** Plain values, which cross threads. 0 is none. */
-export interface FileFindings extends Counted {
+/** 0 is none. */
+interface FileFindings extends Counted {
   controlsLine: number
   /** Number of the first record that is invalid in the character set that `auto` detected. */
   firstInvalid: number
@@ -102,17 +102,6 @@ export class FileWarnings {
         : `the file has no record, only the line ${line}, which is read as the header${
             /\\[nr]/.test(line) ? ': it has \\n as two characters where a line should end' : ''
           }`
-  }
-
-  /** Adds what another scan found in the rest of the file, whose records and lines it counts from 1. */
-  addSecondHalf(rest: FileFindings, { records, lines }: { records: number; lines: number }): void {
-    const { findings } = this
-    if (rest.firstInvalid > 0) findings.firstInvalid ||= rest.firstInvalid + records
-    for (const kind of countedKinds) {
-      if (rest[kind].records > 0) findings[kind].line ||= rest[kind].line + lines
-      findings[kind].records += rest[kind].records
-    }
-    if (rest.controlsLine > 0) findings.controlsLine ||= rest.controlsLine + lines
   }
 
   get sentences(): string[] {

@@ -8,10 +8,6 @@ import type { StagedFile, Staging } from '../storage/staging/staging.ts'
  * of whole records, each appended to the file when it was full. Its extents in their order give its records in file
  * order.
  *
- * Where two threads split the source, a second file has the records of the second half. Extents in that file are the
- * last ones of their range. Its headers count records and lines from the beginning of the second half; readers add the
- * counts of the first half.
- *
  * A record is a header of four little-endian uint32, its identity, and its bytes without the line end:
  *   record number, from 1 | first line | length + flags << 24 | length of the identity
  */
@@ -19,9 +15,6 @@ export const headerLength = 16
 
 /** Flat pairs, as they are stored: offset, length, offset, length, ... */
 export type Extents = number[]
-
-/** Extents at this offset or beyond are in the second file, at their offset minus this one. */
-export const secondHalfOffset = 2 ** 48
 
 /**
  * A record in a buffer of partition bytes: `identityStart`, `start` and `end` are offsets into that buffer.
@@ -122,79 +115,36 @@ export function identityPrefix(bytes: Buffer, start: number, length: number): nu
 export const extentsLength = (extents: Extents): number =>
   extents.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)
 
-/** The files of a partition, opened as one. */
-export interface Partition {
-  /** Resolves to the number of bytes read, which is less than the target's length only at the end of a file. */
-  read(target: Buffer, offset: number): Promise<number>
-  /** Counts of the source's first half; 0 when one thread split the source. */
-  firstHalf: SourceCounts
-  close(): Promise<void>
-}
-
-interface SourceCounts {
-  records: number
-  lines: number
-}
-
-/** Throws ImportError `chunk_damaged` when a file of the partition is missing. */
+/** Throws ImportError `chunk_damaged` when the file is missing. */
 export async function openPartition(
   staging: Staging,
-  {
-    partition,
-    partition_second_half: secondHalf,
-  }: Pick<ImportDocument, 'partition' | 'partition_second_half'>,
-): Promise<Partition> {
-  const first = await openFile(staging, partition)
-  let second = first
-  try {
-    if (secondHalf !== undefined) second = await openFile(staging, secondHalf.name)
-  } catch (error) {
-    await first.close()
-    throw error
-  }
-  return {
-    read: (target, offset) =>
-      offset < secondHalfOffset ? first.read(target, offset) : second.read(target, offset - secondHalfOffset),
-    firstHalf: secondHalf ?? { records: 0, lines: 0 },
-    close: async () => {
-      await first.close()
-      if (second !== first) await second.close()
-    },
-  }
-}
-
-async function openFile(staging: Staging, name: string | null): Promise<StagedFile> {
-  const file = name === null ? null : await staging.open(name)
+  { partition }: Pick<ImportDocument, 'partition'>,
+): Promise<StagedFile> {
+  const file = partition === null ? null : await staging.open(partition)
   if (file !== null) return file
   throw new ImportError(
     'chunk_damaged',
-    `the staged partition ${name} is missing: check whether it was removed from DATA_DIR/staging`,
+    `the staged partition ${partition} is missing: check whether it was removed from DATA_DIR/staging`,
     { isMissing: true },
   )
 }
 
 /**
- * Reads a whole range, into `buffer` when that is large enough. The result is shorter than the extents when a file ends
+ * Reads a whole range, into `buffer` when that is large enough. The result is shorter than the extents when the file ends
  * early, so the caller must compare the checksum.
  */
 export async function readExtents(
-  partition: Partition,
+  partition: StagedFile,
   extents: Extents,
   buffer: Buffer = Buffer.alloc(0),
 ): Promise<{ bytes: Buffer; crc: number }> {
   const length = extentsLength(extents)
   const target = length <= buffer.length ? buffer.subarray(0, length) : Buffer.allocUnsafeSlow(length)
   let at = 0
-  let secondHalfAt = 0
-  for (const extent of eachExtent(extents)) {
-    at += await partition.read(target.subarray(at, at + extent.length), extent.offset)
-    if (extent.offset < secondHalfOffset) secondHalfAt = at
-  }
+  for (const { offset, length } of eachExtent(extents))
+    at += await partition.read(target.subarray(at, at + length), offset)
   const bytes = target.subarray(0, at)
-  const secondHalf = bytes.subarray(secondHalfAt)
-  const crc = combineChecksums(crc32(bytes.subarray(0, secondHalfAt)), crc32(secondHalf))
-  renumber(secondHalf, partition.firstHalf)
-  return { bytes, crc }
+  return { bytes, crc: crc32(bytes) }
 }
 
 function* eachExtent(extents: Extents): Generator<{ offset: number; length: number }> {
@@ -206,33 +156,22 @@ function* eachExtent(extents: Extents): Generator<{ offset: number; length: numb
  * the checksum of the range.
  */
 export async function* readInPieces(
-  partition: Partition,
+  partition: StagedFile,
   extents: Extents,
 ): AsyncGenerator<{ bytes: Buffer; crc: number }> {
   let rest: Buffer = Buffer.alloc(0)
-  let firstCrc = 0
-  let secondCrc = 0
+  let crc = 0
   for (const { offset, length } of eachExtent(extents)) {
     const piece = Buffer.allocUnsafeSlow(rest.length + length)
     rest.copy(piece)
     const read = await partition.read(piece.subarray(rest.length), offset)
     const bytes = piece.subarray(0, rest.length + read)
-    const isSecondHalf = offset >= secondHalfOffset
-    if (isSecondHalf) secondCrc = crc32(bytes.subarray(rest.length), secondCrc)
-    else firstCrc = crc32(bytes.subarray(rest.length), firstCrc)
+    crc = crc32(bytes.subarray(rest.length), crc)
     const whole = bytes.subarray(0, endOfWholeRecords(bytes))
     rest = bytes.subarray(whole.length)
-    if (isSecondHalf) renumber(whole, partition.firstHalf)
-    yield { bytes: whole, crc: combineChecksums(firstCrc, secondCrc) }
+    yield { bytes: whole, crc }
   }
 }
-
-/**
- * Combines the checksums of a range's extents in both files; without extents in the second file the first checksum
- * stays. The multiplication keeps equal damage in both files from cancelling out in the XOR.
- */
-export const combineChecksums = (firstCrc: number, secondCrc: number): number =>
-  secondCrc === 0 ? firstCrc : (Math.imul(firstCrc, 0x9e3779b1) ^ secondCrc) >>> 0
 
 /** Throws ImportError `chunk_damaged` when the bytes read of a chunk have another checksum than those written. */
 export function refuseDamaged(chunk: Pick<ChunkDocument, '_id' | 'crc32'>, checksum: number): void {
@@ -241,14 +180,6 @@ export function refuseDamaged(chunk: Pick<ChunkDocument, '_id' | 'crc32'>, check
     'chunk_damaged',
     `the staged chunk ${chunk._id} has changed since the file was split (its checksum differs): check whether DATA_DIR/staging was changed or the disk is faulty`,
   )
-}
-
-/** Turns record numbers and lines of the second half into those of the source. They wrap at 2^32, as in any header. */
-function renumber(bytes: Buffer, firstHalf: SourceCounts): void {
-  for (let at = 0; at + headerLength <= bytes.length; at = endOfRecordAt(bytes, at)) {
-    putUint32(bytes, at, uint32At(bytes, at) + firstHalf.records)
-    putUint32(bytes, at + 4, uint32At(bytes, at + 4) + firstHalf.lines)
-  }
 }
 
 function endOfWholeRecords(bytes: Buffer): number {

@@ -163,11 +163,6 @@ export class RecordScanner {
     this.#record = { bytes: this.#window, start: 0, end: 0, line: 0, lines: 0, flags: 0, longCell: null }
   }
 
-  /** Whether the bytes so far end with a record, so that another scanner could scan the rest with the same result. */
-  get isBetweenRecords(): boolean {
-    return this.#from === this.#to && this.#long === null
-  }
-
   /** Number of physical lines scanned, with the skipped ones. */
   get lines(): number {
     return this.#line - 1

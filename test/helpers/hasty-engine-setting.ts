@@ -9,8 +9,6 @@ export interface Downloads {
   callbacks?: Partial<CallbackBounds>
   /** The addresses that consecutive look-ups of a host name get; the last ones are repeated. */
   answers?: Record<string, string[][]>
-  /** Bytes from which on two threads split a source. */
-  twoThreadsFrom?: number
 }
 
 export const downloadsSetting = 'ROLLCALL_TEST_DOWNLOADS'

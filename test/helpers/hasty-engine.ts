@@ -21,7 +21,7 @@ import { downloadsSetting, type Downloads } from './hasty-engine-setting.ts'
  */
 
 const downloads: Downloads = JSON.parse(process.env[downloadsSetting] ?? '{}')
-const { bounds = {}, steps = {}, callbacks = {}, answers = {}, twoThreadsFrom } = downloads
+const { bounds = {}, steps = {}, callbacks = {}, answers = {} } = downloads
 
 async function lookup(hostname: string) {
   const left = answers[hostname]
@@ -54,7 +54,6 @@ await runProcess('engine', async (process) => {
       bounds: { ...downloadBounds, ...bounds },
       stepBounds,
       callbackBounds: { ...callbackBounds, ...callbacks },
-      ...(twoThreadsFrom === undefined ? {} : { twoThreadsFrom }),
     }),
   )
   const operations = process.add(

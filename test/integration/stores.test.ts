@@ -7,7 +7,6 @@ await runTogether(new URL('stores/', import.meta.url), [
   'ids',
   'upload-usage',
   'upload-copies',
-  'worker-pool',
   'take-over',
   'tries',
   'process-registration',

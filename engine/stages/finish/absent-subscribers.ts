@@ -4,10 +4,10 @@ import {
   readInPieces,
   readRecordAt,
   refuseDamaged,
-  type Partition,
 } from '../../../shared/csv/partition-file.ts'
 import type { ChunkDocument, ImportDocument, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
+import type { StagedFile } from '../../../shared/storage/staging/staging.ts'
 import { documentsPerQuery, keyRanges } from '../../../shared/store/key-ranges.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import type { StepRun } from '../../scheduler/step.ts'
@@ -20,7 +20,7 @@ import type { StepRun } from '../../scheduler/step.ts'
 
 interface Range {
   chunk: ChunkDocument
-  partition: Partition
+  partition: StagedFile
 }
 
 /** The ranges from the chunk numbered `from` on, without those whose deactivation is done. */
@@ -96,7 +96,7 @@ export function requirePlan({ _id, plan }: ImportDocument): ImportPlan {
  * The checksum is verified again: a subscriber whose identity was lost on the disk since the chunk was written would be
  * deactivated. Throws ImportError `chunk_damaged`.
  */
-async function readIdentities(chunk: ChunkDocument, partition: Partition): Promise<Set<string>> {
+async function readIdentities(chunk: ChunkDocument, partition: StagedFile): Promise<Set<string>> {
   const identities = new Set<string>()
   let checksum = 0
   for await (const { bytes, crc } of readInPieces(partition, chunk.extents)) {

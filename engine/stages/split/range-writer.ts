@@ -20,9 +20,6 @@ export interface Range {
   records: number
 }
 
-/** Plain values, which cross threads. */
-export type RangeContent = Pick<Range, 'extents' | 'length' | 'crc32' | 'records'>
-
 export interface RecordToWrite {
   number: number
   line: number
@@ -41,17 +38,15 @@ export interface RecordToWrite {
  */
 export class PartitionOutput {
   readonly #file: StagedWriter
-  #position: number
+  #position = 0
   #queue: Buffer[] = []
   #writing: Promise<void> = Promise.resolve()
   /** Written buffers of `#bufferSize` bytes, for reuse. Buffers of longer records are released instead. */
   readonly #free: Buffer[] = []
   #bufferSize = 0
 
-  /** `position`: the offset that extents give the file's first byte. */
-  constructor(file: StagedWriter, position = 0) {
+  constructor(file: StagedWriter) {
     this.#file = file
-    this.#position = position
   }
 
   /** Queues a buffer, which the caller no longer uses, and returns its offset in the partition. */

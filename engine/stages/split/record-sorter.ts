@@ -5,7 +5,7 @@ import { checkedRecords, encodingError } from '../../../shared/csv/file-beginnin
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
 import type { ContentFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
-import { FileWarnings, type FileFindings } from '../../../shared/csv/file-warnings.ts'
+import { FileWarnings } from '../../../shared/csv/file-warnings.ts'
 import { RangeWriter, type PartitionOutput, type Range, type RecordToWrite } from './range-writer.ts'
 
 const maxRecords = 0xffffffff
@@ -17,11 +17,6 @@ export interface SorterOptions {
   targetBytes: number
   plan: ImportPlan
   format: ContentFormat
-  /**
-   * The scan begins in the middle of the file: it has no header, and the file's beginning is checked by the other
-   * scan.
-   */
-  isSecondHalf: boolean
 }
 
 /**
@@ -42,7 +37,6 @@ export class RecordSorter {
   readonly #targetBytes: number
   readonly #unidentified: RangeWriter[] = []
   #unidentifiedBytes = 0
-  readonly #isSecondHalf: boolean
   #headerIsNext: boolean
   #badlyEncoded = 0
   readonly #item: RecordToWrite = {
@@ -61,11 +55,10 @@ export class RecordSorter {
     this.#format = options.format
     this.#decoder = recordDecoder(options.format.character_set)
     this.#identities = new IdentityReader(options.plan, options.format)
-    this.#isSecondHalf = options.isSecondHalf
     this.#output = options.output
     this.#bufferSize = options.bufferSize
     this.#targetBytes = options.targetBytes
-    this.#headerIsNext = !options.isSecondHalf && options.format.csv_has_headers
+    this.#headerIsNext = options.format.csv_has_headers
     this.#ranges = new RangeWriter({ ...options, within: { from: null, to: null } })
   }
 
@@ -77,8 +70,8 @@ export class RecordSorter {
       this.warnings.noticeEnclosures(record)
       return
     }
-    this.#count(1)
-    if (!this.#isSecondHalf) this.#checkBeginning(record)
+    this.#count()
+    this.#checkBeginning(record)
     this.warnings.notice(record, this.records)
 
     const identityLength = this.#identities.read(record)
@@ -97,22 +90,16 @@ export class RecordSorter {
 
   /** Returns all ranges between the borders, the empty ones too. */
   finish(): { sorted: Range[]; unidentified: Range[] } {
-    if (!this.#isSecondHalf && this.records < checkedRecords) this.#refuseIfMostlyBad(this.records)
-    if (!this.#isSecondHalf && this.records === 0) this.warnings.noRecord(this.header)
+    if (this.records < checkedRecords) this.#refuseIfMostlyBad(this.records)
+    if (this.records === 0) this.warnings.noRecord(this.header)
     const unidentified = this.#unidentified
       .flatMap((writer) => writer.finish())
       .map((range): Range => ({ ...range, kind: 'unidentified' }))
     return { sorted: this.#ranges.finish(), unidentified }
   }
 
-  /** Adds what another scan found in the second half, which `lines` precede. */
-  addSecondHalf(rest: { records: number; findings: FileFindings }, lines: number): void {
-    this.warnings.addSecondHalf(rest.findings, { records: this.records, lines })
-    this.#count(rest.records)
-  }
-
-  #count(records: number): void {
-    this.records += records
+  #count(): void {
+    this.records += 1
     if (this.records > maxRecords)
       throw new ImportError(
         'content_refused',

@@ -21,7 +21,6 @@ import { refuseIfWrittenInto } from '../obtain/upload-directory.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import type { Range } from './range-writer.ts'
 import { splitFile, type SplitOptions, type SplitResult } from './split.ts'
-import type { HelperThread } from './second-half-scan.ts'
 
 /** A partition stores a header and the identity with each record: twice the bytes of a source with short records. */
 const partitionRatio = 2
@@ -46,9 +45,7 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
       const result = await splitUnchanged(run, staged, {
         source,
         output,
-        reopen: (secondHalf) =>
-          openPartition(staging, { partition, ...(secondHalf && { partition_second_half: secondHalf }) }),
-        second: helperThread(run, staged, `${partition}-tail`),
+        reopen: () => openPartition(staging, { partition }),
         plan,
         format: contentFormat(document),
         beginning,
@@ -87,42 +84,17 @@ async function splitUnchanged(
   }
 }
 
-function helperThread(run: StepRun, source: string, output: string): HelperThread {
-  const { staging, pool, log, signal } = run
-  return {
-    source,
-    output,
-    minBytes: run.twoThreadsFrom,
-    progress: run.progress.shared,
-    scan: (task) => pool.runSecondHalf(task),
-    onFailed: (error) => {
-      if (!signal.aborted)
-        log.warn(
-          `a worker's half of a split failed, so one thread splits the whole file: ${errorMessage(error)}`,
-        )
-    },
-    removeOutput: () =>
-      staging.remove(output).catch((error: unknown) => {
-        log.debug(`the file of a worker's half stays until the end of the split: ${errorMessage(error)}`)
-      }),
-  }
-}
-
 /** Once the chunks are stored, the source and the files of killed tries are no longer needed. */
 async function removeUnused(run: StepRun, partition: string, bytes: number): Promise<void> {
   const { document, step, database, staging, uploads, quota, log, signal } = run
   if (signal.aborted) return
   const current = await database.collections.imports.findOne(
     { _id: step.id },
-    { projection: { partition: 1, partition_second_half: 1 } },
+    { projection: { partition: 1 } },
   )
   if (current?.partition !== partition) return
-  const keep = [
-    partition,
-    ...(current.partition_second_half === undefined ? [] : [current.partition_second_half.name]),
-  ]
   try {
-    await staging.removeImport(step.id, { keep })
+    await staging.removeImport(step.id, { keep: [partition] })
     await uploads.unpin(step.id)
     await quota.recordPartition(document, bytes)
   } catch (error) {
@@ -154,7 +126,6 @@ async function enterImporting(
       ...(keepsAbsent ? { keeps_absent: true as const } : {}),
       beginning,
       partition,
-      ...(result.secondHalf === null ? {} : { partition_second_half: result.secondHalf }),
     }
     const update = { $set: set, $unset: { missing: '' as const } }
     if (!(await writeInStep(collections, { ...step, state: 'splitting' }, update, session))) return false

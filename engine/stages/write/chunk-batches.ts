@@ -4,9 +4,9 @@ import {
   readExtents,
   readInPieces,
   refuseDamaged,
-  type Partition,
 } from '../../../shared/csv/partition-file.ts'
 import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
+import type { StagedFile } from '../../../shared/storage/staging/staging.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import type { Lane } from './lane.ts'
 
@@ -21,7 +21,7 @@ const maxBytesInMemory = 8 * binaryMegabyte
  */
 export async function* readBatches(
   chunk: ChunkDocument,
-  partition: Partition,
+  partition: StagedFile,
   lane: Lane,
 ): AsyncGenerator<ChunkBatch> {
   if (chunk.kind === 'single_identity' && extentsLength(chunk.extents) > maxBytesInMemory) {
@@ -37,7 +37,7 @@ export async function* readBatches(
 }
 
 /** Reads all pieces twice, as the checksum is known only after the last one. */
-async function* readBatchesInPieces(chunk: ChunkDocument, partition: Partition): AsyncGenerator<ChunkBatch> {
+async function* readBatchesInPieces(chunk: ChunkDocument, partition: StagedFile): AsyncGenerator<ChunkBatch> {
   let checksum = 0
   for await (const { crc } of readInPieces(partition, chunk.extents)) checksum = crc
   refuseDamaged(chunk, checksum)

@@ -284,14 +284,6 @@ const sourceBeginning = z.object({
 })
 export type SourceBeginning = z.infer<typeof sourceBeginning>
 
-const partitionSecondHalf = z.object({
-  name: z.string(),
-  /** Counts of the source's first half. */
-  records: integer().min(0),
-  lines: integer().min(0),
-})
-export type PartitionSecondHalf = z.infer<typeof partitionSecondHalf>
-
 export const importDocument = z.object({
   _id: id(),
   organization_id: id(),
@@ -361,8 +353,6 @@ export const importDocument = z.object({
   number_of_records: integer().min(0).nullable(),
   /** Name of the staged partition with the extents of the chunks. */
   partition: z.string().nullable(),
-  /** The file of the source's second half, when a second thread split it (shared/csv/partition-file.ts). */
-  partition_second_half: partitionSecondHalf.optional(),
   /** The final counts; until they are fixed, the counts are the sum over the chunks. */
   totals: importCounts.nullable(),
   /** The most frequent faults, stored with the totals; absent when there are none. */

@@ -88,7 +88,7 @@ async function writeChunk(side: Side, claimed: LeasedChunk, maxBatches: number):
     database,
     staging: side.context.staging,
     lane: side.lane,
-    task: { kind: 'chunk', ...claimed, cancellation: new SharedArrayBuffer(4) },
+    task: { ...claimed, cancellation: new SharedArrayBuffer(4) },
     importContext: async (id) => {
       const document = await collections.imports.findOne({ _id: id })
       return document === null ? null : importContext(document)

@@ -3,34 +3,6 @@ import { recordFlags } from '../../../shared/csv/record-scanner.ts'
 import { utf8Format } from '../../helpers/make-plan.ts'
 import { feed, makeScanner, scan } from '../../helpers/small-scanner.ts'
 
-t.test('a scan is between records only behind a line end that no byte can change', (t) => {
-  for (const [text, isBetween, lines] of [
-    ['', true, 0],
-    ['a\n', true, 1],
-    ['a\r\n', true, 1],
-    ['a\n\n', true, 2],
-    ['"a\nb"\nc\n', true, 3],
-    [`${'x'.repeat(40)}\n`, true, 1],
-    ['a', false, 0],
-    ['a\r', false, 0],
-    ['a\n ', false, 1],
-    ['a\n"b\n', false, 1],
-    [`a\n${' '.repeat(40)}`, false, 1],
-    [`a\n${'x'.repeat(40)}`, false, 1],
-    [`a\n${'x'.repeat(40)}\r`, false, 1],
-  ] as const)
-    for (const step of [1, 64]) {
-      const { scanner } = makeScanner(utf8Format, 0)
-      feed(scanner, text, step)
-      t.same(
-        [scanner.isBetweenRecords, scanner.lines],
-        [isBetween, lines],
-        `${JSON.stringify(text)}, ${step}`,
-      )
-    }
-  t.end()
-})
-
 t.test('after a too long record that a CR ends, the next one is read, wherever a block ends', (t) => {
   for (let step = 1; step < 48; step += 1)
     t.same(

@@ -149,28 +149,6 @@ t.test(`records are cut and told apart at small limits as at large ones, in ${ru
   t.end()
 })
 
-t.test('where a scan is between records, another one can scan the rest', (t) => {
-  let compared = 0
-  fc.assert(
-    fc.property(file, fc.nat({ max: 100 }), ({ text, format, wantedColumn, step }, cut) => {
-      const first = makeScanner(format, wantedColumn)
-      feed(first.scanner, text.slice(0, cut), step)
-      if (!first.scanner.isBetweenRecords || first.found.length === 0) return
-      compared += 1
-      const { lines } = first.scanner
-      const rest = scan(text.slice(cut), format, wantedColumn, step).map((record) => ({
-        ...record,
-        line: record.line + lines,
-      }))
-      assert.deepEqual([...first.found, ...rest], scan(text, format, wantedColumn, 64))
-    }),
-    { numRuns: runs },
-  )
-  t.comment(`${compared} files compared`)
-  t.ok(compared > runs / 40)
-  t.end()
-})
-
 t.test('cells of a too long record end where the contract says, at the limits too', (t) => {
   const long = 'x'.repeat(40)
   for (const text of [

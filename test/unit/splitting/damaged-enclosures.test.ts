@@ -1,12 +1,8 @@
-import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { PartitionOutput } from '../../../engine/stages/split/range-writer.ts'
-import { SourceScan } from '../../../engine/stages/split/source-scan.ts'
 import { FileWarnings } from '../../../shared/csv/file-warnings.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
-import { readRecordAt } from '../../../shared/csv/partition-file.ts'
-import { dialectBytes, recordFlags, RecordScanner } from '../../../shared/csv/record-scanner.ts'
+import { dialectBytes, RecordScanner } from '../../../shared/csv/record-scanner.ts'
 import type { ContentFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { makePlan, utf8Format } from '../../helpers/make-plan.ts'
 
@@ -135,109 +131,4 @@ t.test('a good file has all its addresses and no warning', async (t) => {
     { numRuns: runs },
   )
   t.pass()
-})
-
-/** A scan of the bytes from `from` on, and the records that it has written. */
-function startScan(text: string, format: ContentFormat, from: number) {
-  const bytes = Buffer.from(text)
-  const written: Buffer[] = []
-  const scan = new SourceScan({
-    ...{ plan: makePlan({ columns }), format, from, isSecondHalf: from > 0 },
-    ...{ borders: [], bufferSize: 64 * 1024, targetBytes: 64 * 1024 },
-    source: {
-      size: bytes.length,
-      read: async (target, position) => bytes.copy(target, 0, position),
-      close: async () => undefined,
-    },
-    output: new PartitionOutput({
-      append: async (buffers) => void written.push(...buffers.map((buffer) => Buffer.from(buffer))),
-      close: async () => undefined,
-    }),
-  })
-  const records = (before: { records: number; lines: number }) => {
-    const all = Buffer.concat(written)
-    const found = []
-    for (let record = readRecordAt(all, 0); record !== null; record = readRecordAt(all, record.end))
-      found.push({
-        number: record.number + before.records,
-        line: record.line + before.lines,
-        flags: record.flags,
-        identity: all.toString('utf8', record.identityStart, record.start),
-        text: all.toString('utf8', record.start, record.end),
-      })
-    return found.sort((a, b) => a.number - b.number)
-  }
-  return { scan, records }
-}
-
-/** The file read as split.ts reads it where its second half begins at `cut`; null is no second half. */
-async function readInHalves(text: string, format: ContentFormat, cut: number | null) {
-  const never = () => false
-  const size = Buffer.byteLength(text)
-  const first = startScan(text, format, 0)
-  const { sorter } = first.scan
-  await first.scan.scanTo(cut ?? size, never)
-  const isUsable = first.scan.isBetweenRecords && sorter.records > 0
-  const second = cut !== null && isUsable ? startScan(text, format, cut) : null
-  if (second === null) await first.scan.scanTo(size, never)
-  const before = { records: sorter.records, lines: first.scan.lines }
-  await first.scan.end()
-  const found = first.records({ records: 0, lines: 0 })
-  if (second !== null) {
-    await second.scan.scanTo(size, never)
-    await second.scan.end()
-    found.push(...second.records(before))
-    const { records, warnings } = second.scan.sorter
-    sorter.addSecondHalf({ records, findings: warnings.findings }, before.lines)
-  }
-  const { header, records, warnings } = sorter
-  return {
-    isInTwo: second !== null,
-    outcome: { found, header, records, warnings: warnings.sentences, findings: warnings.findings },
-  }
-}
-
-t.test('a damaged file comes to the same whole and cut in two at any byte', async (t) => {
-  const seen = { inTwo: 0, unterminated: 0, irregular: 0, warned: 0 }
-  const moreDamages = {
-    ...damages,
-    'with blanks before it': (text: string, at: number) => `${text.slice(0, at)} \t${text.slice(at)}`,
-    'with text behind it': (text: string, at: number) => `${text.slice(0, at + 1)}x${text.slice(at + 1)}`,
-    inserted: insertion,
-  }
-  await fc.assert(
-    fc.asyncProperty(
-      file,
-      fc.record({
-        damage: fc.constantFrom(...Object.values(moreDamages)),
-        place: fc.nat(),
-        lineEnd: fc.constantFrom('\n', '\r\n', '\r'),
-        csv_has_headers: fc.boolean(),
-      }),
-      async ({ words, enclosure, style, escape }, { damage, place, lineEnd, csv_has_headers }) => {
-        const people = words.map(([name, size], i) => ({ email: `person${i}@example.com`, name, size }))
-        const format = {
-          ...utf8Format,
-          ...{ csv_field_enclosure: enclosure, csv_field_escape: escape, csv_has_headers },
-        }
-        const { text: good, places } = written(people, enclosure, style, escape)
-        const at =
-          places.length === 0 || damage === insertion ? place % good.length : places[place % places.length]!
-        const text = damage(good, at, enclosure).replaceAll('\n', lineEnd)
-        const whole = await readInHalves(text, format, null)
-        for (let cut = 1; cut < Buffer.byteLength(text); cut += 1) {
-          const { isInTwo, outcome } = await readInHalves(text, format, cut)
-          if (isInTwo) seen.inTwo += 1
-          assert.deepEqual(outcome, whole.outcome, `${JSON.stringify(text)}, cut at ${cut}`)
-        }
-        const flags = whole.outcome.found.reduce((all, record) => all | record.flags, 0)
-        if ((flags & recordFlags.unterminated) !== 0) seen.unterminated += 1
-        if ((flags & recordFlags.irregular) !== 0) seen.irregular += 1
-        if (whole.outcome.warnings.length > 0) seen.warned += 1
-      },
-    ),
-    { numRuns: Math.ceil(runs / 4) },
-  )
-  t.comment(seen)
-  t.ok(seen.inTwo > 0 && seen.irregular > 0 && seen.warned > 0)
 })

@@ -217,26 +217,6 @@ t.test('the first record that is invalid in a detected character set is named', 
   t.same(requested.sentences, [], 'their reasons say so')
 })
 
-t.test('what is noticed in the rest of a file counts from its beginning', async (t) => {
-  const counted = (records: number, line: number) => ({
-    ...{ manyLines: { records, line }, swallowing: { records, line } },
-    ...{ typed: { records, line }, backslash: { records, line } },
-  })
-  const nothing = { ...counted(0, 0), controlsLine: 0, firstInvalid: 0 }
-  const rest = { ...counted(2, 3), controlsLine: 4, firstInvalid: 5 }
-  const warnings = warningsOf()
-  warnings.addSecondHalf(nothing, { records: 90, lines: 100 })
-  t.same(warnings.findings, nothing)
-  warnings.addSecondHalf(rest, { records: 90, lines: 100 })
-  t.same(warnings.findings, {
-    ...{ ...counted(2, 103), controlsLine: 104, firstInvalid: 95 },
-  })
-  warnings.addSecondHalf(rest, { records: 190, lines: 200 })
-  t.same(warnings.findings, {
-    ...{ ...counted(4, 103), controlsLine: 104, firstInvalid: 95 },
-  })
-})
-
 const texts = (buffers: Buffer[]) => buffers.map((buffer) => buffer.toString('latin1'))
 const identities = (...names: string[]) => names.map((name) => Buffer.from(name))
 

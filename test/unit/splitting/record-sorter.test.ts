@@ -9,7 +9,7 @@ const latin: ContentFormat = { ...utf8Format, character_set: 'iso-8859-1' }
 const withHeader: ContentFormat = { ...utf8Format, csv_has_headers: true }
 const bad = Buffer.from([0x78, 0xff])
 
-function makeSorter(format = utf8Format, isSecondHalf = false, targetBytes = 1_000) {
+function makeSorter(format = utf8Format, targetBytes = 1_000) {
   const written: Buffer[] = []
   const output = new PartitionOutput({
     append: (buffers) => {
@@ -27,7 +27,6 @@ function makeSorter(format = utf8Format, isSecondHalf = false, targetBytes = 1_0
     targetBytes,
     plan,
     format,
-    isSecondHalf,
   })
   let line = 0
   const add = (text: string | Buffer, flags = 0) => {
@@ -95,7 +94,7 @@ t.test(
 )
 
 t.test('a range of records without an identity ends with the one that brings it to the target', async (t) => {
-  const { add, finish } = makeSorter(utf8Format, false, 10)
+  const { add, finish } = makeSorter(utf8Format, 10)
   for (const text of ['12345', '12345', '123456789', 'x', 'y']) add(text)
   const { unidentified } = await finish()
   t.same(
@@ -105,7 +104,7 @@ t.test('a range of records without an identity ends with the one that brings it 
   t.same((await makeSorter().finish()).unidentified, [])
 })
 
-t.test('the header is read and is no record, save in a second half', async (t) => {
+t.test('the header is read and is no record, and only where the format has one', async (t) => {
   const first = makeSorter(withHeader)
   first.add('"E-mail" ,N\u00e4me', 3)
   first.add('ann@b.co')
@@ -116,11 +115,6 @@ t.test('the header is read and is no record, save in a second half', async (t) =
   const withLatin = makeSorter({ ...latin, csv_has_headers: true })
   withLatin.add(Buffer.from('N\u00e4me', 'latin1'))
   t.same(withLatin.sorter.header, ['N\u00e4me'])
-
-  const second = makeSorter(withHeader, true)
-  second.add('email')
-  t.equal(second.sorter.records, 1)
-  t.equal(second.sorter.header, null)
 
   const none = makeSorter()
   none.add('ann@b.co')
@@ -143,9 +137,6 @@ t.test('a header that is a record, and a record that is a header, are warned of'
   behindHeader.add('Address')
   behindHeader.add('Email')
   t.same(behindHeader.sorter.warnings.sentences, [])
-  const second = makeSorter(utf8Format, true)
-  second.add('Email')
-  t.same(second.sorter.warnings.sentences, [])
   const lines = makeSorter()
   const bytes = Buffer.from('x')
   lines.sorter.add({ bytes, start: 0, end: 1, line: 3, lines: 30, flags: 0, longCell: null })
@@ -176,25 +167,16 @@ t.test('a file is refused when more than half of its first 1,000 records are inv
   await later.finish()
   t.equal(later.sorter.records, 1_600)
 
-  const second = makeSorter(utf8Format, true)
-  for (let i = 0; i < 1_000; i += 1) second.add(bad)
-  await second.finish()
   const latinFile = makeSorter(latin)
   for (let i = 0; i < 1_000; i += 1) latinFile.add(bad)
   await latinFile.finish()
 })
 
-t.test('a file has at most 4,294,967,295 records, those of the second half included', (t) => {
-  const none = { records: 0, line: 0 }
-  const findings = {
-    ...{ manyLines: { records: 1, line: 2 }, swallowing: none, typed: none, backslash: none },
-    ...{ controlsLine: 0, firstInvalid: 0 },
-  }
+t.test('a file has at most 4,294,967,295 records', (t) => {
   const { sorter, add } = makeSorter()
+  sorter.records = 0xffffffff - 1
   add('ann@b.co')
-  sorter.addSecondHalf({ records: 0xffffffff - 1, findings }, 10)
   t.equal(sorter.records, 0xffffffff)
-  t.match(sorter.warnings.findings, { manyLines: { records: 1, line: 12 } })
   t.throws(() => add('x'), {
     code: 'content_refused',
     message: 'the file has more than 4294967295 records: split it into several files',

@@ -4,19 +4,9 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { seededRandom } from '../../../bench/load/random.ts'
 import { splitFile, type SplitResult } from '../../../engine/stages/split/split.ts'
-import { scanSecondHalf, type HelperThread } from '../../../engine/stages/split/second-half-scan.ts'
-import {
-  combineChecksums,
-  openPartition,
-  readExtents,
-  readInPieces,
-  readRecordAt,
-  type Partition,
-} from '../../../shared/csv/partition-file.ts'
+import { openPartition, readExtents, readInPieces, readRecordAt } from '../../../shared/csv/partition-file.ts'
 import type { ContentFormat } from '../../../shared/contract/schemas/import.ts'
 import { readBeginning } from '../../../shared/csv/file-beginning.ts'
 import { diskStaging } from '../../../shared/storage/staging/disk-staging.ts'
@@ -31,8 +21,6 @@ interface Split {
   result: SplitResult
   /** Per range, the identities and numbers of its records as they lie there. */
   ranges: { identity: string; number: number; line: number; text: string }[][]
-  /** The error that ended the scan of the second half. */
-  brokenOff: unknown[]
 }
 
 /** Where the file's records begin. */
@@ -47,12 +35,7 @@ const contentOf = (bytes: Buffer, format: ContentFormat) =>
   ).stored
 const fromFirstByte = { start: 0, skipped_lines: 0 }
 
-/** `scan` scans the second half; without it, one thread does all. */
-async function split(
-  content: string | Buffer,
-  format: ContentFormat = utf8Format,
-  scan?: HelperThread['scan'],
-): Promise<Split> {
+async function split(content: string | Buffer, format: ContentFormat = utf8Format): Promise<Split> {
   const id = (files += 1)
   await staging.write(
     `${id}/source`,
@@ -62,30 +45,18 @@ async function split(
   )
   const source = (await staging.open(`${id}/source`))!
   const output = await staging.create(`${id}/partition`)
-  const brokenOff: unknown[] = []
-  const onFailed = (error: unknown) => void brokenOff.push(error)
-  const secondHalf = `${id}/tail`
-  const removeOutput = () => staging.remove(secondHalf)
-  const progress = new SharedArrayBuffer(4)
-  const second = {
-    ...{ source: `${id}/source`, output: secondHalf, minBytes: 0, progress },
-    ...{ onFailed, removeOutput },
-  }
+  const reopen = () => openPartition(staging, { partition: `${id}/partition` })
   try {
     const result = await splitFile({
       source,
       output,
-      reopen: (secondHalf) => reopen(id, secondHalf),
-      ...(scan && { second: { ...second, scan } }),
+      reopen,
       plan: makePlan(),
       format,
       beginning: contentOf(Buffer.from(content as string), format),
       signal: new AbortController().signal,
     })
-    const secondHalfFile = await staging.open(secondHalf)
-    await secondHalfFile?.close()
-    assert.equal(secondHalfFile !== null, result.secondHalf !== null, 'the file of a useless tail is gone')
-    const partition = await reopen(id, result.secondHalf)
+    const partition = await reopen()
     const ranges = []
     for (const range of result.ranges) {
       const { bytes, crc } = await readExtents(partition, range.extents)
@@ -109,16 +80,11 @@ async function split(
       ranges.push(records)
     }
     await partition.close()
-    return { result, ranges, brokenOff }
+    return { result, ranges }
   } finally {
     await source.close()
     await output.close()
   }
-}
-
-async function reopen(id: number, secondHalf: SplitResult['secondHalf']): Promise<Partition> {
-  const names = { partition: `${id}/partition`, ...(secondHalf && { partition_second_half: secondHalf }) }
-  return openPartition(staging, names)
 }
 
 /**
@@ -323,239 +289,4 @@ t.test('a split warns of what looks like a mistake', async (t) => {
     character_set: 'iso-8859-1',
   })
   t.match(windows.result.warnings, [/windows-1252/])
-})
-
-/** Copies everything on its way from thread to thread, as a worker would. */
-const inWorker: HelperThread['scan'] = async (task) =>
-  structuredClone(await scanSecondHalf(staging, structuredClone(task)))
-
-/** The results of a split, without what may differ: extents, checksums, and the cuts between unidentified records. */
-function outcomeOf({ result, ranges }: Split) {
-  const { records, header, warnings } = result
-  const identified = result.ranges.filter(({ kind }) => kind !== 'unidentified')
-  return {
-    records,
-    header,
-    warnings,
-    ranges: identified.map(({ kind, from, to, length, records }, i) => ({
-      ...{ kind, from: from?.toString(), to: to?.toString(), length, records },
-      lying: ranges[i],
-    })),
-    unidentified: ranges.slice(identified.length).flat(),
-  }
-}
-
-const row = (i: number) => `${scattered(i)},"some, cell"\n`
-const rows = lines(1_500, row)
-const withHeader = { ...utf8Format, csv_has_headers: true }
-const latin = { ...utf8Format, character_set: 'iso-8859-1' as const }
-const manyLines = `many@lines.co,"${'x\n'.repeat(30)}"\n`
-
-/** `isTwo`: whether what the second thread finds is of use. */
-const awkward: Record<string, { content: string | Buffer; format?: ContentFormat; isTwo: boolean }> = {
-  'plain rows': { content: lines(5_000, row), isTwo: true },
-  'a header, and a byte order mark': {
-    content: `\ufeffE-mail,"Na\nme"\n${rows}${rows}`,
-    format: withHeader,
-    isTwo: true,
-  },
-  'a header alone': { content: 'email,name\n', format: withHeader, isTwo: false },
-  'few records': { content: lines(900, row), isTwo: false },
-  CRLF: { content: rows.repeat(2).replaceAll('\n', '\r\n'), isTwo: true },
-  CR: { content: rows.repeat(2).replaceAll('\n', '\r'), isTwo: false },
-  'CR, and one CRLF': {
-    content: rows.replaceAll('\n', '\r') + '\n' + rows.replaceAll('\n', '\r'),
-    isTwo: true,
-  },
-  'blank lines in the middle': { content: rows + ' \r\n\n\t\n'.repeat(2_000) + rows, isTwo: true },
-  'a line break in every second cell': {
-    content: lines(3_000, (i) => `${scattered(i)},"two\nlines"\n${scattered(i)},"and ""one"""\n`),
-    isTwo: true,
-  },
-  'an enclosure with line breaks over the middle': {
-    content: `${rows}a@b.co,"${'x\n'.repeat(900)}"\n${rows}`,
-    isTwo: false,
-  },
-  'an enclosure that ends nowhere': {
-    content: `${rows}a@b.co,"x\n${lines(4_000, (i) => `${scattered(i)}\n`)}`,
-    isTwo: false,
-  },
-  'an enclosure that ends nowhere, long before the middle': {
-    content: `${rows}a@b.co,"x\n${lines(40_000, (i) => `${scattered(i)}\n`)}`,
-    isTwo: true,
-  },
-  'an enclosure without an end behind the middle': {
-    content: `${rows.repeat(2)}a@b.co,"x\n${lines(300, (i) => `${scattered(i)}\n`)}`,
-    isTwo: true,
-  },
-  'a too long record over the middle': {
-    content: `${rows}a@b.co,${'x'.repeat(1_500_000)}\n${rows}`,
-    isTwo: false,
-  },
-  'a too long record with line breaks over the middle': {
-    content: `${rows}a@b.co${`,"${'x'.repeat(20_000)}\n"`.repeat(80)}\n${rows}`,
-    isTwo: false,
-  },
-  'too long records on both sides': {
-    content: `${rows}a@b.co,${'x'.repeat(1_500_000)}\n${rows.repeat(2)}a@b.co,${'x'.repeat(1_500_000)}\n${rows}`,
-    isTwo: true,
-  },
-  'one address in every record': { content: lines(40_000, (i) => `Same@Example.com,${i}\n`), isTwo: true },
-  'heavy addresses among others': {
-    content: lines(30_000, (i) => (i % 3 === 0 ? `heavy@example.com,${i}\n` : row(i % 5_000))),
-    isTwo: true,
-  },
-  'a heavy stretch that no sample saw': {
-    content:
-      lines(40_000, (i) => `m${String(i).padStart(6, '0')}@example.com,${'x'.repeat(60)}\n`) +
-      lines(200_000, (i) => `z${i % 7}@example.com,${'y'.repeat(40)}\n`),
-    isTwo: true,
-  },
-  'records without an address': {
-    content: lines(20_000, (i) => (i % 2 === 0 ? `no address ${i}\n` : row(i))),
-    isTwo: true,
-  },
-  'what looks like a mistake, on both sides': {
-    content: `email,x\n${rows}${manyLines.repeat(2)}${rows}${rows}${manyLines}${rows}`,
-    isTwo: true,
-  },
-  'what looks like a mistake, on the other side': {
-    content: Buffer.from(`${rows.repeat(3)}${manyLines}a@b.co,\x93\n`, 'latin1'),
-    format: latin,
-    isTwo: true,
-  },
-}
-
-for (const [name, { content, format, isTwo }] of Object.entries(awkward)) {
-  t.test(`two threads make of a file what one does: ${name}`, async (t) => {
-    const alone = await split(content, format)
-    const together = await split(content, format, inWorker)
-    t.equal(together.result.secondHalf !== null, isTwo)
-    checkPartition(t, together, alone.result.records)
-    assert.deepEqual(outcomeOf(together), outcomeOf(alone))
-  })
-}
-
-t.test('two threads find the same as one in random files', async (t) => {
-  const fraction = seededRandom(7)
-  const random = (below: number) => Math.floor(fraction() * below)
-  const pieces = [
-    'a@b.co',
-    'c@d.co,',
-    'x',
-    ',',
-    '"',
-    '""',
-    '\n',
-    '\n',
-    '\r\n',
-    '\r',
-    ' ',
-    '\u00e4',
-    '\n"',
-    '",',
-    'x@y.co\n',
-    ', "',
-    '\\"',
-    '"x"y',
-  ]
-  let inTwo = 0
-  for (let i = 0; i < 40; i += 1) {
-    const few = pieces.filter((_, at) => at < 4 || random(2) === 0)
-    const rest = Array.from({ length: 12_000 }, () => few[random(few.length)]).join('')
-    const content = lines(1_000, (n) => `u${n}@b.co\n`) + rest
-    const format = { ...utf8Format, csv_field_escape: i % 2 === 0 ? null : ('\\' as const) }
-    const alone = await split(content, format)
-    const together = await split(content, format, inWorker)
-    if (together.result.secondHalf !== null) inTwo += 1
-    assert.deepEqual(outcomeOf(together), outcomeOf(alone), `file ${i}`)
-  }
-  t.comment(`${inTwo} by two threads`)
-  t.ok(inTwo > 5 && inTwo < 35)
-})
-
-t.test('one thread splits alone where the other never begins, or breaks off', async (t) => {
-  const content = lines(5_000, row)
-  const alone = outcomeOf(await split(content))
-  const scans: Record<string, HelperThread['scan']> = {
-    'is busy all the time': () => new Promise(() => undefined),
-    'died before': () => Promise.reject(new Error('gone')),
-    'has no source': (task) => scanSecondHalf({ ...staging, open: () => Promise.resolve(null) }, task),
-    'has no disk': (task) =>
-      scanSecondHalf({ ...staging, create: () => Promise.reject(new Error('full')) }, task),
-  }
-  const told: Record<string, string[]> = { 'died before': ['Error: gone'], 'has no disk': ['Error: full'] }
-  for (const [name, scan] of Object.entries(scans)) {
-    const together = await split(content, utf8Format, scan)
-    t.equal(together.result.secondHalf, null, name)
-    t.strictSame(together.brokenOff.map(String), told[name] ?? [])
-    assert.deepEqual(outcomeOf(together), alone)
-  }
-})
-
-t.test('damage that is alike in both files of a range shows in its checksum', async (t) => {
-  const written = [Buffer.from('the records before the tail'), Buffer.from('and those in there')]
-  const damaged = written.map((bytes) => Buffer.concat([bytes.subarray(0, -1), Buffer.of(bytes.at(-1)! ^ 1)]))
-  const checksum = ([head, secondHalf]: Buffer[]) => combineChecksums(crc32(head!), crc32(secondHalf!))
-  t.not(checksum(damaged), checksum(written))
-  t.equal(combineChecksums(7, 0), 7)
-  t.equal(combineChecksums(0, 7), 7)
-})
-
-t.test('a partition of which a file is gone is damaged, and says which file', async (t) => {
-  await staging.write('torn/partition', Readable.from([Buffer.from('x')]))
-  const torn = {
-    partition: 'torn/partition',
-    partition_second_half: { name: 'torn/tail', records: 0, lines: 0 },
-  }
-  await t.rejects(openPartition(staging, torn), { code: 'chunk_damaged', message: /torn\/tail is missing/ })
-  const gone = openPartition(staging, { partition: 'torn/none' })
-  await t.rejects(gone, { code: 'chunk_damaged', message: /torn\/none is missing/ })
-})
-
-t.test('both threads together may find no more records than one alone', async (t) => {
-  const scan: HelperThread['scan'] = async (task) => ({ ...(await inWorker(task))!, records: 0xffffffff })
-  await t.rejects(split(lines(5_000, row), utf8Format, scan), {
-    code: 'content_refused',
-    message: /more than/,
-  })
-})
-
-t.test('a split by two threads that is broken off ends when neither writes any more', async (t) => {
-  await staging.write('both/source', Readable.from([Buffer.from(lines(200_000, row))]))
-  const source = (await staging.open('both/source'))!
-  const output = await staging.create('both/partition')
-  const broken = new AbortController()
-  let isWriting = false
-  const slow = async (name: string) => {
-    const file = await staging.create(name)
-    const append = async (buffers: Uint8Array[]) => {
-      isWriting = true
-      broken.abort(new Error('paused'))
-      await sleep(50)
-      await file.append(buffers)
-      isWriting = false
-    }
-    return { append, close: () => file.close() }
-  }
-  const splitting = splitFile({
-    source,
-    output,
-    reopen: () => Promise.reject(new Error('not reached')),
-    second: {
-      ...{ source: 'both/source', output: 'both/tail', minBytes: 0 },
-      progress: new SharedArrayBuffer(4),
-      scan: (task) => scanSecondHalf({ ...staging, create: slow }, task),
-      onFailed: () => undefined,
-      removeOutput: () => Promise.reject(new Error('not reached')),
-    },
-    plan: makePlan(),
-    format: utf8Format,
-    beginning: fromFirstByte,
-    signal: broken.signal,
-  })
-  await t.rejects(splitting, { message: 'paused' })
-  t.notOk(isWriting)
-  await source.close()
-  await output.close()
 })
