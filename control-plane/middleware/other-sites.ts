@@ -7,7 +7,8 @@ export const otherSiteRefusal =
 /**
  * Protects against CSRF: refuses a POST that a page of another site makes a browser send. A browser that has once asked
  * its user for the API key adds it to each request to this address. A JSON body needs a CORS preflight, which this
- * service never allows; a POST without one needs no preflight.
+ * service never allows; a POST without one needs no preflight. Programs send neither header. Refusing every foreign
+ * Origin would break proxies that add CORS headers, and close no further hole.
  */
 export function refuseOtherSites(publicUrl: () => string): RequestHandler {
   return (request, _response, next) => {

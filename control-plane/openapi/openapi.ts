@@ -11,6 +11,12 @@ import { responses } from './openapi-responses.ts'
 /**
  * Makes the OpenAPI 3.1 description from the endpoints: its schemas are those that validate, and its permissions those
  * that are enforced.
+ *
+ * It is written for generated clients, which read it literally. Choices are enums in lower case, also where any case is
+ * taken: a pattern for every case gives clients a bare string. Replies are open, or strict clients would refuse a key
+ * that a later version adds; the tests check each reply against a closed copy. An enum of punctuation has no `default`,
+ * because openapi-python-client 0.29.1 doesn't escape it and leaves out the endpoint. OpenAPI 3.1 has no `itemSchema`,
+ * so the schema of an event stream is that of one event; the generators don't read 3.2.
  */
 const introduction = [
   'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only a refusal that concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503, 507. Those of the uploads have the status that they mean, beside the envelope: 400, 404, 409 (another writer), 416, 422.',

@@ -24,7 +24,11 @@ interface TicketContext {
  *
  * Clients that offer TLS 1.2 get it: there a TLS session may be resumed any number of times, by a ticket, or by its id
  * where the client takes no tickets, as curl. In TLS 1.3 clients use a ticket once, and many leave the new one of a data
- * connection unread when they end an upload, which resets the connection.
+ * connection unread when they end an upload, which resets the connection: with `curl --tlsv1.3` (7.88) 15 of 20 uploads
+ * of 0.2 and 1.5 MB failed, and without new tickets PHP is refused every second transfer.
+ *
+ * Node says whether a session was resumed, not which, so a context for all sessions wouldn't do. Comparing session ids
+ * wouldn't either: TLS 1.3 has none, and Go resumes by tickets only. A session costs 0.2 ms and 20 to 40 KiB.
  */
 export class SessionTls {
   readonly #context: SecureContext

@@ -2,7 +2,10 @@ import { ObjectId, type Collection, type Document, type Filter } from 'mongodb'
 
 /**
  * Keyset pagination: reads a collection, or a range of it, with one query for each bounded number of documents. One
- * query over all of it could examine any number of documents, and its socket times out after 60 s.
+ * query over all of it could examine any number of documents, and its socket times out after 60 s. A longer timeout
+ * would only move that bound, and a dead connection would be noticed later. `$limit` before `$match` would send a key
+ * for each document, wanted or not. The at most 12,000 chunks of an import are read by one query: counting, closing and
+ * deleting them takes 80, 310 and 230 ms.
  */
 
 /** Each document may cost a seek of a slow disk, some 10 ms: 20 s of the 60 s. */

@@ -5,9 +5,14 @@ import type { FieldValue } from '../contract/schemas/custom-field.ts'
 import type { ImportPlan } from '../contract/schemas/import.ts'
 import { binaryMegabyte } from '../values/byte-sizes.ts'
 
-/** Limits of the total size of a subscriber's custom fields: docs/decisions/137-bytes-of-a-subscriber.md. */
+/**
+ * Limits of the total size of a subscriber's custom fields, so that neither an update nor a row meets the database's
+ * limit of 16 MB. Sizes are measured by the database when they matter: stored in the subscriber they would be one more
+ * number to keep, and `$bsonSize` in each update's filter would take the server off its fast path for `_id`, for every
+ * row. Rows of up to 64 KiB are not compared with what is stored. What the database refuses all the same is a failed row.
+ */
 
-/** Bytes as BSON. A document of the database has a limit of 16 MB. */
+/** Bytes as BSON. With 1 MiB a row of the largest record with defaults wouldn't fit; 8 MiB may exceed a page as JSON. */
 const maxValueBytes = 4 * binaryMegabyte
 
 export const valuesTooLarge = `the subscriber's custom fields would hold more than ${maxValueBytes} bytes together`

@@ -15,7 +15,8 @@ interface Point<State> {
 }
 
 /**
- * Tests linearizability with the search of Wing and Gong: operations that overlapped must have some serial order. In
+ * Tests linearizability with the search of Wing and Gong: operations that overlapped must have some serial order. With
+ * one requester for each address and a comparison of the last value, requests would never race. In
  * it each has the answer that it had, and none comes before one that had been answered when it began. Returns null if
  * there is such an order, else the operations around the end of the longest partial one.
  */

@@ -14,7 +14,7 @@ import { protocolFaults } from '../campaigns/planted-faults/protocol.ts'
 /**
  * Realistic faults are planted one at a time in a copy of the tree, and the tests that belong to the code must
  * notice. A fault with which they pass has survived. The same tests run without the fault first: where they fail
- * then, the fault isn't judged. ROLLCALL_FAULTS=all plants all faults; other text plants those that have it in their
+ * then, the fault isn't judged: three faults counted as seen whose tests failed anyway. ROLLCALL_FAULTS=all plants all faults; other text plants those that have it in their
  * names or groups. Without the setting the faults are only looked up, so that their texts stay true.
  */
 const wanted = process.env['ROLLCALL_FAULTS']

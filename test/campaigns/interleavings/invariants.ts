@@ -18,7 +18,10 @@ import type { Fixture } from './fixtures.ts'
 import type { How } from './sweep.ts'
 import { present } from '../../helpers/present.ts'
 
-/** Checks what must be true whenever no process is inside an operation. Returns the violations. */
+/**
+ * Checks what must be true whenever no process is inside an operation. Returns the violations. Counts that equal logs
+ * are also right for a list with wrong rows, so rows are compared with the model's, and files with those that may stay.
+ */
 export async function faultsNow({ collections }: Database, fixture: Fixture): Promise<string[]> {
   const faults: string[] = []
   for (const listId of await listsOf(collections, fixture))

@@ -2,7 +2,8 @@ import { importCreation, password, type Records } from './records.ts'
 
 /**
  * Which callers each endpoint accepts, and whose records it shows, written by hand from the contract and never from
- * what the endpoints say of themselves.
+ * what the endpoints say of themselves: a wrong permission would be expected too. An endpoint without a row fails.
+ * Expectations from the database would need the same filter once more.
  */
 export interface Row {
   /** Admins have every permission, and a system admin may call everything. */
