@@ -9,7 +9,9 @@ import { readToken, signToken } from './signed-token.ts'
 /**
  * Keyset paging: a token has the position after which the next page begins, so a page costs the same at any depth.
  * Records that are added or removed meanwhile neither repeat nor hide others. A page by number has a token too, for
- * clients that begin with page 0 and then follow tokens.
+ * clients that begin with page 0 and then follow tokens. A cursor that stays open on the server would be state for each
+ * reader, which no other control plane could continue. The list and its filter are signed with the position, or another
+ * list's token would be taken; `per_page` isn't, so that a reader may continue with smaller pages.
  */
 
 /** A `per_page` above the maximum is reduced to it. */

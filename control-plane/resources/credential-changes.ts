@@ -12,6 +12,9 @@ import { raiseCredentialsRevision } from '../store/revisions.ts'
  * was one; otherwise this throws `validation_failed`. The caller's key is read again inside, so that a key that was just
  * revoked can't create a successor; that throws 401. `change` reads in the session what it depends on, and may run several
  * times.
+ *
+ * Without a common write two changes that each delete one of the last two system-admin keys would both commit (write
+ * skew). With one for each organization a key of organization 1 that is being revoked could make a key in another one.
  */
 export async function changeCredentials<T>(
   deps: ControlPlane,

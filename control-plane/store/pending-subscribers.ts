@@ -11,7 +11,9 @@ import { insertSubscriber, type InsertOptions, type SubscriberWrite } from './su
 
 /**
  * Pending subscribers have to follow the link in a mail before they are added. A pending subscriber and the mail are
- * written in one transaction.
+ * written in one transaction: a process that is killed between two writes would leave one without a mail, and a repeated
+ * request sends none for 10 minutes. They are no subscribers with a status of their own, because an address that a
+ * stranger typed would then take the identity before its owner agrees.
  */
 
 const confirmableForMs = 7 * dayMs

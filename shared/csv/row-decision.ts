@@ -104,7 +104,14 @@ interface RowDecider {
 
 /**
  * Makes the decider of an import. `mappedFieldIds` are the plan's fields that `Row.fields` has, in that order. A row
- * that can't be imported is a decision too, and nothing is thrown.
+ * that can't be imported is a decision too, and nothing is thrown. The checks of a row come in this order, for imports and
+ * inspections:
+ * 1. Its identity is valid, else it failed. 2. No record before it had the identity, whatever became of that one: with
+ * valid ones alone the file couldn't say which record counts, because rule 4 asks the database. 3. The record is whole and
+ * all other cells are valid, also those that won't be written: else it would depend on its subscriber whether it fails.
+ * 4. The subscriber is there: may it be overwritten, and would a required field be cleared? 5. It is new: a required
+ * field has no value, or else it is added. The subscriber limit comes last, as a row that fails anyway isn't over it.
+ * test/model has these rules a second time.
  */
 export function rowDecider(context: RowContext): RowDecider {
   const { plan, options } = context

@@ -4,7 +4,11 @@ import { decimalMegabyte } from '../values/byte-sizes.ts'
 export interface DownloadBounds {
   /** Limits the bytes from the network, and again the decoded and unpacked bytes. */
   bytes: number
-  /** Runs from the start of the first attempt to the end of the last one. Pauses of the import do not count. */
+  /**
+   * Runs from the start of the first attempt to the end of the last one, as a stored time. Pauses of the import do not
+   * count. An attempt that a death, a stop or a pause interrupted isn't counted, so that only this time bounds a file that
+   * kills engines.
+   */
   totalMs: number
   /** Waits after the first failed attempt, the second, and so on. There is one more attempt than waits. */
   retryAfterMs: readonly number[]

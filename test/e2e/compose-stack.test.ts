@@ -18,7 +18,10 @@ import { basic, until, type Json } from '../helpers/service.ts'
 import { downloadStandIns, makeStandInImages } from '../helpers/stand-in-images.ts'
 
 /**
- * Builds and starts docker-compose.yml with the README's command, in a Docker engine of its own. It takes minutes, so it
+ * Builds and starts docker-compose.yml with the README's command, in a Docker engine of its own: run for real the first
+ * time it had eight faults that schema and eye had missed. The machine's own Docker has other containers and ports, and
+ * images would stay behind. Base images are stand-ins, since no registry can be reached; that of mongosh runs the
+ * JavaScript that it is given, or a broken health check would pass. It takes minutes, so it
  * runs only where ROLLCALL_COMPOSE is set. ROLLCALL_COMPOSE_CACHE names a folder that keeps Debian and Caddy for the
  * next run.
  */

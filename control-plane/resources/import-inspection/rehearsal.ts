@@ -133,7 +133,7 @@ function readRecord(
   return read
 }
 
-/** The order of the checks is that of docs/decisions/155-order-of-checks.md. */
+/** The order of the checks is that of `rowDecider`. */
 async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<RehearsedRecord[]> {
   const { collections, list, plan, options, now } = rehearsal
   const reader = rowReader(plan, options)

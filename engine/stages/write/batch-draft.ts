@@ -45,7 +45,11 @@ export interface BatchStart {
   maxQuota: number
 }
 
-/** Bytes that a batch may write. With long defaults or many reactions even a short row becomes many bytes. */
+/**
+ * Bytes that a batch may write. With long defaults or many reactions even a short row becomes many bytes: four defaults of
+ * 60,000 characters made a transaction that didn't fit the server's cache, and 101 autoresponders more than 100,000 writes
+ * in one command.
+ */
 const maxBytes = 4 * binaryMegabyte
 
 /** Rows with more bytes, the import's defaults included, are checked against the limit of a subscriber's values. */
@@ -120,7 +124,7 @@ export class BatchDraft {
 
   /**
    * Makes a record a row, decides it, and writes its document or update into the buffers. The order of the checks is
-   * that of docs/decisions/155-order-of-checks.md.
+   * that of `rowDecider`.
    */
   #process(record: ReadRecord, position: number, bytes: number): void {
     const { reader, decider, document, writeSubscriber, writeUpdate, reactions } = this.#context

@@ -13,7 +13,9 @@ export async function writeLogs(run: ChunkRun, { buffers, logs }: BatchDraft): P
   const { session } = lane
   await insertBson({ db, collection: collections.failures, session }, buffers.failures)
   if (logs.length === 0) return
-  // Synchronous: handing the lines of a batch to another thread and back costs more than it saves.
+  // The lines of a batch are in the order of identities, as these logs are. The `failed` log is in the order of the file,
+  // so each failed row is a document, whose `_id` sorts so. Compressing is synchronous: 25 KB of 1,000 records take 147 us
+  // of CPU, and 224 with the thread pool. zstd would save 0.06 us a row, for a second format.
   const compressed = logs.map(([kind, lines]) => [kind, deflateSync(lines.bytes, { level: 1 })] as const)
   await collections.outcomes.insertOne(
     { _id: outcomeId(chunk._id, run.position), logs: Object.fromEntries(compressed) },

@@ -4,7 +4,9 @@ import { integer } from './bson-schema.ts'
 /**
  * Version of the stored data. `minor` is raised by changes with which older processes still work: a new collection,
  * index or optional field. Older processes then leave validators and indexes unchanged. `major` is raised by all other
- * changes, and older processes refuse to start on such a database.
+ * changes, and older processes refuse to start on such a database. Without a version an older process that starts during
+ * an upgrade would set the validators back, and they would refuse what newer processes write. Running processes don't
+ * notice another major version, so an upgrade to it stops them all.
  */
 export const schemaVersion: SchemaVersion = { major: 1, minor: 0 }
 
