@@ -140,8 +140,9 @@ async function roomyMemory(): Promise<string> {
  * Runs tap and resolves to its exit code. tap and all that its tests start are one process group. A signal reaches
  * the whole group, as tap passes none on, and what a test left running is killed with it.
  */
-async function tap(args: string[]): Promise<number> {
-  const child = spawn(process.execPath, [path.join(root, 'node_modules/tap/dist/esm/run.mjs'), ...args], {
+async function tap(args: string[], preload: string[] = []): Promise<number> {
+  const program = path.join(root, 'node_modules/tap/dist/esm/run.mjs')
+  const child = spawn(process.execPath, [...preload.map((file) => `--import=${file}`), program, ...args], {
     cwd: root,
     // tap finds its node on the PATH; it must be this one, which reads TypeScript.
     env: {
@@ -180,10 +181,12 @@ async function tap(args: string[]): Promise<number> {
  */
 async function runTap(args: string[]): Promise<number> {
   const protocol = path.join(folder, 'all.tap')
-  // Drawing progress on a pipe takes as long as two test files; failures are shown when all files have ended.
-  const isWatched = process.stdout.isTTY
+  // Drawing progress on a pipe takes as long as two test files. A line as each file ends costs nothing, and what
+  // failed is shown in full when all files have ended.
+  const isWatched = process.stdout.isTTY || args.some((arg) => arg.startsWith('--reporter'))
   const reporter = isWatched ? 'terse' : 'silent'
-  const code = await tap([`--reporter=${reporter}`, `--output-file=${protocol}`, ...args])
+  const preload = isWatched ? [] : [path.join(root, 'test/helpers/ended-files.ts')]
+  const code = await tap([`--reporter=${reporter}`, `--output-file=${protocol}`, ...args], preload)
   if (stopping.signal.aborted) return 130
   const text = await readFile(protocol, 'utf8').catch(() => '')
   const { passed, failed, skipped, failedFiles, filesWithoutEnd, slowestFiles } = readProtocol(text)

@@ -4,6 +4,8 @@ interface RunResult {
   passed: number
   /** Tests with a failed assertion of their own, or that ended too early. */
   failed: number
+  /** The names of the failed tests: those that contain no failed test. */
+  failedTests: string[]
   skipped: SkippedTest[]
   failedFiles: string[]
   /** Files that the run began, or was to begin, and of which no end is written. Each counts as failed. */
@@ -39,6 +41,7 @@ export function readProtocol(text: string): RunResult {
   const result: RunResult = {
     passed: 0,
     failed: 0,
+    failedTests: [],
     skipped: [],
     failedFiles: [],
     filesWithoutEnd: 0,
@@ -71,7 +74,10 @@ export function readProtocol(text: string): RunResult {
     const [, , not, name = '', time, unit] = end
     const { hasTests, hasFailed, hasSkipped, hasAssertions } = contentsAt(depth + 1)
     const isFailed = not !== undefined
-    if (isFailed && !hasFailed) result.failed += 1
+    if (isFailed && !hasFailed) {
+      result.failed += 1
+      result.failedTests.push(name)
+    }
     if (!isFailed && !hasTests && (hasAssertions || !hasSkipped)) result.passed += 1
     inner.length = depth + 1
     around.hasTests = true
@@ -87,6 +93,21 @@ export function readProtocol(text: string): RunResult {
   result.failed += result.filesWithoutEnd
   result.slowestFiles.sort((a, b) => b.seconds - a.seconds).splice(maxSlowestFiles)
   return result
+}
+
+/** What a run shows when a file has ended, from the protocol that the file's process wrote. */
+export function describeEndedFile(
+  file: string,
+  output: string,
+  { isPassed, ms }: { isPassed: boolean; ms: number },
+): string {
+  const end = `${isPassed ? '' : 'not '}ok 1 - ${file} # time=${ms}ms`
+  const { passed, failed, failedTests } = readProtocol(`${output.replace(/^/gm, '    ')}\n${end}`)
+  const count = failed === 0 ? `${passed} passed` : `${passed} passed, ${failed} failed`
+  return [
+    `${file}: ${count}, ${(ms / 1_000).toFixed(1)} s`,
+    ...failedTests.map((name) => `  failed: ${name}`),
+  ].join('\n')
 }
 
 function addSkipped({ skipped }: RunResult, test: SkippedTest): void {

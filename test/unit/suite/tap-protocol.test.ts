@@ -1,5 +1,5 @@
 import t from 'tap'
-import { readProtocol } from '../../helpers/tap-protocol.ts'
+import { describeEndedFile, readProtocol } from '../../helpers/tap-protocol.ts'
 
 /** How a run of the suite is counted, and what its end shows. */
 
@@ -92,5 +92,28 @@ t.test('the slowest files come first', async (t) => {
   t.same(
     readProtocol(protocol).slowestFiles.map(({ file, seconds }) => `${file} ${seconds}`),
     ['test/c.test.ts 600', 'test/a.test.ts 2', 'test/b.test.ts 2', 'test/d.test.ts 0'],
+  )
+})
+
+t.test('a file that has ended is one line, and one more for each failed test', async (t) => {
+  const output = `TAP version 14
+# Subtest: right
+    ok 1 - one
+    1..1
+ok 1 - right # time=1.5ms
+# Subtest: wrong
+    not ok 1 - one
+    1..1
+not ok 2 - wrong # time=1.5ms
+1..2
+`
+  t.equal(
+    describeEndedFile('test/a.test.ts', output, { isPassed: false, ms: 12_340 }),
+    'test/a.test.ts: 1 passed, 1 failed, 12.3 s\n  failed: wrong',
+  )
+  t.equal(
+    describeEndedFile('test/a.test.ts', '', { isPassed: false, ms: 600_000 }),
+    'test/a.test.ts: 0 passed, 1 failed, 600.0 s\n  failed: test/a.test.ts',
+    'a file that ends before its first test',
   )
 })
