@@ -40,4 +40,5 @@ EXPOSE 8080 9464 9465 2121 2122-2141
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --start-interval=1s --retries=3 \
   CMD ["node", "-e", "fetch(process.env.HEALTH_URL).then((reply) => process.exit(reply.ok ? 0 : 1), () => process.exit(1))"]
 ENTRYPOINT ["node"]
+# Without npm: one process and 50 MB less, and signals arrive.
 CMD ["control-plane/cli/start.ts"]

@@ -1,7 +1,13 @@
 import type { FaultKind, RowFault } from '../contract/schemas/import.ts'
 import { emailExpectation } from '../values/email.ts'
 
-/** The faults of rows: for the failed log with the cell's value, for an import's view without any. */
+/**
+ * The faults of rows: for the failed log with the cell's value, for an import's view without any.
+ *
+ * A chunk has its faults beside its counts, each a kind and a column, written in the transaction of each batch. Sentences
+ * are made when a view is read: with 1,000 options of 255 characters in 500 fields, those of one chunk could come to
+ * megabytes, and they could hold values. All are counted and not the first 20 of each chunk, whose sums aren't exact.
+ */
 
 /** Why a row can't be imported. */
 export class RowFailure {

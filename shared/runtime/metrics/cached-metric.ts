@@ -8,6 +8,9 @@ import { clock } from '../clock.ts'
  * come. The limit is `maxAgeMs`, because alerts need recent values. A scrape waits up to `timeoutMs` for a reading and
  * then gets null. A slower reading is shown by the scrapes after it, which come every 10 s. The next reading begins
  * before that one is stale, so that its gauges don't come and go. A reading that failed is null for `freshMs`.
+ *
+ * Control planes have the installation's metrics too, because an alert for "no engine" can't come from an engine. The
+ * driver's command events would be no source: the driver decodes every reply a second time for them.
  */
 export class CachedMetric<T> {
   readonly #read: () => Promise<T>

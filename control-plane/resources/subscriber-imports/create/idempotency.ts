@@ -7,7 +7,13 @@ import type { ControlPlane } from '../../../control-plane.ts'
 import { findReply } from '../../../store/idempotency-keys.ts'
 import type { CreationRequest, CreatedView } from './service.ts'
 
-/** A second request with the Idempotency-Key of an earlier one gets the reply to that, and creates no import. */
+/**
+ * A second request with the Idempotency-Key of an earlier one gets the reply to that, and creates no import. The reply is
+ * stored in the transaction that creates the import. A record made before it, marked as begun, would stay behind a killed
+ * control plane, and a repetition couldn't tell whether an import will follow. The reply isn't made again from the import,
+ * whose state and counts have changed since. Refusals aren't stored: a client that removed their cause would get the old
+ * one for a day.
+ */
 
 /** The id under which the reply is stored, of API key, list and Idempotency-Key. Null where the request has none. */
 export const idempotencyId = (request: CreationRequest): string | null =>

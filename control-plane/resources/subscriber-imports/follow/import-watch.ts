@@ -93,7 +93,10 @@ class Watcher {
 /**
  * Polls imports for the clients that follow them. One poll a second reads all followed imports and all API keys of their
  * clients: a handful of queries, whatever the number of clients. Nothing is queued for a slow client. When it has taken one
- * view it gets the latest.
+ * view it gets the latest. An event's id is a digest of its view, so any control plane knows it.
+ *
+ * A change stream would have the server read the heartbeat of every import, and counts are in the chunks. The engines'
+ * wake-up would come for every import there is.
  */
 export class ImportWatch {
   readonly #options: ImportWatchOptions

@@ -1,7 +1,10 @@
 import { binaryMegabyte } from '../../../../shared/values/byte-sizes.ts'
 
 /**
- * Up to this length a text is written unit by unit, at 5 ns each; for longer ones a call into native code is cheaper.
+ * Up to this length a text is written unit by unit; for longer ones a call into native code is cheaper. 3 units take 11 ns
+ * and 42 with `write`, 10 units 27 and 31. A field's name of 9 bytes, copied byte by byte, takes 9 ns, with `set` 16 and
+ * with `copy` 41; a length in 4 bytes 5.5 ns, with Buffer's method 33.5 (medians of seven, Node.js 26.10). A row has some
+ * twenty names and ten short texts.
  */
 const maxShortText = 12
 
