@@ -35,6 +35,10 @@ interface Connection {
  * Bounds the open connections, in total and from one address. At a limit, the connection that has waited longest
  * without a request is closed. One that never sent a whole request goes first, then an idle one. A new connection is
  * refused only when all others have a request in flight.
+ *
+ * Without it 400 silent connections took all 256 open files of a process for 80 s, the database's and those of `/healthz`
+ * too; with it the slowest `/healthz` took 145 ms. `server.maxConnections` refuses new connections and keeps the silent
+ * ones. Up to `maxRefused` are answered, because a failed probe restarts the process in the middle of its requests.
  */
 export class HttpConnections {
   readonly #limits: ConnectionLimits

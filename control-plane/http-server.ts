@@ -14,7 +14,9 @@ import type { HttpConnections } from './http-connections.ts'
 
 /**
  * The HTTP server around the application. It bounds how long a client may take and how large headers may be, and it
- * ends connections at a stop. What Node refuses by itself gets the envelope of every other refusal.
+ * ends connections at a stop. What Node refuses by itself gets the envelope of every other refusal: 400 for what is no
+ * HTTP, 408 for what took too long, 431 for too large headers. URL and headers share Node's one bound, which doesn't say
+ * which of them exceeded it, so there is no 414.
  */
 
 export const httpLimits = {

@@ -6,7 +6,8 @@ import { requestLocals } from '../api/request-locals.ts'
 
 /**
  * Limits the requests of one API key in a minute; each process counts for itself. It comes after the credential check,
- * because wrong credentials are counted by address already, and many keys may share one address.
+ * because wrong credentials are counted by address already, and many keys may share one address. A limit of all processes
+ * would be one more write to the database for each request.
  */
 export function rateLimitByKey(requestsPerMinute: number): RequestHandler[] {
   if (requestsPerMinute === 0) return []
