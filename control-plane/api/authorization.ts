@@ -1,5 +1,5 @@
 import type { Caller } from '../../shared/store/api-keys.ts'
-import { RequestError } from './request-error.ts'
+import { forbidden, type Refusal } from './refusal.ts'
 import { roles, type Role } from '../../shared/contract/schemas/api-key.ts'
 import type { Permissions } from '../../shared/contract/schemas/user.ts'
 import type { ControlPlane } from '../control-plane.ts'
@@ -26,8 +26,11 @@ const sufficientPermissions = ({ permission, or }: PermissionNeed): Permission[]
 
 /** Throws a 403 for a caller that doesn't meet the need. */
 export function refuseUnless(caller: Caller, need: Need): void {
-  if (!meetsNeed(caller, need)) throw forbidden(`this needs ${describeNeed(need)}`)
+  if (!meetsNeed(caller, need)) throw lacksNeed(need)()
 }
+
+/** The 403 of a caller that lacks this need. */
+export const lacksNeed = (need: Need): Refusal<[]> => forbidden(`this needs ${describeNeed(need)}`)
 
 export function describeNeed(need: Need): string {
   if (need === 'any_key') return "any of the organization's keys"
@@ -112,25 +115,18 @@ export function outranks(subject: Powers, caller: Powers): boolean {
 /** `roles` begins with the most powerful role. */
 const rank = (role: Role): number => roles.length - roles.indexOf(role)
 
-/** Throws a 403 when a caller would create, change or delete a key or a user with more permissions than its own. */
-export function requireNotAbove(subject: Powers, caller: Caller, what: 'an API key' | 'a user'): void {
-  if (outranks(subject, caller))
-    throw forbidden(`you can't create, change or delete ${what} with more permissions than your own`)
+/** The 403 of a caller that would create, change or delete a key or a user with more permissions than its own. */
+export const moreThanCaller = (what: 'an API key' | 'a user'): Refusal<[]> =>
+  forbidden(`you can't create, change or delete ${what} with more permissions than your own`)
+
+/** Throws `refusal` when the subject has more permissions than the caller. */
+export function requireNotAbove(subject: Powers, caller: Caller, refusal: Refusal<[]>): void {
+  if (outranks(subject, caller)) throw refusal()
 }
 
-/**
- * Applies `requireNotAbove` to the role that a document asks for. It is called before the document is checked, because
- * this refusal has precedence over all others about the document.
- */
-export function requireRequestedRoleNotAbove(
-  document: unknown,
-  caller: Caller,
-  what: 'an API key' | 'a user',
-): void {
+/** Applies `requireNotAbove` to the role that an unchecked document asks for. */
+export function requireRequestedRoleNotAbove(document: unknown, caller: Caller, refusal: Refusal<[]>): void {
   const role = isHash(document) ? document['role'] : undefined
   const requestedRole = roles.find((candidate) => candidate === role)
-  if (requestedRole !== undefined) requireNotAbove({ role: requestedRole, permissions: {} }, caller, what)
+  if (requestedRole !== undefined) requireNotAbove({ role: requestedRole, permissions: {} }, caller, refusal)
 }
-
-const forbidden = (message: string): RequestError =>
-  new RequestError('not_authorized', message, { status: 403 })

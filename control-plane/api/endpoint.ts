@@ -1,6 +1,7 @@
 import type { z } from 'zod'
 import type { Caller } from '../../shared/store/api-keys.ts'
 import type { RequestErrorCode } from './request-error.ts'
+import { refusal, type Refusal } from './refusal.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { ContentSample } from './body/sampled-content.ts'
 import type { InlineContent } from './body/staged-content.ts'
@@ -9,7 +10,7 @@ import type { InlineContent } from './body/staged-content.ts'
  * An endpoint as a value: its path, its callers, its input and output, and its handler. The router, the authorization
  * and the OpenAPI description are all made from this value, so they can't contradict each other.
  */
-export interface Endpoint<Query = unknown, Body = unknown> {
+export interface Endpoint<Query = unknown, Body = unknown, Found = unknown> {
   method: 'get' | 'post' | 'put' | 'delete'
   /** The path below /svc/api/v2, with parameters as `:name`. */
   path: string
@@ -40,25 +41,38 @@ export interface Endpoint<Query = unknown, Body = unknown> {
    * weight.
    */
   largeReplyBytes?: number
+  /** The record that the path names. It is found before the query and the body are checked. */
+  record?: RecordOfPath<Found>
   /**
-   * The refusals of its handler by code, with their exact messages (ids are examples). `documentedRefusals` adds those
-   * that follow from path, query and body. The conformance test provokes every one.
+   * Throws the 403s that depend on the record, or on the body's document as it was sent. They precede all that the
+   * schemas refuse.
    */
+  permit?(call: RequestCall, record: Found): Promise<void> | void
+  /**
+   * What `permit` and the handler refuse. `documentedRefusals` adds those of the path, the query and the body. The
+   * conformance test provokes every one.
+   */
+  refusals?: readonly Refusal[]
+  handle(call: Call<Query, Body, Found>): Promise<Reply>
+  /** Reads query and body itself. */
+  handleOld?(call: OldCall<Query, Body>): Promise<Reply>
+}
+
+/** How an endpoint finds the record that its path names. */
+export interface RecordOfPath<Found> {
+  refusals: readonly Refusal[]
+  find(call: RequestCall): Promise<Found>
+}
+
+/** An endpoint whose refusals are texts, and whose handler reads query and body when it wants them. */
+export interface OldEndpoint<Query, Body> extends Omit<
+  Endpoint<Query, Body>,
+  'record' | 'permit' | 'refusals' | 'handle' | 'handleOld'
+> {
   refusals?: Partial<Record<RequestErrorCode, string | readonly string[]>>
-  /**
-   * The refusals of an endpoint for scripts, which see the status alone: their codes and messages by their status. None
-   * has status 200.
-   */
   statuses?: Record<number, readonly [RequestErrorCode, ...string[]]>
-  /** The messages of its handler's 403s, which depend on the body or the record. */
   forbids?: readonly string[]
-  handle(call: Call<Query, Body>): Promise<Reply>
-  /**
-   * Makes the handler's own checks of a body in which the schema found faults, so that one reply names the faults of
-   * both stages. Throws what the handler would refuse, and writes nothing. `body` lacks the `faultyKeys`, or has the
-   * example's values of those that are required; faults that name them are dropped.
-   */
-  examine?(call: Call<Query, Body>, body: Body, faultyKeys: ReadonlySet<string>): Promise<void>
+  handle(call: OldCall<Query, Body>): Promise<Reply>
 }
 
 /** Which callers are allowed: any key, an admin, a system admin, or a key with the permission (admins have all). */
@@ -112,6 +126,8 @@ export interface BodyDescription<Body> {
    */
   sampledBytes?: number
   example: unknown
+  /** Keys whose values only the schema refuses, beside those of the example: documented, as the schema refuses them. */
+  faulty?: readonly Record<string, unknown>[]
 }
 
 export interface FileDescription {
@@ -165,7 +181,8 @@ export type Reply =
     }
   | { nothing: true }
 
-export interface Call<Query, Body> {
+/** A request whose query and body are not yet checked. */
+export interface RequestCall {
   deps: ControlPlane
   caller: Caller
   /** The organization in the path, which exists and which the caller can access; else the caller's own. */
@@ -195,15 +212,8 @@ export interface Call<Query, Body> {
   raiseSlotWeight: (weight: number) => Promise<void>
   /** Aborted when the client closes its connection before the reply has ended. */
   clientGone: AbortSignal
-  /** Returns the checked query. Throws `invalid_request`. */
-  query: () => Query
-  /**
-   * Returns the body's checked document. Throws `invalid_request` or `validation_failed`. A handler calls it after it
-   * has found the path's record, so that a missing record is reported before a faulty body.
-   */
-  body: () => Body
-  /** Returns the body's document unchecked, for a rule that has precedence over all checks of the document. */
-  documentAsSent: () => unknown
+  /** The body's document as it was sent, unchecked. */
+  document: unknown
   /** Paths of the body's keys that the endpoint doesn't have, and ignores. */
   unknownKeys: () => readonly string[]
   /** SHA-256 of the decompressed body, as base64url. */
@@ -214,9 +224,42 @@ export interface Call<Query, Body> {
   sample: ContentSample | null
 }
 
-/** Infers the handler's types of query and body from their schemas. */
-export function endpoint<Query, Body>(description: Endpoint<Query, Body>): Endpoint {
+export interface Call<Query, Body, Found = unknown> extends RequestCall {
+  record: Found
+  query: Query
+  body: Body
+}
+
+export interface OldCall<Query, Body> extends RequestCall {
+  /** Returns the checked query. Throws `invalid_request`. */
+  query: () => Query
+  /** Returns the body's checked document. Throws `invalid_request` or `validation_failed`. */
+  body: () => Body
+  documentAsSent: () => unknown
+}
+
+/** Infers the handler's types of query, body and record from their schemas and from `record`. */
+export function endpoint<Query, Body, Found>(description: Endpoint<Query, Body, Found>): Endpoint {
   return description
+}
+
+/** Makes an endpoint of one in the old form. */
+export function oldEndpoint<Query, Body>(description: OldEndpoint<Query, Body>): Endpoint {
+  const { refusals = {}, statuses = {}, forbids = [], ...rest } = description
+  const of = (kind: Parameters<typeof refusal>[0], texts: string | readonly string[]) =>
+    (typeof texts === 'string' ? [texts] : texts).map((text) => refusal(kind, text))
+  return {
+    ...rest,
+    refusals: [
+      ...Object.entries(refusals).flatMap(([code, texts]) => of(code as RequestErrorCode, texts)),
+      ...Object.entries(statuses).flatMap(([status, [code, ...texts]]) =>
+        of({ code, status: Number(status) }, texts),
+      ),
+      ...forbids.flatMap((text) => of({ code: 'not_authorized', status: 403 }, text)),
+    ],
+    handle: () => Promise.reject(new Error('handleOld is called')),
+    handleOld: (call) => description.handle(call as OldCall<Query, Body>),
+  }
 }
 
 export const permission = (key: string, value: string): PermissionNeed => ({ permission: [key, value] })

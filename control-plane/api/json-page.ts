@@ -1,6 +1,6 @@
 import type { FindCursor } from 'mongodb'
 import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
-import type { Call } from './endpoint.ts'
+import type { RequestCall } from './endpoint.ts'
 import { pieceBytes } from './pieces.ts'
 
 /**
@@ -16,7 +16,7 @@ export const largeBytes = 256 * 1024
 const firstGroupSize = 8
 
 /** The part of a call that reading a page needs. */
-export type PageCall = Pick<Call<unknown, unknown>, 'deps' | 'caller' | 'acquireLargeReply' | 'clientGone'>
+export type PageCall = Pick<RequestCall, 'deps' | 'caller' | 'acquireLargeReply' | 'clientGone'>
 
 /** The records of a reply, each already converted to JSON. */
 export class JsonRecords {

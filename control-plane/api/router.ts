@@ -11,7 +11,7 @@ import { findCallOrganization, refuseCaller } from './authorization.ts'
 import { notAFile, notJson, rawPieces } from './body/body-pieces.ts'
 import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { credentialCandidates } from './credentials.ts'
-import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
+import type { BodyDescription, Endpoint, Reply, RequestCall } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import type { SlotRequest } from './fair-semaphore.ts'
 import { writePieces } from './pieces.ts'
@@ -23,14 +23,7 @@ import {
   whenClosed,
   type RequestSlots,
 } from './request-slots.ts'
-import {
-  documentIn,
-  FaultyBody,
-  readBody,
-  readQuery,
-  unknownKeys,
-  unknownKeysWarnings,
-} from './validation.ts'
+import { documentIn, readBody, readQuery, unknownKeys, unknownKeysWarnings } from './validation.ts'
 
 /**
  * Makes an Express router of the endpoints. The order of the checks: credential, rate of the key, path, method, role,
@@ -202,7 +195,7 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     const { body } = requestLocals(response)
     nameUnknownKeys(response, unknownKeysWarnings(described, request.query, body?.value))
     const slotRequest = createSlotRequest(response)
-    let call: Call<unknown, unknown>
+    let call: RequestCall
     let reply: Reply
     let releaseSlot = (): void => undefined
     try {
@@ -220,9 +213,7 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
       call = await createCall(request, response, described, deps, slotRequest, slot)
       // A large reply waits for a slot of its own, and must not delay the organization's other requests meanwhile.
       if (described.largeReplyBytes !== undefined) await call.acquireLargeReply(described.largeReplyBytes)
-      reply = await described.handle(call).catch(async (error: unknown) => {
-        throw error instanceof FaultyBody ? await addExaminedFaults(error, call, described) : error
-      })
+      reply = await handle(described, call, { request, sent: body?.value })
     } finally {
       releaseSlot()
       await body?.discard()
@@ -261,22 +252,29 @@ function slotWeight({ reply, weight }: Endpoint, { query }: Request): number {
   return weight?.(query) ?? ('paging' in reply ? maxPageWeight : 1)
 }
 
-/** Adds the faults that only the handler's own checks find. */
-async function addExaminedFaults(
-  error: FaultyBody,
-  call: Call<unknown, unknown>,
-  described: Endpoint,
-): Promise<RequestError> {
-  const { sound } = error
-  if (sound === null) return error
-  try {
-    await described.examine?.(call, sound.body, sound.faultyKeys)
-    return error
-  } catch (found) {
-    return found instanceof RequestError && found.code === 'validation_failed'
-      ? error.including(found, sound)
-      : error
-  }
+/** Finds the record, checks query and body, and has the request handled. A missing record is told before a faulty body. */
+async function handle(described: Endpoint, call: RequestCall, { request, sent }: Sent): Promise<Reply> {
+  const readQueryOfCall = () => readQuery(described.query, request.query)
+  const readBodyOfCall = () =>
+    described.body === undefined
+      ? undefined
+      : readBody(described.body, sent, ignoredKeys(described.body, call.caller))
+  if (described.handleOld !== undefined)
+    return described.handleOld({
+      ...call,
+      query: readQueryOfCall,
+      body: readBodyOfCall,
+      documentAsSent: () => call.document,
+    })
+  const record: unknown = await described.record?.find(call)
+  await described.permit?.(call, record)
+  return described.handle({ ...call, record, query: readQueryOfCall(), body: readBodyOfCall() })
+}
+
+interface Sent {
+  request: Request
+  /** The body's JSON. */
+  sent: unknown
 }
 
 async function createCall(
@@ -285,8 +283,8 @@ async function createCall(
   described: Endpoint,
   deps: ControlPlane,
   slotRequest: ReturnType<typeof createSlotRequest>,
-  slot: Pick<Call<unknown, unknown>, 'releaseSlot' | 'raiseSlotWeight'>,
-): Promise<Call<unknown, unknown>> {
+  slot: Pick<RequestCall, 'releaseSlot' | 'raiseSlotWeight'>,
+): Promise<RequestCall> {
   const { caller, body: sent } = requestLocals(response)
   const params = request.params as Record<string, string>
   const organizationId = await findCallOrganization(deps, caller, described, params)
@@ -312,12 +310,7 @@ async function createCall(
       if (request.headers.expect !== undefined) response.writeContinue()
       return rawPieces(request, { stopping: deps.stopping, stoppingMessage: uploadNotArrived, signal })
     },
-    query: () => readQuery(described.query, request.query),
-    body: () =>
-      described.body === undefined
-        ? undefined
-        : readBody(described.body, sent?.value, ignoredKeys(described.body, caller)),
-    documentAsSent: () => documentIn(described.body?.wrapper ?? null, sent?.value),
+    document: documentIn(described.body?.wrapper ?? null, sent?.value),
     unknownKeys: () => (described.body === undefined ? [] : unknownKeys(described.body, sent?.value)),
     bodyHash: sent?.hash ?? '',
     content: sent?.content ?? null,
@@ -344,7 +337,7 @@ async function send(
   request: Request,
   response: Response,
   reply: Reply,
-  { acquireLargeReply, deps }: Call<unknown, unknown>,
+  { acquireLargeReply, deps }: RequestCall,
 ): Promise<void> {
   if ('data' in reply) {
     const isRead = request.method === 'GET' || request.method === 'HEAD'

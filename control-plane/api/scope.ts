@@ -1,7 +1,9 @@
 import type { Caller } from '../../shared/store/api-keys.ts'
-import { RequestError } from './request-error.ts'
+import { invalid, notFound, refusal, type Refusal } from './refusal.ts'
+import type { RequestError } from './request-error.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { ControlPlane } from '../control-plane.ts'
+import type { RecordOfPath } from './endpoint.ts'
 
 /**
  * Which records a caller can access. A record of another organization is `not_found`, so that its existence isn't
@@ -10,15 +12,18 @@ import type { ControlPlane } from '../control-plane.ts'
 
 export const basePath = '/svc/api/v2'
 
-/** Parses an id in a path. Throws `not_found` for a text that can't be an id, because it names no record. */
-export function pathId(text: string | undefined, what: string): number {
+/** Parses an id in a path. Throws `noRecord` for a text that can't be an id, because it names no record. */
+export function pathId(text: string | undefined, noRecord: Refusal<[id: unknown]> | string): number {
   if (text === undefined || !/^[1-9]\d{0,15}$/.test(text) || !Number.isSafeInteger(Number(text)))
-    throw missing(what, text)
+    throw typeof noRecord === 'string' ? missing(noRecord, text) : noRecord(text)
   return Number(text)
 }
 
-export const missing = (what: string, id: unknown): RequestError =>
-  new RequestError('not_found', `there is no ${what} ${String(id)}`)
+/** The refusal of a record that has no constant of its own. */
+export const missing = (what: string, id: unknown): RequestError => notFound(what)(id)
+
+export const noOrganization = notFound('organization')
+export const noMailingList = notFound('mailing list')
 
 export function canAccess(caller: Caller, organizationId: number): boolean {
   return caller.role === 'system_admin' || caller.organizationId === organizationId
@@ -34,9 +39,9 @@ export async function scopedOrganization(
   text: string | undefined,
 ): Promise<number> {
   if (text === undefined) return caller.organizationId
-  const id = pathId(text, 'organization')
+  const id = pathId(text, noOrganization)
   if (id === caller.organizationId) return id
-  if (!canAccess(caller, id) || !(await organizationExists(deps, id))) throw missing('organization', text)
+  if (!canAccess(caller, id) || !(await organizationExists(deps, id))) throw noOrganization(text)
   return id
 }
 
@@ -46,26 +51,41 @@ export async function findMailingList(
   caller: Caller,
   text: string | undefined,
 ): Promise<MailingListDocument> {
-  const id = pathId(text, 'mailing list')
+  const id = pathId(text, noMailingList)
   const list = await deps.database.collections.mailingLists.findOne({ _id: id })
-  if (list === null || !canAccess(caller, list.organization_id)) throw missing('mailing list', text)
+  if (list === null || !canAccess(caller, list.organization_id)) throw noMailingList(text)
   return list
 }
 
-/** Throws `invalid_request`: imports, autoresponders and subscribers live only on lists of this service. */
+/** The mailing list that a path names in a parameter. */
+export const mailingListIn = (parameter: 'id' | 'mailing_list_id'): RecordOfPath<MailingListDocument> => ({
+  refusals: [noMailingList],
+  find: ({ deps, caller, params }) => findMailingList(deps, caller, params[parameter]),
+})
+
+/** Imports, autoresponders and subscribers live only on lists of this service. */
+export const isRemoteList = refusal(
+  'invalid_request',
+  (id: number) => `mailing list ${id} is a Remote List, which has no subscribers here`,
+  12,
+)
+
 export function refuseRemoteList(list: MailingListDocument): void {
-  if (list.is_remote_list) throw new RequestError('invalid_request', remoteList(list._id))
+  if (list.is_remote_list) throw isRemoteList(list._id)
 }
 
-const remoteList = (id: number): string =>
-  `mailing list ${id} is a Remote List, which has no subscribers here`
-
 /** The message of `refuseRemoteList`, for the API description. */
-export const remoteListRefusal = remoteList(12)
+export const remoteListRefusal = isRemoteList.example.message
 
-/** Checks that an organization in a body exists. One in a path is `not_found` instead. */
-export async function missingOrganization(deps: ControlPlane, id: number): Promise<string[]> {
-  return (await organizationExists(deps, id)) ? [] : [`organization_id: there is no organization ${id}`]
+/** An organization that a body names isn't there. One in a path is `not_found` instead. */
+export const noSuchOrganization = invalid(
+  (id: number) => `organization_id: there is no organization ${id}`,
+  4711,
+)
+
+/** The refusal of an organization that a body names and that isn't there; none when it is. */
+export async function missingOrganization(deps: ControlPlane, id: number): Promise<RequestError[]> {
+  return (await organizationExists(deps, id)) ? [] : [noSuchOrganization(id)]
 }
 
 const organizationExists = async ({ database }: ControlPlane, id: number): Promise<boolean> =>

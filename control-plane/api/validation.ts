@@ -122,9 +122,7 @@ export function readBody<Body>(
   // In a creation a null in the wrapper is the same as no key, so the value beside the wrapper counts.
   const document = { ...normalized(Object.fromEntries(others)), ...normalized(wrapped) }
   const relevant = Object.fromEntries(Object.entries(document).filter(([key]) => !ignored.includes(key)))
-  const result = schema.safeParse(relevant, { reportInput: true, error: integerMessage })
-  if (result.success) return result.data
-  throw new FaultyBody(result.error.issues, withoutFaults(description, relevant, result.error))
+  return parse(schema, relevant, 'validation_failed')
 }
 
 const missingWrapper = ({ wrapper, isArray }: BodyDescription<unknown>): RequestError =>
@@ -134,17 +132,10 @@ const missingWrapper = ({ wrapper, isArray }: BodyDescription<unknown>): Request
   )
 
 /** A refusal with a sentence for each fault. The message has the first hundred, and the number of the others. */
-class FaultyRequest extends RequestError {
-  readonly problems: readonly string[]
-  readonly omitted: number
-
-  constructor(code: RequestErrorCode, problems: readonly string[], omitted = 0) {
-    const shown = problems.slice(0, maxProblems).map(shortened)
-    const more = problems.length - shown.length + omitted
-    super(code, [...shown, ...(more === 0 ? [] : [`and ${more} more problems`])].join('; '))
-    this.problems = problems
-    this.omitted = omitted
-  }
+function refuseAllOf(code: RequestErrorCode, problems: readonly string[], count: number): RequestError {
+  const shown = problems.slice(0, maxProblems).map(shortened)
+  const more = count - shown.length
+  return new RequestError(code, [...shown, ...(more === 0 ? [] : [`and ${more} more problems`])].join('; '))
 }
 
 const maxProblems = 100
@@ -154,48 +145,6 @@ const maxProblemLength = 500
 function shortened(sentence: string): string {
   if (sentence.length <= maxProblemLength) return sentence
   return `${sentence.slice(0, maxProblemLength / 2)}...${sentence.slice(-maxProblemLength / 2)}`.toWellFormed()
-}
-
-/** The faults that a schema finds in a body. `sound` is the body without the faulty keys; see `Endpoint.examine`. */
-export class FaultyBody extends FaultyRequest {
-  readonly sound: SoundBody | null
-
-  constructor(issues: readonly z.core.$ZodIssue[], sound: SoundBody | null) {
-    super('validation_failed', toSentences(issues), countOmitted(issues))
-    this.sound = sound
-  }
-
-  /** Adds what an examination of the sound body found, without problems that name a faulty key. */
-  including(found: RequestError, { faultyKeys }: SoundBody): RequestError {
-    const { problems, omitted } =
-      found instanceof FaultyRequest ? found : { problems: [found.message], omitted: 0 }
-    const keysIn = (text: string): string[] => text.match(/^\w+|\b[a-z]+_\w+/g) ?? []
-    const others = problems.filter((text) => !keysIn(text).some((key) => faultyKeys.has(key)))
-    return new FaultyRequest('validation_failed', [...this.problems, ...others], this.omitted + omitted)
-  }
-}
-
-interface SoundBody {
-  body: unknown
-  faultyKeys: ReadonlySet<string>
-}
-
-function withoutFaults(
-  { schema, wrapper, example }: BodyDescription<unknown>,
-  document: Hash,
-  { issues }: z.ZodError,
-): SoundBody | null {
-  const faultyKeys = new Set(issues.map(({ path }) => String(path[0])))
-  const exampleDocument = documentIn(wrapper, example)
-  const sound = Object.entries(document).filter(([key]) => !faultyKeys.has(key))
-  const substitutes = isHash(exampleDocument)
-    ? Object.entries(exampleDocument).filter(([key]) => faultyKeys.has(key))
-    : []
-  for (const added of [[], substitutes]) {
-    const { success, data } = schema.safeParse(Object.fromEntries([...sound, ...added]))
-    if (success) return { body: data, faultyKeys }
-  }
-  return null
 }
 
 /** Returns the wrapper's value unchecked. */
@@ -256,14 +205,12 @@ function parse<T>(
   const result = schema.safeParse(value, { reportInput: true, error: integerMessage })
   if (result.success) return result.data
   const { issues } = result.error
-  throw new FaultyRequest(code, toSentences(issues, at), countOmitted(issues))
+  // Only the first problems become sentences, because there may be a hundred thousand.
+  const sentences = issues
+    .slice(0, maxProblems)
+    .map((issue) => toSentence({ ...issue, path: [...at, ...issue.path] }))
+  throw refuseAllOf(code, sentences, issues.length)
 }
-
-/** Only the first problems become sentences, because there may be a hundred thousand. */
-const toSentences = (issues: readonly z.core.$ZodIssue[], at: readonly string[] = []): string[] =>
-  issues.slice(0, maxProblems).map((issue) => toSentence({ ...issue, path: [...at, ...issue.path] }))
-
-const countOmitted = ({ length }: readonly unknown[]): number => Math.max(0, length - maxProblems)
 
 /** Drops undefined values; nulls stay. */
 export const withoutUndefined = <Fields extends object>(fields: Fields) =>
@@ -280,20 +227,32 @@ const integerMessage: z.core.$ZodErrorMap = ({ code, inst }) => {
   return code === 'invalid_type' && isInteger ? notAnInteger : undefined
 }
 
-/** Throws a refusal with the problems that a schema can't find, if there are any. */
+/** Throws the refusals, if there are any, as one: their sentences with the code of the first. */
+export function refuseAll(refusals: readonly RequestError[]): void {
+  const [first] = refusals
+  if (first !== undefined)
+    throw refuseAllOf(
+      first.code,
+      refusals.map(({ message }) => message),
+      refusals.length,
+    )
+}
+
+/** As refuseAll, of texts. */
 export function refuseProblems(
   problems: readonly string[],
   code: RequestErrorCode = 'validation_failed',
 ): void {
-  if (problems.length > 0) throw new FaultyRequest(code, problems)
+  if (problems.length > 0) throw refuseAllOf(code, problems, problems.length)
 }
 
-/** Turns a duplicate key error of `write` into a `validation_failed` with the message. */
-export async function mapDuplicateKey<T>(message: string, write: () => Promise<T>): Promise<T> {
+/** Turns a duplicate key error of `write` into the refusal. */
+export async function mapDuplicateKey<T>(taken: RequestError | string, write: () => Promise<T>): Promise<T> {
   try {
     return await write()
   } catch (error) {
-    if (isDuplicateKey(error)) throw new RequestError('validation_failed', message)
+    if (isDuplicateKey(error))
+      throw typeof taken === 'string' ? new RequestError('validation_failed', taken) : taken
     throw error
   }
 }

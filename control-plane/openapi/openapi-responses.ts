@@ -1,8 +1,8 @@
 import { STATUS_CODES } from 'node:http'
 import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
-import { requestErrorCodes, type RequestErrorCode } from '../api/request-error.ts'
-import { describeNeed } from '../api/authorization.ts'
+import { requestErrorCodes, type RequestError, type RequestErrorCode } from '../api/request-error.ts'
+import { describeNeed, lacksNeed } from '../api/authorization.ts'
 import { maxPageBytes } from '../api/json-page.ts'
 import { notAFile, notJson, tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
@@ -13,7 +13,7 @@ import type { Endpoint, TextDescription } from '../api/endpoint.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
 import { importOverQuota, tooManyImportsRefusal } from '../resources/subscriber-imports/create/admission.ts'
-import { documentedRefusals, type Refusal } from './refusals.ts'
+import { documentedRefusals } from './refusals.ts'
 
 /** The replies in the API description: an endpoint's own reply and refusals, and the refusals of every endpoint. */
 
@@ -48,7 +48,7 @@ const tokens = {
 const pagingKeys = { pages, tokens, whole: { next_page_token: pages.next_page_token } }
 
 /** Names the examples by their codes, with numbers where several have the same code. */
-function toExamples(refusals: readonly Refusal[]) {
+function toExamples(refusals: readonly Pick<RequestError, 'code' | 'message'>[]) {
   const seen = new Map<string, number>()
   return Object.fromEntries(
     refusals.map(({ code, message }) => {
@@ -77,18 +77,28 @@ const refusalForNow = (...texts: Parameters<typeof refusal>) => ({
 
 export function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] {
   const { reply, needs, body, file } = described
-  const forbids = [...(described.forbids ?? []), ...(described.method === 'post' ? [otherSiteRefusal] : [])]
+  const refusals = documentedRefusals(described)
+  const forbids = [
+    ...refusals.filter(({ status }) => status === 403).map(({ message }) => message),
+    ...(described.method === 'post' ? [otherSiteRefusal] : []),
+  ]
   const isStaged = body?.stagedText !== undefined && body.sampledBytes === undefined
   return {
-    '200': 'data' in reply ? envelopedReply(described, reply) : streamedReply(described, reply),
+    '200': 'data' in reply ? envelopedReply(reply, refusals) : streamedReply(reply, refusals),
     ...('file' in reply
       ? { '206': { description: 'The range that was asked for', content: textContents(reply.file) } }
       : {}),
     ...Object.fromEntries(
-      Object.entries(described.statuses ?? {}).map(([status, [code, ...messages]]) => [
-        status,
-        refusal(STATUS_CODES[status] ?? status, code, ...messages),
-      ]),
+      [...Map.groupBy(refusals, ({ status }) => status)]
+        .filter(([status]) => status !== 200 && status !== 403)
+        .map(([status, [first, ...others]]) => [
+          status,
+          refusal(
+            STATUS_CODES[status] ?? String(status),
+            first!.code,
+            ...[first!, ...others].map(({ message }) => message),
+          ),
+        ]),
     ),
     ...('nothing' in reply ? { '204': { description: reply.nothing } } : {}),
     '401': {
@@ -106,7 +116,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
           '403': refusal(
             `The caller lacks ${describeNeed(needs)}${forbids.length === 0 ? '' : ', or the permission that this request needs beside'}`,
             'not_authorized',
-            `this needs ${describeNeed(needs)}`,
+            lacksNeed(needs).example.message,
             ...forbids,
           ),
         }),
@@ -169,7 +179,10 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
 
 const pagingExample = { page: 0, per_page: 100, num_records: 1, num_pages: 1, next_page_token: null }
 
-function envelopedReply(described: Endpoint, reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
+function envelopedReply(
+  reply: Extract<Endpoint['reply'], { data: z.ZodType }>,
+  refusals: readonly RequestError[],
+) {
   const paging = reply.paging === undefined ? {} : pagingKeys[reply.paging]
   const success = z
     .object({
@@ -187,13 +200,13 @@ function envelopedReply(described: Endpoint, reply: Extract<Endpoint['reply'], {
     error_message: null,
     ...(reply.paging === undefined ? {} : pagingExample),
   }
-  const isRefusedToo = described.statuses === undefined
+  const refused = refusals.filter(({ status }) => status === 200)
   return {
-    description: isRefusedToo ? 'Done, or refused with `success` false' : 'Done',
+    description: refused.length > 0 ? 'Done, or refused with `success` false' : 'Done',
     content: {
       'application/json': {
-        schema: isRefusedToo ? z.union([success, failure]) : success,
-        examples: { done: { value }, ...toExamples(documentedRefusals(described)) },
+        schema: refused.length > 0 ? z.union([success, failure]) : success,
+        examples: { done: { value }, ...toExamples(refused) },
       },
     },
   }
@@ -206,13 +219,19 @@ const textContents = (texts: Record<string, TextDescription>) =>
     ),
   )
 
-function streamedReply(described: Endpoint, reply: Exclude<Endpoint['reply'], { data: unknown }>) {
+function streamedReply(
+  reply: Exclude<Endpoint['reply'], { data: unknown }>,
+  refusals: readonly RequestError[],
+) {
   if ('file' in reply) return { description: 'The file', content: textContents(reply.file) }
   return {
     description: 'The text, or a refusal with `success` false',
     content: {
       ...textContents(reply.texts),
-      'application/json': { schema: failure, examples: toExamples(documentedRefusals(described)) },
+      'application/json': {
+        schema: failure,
+        examples: toExamples(refusals.filter(({ status }) => status === 200)),
+      },
     },
   }
 }

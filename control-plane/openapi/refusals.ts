@@ -1,44 +1,32 @@
 import { z } from 'zod'
-import { RequestError, requestErrorCodes, type RequestErrorCode } from '../api/request-error.ts'
+import { RequestError } from '../api/request-error.ts'
 import { parseJson } from '../api/body/json-text.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { missing } from '../api/scope.ts'
 import { documentIn, isHash, readBody, readQuery } from '../api/validation.ts'
 
 /**
- * The refusals with status 200 that an endpoint's description lists. Refusals that endpoints have in common are
- * provoked in the code that makes them, so that the texts are exact. Those of a handler are declared beside it.
+ * The refusals that an endpoint's description lists, with the values of their examples. Those that follow from schemas
+ * are provoked in the code that makes them. The transport's refusals are added by openapi-responses.ts.
  */
-export interface Refusal {
-  code: RequestErrorCode
-  message: string
-}
-
-export function documentedRefusals(described: Endpoint): Refusal[] {
-  const { path, query, body, refusals = {} } = described
-  const declared = requestErrorCodes.flatMap((code) => {
-    const messages = refusals[code] ?? []
-    return (typeof messages === 'string' ? [messages] : messages).map((message) => ({ code, message }))
-  })
+export function documentedRefusals(described: Endpoint): RequestError[] {
+  const { path, query, body, record, refusals = [] } = described
   const all = [
     ...pathRefusals(path),
     ...(query === undefined ? [] : queryRefusals(query)),
     ...(body === undefined ? [] : bodyRefusals(body)),
-    ...declared,
+    ...[...(record?.refusals ?? []), ...refusals].map(({ example }) => example),
   ]
-  return all.filter(
-    ({ code, message }, i) =>
-      all.findIndex((other) => other.code === code && other.message === message) === i,
-  )
+  return [...new Map(all.map((each) => [`${each.status} ${each.code} ${each.message}`, each])).values()]
 }
 
 /** Refusals for parameters with a name of their own. Those for `:id` are declared by the endpoint. */
-function pathRefusals(path: string): Refusal[] {
+function pathRefusals(path: string): RequestError[] {
   const names = [...path.matchAll(/:(\w+)_id\b/g)].map(([, name = '']) => name.replaceAll('_', ' '))
-  return names.map((name) => toRefusal(missing(name, 4711)))
+  return names.map((name) => missing(name, 4711))
 }
 
-function queryRefusals(query: z.ZodType): Refusal[] {
+function queryRefusals(query: z.ZodType): RequestError[] {
   const keys = query instanceof z.ZodObject ? Object.keys(query.shape) : []
   const [firstKey] = keys
   const repeated = firstKey === undefined ? [] : [caught(() => readQuery(query, { [firstKey]: ['', ''] }))]
@@ -47,9 +35,9 @@ function queryRefusals(query: z.ZodType): Refusal[] {
   )
 }
 
-/** Provokes invalid JSON, a missing wrapper, missing fields, and a value of the wrong type. */
-function bodyRefusals(body: BodyDescription<unknown>): Refusal[] {
-  const { wrapper, optional, example } = body
+/** Provokes invalid JSON, a missing wrapper, missing fields, a value of the wrong type, and the faulty keys. */
+function bodyRefusals(body: BodyDescription<unknown>): RequestError[] {
+  const { wrapper, optional, example, faulty = [] } = body
   const wrapped = (document: unknown): unknown => (wrapper === null ? document : { [wrapper]: document })
   const good = documentIn(wrapper, example)
   const first = isHash(good) ? Object.keys(good)[0] : undefined
@@ -58,6 +46,7 @@ function bodyRefusals(body: BodyDescription<unknown>): Refusal[] {
     wrapped([]),
     wrapped({}),
     ...(isHash(good) && first !== undefined ? [wrapped({ ...good, [first]: { $gt: '' } })] : []),
+    ...(isHash(good) ? faulty.map((keys) => wrapped({ ...good, ...keys })) : []),
   ]
   return [
     caught(() => parseJson(Buffer.from('{'))),
@@ -65,15 +54,13 @@ function bodyRefusals(body: BodyDescription<unknown>): Refusal[] {
   ].filter((refusal) => refusal !== null)
 }
 
-const toRefusal = ({ code, message }: RequestError): Refusal => ({ code, message })
-
 /** Returns the refusal of `read`; null when it doesn't refuse. */
-function caught(read: () => unknown): Refusal | null {
+function caught(read: () => unknown): RequestError | null {
   try {
     read()
     return null
   } catch (error) {
-    if (error instanceof RequestError) return toRefusal(error)
+    if (error instanceof RequestError) return error
     throw error
   }
 }

@@ -1,10 +1,18 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../shared/store/api-keys.ts'
 import { inTransaction } from '../../shared/runtime/transactions.ts'
+import { invalid } from '../api/refusal.ts'
 import { RequestError } from '../api/request-error.ts'
 import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import { raiseCredentialsRevision } from '../store/revisions.ts'
+
+export const noSystemKeyLeft = invalid(
+  'this would leave no usable system-admin key: create another one first',
+)
+export const noSystemUserLeft = invalid(
+  'this would leave no active system-admin user: create another one first',
+)
 
 /**
  * Runs a change of API keys or users in a transaction that conflicts with other such changes. The change is undone when it
@@ -27,16 +35,8 @@ export async function changeCredentials<T>(
     await refuseRevoked(deps, caller, session)
     const hadSystemUser = await hasSystemUser(deps, session)
     const result = await change(session)
-    if (!(await hasUsableSystemKey(deps, session)))
-      throw new RequestError(
-        'validation_failed',
-        'this would leave no usable system-admin key: create another one first',
-      )
-    if (hadSystemUser && !(await hasSystemUser(deps, session)))
-      throw new RequestError(
-        'validation_failed',
-        'this would leave no active system-admin user: create another one first',
-      )
+    if (!(await hasUsableSystemKey(deps, session))) throw noSystemKeyLeft()
+    if (hadSystemUser && !(await hasSystemUser(deps, session))) throw noSystemUserLeft()
     return result
   })
   deps.callers.clear()

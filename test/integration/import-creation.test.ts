@@ -267,20 +267,6 @@ t.test('what a request asks for in vain is a warning of its import, and of its i
   t.same(again.body.data.warnings, [], 'the view of an import, with every option as filled in')
 })
 
-t.test('faults that a schema finds and faults that only the list knows come in one answer', async (t) => {
-  const faulty = { overwrite: 'yes', begins_at: 'soon', column_mapping: ['email', 'Nope'], file_source: json }
-  t.match((await create(faulty)).body.error_message.split('; '), [
-    /^overwrite must be a boolean$/,
-    /^column_mapping.1 "Nope" is neither/,
-    /^begins_at must be/,
-  ])
-  const { body } = await create({ column_mapping: 'email', file_source: { type: 'url' }, dry_run: 1 })
-  t.match(
-    body.error_message,
-    /^column_mapping must be an array; dry_run must be a boolean; file_source.url is required$/,
-  )
-})
-
 const longUrl = (length: number): string => 'http://8.8.8.8/'.padEnd(length, 'x')
 
 t.test('the stored values of an import are bounded: a URL of 8,192 characters is accepted', async (t) => {

@@ -4,14 +4,16 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import type { ApiKeyDocument } from '../../../shared/contract/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import { requireNotAbove } from '../../api/authorization.ts'
+import type { RequestError } from '../../api/request-error.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, pathId, canAccess } from '../../api/scope.ts'
+import { pathId, canAccess } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
-import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
+import { refuseAll, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { deleteApiKeyDocument, insertApiKey, updateApiKey } from '../../store/api-keys.ts'
 import { changeCredentials } from '../credential-changes.ts'
+import { moreThanYours, noApiKey, noSuchUser, systemAdminElsewhere } from './refusals.ts'
 import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
 import { toView } from './view.ts'
 
@@ -86,11 +88,10 @@ export async function changeApiKey(
 export async function deleteApiKey(
   deps: ControlPlane,
   caller: Caller,
-  id: string | undefined,
-  organizationId: number | null,
+  { _id: id, organization_id: organizationId }: ApiKeyDocument,
 ): Promise<void> {
   await changeCredentials(deps, caller, async (session) => {
-    const key = await findApiKey(deps, caller, id, organizationId, session)
+    const key = await findApiKey(deps, caller, String(id), organizationId, session)
     await requireCallerNotBelow(deps, caller, key, session)
     await deleteApiKeyDocument(deps.database.collections, key._id, session)
   })
@@ -105,7 +106,7 @@ export async function findApiKey(
   session?: ClientSession,
 ): Promise<ApiKeyDocument> {
   const key = await database.collections.apiKeys.findOne(
-    { _id: pathId(id, 'API key') },
+    { _id: pathId(id, noApiKey) },
     session === undefined ? {} : { session },
   )
   if (
@@ -113,7 +114,7 @@ export async function findApiKey(
     !canAccess(caller, key.organization_id) ||
     (organizationId !== null && key.organization_id !== organizationId)
   )
-    throw missing('API key', id)
+    throw noApiKey(id)
   return key
 }
 
@@ -127,35 +128,35 @@ export async function requireCallerNotBelow(
   key: KeyPowers,
   session?: ClientSession,
 ): Promise<void> {
-  requireNotAbove({ role: key.role, permissions: {} }, caller, 'an API key')
+  requireNotAbove({ role: key.role, permissions: {} }, caller, moreThanYours)
   if (key.user_id === null) return
   // Only users of the key's organization: another result would reveal whether a user of another organization exists.
   const user = await database.collections.users.findOne(
     { _id: key.user_id, organization_id: key.organization_id },
     session === undefined ? {} : { session },
   )
-  if (user !== null) requireNotAbove(user, caller, 'an API key')
+  if (user !== null) requireNotAbove(user, caller, moreThanYours)
 }
 
 /**
  * Throws `validation_failed` for a role or a user that the key can't have. The stored user isn't checked: a key whose
  * user was deleted can still be renamed or deactivated.
  */
-export async function checkApiKey(
+async function checkApiKey(
   { database }: ControlPlane,
   { role, user_id: userId, organization_id: organizationId }: KeyPowers,
   storedUserId: number | null,
   session?: ClientSession,
 ): Promise<void> {
-  const problems: string[] = []
+  const problems: RequestError[] = []
   if (role === 'system_admin' && organizationId !== systemOrganizationId)
-    problems.push(`role can be system_admin only in organization ${systemOrganizationId}`)
+    problems.push(systemAdminElsewhere())
   if (userId !== null && userId !== storedUserId) {
     const user = await database.collections.users.findOne(
       { _id: userId, organization_id: organizationId },
       { ...(session === undefined ? {} : { session }), projection: { _id: 1 } },
     )
-    if (user === null) problems.push(`user_id names no user of organization ${organizationId}`)
+    if (user === null) problems.push(noSuchUser(organizationId))
   }
-  refuseProblems(problems)
+  refuseAll(problems)
 }

@@ -1,4 +1,4 @@
-import { endpoint, permission } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import { findAutoresponder } from '../autoresponders/service.ts'
 import { dayExpectation, exampleStatistics, sendingDays, statisticsView } from './schemas.ts'

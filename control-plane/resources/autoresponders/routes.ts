@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { describeNeed, refuseUnless } from '../../api/authorization.ts'
-import { endpoint, orFor, permission } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, orFor, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { contentTooLarge } from './rules.ts'
@@ -15,14 +15,7 @@ import {
   minimalAutoresponderView,
   type AutoresponderChange,
 } from './schemas.ts'
-import {
-  changeAutoresponder,
-  createAutoresponder,
-  findAutoresponder,
-  listAutoresponders,
-  changedAutoresponder,
-  newAutoresponder,
-} from './service.ts'
+import { changeAutoresponder, createAutoresponder, findAutoresponder, listAutoresponders } from './service.ts'
 import { viewer } from './view.ts'
 
 const tag = 'Autoresponders'
@@ -96,10 +89,6 @@ export const autoresponderEndpoints = [
     },
     reply: { data: autoresponderView, example: exampleAutoresponder },
     refusals: { invalid_request: remoteListRefusal, validation_failed: faultySettings },
-    async examine({ deps, caller, params }, creation, faultyKeys) {
-      const list = await findList(deps, caller, params['mailing_list_id'])
-      if (faultyKeys.isDisjointFrom(decisiveKeys)) newAutoresponder(0, list, creation)
-    },
     async handle({ deps, caller, params, body }) {
       const list = await findList(deps, caller, params['mailing_list_id'])
       const created = await createAutoresponder(deps, list, body())
@@ -133,11 +122,6 @@ export const autoresponderEndpoints = [
       ],
     },
     forbids: [`this needs ${describeNeed(mayUpdate)}`],
-    async examine({ deps, caller, params }, change, faultyKeys) {
-      const list = await findList(deps, caller, params['mailing_list_id'])
-      const current = await findAutoresponder(deps, list, params['id'])
-      if (faultyKeys.isDisjointFrom(decisiveKeys)) changedAutoresponder(current, change)
-    },
     async handle({ deps, caller, params, body }) {
       const list = await findList(deps, caller, params['mailing_list_id'])
       const { _id: id } = await findAutoresponder(deps, list, params['id'])
@@ -148,9 +132,6 @@ export const autoresponderEndpoints = [
     },
   }),
 ]
-
-/** The other settings depend on these keys: with a fault in one of them, the others can't be checked. */
-const decisiveKeys: ReadonlySet<string> = new Set(['trigger', 'delay', 'delay_unit'])
 
 async function findList(
   deps: ControlPlane,

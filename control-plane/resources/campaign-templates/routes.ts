@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, permission } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList } from '../../api/scope.ts'
 import { wholeQuery } from '../../api/token-paging.ts'
 import { contentsTooLarge, maxContentBytes, tooManyContents } from './contents.ts'
@@ -11,14 +11,7 @@ import {
   templateSummaryView,
   templateView,
 } from './schemas.ts'
-import {
-  blankTemplate,
-  changeTemplate,
-  checkTemplate,
-  createTemplate,
-  findTemplate,
-  listTemplates,
-} from './service.ts'
+import { changeTemplate, createTemplate, findTemplate, listTemplates } from './service.ts'
 import { toView } from './view.ts'
 
 const tag = 'Campaign templates'
@@ -111,11 +104,6 @@ export const campaignTemplateEndpoints = [
     reply: { data: templateView, example: exampleTemplate },
     largeReplyBytes,
     refusals: { validation_failed: faultySettings },
-    async examine({ deps, caller, params, documentAsSent }, creation) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      const faults = readOnlyFaults(documentAsSent())
-      await checkTemplate(deps, blankTemplate(list, creation), { body: creation, faults })
-    },
     async handle({ deps, caller, params, body, documentAsSent }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       const request = { body: body(), faults: readOnlyFaults(documentAsSent()) }
@@ -154,10 +142,6 @@ export const campaignTemplateEndpoints = [
         tooManyContents,
         contentsTooLarge,
       ],
-    },
-    async examine({ deps, caller, params, documentAsSent }, change) {
-      const found = await findTemplate(deps, caller, params['template_id'])
-      await checkTemplate(deps, found, { body: change, faults: readOnlyFaults(documentAsSent()) })
     },
     async handle({ deps, caller, params, body, documentAsSent }) {
       const found = await findTemplate(deps, caller, params['template_id'])

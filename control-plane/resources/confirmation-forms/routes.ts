@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, permission } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { confirmationFormCreation, confirmationFormView, exampleConfirmationForm } from './schemas.ts'

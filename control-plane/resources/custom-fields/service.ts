@@ -1,7 +1,6 @@
 import { BSON, type ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { RequestError } from '../../api/request-error.ts'
-import { hasEnded } from '../../../shared/contract/import-state.ts'
+import type { RequestError } from '../../api/request-error.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import {
   toFieldDefinition,
@@ -15,12 +14,25 @@ import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, pathId } from '../../api/scope.ts'
+import { pathId } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
-import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
+import { refuseAll, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { deleteCustomFieldDocument, insertCustomField, updateCustomField } from '../../store/custom-fields.ts'
 import { changeList } from '../list-changes.ts'
+import {
+  faultySettings,
+  fieldsTooLarge,
+  isMapped,
+  isPrimaryKey,
+  keyMustBeRequired,
+  maxDefinitionBytes,
+  maxFields,
+  nameTaken,
+  noCustomField,
+  otherType,
+  tooManyFields,
+} from './refusals.ts'
 import type { CustomFieldChange, CustomFieldCreation } from './schemas.ts'
 import { toView } from './view.ts'
 
@@ -49,10 +61,10 @@ export async function findCustomField(
   text: string | undefined,
 ): Promise<CustomFieldDocument> {
   const field = await deps.database.collections.customFields.findOne({
-    _id: pathId(text, 'custom field'),
+    _id: pathId(text, noCustomField),
     mailing_list_id: list._id,
   })
-  if (field === null) throw missing('custom field', text)
+  if (field === null) throw noCustomField(text)
   return field
 }
 
@@ -72,7 +84,7 @@ export async function createCustomField(
 }
 
 /** Throws `validation_failed` with all problems, except that the name is taken. */
-export const newField = (
+const newField = (
   id: number,
   { _id: listId }: MailingListDocument,
   creation: CustomFieldCreation,
@@ -86,21 +98,14 @@ export const newField = (
   })
 
 /** Throws as newField. */
-export function changedField(field: CustomFieldDocument, change: CustomFieldChange): CustomFieldDocument {
-  if (change.field_type !== undefined && change.field_type !== field.field_type)
-    throw new RequestError('validation_failed', "field_type can't be changed")
+function changedField(field: CustomFieldDocument, change: CustomFieldChange): CustomFieldDocument {
+  if (change.field_type !== undefined && change.field_type !== field.field_type) throw otherType()
   return checkField({
     ...field,
     ...withoutUndefined(change),
     name_key: comparisonForm(change.name ?? field.name),
   })
 }
-
-/** Bounded, because each subscriber's record shows all fields of the list, and requests on it read all definitions. */
-const maxFields = 500
-const maxDefinitionBytes = 4_000_000
-export const fieldsTooLarge = (listId: number): string =>
-  `the custom fields of mailing list ${listId} would have more than ${maxDefinitionBytes} bytes in all: give them fewer or shorter options`
 
 /** Throws `validation_failed` when the list has as many fields as are possible. */
 async function checkNumber(
@@ -110,11 +115,7 @@ async function checkNumber(
 ): Promise<void> {
   const listId = field.mailing_list_id
   const count = await collections.customFields.countDocuments({ mailing_list_id: listId }, { session })
-  if (count >= maxFields)
-    throw new RequestError(
-      'validation_failed',
-      `mailing list ${listId} has ${count} custom fields, and at most ${maxFields} are possible`,
-    )
+  if (count >= maxFields) throw tooManyFields(listId, count)
   await checkSize(collections, field, session)
 }
 
@@ -135,7 +136,7 @@ async function checkSize(
     )
     .toArray()
   if ((others?.bytes ?? 0) + BSON.calculateObjectSize(field) > maxDefinitionBytes)
-    throw new RequestError('validation_failed', fieldsTooLarge(listId))
+    throw fieldsTooLarge(listId)
 }
 
 /** The field as stored. Throws `not_found` when it was deleted meanwhile, and as createCustomField. */
@@ -148,11 +149,10 @@ export async function changeCustomField(
   const { collections } = deps.database
   const changed = changedField(field, change)
   await changeList(deps, list._id, nameTaken(changed.name), async (session, current) => {
-    if (current.primary_key_custom_field_id === changed._id && !changed.required)
-      throw new RequestError('validation_failed', 'required must be true for the primary key of the list')
+    if (current.primary_key_custom_field_id === changed._id && !changed.required) throw keyMustBeRequired()
     if (BSON.calculateObjectSize(changed) > BSON.calculateObjectSize(field))
       await checkSize(collections, changed, session)
-    if (!(await updateCustomField(collections, changed, session))) throw missing('custom field', changed._id)
+    if (!(await updateCustomField(collections, changed, session))) throw noCustomField(changed._id)
   })
   return changed
 }
@@ -168,26 +168,15 @@ export async function deleteCustomField(
 ): Promise<void> {
   const { collections } = deps.database
   await changeList(deps, list._id, nameTaken(field.name), async (session, current) => {
-    if (current.primary_key_custom_field_id === field._id)
-      throw new RequestError(
-        'validation_failed',
-        `custom field ${field._id} is the primary key of the list and can't be deleted`,
-      )
+    if (current.primary_key_custom_field_id === field._id) throw isPrimaryKey(field._id)
     const writers = await collections.imports
       .find(matchWritingImports(list._id), { session, projection: { field_ids: 1, state: 1 } })
       .toArray()
     const mapping = writers.find((document) => Object.values(document.field_ids).includes(field._id))
-    if (mapping !== undefined)
-      throw new RequestError(
-        'validation_failed',
-        `custom field ${field._id} is mapped by import ${mapping._id}, which is ${hasEnded(mapping.state) ? `cleared up (it is ${mapping.state}): try again in some seconds` : 'unfinished: wait for it, or cancel it'}`,
-      )
+    if (mapping !== undefined) throw isMapped(field._id, mapping._id, mapping.state)
     await deleteCustomFieldDocument(collections, field, session)
   })
 }
-
-const nameTaken = (name: string): string =>
-  `name ${JSON.stringify(name)} is taken by another custom field of the list`
 
 const withOptions: readonly FieldType[] = [
   'select_single_dropdown',
@@ -198,27 +187,27 @@ const withLength: readonly FieldType[] = ['text', 'text_multiline']
 
 /** The document with its default in stored form. Throws `validation_failed` when settings contradict each other. */
 function checkField(field: CustomFieldDocument): CustomFieldDocument {
-  const problems: string[] = []
+  const problems: RequestError[] = []
   const type = field.field_type
   if (builtInColumns.some((column) => column === field.name_key))
-    problems.push(`name ${JSON.stringify(field.name)} is that of a built-in column`)
+    problems.push(faultySettings.nameOfColumn(field.name))
   // Some JSON parsers drop this key or treat it as the prototype.
-  if (field.name_key === '__proto__') problems.push('name can\'t be "__proto__"')
+  if (field.name_key === '__proto__') problems.push(faultySettings.nameOfPrototype())
   if (withOptions.includes(type) && field.options.length === 0)
-    problems.push(`options must have at least 1 entry for a field of type ${type}`)
+    problems.push(faultySettings.optionsMissing(type))
   if (!withOptions.includes(type) && field.options.length > 0)
-    problems.push(`options are not possible for a field of type ${type}`)
+    problems.push(faultySettings.optionsOfOtherType(type))
   if (new Set(field.options.map(comparisonForm)).size < field.options.length)
-    problems.push('options must differ by more than case')
+    problems.push(faultySettings.sameOptions())
   if (!withLength.includes(type) && (field.minimum_length !== null || field.maximum_length !== null))
-    problems.push(`minimum_length and maximum_length are not possible for a field of type ${type}`)
+    problems.push(faultySettings.lengthsOfOtherType(type))
   if (type !== 'number' && (field.minimum_value !== null || field.maximum_value !== null))
-    problems.push(`minimum_value and maximum_value are not possible for a field of type ${type}`)
+    problems.push(faultySettings.valuesOfOtherType(type))
   if ((field.minimum_length ?? 0) > (field.maximum_length ?? Infinity))
-    problems.push('minimum_length must not be more than maximum_length')
+    problems.push(faultySettings.noLengthPossible())
   if ((field.minimum_value ?? -Infinity) > (field.maximum_value ?? Infinity))
-    problems.push('minimum_value must not be more than maximum_value')
-  refuseProblems(problems)
+    problems.push(faultySettings.noValuePossible())
+  refuseAll(problems)
   return { ...field, default: checkDefault(field) }
 }
 
@@ -226,6 +215,6 @@ function checkDefault(field: CustomFieldDocument): CustomFieldDocument['default'
   if (field.default === null || field.default === '') return null
   const reader = fieldReader(toFieldDefinition(field), 'mdy')
   const value = reader.fromJson(field.default)
-  if (value === null) throw new RequestError('validation_failed', `default must be ${reader.expectation}`)
+  if (value === null) throw faultySettings.badDefault(reader.expectation)
   return Array.isArray(value) && value.length === 0 ? null : value
 }

@@ -1,5 +1,5 @@
 import { RequestError } from '../../api/request-error.ts'
-import { endpoint } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
 import { deliveryEvents, deliveryEventsView, exampleEvents, faultyEvents, maxEvents } from './schemas.ts'
 import { recordDeliveryEvents } from './service.ts'
 

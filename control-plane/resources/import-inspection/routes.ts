@@ -1,9 +1,9 @@
-import { endpoint, permission } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import { creationRefusals } from '../subscriber-imports/create/check.ts'
 import { maxBytes } from './sample.ts'
 import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
-import { checkInspection, inspectSource } from './service.ts'
+import { inspectSource } from './service.ts'
 
 export const importInspectionEndpoints = [
   endpoint({
@@ -31,10 +31,6 @@ export const importInspectionEndpoints = [
         "file_source.filename can't be read: the file is a PDF document, and imports read tables as text: convert it, save it as CSV UTF-8 and import that file",
         "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
       ],
-    },
-    async examine({ deps, caller, params, sample }, request) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      await checkInspection(deps, { list, request, content: sample })
     },
     async handle({ deps, caller, params, body, documentAsSent, unknownKeys, sample, releaseSlot }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
 import { exampleJob, jobQuery, jobView } from './schemas.ts'
 import { listJobs } from './service.ts'
 

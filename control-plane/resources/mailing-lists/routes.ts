@@ -1,15 +1,13 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { findMailingList, missingOrganization } from '../../api/scope.ts'
+import { mailingListIn, noSuchOrganization } from '../../api/scope.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
-import { refuseProblems } from '../../api/validation.ts'
+import { keyDoesNotFit, keyNamesNoField, keyOfFullList, keyWhileImporting, nameTaken } from './refusals.ts'
 import { exampleMailingList, mailingListChange, mailingListCreation, mailingListView } from './schemas.ts'
 import { changeMailingList, createMailingList, listMailingLists } from './service.ts'
 import { toView } from './view.ts'
 
 const tag = 'Mailing lists'
-
-const takenName = 'name "Newsletter" is taken by another mailing list of the organization'
 
 function listing(path: string, operationId: string, summary: string) {
   return endpoint({
@@ -21,7 +19,7 @@ function listing(path: string, operationId: string, summary: string) {
     needs: 'any_key',
     query: tokenPagingQuery({ perPage: 2000, max: 2000 }),
     reply: { data: z.array(mailingListView), paging: 'pages', example: [exampleMailingList] },
-    handle: (call) => listMailingLists(call, call.organizationId, call.query()),
+    handle: (call) => listMailingLists(call, call.organizationId, call.query),
   })
 }
 
@@ -40,10 +38,8 @@ export const mailingListEndpoints = [
     tag,
     needs: 'any_key',
     reply: { data: mailingListView, example: exampleMailingList },
-    refusals: { not_found: 'there is no mailing list 4711' },
-    async handle({ deps, caller, params }) {
-      return { data: toView(await findMailingList(deps, caller, params['id'])) }
-    },
+    record: mailingListIn('id'),
+    handle: async ({ record }) => ({ data: toView(record) }),
   }),
   endpoint({
     method: 'post',
@@ -58,22 +54,13 @@ export const mailingListEndpoints = [
       schema: mailingListCreation,
       forSystemAdmins: ['organization_id'],
       example: { mailing_list: { name: 'Newsletter' } },
+      faulty: [{ name: ' ' }, { primary_key_custom_field_id: 5 }],
     },
     reply: { data: mailingListView, example: exampleMailingList },
-    refusals: {
-      validation_failed: [
-        'name must not be blank',
-        takenName,
-        'primary_key_custom_field_id names no custom field of the list, which has none yet: set it when the field is there',
-        'organization_id: there is no organization 4711',
-      ],
-    },
-    async examine({ deps, caller }, { organization_id: organizationId = caller.organizationId }) {
-      refuseProblems(await missingOrganization(deps, organizationId))
-    },
-    async handle({ deps, caller, body }) {
-      return { data: toView(await createMailingList(deps, caller, body())) }
-    },
+    refusals: [nameTaken, noSuchOrganization],
+    handle: async ({ deps, caller, body }) => ({
+      data: toView(await createMailingList(deps, caller, body)),
+    }),
   }),
   endpoint({
     method: 'put',
@@ -87,22 +74,11 @@ export const mailingListEndpoints = [
       schema: mailingListChange,
       isUpdate: true,
       example: { mailing_list: { has_format: true } },
+      faulty: [{ name: ' ' }],
     },
     reply: { data: mailingListView, example: { ...exampleMailingList, has_format: true } },
-    refusals: {
-      not_found: 'there is no mailing list 4711',
-      validation_failed: [
-        'name must not be blank',
-        takenName,
-        'primary_key_custom_field_id names no custom field of list 12',
-        'primary_key_custom_field_id must name a required field of type text or number',
-        'primary_key_custom_field_id can be changed only while the list is empty',
-        "primary_key_custom_field_id can't be changed while import 4711 of the list is unfinished",
-      ],
-    },
-    async handle({ deps, caller, params, body }) {
-      const list = await findMailingList(deps, caller, params['id'])
-      return { data: toView(await changeMailingList(deps, list, body())) }
-    },
+    record: mailingListIn('id'),
+    refusals: [nameTaken, keyNamesNoField, keyDoesNotFit, keyOfFullList, keyWhileImporting],
+    handle: async ({ deps, record, body }) => ({ data: toView(await changeMailingList(deps, record, body)) }),
   }),
 ]

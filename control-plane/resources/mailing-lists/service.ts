@@ -1,20 +1,19 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { RequestError } from '../../api/request-error.ts'
-import { hasEnded } from '../../../shared/contract/import-state.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { matchWritingImports } from '../../../shared/store/imports.ts'
 import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, missingOrganization } from '../../api/scope.ts'
+import { missingOrganization, noMailingList } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
-import { refuseProblems, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
+import { refuseAll, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { insertMailingList, updateMailingList } from '../../store/mailing-lists.ts'
 import { changeList } from '../list-changes.ts'
+import { keyDoesNotFit, keyNamesNoField, keyOfFullList, keyWhileImporting, nameTaken } from './refusals.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
 import { toView } from './view.ts'
 
@@ -41,7 +40,7 @@ export async function createMailingList(
   const { collections } = deps.database
   const { organization_id: wanted, ...fields } = creation
   const organizationId = wanted ?? caller.organizationId
-  refuseProblems(await missingOrganization(deps, organizationId))
+  refuseAll(await missingOrganization(deps, organizationId))
   const document: MailingListDocument = {
     _id: await deps.database.ids.allocate('mailing_list'),
     organization_id: organizationId,
@@ -69,7 +68,7 @@ export async function changeMailingList(
       await checkPrimaryKey(deps, current, primaryKey, session)
     if (Object.keys(set).length === 0) return current
     const changed = await updateMailingList(deps.database.collections, list._id, set, session)
-    if (changed === null) throw missing('mailing list', list._id)
+    if (changed === null) throw noMailingList(list._id)
     return changed
   })
 }
@@ -82,22 +81,13 @@ async function checkPrimaryKey(
   session: ClientSession,
 ): Promise<void> {
   const { subscribers, imports, customFields } = deps.database.collections
-  const refusal = (reason: string) =>
-    new RequestError('validation_failed', `primary_key_custom_field_id ${reason}`)
   if ((await subscribers.findOne({ mailing_list_id: listId }, { session, projection: { _id: 1 } })) !== null)
-    throw refusal('can be changed only while the list is empty')
+    throw keyOfFullList()
   await keepOutNewSubscribers(deps.database, session, { organizationId, listId })
   const writer = await imports.findOne(matchWritingImports(listId), { session, projection: { state: 1 } })
-  if (writer !== null)
-    throw refusal(
-      `can't be changed while import ${writer._id} of the list ${hasEnded(writer.state) ? `is cleared up (it is ${writer.state}): try again in some seconds` : 'is unfinished'}`,
-    )
+  if (writer !== null) throw keyWhileImporting(writer._id, writer.state)
   if (fieldId === null) return
   const field = await customFields.findOne({ _id: fieldId, mailing_list_id: listId }, { session })
-  if (field === null) throw refusal(`names no custom field of list ${listId}`)
-  if (!field.required || (field.field_type !== 'text' && field.field_type !== 'number'))
-    throw refusal('must name a required field of type text or number')
+  if (field === null) throw keyNamesNoField(listId)
+  if (!field.required || (field.field_type !== 'text' && field.field_type !== 'number')) throw keyDoesNotFit()
 }
-
-const nameTaken = (name: string): string =>
-  `name ${JSON.stringify(name)} is taken by another mailing list of the organization`

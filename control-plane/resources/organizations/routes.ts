@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { exampleOrganization, organizationChange, organizationCreation, organizationView } from './schemas.ts'
 import { changeOrganization, createOrganization, findOrganization, listOrganizations } from './service.ts'

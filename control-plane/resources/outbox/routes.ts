@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { RequestError } from '../../api/request-error.ts'
-import { endpoint } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
 import { acknowledgedView, acknowledging, exampleMessage, messageView, taking } from './schemas.ts'
 import { acknowledge, takeMessages } from './service.ts'
 

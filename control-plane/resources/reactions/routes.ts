@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
 import { findSubscriberList } from '../subscribers/service.ts'
 import { exampleReaction, reactionQuery, reactionView } from './schemas.ts'
 import { listReactions } from './service.ts'

@@ -1,4 +1,4 @@
-import { endpoint, type Endpoint } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { exampleSubscriberCounts, subscriberCountsView } from './schemas.ts'
 
 function countsEndpoint(prefix: string, suffix: string, summary: string): Endpoint {

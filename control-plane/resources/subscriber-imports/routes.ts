@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import { RequestError } from '../../api/request-error.ts'
 import { codePoints } from '../../../shared/values/field-value.ts'
-import { endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { checkCreation, creationContext, creationRefusals } from './create/check.ts'
+import { creationRefusals } from './create/check.ts'
 import { createImport } from './create/service.ts'
 import { importEvents, readsImports } from './follow/service.ts'
 import { listImports } from './list/service.ts'
@@ -112,10 +112,6 @@ export const subscriberImportEndpoints = [
         ...creationRefusals,
         'Idempotency-Key was used with another body for import 4711: give each import a key of its own',
       ],
-    },
-    async examine({ deps, caller, params, content }, body) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      await checkCreation(deps, await creationContext(deps, list, body), { body, content })
     },
     async handle({ deps, caller, params, header, body, documentAsSent, unknownKeys, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

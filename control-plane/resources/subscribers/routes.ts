@@ -1,11 +1,10 @@
 import { z } from 'zod'
 import { valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { describeNeed } from '../../api/authorization.ts'
-import { endpoint, permission } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
 import { maxPageWeight, pageWeight } from '../../api/request-slots.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { refuseProblems } from '../../api/validation.ts'
-import { createSubscriber, newSubscriber } from './create/service.ts'
+import { createSubscriber } from './create/service.ts'
 import { deleteSubscribers } from './delete/service.ts'
 import { findByEmail } from './find-by-email/service.ts'
 import { listSubscribers, namedSubscribers, subscribersTooLarge } from './find/service.ts'
@@ -22,7 +21,6 @@ import {
   unsubscription,
 } from './schemas.ts'
 import { findSubscriberList, quotaRefusals, severalSubscribers, identityExists } from './service.ts'
-import { checkTriggering } from './trigger-autoresponders/check-body.ts'
 import {
   exampleTriggered,
   triggeredView,
@@ -31,7 +29,7 @@ import {
 } from './trigger-autoresponders/schemas.ts'
 import { needOfCreation, triggerAutoresponders } from './trigger-autoresponders/service.ts'
 import { unsubscribe } from './unsubscribe/service.ts'
-import { readUpdate, updateSubscriber } from './update/service.ts'
+import { updateSubscriber } from './update/service.ts'
 
 const tag = 'Subscribers'
 const mayRead = permission('subscriber', 'read')
@@ -148,9 +146,6 @@ export const subscriberEndpoints = [
         ...Object.values(quotaRefusals),
       ],
     },
-    async examine({ deps, caller, params }, body) {
-      newSubscriber(body, await findSubscriberList(deps, caller, params['mailing_list_id']))
-    },
     async handle({ deps, caller, params, body }) {
       return { data: await createSubscriber(deps, caller, params['mailing_list_id'], body) }
     },
@@ -181,10 +176,6 @@ export const subscriberEndpoints = [
         identityExists,
         ...Object.values(quotaRefusals),
       ],
-    },
-    async examine({ deps, caller, params }, body) {
-      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
-      refuseProblems(readUpdate(body, context).problems)
     },
     async handle({ deps, caller, params, body }) {
       return { data: await updateSubscriber(deps, caller, subscriberInPath(params), body) }
@@ -223,9 +214,6 @@ export const subscriberEndpoints = [
       ],
     },
     forbids: [`this needs ${describeNeed(needOfCreation)}`],
-    async examine({ deps, caller, params }, body) {
-      checkTriggering(body, await findSubscriberList(deps, caller, params['mailing_list_id']))
-    },
     async handle({ deps, caller, params, body, documentAsSent }) {
       const path = subscriberInPath(params)
       return { data: await triggerAutoresponders(deps, caller, path, { parseBody: body, documentAsSent }) }

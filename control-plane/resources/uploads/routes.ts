@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { endpoint, permission } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
 import { badContentRange, wrongLength } from './ranges.ts'
 import { diskFullRefusal, isUploadedElsewhere, noUpload, overQuotaRefusal } from './refusals.ts'
 import { exampleFile, exampleUpload, uploadView } from './schemas.ts'

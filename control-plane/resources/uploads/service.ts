@@ -5,7 +5,7 @@ import { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts
 import type { UploadFile } from '../../../shared/storage/uploads/upload-store.ts'
 import type { Upload } from '../../../shared/storage/uploads/upload.ts'
 import { uploadLimits } from '../../../shared/store/upload-usage.ts'
-import type { Call, Reply } from '../../api/endpoint.ts'
+import type { Reply, RequestCall } from '../../api/endpoint.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { readContentRange, requestedRange, type ContentRange } from './ranges.ts'
@@ -14,9 +14,7 @@ import type { UploadView } from './schemas.ts'
 import type { Transfer } from './transfers.ts'
 import { toView } from './view.ts'
 
-type UploadCall = Call<unknown, unknown>
-
-export async function listUploads({ deps, organizationId }: UploadCall): Promise<UploadView[]> {
+export async function listUploads({ deps, organizationId }: RequestCall): Promise<UploadView[]> {
   const [pairs, zoneName] = await Promise.all([
     openDirectory(deps, organizationId).listPairs(),
     deps.reads.timeZone(organizationId),
@@ -25,7 +23,7 @@ export async function listUploads({ deps, organizationId }: UploadCall): Promise
 }
 
 /** Receives a file, or the range of it that Content-Range names. Refuses what it can before the body is read. */
-export async function receiveUpload(call: UploadCall): Promise<UploadView> {
+export async function receiveUpload(call: RequestCall): Promise<UploadView> {
   const { deps, organizationId, header, acquireTransfer } = call
   const filename = composeName(call.params['filename'] ?? '')
   const problem = fileNameProblem(filename)
@@ -40,7 +38,7 @@ export async function receiveUpload(call: UploadCall): Promise<UploadView> {
 }
 
 async function receive(
-  call: UploadCall,
+  call: RequestCall,
   filename: string,
   range: ContentRange | null,
   contentLength: number | undefined,
@@ -76,7 +74,7 @@ async function receive(
 
 async function receiveInto(
   upload: Upload,
-  { fileBody }: UploadCall,
+  { fileBody }: RequestCall,
   range: ContentRange | null,
   transfer: Transfer,
 ): Promise<void> {
@@ -115,7 +113,7 @@ const wrongBodyLength = (than: 'more' | 'fewer', end: number, total: number): Re
   )
 
 /** The finished file, or the range of it that the request asks for. */
-export async function sendUpload(call: UploadCall): Promise<Reply> {
+export async function sendUpload(call: RequestCall): Promise<Reply> {
   const { deps, organizationId, header, onClose, acquireTransfer } = call
   const filename = call.params['filename'] ?? ''
   await acquireTransfer()
@@ -151,7 +149,7 @@ export const beyondEnd = (filename: string, size: number): string =>
     : `${JSON.stringify(filename)} has ${size} bytes: Range must name at least one of them, from 0 to ${size - 1}`
 
 async function* content(
-  { deps, caller }: UploadCall,
+  { deps, caller }: RequestCall,
   file: UploadFile,
   range: { start: number; end: number },
 ): AsyncGenerator<Buffer> {
@@ -171,7 +169,7 @@ async function* content(
 }
 
 /** Deletes the finished file, or else the unfinished upload. */
-export async function deleteUpload({ deps, organizationId, params }: UploadCall): Promise<void> {
+export async function deleteUpload({ deps, organizationId, params }: RequestCall): Promise<void> {
   await mappingRefusals(deps, () => openDirectory(deps, organizationId).delete(params['filename'] ?? ''))
 }
 

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { requireNotAbove, requireRequestedRoleNotAbove } from '../../api/authorization.ts'
-import { endpoint, type Endpoint } from '../../api/endpoint.ts'
+import { oldEndpoint as endpoint, type Endpoint } from '../../api/endpoint.ts'
+import { moreThanYours } from './refusals.ts'
 import {
   lockoutReset,
   signIn,
@@ -10,23 +11,14 @@ import {
   userQuery,
   userView,
 } from './schemas.ts'
-import {
-  changeUser,
-  checkChange,
-  checkCreation,
-  createUser,
-  deleteUser,
-  endLockout,
-  findUser,
-  listUsers,
-} from './service.ts'
+import { changeUser, createUser, deleteUser, endLockout, findUser, listUsers } from './service.ts'
 import { authenticate } from './sign-in.ts'
 import { toView } from './view.ts'
 
 const tag = 'Users'
 
 const noUser = 'there is no user 4711'
-const more = "you can't create, change or delete a user with more permissions than your own"
+const more = moreThanYours.example.message
 const lastAdmin = 'this would leave no active system-admin user: create another one first'
 const lastKey = 'this would leave no usable system-admin key: create another one first'
 const misplacedRole = 'role can be system_admin only in organization 1'
@@ -150,9 +142,8 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
-    examine: ({ deps, caller }, creation) => checkCreation(deps, caller, creation),
     async handle({ deps, caller, body, documentAsSent, clientGone }) {
-      requireRequestedRoleNotAbove(documentAsSent(), caller, 'a user')
+      requireRequestedRoleNotAbove(documentAsSent(), caller, moreThanYours)
       return { data: await toView(deps, await createUser(deps, caller, body(), clientGone)) }
     },
   }),
@@ -179,14 +170,11 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
-    async examine({ deps, caller, params }, change) {
-      checkChange(deps, await findUser(deps, caller, params['id']), change)
-    },
     async handle({ deps, caller, params, body, documentAsSent, clientGone }) {
       const user = await findUser(deps, caller, params['id'])
       // This 403 precedes all other refusals, those of the body included.
-      requireNotAbove(user, caller, 'a user')
-      requireRequestedRoleNotAbove(documentAsSent(), caller, 'a user')
+      requireNotAbove(user, caller, moreThanYours)
+      requireRequestedRoleNotAbove(documentAsSent(), caller, moreThanYours)
       return { data: await toView(deps, await changeUser(deps, caller, user, body(), clientGone)) }
     },
   }),
@@ -203,7 +191,7 @@ export const userEndpoints = [
     forbids: [more],
     async handle({ deps, caller, params, body }) {
       const user = await findUser(deps, caller, params['id'])
-      requireNotAbove(user, caller, 'a user')
+      requireNotAbove(user, caller, moreThanYours)
       body()
       const wasLocked = await endLockout(deps, caller, user)
       return { data: { result: wasLocked ? 'lockout_cleared' : 'not_locked_out' } }
@@ -224,7 +212,7 @@ export const userEndpoints = [
     reply: { data: z.null(), example: null },
     async handle({ deps, caller, params }) {
       const user = await findUser(deps, caller, params['id'])
-      requireNotAbove(user, caller, 'a user')
+      requireNotAbove(user, caller, moreThanYours)
       await deleteUser(deps, caller, user)
       return { data: null }
     },

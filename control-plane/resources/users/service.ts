@@ -17,6 +17,7 @@ import { clearLockout, deleteUserDocument, insertUser, updateUser } from '../../
 import { changeCredentials } from '../credential-changes.ts'
 import { hashingSlot } from './hashing-slots.ts'
 import { hashPassword } from './passwords.ts'
+import { moreThanYours } from './refusals.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
 import { toViews } from './view.ts'
 
@@ -89,7 +90,7 @@ export async function checkCreation(
   }: UserCreation,
 ): Promise<void> {
   refuseProblems([
-    ...(await missingOrganization(deps, organizationId)),
+    ...(await missingOrganization(deps, organizationId)).map(({ message }) => message),
     ...roleProblems(role, organizationId),
     ...termsProblems(deps, terms, null),
   ])
@@ -167,7 +168,7 @@ export async function changeUser(
   return mapDuplicateKey(emailTaken(fields.email), () =>
     changeCredentials(deps, caller, async (session) => {
       const current = await findUser(deps, caller, String(found._id), session)
-      requireNotAbove(current, caller, 'a user')
+      requireNotAbove(current, caller, moreThanYours)
       if (Object.keys(set).length === 0) return current
       const changed = await updateUser(deps.database.collections, current._id, set, session)
       if (changed === null) throw missing('user', current._id)
@@ -184,7 +185,7 @@ export async function deleteUser(
 ): Promise<void> {
   await changeCredentials(deps, caller, async (session) => {
     const user = await findUser(deps, caller, String(id), session)
-    requireNotAbove(user, caller, 'a user')
+    requireNotAbove(user, caller, moreThanYours)
     if (user._id === caller.userId)
       throw new RequestError(
         'validation_failed',
@@ -198,7 +199,7 @@ export async function deleteUser(
 export function endLockout(deps: ControlPlane, caller: Caller, { _id: id }: UserDocument): Promise<boolean> {
   return changeCredentials(deps, caller, async (session) => {
     const locked = await findUser(deps, caller, String(id), session)
-    requireNotAbove(locked, caller, 'a user')
+    requireNotAbove(locked, caller, moreThanYours)
     return clearLockout(deps.database.collections, locked._id, session)
   })
 }

@@ -151,8 +151,8 @@ const faults: readonly Fault[] = [
   {
     name: 'a custom field is found by its id on any list',
     file: `${resources}/custom-fields/service.ts`,
-    text: "_id: pathId(text, 'custom field'),\n    mailing_list_id: list._id,",
-    replacement: "_id: pathId(text, 'custom field'),",
+    text: '_id: pathId(text, noCustomField),\n    mailing_list_id: list._id,',
+    replacement: '_id: pathId(text, noCustomField),',
   },
   {
     name: 'an autoresponder is found by its id on any list',
@@ -296,7 +296,7 @@ const faults: readonly Fault[] = [
   {
     name: 'an organization admin changes users of a higher role',
     file: `${resources}/users/routes.ts`,
-    text: "      // This 403 precedes all other refusals, those of the body included.\n      requireNotAbove(user, caller, 'a user')\n",
+    text: '      // This 403 precedes all other refusals, those of the body included.\n      requireNotAbove(user, caller, moreThanYours)\n',
     replacement: '',
   },
   {
@@ -414,19 +414,19 @@ const ofRaces: readonly Fault[] = [
   {
     name: 'a user who was promoted meanwhile is changed',
     file: `${resources}/users/service.ts`,
-    text: "requireNotAbove(current, caller, 'a user')\n",
+    text: 'requireNotAbove(current, caller, moreThanYours)\n',
     replacement: '\n',
   },
   {
     name: 'a user who was promoted meanwhile is deleted',
     file: `${resources}/users/service.ts`,
-    text: "requireNotAbove(user, caller, 'a user')\n",
+    text: 'requireNotAbove(user, caller, moreThanYours)\n',
     replacement: '\n',
   },
   {
     name: 'the lockout of a user who was promoted meanwhile is ended',
     file: `${resources}/users/service.ts`,
-    text: "requireNotAbove(locked, caller, 'a user')\n",
+    text: 'requireNotAbove(locked, caller, moreThanYours)\n',
     replacement: '\n',
   },
   {

@@ -1,3 +1,9 @@
+import {
+  moreThanYours,
+  noSuchUser,
+  systemAdminElsewhere,
+} from '../../../control-plane/resources/api-keys/refusals.ts'
+import { noSystemKeyLeft } from '../../../control-plane/resources/credential-changes.ts'
 import type { Row, Rows } from './row.ts'
 import type { World } from './world.ts'
 
@@ -7,17 +13,16 @@ const newKey = (world: World) => world.post('/api_keys', { api_key: { name: 'A k
 function rows(
   suffix: string,
   organizationOf: (world: World) => Record<string, number>,
-  failuresOfCreation: NonNullable<Row['failures']>,
+  refusalsOfCreation: NonNullable<Row['refusals']>,
 ): Rows {
   /** The key that the service was set up with: the only one of a system admin. */
-  const systemKey = () => ({
-    params: { ...(suffix === '' ? {} : { organization_id: 1 }), id: 1 },
+  const systemKey = { params: { ...(suffix === '' ? {} : { organization_id: 1 }), id: 1 } }
+  const paramsOfNewKey = async (world: World) => ({
+    ...organizationOf(world),
+    id: (await newKey(world)).id,
   })
   const onNewKey = (body?: unknown): Row['good'] => {
-    return async (world) => ({
-      params: { ...organizationOf(world), id: (await newKey(world)).id },
-      ...(body === undefined ? {} : { body }),
-    })
+    return async (world) => ({ params: await paramsOfNewKey(world), ...(body === undefined ? {} : { body }) })
   }
   return {
     [`listApiKeys${suffix}`]: { good: (world) => ({ params: organizationOf(world), query: '?per_page=3' }) },
@@ -26,81 +31,67 @@ function rows(
         params: organizationOf(world),
         body: { api_key: { name: 'Nightly', role: 'standard', active: false, user_id: null } },
       }),
-      failures: {
-        'a key that may do more than the caller': (world) => ({
-          sent: { params: organizationOf(world), body: { api_key: { name: 'x', role: 'system_admin' } } },
-          code: 'not_authorized',
-          status: 403,
+      refusals: [
+        // The role is refused before all else about the document.
+        (world) => ({
+          sent: { params: organizationOf(world), body: { api_key: { name: 5, role: 'system_admin' } } },
+          refused: moreThanYours(),
         }),
-        'a user who is not there': (world) => ({
+        (world) => ({
           sent: { params: organizationOf(world), body: { api_key: { name: 'x', user_id: 999_999 } } },
-          code: 'validation_failed',
-          message: /^user_id names no user/,
+          refused: noSuchUser(world.organizationId),
         }),
-        ...failuresOfCreation,
-      },
+        ...refusalsOfCreation,
+      ],
     },
     [`updateApiKey${suffix}`]: {
       good: onNewKey({ api_key: { name: 'Renamed', active: false } }),
-      failures: {
-        'a key that may do more than the caller': async (world) => ({
-          sent: { ...systemKey(), key: await world.adminBesideSystem(), body: { api_key: { name: 'Mine' } } },
-          code: 'not_authorized',
-          status: 403,
+      refusals: [
+        async (world) => ({
+          sent: { ...systemKey, key: await world.adminBesideSystem(), body: { api_key: { name: 5 } } },
+          refused: moreThanYours(),
         }),
-        'a user who is not there': async (world) => ({
-          sent: {
-            params: { ...organizationOf(world), id: (await newKey(world)).id },
-            body: { api_key: { user_id: 999_999 } },
-          },
-          code: 'validation_failed',
-          message: /^user_id names no user/,
+        async (world) => ({
+          sent: { params: await paramsOfNewKey(world), body: { api_key: { user_id: 999_999 } } },
+          refused: noSuchUser(world.organizationId),
         }),
-        'a system admin outside of organization 1': async (world) => ({
+        async (world) => ({
           sent: {
             key: world.system,
-            params: { ...organizationOf(world), id: (await newKey(world)).id },
+            params: await paramsOfNewKey(world),
             body: { api_key: { role: 'system_admin' } },
           },
-          code: 'validation_failed',
-          message: /^role can be system_admin only/,
+          refused: systemAdminElsewhere(),
         }),
-        'switching off the last key of a system admin': (world) => ({
-          sent: { ...systemKey(), key: world.system, body: { api_key: { active: false } } },
-          code: 'validation_failed',
-          message: /no usable system-admin key/,
+        (world) => ({
+          sent: { ...systemKey, key: world.system, body: { api_key: { active: false } } },
+          refused: noSystemKeyLeft(),
         }),
-      },
+      ],
     },
     [`deleteApiKey${suffix}`]: {
       good: onNewKey(),
-      failures: {
-        'a key that may do more than the caller': async (world) => ({
-          sent: { ...systemKey(), key: await world.adminBesideSystem() },
-          code: 'not_authorized',
-          status: 403,
+      refusals: [
+        async (world) => ({
+          sent: { ...systemKey, key: await world.adminBesideSystem() },
+          refused: moreThanYours(),
         }),
-        'the last key of a system admin': (world) => ({
-          sent: { ...systemKey(), key: world.system },
-          code: 'validation_failed',
-          message: /no usable system-admin key/,
-        }),
-      },
+        (world) => ({ sent: { ...systemKey, key: world.system }, refused: noSystemKeyLeft() }),
+      ],
     },
   }
 }
 
 export const apiKeyRows: Rows = {
-  ...rows('', () => ({}), {}),
-  ...rows('OfOrganization', ({ organizationId }) => ({ organization_id: organizationId }), {
-    'a system admin outside of organization 1': (world) => ({
+  ...rows('', () => ({}), []),
+  ...rows('OfOrganization', ({ organizationId }) => ({ organization_id: organizationId }), [
+    (world) => ({
       sent: {
         key: world.system,
         params: { organization_id: world.organizationId },
         body: { api_key: { name: 'x', role: 'system_admin' } },
       },
-      code: 'validation_failed',
-      message: /^role can be system_admin only/,
+      refused: systemAdminElsewhere(),
     }),
-  }),
+  ]),
 }

@@ -60,6 +60,18 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
       }),
     'fields with a wrong value',
   )
+  await checkTrials(
+    t,
+    (subject.body.faulty ?? []).map((keys) => {
+      const changes = Object.entries(keys)
+      const body = changes.reduce<unknown>(
+        (at, [key, value]) => subject.bodyWith(at, [key], value),
+        good.body,
+      )
+      return refuses(body, 'validation_failed', changes[0]![0], JSON.stringify(keys))
+    }),
+    'values that only the schema refuses',
+  )
   const absent = isUpdate === true ? [undefined] : [undefined, null]
   const required = requiredKeysOf(subject.document, schema)
   if (required.length > 0) {

@@ -102,6 +102,8 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refuse
     await t.test('reads its body as documented, field by field', (t) => readsItsBody(t, subject))
   if (described.query !== undefined)
     await t.test('reads its query as documented', (t) => readsItsQuery(t, subject))
+  if (row.refusals !== undefined)
+    await t.test('gives the refusals that it lists', (t) => givesItsRefusals(t, subject))
   const failures = Object.entries(row.failures ?? {}).map(
     ([title, make]) => [title, (t: Test) => refusal(subject, make, t)] as const,
   )
@@ -123,6 +125,17 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refuse
     )
     t.end()
   })
+}
+
+/** The sentence is the one that the refusal makes of the request's values, and the endpoint lists it. */
+async function givesItsRefusals(t: Test, subject: Subject): Promise<void> {
+  for (const make of subject.row.refusals ?? []) {
+    const { sent, refused: due } = await make(subject.world)
+    const answer = await subject.send(sent)
+    refused(t, answer, due.code, due.message, due.status)
+    t.equal(answer.body?.error_message, due.message)
+    t.ok(subject.documented.has(keyOf(answer.status, answer.body)), `is documented: ${answer.text}`)
+  }
 }
 
 /** Another control plane with other settings; resolves to its address. */

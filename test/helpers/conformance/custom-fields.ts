@@ -1,3 +1,14 @@
+import type { RequestError } from '../../../control-plane/api/request-error.ts'
+import {
+  faultySettings,
+  fieldsTooLarge,
+  isMapped,
+  isPrimaryKey,
+  keyMustBeRequired,
+  nameTaken,
+  otherType,
+  tooManyFields,
+} from '../../../control-plane/resources/custom-fields/refusals.ts'
 import type { Json } from '../service.ts'
 import type { Row, Rows, Sent } from './row.ts'
 import type { World } from './world.ts'
@@ -25,44 +36,33 @@ async function newPrimaryKey(world: World): Promise<Json> {
 }
 
 /** Settings that don't go together, on a list that has a field `Plan`. */
-const faulty: Record<string, [settings: Record<string, unknown>, message: RegExp]> = {
-  'a blank name': [{ field_type: 'text', name: ' ' }, /^name must not be blank/],
-  'the name of a built-in column': [{ field_type: 'text', name: 'Email' }, /built-in/],
-  'a name that no hash can hold': [{ field_type: 'text', name: '__proto__' }, /^name can't be/],
-  'a name that is taken, in any case': [{ field_type: 'text', name: 'PLAN' }, /is taken/],
-  'a select without options': [{ field_type: 'select_single_dropdown', options: [] }, /at least 1 entry/],
-  'options of a text': [{ field_type: 'text', options: ['a'] }, /^options are not possible/],
-  'options that are the same': [
-    { field_type: 'select_single_dropdown', options: ['a', 'A'] },
-    /^options must differ/,
+const faulty: [settings: Record<string, unknown>, refused: RequestError][] = [
+  [{ field_type: 'text', name: 'Email' }, faultySettings.nameOfColumn('Email')],
+  [{ field_type: 'text', name: '__proto__' }, faultySettings.nameOfPrototype()],
+  [{ field_type: 'text', name: 'PLAN' }, nameTaken('PLAN')],
+  [
+    { field_type: 'select_single_dropdown', options: [] },
+    faultySettings.optionsMissing('select_single_dropdown'),
   ],
-  'a length of a number': [{ field_type: 'number', minimum_length: 1 }, /^minimum_length and/],
-  'a value of a text': [{ field_type: 'text', minimum_value: 1 }, /^minimum_value and/],
-  'lengths that leave none': [
-    { field_type: 'text', minimum_length: 2, maximum_length: 1 },
-    /^minimum_length must not be more/,
-  ],
-  'values that leave none': [
-    { field_type: 'number', minimum_value: 2, maximum_value: 1 },
-    /^minimum_value must not be more/,
-  ],
-  'a default that the field refuses': [{ field_type: 'number', default: 'x' }, /^default must be an integer/],
-}
+  [{ field_type: 'text', options: ['a'] }, faultySettings.optionsOfOtherType('text')],
+  [{ field_type: 'select_single_dropdown', options: ['a', 'A'] }, faultySettings.sameOptions()],
+  [{ field_type: 'number', minimum_length: 1 }, faultySettings.lengthsOfOtherType('number')],
+  [{ field_type: 'text', minimum_value: 1 }, faultySettings.valuesOfOtherType('text')],
+  [{ field_type: 'text', minimum_length: 2, maximum_length: 1 }, faultySettings.noLengthPossible()],
+  [{ field_type: 'number', minimum_value: 2, maximum_value: 1 }, faultySettings.noValuePossible()],
+  [{ field_type: 'number', default: 'x' }, faultySettings.badDefault('an integer')],
+]
 
-function faultySettings(
+const faultyRequests = (
   requestWith: (world: World, settings: Record<string, unknown>) => Promise<Sent>,
-): NonNullable<Row['failures']> {
-  return Object.fromEntries(
-    Object.entries(faulty).map(([title, [settings, message]]) => [
-      title,
-      async (world: World) => ({
-        sent: await requestWith(world, settings),
-        code: 'validation_failed',
-        message,
-      }),
-    ]),
-  )
-}
+): NonNullable<Row['refusals']> =>
+  faulty.map(([settings, refused]) => async (world) => ({
+    sent: await requestWith(world, settings),
+    refused,
+  }))
+
+/** Definitions that leave no bytes for more. */
+const largeOptions = [{ options: ['x'.repeat(4_000_000)] }]
 
 /**
  * Adds fields like the one that the list has. They are inserted directly, as a request for each would take minutes.
@@ -81,6 +81,11 @@ async function addFields(world: World, listId: number, fields: { options: string
   )
 }
 
+const oneMore = (mailing_list_id: number): Sent => ({
+  params: { mailing_list_id },
+  body: { custom_field: { name: 'One more', field_type: 'text' } },
+})
+
 export const customFieldRows: Rows = {
   listCustomFields: { good: async ({ list }) => ({ params: { mailing_list_id: (await list()).id } }) },
   createCustomField: {
@@ -95,48 +100,31 @@ export const customFieldRows: Rows = {
         },
       },
     }),
-    failures: {
-      ...faultySettings(async (world, settings) => ({
+    refusals: [
+      ...faultyRequests(async (world, settings) => ({
         params: { mailing_list_id: (await newField(world)).mailing_list_id },
         body: { custom_field: { name: 'Other', ...settings } },
       })),
-      'one field more than 500': async (world) => {
+      async (world) => {
         const { mailing_list_id } = await newField(world)
-        await addFields(
-          world,
-          mailing_list_id,
-          Array.from({ length: 499 }, () => ({ options: [] })),
-        )
-        return {
-          sent: {
-            params: { mailing_list_id },
-            body: { custom_field: { name: 'One more', field_type: 'text' } },
-          },
-          code: 'validation_failed',
-          message: /has 500 custom fields, and at most 500 are possible$/,
-        }
+        const others = Array.from({ length: 499 }, () => ({ options: [] }))
+        await addFields(world, mailing_list_id, others)
+        return { sent: oneMore(mailing_list_id), refused: tooManyFields(mailing_list_id, 500) }
       },
-      'more than 4 MB of definitions': async (world) => {
+      async (world) => {
         const { mailing_list_id } = await newField(world)
-        await addFields(world, mailing_list_id, [{ options: ['x'.repeat(4_000_000)] }])
-        return {
-          sent: {
-            params: { mailing_list_id },
-            body: { custom_field: { name: 'One more', field_type: 'text' } },
-          },
-          code: 'validation_failed',
-          message: /more than 4000000 bytes in all/,
-        }
+        await addFields(world, mailing_list_id, largeOptions)
+        return { sent: oneMore(mailing_list_id), refused: fieldsTooLarge(mailing_list_id) }
       },
-    },
+    ],
   },
   updateCustomField: {
     good: async (world) => ({
       params: paramsOf(await newField(world)),
       body: { custom_field: { name: 'Tariff', maximum_length: 20 } },
     }),
-    failures: {
-      ...faultySettings(async (world, { field_type, ...settings }) => {
+    refusals: [
+      ...faultyRequests(async (world, { field_type, ...settings }) => {
         const first = await newField(world)
         const options = field_type === 'select_single_dropdown' ? { options: ['a'] } : {}
         const field = await world.post(`/mailing_lists/${first.mailing_list_id}/custom_fields`, {
@@ -144,53 +132,36 @@ export const customFieldRows: Rows = {
         })
         return { params: paramsOf(field), body: { custom_field: settings } }
       }),
-      'a primary key that is not required': async (world) => ({
-        sent: {
-          params: paramsOf(await newPrimaryKey(world)),
-          body: { custom_field: { required: false } },
-        },
-        code: 'validation_failed',
-        message: /^required must be true/,
+      async (world) => ({
+        sent: { params: paramsOf(await newPrimaryKey(world)), body: { custom_field: { required: false } } },
+        refused: keyMustBeRequired(),
       }),
-      'more than 4 MB of definitions': async (world) => {
+      async (world) => {
         const field = await newField(world, { field_type: 'select_single_dropdown', options: ['Free'] })
-        await addFields(world, field.mailing_list_id, [{ options: ['x'.repeat(4_000_000)] }])
+        await addFields(world, field.mailing_list_id, largeOptions)
         return {
           sent: { params: paramsOf(field), body: { custom_field: { options: ['Free', 'One more'] } } },
-          code: 'validation_failed',
-          message: /more than 4000000 bytes in all/,
+          refused: fieldsTooLarge(field.mailing_list_id),
         }
       },
-      'another type': async (world) => ({
+      async (world) => ({
         sent: { params: paramsOf(await newField(world)), body: { custom_field: { field_type: 'number' } } },
-        code: 'validation_failed',
-        message: /^field_type/,
+        refused: otherType(),
       }),
-    },
+    ],
   },
   deleteCustomField: {
     good: async (world) => ({ params: paramsOf(await newField(world)) }),
-    failures: {
-      'the primary key': async (world) => ({
-        sent: { params: paramsOf(await newPrimaryKey(world)) },
-        code: 'validation_failed',
-        message: /primary key/,
-      }),
-      'a field that an unfinished import maps': async (world) => {
-        const field = await newField(world)
-        await world.post(`/mailing_lists/${field.mailing_list_id}/subscriber_imports`, {
-          subscriber_import: {
-            begins_at: '2030-01-31T08:00:00Z',
-            column_mapping: ['email', 'Plan'],
-            file_source: { type: 'json', content: 'ann@example.com' },
-          },
-        })
-        return {
-          sent: { params: paramsOf(field) },
-          code: 'validation_failed',
-          message: /is mapped by import/,
-        }
+    refusals: [
+      async (world) => {
+        const field = await newPrimaryKey(world)
+        return { sent: { params: paramsOf(field) }, refused: isPrimaryKey(field.id) }
       },
-    },
+      async (world) => {
+        const field = await newField(world)
+        const { id } = await world.scheduledImport(field.mailing_list_id, ['email', 'Plan'])
+        return { sent: { params: paramsOf(field) }, refused: isMapped(field.id, id, 'scheduled') }
+      },
+    ],
   },
 }

@@ -1,3 +1,11 @@
+import {
+  keyDoesNotFit,
+  keyNamesNoField,
+  keyOfFullList,
+  keyWhileImporting,
+  nameTaken,
+} from '../../../control-plane/resources/mailing-lists/refusals.ts'
+import { noSuchOrganization } from '../../../control-plane/api/scope.ts'
 import type { Rows } from './row.ts'
 import type { World } from './world.ts'
 
@@ -26,79 +34,50 @@ export const mailingListRows: Rows = {
         mailing_list: { name: unique('List'), has_format: true, has_confirmed: true, is_remote_list: false },
       },
     }),
-    failures: {
-      'a blank name': () => ({
-        sent: { body: { mailing_list: { name: ' ' } } },
-        code: 'validation_failed',
-        message: /^name must not be blank$/,
-      }),
-      'an organization that is not there': ({ system }) => ({
+    refusals: [
+      ({ system }) => ({
         sent: { key: system, body: { mailing_list: { name: 'x', organization_id: 999_999 } } },
-        code: 'validation_failed',
-        message: /^organization_id/,
+        refused: noSuchOrganization(999_999),
       }),
-      'a name that is taken, in any case': async ({ list }) => ({
-        sent: { body: { mailing_list: { name: String((await list()).name).toUpperCase() } } },
-        code: 'validation_failed',
-        message: /^name .* is taken/,
-      }),
-      'a primary key, before there is a field': () => ({
-        sent: { body: { mailing_list: { name: 'x', primary_key_custom_field_id: 5 } } },
-        code: 'validation_failed',
-        message: /^primary_key_custom_field_id names no custom field/,
-      }),
-    },
+      async ({ list }) => {
+        const name = String((await list()).name).toUpperCase()
+        return { sent: { body: { mailing_list: { name } } }, refused: nameTaken(name) }
+      },
+    ],
   },
   updateMailingList: {
     good: async ({ list, unique }) => ({
       params: { id: (await list()).id },
       body: { mailing_list: { name: unique('Renamed'), primary_key_custom_field_id: null } },
     }),
-    failures: {
-      'a blank name': async ({ list }) => ({
-        sent: { params: { id: (await list()).id }, body: { mailing_list: { name: ' ' } } },
-        code: 'validation_failed',
-        message: /^name must not be blank$/,
-      }),
-      'a name that is taken, in any case': async ({ list }) => ({
-        sent: {
-          params: { id: (await list()).id },
-          body: { mailing_list: { name: String((await list()).name).toUpperCase() } },
-        },
-        code: 'validation_failed',
-        message: /^name .* is taken/,
-      }),
-      'a primary key that is not required': async (world) => ({
-        sent: await primaryKeyChange(world, false),
-        code: 'validation_failed',
-        message: /must name a required field/,
-      }),
-      'another primary key while there are subscribers': async (world) => {
+    refusals: [
+      async ({ list }) => {
+        const name = String((await list()).name).toUpperCase()
+        return {
+          sent: { params: { id: (await list()).id }, body: { mailing_list: { name } } },
+          refused: nameTaken(name),
+        }
+      },
+      async (world) => ({ sent: await primaryKeyChange(world, false), refused: keyDoesNotFit() }),
+      async (world) => {
         const sent = await primaryKeyChange(world, true)
         await world.post(`/mailing_lists/${sent.params.id}/subscribers`, {
           subscriber: { email: 'ann@example.com', custom_fields: { Number: 1 } },
         })
-        return { sent, code: 'validation_failed', message: /only while the list is empty/ }
+        return { sent, refused: keyOfFullList() }
       },
-      'another primary key while an import is unfinished': async (world) => {
+      async (world) => {
         const sent = await primaryKeyChange(world, true)
-        await world.post(`/mailing_lists/${sent.params.id}/subscriber_imports`, {
-          subscriber_import: {
-            begins_at: '2030-01-31T08:00:00Z',
-            column_mapping: ['email'],
-            file_source: { type: 'json', content: 'ann@example.com' },
-          },
-        })
-        return { sent, code: 'validation_failed', message: /is unfinished$/ }
+        const { id } = await world.scheduledImport(sent.params.id, ['email'])
+        return { sent, refused: keyWhileImporting(id, 'scheduled') }
       },
-      'a primary key that names no field': async ({ list }) => ({
-        sent: {
-          params: { id: (await list()).id },
-          body: { mailing_list: { primary_key_custom_field_id: 999_999 } },
-        },
-        code: 'validation_failed',
-        message: /names no custom field of list/,
-      }),
-    },
+      async ({ list }) => {
+        const { id } = await list()
+        return {
+          sent: { params: { id }, body: { mailing_list: { primary_key_custom_field_id: 999_999 } } },
+          refused: keyNamesNoField(id),
+        }
+      },
+    ],
   },
 }

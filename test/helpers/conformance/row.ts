@@ -1,3 +1,4 @@
+import type { RequestError } from '../../../control-plane/api/request-error.ts'
 import type { World } from './world.ts'
 
 /** A request, as far as it differs from endpoint to endpoint. */
@@ -9,6 +10,12 @@ export interface Sent {
   headers?: Record<string, string>
   /** The caller; without one, the weakest key that has the right. */
   key?: string
+}
+
+/** A request, and the refusal that is due, made of the values in the request. */
+export interface Refused {
+  sent: Sent
+  refused: RequestError
 }
 
 /** A request that is refused as the endpoint's description says, its message being one of those there. */
@@ -34,6 +41,8 @@ export type MakeFailure = (world: World) => Promise<Failure> | Failure
 export interface Row {
   /** A request that succeeds, each time anew. */
   good: (world: World) => Promise<Sent> | Sent
+  /** Provokes the refusals that the endpoint lists. A missing record is derived. */
+  refusals?: ((world: World) => Promise<Refused> | Refused)[]
   /** The documented refusals that nothing below provokes, by what they refuse. */
   failures?: Record<string, MakeFailure>
   /** Failures that the service delays; their requests start before all others. */

@@ -23,6 +23,8 @@ export interface World {
   /** Posts as the organization's admin and resolves to `data`. */
   post: (path: string, body?: unknown) => Promise<Json>
   list: (options?: { fields?: unknown[]; list?: Record<string, unknown> }) => Promise<Json>
+  /** An import of the list that begins in some years. */
+  scheduledImport: (listId: number, columns: string[]) => Promise<Json>
   /** A name that no other record has. */
   unique: (kind: string) => string
 }
@@ -70,6 +72,14 @@ async function worldOf(service: Service): Promise<Omit<World, 'foreigner' | 'for
     },
     post,
     list: ({ fields, list } = {}) => createList({ ...service, post }, fields, list),
+    scheduledImport: (listId, columns) =>
+      post(`/mailing_lists/${listId}/subscriber_imports`, {
+        subscriber_import: {
+          begins_at: '2030-01-31T08:00:00Z',
+          column_mapping: columns,
+          file_source: { type: 'json', content: 'ann@example.com' },
+        },
+      }),
     unique: (kind) => `${kind} ${randomBytes(5).toString('hex')}`,
   }
 }

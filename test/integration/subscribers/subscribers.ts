@@ -426,24 +426,6 @@ t.test(
   },
 )
 
-t.test('faults that a schema finds and faults that only the list knows come in one answer', async (t) => {
-  const list = await createList(service, [{ name: 'Age', field_type: 'number' }])
-  const faulty = { email: 'nobody', status: 'gone', custom_fields: { Age: 'x', Nope: 1 } }
-  const sentences = (answer: { body: Json }) => answer.body.error_message.split('; ')
-  const created = sentences(await create(list.id, faulty))
-  t.match(created, [
-    /^status must be/,
-    /^email must be/,
-    /^custom_fields.Age must be/,
-    /^custom_fields.Nope /,
-  ])
-  const { id } = (await create(list.id, { email: 'a@example.com' })).body.data
-  t.match(sentences(await update(list.id, id, { status: 'gone', custom_fields: { Age: 'x' } })), [
-    /^status must be/,
-    /^custom_fields.Age must be/,
-  ])
-})
-
 t.test('a subscriber who leaves gets a time of removal, and loses it when coming back', async (t) => {
   const list = await createList(service)
   const { id } = (await create(list.id, { email: 'a@example.com' })).body.data

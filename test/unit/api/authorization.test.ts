@@ -7,6 +7,7 @@ import {
   needText,
   findCallOrganization,
   refuseCaller,
+  moreThanCaller,
   requireNotAbove,
   requireRequestedRoleNotAbove,
   refuseUnless,
@@ -279,30 +280,31 @@ t.test('the organization of a call is the one that its path begins with, else th
 t.test('a caller can not create a key or a user with more permissions than its own', (t) => {
   const reader = caller('standard', { subscriber: ['read', 'export'] })
   const admin = caller('organization_admin')
+  const [key, user] = [moreThanCaller('an API key'), moreThanCaller('a user')]
   const refused = (what: string) => ({
     code: 'not_authorized',
     status: 403,
     message: `you can't create, change or delete ${what} with more permissions than your own`,
   })
   t.throws(() => {
-    requireNotAbove({ role: 'standard', permissions: { subscriber: ['import'] } }, reader, 'an API key')
+    requireNotAbove({ role: 'standard', permissions: { subscriber: ['import'] } }, reader, key)
   }, refused('an API key'))
   t.throws(() => {
-    requireNotAbove({ role: 'standard', permissions: { custom_field: ['read'] } }, reader, 'a user')
+    requireNotAbove({ role: 'standard', permissions: { custom_field: ['read'] } }, reader, user)
   }, refused('a user'))
-  requireNotAbove({ role: 'standard', permissions: { subscriber: ['export'] } }, reader, 'a user')
-  requireNotAbove({ role: 'standard', permissions: {} }, reader, 'a user')
+  requireNotAbove({ role: 'standard', permissions: { subscriber: ['export'] } }, reader, user)
+  requireNotAbove({ role: 'standard', permissions: {} }, reader, user)
   // Among admins of one rank permissions don't count, as each has all of them.
-  requireNotAbove({ role: 'organization_admin', permissions: { unknown: ['x'] } }, admin, 'a user')
+  requireNotAbove({ role: 'organization_admin', permissions: { unknown: ['x'] } }, admin, user)
 
   t.throws(() => {
-    requireRequestedRoleNotAbove({ role: 'system_admin' }, admin, 'an API key')
+    requireRequestedRoleNotAbove({ role: 'system_admin' }, admin, key)
   }, refused('an API key'))
   t.throws(() => {
-    requireRequestedRoleNotAbove({ role: 'organization_admin' }, reader, 'a user')
+    requireRequestedRoleNotAbove({ role: 'organization_admin' }, reader, user)
   }, refused('a user'))
   for (const document of [undefined, null, 'text', {}, { role: 'unknown' }, { role: 'organization_admin' }])
-    requireRequestedRoleNotAbove(document, admin, 'a user')
-  requireRequestedRoleNotAbove({ role: 'standard' }, reader, 'a user')
+    requireRequestedRoleNotAbove(document, admin, user)
+  requireRequestedRoleNotAbove({ role: 'standard' }, reader, user)
   t.end()
 })

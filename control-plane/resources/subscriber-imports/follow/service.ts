@@ -1,7 +1,7 @@
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import { meetsNeed } from '../../../api/authorization.ts'
-import { either, permission, type Call, type Reply } from '../../../api/endpoint.ts'
+import { either, permission, type RequestCall, type Reply } from '../../../api/endpoint.ts'
 import { missing, canAccess } from '../../../api/scope.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 
@@ -19,7 +19,7 @@ export const mayReadImports = (caller: Caller, organizationId: number): boolean 
 export async function importEvents(
   { importWatch }: ControlPlane,
   { _id }: ImportDocument,
-  options: { caller: Caller; lastEventId: string | undefined; onClose: Call<unknown, unknown>['onClose'] },
+  options: { caller: Caller; lastEventId: string | undefined; onClose: RequestCall['onClose'] },
 ): Promise<Reply> {
   const first = await importWatch.snapshot(_id)
   if (first === null) throw missing('subscriber import', _id)

@@ -1,7 +1,7 @@
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import { emailIdentity } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
-import type { Call, TokenPaging } from '../../../api/endpoint.ts'
+import type { OldCall, TokenPaging } from '../../../api/endpoint.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { searchWeight } from '../../../api/request-slots.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
@@ -29,7 +29,7 @@ interface Search {
   lists: SearchedList[]
 }
 
-type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'raiseSlotWeight'>
+type SearchCall = Pick<OldCall<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'raiseSlotWeight'>
 
 const maxListsPerQuery = 500
 

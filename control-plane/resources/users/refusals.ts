@@ -1,0 +1,3 @@
+import { moreThanCaller } from '../../api/authorization.ts'
+
+export const moreThanYours = moreThanCaller('a user')
