@@ -101,8 +101,10 @@ export async function hidesFromStrangers(t: Test, subject: Subject): Promise<voi
   }
   refused(t, answer, 'not_found', 'a stranger', subject.row.statuses?.['not_found'])
   const missing = Object.fromEntries(subject.params.map((name) => [name, '999999999']))
+  // A missing record is told before a faulty body.
+  const faulty = subject.described.body === undefined ? {} : { body: {} }
   const { body }: Json = await subject.send(
-    { ...(await subject.good()), params: missing },
+    { ...(await subject.good()), ...faulty, params: missing },
     { key: subject.world.foreigner },
   )
   t.equal(body.error_code, 'not_found', 'and a record that is not there looks the same')
