@@ -104,14 +104,16 @@ interface RowDecider {
 
 /**
  * Makes the decider of an import. `mappedFieldIds` are the plan's fields that `Row.fields` has, in that order. A row
- * that can't be imported is a decision too, and nothing is thrown. The checks of a row come in this order, for imports and
- * inspections:
- * 1. Its identity is valid, else it failed. 2. No record before it had the identity, whatever became of that one: with
- * valid ones alone the file couldn't say which record counts, because rule 4 asks the database. 3. The record is whole and
- * all other cells are valid, also those that won't be written: else it would depend on its subscriber whether it fails.
- * 4. The subscriber is there: may it be overwritten, and would a required field be cleared? 5. It is new: a required
- * field has no value, or else it is added. The subscriber limit comes last, as a row that fails anyway isn't over it.
- * test/model has these rules a second time.
+ * that can't be imported is a decision too, and nothing is thrown.
+ *
+ * Imports and inspections check a row in this order; test/model states it a second time:
+ * 1. Its identity is valid.
+ * 2. No record before it had the identity, whatever became of that one. Among valid ones alone the file couldn't say which
+ *    record counts, because rule 4 asks the database.
+ * 3. All other cells are valid, also those that won't be written. Otherwise its subscriber would decide whether it fails.
+ * 4. If the subscriber exists: it may be overwritten, and no required field would be cleared.
+ * 5. If it is new: each required field has a value.
+ * 6. The subscriber limit: a row that fails anyway isn't over it, and a higher limit wouldn't import it.
  */
 export function rowDecider(context: RowContext): RowDecider {
   const { plan, options } = context
