@@ -41,7 +41,7 @@ export class Engine implements Part {
     return this.#hungPools > 0
   }
 
-  /** Why the engine isn't ready: it claims no work, or leaves imports to other engines. Null while it is ready. */
+  /** Why the engine isn't ready: it leaves imports to other engines. Null while it is ready. */
   get problem(): string | null {
     return this.#registration?.dispatcher.problem ?? null
   }
@@ -70,15 +70,12 @@ export class Engine implements Part {
     }
   }
 
-  async #renew({ id, dispatcher }: EngineRegistration): Promise<boolean> {
+  async #renew({ id }: EngineRegistration): Promise<boolean> {
     const { database, folder, metrics } = this.#options
     try {
       const isAlive = await renewLease(database, 'engines', {
         _id: id,
-        // One missed file doesn't make it false, or this engine would no longer count as a witness
-        // (store/missing-files.ts). The only witness could then be an engine with a wrong folder. It would fail imports
-        // whose files this engine can read.
-        sees_files: folder.problem === null && dispatcher.hangProblem === null,
+        sees_files: folder.problem === null,
       })
       metrics.leaseRenewal('ok')
       return isAlive

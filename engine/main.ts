@@ -32,7 +32,12 @@ await runProcess('engine', async (process) => {
   observeStaging(registry, staging)
   const metrics = createEngineMetrics(registry)
 
-  const engine = new Engine({ settings, database, folder, staging, uploads, secrets, metrics, log })
+  const endProcess = () => {
+    process.stop(1)
+  }
+  const engine = new Engine({
+    ...{ settings, database, folder, staging, uploads, secrets, metrics, log, endProcess },
+  })
   const askReadiness = readinessProblem(database, folder)
   const operations = process.add(
     await serveOperations({
@@ -44,7 +49,7 @@ await runProcess('engine', async (process) => {
       unreadyBecause: async () => (await askReadiness()) ?? engine.problem,
     }),
   )
-  for (const job of maintenanceJobs({ database, staging, uploads, metrics, log }))
+  for (const job of maintenanceJobs({ database, staging, uploads, log }))
     process.add(startMaintenance(job, log))
   await process.add(engine).start()
   process.ready({

@@ -108,7 +108,7 @@ function countImports(registry: Registry) {
   })
   const missing = new Counter({
     name: 'rollcall_import_files_missing_total',
-    help: 'Times that this engine missed a file of an import and left the import to other engines',
+    help: 'Times that this engine missed a staged file of an import, and left the import alone for a minute',
     registers: [registry],
   })
   const allFailed = new Counter({
@@ -122,7 +122,7 @@ function countImports(registry: Registry) {
     /** An import was finalized. */
     importEnded: (state: ImportState, source: SourceType) => ends.inc({ state, source }),
     importFailed: (reason: FailureReason) => failures.inc({ reason }),
-    /** This engine didn't find a staged file, and leaves the import to others. */
+    /** This engine didn't find a staged file. */
     fileMissing: () => missing.inc(),
     /** An import finished without a valid row. */
     everyRowFailed: () => allFailed.inc(),
@@ -180,13 +180,7 @@ function countLeases(registry: Registry) {
     help: "Renewals of the engine's lease, by result",
     labels: { result: ['ok', 'failed'] },
   })
-  const steps = new Counter({
-    name: 'rollcall_import_steps_taken_over_total',
-    help: 'Steps of imports that this engine took over from living engines, because they made no progress for minutes',
-    registers: [registry],
-  })
   return {
-    stepTakenOver: () => steps.inc(),
     leaseLost: () => leases.inc(),
     leaseRenewal: (result: 'ok' | 'failed') => renewals.inc({ result }),
   }
@@ -211,12 +205,6 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
       help: 'Steps (downloads; splitting and finishing) that this engine runs',
       label: 'kind',
       of: ({ registration }) => registration()?.dispatcher.steps ?? { download: 0, other: 0 },
-    },
-    {
-      name: 'rollcall_engine_hung',
-      help: 'Steps of imports, chunk lanes and pins of uploaded files that hang in a read or write and that this engine no longer waits for',
-      label: 'kind',
-      of: ({ registration }) => registration()?.dispatcher.hung ?? { step: 0, chunk: 0, pin: 0 },
     },
     {
       name: 'rollcall_import_steps_without_space',

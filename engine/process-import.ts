@@ -17,9 +17,9 @@ import { bringSource, type BroughtSource } from './stages/obtain/bring-source.ts
 import { download } from './stages/obtain/download.ts'
 import { splitImport } from './stages/split/split-import.ts'
 import { maxDeaths } from './scheduler/quarantine.ts'
-import { endAfterError, failAfterDeaths } from './scheduler/step-failures.ts'
+import { countHungTry, endAfterError, failAfterDeaths } from './scheduler/step-failures.ts'
 import type { StepContext, StepRun } from './scheduler/step.ts'
-import { countingStaging, stampWhileMoving, StepProgress } from './scheduler/step-progress.ts'
+import { countingStaging, StepProgress } from './scheduler/step-progress.ts'
 
 /**
  * An import from its start to its end. All but `write` is done by one engine at a time, the holder of the import's
@@ -48,7 +48,13 @@ export async function processImport(
     ...{ progress, staging: countingStaging(context.staging, progress, context.signal) },
   }
   const { collections } = run.database
-  const endStamps = stampWhileMoving(run)
+  const unwatch = context.watch({
+    importId: document._id,
+    name: `the step (${document.state})`,
+    progress: () => progress.count,
+    waitingFor: () => progress.waitingFor,
+    giveUp: () => countHungTry(run),
+  })
   try {
     if (document.step_deaths >= maxDeaths) await failAfterDeaths(run)
     else if (document.state === 'importing') await finish(run)
@@ -57,7 +63,7 @@ export async function processImport(
     if (run.signal.aborted) log.debug('the step was interrupted')
     else await endAfterError(error, run)
   } finally {
-    endStamps()
+    unwatch()
     await releaseStep(collections, document._id, token)
     await notifyEngines(collections, 'step')
   }
@@ -111,7 +117,6 @@ async function obtain(run: StepRun): Promise<string | null> {
         ...obtained.progress,
       },
       $push: { warnings: { $each: warnings } },
-      $unset: { missing: '' },
     },
   )
   if (!isLeased) return null

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
-import path from 'node:path'
 import { AddressGuard } from '../shared/net/address-guard.ts'
 import { downloadBounds, type DownloadBounds } from '../shared/net/download-bounds.ts'
 import type { Settings } from '../shared/runtime/config.ts'
@@ -15,7 +14,7 @@ import { ReactionDispatcher, reactionLanes } from './jobs/reactions/reaction-dis
 import { Dispatcher } from './scheduler/dispatcher.ts'
 import type { StepContext } from './scheduler/step.ts'
 import { maxStepSessions } from './scheduler/step-runner.ts'
-import { stepBounds, type StepBounds } from './scheduler/step-progress.ts'
+import { createWatchdog, watchdogBounds, type WatchdogBounds } from './scheduler/watchdog.ts'
 import { registerEngine } from './store/engines.ts'
 import { lanesPerWorker } from './workers/messages.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
@@ -30,7 +29,9 @@ export interface EngineOptions extends Pick<
   guard?: AddressGuard
   bounds?: DownloadBounds
   callbackBounds?: CallbackBounds
-  stepBounds?: StepBounds
+  watchdogBounds?: WatchdogBounds
+  /** Called when work hangs, which only the end of the process ends. */
+  endProcess: () => void
 }
 
 /** An engine's entry in the register, and the parts that work under its id. */
@@ -59,7 +60,6 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     host: hostname(),
     process_id: process.pid,
     session_ids: [...stepSessions, ...chunkSessions, ...reactionSessions].map(sessionId),
-    folder: `${hostname()}:${path.resolve(settings.DATA_DIR)}`,
     sees_files: folder.problem === null,
   })
   const firstStripe = number * stripesPerEngine
@@ -99,7 +99,7 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     quota,
     guard,
     bounds: options.bounds ?? downloadBounds,
-    stepBounds: options.stepBounds ?? stepBounds,
+    watch: createWatchdog(options.watchdogBounds ?? watchdogBounds, log, options.endProcess),
     stripe: `e${firstStripe}`,
     pool,
     log,

@@ -134,10 +134,6 @@ const engines: Dashboard = {
       query(rate('reason', 'rollcall_import_batch_retries_total'), '{{reason}}'),
     ]),
     graph('Steps in progress', 'short', [query('sum by (kind) (rollcall_engine_steps)', '{{kind}}')]),
-    graph('What hangs', 'short', [
-      query('rollcall_engine_hung', '{{instance}} {{kind}}'),
-      query('sum(increase(rollcall_import_steps_taken_over_total[15m]))', 'taken over in 15 min'),
-    ]),
     graph('Imports without space on the disk', 'short', [
       query('max(rollcall_import_steps_without_space)', 'waiting'),
     ]),

@@ -16,7 +16,7 @@ import { dayMs, hourMs, minuteMs } from '../../shared/values/durations.ts'
 import { subscribersOfList } from '../../shared/values/identity.ts'
 import { callbackBounds } from './callbacks/callback-bounds.ts'
 import { PollLoop, withJitter } from '../scheduler/poll-loop.ts'
-import { takeOverFromEngines, type TakeOverOptions } from '../scheduler/take-over.ts'
+import { takeOverFromEngines } from '../scheduler/take-over.ts'
 import { cutLeases } from '../store/lease-cuts.ts'
 import { dueDeletedFields, endPass, removeValues } from '../store/deleted-fields.ts'
 
@@ -28,12 +28,15 @@ export interface MaintenanceJob {
 }
 
 /** Every job of an engine. */
-export function maintenanceJobs(
-  deps: TakeOverOptions & { staging: Staging; uploads: Uploads },
-): MaintenanceJob[] {
+export function maintenanceJobs(deps: {
+  database: Database
+  staging: Staging
+  uploads: Uploads
+  log: Logger
+}): MaintenanceJob[] {
   const { database, uploads, log } = deps
   return [
-    takeOverFromEngines(deps),
+    takeOverFromEngines(database, log),
     cutLongLeases(database, log),
     enforceLimits(database, log),
     sweepStaging(database, deps, log),

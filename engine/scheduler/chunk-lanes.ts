@@ -5,28 +5,20 @@ import type { ClientSession } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import type { ChunkDocument } from '../../shared/contract/schemas/import.ts'
-import {
-  chunkLeaseMs,
-  claimChunk,
-  maxChunkClaims,
-  releaseChunk,
-  listLeasedTokens,
-} from '../../shared/store/chunks.ts'
-import { notifyEngines } from '../../shared/store/wake-up.ts'
+import { claimChunk, maxChunkClaims, releaseChunk } from '../../shared/store/chunks.ts'
 import type { WorkingImport } from '../store/import-queues.ts'
 import { failImportOfChunk, readState } from '../../shared/store/imports.ts'
-import { makeFinding, recordMissingInChunk } from '../store/missing-files.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
 import type { FailureReason } from '../metrics.ts'
 import { deathsMessage, maxDeaths, suspectDeaths, type Quarantine } from './quarantine.ts'
 import type { StepContext } from './step.ts'
 import { missingText } from './step-failures.ts'
-import { cancellation, type ChunkReport } from '../workers/messages.ts'
+import { cancellation, progressIndex, type ChunkReport } from '../workers/messages.ts'
 
 interface ChunkLanesOptions extends Pick<
   StepContext,
-  'database' | 'folder' | 'staging' | 'pool' | 'metrics' | 'missedFiles' | 'log'
+  'database' | 'folder' | 'staging' | 'pool' | 'metrics' | 'missedFiles' | 'watch' | 'log'
 > {
   engineId: string
   /** For transactions of failed chunks: one for each lane and one more, all registered with the engine. */
@@ -39,11 +31,7 @@ interface ChunkLanesOptions extends Pick<
 
 interface RunningChunk {
   importId: number
-  chunkId: string
-  startedAt: number
   cancelFlag: Int32Array
-  /** Another engine may have the chunk, because no batch of it was written in time, and the lane still hangs in it. */
-  isHung: boolean
   ended: Promise<void>
 }
 
@@ -68,33 +56,6 @@ export class ChunkLanes {
   /** Share of the lanes in use. */
   get utilization(): number {
     return this.#chunks.size / this.#options.pool.lanes
-  }
-
-  /** Lanes that hang in chunks which other engines may have by now. A lane is free again only when its read ends. */
-  get hung(): number {
-    return [...this.#chunks.values()].filter((chunk) => chunk.isHung).length
-  }
-
-  /** Finds chunks that other engines took over. A healthy chunk ends long before its first lease expires. */
-  async findHung(): Promise<void> {
-    const { database, pool, log } = this.#options
-    const old = [...this.#chunks].filter(
-      ([, { isHung, startedAt }]) => !isHung && clock.monotonicMs() - startedAt > chunkLeaseMs,
-    )
-    if (old.length === 0) return
-    const leased = await listLeasedTokens(
-      database.collections,
-      old.map(([token]) => token),
-    )
-    for (const [token, chunk] of old) {
-      if (leased.includes(token) || !this.#chunks.has(token)) continue
-      chunk.isHung = true
-      Atomics.store(chunk.cancelFlag, 0, cancellation.stop)
-      log.error(
-        { import_id: chunk.importId, chunk: chunk.chunkId, hung: this.hung },
-        `a chunk was taken from its lane because no batch of it was written for ${chunkLeaseMs / 1000} s, and the lane still hangs in it, most likely in a read of its file: check that the file server of DATA_DIR answers. ${this.hung} of ${pool.lanes} lanes hang`,
-      )
-    }
   }
 
   get #mayClaim(): boolean {
@@ -165,11 +126,17 @@ export class ChunkLanes {
   }
 
   #startChunk(chunk: ChunkDocument, token: string): void {
-    const { pool, metrics, claims, quarantine, log } = this.#options
-    const shared = new SharedArrayBuffer(4)
+    const { pool, metrics, claims, quarantine, watch, log } = this.#options
+    const shared = new SharedArrayBuffer(8)
     const cancelFlag = new Int32Array(shared)
     if (!this.#mayClaim) Atomics.store(cancelFlag, 0, cancellation.stop)
     const startedAt = clock.monotonicMs()
+    const unwatch = watch({
+      importId: chunk.import_id,
+      name: `chunk ${chunk._id}`,
+      progress: () => Atomics.load(cancelFlag, progressIndex),
+      waitingFor: () => 'its worker thread, which most likely reads the partition',
+    })
     const isSuspect = chunk.deaths >= suspectDeaths && !quarantine.isOccupied
     const run = () => pool.run({ importId: chunk.import_id, chunkId: chunk._id, token, cancellation: shared })
     const ended = (isSuspect ? quarantine.run(run) : run())
@@ -188,19 +155,12 @@ export class ChunkLanes {
         log.warn({ chunk: chunk._id }, `a chunk couldn't be released, trying again: ${errorMessage(error)}`)
       })
       .finally(() => {
+        unwatch()
         this.#chunks.delete(token)
         this.#notifyIfDrained(chunk.import_id)
         if (!this.#isStopped) void this.fill({ wakes: true }).catch(() => undefined)
       })
-    const running = {
-      importId: chunk.import_id,
-      chunkId: chunk._id,
-      startedAt,
-      cancelFlag,
-      isHung: false,
-      ended,
-    }
-    this.#chunks.set(token, running)
+    this.#chunks.set(token, { importId: chunk.import_id, cancelFlag, ended })
   }
 
   /** The dispatcher may then claim the import's last step. */
@@ -245,25 +205,6 @@ export class ChunkLanes {
     })
   }
 
-  async #endMissing(
-    chunk: ChunkDocument,
-    token: string,
-    { message, code }: ChunkReport & { end: 'failed' },
-  ): Promise<void> {
-    const { database, engineId, metrics, missedFiles, log } = this.#options
-    const { collections } = database
-    const lease = { importId: chunk.import_id, chunkId: chunk._id, token }
-    const finding = await makeFinding(collections, engineId, message)
-    const outcome = await this.#withSession((session) =>
-      recordMissingInChunk(collections, session, lease, finding),
-    )
-    if (outcome === 'noted') missedFiles.record(chunk.import_id)
-    if (outcome === 'failed') metrics.importFailed(code ?? 'chunk_damaged')
-    log.warn({ import_id: chunk.import_id, chunk: chunk._id }, missingText(outcome, message))
-    this.#scheduler.markDrained(chunk.import_id)
-    await notifyEngines(collections, 'missing file')
-  }
-
   /** Fails the import and releases the chunk. Does neither when this engine has lost the chunk. */
   async #failImport(
     chunk: ChunkDocument,
@@ -294,7 +235,7 @@ export class ChunkLanes {
     token: string,
     report: ChunkReport & { end: 'failed' },
   ): Promise<void> {
-    const { database, folder, log } = this.#options
+    const { database, folder, missedFiles, log } = this.#options
     log.warn(
       { chunk: chunk._id, attempt: chunk.attempt, retryable: report.retryable },
       `a chunk failed: ${report.message}`,
@@ -303,8 +244,11 @@ export class ChunkLanes {
       await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
       return
     }
-    if (report.isMissing && folder.isUsed) {
-      await this.#endMissing(chunk, token, report)
+    if (report.isMissing && folder.isUsed && chunk.attempt < maxChunkClaims) {
+      missedFiles.record(chunk.import_id)
+      log.warn({ import_id: chunk.import_id }, missingText(chunk.attempt, report.message))
+      this.#scheduler.markDrained(chunk.import_id)
+      await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: true })
       return
     }
     if (report.code !== null || (!report.retryable && chunk.attempt >= maxChunkClaims)) {

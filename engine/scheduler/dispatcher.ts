@@ -4,17 +4,16 @@ import { errorMessage } from '../../shared/contract/errors.ts'
 import { within } from '../../shared/runtime/within.ts'
 import { importsWithOpenChunks } from '../../shared/store/chunks.ts'
 import { listWorkingImports, type WorkingImport } from '../store/import-queues.ts'
-import { withoutMissing } from '../store/missing-files.ts'
 import { ChunkLanes } from './chunk-lanes.ts'
 import { DoubtfulClaims } from './doubtful-claims.ts'
-import { ImportStarter, maxPins } from './import-starter.ts'
+import { ImportStarter } from './import-starter.ts'
 import { PollLoop, pollIntervalMs, withJitter } from './poll-loop.ts'
 import { MissedFiles } from './missed-files.ts'
 import { sortRoundRobin } from './organization-rounds.ts'
 import { Quarantine } from './quarantine.ts'
 import { Finalizer } from './finalizer.ts'
 import type { StepContext } from './step.ts'
-import { maxHungSteps, StepRunner } from './step-runner.ts'
+import { StepRunner } from './step-runner.ts'
 
 interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal' | 'missedFiles'> {
   engineId: string
@@ -89,22 +88,9 @@ export class Dispatcher extends PollLoop {
     return this.#steps.running
   }
 
-  /** Counts of what was told to end and hangs. */
-  get hung(): { step: number; chunk: number; pin: number } {
-    return { step: this.#steps.hung, chunk: this.#lanes.hung, pin: this.#starter.hung }
-  }
-
-  /** Why it claims no more work, or leaves imports to other engines. Null while it claims all. */
+  /** Why it leaves imports to other engines. Null while it claims all. */
   get problem(): string | null {
-    return this.hangProblem ?? this.#missedFiles.problem
-  }
-
-  /** Why it claims no more work: too much hangs in reads and writes of files. Null while it claims work. */
-  get hangProblem(): string | null {
-    const { step, chunk, pin } = this.hung
-    const { lanes } = this.#options.pool
-    if (step < maxHungSteps && pin < maxPins && (chunk === 0 || chunk < lanes)) return null
-    return `${step} steps, ${pin} pins of uploaded files and ${chunk} of ${lanes} chunk lanes hang in reads or writes of files, and this engine takes no more work: check that the file server of DATA_DIR answers, and restart the engine if they don't end then`
+    return this.#missedFiles.problem
   }
 
   /** Imports that the last poll left waiting, because the disk is full. */
@@ -140,7 +126,6 @@ export class Dispatcher extends PollLoop {
   protected override async poll(): Promise<number> {
     const { collections } = this.#options.database
     await this.#claims.release()
-    await this.#missedFiles.removeOld(collections)
     if (this.#options.folder.problem !== null) {
       this.#lanes.setImports([])
       return withJitter(pollIntervalMs)
@@ -150,9 +135,8 @@ export class Dispatcher extends PollLoop {
     const { started, isMoreDue } = spaceProblem === null ? await this.#starter.startDue(working) : noneStarted
     if (started > 0) working = await listWorkingImports(collections)
     this.#steps.abortUnwanted(working)
-    working = await withoutMissing(collections, working, this.#options.engineId)
+    working = working.filter(({ _id }) => !this.#missedFiles.has(_id))
     this.#lanes.setImports(working.filter((entry) => entry.state === 'importing'))
-    await this.#lanes.findHung()
     await this.#lanes.fill()
     const free = await this.#listFreeSteps(working)
     const claimable = spaceProblem === null ? free : free.filter(({ state }) => state === 'importing')

@@ -21,9 +21,9 @@ export class Finalizer extends PollLoop {
   /** Imports that can't be finalized yet, with the monotonic time at which they are tried again. */
   readonly #postponed = new Map<number, number>()
 
-  constructor(options: Omit<FinalizingContext, 'removals'>) {
+  constructor(options: FinalizingContext) {
     super({ problem: "ended imports can't be read", log: options.log })
-    this.#options = { ...options, removals: new Set() }
+    this.#options = options
   }
 
   protected override async poll(): Promise<number> {

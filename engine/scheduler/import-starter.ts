@@ -14,13 +14,12 @@ import { listLockedLists, startImport } from '../../shared/store/imports.ts'
 import { beginImportEpoch } from '../../shared/store/subscriber-counts.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
 import type { UploadPin } from '../../shared/storage/uploads/upload-store.ts'
-import { within } from '../../shared/runtime/within.ts'
 import { sortRoundRobin } from './organization-rounds.ts'
 import type { StepContext } from './step.ts'
 
 interface ImportStarterOptions extends Pick<
   StepContext,
-  'database' | 'uploads' | 'metrics' | 'stepBounds' | 'log'
+  'database' | 'uploads' | 'metrics' | 'watch' | 'log'
 > {
   /** Called when an import started after `startDue` had resolved. */
   onStarted: () => void
@@ -38,8 +37,8 @@ const maxStartsPerPoll = 16
  * ones wait as `scheduled`, so that a poll reads few imports however many are due at one moment.
  */
 const maxStartedOfOrganization = 32
-/** Files pinned at once, hung pins included: each may occupy one of the process's threads for files. */
-export const maxPins = 8
+/** Files pinned at once: each may occupy one of the process's threads for files. */
+const maxPins = 8
 /** Organizations whose dry runs are read in one poll. */
 const maxDryRunReads = 16
 
@@ -54,15 +53,9 @@ export class ImportStarter {
   readonly #starting = new Map<number, StartingImport>()
   readonly #stopping = new AbortController()
   #pins = 0
-  #hungPins = 0
 
   constructor(options: ImportStarterOptions) {
     this.#options = options
-  }
-
-  /** Pins that did not end in time, because a read or write of the file hangs. */
-  get hung(): number {
-    return this.#hungPins
   }
 
   /**
@@ -180,8 +173,7 @@ export class ImportStarter {
     const { _id: importId, source } = entry
     let upload: UploadDocument | undefined
     try {
-      const pin = await this.#pinInTime(entry)
-      if (pin !== hangs) upload = { pin, waiting: null }
+      upload = { pin: await this.#pin(entry), waiting: null }
     } catch (error) {
       // Another engine starts it.
       if (this.#stopping.signal.aborted || error instanceof FolderUnavailable) return
@@ -196,34 +188,26 @@ export class ImportStarter {
     else if (upload?.pin) await uploads.releasePin(upload.pin)
   }
 
-  /**
-   * A pin that hangs must not block the import's list, so after a minute the import starts without one. Its step, which
-   * other engines can take over, then pins the file. When the hung pin ends after all, it is released.
-   */
-  async #pinInTime(entry: DueImport): Promise<UploadPin | null | typeof hangs> {
-    const { uploads, stepBounds, log } = this.#options
+  /** Where the pin hangs, the import starts without it, and each try of its step pins the file. */
+  #pin(entry: DueImport): Promise<UploadPin | null> {
+    const { uploads, watch } = this.#options
     const { _id: importId, organization_id: organizationId, source } = entry
-    const { signal } = this.#stopping
+    const unwatch = watch({
+      importId,
+      name: `the pin of ${JSON.stringify(source.filename)}`,
+      progress: () => 0,
+      waitingFor: () => 'a read or write of the file',
+      giveUp: () => this.#startNow(entry),
+    })
     this.#pins += 1
-    const pinning = uploads
-      .pin({ organizationId, name: source.filename, importId, signal })
-      .finally(() => (this.#pins -= 1))
-    const pin = await within(stepBounds.pinTimeoutMs, pinning, hangs)
-    if (pin !== hangs) return pin
-    this.#hungPins += 1
-    log.error(
-      { import_id: importId, hung: this.#hungPins },
-      `pinning the file ${JSON.stringify(source.filename)} has not ended within ${stepBounds.pinTimeoutMs / 1000} s: a read or write of it hangs. Its import starts without the pin. Check that the file server of DATA_DIR answers: with ${maxPins} hung pins this engine starts no further import of an uploaded file`,
-    )
-    void pinning
-      .then((late) => (late === null ? undefined : uploads.releasePin(late)))
-      .catch(() => undefined)
-      .finally(() => (this.#hungPins -= 1))
-    return hangs
+    return uploads
+      .pin({ organizationId, name: source.filename, importId, signal: this.#stopping.signal })
+      .finally(() => {
+        this.#pins -= 1
+        unwatch()
+      })
   }
 }
-
-const hangs = Symbol('hangs')
 
 /** Counts of started imports, by organization and by whether they still have to download their file. */
 class StartedImports {

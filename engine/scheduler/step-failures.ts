@@ -5,13 +5,8 @@ import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts
 import { isStagingFull } from '../../shared/storage/staging/staging.ts'
 import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../../shared/store/import-steps.ts'
 import { failImport } from '../../shared/store/imports.ts'
-import {
-  makeFinding,
-  recheckDelayMs,
-  recordMissingInStep,
-  type MissingOutcome,
-} from '../store/missing-files.ts'
 import type { FailureReason } from '../metrics.ts'
+import { leaveAloneMs } from './missed-files.ts'
 import { deathsMessage } from './quarantine.ts'
 import { QuotaInUse, StillWritten } from '../stages/obtain/source.ts'
 import { downloadTimeLeft, type StepRun } from './step.ts'
@@ -32,7 +27,7 @@ const quotaWarning =
 /**
  * Decides by the error what becomes of an import whose step threw it. Throws the database's errors.
  *   DATA_DIR isn't available here                    → left to other engines; no failure of the import
- *   a staged file is missing                         → left to other engines; fails when one of them misses it too (missing-files.ts)
+ *   a staged file is missing                         → a failed try; this engine leaves the import alone for a while (missed-files.ts)
  *   a download failed in a way that may pass         → tried again after a stored wait, until attempts or time are used up
  *   the upload is still being written                → checked again after a stored wait, up to 15 minutes
  *   the disk or the organization's quota is full     → tried again after a stored wait
@@ -46,7 +41,7 @@ export async function endAfterError(error: unknown, run: StepRun): Promise<void>
       `the step is left to other engines, as DATA_DIR isn't available here: ${errorMessage(error)}`,
     )
   } else if (error instanceof ImportError && error.isMissing && run.folder.isUsed) {
-    await recordMissing(error, run)
+    await endMissing(error, run)
   } else if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
     await endFailedDownload(error, run)
   } else if (error instanceof StillWritten) {
@@ -76,23 +71,21 @@ async function isFolderProblem(error: unknown, { folder }: StepRun): Promise<boo
 const isSystemError = (error: unknown): boolean =>
   error instanceof Error && 'syscall' in error && error.syscall !== undefined
 
-async function recordMissing(error: ImportError, run: StepRun): Promise<void> {
-  const { document, step, database, metrics, missedFiles, log } = run
-  const { collections } = database
-  const finding = await makeFinding(collections, document.step!.engine_id, error.message)
-  const outcome = await recordMissingInStep(collections, step, finding)
-  if (outcome === 'noted') missedFiles.record(step.id)
-  if (outcome === 'failed') metrics.importFailed(error.code)
-  log.warn(missingText(outcome, error.message))
+async function endMissing(error: ImportError, run: StepRun): Promise<void> {
+  const { document, step, database, missedFiles, log } = run
+  const failures = document.step_failures + 1
+  if (failures >= maxStepFailures) {
+    await fail(run, error.code, error.message)
+    return
+  }
+  missedFiles.record(step.id)
+  log.warn(missingText(failures, error.message))
+  await postponeStep(database.collections, step, { failures, waitMs: 0 })
 }
 
 /** The log line about a missing file. */
-export const missingText = (outcome: MissingOutcome, message: string): string =>
-  ({
-    lost: `a file is missing, and another engine has the import by now: ${message}`,
-    noted: `a file is missing here; the import fails when another engine misses it too, or this one again in ${recheckDelayMs / 1000} s where it is alone: ${message}`,
-    failed: `import failed: ${message}`,
-  })[outcome]
+export const missingText = (failures: number, message: string): string =>
+  `a file is missing here (try ${failures} of ${maxStepFailures}); this engine leaves the import alone for ${leaveAloneMs / 1000} s: ${message}`
 
 /** Schedules another attempt, unless this was the last one or the time for all attempts ends before the next. */
 async function endFailedDownload(error: ImportError, run: StepRun): Promise<void> {
@@ -151,6 +144,21 @@ function advise(error: unknown): string {
   return isSystemError(error)
     ? 'check DATA_DIR on the engine, and create the import again'
     : 'this is a defect of the engine, its log has more'
+}
+
+/** Counts the try of a step that hangs, because its process ends now. Throws the database's errors. */
+export async function countHungTry(run: StepRun): Promise<void> {
+  const failures = run.document.step_failures + 1
+  if (failures < maxStepFailures) {
+    await postponeStep(run.database.collections, run.step, { failures, waitMs: 0 })
+    return
+  }
+  const activity = stepActivity(run.document.state)
+  await fail(
+    run,
+    'broken_step',
+    `nothing moved for minutes while an engine ${activity}: no byte of its files was read or written and no subscriber changed (the last of ${failures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
+  )
 }
 
 /** For a step on which `maxDeaths` engines died: it is not begun again. */

@@ -1,31 +1,31 @@
-import { errorMessage } from '../../shared/contract/errors.ts'
 import type { StagedFile, Staging } from '../../shared/storage/staging/staging.ts'
-import { stalledAfterMs, stampStep } from '../../shared/store/import-steps.ts'
-import type { StepRun } from './step.ts'
-
-/** Bounds by which a step that stands still is detected; all times in milliseconds. */
-export const stepBounds = {
-  /** Interval of the stamps of a step that moves. */
-  stampIntervalMs: 15_000,
-  /** Other engines take the step over after this time without a stamp. */
-  stalledAfterMs,
-  /** A step that was told to end counts as hung after this time, and its engine waits no longer. */
-  endTimeoutMs: 5_000,
-  /**
-   * An import of an uploaded file begins without a pin when its engine hasn't made one by then. Even a slow file server
-   * copies the largest file, of 16 MiB, in this time.
-   */
-  pinTimeoutMs: 60_000,
-}
-
-export type StepBounds = typeof stepBounds
 
 /** Counts the progress of a step: finished reads and writes of its files, subscribers read or changed. */
 export class StepProgress {
   count = 0
+  /** The reads and writes of files in progress. */
+  readonly #waits = new Set<{ for: string }>()
 
   readonly add = (): void => {
     this.count += 1
+  }
+
+  /** What the step waits for, for the log. */
+  get waitingFor(): string {
+    const waits = [...this.#waits].map((wait) => wait.for)
+    return waits.length === 0 ? 'no file' : waits.join(', ')
+  }
+
+  /** Counts the end of a read or write of a file, which `what` names. */
+  async during<T>(what: string, work: Promise<T>): Promise<T> {
+    const wait = { for: what }
+    this.#waits.add(wait)
+    try {
+      return await work
+    } finally {
+      this.#waits.delete(wait)
+      this.add()
+    }
   }
 }
 
@@ -33,65 +33,46 @@ export class StepProgress {
  * The staging, with each read and write counted when it ends. One that ends after the step was aborted throws the signal's
  * reason. A step that hung thus can't continue with files and a quota that were released meanwhile.
  */
-export function countingStaging(staging: Staging, { add }: StepProgress, signal?: AbortSignal): Staging {
-  const moved = () => {
+export function countingStaging(staging: Staging, progress: StepProgress, signal?: AbortSignal): Staging {
+  const counted = async <T>(what: string, work: Promise<T>): Promise<T> => {
+    const result = await progress.during(what, work)
     signal?.throwIfAborted()
-    add()
+    return result
   }
   return {
     ...staging,
-    write: (name, content) => staging.write(name, counted(content, moved)),
+    write: (name, content) =>
+      counted(`a write of ${name}`, staging.write(name, countPieces(content, progress, signal))),
     create: async (name) => {
       const file = await staging.create(name)
       return {
-        append: async (buffers) => {
-          await file.append(buffers)
-          moved()
-        },
+        append: (buffers) => counted(`a write of ${name}`, file.append(buffers)),
         close: () => file.close(),
       }
     },
     open: async (name) => {
-      const file = await staging.open(name)
+      const file = await progress.during(`the opening of ${name}`, staging.open(name))
       if (signal?.aborted === true) await file?.close()
-      moved()
-      return file === null ? null : countingFile(file, moved)
+      signal?.throwIfAborted()
+      if (file === null) return null
+      return {
+        size: file.size,
+        read: (target, position) => counted(`a read of ${name}`, file.read(target, position)),
+        close: () => file.close(),
+      } satisfies StagedFile
     },
   }
 }
 
 /** The consumer pulls a piece when it has written the one before it, so a pull counts as a write. */
-async function* counted(content: AsyncIterable<Uint8Array>, moved: () => void): AsyncGenerator<Uint8Array> {
+async function* countPieces(
+  content: AsyncIterable<Uint8Array>,
+  progress: StepProgress,
+  signal?: AbortSignal,
+): AsyncGenerator<Uint8Array> {
   for await (const piece of content) {
     yield piece
-    moved()
-  }
-}
-
-const countingFile = (file: StagedFile, moved: () => void): StagedFile => ({
-  size: file.size,
-  read: async (target, position) => {
-    const read = await file.read(target, position)
-    moved()
-    return read
-  },
-  close: () => file.close(),
-})
-
-/** Stamps the step at an interval while it makes progress. Returns the function that ends the stamps. */
-export function stampWhileMoving({ database, step, progress, stepBounds, log }: StepRun): () => void {
-  let stamped = progress.count
-  const timer = setInterval(() => {
-    const moved = progress.count
-    if (moved === stamped) return
-    stamped = moved
-    stampStep(database.collections, step).catch((error: unknown) => {
-      // The next interval stamps in any case.
-      stamped = -1
-      log.debug(`the progress of a step couldn't be stored, trying again: ${errorMessage(error)}`)
-    })
-  }, stepBounds.stampIntervalMs)
-  return () => {
-    clearInterval(timer)
+    signal?.throwIfAborted()
+    progress.add()
   }
 }

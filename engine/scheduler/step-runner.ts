@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { ClientSession } from 'mongodb'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import type { WorkingImport } from '../store/import-queues.ts'
-import { claimStep, releaseStep } from '../../shared/store/import-steps.ts'
+import { claimStep } from '../../shared/store/import-steps.ts'
 import { processImport } from '../process-import.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
 import { type Quarantine, suspectDeaths } from './quarantine.ts'
@@ -28,13 +28,8 @@ const stepSlots = { download: 16, other: 8 }
  * Splitting and finishing keep the processor and the database busy: more of them would slow down other organizations.
  */
 const maxStepsOfOrganization = { download: 4, other: 2 }
-/**
- * A step that was aborted may hang in a read or write, which nothing can interrupt. Its slot is released. With this
- * number of hung steps the engine claims no further one, because that would hang as well.
- */
-export const maxHungSteps = 8
-/** One for each step in a slot and for each hung step, which may still use its session. */
-export const maxStepSessions = stepSlots.download + stepSlots.other + maxHungSteps
+/** One for each step in a slot. */
+export const maxStepSessions = stepSlots.download + stepSlots.other
 
 interface RunningStep {
   entry: WorkingImport
@@ -47,7 +42,6 @@ interface RunningStep {
 export class StepRunner {
   readonly #options: StepRunnerOptions
   readonly #steps = new Map<number, RunningStep>()
-  readonly #hung = new Set<RunningStep>()
   #isStopped = false
 
   constructor(options: StepRunnerOptions) {
@@ -57,11 +51,6 @@ export class StepRunner {
   get running(): { download: number; other: number } {
     const download = [...this.#steps.values()].filter(({ entry }) => entry.state === 'downloading').length
     return { download, other: this.#steps.size - download }
-  }
-
-  /** Steps that were told to end and haven't. */
-  get hung(): number {
-    return this.#hung.size
   }
 
   isRunning(importId: number): boolean {
@@ -93,8 +82,8 @@ export class StepRunner {
 
   /** Claims and begins the import's step, if it is free and there is a slot for it. */
   async start(entry: WorkingImport): Promise<void> {
-    const { database, engineId, stepSessions, claims, quarantine, stepBounds, log, onEnded } = this.#options
-    if (!this.#mayClaim || this.#hung.size >= maxHungSteps || !this.#hasSlotFor(entry)) return
+    const { database, engineId, stepSessions, claims, quarantine, log, onEnded } = this.#options
+    if (!this.#mayClaim || !this.#hasSlotFor(entry)) return
     const token = randomUUID()
     const claim = { engineId, token }
     const document = await claims.track(token, claimStep(database.collections, entry._id, entry.state, claim))
@@ -103,16 +92,11 @@ export class StepRunner {
     if (session === undefined) {
       claims.add(token)
       throw new Error(
-        `all ${maxStepSessions} database sessions for steps are in use, by ${this.#steps.size} steps that run and ${this.#hung.size} that hang: this is a defect of the engine`,
+        `all ${maxStepSessions} database sessions are in use by ${this.#steps.size} steps: this is a defect of the engine`,
       )
     }
     const abort = new AbortController()
     const step: RunningStep = { entry, token, abort, ended: Promise.resolve() }
-    abort.signal.addEventListener('abort', () => {
-      setTimeout(() => {
-        this.#releaseHung(step)
-      }, stepBounds.endTimeoutMs).unref()
-    })
     const mayRun = this.#mayClaim
     const run = () => processImport(document, token, { ...this.#options, session, signal: abort.signal })
     const isSuspect = document.step_deaths >= suspectDeaths && mayRun
@@ -125,8 +109,7 @@ export class StepRunner {
         )
       })
       .finally(() => {
-        if (this.#steps.get(entry._id) === step) this.#steps.delete(entry._id)
-        if (this.#hung.delete(step)) log.info({ import_id: entry._id }, 'a step that hung has ended')
+        this.#steps.delete(entry._id)
         stepSessions.push(session)
         onEnded()
       })
@@ -136,29 +119,6 @@ export class StepRunner {
 
   get #mayClaim(): boolean {
     return !this.#options.quarantine.isOccupied && this.#options.folder.problem === null
-  }
-
-  /**
-   * Releases a step that was told to end and hasn't, so that any engine can resume its import. Later writes of the hung
-   * step are refused, because its token is gone.
-   */
-  #releaseHung(step: RunningStep): void {
-    const { entry, token } = step
-    const { database, stepBounds, log } = this.#options
-    if (this.#steps.get(entry._id) !== step) return
-    this.#steps.delete(entry._id)
-    this.#hung.add(step)
-    log.error(
-      { import_id: entry._id, step: entry.state, hung: this.#hung.size },
-      `a step (${entry.state}) hasn't ended ${stepBounds.endTimeoutMs / 1000} s after it was told to: a read or write of its files hangs. Its import is resumed without it. Check that the file server of DATA_DIR answers: with ${maxHungSteps} hung steps this engine takes no more`,
-    )
-    void releaseStep(database.collections, entry._id, token)
-      .catch(() => {
-        this.#options.claims.add(token)
-      })
-      .finally(() => {
-        this.#options.onEnded()
-      })
   }
 
   #hasSlotFor(entry: WorkingImport): boolean {

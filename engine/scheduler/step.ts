@@ -11,7 +11,8 @@ import type { StagedQuota } from '../../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../../shared/storage/uploads/upload-store.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import type { MissedFiles } from './missed-files.ts'
-import type { StepBounds, StepProgress } from './step-progress.ts'
+import type { StepProgress } from './step-progress.ts'
+import type { Watch } from './watchdog.ts'
 import type { WorkerPool } from '../workers/pool.ts'
 
 /** What an engine's steps (obtain, split, finish) use. Its other parts use some of it. */
@@ -28,7 +29,7 @@ export interface StepContext {
   /** Says which addresses downloads may reach. */
   guard: AddressGuard
   bounds: DownloadBounds
-  stepBounds: StepBounds
+  watch: Watch
   stripe: string
   pool: WorkerPool
   metrics: EngineMetrics

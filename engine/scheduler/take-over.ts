@@ -14,7 +14,6 @@ import {
   listEnginesWithSteps,
   listImportsWithStepsOf,
   releaseStepsOfEngine,
-  takeOverStalledSteps,
 } from '../../shared/store/import-steps.ts'
 import {
   heartbeatMs,
@@ -25,31 +24,16 @@ import {
   removeDead,
 } from '../../shared/store/leases.ts'
 import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
-import type { EngineMetrics } from '../metrics.ts'
-import { maxStepFailures, stepActivity } from './step-failures.ts'
-import { stepBounds as defaultBounds, type StepBounds } from './step-progress.ts'
 import type { MaintenanceJob } from '../jobs/maintenance.ts'
 
-export interface TakeOverOptions {
-  database: Database
-  metrics: Pick<EngineMetrics, 'stepTakenOver' | 'importFailed'>
-  log: Logger
-  stepBounds?: StepBounds
-}
-
 /**
- * Takes over the chunks and steps of engines whose lease expired, and those that living engines make no progress with. Ends
- * the transactions of other processes that died, too.
+ * Takes over the chunks and steps of engines whose lease expired, and chunks whose own lease did. Ends the transactions of
+ * other processes that died, too.
  */
-export function takeOverFromEngines({
-  database,
-  metrics,
-  log,
-  stepBounds = defaultBounds,
-}: TakeOverOptions): MaintenanceJob {
+export function takeOverFromEngines(database: Database, log: Logger): MaintenanceJob {
   const { collections } = database
   return {
-    name: 'taking over from engines that died or hang',
+    name: 'taking over from engines that died',
     everyMs: heartbeatMs,
     async run() {
       await endDeadProcesses(database, log)
@@ -91,35 +75,8 @@ export function takeOverFromEngines({
           },
           'took over chunks of which no batch was written for longer than their lease',
         )
-      await releaseStalledSteps({ database, metrics, log, stepBounds })
     },
   }
-}
-
-/** Steps without progress: their engines live, but hang in a read or write, or have lost the step without knowing it. */
-async function releaseStalledSteps({
-  database,
-  metrics,
-  log,
-  stepBounds,
-}: Required<TakeOverOptions>): Promise<void> {
-  const { stalledAfterMs } = stepBounds
-  const stalled = await takeOverStalledSteps(database.collections, {
-    stalledAfterMs,
-    maxFailures: maxStepFailures,
-    message: (state) =>
-      `nothing moved for ${stalledAfterMs / 1000} s while an engine ${stepActivity(state)}: no byte of its files was read or written and no subscriber changed (the last of ${maxStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
-  })
-  for (const { importId, engineId, state, seconds, isLast } of stalled) {
-    const engine = engineId.slice(0, 8)
-    metrics.stepTakenOver()
-    if (isLast) metrics.importFailed('broken_step')
-    log.warn(
-      { stalled_engine: engine, import_id: importId, step: state, seconds: Math.round(seconds) },
-      `took over a step (${state}) of import ${importId} of which nothing has moved for ${Math.round(seconds)} s: engine ${engine} lives and hangs in it; ${isLast ? 'the import failed, as it was the last try' : 'any engine can resume the import'}`,
-    )
-  }
-  if (stalled.length > 0) await notifyEngines(database.collections, 'taken over')
 }
 
 /**

@@ -7,7 +7,7 @@ import { register } from '../../shared/store/leases.ts'
 /** Registers an engine, with its sessions, under the smallest number that no other engine has; returns the number. */
 export async function registerEngine(
   database: Database,
-  engine: Pick<EngineDocument, '_id' | 'host' | 'process_id' | 'session_ids' | 'sees_files' | 'folder'>,
+  engine: Pick<EngineDocument, '_id' | 'host' | 'process_id' | 'session_ids' | 'sees_files'>,
 ): Promise<number> {
   for (;;) {
     const taken = new Set(
@@ -50,48 +50,6 @@ export async function isLeadingEngine({ engines }: Collections, engineId: string
     { projection: { _id: 1 }, sort: { sees_files: -1, number: 1 } },
   )
   return first?._id === engineId
-}
-
-/** Where the files of an engine are, as it was registered. */
-interface EngineFolder {
-  host: string
-  /** The host and DATA_DIR. For an engine that isn't registered its id, so that it equals no other folder. */
-  folder: string
-  startedAt: Date | null
-}
-
-export async function readEngineFolder({ engines }: Collections, engineId: string): Promise<EngineFolder> {
-  const projection = { host: 1, folder: 1, started_at: 1 }
-  const engine = await engines.findOne({ _id: engineId }, { projection })
-  return {
-    host: engine?.host ?? '',
-    folder: engine?.folder ?? engineId,
-    startedAt: engine?.started_at ?? null,
-  }
-}
-
-interface OtherFolders {
-  /**
-   * Whether an engine with another folder is alive and can read its files. Alive means: not marked dead. Leases aren't
-   * looked at, because after a failover all of them have expired, and a dead engine is marked within seconds.
-   */
-  areAlive: boolean
-  /** Whether any engine with another folder, alive or ended in the last two minutes, or a process on another host is known. */
-  areKnown: boolean
-}
-
-export async function findOtherFolders(
-  { engines, processes }: Collections,
-  { folder, host }: EngineFolder,
-): Promise<OtherFolders> {
-  const others = await engines
-    .find({ folder: { $ne: folder } }, { projection: { dead: 1, sees_files: 1 } })
-    .toArray()
-  const elsewhere = await processes.findOne({ host: { $ne: host } }, { projection: { _id: 1 } })
-  return {
-    areAlive: others.some(({ dead, sees_files: seesFiles }) => !dead && seesFiles !== false),
-    areKnown: others.length > 0 || elsewhere !== null,
-  }
 }
 
 /** Whether an engine is registered, alive or marked dead. */

@@ -111,7 +111,7 @@ export function readDueImports({ imports }: Collections, ids: readonly number[])
 
 export type WorkingImport = Pick<
   ImportDocument,
-  '_id' | 'organization_id' | 'begins_at' | 'state' | 'step' | 'fence' | 'missing'
+  '_id' | 'organization_id' | 'begins_at' | 'state' | 'step' | 'fence'
 >
 
 /**
@@ -126,7 +126,7 @@ export async function listWorkingImports({ imports }: Collections): Promise<Work
         $or: [{ state: 'importing' }, { step: { $ne: null } }, stepIsDue],
       },
       {
-        projection: { organization_id: 1, begins_at: 1, state: 1, step: 1, fence: 1, missing: 1 },
+        projection: { organization_id: 1, begins_at: 1, state: 1, step: 1, fence: 1 },
       },
     )
     .hint({ state: 1 })

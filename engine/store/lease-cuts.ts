@@ -1,9 +1,4 @@
-import {
-  callbacksIndex,
-  leasedIndex,
-  notFinalizedIndex,
-  type Collections,
-} from '../../shared/contract/schemas/collections.ts'
+import { callbacksIndex, leasedIndex, type Collections } from '../../shared/contract/schemas/collections.ts'
 import { chunkLeaseMs } from '../../shared/store/chunks.ts'
 import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
 
@@ -13,19 +8,13 @@ import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
  * full lease to renew theirs. Leases of processes are cut in shared/store/leases.ts.
  */
 export async function cutLeases(
-  { chunks, imports, callbacks, outbox, uploadLocks }: Collections,
+  { chunks, callbacks, outbox, uploadLocks }: Collections,
   { callbackLeaseMs }: { callbackLeaseMs: number },
 ): Promise<number> {
   const cuts = await Promise.all([
     chunks.updateMany({ state: 'running', ...endsAfter('lease_until', chunkLeaseMs) }, [
       { $set: { lease_until: ahead(chunkLeaseMs) } },
     ]),
-    // A step is stamped when it makes progress, so its stamp is never ahead.
-    imports.updateMany(
-      { finalized: false, 'step.moved_at': { $type: 'date' }, ...endsAfter('step.moved_at', 0) },
-      [{ $set: { 'step.moved_at': '$$NOW' } }],
-      { hint: notFinalizedIndex },
-    ),
     callbacks.updateMany(
       { state: 'waiting', token: { $type: 'string' }, ...endsAfter('due_at', callbackLeaseMs) },
       [{ $set: { due_at: ahead(callbackLeaseMs) } }],

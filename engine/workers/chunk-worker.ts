@@ -10,6 +10,7 @@ import type { Lane } from '../stages/write/lane.ts'
 import {
   cancellation,
   lanesPerWorker,
+  progressIndex,
   type ChunkReport,
   type ChunkTask,
   type WorkerStart,
@@ -70,7 +71,10 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
         lane,
         task,
         importContext: readContext,
-        isStopped: () => Atomics.load(cancelFlag, 0) !== cancellation.run,
+        isStopped: () => {
+          Atomics.add(cancelFlag, progressIndex, 1)
+          return Atomics.load(cancelFlag, 0) !== cancellation.run
+        },
         onBatch: (report) => parentPort?.postMessage(report),
       })
     } finally {

@@ -26,12 +26,15 @@ export interface ChunkTask {
   importId: number
   chunkId: string
   token: string
-  /** The cancel flag, one Int32; see the constant `cancellation`. */
+  /** Two Int32: the cancel flag, see `cancellation`, and at `progressIndex` how often the task has read it. */
   cancellation: SharedArrayBuffer
 }
 
 /** Values of a task's cancel flag, which is read before each batch. */
 export const cancellation = { run: 0, stop: 1 } as const
+
+/** A chunk reads its cancel flag before each batch, each try and each wait, so the count of the reads shows its progress. */
+export const progressIndex = 1
 
 /** How a chunk task ended. */
 export type ChunkReport =

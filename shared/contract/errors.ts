@@ -19,8 +19,8 @@ export const importErrorCodes = [
 export type ImportErrorCode = (typeof importErrorCodes)[number]
 
 /**
- * An import can't continue as it is. `retryable`: the same step may succeed later. `isMissing`: a file is missing in
- * this process's folder, but another process may have it. `isNoTable`: no setting makes a table of the file.
+ * An import can't continue as it is. `retryable`: the same step may succeed later. `isMissing`: a staged file
+ * isn't found, although the folder has the mark of the installation. `isNoTable`: no setting makes a table of the file.
  */
 export class ImportError extends Error {
   override readonly name = 'ImportError'

@@ -211,11 +211,6 @@ export function listImportsWithChunksOf({ chunks }: Collections, engineId: strin
   return chunks.distinct('import_id', { engine_id: engineId, state: 'running' })
 }
 
-/** Returns those of the tokens under which a chunk is still leased. */
-export function listLeasedTokens({ chunks }: Collections, tokens: string[]): Promise<(string | null)[]> {
-  return chunks.distinct('token', { state: 'running', token: { $in: tokens } })
-}
-
 /** Releases chunks whose lease has expired although their engine is alive; resolves to their former engines. */
 export async function releaseExpiredChunks({ chunks }: Collections) {
   const expired = await chunks

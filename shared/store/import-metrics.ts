@@ -4,7 +4,6 @@ import { databaseTime, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { callbacksIndex } from '../contract/schemas/collections.ts'
 import { countEndedImports, readImportStats, type ImportStats, type RunningImport } from './import-stats.ts'
-import { stalledAfterMs } from './import-steps.ts'
 import { openQueues } from './outbox.ts'
 import { CachedMetric, registerGauges } from '../runtime/metrics/cached-metric.ts'
 
@@ -130,6 +129,9 @@ function largestShare(running: readonly RunningImport[]): number {
   const sum = all.reduce((a, b) => a + b, 0)
   return sum === 0 ? 0 : Math.max(...all) / sum
 }
+
+/** An import without progress for this time is named in the log. */
+const stalledAfterMs = 5 * 60_000
 
 interface Progress {
   mark: string

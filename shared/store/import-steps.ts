@@ -1,5 +1,5 @@
-import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
-import { workingStates, type ImportState } from '../contract/import-state.ts'
+import type { ClientSession, UpdateFilter } from 'mongodb'
+import type { ImportState } from '../contract/import-state.ts'
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 import type { ImportDocument } from '../contract/schemas/import.ts'
 import { releaseMs, type Claim } from './chunks.ts'
@@ -27,7 +27,7 @@ export function claimStep(
       finalized: false,
       ...stepIsDue,
     },
-    [{ $set: { step: { engine_id: claim.engineId, token: claim.token, moved_at: '$$NOW' } } }],
+    { $set: { step: { engine_id: claim.engineId, token: claim.token } } },
     { returnDocument: 'after' },
   )
 }
@@ -37,96 +37,12 @@ export const stepIsDue = {
   $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
 }
 
-/** Called by the engine of the step when it has made progress since the last stamp. */
-export async function stampStep(
-  collections: Collections,
-  step: { id: number; token: string },
-): Promise<void> {
-  await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
-    { $set: { 'step.moved_at': '$$NOW' } },
-  ])
-}
-
 /** Fields of a failed import, for an update pipeline. */
 export const failedWith = (message: string) => ({
   state: 'failed' as const,
   finished_at: '$$NOW',
   error_message: { $literal: message },
 })
-
-const isWorking = (state: ImportState) => workingStates.some((working) => working === state)
-
-interface StalledStep {
-  importId: number
-  engineId: string
-  /** The state of the import; it may have ended without a release of its step. */
-  state: ImportState
-  /** Seconds since the last stamp. */
-  seconds: number
-  /** The last attempt failed, and the import with it. */
-  isLast: boolean
-}
-
-/**
- * A step that reports no progress for this time is taken from its engine, and the log names an import without progress.
- * It is longer than any wait of a healthy step: 60 s for a silent server or a query, 120 s for a transaction with
- * conflicts.
- */
-export const stalledAfterMs = 5 * 60_000
-
-/**
- * Takes steps without progress for `stalledAfterMs` from their engines, so that they are claimed again. The
- * `maxFailures`-th failure of a step fails its import with the message.
- */
-export async function takeOverStalledSteps(
-  collections: Collections,
-  bounds: { stalledAfterMs: number; maxFailures: number; message: (state: ImportState) => string },
-): Promise<StalledStep[]> {
-  const isStalled: Filter<ImportDocument> = {
-    finalized: false,
-    // An absent value would compare as less than any time.
-    'step.moved_at': { $type: 'date' },
-    $expr: { $lt: ['$step.moved_at', { $subtract: ['$$NOW', bounds.stalledAfterMs] }] },
-  }
-  const stalled = await collections.imports
-    .aggregate<
-      Pick<ImportDocument, '_id' | 'state' | 'step_failures'> & {
-        step: NonNullable<ImportDocument['step']>
-        seconds: number
-      }
-    >(
-      [
-        { $match: isStalled },
-        {
-          $project: {
-            ...{ state: 1, step: 1, step_failures: 1 },
-            seconds: { $divide: [{ $subtract: ['$$NOW', '$step.moved_at'] }, 1000] },
-          },
-        },
-      ],
-      { hint: notFinalizedIndex },
-    )
-    .toArray()
-  const takenOver: StalledStep[] = []
-  for (const { _id, state, step, step_failures: failures, seconds } of stalled) {
-    const isLast = isWorking(state) && failures + 1 >= bounds.maxFailures
-    const { modifiedCount } = await collections.imports.updateOne(
-      { ...isStalled, _id, state, 'step.token': step.token },
-      [
-        {
-          $set: {
-            step: null,
-            step_failures: failures + 1,
-            ...(isLast ? failedWith(bounds.message(state)) : {}),
-          },
-        },
-      ],
-    )
-    if (modifiedCount === 1)
-      takenOver.push({ importId: _id, engineId: step.engine_id, state, seconds, isLast })
-  }
-  return takenOver
-}
 
 /** Releases a step; changes nothing when the token's lease is lost. */
 export async function releaseStep(collections: Collections, id: number, token: string): Promise<void> {

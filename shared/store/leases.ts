@@ -26,7 +26,7 @@ const maxGapMs = 2 * heartbeatMs
 type Registry = 'engines' | 'processes'
 
 type Registration = Pick<RegisteredDocument, '_id' | 'host' | 'process_id' | 'session_ids'> &
-  (Pick<EngineDocument, 'number' | 'sees_files' | 'folder'> | Pick<ProcessDocument, 'kind'>)
+  (Pick<EngineDocument, 'number' | 'sees_files'> | Pick<ProcessDocument, 'kind'>)
 
 interface PrimaryClock {
   time: Date
@@ -107,7 +107,10 @@ export async function markDead(database: Database, registry: Registry): Promise<
   )
 }
 
-/** Records that an engine has stopped. Like a dead one it is remembered for a while, with its folder. */
+/**
+ * Records that an engine has stopped. Like a dead one it is remembered for a while, in which a claim may still be
+ * carried out under its id.
+ */
 export async function recordStopped({ collections }: Database, _id: string): Promise<void> {
   await collections.engines.updateOne({ _id, cleared_at: { $exists: false } }, [
     { $set: { dead: true, cleared_at: '$$NOW' } },

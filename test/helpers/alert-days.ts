@@ -89,16 +89,6 @@ export const alertDays: Record<string, AlertDays> = {
     labels: { reason: 'timeout' },
   },
   RollcallLeasesLost: of(`rollcall_engine_leases_lost_total{${engine}}`, '0+1x60', '0x30 1x30'),
-  RollcallFilesHang: {
-    bad: {
-      'rollcall_engine_hung{kind="step"}': '0x20 1x40',
-      rollcall_import_steps_taken_over_total: '0x60',
-    },
-    good: {
-      'rollcall_engine_hung{kind="step"}': '0x39 1 0x20',
-      rollcall_import_steps_taken_over_total: '5x60',
-    },
-  },
   RollcallWriteConflicts: {
     bad: {
       'rollcall_import_batch_retries_total{reason="write_conflict"}': '0+300x60',

@@ -1,11 +1,11 @@
 import type { CallbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
-import type { StepBounds } from '../../engine/scheduler/step-progress.ts'
+import type { WatchdogBounds } from '../../engine/scheduler/watchdog.ts'
 import type { DownloadBounds } from '../../shared/net/download-bounds.ts'
 
 /** The test's settings for hasty-engine.ts, as JSON in this variable. */
 export interface Downloads {
   bounds?: Partial<DownloadBounds>
-  steps?: Partial<StepBounds>
+  watch?: Partial<WatchdogBounds>
   callbacks?: Partial<CallbackBounds>
   /** The addresses that consecutive look-ups of a host name get; the last ones are repeated. */
   answers?: Record<string, string[][]>

@@ -3,7 +3,7 @@ import { Engine } from '../../engine/engine.ts'
 import { startMaintenance } from '../../engine/jobs/maintenance.ts'
 import { takeOverFromEngines } from '../../engine/scheduler/take-over.ts'
 import { createEngineMetrics } from '../../engine/metrics.ts'
-import { stepBounds as usualStepBounds } from '../../engine/scheduler/step-progress.ts'
+import { watchdogBounds } from '../../engine/scheduler/watchdog.ts'
 import { AddressGuard } from '../../shared/net/address-guard.ts'
 import { createRegistry } from '../../shared/runtime/metrics/registry.ts'
 import { openSecretBox } from '../../shared/runtime/secret-box.ts'
@@ -21,7 +21,7 @@ import { downloadsSetting, type Downloads } from './hasty-engine-setting.ts'
  */
 
 const downloads: Downloads = JSON.parse(process.env[downloadsSetting] ?? '{}')
-const { bounds = {}, steps = {}, callbacks = {}, answers = {} } = downloads
+const { bounds = {}, watch = {}, callbacks = {}, answers = {} } = downloads
 
 async function lookup(hostname: string) {
   const left = answers[hostname]
@@ -38,8 +38,7 @@ await runProcess('engine', async (process) => {
   const metrics = createEngineMetrics(registry)
   const folder = process.add(await MarkedFolder.open(settings, database.collections, log))
   const staging = openStaging(settings, database.collections, folder)
-  const stepBounds = { ...usualStepBounds, ...steps }
-  process.add(startMaintenance(takeOverFromEngines({ database, metrics, log, stepBounds }), log))
+  process.add(startMaintenance(takeOverFromEngines(database, log), log))
   const engine = process.add(
     new Engine({
       settings,
@@ -52,7 +51,10 @@ await runProcess('engine', async (process) => {
       log,
       guard: new AddressGuard(settings.URL_IMPORT_ALLOW, lookup),
       bounds: { ...downloadBounds, ...bounds },
-      stepBounds,
+      watchdogBounds: { ...watchdogBounds, ...watch },
+      endProcess: () => {
+        process.stop(1)
+      },
       callbackBounds: { ...callbackBounds, ...callbacks },
     }),
   )

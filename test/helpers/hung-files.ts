@@ -8,8 +8,8 @@ import type { Downloads } from './hasty-engine-setting.ts'
 
 /** Files that hang when they are opened, as on a file server that gives no answer, and engines that soon notice. */
 
-/** Steps are checked at the usual interval, by a clock that runs 60 times as fast. */
-export const hasty: Downloads = { steps: { stampIntervalMs: 250, stalledAfterMs: 5_000, endTimeoutMs: 500 } }
+/** The bounds of work that stands still, by a clock that runs 100 times as fast. */
+export const hasty: Downloads = { watch: { checkEveryMs: 150, stalledAfterMs: 3_000 } }
 /** Threads of the process for files, as `npm run engine` has them. */
 export const threads = { UV_THREADPOOL_SIZE: '32' }
 

@@ -326,27 +326,6 @@ export async function importEnd(service: Service, id: number, timeoutMs?: number
   return service.get(`/subscriber_imports/${id}`)
 }
 
-/**
- * The end of an import whose file is missing. The engine waits a minute between its two checks; this ends the wait.
- */
-export async function endWithoutFile(service: Service, id: number): Promise<Json> {
-  const { imports } = service.collections
-  const aMinuteAgo = () => new Date(Date.now() - 61_000)
-  await until(
-    `the end of import ${id}`,
-    async () => {
-      await imports.updateOne(
-        { _id: id, 'missing.at': { $gt: aMinuteAgo() } },
-        { $set: { 'missing.at': aMinuteAgo() } },
-      )
-      return imports.findOne({ _id: id })
-    },
-    (document) => document !== null && hasEnded(document.state),
-    30_000,
-  )
-  return service.get(`/subscriber_imports/${id}`)
-}
-
 export async function createList(
   service: Service,
   fields: unknown[] = [],

@@ -13,7 +13,6 @@ import { watchBounds } from '../../control-plane/resources/subscriber-imports/fo
 import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
 import { pollIntervalMs } from '../../engine/scheduler/poll-loop.ts'
 import { maintenanceJobs, purgeLogs, purgeUploads } from '../../engine/jobs/maintenance.ts'
-import { createEngineMetrics } from '../../engine/metrics.ts'
 import { batchTimeoutMs } from '../../engine/process-chunk.ts'
 import {
   maxIsolationMs,
@@ -30,13 +29,13 @@ import { quotaTimeoutMs } from '../../shared/store/subscriber-quota.ts'
 import { removalMs } from '../../engine/stages/finish/finalize-import.ts'
 import { progressEveryMs } from '../../engine/stages/obtain/download.ts'
 import { maxStepFailures } from '../../engine/scheduler/step-failures.ts'
-import { stepBounds } from '../../engine/scheduler/step-progress.ts'
+import { leaveAloneMs } from '../../engine/scheduler/missed-files.ts'
+import { watchdogBounds } from '../../engine/scheduler/watchdog.ts'
 import { defaultTimeouts as ftpTimeouts } from '../../ftp/session.ts'
 import { closeGraceMs } from '../../ftp/transfers.ts'
 import { loadSettings } from '../../shared/runtime/config.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
-import { createRegistry } from '../../shared/runtime/metrics/registry.ts'
 import { callbackDays } from '../../shared/contract/schemas/callback.ts'
 import { stopTimeoutMs } from '../../shared/runtime/service.ts'
 import { downloadBounds } from '../../shared/net/download-bounds.ts'
@@ -44,7 +43,6 @@ import { chunkLeaseMs, maxChunkClaims } from '../../shared/store/chunks.ts'
 import { fenceTimeoutMs as fenceMs, maxFenceTries, maxLagMs } from '../../shared/store/fence.ts'
 import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
 import { forgetDeadMs, heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
-import { findingValidMs, recheckDelayMs } from '../../engine/store/missing-files.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { unfinishedName } from '../../shared/storage/uploads/upload-names.ts'
@@ -122,13 +120,10 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
     ['P: lease of a chunk', chunkLeaseMs, 60_000],
     ['own: tries of a batch, which end long before that lease', batchTimeoutMs, 40_000],
     ['P: poll of an engine', pollIntervalMs, 1_000],
-    ['P: stamps of a step', stepBounds.stampIntervalMs, 15_000],
-    ['P: minutes of a step that stands still', stepBounds.stalledAfterMs, 5 * minute],
-    ['P: seconds for the end of a step', stepBounds.endTimeoutMs, 5_000],
+    ['P: minutes of work that stands still', watchdogBounds.stalledAfterMs, 5 * minute],
     ['P: tries of a step', maxStepFailures, 5],
     ['P: deaths of a step or a chunk', maxDeaths, 5],
-    ['P: a file that one engine alone misses', recheckDelayMs, 60_000],
-    ['P: a file that two engines miss', findingValidMs, 180_000],
+    ['P: an import of which a file is missing', leaveAloneMs, 60_000],
     ['P: a batch that hangs in front of a pause; D 2.3', fenceMs, 2_000],
     ['P: the removal of files that hangs', removalMs, 10_000],
     ['D 2.9: counts grow at least once a second', progressEveryMs, 1_000],
@@ -172,13 +167,13 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
 const onDisk = { STAGING: 'disk', DATA_DIR: service.dataFolder } as const
 t.test('an engine has these maintenance jobs, at these intervals', (t) => {
   const jobs = maintenanceJobs({
-    ...{ database, log, metrics: createEngineMetrics(createRegistry()) },
+    ...{ database, log },
     staging: openStaging(onDisk, collections),
     uploads: openUploads(onDisk, database),
   })
   const expected: Record<string, number> = {
     // P: 12 s for a lease, and a poll every 3 s.
-    'taking over from engines that died or hang': 3_000,
+    'taking over from engines that died': 3_000,
     // P: a clock that was set back delays a take-over by less than the lease.
     "cutting leases that the database's clock made longer": 10_000,
     // P: a new limit, a pause or a cancel that no request enforced.

@@ -14,7 +14,7 @@ await runTogether(new URL('stores/', import.meta.url), [
   'lease-cuts',
   'stale-step',
   'guards',
-  'missing-files',
+  'leading-engine',
   'list-counts',
   'import-sums',
   'import-stats',

@@ -6,15 +6,7 @@ import { gzipSync, zstdCompressSync } from 'node:zlib'
 import { Client } from 'basic-ftp'
 import t from 'tap'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
-import {
-  bootstrapKey,
-  createList,
-  endWithoutFile,
-  importEnd,
-  startService,
-  until,
-  type Json,
-} from '../helpers/service.ts'
+import { bootstrapKey, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
 
 const service = await startService(t, ['control-plane', 'engine', 'ftp'])
 const { get, post, call } = service
@@ -152,7 +144,7 @@ t.test('a file that is gone when the import begins fails it, and says so', async
   await client.remove('fleeting.csv')
   client.close()
   await service.start('engine')
-  t.match(await endWithoutFile(service, created.id), {
+  t.match(await importEnd(service, created.id), {
     state: 'failed',
     error_message: /there is no file "fleeting\.csv" in the upload directory/,
     finished_at: String,

@@ -15,15 +15,10 @@ import type { StepContext } from '../../scheduler/step.ts'
 export type FinalizingContext = Pick<
   StepContext,
   'database' | 'secrets' | 'staging' | 'uploads' | 'quota' | 'metrics' | 'log'
-> & {
-  /** Imports whose files are being removed. */
-  removals: Set<number>
-}
+>
 
 /** A removal that takes longer is no longer awaited; the sweep of the staging removes what is left. */
 export const removalMs = 10_000
-/** Removals at the same time: each one that hangs occupies a thread of the process. */
-const maxRemovals = 4
 
 /**
  * Finalizes an import that has ended, once no chunk of it is leased: fixes its totals, frees its list and queues its
@@ -73,7 +68,7 @@ async function queueCallback(importId: number, { database, secrets }: Finalizing
  * database is thrown, so that the import is finalized again.
  */
 async function removeWorkingData(document: EndedImport, context: FinalizingContext): Promise<void> {
-  const { removals, log } = context
+  const { log } = context
   const importId = document._id
   const warn = (why: string) => {
     log.warn(
@@ -81,33 +76,24 @@ async function removeWorkingData(document: EndedImport, context: FinalizingConte
       `staged files can't be removed; the sweep of the staging tries again: ${why}`,
     )
   }
-  if (removals.size >= maxRemovals) {
-    warn(`the removals of ${removals.size} other imports hang`)
-  } else {
-    try {
-      const isLate = await within(removalMs, removeFiles(document, context), 'late')
-      if (isLate === 'late')
-        warn(
-          `removing its files has not ended after ${removalMs / 1000} s; check that the file server of DATA_DIR answers`,
-        )
-    } catch (error) {
-      if (driverRetryReason(error) !== null) throw error
-      warn(errorMessage(error))
-    }
+  try {
+    const isLate = await within(removalMs, removeFiles(document, context), 'late')
+    if (isLate === 'late')
+      warn(
+        `removing its files has not ended after ${removalMs / 1000} s; check that the file server of DATA_DIR answers`,
+      )
+  } catch (error) {
+    if (driverRetryReason(error) !== null) throw error
+    warn(errorMessage(error))
   }
   await deleteChunks(context.database.collections, importId)
 }
 
 async function removeFiles(
   document: EndedImport,
-  { staging, uploads, quota, removals }: FinalizingContext,
+  { staging, uploads, quota }: FinalizingContext,
 ): Promise<void> {
   const importId = document._id
-  removals.add(importId)
-  try {
-    await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])
-    await quota.removeEntry(document)
-  } finally {
-    removals.delete(importId)
-  }
+  await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])
+  await quota.removeEntry(document)
 }

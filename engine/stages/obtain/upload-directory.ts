@@ -15,7 +15,7 @@ import { StillWritten, type Source } from './source.ts'
 export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source
   const { staging, target, uploads, signal, spool } = context
-  // Where pinning failed, hung or found no file, the import began without a pin, and each try makes one of its own.
+  // Where pinning failed or found no file, the import began without a pin, and each try makes one of its own.
   const storedPin = document.upload?.pin ?? null
   const { _id: importId, organization_id: organizationId } = document
   const pin = storedPin ?? (await uploads.pin({ organizationId, name: filename, importId, signal }))
@@ -105,5 +105,5 @@ const missing = (filename: string, { isPinned }: { isPinned: boolean }) =>
     isPinned
       ? `the file ${JSON.stringify(filename)} that was kept for the import is gone: was DATA_DIR/staging emptied?`
       : `there is no file ${JSON.stringify(filename)} in the upload directory: upload it and create the import again`,
-    { isMissing: true },
+    { isMissing: isPinned },
   )

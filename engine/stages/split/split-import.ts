@@ -127,7 +127,7 @@ async function enterImporting(
       beginning,
       partition,
     }
-    const update = { $set: set, $unset: { missing: '' as const } }
+    const update = { $set: set }
     if (!(await writeInStep(collections, { ...step, state: 'splitting' }, update, session))) return false
     await replaceChunks(collections, session, document._id, chunks)
     return true

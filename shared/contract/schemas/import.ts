@@ -317,8 +317,6 @@ export const importDocument = z.object({
    * that. Absent: the import deactivates no subscribers, or hasn't begun.
    */
   import_epoch: integer().min(0).optional(),
-  /** The folder in which an engine last missed a file of the import, and when; see engine/store/missing-files.ts. */
-  missing: z.object({ folder: z.string(), at: instant() }).optional(),
   /** Number of times that a step failed with an unexpected error or a timeout since its last progress. */
   step_failures: integer().min(0),
   /** Number of engines that died with the lease of its step since its last progress. */
@@ -376,8 +374,6 @@ export const importDocument = z.object({
     .object({
       engine_id: z.string(),
       token: z.string(),
-      /** Time of the last progress, or of the claim. */
-      moved_at: instant(),
     })
     .nullable(),
   /** Its URL follows the rule of `source.url`. `secret` is present only when it isn't sealed. */

@@ -5,8 +5,7 @@ import { bytes, instant, integer } from './bson-schema.ts'
  * Registration of a running process, which renews `lease_until` by the database's clock. When a lease has expired,
  * another process removes the document. It ends the sessions first, because an open transaction keeps rows locked for a
  * minute and more. The document of an engine is removed two minutes later: an engine that is still alive may use the
- * lost id until it notices. That of an engine that has stopped stays as long, as dead and cleared, because others ask
- * which folders there were. A process whose document is dead or missing registers again under another id.
+ * lost id until it notices. That of an engine that has stopped stays as long, as dead and cleared. A process whose document is dead or missing registers again under another id.
  */
 const registeredDocument = z.object({
   /** Random, new for every registration. */
@@ -34,9 +33,7 @@ export type RegisteredDocument = z.infer<typeof registeredDocument>
 export const engineDocument = registeredDocument.extend({
   /** The smallest number that no other registered engine has; it selects the stripes of its counters. */
   number: integer().min(0),
-  /** Host and path of its DATA_DIR. Engines with the same folder find and miss the same files. */
-  folder: z.string().optional(),
-  /** False while it takes no work because its DATA_DIR is unavailable or hangs; absent is true. */
+  /** False while it takes no work because its DATA_DIR is unavailable; absent is true. */
   sees_files: z.boolean().optional(),
 })
 export type EngineDocument = z.infer<typeof engineDocument>

@@ -122,7 +122,7 @@ export async function finalize(side: Side): Promise<boolean> {
   const { collections } = side.database
   for (const organizationId of await listOrganizationsToFinalize(collections)) {
     const [ended] = await listEndedImports(collections, organizationId, { without: [], limit: 1 })
-    if (ended !== undefined) return finalizeImport(ended, { ...side.context, removals: new Set() })
+    if (ended !== undefined) return finalizeImport(ended, side.context)
   }
   return false
 }
@@ -148,7 +148,7 @@ export async function fail(side: Side): Promise<boolean> {
 }
 
 export async function takeOver({ context }: Side): Promise<boolean> {
-  await takeOverFromEngines(context).run()
+  await takeOverFromEngines(context.database, context.log).run()
   return false
 }
 

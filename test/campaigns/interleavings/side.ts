@@ -20,7 +20,6 @@ import { createHashingSlots } from '../../../control-plane/resources/users/hashi
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
 import type { StepContext } from '../../../engine/scheduler/step.ts'
-import { stepBounds } from '../../../engine/scheduler/step-progress.ts'
 import type { Lane } from '../../../engine/stages/write/lane.ts'
 import type { WorkerPool } from '../../../engine/workers/pool.ts'
 import { BsonWriter } from '../../../engine/stages/write/bson/bson-writer.ts'
@@ -146,7 +145,7 @@ export async function openSide(options: {
       quota,
       guard: new AddressGuard([]),
       bounds: downloadBounds,
-      stepBounds,
+      watch: () => () => undefined,
       stripe: `e${number * 1_024}`,
       pool: noPool,
       metrics,

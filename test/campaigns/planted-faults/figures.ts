@@ -306,10 +306,10 @@ export const boundFaults: readonly PlantedFault[] = [
     'removalMs = 60_000',
   ),
   wrong(
-    'a missing file is remembered for 10 minutes',
-    'engine/store/missing-files.ts',
-    'findingValidMs = 180_000',
-    'findingValidMs = 600_000',
+    'an import of which a file is missing is left alone for 10 minutes',
+    'engine/scheduler/missed-files.ts',
+    'leaveAloneMs = 60_000',
+    'leaveAloneMs = 600_000',
   ),
   wrong(
     'new limits are enforced every minute',

@@ -147,13 +147,6 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
-    name: 'a step that moves is taken over',
-    file: steps,
-    text: "$expr: { $lt: ['$step.moved_at', { $subtract: ['$$NOW', bounds.stalledAfterMs] }] },",
-    replacement: "$expr: { $lte: ['$step.moved_at', '$$NOW'] },",
-    tests: [stores],
-  },
-  {
     name: 'an import is started that is paused',
     file: imports,
     text: "{ _id: id, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } },\n      [{ $set: started }]",
@@ -654,27 +647,6 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: leases,
     text: 'const forgetDeadMs = 120_000',
     replacement: 'const forgetDeadMs = 0',
-    tests: [stores],
-  },
-  {
-    name: 'an engine beside one of the same folder is not alone',
-    file: 'engine/store/engines.ts',
-    text: '.find({ folder: { $ne: folder } }',
-    replacement: '.find({}',
-    tests: [stores],
-  },
-  {
-    name: 'an engine that stopped lately is forgotten',
-    file: 'engine/store/engines.ts',
-    text: 'areKnown: others.length > 0 ||',
-    replacement: 'areKnown: others.some(({ dead }) => !dead) ||',
-    tests: [stores],
-  },
-  {
-    name: 'a missing file fails an import at once that is older than the engine',
-    file: 'engine/store/missing-files.ts',
-    text: "{ $gt: ['$created_at', onlyFolderSince] }",
-    replacement: "{ $gt: ['$created_at', new Date(0)] }",
     tests: [stores],
   },
   {

@@ -28,7 +28,7 @@ const staging = openStaging(location, collections)
 const uploads = openUploads(location, database)
 const quota = new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } })
 const context = {
-  ...{ database, log, staging, uploads, quota, secrets: noKeys, removals: new Set<number>() },
+  ...{ database, log, staging, uploads, quota, secrets: noKeys },
   metrics: createEngineMetrics(new Registry()),
 }
 

@@ -245,26 +245,6 @@ t.test('progress between a read and the write that follows prevents the take-ove
     t.same(await chunks.releaseExpiredChunks({ ...collections, chunks: withEvent }), [])
     t.match(await collections.chunks.findOne({}), advanced)
   }
-  const moves: Partial<ImportDocument>[] = [
-    { step: { ...step, moved_at: new Date() } },
-    stepOfAnother,
-    { state: 'cancelled', finished_at: past },
-  ]
-  for (const moved of moves) {
-    await collections.imports.deleteMany({})
-    await collections.imports.insertOne(importOf({ step, state: 'splitting' }))
-    const withEvent = withEventAfterRead(collections.imports, () =>
-      collections.imports.updateOne({}, { $set: moved }),
-    )
-    t.same(
-      await steps.takeOverStalledSteps(
-        { ...collections, imports: withEvent },
-        { stalledAfterMs: 60_000, maxFailures: 3, message: () => 'it hangs' },
-      ),
-      [],
-    )
-    t.match(await collections.imports.findOne({}), moved)
-  }
 })
 
 t.test('the fence lets no engine write in the two states without a holder', async (t) => {
@@ -291,8 +271,8 @@ t.test('the fence lets no engine write in the two states without a holder', asyn
 // ---- imports and their steps ----
 
 const importOf = (changes: Partial<ImportDocument>): ImportDocument => storedImport({ _id: 1, ...changes })
-const step = { engine_id: 'mine', token: 'mine', moved_at: past }
-const stepOfAnother = { step: { engine_id: 'theirs', token: 'theirs', moved_at: past } }
+const step = { engine_id: 'mine', token: 'mine' }
+const stepOfAnother = { step: { engine_id: 'theirs', token: 'theirs' } }
 const stepLost = [stepOfAnother, { step: null }]
 const ours = { id: 1, token: 'mine' }
 const ended = { state: 'failed', finished_at: past } as const
@@ -300,8 +280,7 @@ const ended = { state: 'failed', finished_at: past } as const
 const working = { step, state: 'splitting' } as const
 const { download } = importOf({})
 
-t.test('a step is claimed when it is due, and taken over when it stands still', async (t) => {
-  const stalledBounds = { stalledAfterMs: 60_000, maxFailures: 3, message: () => 'it hangs' }
+t.test('a step is claimed when it is due', async (t) => {
   const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'claimStep',
@@ -317,13 +296,6 @@ t.test('a step is claimed when it is due, and taken over when it stands still', 
         ...[{ step_not_before: future }, { download: { ...download, next_attempt_at: future } }],
       ] as Partial<ImportDocument>[],
       run: () => steps.claimStep(collections, 1, 'splitting', mine),
-    },
-    { write: 'stampStep', changes: working, leaves: stepLost, run: () => steps.stampStep(collections, ours) },
-    {
-      write: 'takeOverStalledSteps',
-      changes: working,
-      leaves: [{ step: null }, { step: { ...step, moved_at: new Date() } }, { finalized: true }],
-      run: () => steps.takeOverStalledSteps(collections, stalledBounds),
     },
   ])
   t.same(faults, [])

@@ -3,12 +3,11 @@ import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { claimMessages } from '../../../shared/store/outbox.ts'
 import { claimChunk } from '../../../shared/store/chunks.ts'
-import { claimStep } from '../../../shared/store/import-steps.ts'
 import { acquireUploadLock } from '../../../shared/store/upload-locks.ts'
 import { claimCallback, insertCallback } from '../../../engine/store/callbacks.ts'
 import { cutLongLeases } from '../../../engine/jobs/maintenance.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
-import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
+import { storedChunk } from '../../helpers/stored-import.ts'
 
 /** The clock of the primary is set back: leases that were made before it lie further ahead than their length. */
 
@@ -21,8 +20,6 @@ const claim = { engineId: 'a', token: 'mine' }
 
 await collections.chunks.insertOne(storedChunk(1, 0, {}))
 await claimChunk(collections, { _id: 1, fence: 0 }, claim)
-await collections.imports.insertOne(storedImport({ _id: 1, state: 'splitting' }))
-await claimStep(collections, 1, 'splitting', claim)
 const callback = { url: 'http://a.example.com', webhookId: 'w', body: '{}', dueAt: past }
 await insertCallback(collections, { _id: 1, organization_id: 1 }, callback)
 const { queue } = (await collections.callbacks.findOne())!
@@ -38,7 +35,6 @@ await acquireUploadLock(collections, { id: '1/a', token: 'mine' })
 
 const fields = [
   { of: 'chunk', collection: 'import_chunks', field: 'lease_until', maxMs: 60_000 },
-  { of: 'step', collection: 'imports', field: 'step.moved_at', maxMs: 0 },
   { of: 'callback', collection: 'import_callbacks', field: 'due_at', maxMs: 30_000 },
   { of: 'message', collection: 'outbox', field: 'leased_until', maxMs: 50_000 },
   { of: 'message from its beginning', collection: 'outbox', field: 'leased_at', maxMs: 0 },

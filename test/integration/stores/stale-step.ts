@@ -7,7 +7,6 @@ import { processImport } from '../../../engine/process-import.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
 import type { StepContext } from '../../../engine/scheduler/step.ts'
-import { stepBounds } from '../../../engine/scheduler/step-progress.ts'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
@@ -70,7 +69,7 @@ async function stepOf(
       quota: new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } }),
       log,
       bounds: downloadBounds,
-      stepBounds,
+      watch: () => () => undefined,
       guard: new AddressGuard([]),
       missedFiles: new MissedFiles(metrics),
     },
