@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
+import { endpoint } from '../../api/endpoint.ts'
 import { exampleJob, jobQuery, jobView } from './schemas.ts'
-import { listJobs } from './service.ts'
+import { listJobs, noTime } from './service.ts'
 
 /** Each exists twice: with all jobs, and with the unfinished ones. */
 const lists = [
@@ -26,12 +26,9 @@ export const jobEndpoints = lists.flatMap(({ prefix, everywhere, operation, wher
       needs: everywhere ? 'system_admin' : 'any_key',
       query: jobQuery,
       reply: { data: z.array(jobView), paging: 'pages', example: [exampleJob] },
-      refusals: {
-        invalid_request:
-          'begins_at__after must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), in the years 1000 to 9999, or UNIX seconds',
-      },
+      refusals: [noTime],
       handle: (call) =>
-        listJobs(call, call.query(), { organizationId: call.organizationId, everywhere, unfinished }),
+        listJobs(call, call.query, { organizationId: call.organizationId, everywhere, unfinished }),
     }),
   ),
 )

@@ -1,5 +1,5 @@
 import type { Filter } from 'mongodb'
-import { RequestError } from '../../api/request-error.ts'
+import { refusal } from '../../api/refusal.ts'
 import { importStates, unfinishedStates } from '../../../shared/contract/import-state.ts'
 import { summaryFields, readViewContext, type ImportSummary } from '../../../shared/store/import-views.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
@@ -66,14 +66,17 @@ function buildFilter(
 /** Replies show times in whole seconds. So what is after a time begins with its next second. */
 const nextSecond = (time: Date): Date => new Date((Math.floor(time.getTime() / 1_000) + 1) * 1_000)
 
+export const noTime = refusal(
+  'invalid_request',
+  (parameter: string) =>
+    `${parameter} must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), in the years 1000 to 9999, or UNIX seconds`,
+  'begins_at__after',
+)
+
 const unixSeconds = /^-?\d{1,12}(\.\d{1,9})?$/
 
 function readTime(parameter: string, text: string, zone: string): Date {
   const instant = unixSeconds.test(text) ? new Date(Number(text) * 1000) : parseApiTime(text, zone)
-  if (instant === null)
-    throw new RequestError(
-      'invalid_request',
-      `${parameter} must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), in the years 1000 to 9999, or UNIX seconds`,
-    )
+  if (instant === null) throw noTime(parameter)
   return instant
 }

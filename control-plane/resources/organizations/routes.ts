@@ -1,16 +1,13 @@
 import { z } from 'zod'
-import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
+import { endpoint } from '../../api/endpoint.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { exampleOrganization, organizationChange, organizationCreation, organizationView } from './schemas.ts'
-import { changeOrganization, createOrganization, findOrganization, listOrganizations } from './service.ts'
+import { changeOrganization, createOrganization, listOrganizations, organizationInPath } from './service.ts'
 import { toView } from './view.ts'
 
 const tag = 'Organizations'
 
-const faultyFields = [
-  'name must not be blank',
-  'time_zone_name must be the IANA name of a time zone, such as Europe/Berlin',
-]
+const faulty = [{ name: ' ' }, { time_zone_name: 'Mars/Olympus' }]
 
 export const organizationEndpoints = [
   endpoint({
@@ -23,7 +20,7 @@ export const organizationEndpoints = [
     scope: 'own_organization_or_all',
     query: tokenPagingQuery({ perPage: 2000, max: 2000 }),
     reply: { data: z.array(organizationView), paging: 'pages', example: [exampleOrganization] },
-    handle: (call) => listOrganizations(call, call.query()),
+    handle: (call) => listOrganizations(call, call.query),
   }),
   endpoint({
     method: 'get',
@@ -32,11 +29,9 @@ export const organizationEndpoints = [
     summary: 'One organization',
     tag,
     needs: 'any_key',
-    refusals: { not_found: 'there is no organization 4711' },
+    record: organizationInPath,
     reply: { data: organizationView, example: exampleOrganization },
-    async handle({ deps, caller, params }) {
-      return { data: toView(await findOrganization(deps, caller, params['id'])) }
-    },
+    handle: async ({ record }) => ({ data: toView(record) }),
   }),
   endpoint({
     method: 'post',
@@ -50,12 +45,10 @@ export const organizationEndpoints = [
       wrapper: 'organization',
       schema: organizationCreation,
       example: { organization: { name: 'Example Ltd', time_zone_name: 'Europe/Berlin' } },
+      faulty,
     },
     reply: { data: organizationView, example: exampleOrganization },
-    refusals: { validation_failed: faultyFields },
-    async handle({ deps, body }) {
-      return { data: toView(await createOrganization(deps, body())) }
-    },
+    handle: async ({ deps, body }) => ({ data: toView(await createOrganization(deps, body)) }),
   }),
   endpoint({
     method: 'put',
@@ -69,12 +62,12 @@ export const organizationEndpoints = [
       schema: organizationChange,
       isUpdate: true,
       example: { organization: { subscriber_limit: 100_000 } },
+      faulty,
     },
+    record: organizationInPath,
     reply: { data: organizationView, example: { ...exampleOrganization, subscriber_limit: 100_000 } },
-    refusals: { not_found: 'there is no organization 4711', validation_failed: faultyFields },
-    async handle({ deps, caller, params, body }) {
-      const organization = await findOrganization(deps, caller, params['id'])
-      return { data: toView(await changeOrganization(deps, organization, body())) }
-    },
+    handle: async ({ deps, record, body }) => ({
+      data: toView(await changeOrganization(deps, record, body)),
+    }),
   }),
 ]

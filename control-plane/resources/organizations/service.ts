@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { inTransaction } from '../../../shared/runtime/transactions.ts'
 import type { OrganizationDocument } from '../../../shared/contract/schemas/organization.ts'
 import { notifyEngines } from '../../../shared/store/wake-up.ts'
 import { enforceLimit } from '../../../shared/store/subscriber-quota.ts'
+import type { RecordOfPath } from '../../api/endpoint.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, pathId, canAccess } from '../../api/scope.ts'
+import { noOrganization, pathId, canAccess } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -26,18 +26,17 @@ export function listOrganizations(call: PageCall, query: TokenPageQuery) {
   })
 }
 
-/** Throws `not_found`, also when the caller can't access the organization. */
-export async function findOrganization(
-  { database }: ControlPlane,
-  caller: Caller,
-  text: string | undefined,
-): Promise<OrganizationDocument> {
-  const id = pathId(text, 'organization')
-  const organization = canAccess(caller, id)
-    ? await database.collections.organizations.findOne({ _id: id })
-    : null
-  if (organization === null) throw missing('organization', text)
-  return organization
+/** The organization that the path names, where the caller can access it. */
+export const organizationInPath: RecordOfPath<OrganizationDocument> = {
+  refusals: [noOrganization],
+  async find({ deps, caller, params: { id: text } }) {
+    const id = pathId(text, noOrganization)
+    const organization = canAccess(caller, id)
+      ? await deps.database.collections.organizations.findOne({ _id: id })
+      : null
+    if (organization === null) throw noOrganization(text)
+    return organization
+  },
 }
 
 /** The organization as stored. */
@@ -77,6 +76,6 @@ export async function changeOrganization(
     await enforceLimit(deps, { organizationId: _id, change: changeId })
     await notifyEngines(collections, 'limit')
   }
-  if (changed === null) throw missing('organization', _id)
+  if (changed === null) throw noOrganization(_id)
   return changed
 }

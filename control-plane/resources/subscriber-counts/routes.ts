@@ -1,4 +1,4 @@
-import { oldEndpoint as endpoint, type Endpoint } from '../../api/endpoint.ts'
+import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { exampleSubscriberCounts, subscriberCountsView } from './schemas.ts'
 
 function countsEndpoint(prefix: string, suffix: string, summary: string): Endpoint {
@@ -10,9 +10,7 @@ function countsEndpoint(prefix: string, suffix: string, summary: string): Endpoi
     tag: 'Subscriber counts',
     needs: 'any_key',
     reply: { data: subscriberCountsView, example: exampleSubscriberCounts },
-    async handle({ deps, organizationId }) {
-      return { data: await deps.subscriberCounts(organizationId) }
-    },
+    handle: async ({ deps, organizationId }) => ({ data: await deps.subscriberCounts(organizationId) }),
   })
 }
 

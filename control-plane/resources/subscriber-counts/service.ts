@@ -1,6 +1,6 @@
 import type { Database } from '../../../shared/runtime/database.ts'
 import { countsByList } from '../../../shared/store/subscriber-counts.ts'
-import { missing } from '../../api/scope.ts'
+import { noOrganization } from '../../api/scope.ts'
 import { manyDocuments } from '../../store/shared-reads.ts'
 import { singleFlight } from '../../store/single-flight.ts'
 import { toView } from './view.ts'
@@ -21,6 +21,6 @@ export const createSubscriberCounts = ({ collections }: Database) =>
         .toArray(),
       countsByList(collections, organizationId),
     ])
-    if (organization === null) throw missing('organization', organizationId)
+    if (organization === null) throw noOrganization(organizationId)
     return toView(organization, lists, counts)
   })

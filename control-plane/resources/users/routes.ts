@@ -1,7 +1,16 @@
 import { z } from 'zod'
 import { requireNotAbove, requireRequestedRoleNotAbove } from '../../api/authorization.ts'
-import { oldEndpoint as endpoint, type Endpoint } from '../../api/endpoint.ts'
-import { moreThanYours } from './refusals.ts'
+import { endpoint, type Endpoint } from '../../api/endpoint.ts'
+import { noSuchOrganization } from '../../api/scope.ts'
+import { noSystemKeyLeft, noSystemUserLeft } from '../credential-changes.ts'
+import {
+  emailTaken,
+  moreThanYours,
+  noTerms,
+  ownUser,
+  signInRefused,
+  systemAdminElsewhere,
+} from './refusals.ts'
 import {
   lockoutReset,
   signIn,
@@ -11,29 +20,22 @@ import {
   userQuery,
   userView,
 } from './schemas.ts'
-import { changeUser, createUser, deleteUser, endLockout, findUser, listUsers } from './service.ts'
+import { changeUser, createUser, deleteUser, endLockout, listUsers, userInPath } from './service.ts'
 import { authenticate } from './sign-in.ts'
 import { toView } from './view.ts'
 
 const tag = 'Users'
 
-const noUser = 'there is no user 4711'
-const more = moreThanYours.example.message
-const lastAdmin = 'this would leave no active system-admin user: create another one first'
-const lastKey = 'this would leave no usable system-admin key: create another one first'
-const misplacedRole = 'role can be system_admin only in organization 1'
-const takenEmail = 'email is taken: there is a user with jane@example.com already'
-const noTerms =
-  'terms_and_conditions_version can be only null: this service has no terms and conditions to agree to'
+/** Values that the schemas refuse, of a creation and of a change. */
 const faultyFields = [
-  'full_name must not be blank',
-  'email must be an email address',
-  'email must have a domain in ASCII: internationalized domain names are not supported here',
-  'default_preview_recipients.0 must be an email address',
-  'permissions has the unknown key other: allowed are mailing_list, subscriber, segmentation_criteria, autoresponder, web_form, custom_field, campaign, campaign/template, seed_list',
-  'permissions.seed_list.0 must be one of "create", "update", "delete"',
-  'password1 must have at least 8 characters',
-  'password1 must have at most 1024 bytes in UTF-8',
+  { full_name: ' ' },
+  { email: 'nobody' },
+  { email: 'jane@bücher.example' },
+  { default_preview_recipients: ['x'] },
+  { permissions: { other: [] } },
+  { permissions: { seed_list: ['send'] } },
+  { password1: 'short', password2: 'short' },
+  { password1: 'x'.repeat(1_025), password2: 'x'.repeat(1_025) },
 ]
 
 type Listing = Pick<Endpoint, 'path' | 'operationId' | 'summary'> & { isOfAllOrganizations: boolean }
@@ -51,7 +53,7 @@ function listing({ isOfAllOrganizations, ...described }: Listing): Endpoint {
     reply: { data: z.array(userView), paging: 'pages', example: [userExample] },
     handle(call) {
       const isEverywhere = isOfAllOrganizations && call.caller.role === 'system_admin'
-      return listUsers(call, isEverywhere ? null : call.organizationId, call.query())
+      return listUsers(call, isEverywhere ? null : call.organizationId, call.query)
     },
   })
 }
@@ -85,12 +87,10 @@ export const userEndpoints = [
     },
     hasOwnSlots: true,
     reply: { data: userView, example: userExample },
-    refusals: {
-      not_authorized: 'the email or the password is wrong, or the user is inactive or locked out',
-    },
-    async handle({ deps, caller, body, clientGone }) {
-      return { data: await toView(deps, await authenticate(deps, caller, body(), clientGone)) }
-    },
+    refusals: [signInRefused],
+    handle: async ({ deps, caller, body, clientGone }) => ({
+      data: await toView(deps, await authenticate(deps, caller, body, clientGone)),
+    }),
   }),
   endpoint({
     method: 'get',
@@ -100,10 +100,8 @@ export const userEndpoints = [
     tag,
     needs: 'admin',
     reply: { data: userView, example: userExample },
-    refusals: { not_found: noUser },
-    async handle({ deps, caller, params }) {
-      return { data: await toView(deps, await findUser(deps, caller, params['id'])) }
-    },
+    record: userInPath,
+    handle: async ({ deps, record }) => ({ data: await toView(deps, record) }),
   }),
   endpoint({
     method: 'post',
@@ -128,24 +126,15 @@ export const userEndpoints = [
           password2: 'correct horse battery',
         },
       },
+      faulty: [...faultyFields, { password2: 'another' }],
     },
     hasOwnSlots: true,
     reply: { data: userView, example: userExample },
-    refusals: {
-      validation_failed: [
-        ...faultyFields,
-        'password2 must be the same as password1',
-        'organization_id: there is no organization 4711',
-        misplacedRole,
-        noTerms,
-        takenEmail,
-      ],
-    },
-    forbids: [more],
-    async handle({ deps, caller, body, documentAsSent, clientGone }) {
-      requireRequestedRoleNotAbove(documentAsSent(), caller, moreThanYours)
-      return { data: await toView(deps, await createUser(deps, caller, body(), clientGone)) }
-    },
+    permit: ({ caller, document }) => requireRequestedRoleNotAbove(document, caller, moreThanYours),
+    refusals: [noSuchOrganization, systemAdminElsewhere, noTerms, emailTaken, moreThanYours],
+    handle: async ({ deps, caller, body, clientGone }) => ({
+      data: await toView(deps, await createUser(deps, caller, body, clientGone)),
+    }),
   }),
   endpoint({
     method: 'put',
@@ -154,29 +143,24 @@ export const userEndpoints = [
     summary: 'Changes the fields that are given; a new password is given twice',
     tag,
     needs: 'admin',
-    body: { wrapper: 'user', schema: userChange, isUpdate: true, example: { user: { active: false } } },
+    body: {
+      wrapper: 'user',
+      schema: userChange,
+      isUpdate: true,
+      example: { user: { active: false } },
+      faulty: [...faultyFields, { password2: 'another' }],
+    },
+    record: userInPath,
+    permit({ caller, document }, user) {
+      requireNotAbove(user, caller, moreThanYours)
+      requireRequestedRoleNotAbove(document, caller, moreThanYours)
+    },
     hasOwnSlots: true,
     reply: { data: userView, example: { ...userExample, active: false } },
-    refusals: {
-      not_found: noUser,
-      validation_failed: [
-        ...faultyFields,
-        'password2 must be the same as password1: a new password is given as both',
-        misplacedRole,
-        noTerms,
-        takenEmail,
-        lastAdmin,
-        lastKey,
-      ],
-    },
-    forbids: [more],
-    async handle({ deps, caller, params, body, documentAsSent, clientGone }) {
-      const user = await findUser(deps, caller, params['id'])
-      // This 403 precedes all other refusals, those of the body included.
-      requireNotAbove(user, caller, moreThanYours)
-      requireRequestedRoleNotAbove(documentAsSent(), caller, moreThanYours)
-      return { data: await toView(deps, await changeUser(deps, caller, user, body(), clientGone)) }
-    },
+    refusals: [systemAdminElsewhere, noTerms, emailTaken, noSystemUserLeft, noSystemKeyLeft, moreThanYours],
+    handle: async ({ deps, caller, record, body, clientGone }) => ({
+      data: await toView(deps, await changeUser(deps, caller, record, body, clientGone)),
+    }),
   }),
   endpoint({
     method: 'put',
@@ -187,13 +171,11 @@ export const userEndpoints = [
     needs: 'admin',
     body: { wrapper: null, schema: z.object({}), optional: true, example: {} },
     reply: { data: lockoutReset, example: { result: 'lockout_cleared' } },
-    refusals: { not_found: noUser },
-    forbids: [more],
-    async handle({ deps, caller, params, body }) {
-      const user = await findUser(deps, caller, params['id'])
-      requireNotAbove(user, caller, moreThanYours)
-      body()
-      const wasLocked = await endLockout(deps, caller, user)
+    record: userInPath,
+    permit: ({ caller }, user) => requireNotAbove(user, caller, moreThanYours),
+    refusals: [moreThanYours],
+    async handle({ deps, caller, record }) {
+      const wasLocked = await endLockout(deps, caller, record)
       return { data: { result: wasLocked ? 'lockout_cleared' : 'not_locked_out' } }
     },
   }),
@@ -204,16 +186,11 @@ export const userEndpoints = [
     summary: 'Deletes a user; its API keys are refused from then on',
     tag,
     needs: 'admin',
-    refusals: {
-      not_found: noUser,
-      validation_failed: ['you cannot delete your own user, which is user 3', lastAdmin],
-    },
-    forbids: [more],
+    record: userInPath,
+    refusals: [ownUser, noSystemUserLeft, moreThanYours],
     reply: { data: z.null(), example: null },
-    async handle({ deps, caller, params }) {
-      const user = await findUser(deps, caller, params['id'])
-      requireNotAbove(user, caller, moreThanYours)
-      await deleteUser(deps, caller, user)
+    async handle({ deps, caller, record }) {
+      await deleteUser(deps, caller, record)
       return { data: null }
     },
   }),

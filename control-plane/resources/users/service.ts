@@ -2,22 +2,23 @@ import type { ClientSession, Filter } from 'mongodb'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { RequestError } from '../../api/request-error.ts'
+import type { RequestError } from '../../api/request-error.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import type { UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { visibleEmail } from '../../../shared/values/email.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { requireNotAbove } from '../../api/authorization.ts'
+import type { RecordOfPath } from '../../api/endpoint.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, missingOrganization, pathId, canAccess } from '../../api/scope.ts'
-import { refuseProblems, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
+import { missingOrganization, pathId, canAccess } from '../../api/scope.ts'
+import { refuseAll, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { clearLockout, deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
 import { changeCredentials } from '../credential-changes.ts'
 import { hashingSlot } from './hashing-slots.ts'
 import { hashPassword } from './passwords.ts'
-import { moreThanYours } from './refusals.ts'
+import { emailTaken, moreThanYours, noTerms, noUser, ownUser, systemAdminElsewhere } from './refusals.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
 import { toViews } from './view.ts'
 
@@ -69,40 +70,21 @@ export async function findUser(
   session?: ClientSession,
 ): Promise<UserDocument> {
   const user = await deps.database.collections.users.findOne(
-    { _id: pathId(text, 'user') },
+    { _id: pathId(text, noUser) },
     session === undefined ? {} : { session },
   )
-  if (user === null || !canAccess(caller, user.organization_id)) throw missing('user', text)
+  if (user === null || !canAccess(caller, user.organization_id)) throw noUser(text)
   return user
+}
+
+/** The user that the path names. */
+export const userInPath: RecordOfPath<UserDocument> = {
+  refusals: [noUser],
+  find: ({ deps, caller, params }) => findUser(deps, caller, params['id']),
 }
 
 type UserCreation = z.infer<typeof userCreation>
 type UserChange = z.infer<typeof userChange>
-
-/** Throws `validation_failed` with all problems, except that the email is taken. */
-export async function checkCreation(
-  deps: ControlPlane,
-  { organizationId: callerOrganizationId }: Caller,
-  {
-    organization_id: organizationId = callerOrganizationId,
-    role,
-    terms_and_conditions_version: terms,
-  }: UserCreation,
-): Promise<void> {
-  refuseProblems([
-    ...(await missingOrganization(deps, organizationId)).map(({ message }) => message),
-    ...roleProblems(role, organizationId),
-    ...termsProblems(deps, terms, null),
-  ])
-}
-
-/** Throws as checkCreation. */
-export function checkChange(deps: ControlPlane, found: UserDocument, change: UserChange): void {
-  refuseProblems([
-    ...roleProblems(change.role ?? found.role, found.organization_id),
-    ...termsProblems(deps, change.terms_and_conditions_version, found.terms_and_conditions_version),
-  ])
-}
 
 /**
  * The user as stored. Throws `validation_failed` with all problems, or when the email is taken. Throws as
@@ -114,7 +96,6 @@ export async function createUser(
   wanted: UserCreation,
   clientGone: AbortSignal,
 ): Promise<UserDocument> {
-  await checkCreation(deps, caller, wanted)
   const { collections } = deps.database
   const {
     organization_id: organizationId = caller.organizationId,
@@ -122,6 +103,11 @@ export async function createUser(
     password2: _repeated,
     ...fields
   } = wanted
+  refuseAll([
+    ...(await missingOrganization(deps, organizationId)),
+    ...roleProblems(fields.role, organizationId),
+    ...termsProblems(deps, fields.terms_and_conditions_version, null),
+  ])
   const document: UserDocument = {
     _id: await deps.database.ids.allocate('user'),
     organization_id: organizationId,
@@ -152,7 +138,10 @@ export async function changeUser(
   wanted: UserChange,
   clientGone: AbortSignal,
 ): Promise<UserDocument> {
-  checkChange(deps, found, wanted)
+  refuseAll([
+    ...roleProblems(wanted.role ?? found.role, found.organization_id),
+    ...termsProblems(deps, wanted.terms_and_conditions_version, found.terms_and_conditions_version),
+  ])
   const { password1, password2: _repeated, permissions, ...fields } = wanted
   const set: Record<string, unknown> = {
     ...withoutUndefined(fields),
@@ -165,13 +154,13 @@ export async function changeUser(
   for (const [key, values] of Object.entries(permissions ?? {})) {
     if (values !== undefined) set[`permissions.${key}`] = values
   }
-  return mapDuplicateKey(emailTaken(fields.email), () =>
+  return mapDuplicateKey(emailTaken(fields.email ?? found.email), () =>
     changeCredentials(deps, caller, async (session) => {
       const current = await findUser(deps, caller, String(found._id), session)
       requireNotAbove(current, caller, moreThanYours)
       if (Object.keys(set).length === 0) return current
       const changed = await updateUser(deps.database.collections, current._id, set, session)
-      if (changed === null) throw missing('user', current._id)
+      if (changed === null) throw noUser(current._id)
       return changed
     }),
   )
@@ -186,11 +175,7 @@ export async function deleteUser(
   await changeCredentials(deps, caller, async (session) => {
     const user = await findUser(deps, caller, String(id), session)
     requireNotAbove(user, caller, moreThanYours)
-    if (user._id === caller.userId)
-      throw new RequestError(
-        'validation_failed',
-        `you cannot delete your own user, which is user ${user._id}`,
-      )
+    if (user._id === caller.userId) throw ownUser(user._id)
     await deleteUserDocument(deps.database.collections, user._id, session)
   })
 }
@@ -204,22 +189,15 @@ export function endLockout(deps: ControlPlane, caller: Caller, { _id: id }: User
   })
 }
 
-const roleProblems = (role: UserDocument['role'], organizationId: number): string[] =>
-  role === 'system_admin' && organizationId !== systemOrganizationId
-    ? [`role can be system_admin only in organization ${systemOrganizationId}`]
-    : []
+const roleProblems = (role: UserDocument['role'], organizationId: number): RequestError[] =>
+  role === 'system_admin' && organizationId !== systemOrganizationId ? [systemAdminElsewhere()] : []
 
 /** A stored version may stay when the terms have been removed from the settings. */
 function termsProblems(
   { settings }: ControlPlane,
   version: number | null | undefined,
   stored: number | null,
-): string[] {
+): RequestError[] {
   if (version === undefined || version === null || version === stored) return []
-  return settings.TERMS_AND_CONDITIONS_VERSION === undefined
-    ? ['terms_and_conditions_version can be only null: this service has no terms and conditions to agree to']
-    : []
+  return settings.TERMS_AND_CONDITIONS_VERSION === undefined ? [noTerms()] : []
 }
-
-const emailTaken = (email: string | undefined): string =>
-  `email is taken: there is a user with ${email} already`

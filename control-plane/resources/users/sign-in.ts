@@ -1,6 +1,5 @@
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
-import { RequestError } from '../../api/request-error.ts'
 import type { UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { visibleEmail } from '../../../shared/values/email.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
@@ -9,6 +8,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { countUnknownSignIn, recordSignInAttempt } from '../../store/users.ts'
 import { hashingSlot } from './hashing-slots.ts'
 import { isPassword, unmatchableHash } from './passwords.ts'
+import { signInRefused } from './refusals.ts'
 import type { signIn } from './schemas.ts'
 
 /**
@@ -42,9 +42,6 @@ export async function authenticate(
           lockoutMs: settings.USER_LOCKOUT_MINUTES * 60_000,
         })
   if (!isCorrect || updated === null || !updated.active || updated.locked_until !== null)
-    throw new RequestError(
-      'not_authorized',
-      'the email or the password is wrong, or the user is inactive or locked out',
-    )
+    throw signInRefused()
   return updated
 }

@@ -1,3 +1,4 @@
+import { noTime } from '../../../control-plane/resources/jobs/service.ts'
 import type { Row, Rows } from './row.ts'
 
 const query =
@@ -17,15 +18,12 @@ const row = (isOfOrganization: boolean): Row => {
       })
       return { ...params(organizationId), query }
     },
-    failures: Object.fromEntries(
-      ['2030-01-31', 'tomorrow', '1e3', '2030-01-31T08:00:00+01:00'].map((time) => [
-        `the time ${JSON.stringify(time)}`,
+    refusals: ['2030-01-31', 'tomorrow', '1e3', '2030-01-31T08:00:00+01:00'].map(
+      (time) =>
         ({ organizationId }) => ({
           sent: { ...params(organizationId), query: `?begins_at__after=${time}` },
-          code: 'invalid_request',
-          message: /^begins_at__after must be ISO 8601/,
+          refused: noTime('begins_at__after'),
         }),
-      ]),
     ),
   }
 }

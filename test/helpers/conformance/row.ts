@@ -16,6 +16,8 @@ export interface Sent {
 export interface Refused {
   sent: Sent
   refused: RequestError
+  /** Puts back what others need. */
+  after?: () => Promise<unknown>
 }
 
 /** A request that is refused as the endpoint's description says, its message being one of those there. */

@@ -1,4 +1,15 @@
-import type { Failure, Row, Rows } from './row.ts'
+import type { RequestError } from '../../../control-plane/api/request-error.ts'
+import { noSuchOrganization } from '../../../control-plane/api/scope.ts'
+import { noSystemKeyLeft, noSystemUserLeft } from '../../../control-plane/resources/credential-changes.ts'
+import {
+  emailTaken,
+  moreThanYours,
+  noTerms,
+  ownUser,
+  signInRefused,
+  systemAdminElsewhere,
+} from '../../../control-plane/resources/users/refusals.ts'
+import type { Refused, Row, Rows } from './row.ts'
 import type { World } from './world.ts'
 
 const password = 'correct horse battery'
@@ -26,20 +37,14 @@ function onNewUser(body?: unknown): Row['good'] {
 }
 
 const refusedCreation =
-  (fields: Record<string, unknown>, message: RegExp, failure: Partial<Failure> = {}) =>
-  (world: World): Failure => ({
-    sent: { body: { user: { ...newUser(world), ...fields } } },
-    code: 'validation_failed',
-    message,
-    ...failure,
-  })
+  (fields: Record<string, unknown>, refused: RequestError) =>
+  (world: World): Refused => ({ sent: { body: { user: { ...newUser(world), ...fields } } }, refused })
 
 const refusedChange =
-  (fields: Record<string, unknown>, message: RegExp) =>
-  async (world: World): Promise<Failure> => ({
+  (fields: Record<string, unknown>, refused: RequestError) =>
+  async (world: World): Promise<Refused> => ({
     sent: { params: { id: (await post(world)).id }, body: { user: fields } },
-    code: 'validation_failed',
-    message,
+    refused,
   })
 
 /** The id of the only system admin, who is created where there is none. */
@@ -51,24 +56,22 @@ async function onlySystemAdmin({ service, unique }: World): Promise<number> {
   return (await service.post('/users', { user })).id
 }
 
-const refusedToLesserAdmin =
-  () =>
-  async (world: World): Promise<Failure> => ({
+async function refusedToLesserAdmin(world: World): Promise<Refused> {
+  return {
     sent: { params: { id: await onlySystemAdmin(world) }, key: await world.adminBesideSystem() },
-    code: 'not_authorized',
-    status: 403,
-  })
+    refused: moreThanYours(),
+  }
+}
 
 const refusedAsLastAdmin =
   (body?: unknown) =>
-  async (world: World): Promise<Failure> => ({
+  async (world: World): Promise<Refused> => ({
     sent: { params: { id: await onlySystemAdmin(world) }, key: world.system, body },
-    code: 'validation_failed',
-    message: /no active system-admin user/,
+    refused: noSystemUserLeft(),
   })
 
 /** The only key of the only system admin. */
-async function refusedAsLastKey(world: World): Promise<Failure> {
+async function refusedAsLastKey(world: World): Promise<Refused> {
   const { service, system } = world
   const id = await onlySystemAdmin(world)
   const bind = (userId: number | null) =>
@@ -76,16 +79,14 @@ async function refusedAsLastKey(world: World): Promise<Failure> {
   await bind(id)
   return {
     sent: { params: { id }, key: system, body: { user: { active: false } } },
-    code: 'validation_failed',
-    message: /no usable system-admin key/,
+    refused: noSystemKeyLeft(),
     after: () => bind(null),
   }
 }
 
-const refusedSignIn = (email: string) => (): Failure => ({
+const refusedSignIn = (email: string) => (): Refused => ({
   sent: { body: { user: { email, password: 'wrong' } } },
-  code: 'not_authorized',
-  message: /^the email or the password is wrong/,
+  refused: signInRefused(),
 })
 
 const filters = '?full_name_contains=j&email_contains=@&order_by=full_name&page=0&per_page=5'
@@ -103,52 +104,26 @@ export const userRows: Rows = {
   getUser: { good: onNewUser() },
   createUser: {
     good: (world) => ({ body: { user: newUser(world) } }),
-    failures: {
-      'different passwords': refusedCreation({ password2: 'another' }, /^password2 must be the same/),
-      'a short password': refusedCreation(
-        { password1: 'short', password2: 'short' },
-        /at least 8 characters/,
-      ),
-      'an internationalized domain': refusedCreation({ email: 'jane@bücher.example' }, /^email must have/),
-      'an unknown permission': refusedCreation(
-        { permissions: { other: [] } },
-        /^permissions has the unknown key other: allowed are/,
-      ),
-      'an unknown value': refusedCreation(
-        { permissions: { seed_list: ['send'] } },
-        /^permissions\.seed_list\.0/,
-      ),
-      'a blank name': refusedCreation({ full_name: ' ' }, /^full_name/),
-      'what is no email': refusedCreation({ email: 'nobody' }, /^email must be/),
-      'a recipient who is none': refusedCreation({ default_preview_recipients: ['x'] }, /^default_preview/),
-      'a long password': refusedCreation(
-        { password1: 'x'.repeat(1025), password2: 'x'.repeat(1025) },
-        /at most 1024 bytes/,
-      ),
-      'an organization that is not there': (world) => ({
+    refusals: [
+      (world) => ({
         sent: { key: world.system, body: { user: { ...newUser(world), organization_id: 999_999 } } },
-        code: 'validation_failed',
-        message: /^organization_id/,
+        refused: noSuchOrganization(999_999),
       }),
-      'a system admin outside of organization 1': (world) => ({
+      (world) => ({
         sent: {
           key: world.system,
           body: { user: { ...newUser(world), role: 'system_admin', organization_id: world.organizationId } },
         },
-        code: 'validation_failed',
-        message: /^role/,
+        refused: systemAdminElsewhere(),
       }),
-      'terms that are switched off': refusedCreation({ terms_and_conditions_version: 1 }, /^terms_and/),
-      'one who may do more': refusedCreation({ role: 'system_admin' }, /^you can't create/, {
-        code: 'not_authorized',
-        status: 403,
-      }),
-      'an email that is taken': async (world) => ({
-        sent: { body: { user: { ...newUser(world), email: (await post(world)).email } } },
-        code: 'validation_failed',
-        message: /^email is taken/,
-      }),
-    },
+      refusedCreation({ terms_and_conditions_version: 1 }, noTerms()),
+      // The role is refused before all else about the document.
+      refusedCreation({ role: 'system_admin', full_name: 5 }, moreThanYours()),
+      async (world) => {
+        const { email } = await post(world)
+        return { sent: { body: { user: { ...newUser(world), email } } }, refused: emailTaken(email) }
+      },
+    ],
   },
   updateUser: {
     good: onNewUser({
@@ -161,82 +136,41 @@ export const userRows: Rows = {
         password2: 'another password',
       },
     }),
-    failures: {
-      'a blank name': refusedChange({ full_name: ' ' }, /^full_name/),
-      'what is no email': refusedChange({ email: 'nobody' }, /^email must be/),
-      'an internationalized domain': refusedChange({ email: 'jane@bücher.example' }, /^email must have/),
-      'a recipient who is none': refusedChange({ default_preview_recipients: ['x'] }, /^default_preview/),
-      'an unknown permission': refusedChange(
-        { permissions: { other: [] } },
-        /^permissions has the unknown key other: allowed are/,
-      ),
-      'an unknown value': refusedChange({ permissions: { seed_list: ['x'] } }, /^permissions\.seed_list\.0/),
-      'a short password': refusedChange({ password1: 'x', password2: 'x' }, /at least 8 characters/),
-      'a long password': refusedChange(
-        { password1: 'x'.repeat(1025), password2: 'x'.repeat(1025) },
-        /at most 1024 bytes/,
-      ),
-      'terms that are switched off': refusedChange({ terms_and_conditions_version: 1 }, /^terms_and/),
-      'an email that is taken': async (world) => ({
-        sent: {
-          params: { id: (await post(world)).id },
-          body: { user: { email: (await post(world)).email } },
-        },
-        code: 'validation_failed',
-        message: /^email is taken/,
-      }),
-      'a system admin outside of organization 1': async (world) => ({
+    refusals: [
+      refusedChange({ terms_and_conditions_version: 1 }, noTerms()),
+      async (world) => {
+        const [{ id }, { email }] = [await post(world), await post(world)]
+        return { sent: { params: { id }, body: { user: { email } } }, refused: emailTaken(email) }
+      },
+      async (world) => ({
         sent: {
           key: world.system,
           params: { id: (await post(world)).id },
           body: { user: { role: 'system_admin' } },
         },
-        code: 'validation_failed',
-        message: /^role/,
+        refused: systemAdminElsewhere(),
       }),
-      'one who may do more': async (world) => ({
-        sent: {
-          params: { id: (await post(world)).id },
-          body: { user: { role: 'system_admin' } },
-        },
-        code: 'not_authorized',
-        status: 403,
-      }),
-      'the last system admin': refusedAsLastAdmin({ user: { active: false } }),
-      'the one with the last key of a system admin': refusedAsLastKey,
-      'half of a new password': async (world) => ({
-        sent: { params: { id: (await post(world)).id }, body: { user: { password1: 'another password' } } },
-        code: 'validation_failed',
-        message: /^password2 must be the same/,
-      }),
-    },
+      refusedChange({ role: 'system_admin', full_name: 5 }, moreThanYours()),
+      refusedAsLastAdmin({ user: { active: false } }),
+      refusedAsLastKey,
+    ],
   },
-  resetPasswordFailureLockout: {
-    good: onNewUser({}),
-    failures: { 'one who may do more': refusedToLesserAdmin() },
-  },
+  resetPasswordFailureLockout: { good: onNewUser({}), refusals: [refusedToLesserAdmin] },
   deleteUser: {
     good: onNewUser(),
-    failures: {
-      'one who may do more': refusedToLesserAdmin(),
-      oneself: async (world) => {
+    refusals: [
+      refusedToLesserAdmin,
+      async (world) => {
         const { id } = await post(world)
         await world.service.collections.users.updateOne({ _id: id }, { $set: { role: 'organization_admin' } })
         const { key } = await world.post('/api_keys', { api_key: { name: 'Own', user_id: id } })
-        return {
-          sent: { params: { id }, key },
-          code: 'validation_failed',
-          message: /^you cannot delete your own user/,
-        }
+        return { sent: { params: { id }, key }, refused: ownUser(id) }
       },
-      'the last system admin': refusedAsLastAdmin(),
-    },
+      refusedAsLastAdmin(),
+    ],
   },
   authenticateUser: {
     good: async (world) => ({ body: { user: { email: (await post(world)).email, password } } }),
-    failures: {
-      'an unknown user': refusedSignIn('nobody@example.com'),
-      'what is no email': refusedSignIn('nobody'),
-    },
+    refusals: [refusedSignIn('nobody@example.com'), refusedSignIn('nobody')],
   },
 }
