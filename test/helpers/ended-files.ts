@@ -1,4 +1,4 @@
-import { tap } from '@tapjs/core'
+import { tap, type Base } from '@tapjs/core'
 import { describeEndedFile } from './tap-protocol.ts'
 
 /**
@@ -6,6 +6,7 @@ import { describeEndedFile } from './tap-protocol.ts'
  * the order of the queue, in which a file that takes minutes holds back all that end after it.
  */
 const runner = tap({ context: Symbol.for('tap.isRunner') })
+const outputs = new Map<Base, Buffer[]>()
 let files = 0
 let ended = 0
 runner.on('subtestAdd', () => {
@@ -13,15 +14,15 @@ runner.on('subtestAdd', () => {
 })
 runner.on('spawn', (file) => {
   const pieces: Buffer[] = []
+  outputs.set(file, pieces)
   file.on('process', ({ stdout }) => {
     stdout?.on('data', (piece: Buffer) => pieces.push(piece))
   })
-  runner.on('subtestEnd', (subtest) => {
-    if (subtest !== file) return
-    ended += 1
-    const output = Buffer.concat(pieces).toString()
-    console.log(
-      `${ended}/${files} ${describeEndedFile(file.name, output, { isPassed: file.passing(), ms: file.time })}`,
-    )
-  })
+})
+runner.on('subtestEnd', (file) => {
+  const output = Buffer.concat(outputs.get(file) ?? []).toString()
+  outputs.delete(file)
+  ended += 1
+  const line = describeEndedFile(file.name, output, { isPassed: file.passing(), ms: file.time })
+  console.log(`${ended}/${files} ${line}`)
 })

@@ -17,7 +17,7 @@ import { PollLoop, untilDue } from '../../scheduler/poll-loop.ts'
 import type { StepContext } from '../../scheduler/step.ts'
 import { mayTakeSlot } from '../../scheduler/slots.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
-import { sendCallback, type SendResult } from './send-callback.ts'
+import type { SendResult } from './send-callback.ts'
 
 interface CallbackDispatcherOptions extends Pick<
   StepContext,
@@ -175,6 +175,8 @@ export class CallbackDispatcher extends PollLoop {
       const callback = document === null ? null : (await openSecrets(document, secrets)).callback
       if (callback === null) return failed('its URL and its secret are gone: it had ended already')
       const webhook = { ...callback, id, body, sentAt: sentAt! }
+      // Loading the HTTP client is left to the first callback, as few installations use callbacks.
+      const { sendCallback } = await import('./send-callback.ts')
       return await sendCallback(webhook, { guard, bounds, signal: this.#abort.signal })
     } catch (error) {
       if (!(error instanceof CannotUnseal)) return null

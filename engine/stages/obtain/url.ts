@@ -3,7 +3,6 @@ import { openSecrets } from '../../../shared/runtime/seal-import-secrets.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { CannotUnseal } from '../../../shared/runtime/secret-box.ts'
 import { unpacked } from '../../../shared/containers/unpack.ts'
-import { downloadBound, downloadedContent } from '../../../shared/net/download.ts'
 import type { Source, SourceContext } from './source.ts'
 
 /**
@@ -32,6 +31,8 @@ export const urlSource: Source = async (document, context) => {
 
 async function* unpackedDownload(url: URL, filename: string, context: SourceContext): AsyncGenerator<Buffer> {
   const { bounds, signal, spool } = context
+  // Loading the HTTP and FTP clients takes a fifth of a process's start, and is left to the first download.
+  const { downloadBound, downloadedContent } = await import('../../../shared/net/download.ts')
   yield* unpacked(downloadedContent(url, context), {
     what: JSON.stringify(filename),
     bound: downloadBound(bounds),
