@@ -2,7 +2,6 @@ import type { Db, MongoClient } from 'mongodb'
 import { openDatabase } from '../shared/runtime/database.ts'
 import { createLogger } from '../shared/runtime/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/runtime/mongod/embedded-mongodb.ts'
-import { findMongod } from '../shared/runtime/mongod/find-mongod.ts'
 import { endOnInterrupt, interrupted, unlessInterrupted } from './interrupt.ts'
 import type { Usage } from './processes.ts'
 import type { Bench } from './scenario.ts'
@@ -20,16 +19,11 @@ export async function onServer<T>(
   work: (bench: Bench) => Promise<T>,
 ): Promise<T> {
   const log = createLogger({ process: 'bench', level: 'warn' })
-  const search = {
-    binarySetting: process.env['MONGOD_BINARY'],
-    cacheFolder: process.env['MONGOD_CACHE_DIR'],
-    log,
-    signal: interrupted,
-  }
   const starting = startEmbeddedMongoDB({
     dataFolder: folder,
     cacheMB,
-    findMongod: () => findMongod(search),
+    binarySetting: process.env['MONGOD_BINARY'],
+    cacheFolder: process.env['MONGOD_CACHE_DIR'],
     log,
     signal: interrupted,
   })

@@ -122,7 +122,7 @@ await runProcess('control-plane', async (process) => {
     http: url,
     metrics: { control_plane: `${url}/metrics` },
     mongodb: database.shownUri,
-    mongodb_password_file: database.passwordFile,
+    mongodb_password_file: null,
     api_key: apiKey,
   })
 })

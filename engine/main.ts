@@ -56,6 +56,6 @@ await runProcess('engine', async (process) => {
     process: 'engine',
     metrics: { engine: `${operations.url}/metrics` },
     mongodb: database.shownUri,
-    mongodb_password_file: database.passwordFile,
+    mongodb_password_file: null,
   })
 })

@@ -63,7 +63,7 @@ await runProcess('ftp', async (process) => {
       : { ftps: `ftps://${hostInUrl(settings.FTP_HOST)}:${server.implicitTlsPort}` }),
     metrics: { ftp: `${operations.url}/metrics` },
     mongodb: database.shownUri,
-    mongodb_password_file: database.passwordFile,
+    mongodb_password_file: null,
   })
 })
 

@@ -9,7 +9,6 @@ import { programSearchPath } from '../shared/runtime/config.ts'
 import { createLogger } from '../shared/runtime/logger.ts'
 import { MongoClient } from 'mongodb'
 import { startEmbeddedMongoDB } from '../shared/runtime/mongod/embedded-mongodb.ts'
-import { findMongod } from '../shared/runtime/mongod/find-mongod.ts'
 import { readProtocol, type SkippedTest } from './helpers/tap-protocol.ts'
 
 /**
@@ -87,13 +86,8 @@ function startServer(): ReturnType<typeof startEmbeddedMongoDB> {
   return startEmbeddedMongoDB({
     dataFolder: folder,
     cacheMB: 1024,
-    findMongod: () =>
-      findMongod({
-        binarySetting: process.env['MONGOD_BINARY'],
-        cacheFolder: process.env['MONGOD_CACHE_DIR'],
-        log,
-        signal: stopping.signal,
-      }),
+    binarySetting: process.env['MONGOD_BINARY'],
+    cacheFolder: process.env['MONGOD_CACHE_DIR'],
     log,
     signal: stopping.signal,
   })

@@ -96,7 +96,7 @@ Examples:
     .description("make a system-admin key, straight in the service's database, and print it")
     .addHelpText(
       'after',
-      "\nIt takes the database's settings (MONGODB_URI, or DATA_DIR), no API key.\n\nExamples:\n  rollcall recover-key\n  export ROLLCALL_API_KEY=$(rollcall recover-key)",
+      "\nIt takes the database's settings (MONGODB_URI, or DATA_DIR of a service that is stopped), no API key.\n\nExamples:\n  rollcall recover-key\n  export ROLLCALL_API_KEY=$(rollcall recover-key)",
     )
     .action(
       run(async ({ json }: Json) => {

@@ -19,7 +19,6 @@ interface ReadyLine {
   ftps?: string
   metrics: Record<string, string>
   mongodb: string
-  mongodb_password_file: string | null
   api_key?: string | null
 }
 
@@ -38,6 +37,8 @@ const restartBounds = {
 
 interface Supervision {
   log: Logger
+  /** Settings of the child that differ from those of this process. */
+  settings: Record<string, string>
   /** Ends all processes together, including one that is just being started. */
   stopping: AbortSignal
   /** Called when restarts have failed for too long. */
@@ -50,11 +51,11 @@ interface Supervision {
  */
 export async function superviseChild(
   name: Name,
-  { log, stopping, onHopeless }: Supervision,
+  { log, settings, stopping, onHopeless }: Supervision,
   bounds = restartBounds,
 ): Promise<SupervisedChild> {
-  let { child, ready } = await startChild(name, {}, stopping)
-  const announcedPorts = readPorts(ready)
+  let { child, ready } = await startChild(name, settings, stopping)
+  const announced = { ...settings, ...readPorts(ready) }
   let restarted = Promise.resolve()
 
   const watch = () => {
@@ -69,7 +70,7 @@ export async function superviseChild(
     for (let pauseMs = bounds.firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, bounds.maxPauseMs)) {
       try {
         await sleep(pauseMs, undefined, { signal: stopping })
-        ;({ child, ready } = await startChild(name, announcedPorts, stopping))
+        ;({ child, ready } = await startChild(name, announced, stopping))
         watch()
         return
       } catch (error) {
@@ -114,13 +115,13 @@ function readPorts(ready: ReadyLine): Record<string, string> {
 
 async function startChild(
   name: Name,
-  ports: Record<string, string>,
+  settings: Record<string, string>,
   stopping: AbortSignal,
 ): Promise<{ child: ChildProcess; ready: ReadyLine }> {
   stopping.throwIfAborted()
   const { file, environment } = programs[name]
   const child = spawn(process.execPath, [file], {
-    env: programEnvironment({ fallbacks: environment, settings: ports }),
+    env: programEnvironment({ fallbacks: environment, settings }),
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     // A process group of its own, so that Ctrl-C reaches the child only once, through this process.
     detached: true,

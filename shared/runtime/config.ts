@@ -67,7 +67,7 @@ const settingsSchema = z.object({
     .meta({
       isSecret: true,
       description:
-        'the MongoDB replica set or sharded cluster; without it an embedded server is started under `DATA_DIR`',
+        'the MongoDB replica set or sharded cluster; without it `npm start` starts an embedded server under `DATA_DIR`, and other processes end',
     }),
   MONGODB_DATABASE: z
     .string()
@@ -75,7 +75,7 @@ const settingsSchema = z.object({
     .default('rollcall')
     .describe('name of the database'),
   EMBEDDED_MONGODB: yesNo(true).describe(
-    'whether an embedded server is started without `MONGODB_URI`; `false` in the image, which has none',
+    'whether `npm start` starts an embedded server without `MONGODB_URI`; `false` in the image, which has none',
   ),
   MONGOD_BINARY: optionalText().describe(
     'path of the `mongod` for the embedded server, which is tried before any other',

@@ -127,7 +127,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   } catch (error) {
     if (error instanceof StartError) throw error
     throw new StartError(
-      `MongoDB at ${shownUri} can't be reached (tried for ${connectTimeoutMs / 1000} s): ${withoutUriSecrets(errorMessage(error), options.uri)}; check MONGODB_URI, the network and that the server runs, or leave MONGODB_URI out for an embedded server`,
+      `MongoDB at ${shownUri} can't be reached (tried for ${connectTimeoutMs / 1000} s): ${withoutUriSecrets(errorMessage(error), options.uri)}; check MONGODB_URI, the network and that the server runs, or leave MONGODB_URI out and run \`npm start\` for an embedded server`,
       { cause: error },
     )
   }

@@ -99,22 +99,22 @@ export class SecretBox {
 }
 
 /**
- * Opens a box with the keys of `SECRETS_KEY_FILE`, or of `DATA_DIR/secrets.key`, which is created when all processes
- * share DATA_DIR. The box has no key until the folder is available. Throws a StartError that names the file.
+ * Opens a box with the keys of `SECRETS_KEY_FILE`, or of `DATA_DIR/secrets.key`, which is created with `STAGING=disk`,
+ * where all processes share DATA_DIR. The box has no key until the folder is available. Throws a StartError that names the file.
  */
 export async function openSecretBox(
-  settings: Pick<Settings, 'SECRETS_KEY_FILE' | 'DATA_DIR' | 'STAGING' | 'MONGODB_URI'>,
+  settings: Pick<Settings, 'SECRETS_KEY_FILE' | 'DATA_DIR' | 'STAGING'>,
   log: Logger,
   folder: Pick<MarkedFolder, 'whenAvailable'>,
 ): Promise<SecretBox> {
-  const { SECRETS_KEY_FILE: keyFileSetting, DATA_DIR, STAGING, MONGODB_URI } = settings
-  const file = keyFileSetting ?? path.join(DATA_DIR, 'secrets.key')
-  const sharesFolder = MONGODB_URI === undefined || STAGING === 'disk'
+  const { SECRETS_KEY_FILE: keyFileSetting, DATA_DIR, STAGING } = settings
+  const file = keyFileSetting ?? defaultKeyFile(DATA_DIR)
+  const sharesFolder = STAGING === 'disk'
   const box = new SecretBox([], () => readKeys(file))
   try {
     if (keyFileSetting === undefined)
       await folder.whenAvailable(async () => {
-        if (sharesFolder) await createPrivateFile(file, `${newKey()}\n`)
+        if (sharesFolder) await createSecretsKey(DATA_DIR)
         // A copy or a restored backup may have lost the mode.
         await chmod(file, 0o600)
         await box.reload()
@@ -136,7 +136,11 @@ export async function openSecretBox(
   }
 }
 
-const newKey = (): string => randomBytes(32).toString('base64')
+const defaultKeyFile = (dataFolder: string): string => path.join(dataFolder, 'secrets.key')
+
+/** Creates the default key file, unless it exists. */
+export const createSecretsKey = (dataFolder: string): Promise<void> =>
+  createPrivateFile(defaultKeyFile(dataFolder), `${randomBytes(32).toString('base64')}\n`)
 
 /** Blank lines are skipped. Error messages don't quote the file. */
 async function readKeys(file: string): Promise<SecretKey[]> {

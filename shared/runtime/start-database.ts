@@ -1,55 +1,49 @@
 import { ensureSchema, openDatabase, type Database } from './database.ts'
 import { StartError } from '../contract/errors.ts'
 import { startEmbeddedMongoDB, type EmbeddedMongoDB } from './mongod/embedded-mongodb.ts'
-import { findMongod } from './mongod/find-mongod.ts'
 import type { Process } from './service.ts'
 import type { MarkedFolder } from '../storage/staging/marked-folder.ts'
 
-/**
- * The database, with the complete URI for threads that open connections of their own. `passwordFile` has the password
- * of the embedded server, and is null when `MONGODB_URI` is set.
- */
-type StartedDatabase = Database & { uri: string; passwordFile: string | null }
+/** The database, with the complete URI for threads that open connections of their own. */
+type StartedDatabase = Database & { uri: string }
 
-type DatabaseContext = Pick<Process, 'settings' | 'log' | 'stopping' | 'add'>
+type DatabaseContext = Pick<Process, 'settings' | 'log' | 'add'>
 
 /**
- * Connects to `MONGODB_URI`, or to an embedded server that it starts, and brings collections and indexes up to date.
- * Everything that it starts stops with the process, the server last.
+ * Connects to `MONGODB_URI`, and brings collections and indexes up to date. The connection is closed when the process
+ * stops. Throws a StartError.
  */
 export async function startDatabase(process: DatabaseContext): Promise<StartedDatabase> {
-  const { settings } = process
-  const { uri, passwordFile } =
-    settings.MONGODB_URI === undefined
-      ? await startEmbedded(process)
-      : { uri: settings.MONGODB_URI, passwordFile: null }
-  const database = await openDatabase({ uri, name: settings.MONGODB_DATABASE })
+  const { settings, log } = process
+  const { MONGODB_URI: uri, MONGODB_DATABASE: name } = settings
+  if (uri === undefined)
+    throw new StartError(
+      'MONGODB_URI is not set: set it to a replica set, for instance mongodb://db.example.com:27017/?replicaSet=rs0, or run `npm start`, which starts a server of its own',
+    )
+  const database = await openDatabase({ uri, name })
   process.add({ stop: () => database.close() })
-  await ensureSchema(database.db, process.log)
-  return { ...database, uri, passwordFile }
+  await ensureSchema(database.db, log)
+  return { ...database, uri }
 }
 
-async function startEmbedded(process: DatabaseContext): Promise<EmbeddedMongoDB> {
-  const { settings, log, stopping: signal } = process
+/** Starts the embedded server of `DATA_DIR`, for a process without `MONGODB_URI`. Throws a StartError. */
+export async function startOwnMongoDB({
+  settings,
+  log,
+  stopping,
+}: Pick<Process, 'settings' | 'log' | 'stopping'>): Promise<EmbeddedMongoDB> {
   if (!settings.EMBEDDED_MONGODB)
     throw new StartError(
       'MONGODB_URI is not set, and EMBEDDED_MONGODB=false allows no embedded server: set MONGODB_URI to a replica set, for instance mongodb://db.example.com:27017/?replicaSet=rs0',
     )
-  const server = await startEmbeddedMongoDB({
+  return startEmbeddedMongoDB({
     dataFolder: settings.DATA_DIR,
     cacheMB: settings.MONGOD_CACHE_MB,
-    findMongod: (distrust) =>
-      findMongod({
-        binarySetting: settings.MONGOD_BINARY,
-        cacheFolder: settings.MONGOD_CACHE_DIR,
-        log,
-        signal,
-        distrust,
-      }),
+    binarySetting: settings.MONGOD_BINARY,
+    cacheFolder: settings.MONGOD_CACHE_DIR,
     log,
-    signal,
+    signal: stopping,
   })
-  return process.add(server)
 }
 
 /** For `/readyz`: checks that the disk has space, the database answers and DATA_DIR is available. */

@@ -13,7 +13,14 @@ import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { findMongod } from '../../shared/runtime/mongod/find-mongod.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { processesOf } from '../helpers/processes-of.ts'
-import { callerOf, freePorts, startProgram, testMongodbUri, until } from '../helpers/service.ts'
+import {
+  callerOf,
+  freePorts,
+  startProgram,
+  testMongodbUri,
+  until,
+  wholeMongodbUri,
+} from '../helpers/service.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const free = {
@@ -67,14 +74,15 @@ t.test(
 )
 
 t.test(
-  'each process prints its own endpoints, and all share one embedded database with its earlier content',
+  'each process prints its own endpoints, and joins the embedded database of a running service by its URI',
   { timeout: 300_000 },
   async (t) => {
-    const started = await Promise.all([
-      node('control-plane/main.ts', { DATA_DIR }),
-      node('engine/main.ts', { DATA_DIR }),
-      node('ftp/main.ts', { DATA_DIR }),
-    ])
+    const service = await node('control-plane/cli/start.ts', { DATA_DIR })
+    t.equal(service.ready!.api_key, null, 'the key is said only by the start that made it')
+    const MONGODB_URI = await wholeMongodbUri({ ready: service.ready! })
+    const started = await Promise.all(
+      ['control-plane', 'engine', 'ftp'].map((name) => node(`${name}/main.ts`, { DATA_DIR, MONGODB_URI })),
+    )
     const [controlPlane, engine, ftp] = started.map(
       (running) => running.ready as unknown as Record<string, unknown>,
     )
@@ -83,21 +91,27 @@ t.test(
       process: 'control-plane',
       http: String,
       metrics: { control_plane: String },
-      mongodb: String,
-      mongodb_password_file: path.join(DATA_DIR, 'mongodb.password'),
+      mongodb: service.ready!.mongodb,
+      mongodb_password_file: null,
+      api_key: null,
     })
-    t.equal(controlPlane!['api_key'], null, 'the key is said only by the start that made it')
     t.match(engine, { process: 'engine', metrics: { engine: String } })
     t.match(ftp, { process: 'ftp', ftp: String, metrics: { ftp: String } })
-    t.equal(
-      new Set([controlPlane, engine, ftp].map((ready) => ready!['mongodb'])).size,
-      1,
-      'one server for the three',
-    )
     const call = callerOf(() => controlPlane!['http'] as string)
     const answer = await call('GET', '/organizations', undefined, { key })
     t.match(answer.body, { success: true }, 'the data are kept')
     t.same(await Promise.all(started.map((running) => running.stop('SIGINT'))), [0, 0, 0])
+
+    await t.test('a second service and a command line without the URI are refused', async (t) => {
+      const [second, recovery] = await Promise.all([
+        node('control-plane/cli/start.ts', { DATA_DIR }),
+        startProgram([path.join(root, 'control-plane/cli/main.ts'), 'recover-key'], { DATA_DIR }),
+      ])
+      for (const { log } of [second, recovery])
+        t.match(log(), /an embedded MongoDB server runs on .* already/)
+      t.equal(await second.ended, 1)
+    })
+    t.equal(await service.stop(), 0)
     t.same(await processesOf(DATA_DIR), [])
   },
 )
@@ -123,6 +137,11 @@ t.test(
         { MONGODB_URI: '', EMBEDDED_MONGODB: 'false' },
         /MONGODB_URI is not set/,
       ],
+      ...['control-plane', 'engine', 'ftp'].map((name): (typeof cases)[number] => [
+        `${name}/main.ts`,
+        { MONGODB_URI: '' },
+        /MONGODB_URI is not set: .*`npm start`/,
+      ]),
       [
         'engine/main.ts',
         { MONGODB_URI: `mongodb://me:s3cret@127.0.0.1:${freePortNumber}/` },
@@ -197,7 +216,7 @@ t.test(
     let hopeless = 0
     const bounds = { firstPauseMs: 100, maxPauseMs: 200, giveUpAfterMs: 60_000 }
     const stopping = new AbortController()
-    const supervision = { log, stopping: stopping.signal, onHopeless: () => (hopeless += 1) }
+    const supervision = { log, settings: {}, stopping: stopping.signal, onHopeless: () => (hopeless += 1) }
     const child = await superviseChild('ftp', supervision, bounds)
     const url = new URL(child.ready.metrics['ftp']!)
     const healthy = () =>
@@ -331,7 +350,7 @@ t.test('a signal ends a start at any moment, and no key is lost', { timeout: 300
   for (const moment of ['embedded MongoDB is up', '"process":"control-plane"', 'engine is at work']) {
     const DATA_DIR = await mkdtemp(path.join(folder, 'stopped start '))
     const child = spawn(process.execPath, [path.join(root, 'control-plane/cli/start.ts')], {
-      env: { ...process.env, ...free, MONGODB_URI: '', DATA_DIR },
+      env: { ...process.env, ...free, MONGODB_URI: '', DATA_DIR, STAGING: 'gridfs' },
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     let log = ''
@@ -350,7 +369,11 @@ t.test('a signal ends a start at any moment, and no key is lost', { timeout: 300
     t.same(await closed, [0, null], `${moment}: ${log}`)
     t.ok(Date.now() - startedAt < 8_000, `${moment}: ended after ${Date.now() - startedAt} ms`)
     t.same(await processesOf(DATA_DIR), [], 'nothing is left running')
-    const next = await node('control-plane/main.ts', { DATA_DIR })
+    const next = await node('control-plane/cli/start.ts', { DATA_DIR, STAGING: 'gridfs' })
+    t.ok(
+      (await stat(path.join(DATA_DIR, 'secrets.key'))).size > 0,
+      'secrets are sealed, as DATA_DIR is shared',
+    )
     const keys = [said.match(/"api_key":"(\w+)"/)?.[1], next.ready!.api_key].filter(Boolean)
     t.equal(keys.length, 1, `${moment}: one of both starts shows a key`)
     const call = callerOf(() => next.ready!.http!)

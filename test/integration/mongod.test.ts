@@ -10,6 +10,7 @@ import {
   rm,
   stat,
   truncate,
+  utimes,
   writeFile,
 } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
@@ -21,11 +22,6 @@ import pino from 'pino'
 import t from 'tap'
 import { startEmbeddedMongoDB } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { findMongod, type MongodSearch } from '../../shared/runtime/mongod/find-mongod.ts'
-import {
-  currentProcessName,
-  processIsAlive,
-  withFolderLock,
-} from '../../shared/runtime/mongod/folder-lock.ts'
 import { startProgram, until } from '../helpers/service.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall mongod '))
@@ -62,6 +58,16 @@ const search = (cacheFolder: string, changes: Partial<MongodSearch> = {}) => {
 const real = await findMongod({
   binarySetting: process.env['MONGOD_BINARY'],
   cacheFolder: process.env['MONGOD_CACHE_DIR'],
+  log,
+  signal: new AbortController().signal,
+})
+
+const serverIn = (dataFolder: string) => ({
+  dataFolder,
+  cacheMB: 256,
+  binarySetting: real.binary,
+  searchPath: '/nowhere',
+  cacheFolder: path.join(folder, 'cache of servers'),
   log,
   signal: new AbortController().signal,
 })
@@ -146,12 +152,11 @@ t.test('a download is kept, and the next start downloads nothing', { timeout: 30
     await handle.write('exit 1 #', beginning.indexOf('exec'))
     await handle.utimes(before.atime, before.mtime)
     await handle.close()
+    lines.length = 0
     const server = await startEmbeddedMongoDB({
-      dataFolder: path.join(folder, 'data of the damaged'),
-      cacheMB: 256,
-      log,
-      signal: new AbortController().signal,
-      findMongod: (distrust) => search(cache, { distrust }),
+      ...serverIn(path.join(folder, 'data of the damaged')),
+      binarySetting: undefined,
+      cacheFolder: cache,
     })
     await server.stop()
     t.match(lines.join('\n'), /is damaged or was replaced[^]*is now in/)
@@ -181,8 +186,10 @@ t.test(
   },
   async (t) => {
     const cache = path.join(folder, 'cache 3')
-    await mkdir(path.join(cache, 'unfinished'), { recursive: true })
-    await writeFile(path.join(cache, 'unfinished', 'mongod'), 'half of one')
+    const abandoned = path.join(cache, 'unfinished-abc')
+    await mkdir(abandoned, { recursive: true })
+    await writeFile(path.join(abandoned, 'mongod'), 'half of one')
+    await utimes(abandoned, 0, 0)
     const reasons = {
       'broken off': /aborted|reset|hang up|retries/i,
       'wrong checksum': /md5|checksum/i,
@@ -198,35 +205,30 @@ t.test(
       const found = await search(cache, { signal: stopping.signal }).catch((error: unknown) => error)
       t.match(found, kind === 'silent' ? { version: '6.0.5' } : { name: 'AbortError' }, kind)
       t.match(lines.find(saysFailure), reason, kind)
-      t.notOk((await readdir(cache)).includes('unfinished'), 'nothing half-finished is left')
+      t.same(
+        (await readdir(cache)).filter((name) => name.startsWith('unfinished')),
+        [],
+        'nothing half-finished is left',
+      )
     }
     onLine = () => undefined
   },
 )
 
-const onRealServer = (dataFolder: string) => ({
-  dataFolder,
-  cacheMB: 256,
-  log,
-  signal: new AbortController().signal,
-  findMongod: async () => real,
-})
+/** mongod writes it into its lock file, and empties the file at a clean end. */
+const serverPid = async (dataFolder: string): Promise<number> =>
+  Number(await readFile(path.join(dataFolder, 'mongodb/db/mongod.lock'), 'utf8'))
 
-t.test('one server a data folder, however many processes ask for it; the last one ends it', async (t) => {
+t.test('one server a data folder, which ends with the process that started it', async (t) => {
   const dataFolder = path.join(folder, 'data')
-  const options = onRealServer(dataFolder)
-  const serverFile = path.join(dataFolder, 'mongodb', 'server.json')
-  await mkdir(path.dirname(serverFile), { recursive: true })
-  await writeFile(serverFile, '{"pid":')
-  const first = await startEmbeddedMongoDB(options)
+  const first = await startEmbeddedMongoDB(serverIn(dataFolder))
   t.teardown(() => first.stop())
-  const pidOfServer = async () => (JSON.parse(await readFile(serverFile, 'utf8')) as { pid: number }).pid
 
   await t.test('one that is killed is started again where it was', async (t) => {
     const client = await MongoClient.connect(first.uri)
     t.teardown(() => client.close())
     await client.db('x').collection<{ _id: number }>('y').insertOne({ _id: 1 })
-    process.kill(await pidOfServer(), 'SIGKILL')
+    process.kill(await serverPid(dataFolder), 'SIGKILL')
     const found = await until(
       'an answer',
       () =>
@@ -242,17 +244,19 @@ t.test('one server a data folder, however many processes ask for it; the last on
     t.ok(lines.includes('embedded MongoDB ended unexpectedly and is started again'))
   })
 
-  const other = await startProgram(['--input-type=module', '-e', otherUser(dataFolder)], {})
-  t.equal(other.ready?.mongodb, first.uri, 'another process is given the same server')
-  const pid = await until('the record of the server that is up', pidOfServer, isAlive)
+  const pid = await serverPid(dataFolder)
+  await t.rejects(startEmbeddedMongoDB(serverIn(dataFolder)), {
+    name: 'StartError',
+    message: new RegExp(`runs on .* already \\(process ${pid}\\): stop .*MONGODB_URI.*DATA_DIR`),
+  })
   await first.stop()
-  t.ok(isAlive(pid), 'it lives as long as it has a user')
-  await other.stop('SIGKILL')
-  const third = await startEmbeddedMongoDB(options)
-  t.equal(third.uri, first.uri, 'one that outlived a crash of all its users is found again')
-  await third.stop()
   t.notOk(isAlive(pid))
-  t.same(await readdir(path.join(dataFolder, 'mongodb', 'users')), [])
+  const other = await startProgram(['--input-type=module', '-e', otherParent(dataFolder)], {})
+  const itsPid = await serverPid(dataFolder)
+  await other.stop('SIGKILL')
+  const next = await startEmbeddedMongoDB(serverIn(dataFolder))
+  t.notOk(isAlive(itsPid), 'its end follows that of a parent that was killed, and the folder is free')
+  await next.stop()
 })
 
 /** Connects as a client that knows the server's port, and perhaps a password. */
@@ -275,14 +279,12 @@ const modeOf = async (file: string) => ((await stat(file)).mode & 0o777).toStrin
 
 t.test('the server accepts nothing without its password, which only its own user can read', async (t) => {
   const dataFolder = path.join(folder, 'data with a password')
-  const files = ['mongodb.password', 'mongodb/keyfile', 'mongodb/server.json'].map((name) =>
-    path.join(dataFolder, name),
-  )
-  const first = await startEmbeddedMongoDB(onRealServer(dataFolder))
+  const files = ['mongodb.password', 'mongodb/keyfile'].map((name) => path.join(dataFolder, name))
+  const first = await startEmbeddedMongoDB(serverIn(dataFolder))
   t.teardown(() => first.stop())
   t.equal(first.passwordFile, files[0])
   t.equal(new URL(first.uri).password, await readFile(first.passwordFile, 'utf8'))
-  t.same(await Promise.all(files.map(modeOf)), ['600', '600', '600'])
+  t.same(await Promise.all(files.map(modeOf)), ['600', '600'])
   const intrusions: [string, (client: MongoClient) => Promise<unknown>][] = [
     ['read', readDocument],
     ['write', writeDocument],
@@ -299,22 +301,12 @@ t.test('the server accepts nothing without its password, which only its own user
   await t.test('a lost password is made anew, and a mode that was lost is set again', async (t) => {
     await rm(first.passwordFile)
     await chmod(files[1]!, 0o644)
-    const second = await startEmbeddedMongoDB(onRealServer(dataFolder))
+    const second = await startEmbeddedMongoDB(serverIn(dataFolder))
     t.not(new URL(second.uri).password, new URL(first.uri).password)
     t.same(await attempt(second.uri, readDocument), { _id: 1 })
     t.equal(await modeOf(files[1]!), '600')
     await second.stop()
   })
-})
-
-t.test('a reused process id counts as no running server', async (t) => {
-  t.ok(processIsAlive(currentProcessName()))
-  t.notOk(processIsAlive(`${process.pid} 12345`))
-  t.notOk(processIsAlive('999999999 1'))
-  t.notOk(processIsAlive(''))
-  const file = path.join(folder, 'lock of the dead')
-  await writeFile(file, '1 12345')
-  t.equal(await withFolderLock(file, async () => 'entered'), 'entered')
 })
 
 const isAlive = (pid: number): boolean => {
@@ -326,10 +318,9 @@ const isAlive = (pid: number): boolean => {
   }
 }
 
-const otherUser = (dataFolder: string) => `
+const otherParent = (dataFolder: string) => `
   import { startEmbeddedMongoDB } from ${JSON.stringify(new URL('../../shared/runtime/mongod/embedded-mongodb.ts', import.meta.url).href)}
   const log = { info() {}, warn() {}, error() {} }
-  const server = await startEmbeddedMongoDB({ dataFolder: ${JSON.stringify(dataFolder)}, cacheMB: 256, log, signal: new AbortController().signal, findMongod: async () => { throw new Error('there is one') } })
-  console.log(JSON.stringify({ ready: true, mongodb: server.uri, metrics: {} }))
-  setInterval(() => {}, 1000)
+  await startEmbeddedMongoDB({ ...${JSON.stringify(serverIn(dataFolder))}, log, signal: new AbortController().signal })
+  console.log(JSON.stringify({ ready: true, metrics: {} }))
 `

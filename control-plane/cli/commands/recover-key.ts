@@ -6,7 +6,7 @@ import { ensureDataFolder } from '../../../shared/runtime/data-folder.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { ProcessRegistration } from '../../../shared/store/process-registration.ts'
 import type { Part } from '../../../shared/runtime/service.ts'
-import { startDatabase } from '../../../shared/runtime/start-database.ts'
+import { startDatabase, startOwnMongoDB } from '../../../shared/runtime/start-database.ts'
 import { recoverKey } from '../../store/bootstrap.ts'
 import { CommandFailure } from '../failures.ts'
 
@@ -18,6 +18,12 @@ export async function makeRecoveredKey(): Promise<string> {
     level: settings.LOG_LEVEL === 'info' ? 'warn' : settings.LOG_LEVEL,
   })
   const parts: Part[] = []
+  const add = <T extends Part>(part: T): T => {
+    parts.push(part)
+    return part
+  }
+  const startServer = async () =>
+    add(await startOwnMongoDB({ settings, log, stopping: new AbortController().signal })).uri
   const where =
     settings.MONGODB_URI === undefined
       ? `in DATA_DIR, ${path.resolve(settings.DATA_DIR)}`
@@ -30,18 +36,14 @@ export async function makeRecoveredKey(): Promise<string> {
   }
   try {
     const database = await startDatabase({
-      settings,
+      settings: { ...settings, MONGODB_URI: settings.MONGODB_URI ?? (await startServer()) },
       log,
-      stopping: new AbortController().signal,
-      add: (part) => {
-        parts.push(part)
-        return part
-      },
+      add,
     })
     if ((await database.collections.organizations.findOne()) === null) throw nothing()
     // The transaction blocks all changes of keys. If this process is killed in it, others abort it once the lease
     // expires.
-    parts.push(await new ProcessRegistration('control-plane', database, log).start())
+    add(await new ProcessRegistration('control-plane', database, log).start())
     return await recoverKey(database, await keyHashSecret(database.collections))
   } finally {
     for (const part of parts.reverse()) await part.stop()

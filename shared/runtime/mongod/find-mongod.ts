@@ -1,15 +1,26 @@
 import { execFile } from 'node:child_process'
-import { access, constants, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import {
+  access,
+  constants,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { z } from 'zod'
+import { clock } from '../clock.ts'
 import { programSearchPath } from '../config.ts'
 import { errorMessage, StartError } from '../../contract/errors.ts'
 import type { Logger } from '../logger.ts'
 import { downloadFromMongoDB } from './download-from-mongodb.ts'
 import { downloadFromPythonIndex } from './download-from-python-index.ts'
-import { withFolderLock } from './folder-lock.ts'
 import { hashFile } from './hash-file.ts'
 
 /**
@@ -44,6 +55,9 @@ export interface Mongod {
 export type MongodDownload = (folder: string, search: Pick<MongodSearch, 'log' | 'signal'>) => Promise<string>
 
 const minMajorVersion = 6
+/** Processes may download at once, each into a folder of its own. */
+const unfinishedPrefix = 'unfinished-'
+const abandonedAfterMs = 86_400_000
 
 const foundRecord = z.object({
   asked: z.string(),
@@ -65,7 +79,7 @@ function defaultCacheFolder(): string {
 export async function findMongod(options: MongodSearch): Promise<Mongod> {
   const { searchPath = programSearchPath(), cacheFolder = defaultCacheFolder() } = options
   await mkdir(cacheFolder, { recursive: true })
-  return withFolderLock(path.join(cacheFolder, 'lock'), () => find({ ...options, searchPath, cacheFolder }))
+  return find({ ...options, searchPath, cacheFolder })
 }
 
 async function find(search: WholeSearch): Promise<Mongod> {
@@ -118,16 +132,14 @@ async function tryDownload(
 ): Promise<Mongod | null> {
   const { cacheFolder, log, signal } = search
   signal.throwIfAborted()
-  const unfinished = path.join(cacheFolder, 'unfinished')
+  await removeAbandonedDownloads(cacheFolder)
+  const unfinished = await mkdtemp(path.join(cacheFolder, unfinishedPrefix))
   try {
-    await rm(unfinished, { recursive: true, force: true })
-    await mkdir(unfinished, { recursive: true })
     log.info(`embedded MongoDB: fetching a mongod from ${name}`)
     const binary = await download(unfinished, search)
     const version = await readVersion(binary)
     const folder = path.join(cacheFolder, version)
-    await rm(folder, { recursive: true, force: true })
-    await mkdir(folder)
+    await mkdir(folder, { recursive: true })
     const final = path.join(folder, path.basename(binary))
     await rename(binary, final)
     log.info(`embedded MongoDB: mongod ${version} from ${name} is now in ${folder}`)
@@ -138,6 +150,16 @@ async function tryDownload(
     return null
   } finally {
     await rm(unfinished, { recursive: true, force: true })
+  }
+}
+
+/** Removes what processes left that were killed in a download. */
+async function removeAbandonedDownloads(cacheFolder: string): Promise<void> {
+  const names = (await readdir(cacheFolder)).filter((name) => name.startsWith(unfinishedPrefix))
+  for (const folder of names.map((name) => path.join(cacheFolder, name))) {
+    const changedAt = (await stat(folder).catch(() => null))?.mtimeMs ?? 0
+    if (clock.now().getTime() - changedAt > abandonedAfterMs)
+      await rm(folder, { recursive: true, force: true })
   }
 }
 
@@ -167,13 +189,10 @@ async function firstOnPath(searchPath: string): Promise<string | null> {
 
 type RecordName = 'found.json' | 'downloaded.json'
 
-const readRecord = (cacheFolder: string, name: RecordName): Promise<FoundRecord | null> =>
-  readJson(path.join(cacheFolder, name), foundRecord)
-
 /** Null where the file is missing or has something else, as after a power failure. */
-export async function readJson<T>(file: string, schema: z.ZodType<T>): Promise<T | null> {
+async function readRecord(cacheFolder: string, name: RecordName): Promise<FoundRecord | null> {
   try {
-    return schema.parse(JSON.parse(await readFile(file, 'utf8')))
+    return foundRecord.parse(JSON.parse(await readFile(path.join(cacheFolder, name), 'utf8')))
   } catch {
     return null
   }
@@ -190,8 +209,9 @@ async function saveRecord(
   const content: FoundRecord = { asked, binary, version, size, modifiedMs: mtimeMs, sha256 }
   for (const name of names) {
     const file = path.join(cacheFolder, name)
-    await writeFile(`${file}.new`, JSON.stringify(content, null, 2))
-    await rename(`${file}.new`, file)
+    const unfinished = `${file}.${process.pid}.new`
+    await writeFile(unfinished, JSON.stringify(content, null, 2))
+    await rename(unfinished, file)
   }
   return { binary, version }
 }
