@@ -45,8 +45,9 @@ export class FolderMark {
    * Compares the mark of the folder with the id in the database; null where they match. Throws the database's errors.
    */
   async compare(): Promise<MarkProblem | null> {
-    this.#id ??= await readDataFolderId(this.#collections)
+    // The folder is read first: a process that marks it has given the id to the database before.
     const found = await this.#read()
+    this.#id ??= await readDataFolderId(this.#collections)
     if (typeof found !== 'string') return found
     if (found !== '') return found === this.#id ? null : this.#foreign(found)
     if (this.#id === null) {
