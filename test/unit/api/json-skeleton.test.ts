@@ -176,7 +176,8 @@ t.test('a damaged body is refused by both, or by neither', async (t) => {
     ),
     { numRuns: 3_000 },
   )
-  t.ok(refused > 500 && refused < 2_700, `${refused} of them are refused`)
+  // Some 2,660 are refused, with a standard deviation of 17: both outcomes are tried often, whatever the seed.
+  t.ok(refused > 500 && refused < 2_900, `${refused} of them are refused`)
 })
 
 const wrapped = (source: string) => `{"subscriber_import":{"file_source":${source}}}`
