@@ -27,10 +27,8 @@ export function createEngineMetrics(registry: Registry) {
     ...countRows(registry),
     ...countImports(registry),
     ...countDownloads(registry),
-    ...countCallbacksAndReactions(registry),
+    ...countCallbacks(registry),
     ...countLeases(registry),
-    /** Seconds for which the earliest due reaction has been waiting to be moved into the outbox. */
-    reactionLag: 0,
     /** The parts that the gauges are about. The engine sets this function, and each scrape calls it. */
     registration: (): EngineRegistration | null => null,
   }
@@ -146,7 +144,7 @@ function countDownloads(registry: Registry) {
   }
 }
 
-function countCallbacksAndReactions(registry: Registry) {
+function countCallbacks(registry: Registry) {
   const callbacks = knownCounter(registry, {
     name: 'rollcall_callback_attempts_total',
     help: 'Attempts to send the callback of an ended import; `refused`: the address is not allowed',
@@ -157,15 +155,9 @@ function countCallbacksAndReactions(registry: Registry) {
     help: 'Callbacks whose last attempt failed',
     registers: [registry],
   })
-  const reactions = new Counter({
-    name: 'rollcall_reactions_dispatched_total',
-    help: 'Due autoresponder reactions that this engine moved into the outbox',
-    registers: [registry],
-  })
   return {
     callbackAttempt: (result: 'delivered' | 'failed' | 'refused') => callbacks.inc({ result }),
     callbackGivenUp: () => givenUp.inc(),
-    reactionsMoved: (count: number) => reactions.inc(count),
   }
 }
 
@@ -210,11 +202,6 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
       name: 'rollcall_import_steps_without_space',
       help: 'Imports that wait on this engine because the disk of DATA_DIR has less than DISK_RESERVE_MB left',
       of: ({ registration }) => registration()?.dispatcher.importsWithoutSpace ?? 0,
-    },
-    {
-      name: 'rollcall_reaction_lag_seconds',
-      help: 'Time for which the earliest due reaction has been waiting to be moved into the outbox; 0 when none waits',
-      of: ({ reactionLag }) => reactionLag,
     },
   ])
   const byWorker = (workers: WorkerStats[], value: (worker: WorkerStats) => number) =>

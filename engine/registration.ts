@@ -10,7 +10,6 @@ import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quot
 import { listenForWakeUps } from '../shared/store/wake-up.ts'
 import { callbackBounds, type CallbackBounds } from './jobs/callbacks/callback-bounds.ts'
 import { CallbackDispatcher } from './jobs/callbacks/callback-dispatcher.ts'
-import { ReactionDispatcher, reactionLanes } from './jobs/reactions/reaction-dispatcher.ts'
 import { Dispatcher } from './scheduler/dispatcher.ts'
 import type { StepContext } from './scheduler/step.ts'
 import { maxStepSessions } from './scheduler/step-runner.ts'
@@ -48,18 +47,17 @@ const stripesPerEngine = 1_024
 
 /** Registers an engine under a new id and starts its parts. */
 export async function beginRegistration(options: EngineOptions): Promise<EngineRegistration> {
-  const { settings, database, folder, staging, uploads, secrets, metrics } = options
+  const { settings, database, folder, uploads, secrets, metrics } = options
   const engineId = randomUUID()
   const log = options.log.child({ engine: engineId.slice(0, 8) })
   const startSessions = (length: number) => Array.from({ length }, () => database.client.startSession())
   const stepSessions = startSessions(maxStepSessions)
   const chunkSessions = startSessions(settings.ENGINE_WORKERS * lanesPerWorker + 1)
-  const reactionSessions = startSessions(reactionLanes)
   const number = await registerEngine(database, {
     _id: engineId,
     host: hostname(),
     process_id: process.pid,
-    session_ids: [...stepSessions, ...chunkSessions, ...reactionSessions].map(sessionId),
+    session_ids: [...stepSessions, ...chunkSessions].map(sessionId),
     sees_files: folder.problem === null,
   })
   const firstStripe = number * stripesPerEngine
@@ -104,14 +102,6 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     pool,
     log,
   })
-  const reactions = new ReactionDispatcher({
-    engineId,
-    database,
-    staging,
-    sessions: reactionSessions,
-    metrics,
-    log,
-  })
   const callbacks = new CallbackDispatcher({
     engineId,
     database,
@@ -123,7 +113,7 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     log,
   })
 
-  const loops = [dispatcher, reactions, callbacks]
+  const loops = [dispatcher, callbacks]
   for (const loop of loops) loop.start()
   const stopping = new AbortController()
   const wakeAll = () => {
@@ -137,7 +127,7 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     pool,
     stop: async ({ isDead }) => {
       stopping.abort()
-      await Promise.all([dispatcher.stop({ isDead }), reactions.stop(), callbacks.stop()])
+      await Promise.all([dispatcher.stop({ isDead }), callbacks.stop()])
     },
   }
 }

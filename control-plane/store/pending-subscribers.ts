@@ -5,7 +5,7 @@ import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { PendingSubscriberDocument } from '../../shared/contract/schemas/confirmation.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { putConfirmation } from '../../shared/store/outbox.ts'
+import { queueConfirmation, withdrawConfirmation } from '../../shared/store/reactions.ts'
 import { dayMs } from '../../shared/values/durations.ts'
 import { insertSubscriber, type InsertOptions, type SubscriberWrite } from './subscribers.ts'
 
@@ -26,8 +26,7 @@ type ConfirmationRequest = Omit<
 >
 
 /**
- * Stores a request for a confirmation, in place of an earlier one for the same identity, and puts the mail into the
- * outbox. Within 10 minutes of the previous mail no second one is sent, and its link stands for the new request. Later
+ * Stores a request for a confirmation, in place of an earlier one for the same identity, and queues the mail. Within 10 minutes of the previous mail no second one is sent, and its link stands for the new request. Later
  * the previous mail is withdrawn unless it was handed out already, and its link becomes invalid.
  */
 export async function putPendingSubscriber(
@@ -51,7 +50,7 @@ function putOnce(
   messageId: number,
 ): Promise<void> {
   const { collections } = database
-  const { pendingSubscribers, outbox } = collections
+  const { pendingSubscribers } = collections
   const { _id, ...rest } = request
   const token = randomBytes(24).toString('base64url')
   const isFresh = { $gt: ['$mailed_at', { $subtract: ['$$NOW', mailPauseMs] }] }
@@ -74,18 +73,14 @@ function putOnce(
       { upsert: true, returnDocument: 'after', session },
     )
     if (after?.message_id !== messageId) return
-    if (before !== null) await outbox.deleteOne({ _id: before.message_id, state: 'ready' }, { session })
-    await putConfirmation(
-      collections,
-      {
-        id: messageId,
-        organizationId,
-        listId: request.mailing_list_id,
-        pendingSubscriber: _id,
-        dueAt: after.mailed_at,
-      },
-      session,
-    )
+    if (before !== null) await withdrawConfirmation(collections, session, before.message_id)
+    await queueConfirmation(collections, session, {
+      id: messageId,
+      organizationId,
+      listId: request.mailing_list_id,
+      pendingSubscriber: _id,
+      dueAt: after.mailed_at,
+    })
   })
 }
 
@@ -110,18 +105,18 @@ export function addConfirmed(
   { pending, subscriber }: { pending: PendingSubscriberDocument; subscriber: SubscriberDocument },
   options: InsertOptions,
 ): Promise<SubscriberWrite> {
-  const { pendingSubscribers, outbox } = database.collections
+  const { collections } = database
   const { _id, token, expires_at, message_id } = pending
   return insertSubscriber(database, organizationId, subscriber, {
     ...options,
     deletePending: async (session) => {
       // Each request for the identity changes the expiry, so a different one means a request that this visit didn't
       // read.
-      const { deletedCount } = await pendingSubscribers.deleteOne(
+      const { deletedCount } = await collections.pendingSubscribers.deleteOne(
         { _id, token, expires_at, ...stillConfirmable },
         { session },
       )
-      if (deletedCount === 1) await outbox.deleteOne({ _id: message_id, state: 'ready' }, { session })
+      if (deletedCount === 1) await withdrawConfirmation(collections, session, message_id)
       return deletedCount === 1
     },
   })

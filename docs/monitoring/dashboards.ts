@@ -96,19 +96,12 @@ const imports: Dashboard = {
         '{{scheme}}: {{reason}}',
       ),
     ]),
-    graph('Outbox and reactions', 'short', [
-      query('max(rollcall_outbox_messages)', 'messages in the outbox'),
-      query(`sum(rate(rollcall_reactions_dispatched_total[$__rate_interval]))`, 'reactions moved a second'),
-    ]),
     stacked('Callbacks', 'short', [
       query(rate('result', 'rollcall_callback_attempts_total'), '{{result}}'),
       query('sum(rate(rollcall_callbacks_given_up_total[$__rate_interval]))', 'given up'),
     ]),
     graph('Waiting callbacks', 'short', [query('max(rollcall_callbacks_pending)', 'pending')]),
-    graph('Waiting mail', 's', [
-      query('max(rollcall_outbox_age_seconds)', 'oldest message not taken'),
-      query('max(rollcall_reaction_lag_seconds)', 'oldest due reaction not in the outbox'),
-    ]),
+    graph('Waiting mail', 's', [query('max(rollcall_outbox_age_seconds)', 'oldest message not taken')]),
   ],
 }
 

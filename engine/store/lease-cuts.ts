@@ -8,7 +8,7 @@ import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
  * full lease to renew theirs. Leases of processes are cut in shared/store/leases.ts.
  */
 export async function cutLeases(
-  { chunks, callbacks, outbox, uploadLocks }: Collections,
+  { chunks, callbacks, reactions, uploadLocks }: Collections,
   { callbackLeaseMs }: { callbackLeaseMs: number },
 ): Promise<number> {
   const cuts = await Promise.all([
@@ -20,13 +20,13 @@ export async function cutLeases(
       [{ $set: { due_at: ahead(callbackLeaseMs) } }],
       { hint: callbacksIndex },
     ),
-    outbox.updateMany(
-      { state: 'taken', ...endsAfter('leased_at', 0) },
+    reactions.updateMany(
+      { 'lease.token': { $exists: true }, ...endsAfter('lease.began_at', 0) },
       [
         {
           $set: {
-            leased_until: { $add: ['$$NOW', { $subtract: ['$leased_until', '$leased_at'] }] },
-            leased_at: '$$NOW',
+            available_at: { $add: ['$$NOW', { $subtract: ['$available_at', '$lease.began_at'] }] },
+            'lease.began_at': '$$NOW',
           },
         },
       ],

@@ -1,12 +1,10 @@
 import type { Collection, Document, Filter } from 'mongodb'
 import type { ReactionDocument } from '../contract/schemas/autoresponder.ts'
 import type { CallbackDocument } from '../contract/schemas/callback.ts'
-import { callbacksIndex, queuedIndex, readyIndex, type Collections } from '../contract/schemas/collections.ts'
-import type { OutboxDocument } from '../contract/schemas/outbox.ts'
+import { callbacksIndex, queuedIndex, type Collections } from '../contract/schemas/collections.ts'
 
 /**
- * Queues of documents that wait for their due time: reactions by autoresponder, messages of the outbox, callbacks. A
- * paused queue may have a million overdue documents, so a scan by time alone would read all of them. One index orders
+ * Queues of documents that wait for their due time: reactions by autoresponder, callbacks by receiver. A paused queue may have a million overdue documents, so a scan by time alone would read all of them. One index orders
  * each queue by time. A skip scan reads the first due time of every queue, and a merge then reads the next documents
  * of the open queues. The cost depends on the number of queues and on what is read, never on what waits.
  */
@@ -14,6 +12,7 @@ interface DueQueues<T extends Document> {
   collection: Collection<T>
   state: string
   queueKey: string
+  timeKey: string
   /** Orders documents that are due at the same moment. */
   idKey: string
   index: Record<string, 1>
@@ -23,22 +22,16 @@ export const queuedReactions = ({ reactions }: Collections): DueQueues<ReactionD
   collection: reactions,
   state: 'queued',
   queueKey: 'autoresponder_id',
+  timeKey: 'available_at',
   idKey: 'id',
   index: queuedIndex,
-})
-
-export const readyMessages = ({ outbox }: Collections): DueQueues<OutboxDocument> => ({
-  collection: outbox,
-  state: 'ready',
-  queueKey: 'queue',
-  idKey: '_id',
-  index: readyIndex,
 })
 
 export const waitingCallbacks = ({ callbacks }: Collections): DueQueues<CallbackDocument> => ({
   collection: callbacks,
   state: 'waiting',
   queueKey: 'queue',
+  timeKey: 'due_at',
   idKey: '_id',
   index: callbacksIndex,
 })
@@ -51,15 +44,15 @@ export interface QueueBeginning<Queue = number> {
 
 /** The beginnings of all queues that have documents, or of the given queues; the earliest first. */
 export async function readBeginnings<T extends Document, Queue = number>(
-  { collection, state, queueKey, index }: DueQueues<T>,
+  { collection, state, queueKey, timeKey, index }: DueQueues<T>,
   queues?: readonly Queue[],
 ): Promise<QueueBeginning<Queue>[]> {
   const found = await collection
     .aggregate<{ _id: Queue; due_at: Date }>(
       [
         { $match: { state, ...(queues === undefined ? {} : { [queueKey]: { $in: queues } }) } },
-        { $sort: { [queueKey]: 1, due_at: 1 } },
-        { $group: { _id: `$${queueKey}`, due_at: { $first: '$due_at' } } },
+        { $sort: { [queueKey]: 1, [timeKey]: 1 } },
+        { $group: { _id: `$${queueKey}`, due_at: { $first: `$${timeKey}` } } },
       ],
       { hint: index },
     )
@@ -78,7 +71,7 @@ const maxMerged = 50
  * queues.
  */
 export async function readDue<T extends Document>(
-  { collection, state, queueKey, idKey, index }: DueQueues<T>,
+  { collection, state, queueKey, timeKey, idKey, index }: DueQueues<T>,
   beginnings: readonly QueueBeginning[],
   { until, limit, projection }: { until: Date; limit: number; projection: Document },
 ): Promise<T[]> {
@@ -88,11 +81,11 @@ export async function readDue<T extends Document>(
   const filter = {
     state,
     [queueKey]: { $in: due.slice(0, maxMerged).map(({ queue }) => queue) },
-    due_at: { $lte: next === undefined ? until : next.dueAt },
+    [timeKey]: { $lte: next === undefined ? until : next.dueAt },
   } as unknown as Filter<T>
   return collection
     .find<T>(filter, { projection, hint: index, batchSize: limit + 1 })
-    .sort({ due_at: 1, [idKey]: 1 })
+    .sort({ [timeKey]: 1, [idKey]: 1 })
     .limit(limit)
     .toArray()
 }

@@ -4,7 +4,7 @@ import { databaseTime, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { callbacksIndex } from '../contract/schemas/collections.ts'
 import { countEndedImports, readImportStats, type ImportStats, type RunningImport } from './import-stats.ts'
-import { openQueues } from './outbox.ts'
+import { readDueQueues } from './outbox.ts'
 import { CachedMetric, registerGauges } from '../runtime/metrics/cached-metric.ts'
 
 /**
@@ -99,24 +99,15 @@ function observeStates(
 
 function observeOutbox(registry: Registry, { db, collections }: Database): void {
   const metric = new CachedMetric(async () => {
-    const [messages, [first], now] = await Promise.all([
-      collections.outbox.estimatedDocumentCount(),
-      openQueues(collections, 'all'),
-      databaseTime(db),
-    ])
-    const age = first === undefined ? 0 : (now.getTime() - first.dueAt.getTime()) / 1000
-    return { messages, age: Math.max(0, age) }
+    const now = await databaseTime(db)
+    const [first] = (await readDueQueues(collections, 'all', now)).open
+    return first === undefined ? 0 : (now.getTime() - first.dueAt.getTime()) / 1000
   })
   registerGauges(registry, metric, [
     {
-      name: 'rollcall_outbox_messages',
-      help: 'Messages that wait for a mail sender or are leased to one, with those of paused autoresponders',
-      of: ({ messages }) => messages,
-    },
-    {
       name: 'rollcall_outbox_age_seconds',
       help: 'Seconds since the oldest message without a lease became due, without those of paused autoresponders',
-      of: ({ age }) => age,
+      of: (age) => age,
     },
   ])
 }

@@ -1,149 +1,112 @@
-import type { ClientSession, Filter } from 'mongodb'
-import type { ReactionDocument } from '../contract/schemas/autoresponder.ts'
+import type { Filter } from 'mongodb'
+import {
+  confirmationQueue,
+  contentExpression,
+  type AutoresponderDocument,
+  type ReactionDocument,
+} from '../contract/schemas/autoresponder.ts'
+import { databaseTime, type Database } from '../runtime/database.ts'
 import { leasedIndex, type Collections } from '../contract/schemas/collections.ts'
-import { outboxQueue, type OutboxDocument } from '../contract/schemas/outbox.ts'
-import { readBeginnings, readDue, readyMessages, type QueueBeginning } from './due-queues.ts'
+import { queuedReactions, readBeginnings, readDue, type QueueBeginning } from './due-queues.ts'
 
 /**
- * The outbox of messages for mail senders. The reaction dispatcher and requests for confirmation fill it. A sender
- * leases messages and acknowledges them; after the lease they go to the next sender. Each message is written with a
- * guard, so concurrent senders get different messages.
+ * The outbox: the reactions that are due, as messages for mail senders. A sender leases messages and acknowledges them.
+ * A lease moves `available_at` to its end, so no write is needed when it expires. Each write has a guard in its filter,
+ * so concurrent senders get different messages.
  */
-
-const unleased = { state: 'ready', lease_token: null, leased_until: null } as const
-
-/** The message of a due reaction. */
-export const buildReactionMessage = (
-  reaction: Pick<
-    ReactionDocument,
-    '_id' | 'id' | 'organization_id' | 'mailing_list_id' | 'autoresponder_id' | 'subscriber_id' | 'due_at'
-  >,
-): OutboxDocument => ({
-  _id: reaction.id,
-  organization_id: reaction.organization_id,
-  mailing_list_id: reaction.mailing_list_id,
-  kind: 'autoresponder',
-  queue: outboxQueue.autoresponder(reaction.autoresponder_id),
-  autoresponder_id: reaction.autoresponder_id,
-  subscriber_id: reaction.subscriber_id,
-  reaction: reaction._id,
-  pending_subscriber: null,
-  due_at: reaction.due_at,
-  ...unleased,
-})
-
-interface Confirmation {
-  /** From `ids.allocate('reaction')`. */
-  id: number
-  organizationId: number
-  listId: number
-  /** `_id` of the pending subscriber: form, address and link are read from it when the message is handed out. */
-  pendingSubscriber: string
-  /** When it was requested, by the database's clock. */
-  dueAt: Date
-}
-
-/** Inside a request's transaction: queues the mail that asks for a confirmation. */
-export async function putConfirmation(
-  { outbox }: Collections,
-  { id, organizationId, listId, pendingSubscriber, dueAt }: Confirmation,
-  session: ClientSession,
-): Promise<void> {
-  const message: OutboxDocument = {
-    _id: id,
-    organization_id: organizationId,
-    mailing_list_id: listId,
-    kind: 'confirmation',
-    queue: outboxQueue.confirmations(organizationId),
-    autoresponder_id: null,
-    subscriber_id: null,
-    reaction: null,
-    pending_subscriber: pendingSubscriber,
-    due_at: dueAt,
-    ...unleased,
-  }
-  await outbox.insertOne(message, { session })
-}
 
 /** The messages of one organization, or all. */
 export type OutboxScope = { organizationId: number } | 'all'
 
-const idOnly = { _id: 1 } as const
-const maxReturned = 5_000
+/** Queues with due messages of autoresponders that aren't paused; the earliest first. */
+interface DueQueues {
+  open: QueueBeginning[]
+  /** Their autoresponders have no content, so these messages are dropped. */
+  withoutContent: QueueBeginning[]
+}
+
+interface Running {
+  _id: number
+  hasContent: boolean
+}
+
+/** The queues with messages that are due at `now`. What waits in paused queues, or for a later time, isn't read. */
+export async function readDueQueues(
+  collections: Collections,
+  scope: OutboxScope,
+  now: Date,
+): Promise<DueQueues> {
+  const { autoresponders } = collections
+  const queues = queuedReactions(collections)
+  const findRunning = (filter: Filter<AutoresponderDocument>) =>
+    autoresponders
+      .find<Running>({ ...filter, paused: false }, { projection: { hasContent: contentExpression } })
+      .map(({ _id, hasContent }) => [_id, hasContent] as const)
+      .toArray()
+  let beginnings: QueueBeginning[]
+  let running: Map<number, boolean>
+  if (scope === 'all') {
+    beginnings = await readBeginnings(queues)
+    running = new Map(await findRunning({ _id: { $in: beginnings.map(({ queue }) => queue) } }))
+  } else {
+    const { organizationId } = scope
+    running = new Map(await findRunning({ organization_id: organizationId }))
+    beginnings = await readBeginnings(queues, [confirmationQueue(organizationId), ...running.keys()])
+  }
+  const due = beginnings.filter(({ dueAt }) => dueAt <= now)
+  return {
+    open: due.filter(({ queue }) => queue < 0 || running.get(queue) === true),
+    withoutContent: due.filter(({ queue }) => running.get(queue) === false),
+  }
+}
+
+const keyOnly = { _id: 1 } as const
+const byKey = { hint: keyOnly }
+
+/** Bounds the time of one call: some 50 us a message. */
+const maxDropped = 5_000
+
+/** Drops the first due messages of autoresponders without content, and resolves to their number. */
+export async function dropWithoutContent(
+  collections: Collections,
+  withoutContent: readonly QueueBeginning[],
+  now: Date,
+): Promise<number> {
+  const bounds = { until: now, limit: maxDropped, projection: keyOnly }
+  const found = await readDue(queuedReactions(collections), withoutContent, bounds)
+  if (found.length === 0) return 0
+  const { modifiedCount } = await collections.reactions.updateMany(
+    { _id: { $in: found.map(({ _id }) => _id) }, ...isAvailable(now) },
+    ended('dropped'),
+    byKey,
+  )
+  return modifiedCount
+}
 
 /**
- * Makes messages with an expired lease ready again. Their old token still acknowledges them until they are leased
- * again. A call for one organization reads no messages of others, of which there may be many.
+ * Drops all that is due of an autoresponder that isn't paused and has no content. Called before it gets content, so that
+ * what was shown as dropped isn't sent.
  */
-export async function returnExpired(collections: Collections, scope: OutboxScope): Promise<void> {
-  const organizationIds =
-    scope === 'all' ? await organizationsWithExpired(collections) : [scope.organizationId]
-  for (const organizationId of organizationIds) await returnExpiredMessages(collections, organizationId)
-}
-
-async function organizationsWithExpired({ outbox }: Collections): Promise<number[]> {
-  const found = await outbox
-    .aggregate<{ _id: number }>(
-      [
-        { $match: { state: 'taken' } },
-        { $sort: { organization_id: 1, leased_until: 1 } },
-        { $group: { _id: '$organization_id', first: { $first: '$leased_until' } } },
-        { $match: { $expr: { $lte: ['$first', '$$NOW'] } } },
-      ],
-      { hint: leasedIndex },
-    )
-    .toArray()
-  return found.map(({ _id }) => _id)
-}
-
-async function returnExpiredMessages({ outbox }: Collections, organizationId: number): Promise<void> {
-  const expired = await outbox
-    .find(
-      {
-        state: 'taken',
-        organization_id: organizationId,
-        $expr: { $lte: ['$leased_until', '$$NOW'] },
-      },
-      { projection: idOnly, hint: leasedIndex },
-    )
-    .limit(maxReturned)
-    .toArray()
-  if (expired.length === 0) return
-  await outbox.updateMany(
-    {
-      _id: { $in: expired.map(({ _id }) => _id) },
-      state: 'taken',
-      $expr: { $lte: ['$leased_until', '$$NOW'] },
-    },
-    { $set: { state: 'ready' } },
-    { hint: { _id: 1 } },
+export async function dropAllWithoutContent(
+  { db, collections }: Database,
+  autoresponderId: number,
+): Promise<void> {
+  const now = await databaseTime(db)
+  const found = await collections.autoresponders.findOne<Running>(
+    { _id: autoresponderId, paused: false },
+    { projection: { hasContent: contentExpression } },
   )
+  if (found === null || found.hasContent) return
+  let dropped: number
+  do dropped = await dropWithoutContent(collections, [{ queue: autoresponderId, dueAt: now }], now)
+  while (dropped > 0)
 }
 
-/** The queues from which messages can be leased, as their autoresponder isn't paused, and their first due times. */
-export async function openQueues(collections: Collections, scope: OutboxScope): Promise<QueueBeginning[]> {
-  const { autoresponders } = collections
-  if (scope !== 'all') {
-    const { organizationId } = scope
-    const running = await autoresponders
-      .find({ organization_id: organizationId, paused: false }, { projection: idOnly })
-      .toArray()
-    const queues = [
-      outboxQueue.confirmations(organizationId),
-      ...running.map(({ _id }) => outboxQueue.autoresponder(_id)),
-    ]
-    return readBeginnings(readyMessages(collections), queues)
-  }
-  const beginnings = await readBeginnings(readyMessages(collections))
-  const paused = await autoresponders
-    .find({ _id: { $in: beginnings.map(({ queue }) => queue) }, paused: true }, { projection: idOnly })
-    .toArray()
-  const closed = new Set(paused.map(({ _id }) => outboxQueue.autoresponder(_id)))
-  return beginnings.filter(({ queue }) => !closed.has(queue))
-}
-
-/** All messages in the outbox are due. */
-const endOfTime = new Date(8.64e15)
+const isAvailable = (now: Date): Filter<ReactionDocument> => ({
+  state: 'queued',
+  available_at: { $lte: now },
+})
+const ended = (state: 'sent' | 'dropped') => ({ $set: { state }, $unset: { lease: '' } }) as const
 
 export interface Lease {
   token: string
@@ -151,88 +114,72 @@ export interface Lease {
 }
 
 /**
- * Leases the first messages of these queues, and resolves to them in order of `due_at`. They are fewer than `limit`
- * where concurrent calls leased some of them. Null when the queues are empty.
+ * Leases the first messages of these queues that are due at `now`. They are fewer than `limit` where concurrent calls
+ * leased some of them. Null when none is due.
  */
 export async function claimMessages(
   collections: Collections,
-  beginnings: readonly QueueBeginning[],
-  { limit, lease: { token, seconds } }: { limit: number; lease: Lease },
-): Promise<OutboxDocument[] | null> {
-  const { outbox } = collections
-  const first = await readDue(readyMessages(collections), beginnings, {
-    until: endOfTime,
-    limit,
-    projection: idOnly,
-  })
+  open: readonly QueueBeginning[],
+  { now, limit, lease: { token, seconds } }: { now: Date; limit: number; lease: Lease },
+): Promise<ReactionDocument[] | null> {
+  const { reactions } = collections
+  const first = await readDue(queuedReactions(collections), open, { until: now, limit, projection: keyOnly })
   if (first.length === 0) return null
-  const ids = first.map(({ _id }) => _id)
-  await outbox.updateMany(
-    { _id: { $in: ids }, state: 'ready' },
+  const keys = { $in: first.map(({ _id }) => _id) }
+  await reactions.updateMany(
+    { _id: keys, ...isAvailable(now) },
     [
       {
         $set: {
-          state: 'taken',
-          lease_token: token,
-          leased_until: { $add: ['$$NOW', seconds * 1_000] },
-          leased_at: '$$NOW',
+          available_at: { $add: ['$$NOW', seconds * 1_000] },
+          lease: { token, began_at: '$$NOW' },
         },
       },
     ],
-    { hint: { _id: 1 } },
+    byKey,
   )
-  return outbox
-    .find({ _id: { $in: ids }, state: 'taken', lease_token: token }, { hint: { _id: 1 } })
-    .sort({ due_at: 1, _id: 1 })
-    .toArray()
+  return reactions.find({ _id: keys, 'lease.token': token }, byKey).sort({ due_at: 1, id: 1 }).toArray()
 }
 
-/** Gives leased messages back to the outbox, as if they hadn't been leased. */
+type Message = Pick<ReactionDocument, '_id' | 'pending_subscriber'>
+const keysOf = (messages: readonly Message[]) => ({ $in: messages.map(({ _id }) => _id) })
+
+/** Gives leased messages back, as if they hadn't been leased. */
 export async function returnMessages(
-  { outbox }: Collections,
-  messages: readonly Pick<OutboxDocument, '_id'>[],
+  { reactions }: Collections,
+  messages: readonly Message[],
   { token }: Lease,
 ): Promise<void> {
   if (messages.length === 0) return
-  await outbox.updateMany(
-    { _id: { $in: messages.map(({ _id }) => _id) }, lease_token: token },
-    { $set: unleased },
-    { hint: { _id: 1 } },
+  await reactions.updateMany(
+    { _id: keysOf(messages), 'lease.token': token },
+    [{ $set: { available_at: '$due_at' } }, { $unset: 'lease' }],
+    byKey,
   )
 }
 
-/** Removes leased messages that must not be sent, and drops their reactions. */
+/** Drops leased messages that must not be sent. */
 export async function dropMessages(
   collections: Collections,
-  messages: readonly OutboxDocument[],
+  messages: readonly Message[],
   { token }: Lease,
 ): Promise<void> {
-  if (messages.length > 0) await removeAs('dropped', collections, messages, [token])
+  await endMessages('dropped', collections, messages, [token])
 }
 
-/**
- * Removes messages that are leased under these tokens, and sets the state of their reactions. This is no transaction:
- * a process that is killed within one would lock the messages until its lease expires. Reactions are written first. A
- * message that is left over has a reaction that isn't due, and is removed when it would be leased again.
- */
-async function removeAs(
+/** Ends messages that are leased under these tokens. Nothing shows confirmations, so they are deleted. */
+async function endMessages(
   state: 'sent' | 'dropped',
-  { outbox, reactions }: Collections,
-  messages: readonly OutboxDocument[],
+  { reactions }: Collections,
+  messages: readonly Message[],
   tokens: string[],
-): Promise<{ removed: number }> {
-  const keys = messages.map(({ reaction }) => reaction).filter((key) => key !== null)
-  if (keys.length > 0)
-    await reactions.updateMany(
-      { _id: { $in: keys }, state: 'due' },
-      { $set: { state } },
-      { hint: { _id: 1 } },
-    )
-  const { deletedCount } = await outbox.deleteMany(
-    { _id: { $in: messages.map(({ _id }) => _id) }, lease_token: { $in: tokens } },
-    { hint: { _id: 1 } },
+): Promise<void> {
+  const { confirmations = [], others = [] } = Object.groupBy(messages, ({ pending_subscriber: pending }) =>
+    pending === undefined ? 'others' : 'confirmations',
   )
-  return { removed: deletedCount }
+  const leased = { 'lease.token': { $in: tokens } }
+  if (others.length > 0) await reactions.updateMany({ _id: keysOf(others), ...leased }, ended(state), byKey)
+  if (confirmations.length > 0) await reactions.deleteMany({ _id: keysOf(confirmations), ...leased }, byKey)
 }
 
 interface Acknowledgement {
@@ -241,36 +188,35 @@ interface Acknowledgement {
 }
 
 /**
- * Removes messages that were mailed, and marks their reactions as sent. Resolves to the ids of those that were leased
- * under their tokens. The others have a new lease, are acknowledged already, or are gone.
+ * Marks messages as sent. Resolves to the ids of those that were leased under their tokens. The others have a new lease,
+ * are acknowledged already, or are gone.
  */
 export async function acknowledgeMessages(
   collections: Collections,
   scope: OutboxScope,
   acknowledgements: readonly Acknowledgement[],
 ): Promise<Set<number>> {
-  const { outbox } = collections
-  const tokens = new Map<number, Set<string>>()
-  for (const { id, leaseToken } of acknowledgements)
-    tokens.set(id, (tokens.get(id) ?? new Set()).add(leaseToken))
-  const filter: Filter<OutboxDocument> = {
-    _id: { $in: [...tokens.keys()] },
-    ...(scope === 'all' ? {} : { organization_id: scope.organizationId }),
-  }
-  const found = await outbox.find(filter, { hint: { _id: 1 } }).toArray()
-  const leased = found.filter(
-    ({ _id, lease_token: token }) => token !== null && tokens.get(_id)?.has(token) === true,
-  )
+  const { reactions } = collections
+  const tokens = [...new Set(acknowledgements.map(({ leaseToken }) => leaseToken))]
+  const acknowledged = new Set(acknowledgements.map(({ id, leaseToken }) => `${id} ${leaseToken}`))
+  const found = await reactions
+    .find(
+      {
+        'lease.token': { $in: tokens },
+        id: { $in: acknowledgements.map(({ id }) => id) },
+        ...(scope === 'all' ? {} : { organization_id: scope.organizationId }),
+      },
+      { hint: leasedIndex, projection: { id: 1, lease: 1, pending_subscriber: 1 } },
+    )
+    .toArray()
+  const leased = found.filter(({ id, lease }) => acknowledged.has(`${id} ${lease?.token}`))
   if (leased.length === 0) return new Set()
-  const leasedTokens = new Set(leased.flatMap((message) => message.lease_token ?? []))
-  const { removed } = await removeAs('sent', collections, leased, [...leasedTokens])
-  const done = new Set(leased.map(({ _id }) => _id))
-  if (removed < done.size) {
-    // Some were leased again since they were read, as their lease had expired.
-    const leasedAgain = await outbox
-      .find({ _id: { $in: [...done] } }, { projection: idOnly, hint: { _id: 1 } })
-      .toArray()
-    for (const { _id } of leasedAgain) done.delete(_id)
-  }
+  await endMessages('sent', collections, leased, tokens)
+  // Some were leased again since they were read, as their lease had expired.
+  const leasedAgain = await reactions
+    .find({ _id: keysOf(leased), lease: { $exists: true } }, { projection: { id: 1 }, ...byKey })
+    .toArray()
+  const done = new Set(leased.map(({ id }) => id))
+  for (const { id } of leasedAgain) done.delete(id)
   return done
 }

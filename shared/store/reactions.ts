@@ -2,6 +2,8 @@ import type { ClientSession, Condition } from 'mongodb'
 import { clock } from '../runtime/clock.ts'
 import type { Database } from '../runtime/database.ts'
 import {
+  confirmationId,
+  confirmationQueue,
   messageReactionId,
   reactionsOfSubscriber,
   requestReactionId,
@@ -73,6 +75,7 @@ function reactionKey({ cause, subscriber, autoresponder, id }: ReactionToQueue):
 
 function buildReaction(reaction: ReactionToQueue, now: Date): ReactionDocument {
   const { subscriber, autoresponder, fields, rawFields } = reaction
+  const dueAt = dueTime(autoresponder, reaction.causedAt, reaction.zone)
   return {
     _id: reactionKey(reaction),
     id: reaction.id,
@@ -82,7 +85,8 @@ function buildReaction(reaction: ReactionToQueue, now: Date): ReactionDocument {
     subscriber_id: subscriber.id,
     import_id: null,
     state: 'queued',
-    due_at: dueTime(autoresponder, reaction.causedAt, reaction.zone),
+    due_at: dueAt,
+    available_at: dueAt,
     ...(subscriber.reactivations === undefined ? {} : { reactivations: subscriber.reactivations }),
     ...(fields === undefined ? {} : { fields }),
     ...(rawFields === undefined ? {} : { raw_fields: rawFields }),
@@ -90,10 +94,53 @@ function buildReaction(reaction: ReactionToQueue, now: Date): ReactionDocument {
   }
 }
 
-type Unsent = Pick<ReactionDocument, '_id' | 'id' | 'state'>
-const unsentFields = { id: 1, state: 1 } as const
+interface Confirmation {
+  /** From `ids.allocate('reaction')`. */
+  id: number
+  organizationId: number
+  listId: number
+  /** `_id` of the pending subscriber: form, address and link are read from it when the message is taken. */
+  pendingSubscriber: string
+  /** When it was requested, by the database's clock. */
+  dueAt: Date
+}
 
-/** Drops the unsent reactions of subscribers that are no longer active. Leased messages stay with their sender. */
+/** Queues the mail that asks for a confirmation. */
+export async function queueConfirmation(
+  { reactions }: Collections,
+  session: ClientSession,
+  { id, organizationId, listId, pendingSubscriber, dueAt }: Confirmation,
+): Promise<void> {
+  const document: ReactionDocument = {
+    _id: confirmationId(id),
+    id,
+    organization_id: organizationId,
+    mailing_list_id: listId,
+    autoresponder_id: confirmationQueue(organizationId),
+    subscriber_id: null,
+    pending_subscriber: pendingSubscriber,
+    import_id: null,
+    state: 'queued',
+    due_at: dueAt,
+    available_at: dueAt,
+    created_at: dueAt,
+  }
+  await reactions.insertOne(document, { session })
+}
+
+/** What no sender has taken. The reply to a take can't be called back, so a taken message stays until its lease ends. */
+const untaken = { state: 'queued', lease: { $exists: false } } as const
+
+/** Withdraws the mail of a confirmation unless a sender has taken it. */
+export async function withdrawConfirmation(
+  { reactions }: Collections,
+  session: ClientSession,
+  id: number,
+): Promise<void> {
+  await reactions.deleteOne({ _id: confirmationId(id), ...untaken }, { session })
+}
+
+/** Drops the unsent reactions of subscribers that are no longer active. Taken ones stay with their sender. */
 export async function dropSubscriberReactions(
   collections: Collections,
   session: ClientSession,
@@ -127,40 +174,20 @@ export async function dropReactions(
 }
 
 async function dropUnsent(
-  { reactions, outbox }: Collections,
+  { reactions }: Collections,
   session: ClientSession,
   _id: Condition<string>,
 ): Promise<void> {
-  const unsent = await reactions
-    .find<Unsent>({ _id, state: { $in: ['queued', 'due'] } }, { session, projection: unsentFields })
-    .toArray()
-  if (unsent.length === 0) return
-  const due = unsent.filter(({ state }) => state === 'due').map(({ id }) => id)
-  let leased = new Set<number>()
-  if (due.length > 0) {
-    const leasedMessages = await outbox
-      .find({ _id: { $in: due }, state: 'taken' }, { session, projection: { _id: 1 } })
-      .toArray()
-    leased = new Set(leasedMessages.map(({ _id }) => _id))
-    await outbox.deleteMany({ _id: { $in: due }, state: 'ready' }, { session })
-  }
-  const dropped = unsent.filter(({ id }) => !leased.has(id)).map(({ _id }) => _id)
-  if (dropped.length > 0)
-    await reactions.updateMany({ _id: { $in: dropped } }, { $set: { state: 'dropped' } }, { session })
+  await reactions.updateMany({ _id, ...untaken }, { $set: { state: 'dropped' } }, { session })
 }
 
-/** Removes the reactions of deleted subscribers, with their messages, also those that a sender has leased. */
+/** Removes the reactions of deleted subscribers, also those that a sender has taken. */
 export async function removeSubscriberReactions(
-  { reactions, outbox }: Collections,
+  { reactions }: Collections,
   session: ClientSession,
   subscriberIds: readonly number[],
 ): Promise<void> {
-  const filter = { _id: matchSubscribers(subscriberIds) }
-  const found = await reactions.find<Unsent>(filter, { session, projection: unsentFields }).toArray()
-  if (found.length === 0) return
-  const due = found.filter(({ state }) => state === 'due').map(({ id }) => id)
-  if (due.length > 0) await outbox.deleteMany({ _id: { $in: due } }, { session })
-  await reactions.deleteMany({ _id: { $in: found.map(({ _id }) => _id) } }, { session })
+  await reactions.deleteMany({ _id: matchSubscribers(subscriberIds) }, { session })
 }
 
 /** With `$in` the server scans the index once; with `$or` it would plan each range separately. */

@@ -154,7 +154,6 @@ export const alertDays: Record<string, AlertDays> = {
     bad: { [uploads('broken_off')]: '0+2x60', [uploads('done')]: '0+1x60' },
     good: { [uploads('broken_off')]: '0+2x60', [uploads('done')]: '0+20x60' },
   },
-  RollcallReactionsLate: of('rollcall_reaction_lag_seconds', '300x60', '2x60'),
   RollcallCallbacksGivenUp: of('rollcall_callbacks_given_up_total', '0x30 1x30', '5x60'),
   RollcallCallbacksFailing: {
     bad: {

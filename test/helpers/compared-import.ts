@@ -140,7 +140,7 @@ export async function whatIsLeftBy(service: Service, importId: number): Promise<
     counted: byStatus((status) => stripes.reduce((sum, stripe) => sum + stripe[status], 0)),
     present: byStatus((status) => subscribers.filter((subscriber) => subscriber.status === status).length),
     ids: new Set(subscribers.map(({ id }) => id)).size,
-    reactions: reactions.map(({ subscriber_id }) => keys.get(subscriber_id) ?? 'no subscriber').sort(),
+    reactions: reactions.map(({ subscriber_id }) => keys.get(subscriber_id!) ?? 'no subscriber').sort(),
     logs: Object.fromEntries(await Promise.all(logs)),
   }
 }

@@ -32,9 +32,9 @@ const singleWrites = {
     'campaign_templates confirmation_forms wake_ups import_callbacks mailing_lists staging.chunks uploads.chunks',
   update:
     'campaign_templates counters deleted_fields engines import_callbacks import_chunks imports installation ' +
-    'outbox processes schema staging.files subscribers upload_locks upload_names upload_usage uploads.files',
+    'processes reactions schema staging.files subscribers upload_locks upload_names upload_usage uploads.files',
   delete:
-    'deleted_fields import_chunks import_failures import_outcomes outbox processes staging.chunks staging.files ' +
+    'deleted_fields import_chunks import_failures import_outcomes processes staging.chunks staging.files ' +
     'upload_locks uploads.chunks uploads.files',
   findAndModify:
     'auth_failures counters import_callbacks import_chunks imports mailing_lists subscribers upload_names ' +
@@ -45,7 +45,7 @@ const singleWrites = {
 const transactionWrites = {
   insert:
     'api_keys autoresponders clicked_links custom_fields deleted_fields deleted_subscribers delivery_events ' +
-    'delivery_messages import_chunks import_failures import_outcomes imports outbox reactions subscribers users',
+    'delivery_messages import_chunks import_failures import_outcomes imports reactions subscribers users',
   update:
     'api_keys autoresponder_days autoresponders bounce_codes custom_fields idempotency_keys import_chunks imports ' +
     'installation mailing_lists organizations reactions subscriber_counts subscribers upload_usage users',
@@ -58,7 +58,7 @@ const allReads = {
   find:
     'api_keys autoresponders campaign_templates confirmation_forms custom_fields deleted_fields delivery_events ' +
     'delivery_messages wake_ups engines import_callbacks import_chunks imports installation mailing_lists ' +
-    'organizations outbox pending_subscribers processes reactions schema staging.chunks staging.files subscribers ' +
+    'organizations pending_subscribers processes reactions schema staging.chunks staging.files subscribers ' +
     'upload_names uploads.chunks uploads.files users',
   aggregate: 'import_chunks imports subscriber_counts',
   distinct: 'import_chunks',

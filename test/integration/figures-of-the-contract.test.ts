@@ -716,16 +716,10 @@ t.test('D 9: without limit and lease_seconds, 100 messages are taken for 300 sec
   await importText(service, own.id, `email\n${rows}`, {
     autoresponders: { subscription: { trigger: true } },
   })
-  const ready = { autoresponder_id: welcome.id, state: 'ready' as const }
-  await until(
-    'the messages',
-    () => collections.outbox.countDocuments(ready),
-    (count) => count === 101,
-  )
-  await collections.outbox.deleteMany({ autoresponder_id: { $ne: welcome.id } })
+  await collections.reactions.deleteMany({ autoresponder_id: { $ne: welcome.id } })
   t.equal((await posted('/outbox/take')).data.length, 100)
-  const taken = await collections.outbox.findOne({ leased_until: { $ne: null } })
-  nearly(t, taken!.leased_until!.getTime() - Date.now(), 300_000, 'the lease')
+  const taken = await collections.reactions.findOne({ lease: { $exists: true } })
+  nearly(t, taken!.available_at.getTime() - Date.now(), 300_000, 'the lease')
 })
 
 t.test('D 8: inspection shows the first 20 records of at most 1 MB', async (t) => {

@@ -5,7 +5,7 @@ import {
   type AutoresponderDocument,
 } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
-import { notifyEngines } from '../../../shared/store/wake-up.ts'
+import { dropAllWithoutContent } from '../../../shared/store/outbox.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { WholePaging } from '../../api/endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
@@ -133,7 +133,9 @@ export async function changeAutoresponder(
   change: AutoresponderChange,
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
-  const changed = await changeList(deps, list._id, nameTaken(change.name), async (session) => {
+  if (change.content_html !== undefined || change.content_text !== undefined)
+    await dropAllWithoutContent(deps.database, id)
+  return changeList(deps, list._id, nameTaken(change.name), async (session) => {
     const current = await collections.autoresponders.findOne(
       { _id: id, mailing_list_id: list._id },
       { session },
@@ -150,8 +152,6 @@ export async function changeAutoresponder(
     await updateAutoresponder(collections, document, session)
     return document
   })
-  if (change.paused === false) await notifyEngines(collections, 'an autoresponder is resumed')
-  return changed
 }
 
 const nameTaken = (name: string | undefined): string =>

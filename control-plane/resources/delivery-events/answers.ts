@@ -85,7 +85,7 @@ export class Answers {
   async #writeDropped(collections: Collections, session: ClientSession): Promise<void> {
     const waiting = await collections.reactions
       .find(
-        { _id: { $in: [...this.#dropped.keys()] }, state: { $in: ['queued', 'due'] } },
+        { _id: { $in: [...this.#dropped.keys()] }, state: 'queued' },
         { session, projection: { due_at: 1 } },
       )
       .toArray()

@@ -7,7 +7,6 @@ import type {
   ConfirmationFormDocument,
   PendingSubscriberDocument,
 } from '../../../shared/contract/schemas/confirmation.ts'
-import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { stillConfirmable } from '../../store/pending-subscribers.ts'
@@ -17,17 +16,17 @@ import { toConfirmationView, toReactionView, type LeasedMessage } from './view.t
 
 /** The messages of a lease by what happens to them now. */
 interface Composed {
-  toHandOut: MessageView[]
+  toHandOut: { message: ReactionDocument; view: MessageView }[]
   /** Their autoresponder was paused meanwhile. */
-  toGiveBack: OutboxDocument[]
+  toGiveBack: ReactionDocument[]
   /** The recipient is no longer subscribed, or the confirmation is no longer needed. */
-  toDrop: OutboxDocument[]
+  toDrop: ReactionDocument[]
 }
 
 /** Reads texts, addresses and subscribers now, so that mails have their current state and not that of the queueing. */
 export async function composeMessages(
   deps: ControlPlane,
-  messages: readonly OutboxDocument[],
+  messages: readonly ReactionDocument[],
   leaseToken: string,
 ): Promise<Composed> {
   const sources = await readSources(deps, messages)
@@ -38,37 +37,33 @@ export async function composeMessages(
     const view =
       leased === undefined
         ? 'drop'
-        : message.kind === 'confirmation'
+        : message.pending_subscriber !== undefined
           ? confirmation(deps, leased, sources)
           : reactionMail(deps, leased, sources)
     if (view === 'give back') composed.toGiveBack.push(message)
     else if (view === 'drop') composed.toDrop.push(message)
-    else composed.toHandOut.push(view)
+    else composed.toHandOut.push({ message, view })
   }
   return composed
 }
 
 interface Sources {
   lists: Map<number, SubscriberList>
-  // A message without such a source has null for its id.
-  autoresponders: Map<number | null, AutoresponderDocument>
-  reactions: Map<string | null, ReactionDocument>
+  autoresponders: Map<number, AutoresponderDocument>
+  // A message without such a source has none of their ids.
   subscribers: Map<number | null, SubscriberDocument>
-  pending: Map<string | null, PendingSubscriberDocument>
+  pending: Map<string | undefined, PendingSubscriberDocument>
   forms: Map<number, ConfirmationFormDocument>
 }
 
-async function readSources(deps: ControlPlane, messages: readonly OutboxDocument[]): Promise<Sources> {
+async function readSources(deps: ControlPlane, messages: readonly ReactionDocument[]): Promise<Sources> {
   const { collections } = deps.database
   const listIds = distinct(messages.map((message) => message.mailing_list_id))
-  const [lists, autoresponders, reactions, subscribers, pending] = await Promise.all([
+  const [lists, autoresponders, subscribers, pending] = await Promise.all([
     // A list that became a Remote List meanwhile blocks no other: its due messages are sent.
     Promise.all(listIds.map((id) => listWithContext(deps, id))),
     readById(distinct(messages.map((message) => message.autoresponder_id)), (ids) =>
       collections.autoresponders.find({ _id: { $in: ids } }).toArray(),
-    ),
-    readById(distinct(messages.map((message) => message.reaction)), (ids) =>
-      collections.reactions.find({ _id: { $in: ids } }).toArray(),
     ),
     Promise.all(
       [...Map.groupBy(messages, (message) => message.mailing_list_id)].map(([listId, ofList]) => {
@@ -87,7 +82,6 @@ async function readSources(deps: ControlPlane, messages: readonly OutboxDocument
   return {
     lists: new Map(lists.filter((context) => context !== null).map((context) => [context.list._id, context])),
     autoresponders,
-    reactions,
     subscribers: new Map(subscribers.flat().map((subscriber) => [subscriber.id, subscriber])),
     pending,
     forms,
@@ -102,8 +96,8 @@ async function readById<Id, T extends { _id: Id }>(
   return new Map((await read(ids)).map((document) => [document._id, document]))
 }
 
-const distinct = <T>(values: readonly (T | null)[]): T[] => [
-  ...new Set(values.filter((value): value is T => value !== null)),
+const distinct = <T>(values: readonly (T | null | undefined)[]): T[] => [
+  ...new Set(values.filter((value): value is T => value !== null && value !== undefined)),
 ]
 
 function reactionMail(
@@ -113,16 +107,13 @@ function reactionMail(
 ): MessageView | 'give back' | 'drop' {
   const { message } = leased
   const autoresponder = sources.autoresponders.get(message.autoresponder_id)
-  const reaction = sources.reactions.get(message.reaction)
   const subscriber = sources.subscribers.get(message.subscriber_id)
-  if (autoresponder === undefined || reaction === undefined || subscriber === undefined) return 'drop'
+  if (autoresponder === undefined || subscriber === undefined) return 'drop'
   if (!hasContent(autoresponder)) return 'drop'
-  // It was acknowledged or dropped by a process that ended before it removed the message.
-  if (reaction.state !== 'due') return 'drop'
   // A subscriber that left and came back gets only reactions queued since.
-  if (subscriber.status !== 'active' || subscriber.reactivations !== reaction.reactivations) return 'drop'
+  if (subscriber.status !== 'active' || subscriber.reactivations !== message.reactivations) return 'drop'
   if (autoresponder.paused) return 'give back'
-  return toReactionView(leased, { autoresponder, reaction, subscriber }, keyHashSecret)
+  return toReactionView(leased, { autoresponder, subscriber }, keyHashSecret)
 }
 
 function confirmation(deps: ControlPlane, leased: LeasedMessage, sources: Sources): MessageView | 'drop' {
@@ -130,6 +121,6 @@ function confirmation(deps: ControlPlane, leased: LeasedMessage, sources: Source
   const pending = sources.pending.get(message.pending_subscriber)
   const form = pending === undefined ? undefined : sources.forms.get(pending.confirmation_form_id)
   // Its link has expired or was used, or a later mail has replaced it.
-  if (pending === undefined || form === undefined || pending.message_id !== message._id) return 'drop'
+  if (pending === undefined || form === undefined || pending.message_id !== message.id) return 'drop'
   return toConfirmationView(leased, { pending, form }, deps.publicUrl())
 }

@@ -1,14 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import type { z } from 'zod'
+import type { ReactionDocument } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
+import { databaseTime } from '../../../shared/runtime/database.ts'
 import {
   acknowledgeMessages,
   claimMessages,
   dropMessages,
+  dropWithoutContent,
+  readDueQueues,
   returnMessages,
-  openQueues,
-  returnExpired,
   type Lease,
   type OutboxScope,
 } from '../../../shared/store/outbox.ts'
@@ -62,15 +64,17 @@ async function takeWithSlot(
   const { collections } = database
   const lease: Lease = { token: randomBytes(16).toString('base64url'), seconds }
   const startedAt = clock.monotonicMs()
-  const taken: { id: number; text: string }[] = []
+  const taken: { message: ReactionDocument; text: string }[] = []
   let bytes = 0
   let batchSize = firstBatchSize
-  await returnExpired(collections, scope)
   while (taken.length < limit && !clientGone.aborted) {
     const budgetMs = taken.length === 0 ? timeBudgetMs.withNone : timeBudgetMs.withSome
     if (clock.monotonicMs() - startedAt > budgetMs) break
-    const beginnings = await openQueues(collections, scope)
-    const claimed = await claimMessages(collections, beginnings, {
+    const now = await databaseTime(database.db)
+    const { open, withoutContent } = await readDueQueues(collections, scope, now)
+    await dropWithoutContent(collections, withoutContent, now)
+    const claimed = await claimMessages(collections, open, {
+      now,
       limit: Math.min(limit - taken.length, batchSize),
       lease,
     })
@@ -82,14 +86,14 @@ async function takeWithSlot(
     })
     const { toHandOut, toGiveBack, toDrop } = await composed
     const fitting = toHandOut
-      .map((view) => ({ id: view.id, text: JSON.stringify(view) }))
+      .map(({ message, view }) => ({ message, text: JSON.stringify(view) }))
       .filter(({ text }, i) => {
         bytes += Buffer.byteLength(text)
         return bytes <= maxPageBytes || (i === 0 && taken.length === 0)
       })
     taken.push(...fitting)
-    const fit = new Set(fitting.map(({ id }) => id))
-    const overLimit = toHandOut.filter(({ id }) => !fit.has(id)).map(({ id }) => ({ _id: id }))
+    const fit = new Set(fitting.map(({ message }) => message))
+    const overLimit = toHandOut.map(({ message }) => message).filter((message) => !fit.has(message))
     await returnMessages(collections, [...toGiveBack, ...overLimit], lease)
     await dropMessages(collections, toDrop, lease)
     if (overLimit.length > 0 || bytes >= maxPageBytes) break
@@ -102,10 +106,14 @@ async function takeWithSlot(
   if (clientGone.aborted)
     await returnMessages(
       collections,
-      taken.map(({ id }) => ({ _id: id })),
+      taken.map(({ message }) => message),
       lease,
     )
-  return new JsonRecords(taken.map(({ text }) => text))
+  // A message that was taken before became available only when its lease expired, after later ones.
+  const byDueTime = taken.toSorted(
+    ({ message: a }, { message: b }) => a.due_at.getTime() - b.due_at.getTime() || a.id - b.id,
+  )
+  return new JsonRecords(byDueTime.map(({ text }) => text))
 }
 
 /** Small, because each message may have a megabyte of content. Later batches use the average size of the first. */

@@ -6,7 +6,6 @@ import type {
   ConfirmationFormDocument,
   PendingSubscriberDocument,
 } from '../../../shared/contract/schemas/confirmation.ts'
-import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import { unsubscribeToken } from '../../api/signed-token.ts'
@@ -17,24 +16,25 @@ import type { MessageView } from './schemas.ts'
 /** Messages as a mail sender gets them. */
 
 export interface LeasedMessage {
-  message: OutboxDocument
+  message: ReactionDocument
   list: SubscriberList
   leaseToken: string
 }
 
 interface ReactionSources {
   autoresponder: AutoresponderDocument
-  reaction: ReactionDocument
   subscriber: SubscriberDocument
 }
 
 /** `secret` signs the unsubscribe token. */
 export const toReactionView = (
   leased: LeasedMessage,
-  { autoresponder, reaction, subscriber }: ReactionSources,
+  { autoresponder, subscriber }: ReactionSources,
   secret: Uint8Array,
 ): MessageView => ({
   ...commonFields(leased),
+  kind: 'autoresponder',
+  autoresponder_id: autoresponder._id,
   to: subscriber.email,
   subscriber: toSubscriberView(subscriber, leased.list),
   from_name: autoresponder.from_name,
@@ -44,12 +44,12 @@ export const toReactionView = (
   format: autoresponder.content_format,
   html: autoresponder.content_html,
   text: autoresponder.content_text,
-  fields: reaction.fields ?? {},
-  raw_fields: reaction.raw_fields ?? {},
+  fields: leased.message.fields ?? {},
+  raw_fields: leased.message.raw_fields ?? {},
   unsubscribe_token: unsubscribeToken(secret, {
     listId: leased.message.mailing_list_id,
     subscriberId: subscriber.id,
-    messageId: String(leased.message._id),
+    messageId: String(leased.message.id),
   }),
   confirmation_url: null,
 })
@@ -66,6 +66,8 @@ export const toConfirmationView = (
   publicUrl: string,
 ): MessageView => ({
   ...commonFields(leased),
+  kind: 'confirmation',
+  autoresponder_id: null,
   to: pending.subscriber.email,
   subscriber: null,
   from_name: form.from_name,
@@ -82,11 +84,9 @@ export const toConfirmationView = (
 })
 
 const commonFields = ({ message, list, leaseToken }: LeasedMessage) => ({
-  id: message._id,
+  id: message.id,
   lease_token: leaseToken,
-  kind: message.kind,
   organization_id: message.organization_id,
   mailing_list_id: message.mailing_list_id,
-  autoresponder_id: message.autoresponder_id,
   due_at: formatInstant(message.due_at, list.zone),
 })

@@ -17,7 +17,7 @@ export const reactionView = z
     state: z
       .enum(shownStates)
       .describe(
-        'queued: waits for its time; held: its autoresponder is paused; due: its mail is in the outbox; sent: the mail was acknowledged; dropped: no mail is sent',
+        'queued: waits for its time; held: its autoresponder is paused; due: a mail sender can take its mail; sent: the mail was acknowledged; dropped: no mail is sent',
       ),
     due_at: z.string().describe("when its mail is due, in the organization's time zone"),
     created_at: z.string(),

@@ -1,10 +1,11 @@
 import type { Filter, FindCursor } from 'mongodb'
 import {
+  contentExpression,
   reactionsOfSubscriber,
-  type AutoresponderDocument,
   type ReactionDocument,
 } from '../../../shared/contract/schemas/autoresponder.ts'
-import type { Collections } from '../../../shared/contract/schemas/collections.ts'
+import { reactionsIndex, type Collections } from '../../../shared/contract/schemas/collections.ts'
+import { databaseTime } from '../../../shared/runtime/database.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { pageStart, tokenPaging } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -25,15 +26,24 @@ export async function listReactions(
   { list, zone }: SubscriberList,
   { subscriber_id: subscriberId, autoresponder_id: autoresponderId, state, ...query }: ReactionQuery,
 ): Promise<{ data: ReactionView[]; paging: TokenPaging }> {
-  const { collections } = deps.database
+  const { db, collections } = deps.database
   const filter = { listId: list._id, subscriberId, autoresponderId, states: state ?? shownStates }
   const scope = `reactions ${JSON.stringify(filter)}`
   const { skip, after } = pageStart(deps, query, scope)
+  const now = await databaseTime(db)
   const autoresponders = await collections.autoresponders
-    .find({ mailing_list_id: filter.listId }, { projection: { paused: 1 } })
+    .find<{ _id: number; paused: boolean; hasContent: boolean }>(
+      { mailing_list_id: filter.listId },
+      { projection: { paused: 1, hasContent: contentExpression } },
+    )
     .toArray()
-  const paused = new Set(autoresponders.filter((entry) => entry.paused).map(({ _id }) => _id))
-  const searches = buildSearches(filter, autoresponders)
+  const kinds = new Map(
+    autoresponders.map(({ _id, paused, hasContent }): [number, Kind] => [
+      _id,
+      paused ? 'paused' : hasContent ? 'sending' : 'withoutContent',
+    ]),
+  )
+  const searches = buildSearches(filter, kinds, now)
   const [total, found] = await Promise.all([
     query.page_token === undefined ? count(collections, searches) : null,
     readFirst(collections, searches, { after, skip, max: query.per_page + 1 }),
@@ -42,50 +52,76 @@ export async function listReactions(
   const last = found.length > query.per_page ? page.at(-1) : undefined
   return {
     data: page.map((reaction) =>
-      toView(reaction, shownState(reaction.state, paused.has(reaction.autoresponder_id)), zone),
+      toView(reaction, shownState(reaction, kinds.get(reaction.autoresponder_id), now), zone),
     ),
     paging: tokenPaging(deps, query, { scope, last: last === undefined ? null : String(last.id), total }),
   }
 }
 
-type State = ReactionDocument['state']
-const storedStates: readonly State[] = ['queued', 'due', 'sent', 'dropped']
+/** The states that a queued reaction is shown in: before its due time, and from then on. */
+const statesWhileQueued = {
+  paused: ['held', 'held'],
+  sending: ['queued', 'due'],
+  withoutContent: ['queued', 'dropped'],
+} as const
+/** What an autoresponder does with its reactions. */
+type Kind = keyof typeof statesWhileQueued
 
-/** The state of a reaction as replies show it. `isPaused`: its autoresponder is paused. */
-const shownState = (state: State, isPaused: boolean): ShownState =>
-  isPaused && (state === 'queued' || state === 'due') ? 'held' : state
+function shownState(
+  { state, due_at: dueAt }: ReactionDocument,
+  kind: Kind = 'paused',
+  now: Date,
+): ShownState {
+  if (state !== 'queued') return state
+  return statesWhileQueued[kind][dueAt > now ? 0 : 1]
+}
+
+/** The stored states and due times of the reactions that such an autoresponder shows in these states. */
+function filterStates(kind: Kind, states: readonly ShownState[], now: Date): Filter<ReactionDocument>[] {
+  const [before, after] = statesWhileQueued[kind].map((state) => states.includes(state))
+  const stored: ReactionDocument['state'][] = (['sent', 'dropped'] as const).filter((state) =>
+    states.includes(state),
+  )
+  if (before && after) stored.push('queued')
+  const filters: Filter<ReactionDocument>[] = stored.length === 0 ? [] : [{ state: { $in: stored } }]
+  if (before !== after) filters.push({ state: 'queued', due_at: before ? { $gt: now } : { $lte: now } })
+  return filters
+}
 
 /** The index keeps an autoresponder's reactions in one state sorted by id; the server merges at most this many ranges. */
 const maxMergedRanges = 200
+/** With up to three states in a search. */
+const idsPerSearch = Math.floor(maxMergedRanges / 3)
 
 /** Disjoint searches that together find every reaction, each with an index in the order of ids. */
 function buildSearches(
   { listId, subscriberId, autoresponderId, states }: ReactionFilter,
-  autoresponders: readonly Pick<AutoresponderDocument, '_id' | 'paused'>[],
+  kinds: ReadonlyMap<number, Kind>,
+  now: Date,
 ): Filter<ReactionDocument>[] {
-  const selected = autoresponders.filter(
-    ({ _id }) => autoresponderId === undefined || _id === autoresponderId,
+  const selected = [...kinds].filter(([id]) => autoresponderId === undefined || id === autoresponderId)
+  return [...Map.groupBy(selected, ([, kind]) => kind)].flatMap(
+    ([kind, ofKind]): Filter<ReactionDocument>[] => {
+      const ids = ofKind.map(([id]) => id)
+      const search = (autoresponderIds: number[]): Filter<ReactionDocument>[] =>
+        filterStates(kind, states, now).map((filter) => ({
+          mailing_list_id: listId,
+          autoresponder_id: { $in: autoresponderIds },
+          ...filter,
+        }))
+      // The reactions of one subscriber are few and adjacent in the index of `_id`.
+      if (subscriberId !== undefined)
+        return search(ids).map((each) => ({ ...each, _id: reactionsOfSubscriber(subscriberId) }))
+      const searches: Filter<ReactionDocument>[] = []
+      for (let i = 0; i < ids.length; i += idsPerSearch)
+        searches.push(...search(ids.slice(i, i + idsPerSearch)))
+      return searches
+    },
   )
-  return [true, false].flatMap((isPaused): Filter<ReactionDocument>[] => {
-    const stored = storedStates.filter((state) => states.includes(shownState(state, isPaused)))
-    const ids = selected.filter(({ paused }) => paused === isPaused).map(({ _id }) => _id)
-    if (stored.length === 0 || ids.length === 0) return []
-    const search = (autoresponderIds: number[]): Filter<ReactionDocument> => ({
-      mailing_list_id: listId,
-      autoresponder_id: { $in: autoresponderIds },
-      state: { $in: stored },
-    })
-    // The reactions of one subscriber are few and adjacent in the index of `_id`, so one search suffices.
-    if (subscriberId !== undefined) return [{ ...search(ids), _id: reactionsOfSubscriber(subscriberId) }]
-    const searches: Filter<ReactionDocument>[] = []
-    const idsPerSearch = Math.floor(maxMergedRanges / stored.length)
-    for (let i = 0; i < ids.length; i += idsPerSearch) searches.push(search(ids.slice(i, i + idsPerSearch)))
-    return searches
-  })
 }
 
 const chooseIndex = (search: Filter<ReactionDocument>) =>
-  search._id === undefined ? ({ autoresponder_id: 1, state: 1, id: 1 } as const) : ({ _id: 1 } as const)
+  search._id === undefined ? reactionsIndex : ({ _id: 1 } as const)
 
 async function count({ reactions }: Collections, searches: Filter<ReactionDocument>[]): Promise<number> {
   const counts = await Promise.all(

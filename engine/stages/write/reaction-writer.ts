@@ -59,6 +59,7 @@ export function reactionWriter(
         writer.number('import_id', ids.importId)
         writer.string('state', 'queued')
         writer.date('due_at', row.dueTimes.get(autoresponderId)!)
+        writer.date('available_at', row.dueTimes.get(autoresponderId)!)
         if (row.reactivations > 0) writer.number('reactivations', row.reactivations)
         writer.date('created_at', row.now)
         writer.end(document)

@@ -78,6 +78,13 @@ export const hasContent = ({
 }: Pick<AutoresponderDocument, 'content_html' | 'content_text'>): boolean =>
   [html, text].some((content) => content !== null && content.trim() !== '')
 
+/** `hasContent` as an expression of a projection, so that a megabyte of mail isn't read. */
+export const contentExpression = {
+  $or: ['$content_html', '$content_text'].map((content) => ({
+    $regexMatch: { input: { $ifNull: [content, ''] }, regex: String.raw`\S` },
+  })),
+}
+
 /** The fields with the id of another autoresponder whose mail is the trigger. */
 export const autoresponderTargets = [
   'trigger_autoresponder_to_open_id',
@@ -139,29 +146,38 @@ export const autoresponderDefaults: Omit<
 }
 
 /**
- * A reaction: an autoresponder's pending or past answer to something that happened to a subscriber. It is written in
- * the transaction of its cause, so that neither exists without the other.
+ * A reaction: an autoresponder's pending or past answer to something that happened to a subscriber, or the mail of a
+ * confirmation form. It is written in the transaction of its cause, so that neither exists without the other. It is the
+ * message that mail senders take: it refers to its recipient and its texts, which are read when it is taken.
  */
 export const reactionDocument = z.object({
   /**
-   * See importReactionId, requestReactionId and messageReactionId. Reactions of a subscriber are neighbours in `_id`
-   * order, and a cause makes one at most.
+   * See importReactionId, requestReactionId, messageReactionId and confirmationId. Reactions of a subscriber are
+   * neighbours in `_id` order, and a cause makes one at most.
    */
   _id: z.string(),
   id: id(),
   organization_id: id(),
   mailing_list_id: id(),
-  autoresponder_id: id(),
-  subscriber_id: id(),
+  /** The autoresponder; for a confirmation the negative id of the organization. Each value is a queue of its own. */
+  autoresponder_id: integer(),
+  /** Null for a confirmation. */
+  subscriber_id: id().nullable(),
+  /** `_id` of the pending subscriber that a confirmation is for; absent otherwise. */
+  pending_subscriber: z.string().optional(),
   /** The import that caused it; null for other causes. */
   import_id: id().nullable(),
   /**
-   * queued: waits for its due time, or for the end of its autoresponder's pause. due: its message is in the outbox.
-   * sent: the sender has acknowledged the message. dropped: it won't be sent. In the API, a queued or due reaction of a
-   * paused autoresponder has the state `held`.
+   * queued: not sent yet; in the API `queued` before its due time, then `due`, or `dropped` where its autoresponder has
+   * no content, and `held` while the autoresponder is paused. sent: a sender has acknowledged it. dropped: it won't be
+   * sent. A confirmation that was sent or dropped is deleted.
    */
-  state: z.enum(['queued', 'due', 'sent', 'dropped']),
+  state: z.enum(['queued', 'sent', 'dropped']),
   due_at: instant(),
+  /** When it can be taken: its due time; after it was taken, the time at which its lease expires. */
+  available_at: instant(),
+  /** The last lease. Its token acknowledges until another sender takes the message. Absent while there was none. */
+  lease: z.object({ token: z.string(), began_at: instant() }).optional(),
   /**
    * The subscriber's `reactivations` when it was queued; absent for 0. It isn't sent when the subscriber's number
    * differs.
@@ -188,6 +204,12 @@ export const requestReactionId = (
 /** `_id` of the one reaction to an open, a click, the sending of a message, or the absence of an open or click. */
 export const messageReactionId = (subscriberId: number, autoresponderId: number, messageId: string): string =>
   `${subscriberId}:${autoresponderId}:message ${messageId}`
+
+/** `_id` of the mail that asks for a confirmation. */
+export const confirmationId = (reactionId: number): string => `confirmation ${reactionId}`
+
+/** The queue of an organization's confirmations, in the place of an autoresponder's id, which is never negative. */
+export const confirmationQueue = (organizationId: number): number => -organizationId
 
 /** Matches the `_id` of all reactions of a subscriber, as a range: ";" is the character after ":". */
 export const reactionsOfSubscriber = (subscriberId: number) => ({

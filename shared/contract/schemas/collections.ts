@@ -25,7 +25,6 @@ import { gridFileDocument, gridPieceDocument } from './grid-file.ts'
 import { chunkDocument, failureDocument, importDocument, outcomeDocument } from './import.ts'
 import { mailingListDocument } from './mailing-list.ts'
 import { organizationDocument } from './organization.ts'
-import { outboxDocument } from './outbox.ts'
 import { schemaDocument } from './schema-version.ts'
 import { deletedSubscriberDocument, subscriberCountDocument, subscriberDocument } from './subscriber.ts'
 import {
@@ -79,14 +78,14 @@ export const endedIndex = { finalized: 1, organization_id: 1, finished_at: 1, _i
 /** The imports of a list by their end; those that haven't ended are neighbours. */
 export const unfinishedOfListIndex = { mailing_list_id: 1, finished_at: -1, _id: -1 } as const
 
-/** Queued reactions, by autoresponder and due time. */
-export const queuedIndex = { state: 1, autoresponder_id: 1, due_at: 1, id: 1 } as const
+/** Queued reactions, by autoresponder and the time at which they can be taken. */
+export const queuedIndex = { state: 1, autoresponder_id: 1, available_at: 1, id: 1 } as const
 
-/** Messages that aren't handed out, by queue and due time. */
-export const readyIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
+/** Reactions with a lease, by its token. */
+export const leasedIndex = { 'lease.token': 1, id: 1 } as const
 
-/** Messages that are handed out, by organization and the end of their lease. */
-export const leasedIndex = { state: 1, organization_id: 1, leased_until: 1 } as const
+/** All reactions of an autoresponder by id. With the due time, queued ones are told from due ones without reading them. */
+export const reactionsIndex = { autoresponder_id: 1, state: 1, id: 1, due_at: 1 } as const
 
 /** Callbacks that are neither delivered nor given up, by queue and due time. */
 export const callbacksIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
@@ -142,12 +141,9 @@ const collections = {
     { keys: { organization_id: 1, _id: 1 } },
   ]),
   reactions: collection('reactions', reactionDocument, [
-    { keys: { autoresponder_id: 1, state: 1, id: 1 } },
+    { keys: reactionsIndex },
     { keys: queuedIndex, options: { partialFilterExpression: { state: 'queued' } } },
-  ]),
-  outbox: collection('outbox', outboxDocument, [
-    { keys: readyIndex, options: { partialFilterExpression: { state: 'ready' } } },
-    { keys: leasedIndex, options: { partialFilterExpression: { state: 'taken' } } },
+    { keys: leasedIndex, options: { partialFilterExpression: { 'lease.token': { $exists: true } } } },
   ]),
   deliveryEvents: collection('delivery_events', deliveryEventDocument),
   deliveryMessages: collection('delivery_messages', deliveryMessageDocument),

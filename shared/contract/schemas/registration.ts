@@ -27,7 +27,7 @@ const registeredDocument = z.object({
 export type RegisteredDocument = z.infer<typeof registeredDocument>
 
 /**
- * A running engine. Its sessions are those of lanes, steps and reactions. Others take over its chunks and steps when it
+ * A running engine. Its sessions are those of lanes and steps. Others take over its chunks and steps when it
  * dies.
  */
 export const engineDocument = registeredDocument.extend({

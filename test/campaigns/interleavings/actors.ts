@@ -5,7 +5,6 @@ import {
   enforce,
   fail,
   failAndFinalize,
-  moveDueReactions,
   finalize,
   start,
   step,
@@ -55,7 +54,6 @@ export const actors = {
   'take over and lease': (side, _fixture, other) => takeOverAndLease(side, other),
   'fail and finalize': (side) => failAndFinalize(side),
   'enforce limits': (side) => enforce(side),
-  'move reactions': (side) => moveDueReactions(side),
   // FTP servers.
   'complete upload': ftp((side, id) => upload(side, id, uploaded.file, replacement)),
   'rename upload over it': ftp((side, id) => side.uploadDirectory(id).rename(uploaded.other, uploaded.file)),
@@ -146,7 +144,6 @@ const always: ActorName[] = [
   'delete unmapped field',
   'rename field',
   'rename list',
-  'move reactions',
   'take',
   'acknowledge',
   'take and acknowledge',

@@ -5,7 +5,6 @@ import { ImportStarter } from '../../../engine/scheduler/import-starter.ts'
 import { processImport } from '../../../engine/process-import.ts'
 import { sweepStaging, enforceLimits, removeDeletedFieldValues } from '../../../engine/jobs/maintenance.ts'
 import { takeOverFromEngines } from '../../../engine/scheduler/take-over.ts'
-import { moveReactions } from '../../../engine/store/due-reactions.ts'
 import { finalizeImport } from '../../../engine/stages/finish/finalize-import.ts'
 import { processChunk } from '../../../engine/process-chunk.ts'
 import { importContext } from '../../../engine/stages/write/import-context.ts'
@@ -201,15 +200,6 @@ export async function enforce({ database, context }: Side): Promise<boolean> {
 async function removeFieldValues({ database, context }: Side): Promise<boolean> {
   await removeDeletedFieldValues(database, context.log).run()
   return false
-}
-
-export async function moveDueReactions({ database, context }: Side): Promise<boolean> {
-  const due = await database.collections.reactions
-    .find({ state: 'queued', due_at: { $lte: new Date() } })
-    .limit(50)
-    .toArray()
-  if (due.length === 0) return false
-  return (await moveReactions(database, context.session, due)) > 0
 }
 
 /** Does all work of the engines, until only paused imports are left. */

@@ -124,11 +124,10 @@ export async function faultsAtTheEnd(
 
   const ids = new Set(subscribers.map(({ id }) => id))
   const reactions = await collections.reactions.find({ mailing_list_id: fixture.listId }).toArray()
-  const orphans = reactions.filter(({ state, subscriber_id: id }) => state === 'queued' && !ids.has(id))
+  const orphans = reactions.filter(
+    ({ state, subscriber_id: id }) => state === 'queued' && id !== null && !ids.has(id),
+  )
   if (orphans.length > 0) faults.push(`${orphans.length} reactions of deleted subscribers wait`)
-  const due = reactions.filter(({ state }) => state === 'due').length
-  const messages = await collections.outbox.countDocuments({ mailing_list_id: fixture.listId })
-  if (due > messages) faults.push(`${due} reactions are due and ${messages} messages are there`)
   return faults
 }
 

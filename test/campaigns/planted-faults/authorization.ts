@@ -344,14 +344,14 @@ const faults: readonly Fault[] = [
   {
     name: 'reactions of another list are shown by the id of their autoresponder',
     file: `${resources}/reactions/service.ts`,
-    text: '.find({ mailing_list_id: filter.listId }, { projection: { paused: 1 } })',
-    replacement: '.find({}, { projection: { paused: 1 } })',
+    text: '{ mailing_list_id: filter.listId },',
+    replacement: '{},',
   },
   {
     name: "an admin takes the messages of all organizations' autoresponders",
     file: 'shared/store/outbox.ts',
-    text: '.find({ organization_id: organizationId, paused: false }, { projection: idOnly })',
-    replacement: '.find({ paused: false }, { projection: idOnly })',
+    text: 'findRunning({ organization_id: organizationId })',
+    replacement: 'findRunning({})',
   },
   {
     name: 'an event counts for a subscriber of another list',

@@ -36,13 +36,6 @@ const client = 'control-plane/cli/api-client.ts'
 
 export const restFaults: readonly PlantedFault[] = [
   {
-    name: 'a reaction that is due already is not dropped by what came in time',
-    file: 'control-plane/resources/delivery-events/answers.ts',
-    text: "{ _id: { $in: [...this.#dropped.keys()] }, state: { $in: ['queued', 'due'] } },",
-    replacement: "{ _id: { $in: [...this.#dropped.keys()] }, state: 'queued' },",
-    tests: [{ files: ['test/integration/delivery-events.test.ts'] }],
-  },
-  {
     name: 'the position of a page in another order counts one page only',
     file: 'control-plane/api/paging.ts',
     text: 'const position = byId ? reader.last?._id : skipped + reader.count',
@@ -64,10 +57,10 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [{ files: ['test/integration/staged-quota.test.ts'] }],
   },
   {
-    name: 'an expired lease loses its token before it is leased anew',
-    file: 'shared/store/outbox.ts',
-    text: "{ $set: { state: 'ready' } },",
-    replacement: '{ $set: unleased },',
+    name: 'messages that were taken before come after later ones',
+    file: 'control-plane/resources/outbox/service.ts',
+    text: 'a.due_at.getTime() - b.due_at.getTime() || a.id - b.id',
+    replacement: 'b.due_at.getTime() - a.due_at.getTime() || a.id - b.id',
     tests: [outbox],
   },
   {
@@ -506,13 +499,6 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [lostChunk],
   },
   {
-    name: 'reactions that were dropped meanwhile get messages',
-    file: 'engine/store/due-reactions.ts',
-    text: 'if (modifiedCount !== queued.length) {',
-    replacement: 'if (modifiedCount === 0) {',
-    tests: [stores],
-  },
-  {
     name: 'an engine that misses its files leads',
     file: 'engine/store/engines.ts',
     text: 'sort: { sees_files: -1, number: 1 }',
@@ -527,10 +513,10 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
-    name: 'an old token beside the valid one undoes an acknowledgement',
+    name: 'an old token beside the valid one acknowledges',
     file: 'shared/store/outbox.ts',
-    text: 'tokens.set(id, (tokens.get(id) ?? new Set()).add(leaseToken))',
-    replacement: 'tokens.set(id, new Set([leaseToken]))',
+    text: 'acknowledged.has(`${id} ${lease?.token}`)',
+    replacement: 'acknowledged.has(`${id} ${lease?.token}`) || found.length > 0',
     tests: [outbox],
   },
   {
@@ -604,10 +590,10 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [monitoring],
   },
   {
-    name: 'a caller of one organization searches queues that are paused',
+    name: 'queues that are paused are searched',
     file: 'shared/store/outbox.ts',
-    text: '.find({ organization_id: organizationId, paused: false }, { projection: idOnly })',
-    replacement: '.find({ organization_id: organizationId }, { projection: idOnly })',
+    text: '.find<Running>({ ...filter, paused: false }, {',
+    replacement: '.find<Running>(filter, {',
     tests: [outbox],
   },
 ]

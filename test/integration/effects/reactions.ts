@@ -42,10 +42,9 @@ async function reactionsIn(service: Service, listId: number): Promise<Record<str
   return Object.fromEntries(groups.map(({ _id, n }) => [_id, n]))
 }
 
-/** Removes their messages too: else a later take spends its time on dropping those of reactions that are gone. */
-async function removeReactions({ collections: { reactions, outbox } }: Service): Promise<void> {
+/** Else a later take spends its time on dropping those of subscribers that are gone. */
+async function removeReactions({ collections: { reactions } }: Service): Promise<void> {
   await reactions.deleteMany({})
-  await outbox.deleteMany({})
 }
 
 const list = await createList(service)

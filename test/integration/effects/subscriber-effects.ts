@@ -5,6 +5,7 @@ import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { importReactionId } from '../../../shared/contract/schemas/autoresponder.ts'
 import { autoresponder } from '../../helpers/autoresponder.ts'
 import { countsOf, createList, importEnd, type Json } from '../../helpers/service.ts'
+import { storedReaction } from '../../helpers/stored-reaction.ts'
 import { service } from './service.ts'
 
 /** Side effects of writing single subscribers: counts, the limit, autoresponders, mails that ask to confirm. */
@@ -167,18 +168,16 @@ t.test(
       },
     })
     // The reaction that the import would have left when it wrote this subscriber the first time.
-    await collections.reactions.insertOne({
-      _id: importReactionId(ids[7]!, welcome, created.id),
-      id: 900_000_001,
-      organization_id: 1,
-      mailing_list_id: list.id,
-      autoresponder_id: welcome,
-      subscriber_id: ids[7]!,
-      import_id: created.id,
-      state: 'queued',
-      due_at: new Date(),
-      created_at: new Date(),
-    })
+    await collections.reactions.insertOne(
+      storedReaction({
+        _id: importReactionId(ids[7]!, welcome, created.id),
+        id: 900_000_001,
+        mailing_list_id: list.id,
+        autoresponder_id: welcome,
+        subscriber_id: ids[7]!,
+        import_id: created.id,
+      }),
+    )
     await collections.imports.updateOne({ _id: created.id }, { $set: { begins_at: new Date() } })
     const view = await importEnd(service, created.id, 60_000)
     t.match(view, { state: 'finished', error_message: null })
@@ -477,7 +476,7 @@ t.test(
       .find({ mailing_list_id: list.id, autoresponder_id: welcome })
       .toArray()
     t.ok(
-      reactions.every((reaction) => byId.has(reaction.subscriber_id)),
+      reactions.every((reaction) => byId.has(reaction.subscriber_id!)),
       'no reaction outlives its subscriber',
     )
   },

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ClientSession, Collection, Document } from 'mongodb'
 import t from 'tap'
-import { dropReactions, moveReactions } from '../../../engine/store/due-reactions.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { inTransaction } from '../../../shared/runtime/transactions.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
@@ -9,7 +8,6 @@ import type { ReactionDocument } from '../../../shared/contract/schemas/autoresp
 import type { CallbackDocument } from '../../../shared/contract/schemas/callback.ts'
 import { noCounts, type ChunkDocument, type ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { OrganizationDocument } from '../../../shared/contract/schemas/organization.ts'
-import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
 import type { UploadUsageDocument } from '../../../shared/contract/schemas/upload.ts'
 import { sessionId } from '../../../shared/runtime/transactions.ts'
 import * as callbacks from '../../../engine/store/callbacks.ts'
@@ -27,6 +25,7 @@ import { valuesBytes } from '../../../shared/store/value-bytes.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { present } from '../../helpers/present.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
+import { storedReaction } from '../../helpers/stored-reaction.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 
 /**
@@ -588,101 +587,85 @@ t.test('a callback is written only by its holder', async (t) => {
   t.same(faults, [])
 })
 
-const message = (changes: Partial<OutboxDocument>): OutboxDocument => ({
-  ...{ _id: 1, organization_id: 1, mailing_list_id: 1, kind: 'autoresponder', queue: 1, autoresponder_id: 1 },
-  ...{ subscriber_id: 1, reaction: '1:1:request 1', pending_subscriber: null, due_at: past },
-  ...{ state: 'ready', lease_token: null, leased_until: null },
-  ...changes,
-})
-const taken = { state: 'taken', lease_token: 'mine', leased_until: future } as const
+const message = (changes: Partial<ReactionDocument>) => storedReaction({ due_at: past, ...changes })
+const taken = { available_at: future, lease: { token: 'mine', began_at: past } } as const
+const confirmation = { _id: 'confirmation 1', pending_subscriber: '1:a@example.com' }
+const takenByAnother = { lease: { token: 'theirs', began_at: past } }
 const lease = { token: 'mine', seconds: 60 }
-const reaction = (changes: Partial<ReactionDocument>): ReactionDocument => ({
-  ...{ _id: '1:1:request 1', id: 1, organization_id: 1, mailing_list_id: 1, autoresponder_id: 1 },
-  ...{ subscriber_id: 1, import_id: null, state: 'queued', due_at: past, created_at: past },
-  ...changes,
-})
 
-t.test('a message is written only under its lease', async (t) => {
+t.test('a message is written only while it is available, or under its lease', async (t) => {
   const beginnings = [{ queue: 1, dueAt: past }]
-  const faults = await findFaults<OutboxDocument>(collections.outbox, message, [
+  const now = new Date()
+  const acknowledge = () =>
+    outbox.acknowledgeMessages(collections, { organizationId: 1 }, [{ id: 1, leaseToken: 'mine' }])
+  const drop = (changes: Partial<ReactionDocument>) => () =>
+    outbox.dropMessages(collections, [message({ ...changes, ...taken })], lease)
+  const ended = [{ state: 'sent' }, { state: 'dropped' }] as const
+  const faults = await findFaults<ReactionDocument>(collections.reactions, message, [
     {
       write: 'claimMessages',
       changes: {},
-      leaves: [{ ...taken, lease_token: 'theirs' }, { queue: 2 }],
-      run: () => outbox.claimMessages(collections, beginnings, { limit: 10, lease }),
+      leaves: [{ ...taken, ...takenByAnother }, { autoresponder_id: 2 }, ...ended],
+      run: () => outbox.claimMessages(collections, beginnings, { now, limit: 10, lease }),
     },
     {
-      write: 'returnExpired',
-      changes: { ...taken, leased_until: past },
-      leaves: [{ leased_until: future }, { organization_id: 2 }],
-      run: () => outbox.returnExpired(collections, { organizationId: 1 }),
+      write: 'claimMessages, expired',
+      changes: { ...taken, ...takenByAnother, available_at: past },
+      leaves: [{ available_at: future }],
+      run: () => outbox.claimMessages(collections, beginnings, { now, limit: 10, lease }),
     },
     {
-      write: 'giveBack',
+      write: 'dropWithoutContent',
+      changes: {},
+      leaves: [taken, { autoresponder_id: 2 }, ...ended],
+      run: () => outbox.dropWithoutContent(collections, beginnings, now),
+    },
+    {
+      write: 'returnMessages',
       changes: taken,
-      leaves: [{ lease_token: 'theirs' }],
-      run: () => outbox.returnMessages(collections, [{ _id: 1 }], lease),
+      leaves: [takenByAnother],
+      run: () => outbox.returnMessages(collections, [message({})], lease),
     },
     {
       write: 'acknowledgeMessages',
       changes: taken,
-      leaves: [{ lease_token: 'theirs' }, { organization_id: 2 }, { state: 'ready', lease_token: null }],
-      run: () =>
-        outbox.acknowledgeMessages(collections, { organizationId: 1 }, [{ id: 1, leaseToken: 'mine' }]),
+      leaves: [takenByAnother, { organization_id: 2 }],
+      run: acknowledge,
     },
     {
-      write: 'dropMessages',
-      changes: taken,
-      leaves: [{ lease_token: 'theirs' }],
-      run: () => outbox.dropMessages(collections, [message(taken)], lease),
+      write: 'acknowledgeMessages, confirmation',
+      changes: { ...taken, ...confirmation },
+      leaves: [takenByAnother],
+      run: acknowledge,
+    },
+    { write: 'dropMessages', changes: taken, leaves: [takenByAnother], run: drop({}) },
+    {
+      write: 'dropMessages, confirmation',
+      changes: { ...taken, ...confirmation },
+      leaves: [takenByAnother],
+      run: drop(confirmation),
     },
   ])
   t.same(faults, [])
 })
 
-t.test('a reaction is moved or dropped from the named states alone', async (t) => {
-  const { due_at, ...ofReaction } = reaction({})
-  const due = [{ ...ofReaction, due_at }]
-  const session = client.startSession()
-  t.teardown(() => session.endSession())
-  const leaves: Partial<ReactionDocument>[] = [{ state: 'due' }, { state: 'dropped' }, { state: 'sent' }]
-  await collections.outbox.deleteMany({})
-  const faults = await findFaults<ReactionDocument>(collections.reactions, reaction, [
-    {
-      write: 'moveReactions',
-      changes: {},
-      leaves,
-      run: async () => {
-        await collections.outbox.deleteMany({})
-        const moved = await moveReactions(database, session, due)
-        if ((await collections.outbox.countDocuments()) !== moved)
-          throw new Error('messages and reactions differ')
-        return moved
-      },
-    },
-    { write: 'dropReactions', changes: {}, leaves, run: () => dropReactions(database, due) },
-  ])
-  t.same(faults, [])
-})
-
-t.test('of several due reactions those that were dropped since they were read get no message', async (t) => {
-  const { reactions, outbox: messages } = collections
+t.test('of messages that were read as available, those that another call took or dropped stay', async (t) => {
+  const { reactions } = collections
+  const claim = { now: new Date(), limit: 10, lease: { token: 'first', seconds: 60 } }
   await reactions.deleteMany({})
-  await messages.deleteMany({})
-  const ids = [1, 2, 3]
-  const documents = ids.map((id) => reaction({ _id: `1:${id}:request 1`, id, subscriber_id: id }))
-  await reactions.insertMany(documents)
+  await reactions.insertMany([1, 2, 3].map((id) => message({ _id: `${id}:1:request 1`, id })))
+  await outbox.claimMessages(collections, [{ queue: 1, dueAt: past }], { ...claim, limit: 1 })
   await reactions.updateOne({ id: 2 }, { $set: { state: 'dropped' } })
-  const session = client.startSession()
-  t.teardown(() => session.endSession())
-  t.equal(await moveReactions(database, session, documents), 2)
-  t.same(await messages.distinct('_id'), [1, 3])
+  const claimed = await outbox.claimMessages(collections, [{ queue: 1, dueAt: past }], { ...claim, lease })
+  t.same(
+    claimed?.map(({ id }) => id),
+    [3],
+  )
   t.same(
     (await reactions.find().sort({ id: 1 }).toArray()).map(({ state }) => state),
-    ['due', 'dropped', 'due'],
+    ['queued', 'dropped', 'queued'],
   )
   await reactions.deleteMany({})
-  await messages.deleteMany({})
 })
 
 // ---- the quota ----

@@ -8,6 +8,7 @@ import { claimCallback, insertCallback } from '../../../engine/store/callbacks.t
 import { cutLongLeases } from '../../../engine/jobs/maintenance.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk } from '../../helpers/stored-import.ts'
+import { storedReaction } from '../../helpers/stored-reaction.ts'
 
 /** The clock of the primary is set back: leases that were made before it lie further ahead than their length. */
 
@@ -24,20 +25,16 @@ const callback = { url: 'http://a.example.com', webhookId: 'w', body: '{}', dueA
 await insertCallback(collections, { _id: 1, organization_id: 1 }, callback)
 const { queue } = (await collections.callbacks.findOne())!
 await claimCallback(collections, queue, { until: new Date(), token: 'mine', leaseMs: 30_000 })
-await collections.outbox.insertOne({
-  ...{ _id: 1, organization_id: 1, mailing_list_id: 1, kind: 'autoresponder', queue: 1, autoresponder_id: 1 },
-  ...{ subscriber_id: 1, reaction: '1', pending_subscriber: null, due_at: past },
-  ...{ state: 'ready', lease_token: null, leased_until: null },
-})
+await collections.reactions.insertOne(storedReaction({ due_at: past }))
 const lease = { token: 'mine', seconds: 50 }
-await claimMessages(collections, [{ queue: 1, dueAt: past }], { limit: 1, lease })
+await claimMessages(collections, [{ queue: 1, dueAt: past }], { now: new Date(), limit: 1, lease })
 await acquireUploadLock(collections, { id: '1/a', token: 'mine' })
 
 const fields = [
   { of: 'chunk', collection: 'import_chunks', field: 'lease_until', maxMs: 60_000 },
   { of: 'callback', collection: 'import_callbacks', field: 'due_at', maxMs: 30_000 },
-  { of: 'message', collection: 'outbox', field: 'leased_until', maxMs: 50_000 },
-  { of: 'message from its beginning', collection: 'outbox', field: 'leased_at', maxMs: 0 },
+  { of: 'message', collection: 'reactions', field: 'available_at', maxMs: 50_000 },
+  { of: 'message from its beginning', collection: 'reactions', field: 'lease.began_at', maxMs: 0 },
   { of: 'upload lock', collection: 'upload_locks', field: 'lease_until', maxMs: 15_000 },
 ]
 

@@ -1,22 +1,21 @@
 import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
-import { ReactionDispatcher } from '../../../engine/jobs/reactions/reaction-dispatcher.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { noCounts } from '../../../shared/contract/schemas/import.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { observeDatabase } from '../../../shared/runtime/metrics/database-metrics.ts'
-import { openStaging } from '../../../shared/storage/staging/open-staging.ts'
 import { observeImports } from '../../../shared/store/import-metrics.ts'
+import { autoresponder } from '../../helpers/autoresponder.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { metricValue } from '../../helpers/metric-value.ts'
-import { until } from '../../helpers/service.ts'
 import { storedImport } from '../../helpers/stored-import.ts'
+import { storedReaction } from '../../helpers/stored-reaction.ts'
 
 /** Values of metrics against values that are known otherwise, so that a unit can't be another one. */
 
-const { database, folder } = await databaseAndFolder(t)
+const { database } = await databaseAndFolder(t)
 const { collections, client } = database
 const log = createLogger({ process: 'test', level: 'silent' })
 await ensureSchema(database.db, log)
@@ -32,19 +31,25 @@ t.test('ages of what waits are in seconds', async (t) => {
     storedImport({ _id: 1, state: 'scheduled', started_at: null, begins_at: ago(300) }),
     storedImport({ _id: 2, mailing_list_id: 2, state: 'importing', holds_list: true }),
   ])
-  const message = { organization_id: 1, mailing_list_id: 1, kind: 'autoresponder' } as const
-  const ofFirst = {
-    autoresponder_id: 1,
-    subscriber_id: 1,
-    reaction: '1:1:request 1',
-    pending_subscriber: null,
-  }
-  await collections.outbox.insertMany(
-    [70, 40].map((seconds, i) => ({
-      ...{ _id: i + 1, ...message, queue: 1, ...ofFirst, due_at: ago(seconds) },
-      ...{ state: 'ready' as const, lease_token: null, leased_until: null },
-    })),
-  )
+  for (const [id, paused] of [
+    [1, false],
+    [2, true],
+  ] as const)
+    await collections.autoresponders.insertOne(
+      autoresponder({ _id: id, mailing_list_id: 1, name: `${id}`, content_text: 'Hello', paused }),
+    )
+  // What a paused autoresponder holds back is not late, nor is a message that a sender has.
+  await collections.reactions.insertMany([
+    storedReaction({ id: 1, due_at: ago(70) }),
+    storedReaction({ id: 2, due_at: ago(40) }),
+    storedReaction({ id: 3, due_at: ago(500), autoresponder_id: 2 }),
+    storedReaction({
+      id: 4,
+      due_at: ago(600),
+      available_at: ago(-60),
+      lease: { token: 'a', began_at: ago(0) },
+    }),
+  ])
   const registry = new Registry()
   observeImports(registry, database, log)
   await between(t, registry, 'rollcall_import_queue_age_seconds', 300, 330)
@@ -54,52 +59,6 @@ t.test('ages of what waits are in seconds', async (t) => {
   clock.monotonicMs = () => monotonicMs() + 120_000
   t.teardown(() => (clock.monotonicMs = monotonicMs))
   await between(t, registry, 'rollcall_import_progress_age_seconds', 120, 150)
-  await collections.outbox.deleteMany({})
-})
-
-t.test('the lag of reactions is in seconds', async (t) => {
-  const engine = { host: 'h', process_id: 1, started_at: ago(60), session_ids: [], folder: 'h:/data' }
-  await collections.engines.insertOne({
-    ...engine,
-    _id: 'alive',
-    number: 0,
-    dead: false,
-    lease_until: ago(-60),
-  })
-  // What a paused autoresponder holds back is not late, however long ago it would have been due.
-  for (const [id, paused, dueAt] of [
-    [1, false, ago(50)],
-    [2, true, ago(500)],
-  ] as const) {
-    await collections.autoresponders.insertOne(
-      { _id: id, organization_id: 1, name_key: String(id), paused, content_text: 'Hello' } as never,
-      { bypassDocumentValidation: true },
-    )
-    await collections.reactions.insertOne({
-      ...{ _id: `1:${id}:request 1`, id, organization_id: 1, mailing_list_id: 1, autoresponder_id: id },
-      ...{ subscriber_id: 1, import_id: null, state: 'queued', due_at: dueAt, created_at: dueAt },
-    })
-  }
-  const registry = new Registry()
-  const metrics = createEngineMetrics(registry)
-  // With this reserve the disk counts as full, so the reaction stays where it is.
-  const staging = openStaging({ STAGING: 'disk', DATA_DIR: folder, DISK_RESERVE_MB: 1e12 }, collections)
-  const dispatcher = new ReactionDispatcher({
-    database,
-    staging,
-    metrics,
-    log,
-    engineId: 'alive',
-    sessions: [],
-  })
-  dispatcher.start()
-  t.teardown(() => dispatcher.stop())
-  await until(
-    'a lag',
-    async () => metrics.reactionLag,
-    (lag) => lag > 0,
-  )
-  await between(t, registry, 'rollcall_reaction_lag_seconds', 50, 80)
 })
 
 t.test('durations of commands are in seconds, as the client and as the server measure them', async (t) => {

@@ -40,10 +40,10 @@ const pendingOf = (listId: number, email: string) =>
   collections.pendingSubscribers.findOne({ mailing_list_id: listId, 'subscriber.email': email })
 const subscribersOf = async (listId: number): Promise<Json[]> =>
   (await call('GET', `/mailing_lists/${listId}/subscribers`)).body.data
-const mailsOf = async (listId: number): Promise<number[]> =>
-  (await collections.outbox.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray()).map(
-    ({ _id }) => _id,
-  )
+const mailsOf = async (listId: number): Promise<number[]> => {
+  const filter = { mailing_list_id: listId, pending_subscriber: { $exists: true } }
+  return (await collections.reactions.find(filter).sort({ id: 1 }).toArray()).map(({ id }) => id)
+}
 /** Makes the mail older by `seconds`. */
 const age = (listId: number, seconds: number) =>
   collections.pendingSubscribers.updateMany({ mailing_list_id: listId }, [
@@ -94,19 +94,17 @@ t.test(
   'the mail with the link waits in the outbox, and only a GET of the link adds the subscriber',
   async (t) => {
     const { list, asked } = await askedSubscriber()
-    t.match(await collections.outbox.find({ mailing_list_id: list.id }).toArray(), [
+    t.match(await collections.reactions.find({ mailing_list_id: list.id }).toArray(), [
       {
-        _id: asked.message_id,
-        kind: 'confirmation',
+        id: asked.message_id,
         organization_id: 1,
-        autoresponder_id: null,
+        autoresponder_id: -1,
         subscriber_id: null,
-        reaction: null,
         pending_subscriber: `${list.id}:ann@example.com`,
-        state: 'ready',
+        state: 'queued',
       },
     ])
-    t.equal(await collections.outbox.countDocuments({ mailing_list_id: list.id }), 1)
+    t.same(await mailsOf(list.id), [asked.message_id])
 
     const head = await visit(asked.token, { method: 'HEAD' })
     t.equal(head.status, 200)
@@ -207,9 +205,9 @@ t.test('a mail goes with its request', async (t) => {
   const later = await ask(list, 'a@example.com', { custom_fields: { Name: 'Bea' } })
   t.not(later.token, first.token)
   t.same(await mailsOf(list.id), [later.message_id], 'the old one is taken back')
-  await collections.outbox.updateOne(
-    { _id: later.message_id },
-    { $set: { state: 'taken', lease_token: 'x', leased_until: new Date(Date.now() + 300_000) } },
+  await collections.reactions.updateOne(
+    { id: later.message_id },
+    { $set: { lease: { token: 'x', began_at: new Date() }, available_at: new Date(Date.now() + 300_000) } },
   )
   await age(list.id, 601)
   const last = await ask(list, 'a@example.com', { custom_fields: { Name: 'Cleo' } })

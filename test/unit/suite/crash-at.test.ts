@@ -61,8 +61,8 @@ t.test('a command that is refused is counted, and the process gets no reply to k
 })
 
 t.test('a transaction that a write conflict undid goes through the whole path again', async (t) => {
-  const point = 'insert outbox > commitTransaction before 1'
-  const insert = { insert: 'outbox' }
+  const point = 'insert subscribers > commitTransaction before 1'
+  const insert = { insert: 'subscribers' }
   const [abort, commit] = [{ abortTransaction: 1 }, { commitTransaction: 1 }]
   const undone: [object, Reply][] = [
     [insert, 'conflict'],
@@ -71,7 +71,7 @@ t.test('a transaction that a write conflict undid goes through the whole path ag
   ]
   t.equal(sentReplies(point, undone), 'conflict ok ok end')
   t.equal(sentReplies(point, [...undone, [insert, 'ok'], [commit, 'ok']]), 'conflict ok ok ok')
-  const after = 'insert outbox > commitTransaction after 1'
+  const after = 'insert subscribers > commitTransaction after 1'
   const twice: [object, Reply][] = [
     [insert, 'ok'],
     [commit, 'conflict'],
