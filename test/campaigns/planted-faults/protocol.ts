@@ -559,8 +559,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an ended import stays in the quota',
     file: 'engine/stages/finish/finalize-import.ts',
-    text: '    await quota.removeEntry(document)\n',
-    replacement: '    void quota\n',
+    text: '  await quota.removeEntry(document)\n',
+    replacement: '  void quota\n',
     tests: [quota],
   },
   {
