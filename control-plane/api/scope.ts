@@ -74,6 +74,16 @@ export function refuseRemoteList(list: MailingListDocument): void {
   if (list.is_remote_list) throw isRemoteList(list._id)
 }
 
+/** The mailing list that a path names, which must not be a Remote List. */
+export const localListInPath: RecordOfPath<MailingListDocument> = {
+  refusals: [noMailingList, isRemoteList],
+  async find({ deps, caller, params }) {
+    const list = await findMailingList(deps, caller, params['mailing_list_id'])
+    refuseRemoteList(list)
+    return list
+  },
+}
+
 /** The message of `refuseRemoteList`, for the API description. */
 export const remoteListRefusal = isRemoteList.example.message
 
