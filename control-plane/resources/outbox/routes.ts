@@ -1,14 +1,18 @@
 import { z } from 'zod'
-import { RequestError } from '../../api/request-error.ts'
-import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
+import { endpoint } from '../../api/endpoint.ts'
+import { refusal } from '../../api/refusal.ts'
 import { acknowledgedView, acknowledging, exampleMessage, messageView, taking } from './schemas.ts'
 import { acknowledge, takeMessages } from './service.ts'
 
 const tag = 'Outbox'
 const maxAcknowledged = 1_000
 
-const tooMany = (count: number): string =>
-  `${count} messages were acknowledged, and ${maxAcknowledged} are possible at once: send them in several calls`
+export const tooManyMessages = refusal(
+  'requested_too_many',
+  (count: number) =>
+    `${count} messages were acknowledged, and ${maxAcknowledged} are possible at once: send them in several calls`,
+  maxAcknowledged + 1,
+)
 
 export const outboxEndpoints = [
   endpoint({
@@ -28,9 +32,7 @@ export const outboxEndpoints = [
     },
     hasOwnSlots: true,
     reply: { data: z.array(messageView), example: [exampleMessage] },
-    async handle(call) {
-      return { data: await takeMessages(call, call.body()) }
-    },
+    handle: async (call) => ({ data: await takeMessages(call, call.body) }),
   }),
   endpoint({
     method: 'post',
@@ -46,11 +48,9 @@ export const outboxEndpoints = [
       example: { outbox: { messages: [{ id: 77001, lease_token: 'b7mWq0tB0m7j1y6wXo2f5Q' }] } },
     },
     reply: { data: acknowledgedView, example: { acknowledged: 1, stale: [] } },
-    refusals: { requested_too_many: tooMany(1_001) },
-    async handle({ deps, caller, body }) {
-      const { messages } = body()
-      if (messages.length > maxAcknowledged)
-        throw new RequestError('requested_too_many', tooMany(messages.length))
+    refusals: [tooManyMessages],
+    async handle({ deps, caller, body: { messages } }) {
+      if (messages.length > maxAcknowledged) throw tooManyMessages(messages.length)
       return { data: await acknowledge(deps, caller, messages) }
     },
   }),

@@ -1,3 +1,4 @@
+import { tooManyMessages } from '../../../control-plane/resources/outbox/routes.ts'
 import type { Rows } from './row.ts'
 
 export const outboxRows: Rows = {
@@ -22,16 +23,15 @@ export const outboxRows: Rows = {
   takeOutboxMessages: { good: () => ({ body: { outbox: { limit: 5, lease_seconds: 10 } } }) },
   acknowledgeOutboxMessages: {
     good: () => ({ body: { outbox: { messages: [{ id: 999_999_999, lease_token: 'x' }] } } }),
-    failures: {
-      'more than 1,000 messages': () => ({
+    refusals: [
+      () => ({
         sent: {
           body: {
             outbox: { messages: Array.from({ length: 1_001 }, (_, i) => ({ id: i + 1, lease_token: 'x' })) },
           },
         },
-        code: 'requested_too_many',
-        message: /1001 messages/,
+        refused: tooManyMessages(1_001),
       }),
-    },
+    ],
   },
 }
