@@ -1,7 +1,6 @@
-import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
-import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { findAutoresponder } from '../autoresponders/service.ts'
-import { dayExpectation, exampleStatistics, sendingDays, statisticsView } from './schemas.ts'
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { autoresponderInPath } from '../autoresponders/service.ts'
+import { exampleStatistics, sendingDays, statisticsView } from './schemas.ts'
 import { sumDays } from './service.ts'
 import { computeStatistics } from './view.ts'
 
@@ -20,19 +19,10 @@ export const autoresponderStatisticsEndpoints = [
     query: sendingDays,
     isCostly: true,
     reply: { data: statisticsView, example: exampleStatistics },
-    refusals: {
-      not_found: 'there is no autoresponder 4711',
-      invalid_request: [
-        remoteListRefusal,
-        ...['start_date', 'end_date'].map((name) => `${name} ${dayExpectation}`),
-      ],
-    },
-    async handle({ deps, caller, params, query }) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      refuseRemoteList(list)
-      const { _id: id } = await findAutoresponder(deps, list, params['id'])
-      const { start_date: first = firstDay, end_date: last = lastDay } = query()
-      const { counts, bounceCodes } = await sumDays(deps.database, id, { first, last })
+    record: autoresponderInPath,
+    async handle({ deps, record, query }) {
+      const { start_date: first = firstDay, end_date: last = lastDay } = query
+      const { counts, bounceCodes } = await sumDays(deps.database, record.autoresponder._id, { first, last })
       return { data: computeStatistics(counts, bounceCodes) }
     },
   }),

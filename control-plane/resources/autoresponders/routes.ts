@@ -1,11 +1,8 @@
 import { z } from 'zod'
-import type { Caller } from '../../../shared/store/api-keys.ts'
-import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
-import { describeNeed, refuseUnless } from '../../api/authorization.ts'
-import { oldEndpoint as endpoint, orFor, permission } from '../../api/endpoint.ts'
-import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import type { ControlPlane } from '../../control-plane.ts'
-import { contentTooLarge } from './rules.ts'
+import { lacksNeed, refuseUnless } from '../../api/authorization.ts'
+import { endpoint, orFor, permission } from '../../api/endpoint.ts'
+import { localListInPath } from '../../api/scope.ts'
+import { contentTooLarge, faultySettings, nameTaken, noSuchTarget, wouldBeCycle } from './refusals.ts'
 import {
   autoresponderChange,
   autoresponderCreation,
@@ -15,33 +12,27 @@ import {
   minimalAutoresponderView,
   type AutoresponderChange,
 } from './schemas.ts'
-import { changeAutoresponder, createAutoresponder, findAutoresponder, listAutoresponders } from './service.ts'
+import {
+  autoresponderInPath,
+  changeAutoresponder,
+  createAutoresponder,
+  listAutoresponders,
+} from './service.ts'
 import { viewer } from './view.ts'
 
 const tag = 'Autoresponders'
 const path = '/mailing_lists/:mailing_list_id/autoresponders'
 const mayUpdate = permission('autoresponder', 'update')
 
-const faultySettings = [
-  'name must not be blank',
-  'name "Welcome" is taken by another autoresponder of the list',
-  'from_email must be an email address',
-  'from_email is required when use_external_delivery_setting is false',
-  'reply_to must be an email address',
-  'from_name must be one line without control characters',
-  'content_subject must be one line without control characters',
-  'content_subject is required with content_html or content_text',
-  'delay_amount must be 0 while delay is immediately',
-  'delay_time must be 0 while delay is immediately',
-  'delay_unit must be null while delay is immediately',
-  'delay_unit is required while delay is with_delay',
-  'delay_amount must be at least 1 while delay is with_delay',
-  'delay_amount must be at most 36500 days',
-  'delay_time must be 0 with a delay in minutes',
-  'delay must be with_delay for trigger autoresponder_nonopen, because it fires when no open came within the delay',
-  'trigger_campaign_to_open_id is required by trigger campaign_open',
-  'trigger_campaign_to_click_on_any_url must be true, or trigger_campaign_to_click_urls must list URLs, for trigger campaign_click',
-  'trigger_autoresponder_to_send_id: there is no autoresponder 4711 in the organization',
+const refusedSettings = [nameTaken, ...Object.values(faultySettings), noSuchTarget]
+
+/** Keys whose values only the schema refuses. */
+const faultyKeys = [
+  { name: ' ' },
+  { from_email: 'nobody' },
+  { reply_to: 'nobody' },
+  { from_name: 'a\nb' },
+  { content_subject: 'a\nb' },
 ]
 
 export const autoresponderEndpoints = [
@@ -58,11 +49,8 @@ export const autoresponderEndpoints = [
       paging: 'whole',
       example: [exampleAutoresponder],
     },
-    refusals: { invalid_request: remoteListRefusal },
-    async handle(call) {
-      const list = await findList(call.deps, call.caller, call.params['mailing_list_id'])
-      return listAutoresponders(call, list, call.query())
-    },
+    record: localListInPath,
+    handle: (call) => listAutoresponders(call, call.record, call.query),
   }),
   endpoint({
     method: 'post',
@@ -86,12 +74,13 @@ export const autoresponderEndpoints = [
           content_text: 'Good to have you.',
         },
       },
+      faulty: faultyKeys,
     },
     reply: { data: autoresponderView, example: exampleAutoresponder },
-    refusals: { invalid_request: remoteListRefusal, validation_failed: faultySettings },
-    async handle({ deps, caller, params, body }) {
-      const list = await findList(deps, caller, params['mailing_list_id'])
-      const created = await createAutoresponder(deps, list, body())
+    record: localListInPath,
+    refusals: refusedSettings,
+    async handle({ deps, record: list, body }) {
+      const created = await createAutoresponder(deps, list, body)
       return { data: (await viewer(deps, list))(created) }
     },
   }),
@@ -107,41 +96,21 @@ export const autoresponderEndpoints = [
       schema: autoresponderChange,
       isUpdate: true,
       example: { autoresponder: { paused: true } },
+      faulty: faultyKeys,
     },
     reply: {
       data: autoresponderView,
       example: { ...exampleAutoresponder, paused: true, paused_at: '2026-02-01T10:00:00+01:00' },
     },
-    refusals: {
-      invalid_request: remoteListRefusal,
-      not_found: 'there is no autoresponder 4711',
-      validation_failed: [
-        ...faultySettings,
-        contentTooLarge,
-        "trigger_autoresponder_to_send_id: autoresponders can't trigger each other in a cycle, and 7 <- 9 <- 7 would be one",
-      ],
-    },
-    forbids: [`this needs ${describeNeed(mayUpdate)}`],
-    async handle({ deps, caller, params, body }) {
-      const list = await findList(deps, caller, params['mailing_list_id'])
-      const { _id: id } = await findAutoresponder(deps, list, params['id'])
-      const change = body()
-      if (changesMoreThanState(change)) refuseUnless(caller, mayUpdate)
-      const changed = await changeAutoresponder(deps, list, id, change)
+    record: autoresponderInPath,
+    refusals: [...refusedSettings, contentTooLarge, wouldBeCycle, lacksNeed(mayUpdate)],
+    async handle({ deps, caller, record: { list, autoresponder }, body }) {
+      if (changesMoreThanState(body)) refuseUnless(caller, mayUpdate)
+      const changed = await changeAutoresponder(deps, list, autoresponder._id, body)
       return { data: (await viewer(deps, list))(changed) }
     },
   }),
 ]
-
-async function findList(
-  deps: ControlPlane,
-  caller: Caller,
-  text: string | undefined,
-): Promise<MailingListDocument> {
-  const list = await findMailingList(deps, caller, text)
-  refuseRemoteList(list)
-  return list
-}
 
 const changesMoreThanState = (change: AutoresponderChange): boolean =>
   Object.keys(change).some((key) => key !== 'paused')

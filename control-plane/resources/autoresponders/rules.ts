@@ -3,7 +3,8 @@ import {
   hasContent,
   type AutoresponderDocument,
 } from '../../../shared/contract/schemas/autoresponder.ts'
-import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
+import type { RequestError } from '../../api/request-error.ts'
+import { contentTooLarge, faultySettings, maxContentBytes } from './refusals.ts'
 
 /** The rules between the fields of an autoresponder. Nothing here reads the database. */
 
@@ -36,28 +37,22 @@ export function triggeredBy(document: WithTargets): { field: TargetField; id: nu
   return field === undefined || id === null ? null : { field, id }
 }
 
-/** A sentence for each broken rule; usually none. */
-export function findFaults(document: AutoresponderDocument): string[] {
+/** A refusal for each broken rule; usually none. */
+export function findFaults(document: AutoresponderDocument): RequestError[] {
   return [
     ...delayFaults(document),
     ...triggerFaults(document),
     ...(!document.use_external_delivery_setting && document.from_email === null
-      ? ['from_email is required when use_external_delivery_setting is false']
+      ? [faultySettings.senderMissing()]
       : []),
-    ...(hasContent(document) && document.content_subject === null
-      ? ['content_subject is required with content_html or content_text']
-      : []),
+    ...(hasContent(document) && document.content_subject === null ? [faultySettings.subjectMissing()] : []),
   ]
 }
 
-/** The limit of a request's body, because replies, pages and outbox messages contain the whole content. */
-const maxContentBytes = binaryMegabyte
-export const contentTooLarge = `content_html, content_text and the URLs must have at most ${maxContentBytes} bytes in all`
-
 /** A fault when the contents and URLs are too large. Those that were too large before may still shrink. */
-export function sizeFaults(document: AutoresponderDocument, stored: AutoresponderDocument): string[] {
+export function sizeFaults(document: AutoresponderDocument, stored: AutoresponderDocument): RequestError[] {
   const bytes = contentBytes(document)
-  return bytes > maxContentBytes && bytes > contentBytes(stored) ? [contentTooLarge] : []
+  return bytes > maxContentBytes && bytes > contentBytes(stored) ? [contentTooLarge()] : []
 }
 
 const contentBytes = (document: AutoresponderDocument): number =>
@@ -71,20 +66,19 @@ const contentBytes = (document: AutoresponderDocument): number =>
 /** A century in each unit, so that every due time has a year of four digits, as ISO 8601 needs. */
 const maxDelay = { minutes: 52_560_000, hours: 876_000, days: 36_500, weeks: 5_200, months: 1_200 }
 
-function delayFaults({ delay, delay_amount, delay_time, delay_unit }: AutoresponderDocument): string[] {
-  const faults: string[] = []
+function delayFaults({ delay, delay_amount, delay_time, delay_unit }: AutoresponderDocument): RequestError[] {
+  const faults: RequestError[] = []
   if (delay === 'immediately') {
-    if (delay_amount !== 0) faults.push('delay_amount must be 0 while delay is immediately')
-    if (delay_time !== 0) faults.push('delay_time must be 0 while delay is immediately')
-    if (delay_unit !== null) faults.push('delay_unit must be null while delay is immediately')
+    if (delay_amount !== 0) faults.push(faultySettings.amountAtOnce())
+    if (delay_time !== 0) faults.push(faultySettings.hourAtOnce())
+    if (delay_unit !== null) faults.push(faultySettings.unitAtOnce())
     return faults
   }
-  if (delay_unit === null) return ['delay_unit is required while delay is with_delay']
-  if (delay_amount < 1) faults.push('delay_amount must be at least 1 while delay is with_delay')
+  if (delay_unit === null) return [faultySettings.unitMissing()]
+  if (delay_amount < 1) faults.push(faultySettings.noDelay())
   if (delay_amount > maxDelay[delay_unit])
-    faults.push(`delay_amount must be at most ${maxDelay[delay_unit]} ${delay_unit}`)
-  if (delay_time !== 0 && isElapsed(delay_unit))
-    faults.push(`delay_time must be 0 with a delay in ${delay_unit}`)
+    faults.push(faultySettings.delayTooLong(maxDelay[delay_unit], delay_unit))
+  if (delay_time !== 0 && isElapsed(delay_unit)) faults.push(faultySettings.hourOfShortDelay(delay_unit))
   return faults
 }
 
@@ -97,18 +91,16 @@ export function impliedByDelay({ delay, delay_unit }: AutoresponderDocument): Pa
   return isElapsed(delay_unit) ? { delay_time: 0 } : {}
 }
 
-function triggerFaults(document: AutoresponderDocument): string[] {
+function triggerFaults(document: AutoresponderDocument): RequestError[] {
   const { trigger } = document
-  const faults: string[] = []
+  const faults: RequestError[] = []
   const target = targetFields[trigger]
-  if (target !== null && document[target] === null) faults.push(`${target} is required by trigger ${trigger}`)
+  if (target !== null && document[target] === null) faults.push(faultySettings.targetMissing(target, trigger))
   const clicks = clickFields(target)
   if (clicks !== null && document[clicks.anyUrl] !== true && (document[clicks.urls] ?? []).length === 0)
-    faults.push(`${clicks.anyUrl} must be true, or ${clicks.urls} must list URLs, for trigger ${trigger}`)
+    faults.push(faultySettings.noUrl(clicks.anyUrl, clicks.urls, trigger))
   if (trigger.includes('_non') && document.delay === 'immediately')
-    faults.push(
-      `delay must be with_delay for trigger ${trigger}, because it fires when no ${trigger.endsWith('nonopen') ? 'open' : 'click'} came within the delay`,
-    )
+    faults.push(faultySettings.silenceAtOnce(trigger))
   return faults
 }
 

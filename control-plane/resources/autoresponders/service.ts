@@ -7,34 +7,39 @@ import {
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { dropAllWithoutContent } from '../../../shared/store/outbox.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import type { WholePaging } from '../../api/endpoint.ts'
+import type { RecordOfPath, WholePaging } from '../../api/endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
-import { missing, pathId } from '../../api/scope.ts'
+import { localListInPath, pathId } from '../../api/scope.ts'
 import { nextPageToken, pageStart } from '../../api/token-paging.ts'
-import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
+import { refuseAll, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { insertAutoresponder, updateAutoresponder } from '../../store/autoresponders.ts'
 import { bumpRevisions } from '../../store/mailing-lists.ts'
 import { changeList } from '../list-changes.ts'
 import { namesToClear } from '../outside-names.ts'
 import { globMatcher } from './glob.ts'
+import { nameTaken, noAutoresponder } from './refusals.ts'
 import { findFaults, impliedByDelay, sizeFaults, triggeredBy } from './rules.ts'
 import type { AutoresponderChange, AutoresponderCreation, autoresponderQuery } from './schemas.ts'
 import { requireNoCycle, requireTargets } from './targets.ts'
 import { viewer } from './view.ts'
 
-/** Throws `not_found` when the list has no autoresponder with that id. */
-export async function findAutoresponder(
-  { database }: ControlPlane,
-  list: MailingListDocument,
-  text: string | undefined,
-): Promise<AutoresponderDocument> {
-  const found = await database.collections.autoresponders.findOne({
-    _id: pathId(text, 'autoresponder'),
-    mailing_list_id: list._id,
-  })
-  if (found === null) throw missing('autoresponder', text)
-  return found
+/** The list and the autoresponder that a path names. */
+export const autoresponderInPath: RecordOfPath<{
+  list: MailingListDocument
+  autoresponder: AutoresponderDocument
+}> = {
+  refusals: [...localListInPath.refusals, noAutoresponder],
+  async find(call) {
+    const list = await localListInPath.find(call)
+    const { id } = call.params
+    const autoresponder = await call.deps.database.collections.autoresponders.findOne({
+      _id: pathId(id, noAutoresponder),
+      mailing_list_id: list._id,
+    })
+    if (autoresponder === null) throw noAutoresponder(id)
+    return { list, autoresponder }
+  },
 }
 
 /** The list's autoresponders, by id; with a glob, only those whose name matches it. */
@@ -94,7 +99,7 @@ export async function createAutoresponder(
 }
 
 /** Throws `validation_failed` with all broken rules between its fields. */
-export function newAutoresponder(
+function newAutoresponder(
   id: number,
   list: MailingListDocument,
   creation: AutoresponderCreation,
@@ -111,17 +116,17 @@ export function newAutoresponder(
     created_at: now,
   }
   const document = applyChange(base, creation, now)
-  refuseProblems(findFaults(document))
+  refuseAll(findFaults(document))
   return document
 }
 
 /** Throws as newAutoresponder. */
-export function changedAutoresponder(
+function changedAutoresponder(
   current: AutoresponderDocument,
   change: AutoresponderChange,
 ): AutoresponderDocument {
   const document = applyChange(current, change, clock.now())
-  refuseProblems([...findFaults(document), ...sizeFaults(document, current)])
+  refuseAll([...findFaults(document), ...sizeFaults(document, current)])
   return document
 }
 
@@ -135,12 +140,12 @@ export async function changeAutoresponder(
   const { collections } = deps.database
   if (change.content_html !== undefined || change.content_text !== undefined)
     await dropAllWithoutContent(deps.database, id)
-  return changeList(deps, list._id, nameTaken(change.name), async (session) => {
+  return changeList(deps, list._id, nameTaken(change.name ?? ''), async (session) => {
     const current = await collections.autoresponders.findOne(
       { _id: id, mailing_list_id: list._id },
       { session },
     )
-    if (current === null) throw missing('autoresponder', id)
+    if (current === null) throw noAutoresponder(id)
     const document = changedAutoresponder(current, change)
     await requireTargets(collections, document, session)
     if (triggeredBy(document)?.id !== triggeredBy(current)?.id) {
@@ -153,9 +158,6 @@ export async function changeAutoresponder(
     return document
   })
 }
-
-const nameTaken = (name: string | undefined): string =>
-  `name ${JSON.stringify(name)} is taken by another autoresponder of the list`
 
 const namesById = {
   special_sending_rule_id: ['special_sending_rule_name'],

@@ -1,12 +1,12 @@
 import type { ClientSession } from 'mongodb'
 import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
-import { RequestError } from '../../api/request-error.ts'
 import {
   autoresponderTargets,
   type AutoresponderDocument,
 } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
-import { refuseProblems } from '../../api/validation.ts'
+import { refuseAll } from '../../api/validation.ts'
+import { noSuchTarget, wouldBeCycle } from './refusals.ts'
 import { triggeredBy, type WithTargets } from './rules.ts'
 
 /** Checks of the autoresponders that an autoresponder answers: they belong to the organization, and form no cycle. */
@@ -26,10 +26,11 @@ export async function requireTargets(
     )
     .toArray()
   const known = new Set(found.map(({ _id }) => _id))
-  refuseProblems(
-    autoresponderTargets
-      .filter((field) => document[field] !== null && !known.has(document[field]))
-      .map((field) => `${field}: there is no autoresponder ${document[field]} in the organization`),
+  refuseAll(
+    autoresponderTargets.flatMap((field) => {
+      const id = document[field]
+      return id === null || known.has(id) ? [] : [noSuchTarget(field, id)]
+    }),
   )
 }
 
@@ -56,7 +57,7 @@ export async function requireNoCycle(
   if (first === null) return lists
   let next: typeof first | null = first
   while (next !== null) {
-    if (path.includes(next.id)) throw cycleRefusal(first.field, [...path, next.id])
+    if (path.includes(next.id)) throw wouldBeCycle(first.field, [...path, next.id])
     const target: Target | null = await autoresponders.findOne<Target>(
       { _id: next.id },
       { session, projection },
@@ -67,14 +68,4 @@ export async function requireNoCycle(
     next = triggeredBy(target)
   }
   return lists
-}
-
-const maxNamedIds = 10
-
-function cycleRefusal(field: string, ids: number[]): RequestError {
-  const named = ids.length > maxNamedIds ? [...ids.slice(0, maxNamedIds), '...'] : ids
-  return new RequestError(
-    'validation_failed',
-    `${field}: autoresponders can't trigger each other in a cycle, and ${named.join(' <- ')} would be one`,
-  )
 }

@@ -103,8 +103,8 @@ const faults: readonly Fault[] = [
   {
     name: 'an autoresponder may answer the opens of another organization',
     file: `${resources}/autoresponders/targets.ts`,
-    text: '.filter((field) => document[field] !== null && !known',
-    replacement: ".filter((field) => field.endsWith('send_id') && document[field] !== null && !known",
+    text: 'id === null || known',
+    replacement: "id === null || !field.endsWith('send_id') || known",
   },
   {
     name: 'the jobs of all organizations are listed',
@@ -157,8 +157,8 @@ const faults: readonly Fault[] = [
   {
     name: 'an autoresponder is found by its id on any list',
     file: `${resources}/autoresponders/service.ts`,
-    text: "_id: pathId(text, 'autoresponder'),\n    mailing_list_id: list._id,",
-    replacement: "_id: pathId(text, 'autoresponder'),",
+    text: '_id: pathId(id, noAutoresponder),\n      mailing_list_id: list._id,',
+    replacement: '_id: pathId(id, noAutoresponder),',
   },
   {
     name: 'an autoresponder may answer one of another organization',

@@ -1,4 +1,5 @@
 import type { RequestError } from '../../../control-plane/api/request-error.ts'
+import { isRemoteList } from '../../../control-plane/api/scope.ts'
 import type { World } from './world.ts'
 
 /** A request, as far as it differs from endpoint to endpoint. */
@@ -64,3 +65,11 @@ export interface Row {
 }
 
 export type Rows = Record<string, Row>
+
+/** A request for a Remote List, where those are refused. */
+export const onRemoteList =
+  (sent: Sent = {}): NonNullable<Row['refusals']>[number] =>
+  async ({ list }) => {
+    const { id } = await list({ list: { is_remote_list: true } })
+    return { sent: { ...sent, params: { ...sent.params, mailing_list_id: id } }, refused: isRemoteList(id) }
+  }
