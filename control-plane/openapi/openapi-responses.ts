@@ -12,7 +12,7 @@ import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint, TextDescription } from '../api/endpoint.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
-import { importOverQuota, tooManyImportsRefusal } from '../resources/subscriber-imports/create/admission.ts'
+import { importOverQuota, tooManyImports } from '../resources/subscriber-imports/refusals.ts'
 import { documentedRefusals } from './refusals.ts'
 
 /** The replies in the API description: an endpoint's own reply and refusals, and the refusals of every endpoint. */
@@ -132,7 +132,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
                   tooLarge(16 * binaryMegabyte, largerHint).message,
                   allElseTooLarge(body.stagedText, binaryMegabyte).message,
                 ]),
-            ...(isStaged ? [importOverQuota(10_240)] : []),
+            ...(isStaged ? [importOverQuota.example.message] : []),
           ),
           '415': refusal(
             'The body is not sent as JSON in UTF-8',
@@ -152,7 +152,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
       'Too many wrong credentials came from this address, or too many requests with this key; too many requests of the organization wait for a slot: 1,000 in all, 100 costly ones, 500 with bodies above 4 KiB, 50 with replies above 256 KiB, 500 that send or receive files, 200 that check or set passwords; where imports are created, the organization has too many unfinished ones',
       'not_authorized',
       'too many wrong credentials came from this address: try again in 42 s',
-      ...(isStaged ? [tooManyImportsRefusal(2_000)] : []),
+      ...(isStaged ? [tooManyImports.example.message] : []),
     ),
     '500': refusal(
       'A fault of the service; the message has the id of the request, under which the log has the details',

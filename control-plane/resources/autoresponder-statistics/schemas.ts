@@ -4,7 +4,7 @@ import { computeStatistics } from './view.ts'
 
 /** Requests and replies of an autoresponder's statistics. */
 
-const dayExpectation = 'must be a date of 8 digits, such as 20261121, or blank'
+export const dayExpectation = 'must be a date of 8 digits, such as 20261121, or blank'
 
 /** 8 digits become a number; a blank text becomes undefined. */
 const day = (which: string) =>

@@ -1,12 +1,16 @@
 import type { TemplateContent } from '../../../shared/contract/schemas/campaign-template.ts'
+import type { RequestError } from '../../api/request-error.ts'
+import {
+  contentsTooLarge,
+  faultyContents,
+  formatIsNull,
+  givenTwice,
+  maxContentBytes,
+  tooManyContents,
+} from './refusals.ts'
 import { maxContents, type ContentEntry, type TemplateChange } from './schemas.ts'
 
 /** Applies a request to the stored contents of a template. */
-
-/** Half of the database's limit for a document, which is 16 MB. */
-export const maxContentBytes = 8_000_000
-export const contentsTooLarge = `contents must have at most ${maxContentBytes} bytes in all`
-export const tooManyContents = `contents must have at most ${maxContents} entries in all`
 
 const singleFields = ['content_subject', 'email_format', 'content_html', 'content_text'] as const
 
@@ -24,12 +28,10 @@ export function changedContents(
   stored: TemplateContent[],
   change: TemplateChange,
   firstId: number,
-  problems: string[],
+  problems: RequestError[],
 ): TemplateContent[] {
   if (change.contents !== undefined && hasSingleFields(change)) {
-    problems.push(
-      `contents can't be given together with ${singleFields.join(', ')}, which are the fields of one content`,
-    )
+    problems.push(faultyContents.contentsAndOne())
     return stored
   }
   const entries = hasSingleFields(change) ? [singleContent(stored, change)] : (change.contents ?? [])
@@ -69,24 +71,22 @@ function entryFaults(
   index: number,
   stored: TemplateContent[],
   entries: ContentEntry[],
-): string[] {
-  const name = `contents.${index}`
+): RequestError[] {
   if (id === undefined || id === null)
-    return isRemoved === true ? [`${name}._destroy needs the id of the content to remove`] : []
-  if (!stored.some((content) => content.id === id))
-    return [`${name}.id ${id} names no content of the template`]
-  if (entries.findIndex((entry) => entry.id === id) < index) return [`${name}.id ${id} is given twice`]
-  return format === null ? [`${name}.format can't be null`] : []
+    return isRemoved === true ? [faultyContents.removalWithoutId(index)] : []
+  if (!stored.some((content) => content.id === id)) return [faultyContents.noSuchContent(index, id)]
+  if (entries.findIndex((entry) => entry.id === id) < index) return [givenTwice(index, id)]
+  return format === null ? [formatIsNull(index)] : []
 }
 
-function sizeFaults(contents: TemplateContent[]): string[] {
+function sizeFaults(contents: TemplateContent[]): RequestError[] {
   const bytes = contents.reduce(
     (sum, { html, text }) => sum + Buffer.byteLength(html ?? '') + Buffer.byteLength(text ?? ''),
     0,
   )
   return [
-    ...(contents.length > maxContents ? [tooManyContents] : []),
-    ...(bytes > maxContentBytes ? [contentsTooLarge] : []),
+    ...(contents.length > maxContents ? [tooManyContents()] : []),
+    ...(bytes > maxContentBytes ? [contentsTooLarge()] : []),
   ]
 }
 

@@ -1,8 +1,10 @@
 import type { TemplateDispatch } from '../../../shared/contract/schemas/campaign-template.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
+import type { RequestError } from '../../api/request-error.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import { namesToClear } from '../outside-names.ts'
+import { twoRules, wrongBeginning } from './refusals.ts'
 import type { DispatchAttributes, DispatchView } from './schemas.ts'
 
 /** Applies a request to the stored delivery settings of a template, and shows them. */
@@ -19,22 +21,16 @@ export function changedDispatch(
   stored: TemplateDispatch | null,
   attributes: DispatchAttributes | null | undefined,
   zoneName: string,
-  problems: string[],
+  problems: RequestError[],
 ): TemplateDispatch | null {
   if (attributes === null) return null
   if (attributes === undefined || Object.keys(attributes).length === 0) return stored
   const { begins_at: beginsAt, bounce_email_id: bounceEmail, ...fields } = attributes
   const beginsAtTime =
     beginsAt === undefined || beginsAt === null ? beginsAt : parseApiTime(beginsAt, zoneName)
-  if (beginsAtTime === null && typeof beginsAt === 'string')
-    problems.push(
-      'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00, in the years 1000 to 9999',
-    )
+  if (beginsAtTime === null && typeof beginsAt === 'string') problems.push(wrongBeginning())
   const rules = [attributes.special_sending_rule_id, attributes.special_sending_rule_name]
-  if (rules.every((rule) => rule !== undefined && rule !== null))
-    problems.push(
-      'only one of dispatch_attributes.special_sending_rule_id and special_sending_rule_name may be given',
-    )
+  if (rules.every((rule) => rule !== undefined && rule !== null)) problems.push(twoRules())
   const before = stored ?? dispatchDefaults
   return {
     ...before,

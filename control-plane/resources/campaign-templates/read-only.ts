@@ -1,4 +1,6 @@
+import type { RequestError } from '../../api/request-error.ts'
 import { isHash } from '../../api/validation.ts'
+import { isReadOnly } from './refusals.ts'
 import { dispatchAttributes, dispatchView, templateCreation, templateView } from './schemas.ts'
 
 /** Keys that only replies have. Only this resource refuses requests with such keys; others ignore them. */
@@ -7,8 +9,8 @@ const keysOfReplies = (reply: { shape: object }, request: { shape: object }): st
 const readOnlyKeys = keysOfReplies(templateView, templateCreation)
 const readOnlyDispatchKeys = keysOfReplies(dispatchView, dispatchAttributes)
 
-/** A sentence for each read-only key in a document, whatever its value. */
-export function readOnlyFaults(document: unknown): string[] {
+/** A refusal for each read-only key in a document, whatever its value. */
+export function readOnlyFaults(document: unknown): RequestError[] {
   if (!isHash(document)) return []
   const dispatch = document['dispatch_attributes']
   const found = [
@@ -19,5 +21,5 @@ export function readOnlyFaults(document: unknown): string[] {
           .map((key) => `dispatch_attributes.${key}`)
       : []),
   ]
-  return found.map((name) => `${name} is read-only and must not be sent`)
+  return found.map((name) => isReadOnly(name))
 }

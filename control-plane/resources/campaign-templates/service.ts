@@ -1,17 +1,18 @@
-import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { CampaignTemplateDocument } from '../../../shared/contract/schemas/campaign-template.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import type { WholePaging } from '../../api/endpoint.ts'
+import type { RecordOfPath, WholePaging } from '../../api/endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
-import { missing, pathId, canAccess } from '../../api/scope.ts'
+import { pathId, canAccess } from '../../api/scope.ts'
 import { nextPageToken, pageStart } from '../../api/token-paging.ts'
-import { refuseProblems, mapDuplicateKey } from '../../api/validation.ts'
+import type { RequestError } from '../../api/request-error.ts'
+import { refuseAll, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { insertTemplate, updateTemplate } from '../../store/campaign-templates.ts'
 import { changedContents, countNewContents } from './contents.ts'
 import { changedDispatch } from './delivery.ts'
+import { nameTaken, noTemplate, sqlElsewhere, twoSegments } from './refusals.ts'
 import type { TemplateChange, TemplateCreation } from './schemas.ts'
 import { toSummaryViews, type TemplateSummary } from './view.ts'
 
@@ -45,33 +46,31 @@ export async function listTemplates(
   return { data: reader.data, paging: { next_page_token: nextPageToken(call.deps, scope, last) } }
 }
 
-/** Throws `not_found`, also when the caller can't access the template. */
-export async function findTemplate(
-  { database }: ControlPlane,
-  caller: Caller,
-  text: string | undefined,
-): Promise<CampaignTemplateDocument> {
-  const found = await database.collections.campaignTemplates.findOne({
-    _id: pathId(text, 'template'),
-  })
-  if (found === null || !canAccess(caller, found.organization_id)) throw missing('template', text)
-  return found
+/** The template that a path names; one that the caller can't access is not found. */
+export const templateInPath: RecordOfPath<CampaignTemplateDocument> = {
+  refusals: [noTemplate],
+  async find({ deps, caller, params: { template_id: id } }) {
+    const found = await deps.database.collections.campaignTemplates.findOne({ _id: pathId(id, noTemplate) })
+    if (found === null || !canAccess(caller, found.organization_id)) throw noTemplate(id)
+    return found
+  },
 }
 
 /** A request with the faults that were found in it so far. */
 export interface TemplateRequest<Body> {
   body: Body
-  faults: string[]
+  faults: RequestError[]
 }
 
 /** A template without contents, to which a creation is applied as a change. */
-export function blankTemplate(
+function blankTemplate(
+  id: number,
   list: MailingListDocument,
   { name }: TemplateCreation,
 ): CampaignTemplateDocument {
   const now = clock.now()
   return {
-    _id: 0,
+    _id: id,
     organization_id: list.organization_id,
     mailing_list_id: list._id,
     name,
@@ -87,16 +86,7 @@ export function blankTemplate(
   }
 }
 
-/** Throws `validation_failed` with all problems, except that the name is taken. */
-export async function checkTemplate(
-  deps: ControlPlane,
-  stored: CampaignTemplateDocument,
-  request: TemplateRequest<TemplateChange>,
-): Promise<void> {
-  applyChange(stored, request, await readContext(deps, stored, 0))
-}
-
-/** The template as stored. Throws as checkTemplate, and when the name is taken. */
+/** The template as stored. Throws `validation_failed` with all problems, or when the name is taken. */
 export async function createTemplate(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -104,10 +94,7 @@ export async function createTemplate(
 ): Promise<CampaignTemplateDocument> {
   const { collections } = deps.database
   const { body } = request
-  const blank = {
-    ...blankTemplate(list, body),
-    _id: await deps.database.ids.allocate('campaign_template'),
-  }
+  const blank = blankTemplate(await deps.database.ids.allocate('campaign_template'), list, body)
   const document = applyChange(blank, request, await readContext(deps, blank, countNewContents(body)))
   await mapDuplicateKey(nameTaken(document.name), () => insertTemplate(collections, document))
   return document
@@ -134,7 +121,7 @@ export async function changeTemplate(
     )
     if (isWritten) return changed
     const reread = await collections.campaignTemplates.findOne({ _id: changed._id })
-    if (reread === null) throw missing('template', changed._id)
+    if (reread === null) throw noTemplate(changed._id)
     current = reread
   }
 }
@@ -170,7 +157,7 @@ function applyChange(
   const problems = [...faults, ...segmentFaults(change, isRemoteList)]
   const contents = changedContents(stored.contents, change, firstContentId, problems)
   const dispatch = changedDispatch(stored.dispatch, change.dispatch_attributes, zoneName, problems)
-  refuseProblems(problems)
+  refuseAll(problems)
   const { name = stored.name, custom_dynamic_template_id = stored.custom_dynamic_template_id } = change
   return {
     ...stored,
@@ -187,13 +174,11 @@ function applyChange(
 
 type Segment = Pick<CampaignTemplateDocument, 'segmentation_criteria_id' | 'segmentation_criteria_remote_sql'>
 
-function segmentFaults(change: TemplateChange, isRemoteList: boolean): string[] {
-  const faults: string[] = []
+function segmentFaults(change: TemplateChange, isRemoteList: boolean): RequestError[] {
+  const faults: RequestError[] = []
   const sql = change.segmentation_criteria_remote_sql ?? null
-  if (sql !== null && !isRemoteList)
-    faults.push('segmentation_criteria_remote_sql is possible only on Remote Lists')
-  if (sql !== null && (change.segmentation_criteria_id ?? null) !== null)
-    faults.push('only one of segmentation_criteria_id and segmentation_criteria_remote_sql may be given')
+  if (sql !== null && !isRemoteList) faults.push(sqlElsewhere())
+  if (sql !== null && (change.segmentation_criteria_id ?? null) !== null) faults.push(twoSegments())
   return faults
 }
 
@@ -209,6 +194,3 @@ function changedSegment(stored: Segment, change: TemplateChange): Segment {
     segmentation_criteria_remote_sql: sql === null ? null : stored.segmentation_criteria_remote_sql,
   }
 }
-
-const nameTaken = (name: string): string =>
-  `name ${JSON.stringify(name)} is taken by another template of the list`

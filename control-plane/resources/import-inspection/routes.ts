@@ -1,6 +1,7 @@
-import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
-import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { creationRefusals } from '../subscriber-imports/create/check.ts'
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { localListInPath } from '../../api/scope.ts'
+import { creationRefusals, faultyKeys } from '../subscriber-imports/create/refusals.ts'
+import { noTable, unreadableSource } from './refusals.ts'
 import { maxBytes } from './sample.ts'
 import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
 import { inspectSource } from './service.ts'
@@ -20,25 +21,25 @@ export const importInspectionEndpoints = [
       stagedText: ['subscriber_import', 'file_source', 'content'],
       sampledBytes: maxBytes,
       example: exampleInspectionRequest,
+      faulty: faultyKeys,
     },
     isCostly: true,
     reply: { data: inspectionView, example: exampleInspection },
-    refusals: {
-      invalid_request: [remoteListRefusal],
-      validation_failed: [
-        ...creationRefusals,
-        'file_source.filename can\'t be read: "subscribers.csv.gz" is cut off: its gzip data has no end; transfer the whole file again',
-        "file_source.filename can't be read: the file is a PDF document, and imports read tables as text: convert it, save it as CSV UTF-8 and import that file",
-        "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
-      ],
-    },
-    async handle({ deps, caller, params, body, documentAsSent, unknownKeys, sample, releaseSlot }) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      refuseRemoteList(list)
-      const sent = { document: documentAsSent(), unknownKeys: unknownKeys() }
-      return {
-        data: await inspectSource(deps, { list, request: body(), sent, content: sample, releaseSlot }),
-      }
-    },
+    record: localListInPath,
+    refusals: [...creationRefusals, unreadableSource.upload_directory, unreadableSource.url, noTable],
+    handle: async ({
+      deps,
+      record: list,
+      body: request,
+      document,
+      unknownKeys,
+      sample: content,
+      releaseSlot,
+    }) => ({
+      data: await inspectSource(deps, {
+        ...{ list, request, content, releaseSlot },
+        sent: { document, unknownKeys: unknownKeys() },
+      }),
+    }),
   }),
 ]

@@ -1,12 +1,13 @@
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { ImportError } from '../../../shared/contract/errors.ts'
-import { RequestError } from '../../api/request-error.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { CheckedSource } from '../subscriber-imports/create/options.ts'
 import { beginningBytes } from '../../../shared/csv/file-beginning.ts'
 import type { Sample } from '../../../shared/csv/sampled-records.ts'
+import { faultySource } from '../subscriber-imports/create/refusals.ts'
+import { unreadableSource } from './refusals.ts'
 import { readBeginning, unpackSample } from './unpack-sample.ts'
 
 /** Bytes that are read of any source, inline content included; of a packed source also before it is unpacked. */
@@ -34,20 +35,8 @@ export async function readSample(
       }
     }
   } catch (error) {
-    throw error instanceof ImportError ? unreadable(source, error) : error
+    throw error instanceof ImportError ? unreadableSource[source.type](error.message) : error
   }
-}
-
-const sourceKeys: Record<CheckedSource['type'], string> = {
-  json: 'content',
-  upload_directory: 'filename',
-  url: 'url',
-}
-
-/** The refusal of a source that no setting makes readable, in the words of the import. */
-export function unreadable({ type }: CheckedSource, error: ImportError): RequestError {
-  const message = `file_source.${sourceKeys[type]} can't be read: ${error.message}`
-  return new RequestError('validation_failed', message, { cause: error })
 }
 
 async function sampleUpload(
@@ -56,11 +45,7 @@ async function sampleUpload(
   name: string,
 ): Promise<Sample> {
   const file = await uploads.directory(organizationId).open(name)
-  if (file === null)
-    throw new RequestError(
-      'validation_failed',
-      `file_source.filename ${JSON.stringify(name)} is not in the upload directory`,
-    )
+  if (file === null) throw faultySource.noSuchUpload(name)
   try {
     const bytes = Buffer.alloc(Math.min(maxBytes, file.size))
     const length = await file.read(bytes, 0)
@@ -97,10 +82,7 @@ async function downloadBeginning(
     if (!ended.signal.aborted) throw error
     // The time is up, and what was received is enough for a sample.
     if (received.length > 0) return { bytes: Buffer.concat(received), isWhole: false }
-    throw new RequestError(
-      'validation_failed',
-      `file_source.url can't be read: its server sent nothing within ${maxUrlMs / 1000} s`,
-    )
+    throw unreadableSource.url(`its server sent nothing within ${maxUrlMs / 1000} s`)
   } finally {
     clearTimeout(timer)
   }

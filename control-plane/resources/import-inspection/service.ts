@@ -13,6 +13,7 @@ import type { CustomFieldDocument } from '../../../shared/contract/schemas/custo
 import type { ContentFormat, FileFormat } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
+import type { RequestError } from '../../api/request-error.ts'
 import { isHash } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/create/check.ts'
@@ -27,35 +28,30 @@ import type { ImportCreation } from '../subscriber-imports/schemas.ts'
 import { proposeColumns } from './column-proposals.ts'
 import { detectHeader, linesBeforeHeader } from './header.ts'
 import { rehearse, type RehearsalResult } from './rehearsal.ts'
-import { readSample, unreadable } from './sample.ts'
+import { readSample } from './sample.ts'
+import { unreadableSource } from './refusals.ts'
 import type { InspectionRequest, InspectionView } from './schemas.ts'
 import { toView } from './view.ts'
 
 interface Inspection {
   list: MailingListDocument
   request: InspectionRequest
+  sent: SentRequest
   content: ContentSample | null
+  releaseSlot: () => void
 }
 
-/** Throws `validation_failed` with all problems of the request, before its source is read. */
-export async function checkInspection(
-  deps: ControlPlane,
-  { list, request, content }: Inspection,
-): Promise<{ context: CreationContext; source: CheckedSource }> {
-  const context = await creationContext(deps, list, request)
-  const creation = { body: asCreation(request, context), content }
-  const { source } = await checkCreation(deps, context, creation)
-  return { context, source }
-}
-
-/** Detects the format and the columns of a source, and rehearses the import of its first records. */
+/**
+ * Detects the format and the columns of a source, and rehearses the import of its first records. Throws
+ * `validation_failed` with all problems of the request, before the source is read.
+ */
 export async function inspectSource(
   deps: ControlPlane,
-  inspection: Inspection & { sent: SentRequest; releaseSlot: () => void },
+  { list, request: given, sent, content, releaseSlot }: Inspection,
 ): Promise<InspectionView> {
-  const { list, sent, content, releaseSlot } = inspection
-  const asked = withNullEscape(inspection.request, sent)
-  const { context, source } = await checkInspection(deps, inspection)
+  const context = await creationContext(deps, list, given)
+  const { source } = await checkCreation(deps, context, { body: asCreation(given, context), content })
+  const asked = withNullEscape(given, sent)
   // Reading may take 30 s, during which the request must not occupy a slot.
   if (source.type !== 'json') releaseSlot()
   const sample = await readSample(deps, list.organization_id, source, content)
@@ -161,13 +157,13 @@ function readInspected(
     return { beginning: read(requested), refusal: null }
   } catch (error) {
     if (!(error instanceof ImportError)) throw error
-    if (error.isNoTable) throw unreadable(source, error)
+    if (error.isNoTable) throw unreadableSource[source.type](error.message)
     for (const characterSet of guess === null ? (['auto'] as const) : ([guess, 'auto'] as const)) {
       try {
         return { beginning: read(characterSet), refusal: error.message }
       } catch (again) {
         if (!(again instanceof ImportError)) throw again
-        if (again.isNoTable) throw unreadable(source, again)
+        if (again.isNoTable) throw unreadableSource[source.type](again.message)
       }
     }
     return { beginning: noTable, refusal: error.message }
@@ -274,7 +270,7 @@ function checkMapped(
   }: { request: InspectionRequest; mapping: (string | null)[]; format: ContentFormat; isEmpty: boolean },
   context: ImportDeps,
 ): { options: CheckedOptions | null; error: string | null } {
-  const problems: string[] = []
+  const problems: RequestError[] = []
   const options = checkOptions(
     {
       ...request,
@@ -287,7 +283,7 @@ function checkMapped(
   if (problems.length === 0) return { options, error: null }
   return {
     options: null,
-    error: `${problems.join('; ')}: ${isEmpty ? 'the file is empty, or has only lines that are skipped' : 'no such column was recognized, so give a column_mapping'}`,
+    error: `${problems.map(({ message }) => message).join('; ')}: ${isEmpty ? 'the file is empty, or has only lines that are skipped' : 'no such column was recognized, so give a column_mapping'}`,
   }
 }
 

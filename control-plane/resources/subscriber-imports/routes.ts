@@ -1,13 +1,13 @@
 import { z } from 'zod'
-import { RequestError } from '../../api/request-error.ts'
 import { codePoints } from '../../../shared/values/field-value.ts'
-import { oldEndpoint as endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
-import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { creationRefusals } from './create/check.ts'
+import { endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
+import { localListInPath } from '../../api/scope.ts'
+import { creationRefusals, faultyKeys } from './create/refusals.ts'
 import { createImport } from './create/service.ts'
 import { importEvents, readsImports } from './follow/service.ts'
 import { listImports } from './list/service.ts'
 import { importLog } from './log/service.ts'
+import { badIdempotencyKey, noLog, refusedMoves, usedWithOtherBody, type ImportMove } from './refusals.ts'
 import {
   createdImportView,
   exampleCreation,
@@ -22,24 +22,10 @@ import {
   importLogQuery,
   importView,
 } from './schemas.ts'
-import { findImport, moveImport, type ImportMove } from './service.ts'
+import { importInPath, moveImport } from './service.ts'
 import { fullView } from './view.ts'
 
 const tag = 'Subscriber imports'
-
-const noImport = 'there is no subscriber import 4711'
-
-const moveRefusals = {
-  pause: [
-    "subscriber import 4711 can't be paused: it is cancelled, and it has ended",
-    "subscriber import 4711 can't be paused: it is paused, and it must be scheduled, downloading, splitting or importing",
-  ],
-  unpause: [
-    "subscriber import 4711 can't be unpaused: it is cancelled, and it has ended",
-    "subscriber import 4711 can't be unpaused: it is scheduled, and it must be paused",
-  ],
-  cancel: ["subscriber import 4711 can't be cancelled: it is cancelled, and it has ended"],
-}
 
 function moveEndpoint(move: ImportMove, summary: string): Endpoint {
   return endpoint({
@@ -50,11 +36,11 @@ function moveEndpoint(move: ImportMove, summary: string): Endpoint {
     tag,
     needs: permission('subscriber', 'import'),
     reply: { data: importView, example: exampleImport },
-    refusals: { not_found: noImport, validation_failed: moveRefusals[move] },
-    async handle({ deps, caller, params }) {
-      const document = await findImport(deps, caller, params['id'])
-      return { data: await fullView(deps, await moveImport(deps, document, move)) }
-    },
+    record: importInPath,
+    refusals: Object.values(refusedMoves[move]),
+    handle: async ({ deps, record }) => ({
+      data: await fullView(deps, await moveImport(deps, record, move)),
+    }),
   })
 }
 
@@ -69,7 +55,7 @@ export const subscriberImportEndpoints = [
     needs: readsImports,
     query: importListQuery,
     reply: { data: z.array(importListView), paging: 'pages', example: [exampleImportSummary] },
-    handle: (call) => listImports(call, { organization_id: call.caller.organizationId }, call.query()),
+    handle: (call) => listImports(call, { organization_id: call.caller.organizationId }, call.query),
   }),
   endpoint({
     method: 'get',
@@ -80,12 +66,8 @@ export const subscriberImportEndpoints = [
     needs: readsImports,
     query: importListQuery,
     reply: { data: z.array(importListView), paging: 'pages', example: [exampleImportSummary] },
-    refusals: { invalid_request: remoteListRefusal },
-    async handle(call) {
-      const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
-      refuseRemoteList(list)
-      return listImports(call, { mailing_list_id: list._id }, call.query())
-    },
+    record: localListInPath,
+    handle: (call) => listImports(call, { mailing_list_id: call.record._id }, call.query),
   }),
   endpoint({
     method: 'post',
@@ -104,31 +86,28 @@ export const subscriberImportEndpoints = [
       schema: importCreation,
       stagedText: ['subscriber_import', 'file_source', 'content'],
       example: exampleCreation,
+      faulty: faultyKeys,
     },
     reply: { data: createdImportView, example: { ...exampleImport, state: 'scheduled', finished_at: null } },
-    refusals: {
-      invalid_request: [remoteListRefusal, 'Idempotency-Key must have 1 to 255 characters, once'],
-      validation_failed: [
-        ...creationRefusals,
-        'Idempotency-Key was used with another body for import 4711: give each import a key of its own',
-      ],
-    },
-    async handle({ deps, caller, params, header, body, documentAsSent, unknownKeys, bodyHash, content }) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      refuseRemoteList(list)
-      const idempotencyKey = readIdempotencyKey(header('idempotency-key'))
-      return {
-        data: await createImport(deps, {
-          caller,
-          list,
-          body: body(),
-          sent: { document: documentAsSent(), unknownKeys: unknownKeys() },
-          content,
-          bodyDigest: bodyHash,
-          idempotencyKey,
-        }),
-      }
-    },
+    record: localListInPath,
+    refusals: [badIdempotencyKey, ...creationRefusals, usedWithOtherBody],
+    handle: async ({
+      deps,
+      caller,
+      record: list,
+      header,
+      body,
+      document,
+      unknownKeys,
+      bodyHash: bodyDigest,
+      content,
+    }) => ({
+      data: await createImport(deps, {
+        ...{ caller, list, body, content, bodyDigest },
+        sent: { document, unknownKeys: unknownKeys() },
+        idempotencyKey: readIdempotencyKey(header('idempotency-key')),
+      }),
+    }),
   }),
   endpoint({
     method: 'get',
@@ -138,10 +117,8 @@ export const subscriberImportEndpoints = [
     tag,
     needs: readsImports,
     reply: { data: importView, example: exampleImport },
-    refusals: { not_found: noImport },
-    async handle({ deps, caller, params }) {
-      return { data: await fullView(deps, await findImport(deps, caller, params['id'])) }
-    },
+    record: importInPath,
+    handle: async ({ deps, record }) => ({ data: await fullView(deps, record) }),
   }),
   endpoint({
     method: 'get',
@@ -159,11 +136,10 @@ export const subscriberImportEndpoints = [
       texts: { 'text/event-stream': { schema: importEvent, example: exampleImportEvent } },
       nothing: 'The import has ended and `Last-Event-ID` is its last event: do not reconnect',
     },
-    refusals: { not_found: noImport },
-    async handle({ deps, caller, params, header, onClose }) {
-      const document = await findImport(deps, caller, params['id'])
+    record: importInPath,
+    async handle({ deps, caller, record, header, onClose }) {
       const [lastEventId] = header('last-event-id')
-      return importEvents(deps, document, { caller, lastEventId, onClose })
+      return importEvents(deps, record, { caller, lastEventId, onClose })
     },
   }),
   moveEndpoint('pause', 'Pauses an import: no row is written after the reply'),
@@ -187,12 +163,10 @@ export const subscriberImportEndpoints = [
       },
     },
     query: importLogQuery,
-    refusals: { not_found: [noImport, 'subscriber import 4711 has no log failed'] },
-    async handle({ deps, caller, params, query }) {
-      const document = await findImport(deps, caller, params['id'])
-      const { safe, line } = query()
-      return importLog(deps, document, params['kind'], { isSafe: isOn(safe), hasLines: isOn(line) })
-    },
+    record: importInPath,
+    refusals: [noLog],
+    handle: ({ deps, record, params, query: { safe, line } }) =>
+      importLog(deps, record, params['kind'], { isSafe: isOn(safe), hasLines: isOn(line) }),
   }),
 ]
 
@@ -202,7 +176,6 @@ function readIdempotencyKey([key, ...others]: readonly string[]): string | null 
   if (key === undefined) return null
   // Node gives a header's bytes as Latin-1.
   const length = codePoints(Buffer.from(key, 'latin1').toString())
-  if (others.length > 0 || length < 1 || length > 255)
-    throw new RequestError('invalid_request', 'Idempotency-Key must have 1 to 255 characters, once')
+  if (others.length > 0 || length < 1 || length > 255) throw badIdempotencyKey()
   return key
 }

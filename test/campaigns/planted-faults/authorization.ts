@@ -31,7 +31,7 @@ const faults: readonly Fault[] = [
   {
     name: "a list's imports are those of all lists",
     file: `${resources}/subscriber-imports/routes.ts`,
-    text: '{ mailing_list_id: list._id }',
+    text: '{ mailing_list_id: call.record._id }',
     replacement: '{}',
   },
   {
@@ -43,7 +43,7 @@ const faults: readonly Fault[] = [
   {
     name: "a list's templates are those of all lists",
     file: `${resources}/campaign-templates/routes.ts`,
-    text: '{ mailing_list_id: list._id }',
+    text: '{ mailing_list_id: call.record._id }',
     replacement: '{}',
   },
   {
@@ -296,8 +296,8 @@ const faults: readonly Fault[] = [
   {
     name: 'an organization admin changes users of a higher role',
     file: `${resources}/users/routes.ts`,
-    text: '      // This 403 precedes all other refusals, those of the body included.\n      requireNotAbove(user, caller, moreThanYours)\n',
-    replacement: '',
+    text: 'permit({ caller, document }, user) {\n      requireNotAbove(user, caller, moreThanYours)\n',
+    replacement: 'permit({ caller, document }) {\n',
   },
   {
     name: 'a list of subscribers is found by its id in any organization',

@@ -1,5 +1,19 @@
+import type { RequestError } from '../../../control-plane/api/request-error.ts'
+import {
+  contentsTooLarge,
+  faultyContents,
+  formatIsNull,
+  givenTwice,
+  isReadOnly,
+  nameTaken,
+  sqlElsewhere,
+  tooManyContents,
+  twoRules,
+  twoSegments,
+  wrongBeginning,
+} from '../../../control-plane/resources/campaign-templates/refusals.ts'
 import type { Json } from '../service.ts'
-import type { Failure, MakeFailure, Row, Rows, Sent } from './row.ts'
+import type { Row, Rows, Sent } from './row.ts'
 import type { World } from './world.ts'
 
 async function newTemplate(world: World, campaign: object = {}, list: object = {}): Promise<Json> {
@@ -9,80 +23,43 @@ async function newTemplate(world: World, campaign: object = {}, list: object = {
   })
 }
 
-/** Fields that creations and changes refuse. */
-const faulty: Record<string, [fields: Record<string, unknown>, message: RegExp]> = {
-  'a blank name': [{ name: ' ' }, /^name must not be blank$/],
-  'a read-only field': [{ organization_id: 2 }, /^organization_id is read-only/],
-  'a state of its delivery': [
-    { dispatch_attributes: { state: 'sending' } },
-    /^dispatch_attributes.state is read-only/,
+/** Fields that creations and changes refuse, on an ordinary list or another one. */
+const faulty: [fields: Record<string, unknown>, refused: RequestError, list?: object][] = [
+  [{ organization_id: 2 }, isReadOnly('organization_id')],
+  [{ organization_id: null }, isReadOnly('organization_id')],
+  [{ segmentation_criteria_remote_sql: 'SELECT 1' }, sqlElsewhere()],
+  [
+    { segmentation_criteria_id: 5, segmentation_criteria_remote_sql: 'SELECT 1' },
+    twoSegments(),
+    { is_remote_list: true },
   ],
-  'SQL on a list that is none of a remote database': [
-    { segmentation_criteria_remote_sql: 'SELECT 1' },
-    /^segmentation_criteria_remote_sql .* Remote Lists$/,
-  ],
-  'contents and one content': [{ contents: [], content_subject: 'x' }, /^contents can't be given together/],
-  'a subject of two lines': [{ contents: [{ subject: 'a\nb' }] }, /^contents.0.subject must be one line/],
-  'the removal of nothing': [{ contents: [{ _destroy: true }] }, /^contents.0._destroy needs/],
-  'a content that is not there': [{ contents: [{ id: 999_999 }] }, /^contents.0.id .* names no content/],
-  'a bounce address in another form': [
-    { dispatch_attributes: { bounce_email_id: 'x' } },
-    /^dispatch_attributes.bounce_email_id must be written/,
-  ],
-  'a rule by its id and its name': [
-    { dispatch_attributes: { special_sending_rule_id: 1, special_sending_rule_name: 'x' } },
-    /^only one of dispatch_attributes\.special_sending_rule_id/,
-  ],
-  'a sender who is none': [
-    { dispatch_attributes: { from_email: 'nobody' } },
-    /^dispatch_attributes.from_email must be/,
-  ],
-  'a sender of two lines': [
-    { dispatch_attributes: { from_name: 'a\nb' } },
-    /^dispatch_attributes.from_name must be one line/,
-  ],
-  'a beginning without a time': [
-    { dispatch_attributes: { begins_at: '2026-01-31' } },
-    /^dispatch_attributes.begins_at must be/,
-  ],
-  'a percentage with three decimals': [
-    { dispatch_attributes: { autowinner_percentage: 12.345 } },
-    /^dispatch_attributes.autowinner_percentage .* 2 decimals/,
-  ],
-}
+  [{ contents: [], content_subject: 'x' }, faultyContents.contentsAndOne()],
+  [{ contents: [{ _destroy: true }] }, faultyContents.removalWithoutId(0)],
+  [{ contents: [{ id: 999_999 }] }, faultyContents.noSuchContent(0, 999_999)],
+  [{ dispatch_attributes: { special_sending_rule_id: 1, special_sending_rule_name: 'x' } }, twoRules()],
+  [{ dispatch_attributes: { begins_at: '2026-01-31' } }, wrongBeginning()],
+]
 
-type RequestWith = (world: World, fields: Record<string, unknown>, list?: object) => Promise<Sent>
+const faultyRequests = (
+  requestWith: (world: World, fields: Record<string, unknown>, list?: object) => Promise<Sent>,
+): NonNullable<Row['refusals']> =>
+  faulty.map(([fields, refused, list]) => async (world) => ({
+    sent: await requestWith(world, fields, list),
+    refused,
+  }))
 
-const faults = (requestWith: RequestWith): NonNullable<Row['failures']> => ({
-  ...Object.fromEntries(
-    Object.entries(faulty).map(([title, [fields, message]]) => [
-      title,
-      async (world: World): Promise<Failure> => ({
-        sent: await requestWith(world, fields),
-        code: 'validation_failed',
-        message,
-      }),
-    ]),
-  ),
-  'a segment by its id and by SQL': async (world) => ({
-    sent: await requestWith(
-      world,
-      { segmentation_criteria_id: 5, segmentation_criteria_remote_sql: 'SELECT 1' },
-      { is_remote_list: true },
-    ),
-    code: 'validation_failed',
-    message: /^only one of segmentation_criteria_id and segmentation_criteria_remote_sql/,
-  }),
-})
-
-const refusedChange =
-  (fieldsFor: (template: Json) => Record<string, unknown>, message: RegExp, template?: object): MakeFailure =>
+const refusedContents =
+  (
+    contentsFor: (id: number) => Record<string, unknown>[],
+    refusedFor: (id: number) => RequestError,
+    template?: object,
+  ): NonNullable<Row['refusals']>[number] =>
   async (world) => {
     const made = await newTemplate(world, template)
+    const { id } = made.contents[0]
     return {
-      sent: { params: { template_id: made.id }, body: { campaign: fieldsFor(made) } },
-      code: 'validation_failed',
-      message,
+      sent: { params: { template_id: made.id }, body: { campaign: { contents: contentsFor(id) } } },
+      refused: refusedFor(id),
     }
   }
 
@@ -113,20 +90,19 @@ export const campaignTemplateRows: Rows = {
         },
       },
     }),
-    failures: {
-      ...faults(async (world, fields, list = {}) => ({
+    refusals: [
+      ...faultyRequests(async (world, fields, list = {}) => ({
         params: { mailing_list_id: (await world.list({ list: { ...list } })).id },
         body: { campaign: { name: 'News', ...fields } },
       })),
-      'a name that is taken, in any case': async (world) => ({
+      async (world) => ({
         sent: {
           params: { mailing_list_id: (await newTemplate(world)).mailing_list_id },
           body: { campaign: { name: 'NEWS' } },
         },
-        code: 'validation_failed',
-        message: /^name .* is taken/,
+        refused: nameTaken('NEWS'),
       }),
-    },
+    ],
   },
   updateTemplate: {
     good: async (world) => {
@@ -141,47 +117,44 @@ export const campaignTemplateRows: Rows = {
         },
       }
     },
-    failures: {
-      ...faults(async (world, fields, list) => ({
+    refusals: [
+      ...faultyRequests(async (world, fields, list) => ({
         params: { template_id: (await newTemplate(world, {}, list)).id },
         body: { campaign: fields },
       })),
-      'a name that is taken, in any case': async (world) => {
+      async (world) => {
         const { mailing_list_id } = await newTemplate(world)
         const other = await world.post(`/mailing_lists/${mailing_list_id}/templates`, {
           campaign: { name: 'Other' },
         })
         return {
           sent: { params: { template_id: other.id }, body: { campaign: { name: 'NEWS' } } },
-          code: 'validation_failed',
-          message: /^name .* is taken/,
+          refused: nameTaken('NEWS'),
         }
       },
-      'a content of another template': async (world) => {
-        const { contents } = await newTemplate(world)
-        return refusedChange(
-          () => ({ contents: [{ id: contents[0].id, name: 'x' }] }),
-          /^contents.0.id .* names no content/,
+      // A content of another template.
+      async (world) => {
+        const { id } = (await newTemplate(world)).contents[0]
+        const refused = faultyContents.noSuchContent(0, id)
+        return refusedContents(
+          () => [{ id, name: 'x' }],
+          () => refused,
         )(world)
       },
-      'a content that is given twice': refusedChange(
-        ({ contents: [{ id }] }) => ({ contents: [{ id }, { id }] }),
-        /^contents.1.id .* is given twice$/,
+      refusedContents(
+        (id) => [{ id }, { id }],
+        (id) => givenTwice(1, id),
       ),
-      'a content without a format': refusedChange(
-        ({ contents: [{ id }] }) => ({ contents: [{ id, format: null }] }),
-        /^contents.0.format can't be null$/,
+      refusedContents(
+        (id) => [{ id, format: null }],
+        () => formatIsNull(0),
       ),
-      'a read-only field, null too': refusedChange(
-        () => ({ organization_id: null }),
-        /^organization_id is read-only/,
-      ),
-      'one content more than 100': refusedChange(
-        () => ({ contents: [{}] }),
-        /^contents must have at most 100 entries in all$/,
+      refusedContents(
+        () => [{}],
+        () => tooManyContents(),
         { contents: Array.from({ length: 100 }, () => ({})) },
       ),
-      'more than 8 MB': async (world) => {
+      async (world) => {
         const { id } = await newTemplate(world)
         await world.service.collections.campaignTemplates.updateOne(
           { _id: id },
@@ -189,10 +162,9 @@ export const campaignTemplateRows: Rows = {
         )
         return {
           sent: { params: { template_id: id }, body: { campaign: { contents: [{ text: 'x' }] } } },
-          code: 'validation_failed',
-          message: /^contents must have at most 8000000 bytes in all$/,
+          refused: contentsTooLarge(),
         }
       },
-    },
+    ],
   },
 }

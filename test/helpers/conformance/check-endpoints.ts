@@ -130,8 +130,9 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refuse
 /** The sentence is the one that the refusal makes of the request's values, and the endpoint lists it. */
 async function givesItsRefusals(t: Test, subject: Subject): Promise<void> {
   for (const make of subject.row.refusals ?? []) {
-    const { sent, refused: due, after } = await make(subject.world)
-    const answer = await subject.send(sent)
+    const { sent, refused: due, after, settings } = await make(subject.world)
+    const base = settings && (await startBeside(t, subject.world, settings))
+    const answer = await subject.send(sent, base === undefined ? {} : { base })
     await after?.()
     refused(t, answer, due.code, due.message, due.status)
     t.equal(answer.body?.error_message, due.message)

@@ -1,7 +1,9 @@
+import { RequestError } from '../../../control-plane/api/request-error.ts'
+import { dayExpectation } from '../../../control-plane/resources/autoresponder-statistics/schemas.ts'
 import { deliveryEventTypes } from '../../../shared/contract/schemas/delivery.ts'
 import { autoresponder } from '../autoresponder.ts'
 import type { Json } from '../service.ts'
-import type { Failure, Rows } from './row.ts'
+import { onRemoteList, type Failure, type Rows } from './row.ts'
 import type { World } from './world.ts'
 
 let lastId = 500_000
@@ -118,25 +120,15 @@ export const deliveryEventRows: Rows = {
       params: await newAutoresponder(world),
       query: '?start_date=20260101&end_date=',
     }),
-    failures: {
-      'a Remote List': async (world) => {
-        const { mailing_list_id, id } = await newAutoresponder(world)
-        await world.service.collections.mailingLists.updateOne(
-          { _id: mailing_list_id },
-          { $set: { is_remote_list: true } },
-        )
-        return { sent: { params: { mailing_list_id, id } }, code: 'invalid_request', message: /Remote List/ }
-      },
-      'a last day that is none': async (world) => ({
-        sent: { params: await newAutoresponder(world), query: '?end_date=2026-02-03' },
-        code: 'invalid_request',
-        message: /^end_date must be a date/,
-      }),
-      'a day that is none': async (world) => ({
-        sent: { params: await newAutoresponder(world), query: '?start_date=20260230' },
-        code: 'invalid_request',
-        message: /^start_date must be a date/,
-      }),
-    },
+    refusals: [
+      onRemoteList({ params: { id: 1 } }),
+      ...[
+        ['start_date', '20260230'],
+        ['end_date', '2026-02-03'],
+      ].map(([name, day]) => async (world: World) => ({
+        sent: { params: await newAutoresponder(world), query: `?${name}=${day}` },
+        refused: new RequestError('invalid_request', `${name} ${dayExpectation}`),
+      })),
+    ],
   },
 }

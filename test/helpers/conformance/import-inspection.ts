@@ -1,10 +1,11 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { gzipSync } from 'node:zlib'
+import { noTable, unreadableSource } from '../../../control-plane/resources/import-inspection/refusals.ts'
 import { uploadFolder } from '../../../shared/storage/uploads/upload-names.ts'
 import { controlPlaneOrigin } from '../service.ts'
 import type { Rows, Sent } from './row.ts'
-import { creation, creationFailures, onRemoteList } from './subscriber-imports.ts'
+import { creation, refusedCreations } from './subscriber-imports.ts'
 import type { World } from './world.ts'
 
 /** An inspection of an upload with this content. */
@@ -24,32 +25,30 @@ export const importInspectionRows: Rows = {
       params: { mailing_list_id: (await list()).id },
       body: creation({ column_mapping: null }),
     }),
-    failures: {
-      'a Remote List': onRemoteList(creation({})),
-      ...creationFailures,
-      'a packed file that is cut off': async (world) => ({
+    refusals: [
+      ...refusedCreations,
+      async (world) => ({
         sent: await inspectionOf(gzipSync('email\nann@example.com\n').subarray(0, 20), world),
-        code: 'validation_failed',
-        message: /"odd.csv" is cut off: its gzip data has no end/,
+        refused: unreadableSource.upload_directory(
+          '"odd.csv" is cut off: its gzip data has no end; transfer the whole file again',
+        ),
       }),
-      'a file that is no table': async (world) => ({
+      async (world) => ({
         sent: await inspectionOf(Buffer.from('%PDF-1.7\n'), world),
-        code: 'validation_failed',
-        message: /a PDF document/,
+        refused: noTable(
+          'the file is a PDF document, and imports read tables as text: convert it, save it as CSV UTF-8 and import that file',
+        ),
       }),
-      'a URL with nothing behind it': async ({ service, list }) => ({
-        sent: {
-          params: { mailing_list_id: (await list()).id },
-          body: creation({
-            file_source: {
-              type: 'url',
-              url: `${controlPlaneOrigin(service)}/subscribers.csv`,
-            },
-          }),
-        },
-        code: 'validation_failed',
-        message: /status 404/,
-      }),
-    },
+      async ({ service, list }) => {
+        const url = `${controlPlaneOrigin(service)}/subscribers.csv`
+        return {
+          sent: {
+            params: { mailing_list_id: (await list()).id },
+            body: creation({ file_source: { type: 'url', url } }),
+          },
+          refused: unreadableSource.url(`${url} answered with status 404, expected 200`),
+        }
+      },
+    ],
   },
 }

@@ -19,6 +19,8 @@ export interface Refused {
   refused: RequestError
   /** Puts back what others need. */
   after?: () => Promise<unknown>
+  /** Settings of the control plane that is started for this request. */
+  settings?: Record<string, string>
 }
 
 /** A request that is refused as the endpoint's description says, its message being one of those there. */

@@ -1,7 +1,25 @@
 import { randomBytes } from 'node:crypto'
+import { noSpaceRefusal } from '../../../control-plane/api/body/staged-content.ts'
+import type { Refusal } from '../../../control-plane/api/refusal.ts'
+import { RequestError } from '../../../control-plane/api/request-error.ts'
+import {
+  badCallback,
+  faultyAutoresponder,
+  faultyDefaults,
+  faultyMapping,
+  faultySource,
+  wrongBeginning,
+} from '../../../control-plane/resources/subscriber-imports/create/refusals.ts'
+import {
+  badIdempotencyKey,
+  importOverQuota,
+  refusedMoves,
+  usedWithOtherBody,
+} from '../../../control-plane/resources/subscriber-imports/refusals.ts'
+import type { ImportState } from '../../../shared/contract/import-state.ts'
 import { autoresponder } from '../autoresponder.ts'
 import { until, type Json } from '../service.ts'
-import type { Row, Rows } from './row.ts'
+import { onRemoteList, type Row, type Rows } from './row.ts'
 import type { World } from './world.ts'
 
 const later = '2030-01-31T08:00:00Z'
@@ -22,6 +40,9 @@ async function moved(world: World, move: string): Promise<Json> {
   return world.post(`/subscriber_imports/${(await newImport(world)).id}/${move}`)
 }
 
+const cancelled = (world: World): Promise<Json> => moved(world, 'cancel')
+const paused = (world: World): Promise<Json> => moved(world, 'pause')
+
 async function finished(world: World): Promise<Json> {
   const { id } = await newImport(world, { begins_at: 'now' })
   const view = async () =>
@@ -29,13 +50,16 @@ async function finished(world: World): Promise<Json> {
   return until(`the end of import ${id}`, view, ({ state }: Json) => state === 'finished')
 }
 
-const refusedMove = (make: (world: World) => Promise<Json>): NonNullable<Row['failures']>[string] => {
-  return async (world) => ({
-    sent: { params: { id: (await make(world)).id } },
-    code: 'validation_failed',
-    message: /^subscriber import \d+ can't be/,
-  })
-}
+const refusedMove =
+  (
+    make: (world: World) => Promise<Json>,
+    refused: Refusal<[number, ImportState]>,
+    state: ImportState,
+  ): NonNullable<Row['refusals']>[number] =>
+  async (world) => {
+    const { id } = await make(world)
+    return { sent: { params: { id } }, refused: refused(id, state) }
+  }
 
 export const creation = (more: Record<string, unknown>) => ({
   subscriber_import: {
@@ -46,99 +70,60 @@ export const creation = (more: Record<string, unknown>) => ({
   },
 })
 
-const refusedCreation = (
-  more: Record<string, unknown>,
-  message: RegExp,
-): NonNullable<Row['failures']>[string] => {
-  return async ({ list }) => ({
-    sent: {
-      params: {
-        mailing_list_id: (await list({ fields: [{ name: 'Number', field_type: 'number' }] })).id,
-      },
-      body: creation(more),
-    },
-    code: 'validation_failed',
-    message,
-  })
-}
-
-export const onRemoteList = (body?: unknown): NonNullable<Row['failures']>[string] => {
-  return async ({ list }) => ({
-    sent: {
-      params: { mailing_list_id: (await list({ list: { is_remote_list: true } })).id },
-      ...(body === undefined ? {} : { body }),
-    },
-    code: 'invalid_request',
-    message: /Remote List/,
-  })
-}
-
 const fileSource = (more: Record<string, unknown>) => ({ file_source: more })
 const named = (filename: string) => fileSource({ type: 'upload_directory', filename })
 const at = (url: string) => fileSource({ type: 'url', url })
 
-/** Fields that a creation refuses, on a list with the number `Number`. */
-const faulty: Record<string, [more: Record<string, unknown>, message: RegExp]> = {
-  'no email column': [{ column_mapping: [null] }, /^column_mapping must hold email/],
-  'a column that is none': [{ column_mapping: ['email', 'Nothing'] }, /^column_mapping\.1 .* is neither/],
-  'a column twice': [{ column_mapping: ['email', 'email'] }, /^column_mapping\.1 .* twice/],
-  'consent beside a status': [
-    { column_mapping: ['email', 'status', 'consent'] },
-    /^column_mapping\.2 consent can't be mapped beside status/,
-  ],
-  'a confirmation that the list has not': [
-    { column_mapping: ['email', 'confirmed'] },
-    /confirmed needs a list/,
-  ],
-  'a format that the list has not': [
-    { column_mapping: ['email', 'email_format'] },
-    /email_format needs a list/,
-  ],
-  'a default of a field that is none': [
-    { default_custom_fields: { Nothing: 'x' } },
-    /^default_custom_fields\.Nothing is no/,
-  ],
-  'a default that the field refuses': [
-    { default_custom_fields: { Number: 'x' } },
-    /^default_custom_fields\.Number must be/,
-  ],
-  'large defaults': [
-    { default_custom_fields: { Number: 'x'.repeat(262_144) } },
-    /^default_custom_fields must have at most 262144 bytes/,
-  ],
-  'an autoresponder without id and name': [
-    { autoresponders: { api: { trigger_new: {} } } },
-    /must have the key id or name$/,
-  ],
-  'an autoresponder that is none': [
-    { autoresponders: { api: { trigger_new: { id: 999_999 } } } },
-    /is no autoresponder of the list$/,
-  ],
-  'a date alone': [{ begins_at: '2030-01-31' }, /^begins_at/],
-  'a type that is none': [fileSource({ type: 'ftp' }), /^file_source\.type/],
-  'no content': [fileSource({ type: 'json' }), /content is required$/],
-  'blank content': [fileSource({ type: 'json', content: ' \n' }), /content must not be blank$/],
-  'no file name': [fileSource({ type: 'upload_directory' }), /filename is required$/],
-  'a blank file name': [named(''), /filename must not be blank$/],
-  'a name out of the directory': [named('../2/x.csv'), /without a path$/],
-  'control characters in a file name': [named('a\nb'), /control characters$/],
-  'the name of an upload in progress': [named('.unfinished-0123456789abcdef'), /as uploads in progress do$/],
-  'a long file name': [named('x'.repeat(201)), /200 bytes$/],
-  'a file that is not there': [named('nothing.csv'), /"nothing\.csv" is not in the upload directory$/],
-  'no URL': [fileSource({ type: 'url' }), /url is required$/],
-  'a URL of another scheme': [at('gopher://example.com/x'), /^file_source\.url must be a URL/],
-  'a URL with half an escape': [at('ftp://example.com/%zz'), /hexadecimal/],
-  'a private address': [at('http://169.254.169.254/latest/meta-data'), /^file_source\.url can't be used/],
-  'a callback of another scheme': [{ callback_url: 'ftp://example.com/x' }, /^callback_url must be a URL/],
-  'a callback to a private address': [{ callback_url: 'http://10.0.0.7/' }, /^callback_url can't be used/],
-}
+const privateAddress = (address: string): string =>
+  `can't be used: ${address} is no public address and is refused; an operator may allow it with URL_IMPORT_ALLOW`
+const { badFileName, badUrl } = faultySource
 
-/** The refusals of a creation and an inspection. */
-export const creationFailures: NonNullable<Row['failures']> = {
-  ...Object.fromEntries(
-    Object.entries(faulty).map(([title, [more, message]]) => [title, refusedCreation(more, message)]),
-  ),
-  'a mapping without the primary key': async (world) => {
+/** Fields that a creation refuses, on a list with the number `Number`. */
+const faulty: [more: Record<string, unknown>, refused: RequestError][] = [
+  [{ column_mapping: [null] }, faultyMapping.noEmail()],
+  [{ column_mapping: ['email', 'Nothing'] }, faultyMapping.unknownColumn(1, 'Nothing')],
+  [{ column_mapping: ['email', 'email'] }, faultyMapping.mappedTwice(1, 'email')],
+  [{ column_mapping: ['email', 'status', 'consent'] }, faultyMapping.consentBesideStatus(2)],
+  [{ column_mapping: ['email', 'confirmed'] }, faultyMapping.needsConfirmed(1, 'confirmed')],
+  [{ column_mapping: ['email', 'email_format'] }, faultyMapping.needsFormat(1)],
+  [{ default_custom_fields: { Nothing: 'x' } }, faultyDefaults.noSuchField('Nothing')],
+  [{ default_custom_fields: { Number: 'x' } }, faultyDefaults.badValue('Number', 'an integer')],
+  [{ default_custom_fields: { Number: 'x'.repeat(262_144) } }, faultyDefaults.tooLarge()],
+  [
+    { autoresponders: { api: { trigger_new: { id: 999_999 } } } },
+    faultyAutoresponder.missing('trigger_new', '999999'),
+  ],
+  [{ begins_at: '2030-01-31' }, wrongBeginning()],
+  [fileSource({ type: 'json' }), faultySource.noContent()],
+  [fileSource({ type: 'json', content: ' \n' }), faultySource.blankContent()],
+  [fileSource({ type: 'upload_directory' }), badFileName('is required')],
+  [named(''), badFileName('must not be blank')],
+  [named('../2/x.csv'), badFileName('must be a plain file name without a path')],
+  [named('a\nb'), badFileName('must not hold control characters')],
+  [
+    named('.unfinished-0123456789abcdef'),
+    badFileName(
+      'must not begin with ".unfinished-", ".copy-" or ".clock-" and 16 hexadecimal digits, as uploads in progress do',
+    ),
+  ],
+  [named('x'.repeat(201)), badFileName('must not be longer than 200 bytes')],
+  [named('nothing.csv'), faultySource.noSuchUpload('nothing.csv')],
+  [fileSource({ type: 'url' }), badUrl('is required')],
+  [at('gopher://example.com/x'), badUrl('must be a URL that begins with http://, https://, ftp://, ftps://')],
+  [at('ftp://example.com/%zz'), badUrl('has a % that no two hexadecimal digits follow')],
+  [at('http://169.254.169.254/latest/meta-data'), badUrl(privateAddress('169.254.169.254'))],
+  [{ callback_url: 'ftp://example.com/x' }, badCallback('must be a URL that begins with http://, https://')],
+  [{ callback_url: 'http://10.0.0.7/' }, badCallback(privateAddress('10.0.0.7'))],
+]
+
+/** Provokes the refusals of a creation and an inspection. */
+export const refusedCreations: NonNullable<Row['refusals']> = [
+  onRemoteList({ body: creation({}) }),
+  ...faulty.map(([more, refused]) => async ({ list }: World) => {
+    const { id } = await list({ fields: [{ name: 'Number', field_type: 'number' }] })
+    return { sent: { params: { mailing_list_id: id }, body: creation(more) }, refused }
+  }),
+  async (world) => {
     const { id } = await world.list({
       fields: [{ name: 'Number', field_type: 'number', required: true }],
     })
@@ -149,11 +134,10 @@ export const creationFailures: NonNullable<Row['failures']> = {
     await world.service.call('PUT', `/mailing_lists/${id}`, { mailing_list: change }, { key: world.admin })
     return {
       sent: { params: { mailing_list_id: id }, body: creation({}) },
-      code: 'validation_failed',
-      message: /primary key of the list$/,
+      refused: faultyMapping.noPrimaryKey('Number'),
     }
   },
-  'an autoresponder of another type': async (world) => {
+  async (world) => {
     const { id } = await world.list()
     const document = autoresponder({
       _id: 4_000_000 + Number(id),
@@ -165,11 +149,10 @@ export const creationFailures: NonNullable<Row['failures']> = {
     const api = { trigger_new: { id: document._id } }
     return {
       sent: { params: { mailing_list_id: id }, body: creation({ autoresponders: { api } }) },
-      code: 'validation_failed',
-      message: /not by the API$/,
+      refused: faultyAutoresponder.otherTrigger('trigger_new', String(document._id), 'subscription'),
     }
   },
-}
+]
 
 export const subscriberImportRows: Rows = {
   listSubscriberImports: {
@@ -180,7 +163,7 @@ export const subscriberImportRows: Rows = {
   },
   listSubscriberImportsOfList: {
     good: async ({ list }) => ({ params: { mailing_list_id: (await list()).id } }),
-    failures: { 'a Remote List': onRemoteList() },
+    refusals: [onRemoteList()],
   },
   createSubscriberImport: {
     good: async ({ list }) => ({
@@ -188,10 +171,9 @@ export const subscriberImportRows: Rows = {
       headers: { 'idempotency-key': 'conformance' },
       body: creation({}),
     }),
-    failures: {
-      'a Remote List': onRemoteList(creation({})),
-      ...creationFailures,
-      'content that passes the quota': async (world) => ({
+    refusals: [
+      ...refusedCreations,
+      async (world) => ({
         sent: {
           params: { mailing_list_id: (await world.list()).id },
           // Random bytes, which compress badly.
@@ -199,23 +181,19 @@ export const subscriberImportRows: Rows = {
             file_source: { type: 'json', content: `email\n${randomBytes(1_500_000).toString('base64')}` },
           }),
         },
-        code: 'invalid_request',
-        status: 413,
-        message: /quota of 1 MB/,
+        refused: importOverQuota(1),
         settings: { UPLOAD_MAX_MB: '1' },
       }),
-      'content for which the disk has no space': async (world) => ({
+      async (world) => ({
         sent: { params: { mailing_list_id: (await world.list()).id }, body: creation({}) },
-        code: 'internal_error',
-        status: 507,
-        message: /too little space/,
+        refused: new RequestError('internal_error', noSpaceRefusal, { status: 507 }),
         settings: { DISK_RESERVE_MB: '1000000000' },
       }),
-      'the same Idempotency-Key with another body': async (world) => {
+      async (world) => {
         const { id } = await world.list()
         const headers = { 'idempotency-key': world.unique('key') }
         const path = `/mailing_lists/${id}/subscriber_imports`
-        await world.service.call('POST', path, creation({}), { key: world.admin, headers })
+        const first = await world.service.call('POST', path, creation({}), { key: world.admin, headers })
         return {
           sent: {
             key: world.admin,
@@ -223,49 +201,38 @@ export const subscriberImportRows: Rows = {
             headers,
             body: creation({ overwrite: true }),
           },
-          code: 'validation_failed',
-          message: /^Idempotency-Key/,
+          refused: usedWithOtherBody(first.body.data.id),
         }
       },
-      'an Idempotency-Key that is too long': async ({ list }) => ({
+      ...['k'.repeat(256), ''].map((key) => async ({ list }: World) => ({
         sent: {
           params: { mailing_list_id: (await list()).id },
-          headers: { 'idempotency-key': 'k'.repeat(256) },
+          headers: { 'idempotency-key': key },
           body: creation({}),
         },
-        code: 'invalid_request',
-        message: /^Idempotency-Key/,
-      }),
-      'an Idempotency-Key without a character': async ({ list }) => ({
-        sent: {
-          params: { mailing_list_id: (await list()).id },
-          headers: { 'idempotency-key': '' },
-          body: creation({}),
-        },
-        code: 'invalid_request',
-        message: /^Idempotency-Key/,
-      }),
-    },
+        refused: badIdempotencyKey(),
+      })),
+    ],
   },
   getSubscriberImport: { good: async (world) => ({ params: { id: (await newImport(world)).id } }) },
-  followSubscriberImport: { good: async (world) => ({ params: { id: (await moved(world, 'cancel')).id } }) },
+  followSubscriberImport: { good: async (world) => ({ params: { id: (await cancelled(world)).id } }) },
   pauseSubscriberImport: {
     good: async (world) => ({ params: { id: (await newImport(world)).id } }),
-    failures: {
-      'a cancelled one': refusedMove((world) => moved(world, 'cancel')),
-      'a paused one': refusedMove((world) => moved(world, 'pause')),
-    },
+    refusals: [
+      refusedMove(cancelled, refusedMoves.pause.ended, 'cancelled'),
+      refusedMove(paused, refusedMoves.pause.otherState, 'paused'),
+    ],
   },
   unpauseSubscriberImport: {
-    good: async (world) => ({ params: { id: (await moved(world, 'pause')).id } }),
-    failures: {
-      'one that is not paused': refusedMove((world) => newImport(world)),
-      'a cancelled one': refusedMove((world) => moved(world, 'cancel')),
-    },
+    good: async (world) => ({ params: { id: (await paused(world)).id } }),
+    refusals: [
+      refusedMove(newImport, refusedMoves.unpause.otherState, 'scheduled'),
+      refusedMove(cancelled, refusedMoves.unpause.ended, 'cancelled'),
+    ],
   },
   cancelSubscriberImport: {
     good: async (world) => ({ params: { id: (await newImport(world)).id } }),
-    failures: { 'a cancelled one': refusedMove((world) => moved(world, 'cancel')) },
+    refusals: [refusedMove(cancelled, refusedMoves.cancel.ended, 'cancelled')],
   },
   getSubscriberImportLog: {
     good: async (world) => ({

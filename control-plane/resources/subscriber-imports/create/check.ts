@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { databaseTime } from '../../../../shared/runtime/database.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
-import { builtInColumns, type ImportDocument } from '../../../../shared/contract/schemas/import.ts'
+import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
-import { maxFileNameBytes } from '../../../../shared/storage/uploads/upload-names.ts'
 import { parseApiTime } from '../../../../shared/values/date-time.ts'
 import { comparisonForm } from '../../../../shared/values/identity.ts'
-import { missing } from '../../../api/scope.ts'
-import { refuseProblems } from '../../../api/validation.ts'
+import type { RequestError } from '../../../api/request-error.ts'
+import { noMailingList } from '../../../api/scope.ts'
+import { refuseAll } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { storedUrl, urlProblem } from './client-url.ts'
+import { callbackSchemes, storedUrl, urlProblem } from './client-url.ts'
 import {
   checkOptions,
   checkSource,
@@ -18,48 +18,11 @@ import {
   type ImportDeps,
   type ApiTrigger,
   type NamedAutoresponder,
-  defaultsTooLarge,
 } from './options.ts'
 import type { ImportCreation } from '../schemas.ts'
+import { badCallback, faultySource, wrongBeginning } from './refusals.ts'
 
 /** The check of a creation's body. Inspections, which create no import, use it too. */
-
-const wrongBeginning =
-  'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00, in the years 1000 to 9999'
-
-/** Refusals of creations and inspections beside those of their schemas, an example of each. */
-export const creationRefusals = [
-  'column_mapping must hold email',
-  'column_mapping must hold "Number", the primary key of the list',
-  `column_mapping.1 "Nothing" is neither a built-in column (${builtInColumns.join(', ')}) nor a custom field of the list`,
-  'column_mapping.1 "email" is mapped twice',
-  'column_mapping.1 confirmed needs a list with the confirmed field',
-  "column_mapping.1 consent can't be mapped beside status, as both say who gets mail",
-  'column_mapping.1 email_format needs a list with the format field',
-  'default_custom_fields.Nothing is no custom field of the list',
-  'default_custom_fields.Number must be an integer',
-  defaultsTooLarge,
-  'autoresponders.api.trigger_new must have the key id or name',
-  'autoresponders.api.trigger_new 4711 is no autoresponder of the list',
-  'autoresponders.api.trigger_new 4711 is triggered by subscription, not by the API',
-  wrongBeginning,
-  'file_source.type must be one of "json", "upload_directory", "url" (case doesn\'t matter)',
-  'file_source.content is required',
-  'file_source.content must not be blank',
-  'file_source.filename is required',
-  'file_source.filename must not be blank',
-  'file_source.filename must be a plain file name without a path',
-  'file_source.filename must not hold control characters',
-  'file_source.filename must not begin with ".unfinished-", ".copy-" or ".clock-" and 16 hexadecimal digits, as uploads in progress do',
-  `file_source.filename must not be longer than ${maxFileNameBytes} bytes`,
-  'file_source.filename "subscribers.csv" is not in the upload directory',
-  'file_source.url is required',
-  'file_source.url must be a URL that begins with http://, https://, ftp://, ftps://',
-  'file_source.url has a % that no two hexadecimal digits follow',
-  "file_source.url can't be used: 10.0.0.7 is no public address and is refused; an operator may allow it with URL_IMPORT_ALLOW",
-  'callback_url must be a URL that begins with http://, https://',
-  "callback_url can't be used: 10.0.0.7 is no public address and is refused; an operator may allow it with URL_IMPORT_ALLOW",
-]
 
 export interface CreationContext extends ImportDeps {
   /** IANA name of the organization's zone. */
@@ -85,7 +48,7 @@ export async function creationContext(
     collections.organizations.findOne({ _id: known.organization_id }),
     databaseTime(db),
   ])
-  if (list === null || organization === null) throw missing('mailing list', known._id)
+  if (list === null || organization === null) throw noMailingList(known._id)
   return {
     ...{ list, fields, zoneName: organization.time_zone_name, now },
     autoresponders: { trigger_new: triggerNew, trigger_updated: triggerUpdated },
@@ -121,7 +84,7 @@ export async function checkCreation(
   context: CreationContext,
   { body, content }: { body: ImportCreation; content: { isBlank: boolean } | null },
 ): Promise<CheckedCreation> {
-  const problems: string[] = []
+  const problems: RequestError[] = []
   const { options, fieldIds } = checkOptions(body, context, problems)
   const source = checkSource(body.file_source, { content, settings: deps.settings }, problems)
   const beginsAt = readBeginning(body.begins_at, context, problems)
@@ -129,9 +92,9 @@ export async function checkCreation(
   if (problems.length === 0 && source.type === 'upload_directory') {
     const directory = deps.uploads.directory(context.list.organization_id)
     if ((await directory.find(source.filename)) === null)
-      problems.push(`file_source.filename ${JSON.stringify(source.filename)} is not in the upload directory`)
+      problems.push(faultySource.noSuchUpload(source.filename))
   }
-  refuseProblems(problems)
+  refuseAll(problems)
   return { options, fieldIds, source, beginsAt, callback }
 }
 
@@ -139,23 +102,23 @@ export async function checkCreation(
 function readBeginning(
   text: string | undefined,
   { zoneName, now }: CreationContext,
-  problems: string[],
+  problems: RequestError[],
 ): Date {
   if (text === undefined || text === 'now') return now
   const instant = parseApiTime(text, zoneName)
-  if (instant === null) problems.push(wrongBeginning)
+  if (instant === null) problems.push(wrongBeginning())
   return instant ?? now
 }
 
 function checkCallback(
   text: string | undefined,
   deps: ControlPlane,
-  problems: string[],
+  problems: RequestError[],
 ): ImportDocument['callback'] {
   if (text === undefined) return null
   const url = URL.parse(text)
-  const problem = urlProblem(url, ['http:', 'https:'], deps.settings)
-  if (problem !== null) problems.push(`callback_url ${problem}`)
+  const problem = urlProblem(url, callbackSchemes, deps.settings)
+  if (problem !== null) problems.push(badCallback(problem))
   if (url === null || problem !== null) return null
   return { url: storedUrl(url, text), secret: `whsec_${randomBytes(24).toString('base64')}` }
 }

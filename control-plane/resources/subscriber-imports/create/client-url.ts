@@ -4,10 +4,13 @@ import type { Settings } from '../../../../shared/runtime/config.ts'
 
 /** URLs of sources and callbacks, as clients write them. */
 
+export const sourceSchemes = ['http:', 'https:', 'ftp:', 'ftps:']
+export const callbackSchemes = ['http:', 'https:']
+
 /** Why a URL is refused; null when it isn't. The addresses of its host are checked when the URL is used. */
 export function urlProblem(
   url: URL | null,
-  schemes: string[],
+  schemes: readonly string[],
   settings: Pick<Settings, 'URL_IMPORT_ALLOW'>,
 ): string | null {
   if (url === null || !schemes.includes(url.protocol) || url.hostname === '') {

@@ -5,6 +5,7 @@ import type { ImportDocument } from '../../../../shared/contract/schemas/import.
 import { CannotUnseal } from '../../../../shared/runtime/secret-box.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { findReply } from '../../../store/idempotency-keys.ts'
+import { usedWithOtherBody } from '../refusals.ts'
 import type { CreationRequest, CreatedView } from './service.ts'
 
 /**
@@ -31,12 +32,7 @@ export async function earlierReply(
 ): Promise<CreatedView | null> {
   const earlier = id === null ? null : await findReply(deps.database.collections, id)
   if (earlier === null) return null
-  if (earlier.body_digest !== bodyDigest) {
-    throw new RequestError(
-      'validation_failed',
-      `Idempotency-Key was used with another body for import ${earlier.import_id}: give each import a key of its own`,
-    )
-  }
+  if (earlier.body_digest !== bodyDigest) throw usedWithOtherBody(earlier.import_id)
   return JSON.parse(earlier.reply ?? (await openReply(deps, earlier))) as CreatedView
 }
 
@@ -76,11 +72,3 @@ async function openReply(
 }
 
 const replyOwner = (id: string): string => `idempotency key ${id}`
-
-/** The database has the first request's import without a majority yet: a failover may still undo it. */
-export const unconfirmed = (): RequestError =>
-  new RequestError(
-    'internal_error',
-    'another request with this Idempotency-Key has just been written and is not yet confirmed by the database: send the same request again in a moment, it makes no second import',
-    { status: 503, retryAfter: 5 },
-  )

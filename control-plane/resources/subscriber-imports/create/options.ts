@@ -14,7 +14,15 @@ import type { MailingListDocument } from '../../../../shared/contract/schemas/ma
 import { composeName, fileNameProblem } from '../../../../shared/storage/uploads/upload-names.ts'
 import { fieldReader, type FieldReader } from '../../../../shared/values/field-value.ts'
 import { fieldFinder } from '../../custom-fields/field-finder.ts'
-import { fileNameInUrl, storedUrl, urlProblem } from './client-url.ts'
+import type { RequestError } from '../../../api/request-error.ts'
+import { fileNameInUrl, sourceSchemes, storedUrl, urlProblem } from './client-url.ts'
+import {
+  faultyAutoresponder,
+  faultyDefaults,
+  faultyMapping,
+  faultySource,
+  maxDefaultsBytes,
+} from './refusals.ts'
 import type { ImportCreation } from '../schemas.ts'
 
 /**
@@ -40,12 +48,12 @@ export interface CheckedOptions {
 
 /**
  * The options as an import stores them: names in the list's spelling, defaults as values of their fields. Each problem
- * is added to `problems` as a sentence. Only without a problem are the options valid.
+ * is added to `problems`. Only without a problem are the options valid.
  */
 export function checkOptions(
   body: ImportCreation,
   { list, fields, autoresponders }: ImportDeps,
-  problems: string[],
+  problems: RequestError[],
 ): CheckedOptions {
   const fieldIds: Record<string, number> = {}
   const fieldNamed = fieldFinder(fields, ({ name }) => name)
@@ -89,39 +97,34 @@ function checkMapping(
   mapping: (string | null)[],
   { list, fields, fieldNamed }: Pick<ImportDeps, 'list' | 'fields'> & { fieldNamed: FieldNamed },
   fieldIds: Record<string, number>,
-  problems: string[],
+  problems: RequestError[],
 ): (string | null)[] {
   const names = new Set<string>()
   const columns = mapping.map((entry, i) => {
     const text = entry?.trim() ?? ''
     if (text === '') return null
-    const at = `column_mapping.${i}`
     // A field may have the name of a column that was built in later.
     const field = fieldNamed(text)
     const builtIn =
       field === undefined ? builtInColumns.find((name) => name === text.toLowerCase()) : undefined
     const name = field?.name ?? builtIn
     if (name === undefined) {
-      problems.push(
-        `${at} ${JSON.stringify(text)} is neither a built-in column (${builtInColumns.join(', ')}) nor a custom field of the list`,
-      )
+      problems.push(faultyMapping.unknownColumn(i, text))
       return null
     }
-    if (names.has(name)) problems.push(`${at} ${JSON.stringify(text)} is mapped twice`)
+    if (names.has(name)) problems.push(faultyMapping.mappedTwice(i, text))
     names.add(name)
     if ((builtIn === 'confirmed' || builtIn === 'confirm_time') && !list.has_confirmed)
-      problems.push(`${at} ${builtIn} needs a list with the confirmed field`)
+      problems.push(faultyMapping.needsConfirmed(i, builtIn))
     if (builtIn === 'consent' && mapping.some((other) => other?.trim().toLowerCase() === 'status'))
-      problems.push(`${at} consent can't be mapped beside status, as both say who gets mail`)
-    if (builtIn === 'email_format' && !list.has_format)
-      problems.push(`${at} email_format needs a list with the format field`)
+      problems.push(faultyMapping.consentBesideStatus(i))
+    if (builtIn === 'email_format' && !list.has_format) problems.push(faultyMapping.needsFormat(i))
     if (field !== undefined) fieldIds[field.name] = field._id
     return name
   })
-  if (!names.has('email')) problems.push('column_mapping must hold email')
+  if (!names.has('email')) problems.push(faultyMapping.noEmail())
   const key = fields.find((field) => field._id === list.primary_key_custom_field_id)
-  if (key !== undefined && fieldIds[key.name] !== key._id)
-    problems.push(`column_mapping must hold ${JSON.stringify(key.name)}, the primary key of the list`)
+  if (key !== undefined && fieldIds[key.name] !== key._id) problems.push(faultyMapping.noPrimaryKey(key.name))
   return columns
 }
 
@@ -129,33 +132,29 @@ function checkAutoresponder(
   body: ImportCreation,
   key: ApiTrigger,
   autoresponders: ImportDeps['autoresponders'],
-  problems: string[],
+  problems: RequestError[],
 ): ImportOptions['autoresponders']['api']['trigger_new'] {
   const reference = body.autoresponders.api[key]
   if (reference === null) return null
   const found = autoresponders[key]
   if (found?.trigger === 'api') return { id: found._id, name: found.name }
-  const named = reference.id ?? JSON.stringify(reference.name)
+  const named = String(reference.id ?? JSON.stringify(reference.name))
   problems.push(
     found === null
-      ? `autoresponders.api.${key} ${named} is no autoresponder of the list`
-      : `autoresponders.api.${key} ${named} is triggered by ${found.trigger}, not by the API`,
+      ? faultyAutoresponder.missing(key, named)
+      : faultyAutoresponder.otherTrigger(key, named, found.trigger),
   )
   return null
 }
-
-/** An import keeps its defaults for ever, for its view. */
-const maxDefaultsBytes = 256 * 1024
-export const defaultsTooLarge = `default_custom_fields must have at most ${maxDefaultsBytes} bytes as JSON`
 
 function checkDefaults(
   body: ImportCreation,
   fieldNamed: FieldNamed,
   fieldIds: Record<string, number>,
-  problems: string[],
+  problems: RequestError[],
 ): Record<string, FieldValue> {
   if (Buffer.byteLength(JSON.stringify(body.default_custom_fields)) > maxDefaultsBytes) {
-    problems.push(defaultsTooLarge)
+    problems.push(faultyDefaults.tooLarge())
     return {}
   }
   const values: [string, FieldValue][] = []
@@ -164,7 +163,7 @@ function checkDefaults(
   for (const [name, json] of Object.entries(body.default_custom_fields)) {
     const field = fieldNamed(name.trim())
     if (field === undefined) {
-      problems.push(`default_custom_fields.${name} is no custom field of the list`)
+      problems.push(faultyDefaults.noSuchField(name))
       continue
     }
     const isBlank =
@@ -174,7 +173,7 @@ function checkDefaults(
       readers.get(field._id) ?? fieldReader(toFieldDefinition(field), body.file_format.date_format)
     readers.set(field._id, reader)
     const value = reader.fromJson(json)
-    if (value === null) problems.push(`default_custom_fields.${name} must be ${reader.expectation}`)
+    if (value === null) problems.push(faultyDefaults.badValue(name, reader.expectation))
     else {
       values.push([field.name, value])
       fieldIds[field.name] = field._id
@@ -190,8 +189,6 @@ export interface CheckedSource {
   url: string | null
 }
 
-const urlSchemes = ['http:', 'https:', 'ftp:', 'ftps:']
-
 /**
  * The source as an import stores it, without its content; a URL still has its password. `content` is null where the
  * body has none. Adds to `problems` as `checkOptions` does. No source is opened: check.ts refuses an upload that is
@@ -200,24 +197,24 @@ const urlSchemes = ['http:', 'https:', 'ftp:', 'ftps:']
 export function checkSource(
   source: ImportCreation['file_source'],
   { content, settings }: { content: { isBlank: boolean } | null; settings: Settings },
-  problems: string[],
+  problems: RequestError[],
 ): CheckedSource {
   switch (source.type) {
     case 'json':
-      if (content === null) problems.push('file_source.content is required')
-      else if (content.isBlank) problems.push('file_source.content must not be blank')
+      if (content === null) problems.push(faultySource.noContent())
+      else if (content.isBlank) problems.push(faultySource.blankContent())
       return { type: 'json', filename: 'data', url: null }
     case 'upload_directory': {
       const filename = composeName(source.filename ?? '')
       const problem = source.filename === undefined ? 'is required' : fileNameProblem(filename)
-      if (problem !== null) problems.push(`file_source.filename ${problem}`)
+      if (problem !== null) problems.push(faultySource.badFileName(problem))
       return { type: 'upload_directory', filename, url: null }
     }
     case 'url': {
       const { url: text } = source
       const url = text === undefined ? null : URL.parse(text)
-      const problem = text === undefined ? 'is required' : urlProblem(url, urlSchemes, settings)
-      if (problem !== null) problems.push(`file_source.url ${problem}`)
+      const problem = text === undefined ? 'is required' : urlProblem(url, sourceSchemes, settings)
+      if (problem !== null) problems.push(faultySource.badUrl(problem))
       return {
         type: 'url',
         filename: url === null ? '' : fileNameInUrl(url),

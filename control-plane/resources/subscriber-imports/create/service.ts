@@ -14,11 +14,12 @@ import type { InlineContent } from '../../../api/body/staged-content.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { insertReply } from '../../../store/idempotency-keys.ts'
 import { lockListAtRevision } from '../../../store/revisions.ts'
+import { unconfirmed } from '../refusals.ts'
 import type { ImportCreation } from '../schemas.ts'
 import { fullView } from '../view.ts'
 import { admitImport, removeQuotaEntry } from './admission.ts'
 import { checkCreation, creationContext } from './check.ts'
-import { earlierReply, idempotencyId, storedReply, unconfirmed } from './idempotency.ts'
+import { earlierReply, idempotencyId, storedReply } from './idempotency.ts'
 import { optionWarnings, type SentRequest } from './option-warnings.ts'
 
 export interface CreationRequest {

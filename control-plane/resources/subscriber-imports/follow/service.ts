@@ -2,8 +2,9 @@ import type { Caller } from '../../../../shared/store/api-keys.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import { meetsNeed } from '../../../api/authorization.ts'
 import { either, permission, type RequestCall, type Reply } from '../../../api/endpoint.ts'
-import { missing, canAccess } from '../../../api/scope.ts'
+import { canAccess } from '../../../api/scope.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
+import { noImport } from '../refusals.ts'
 
 /** A key that creates imports can read them, but not their logs, which contain addresses. */
 export const readsImports = either(permission('subscriber', 'read'), permission('subscriber', 'import'))
@@ -22,7 +23,7 @@ export async function importEvents(
   options: { caller: Caller; lastEventId: string | undefined; onClose: RequestCall['onClose'] },
 ): Promise<Reply> {
   const first = await importWatch.snapshot(_id)
-  if (first === null) throw missing('subscriber import', _id)
+  if (first === null) throw noImport(_id)
   if (first.isLast && options.lastEventId === first.id) return { nothing: true }
   return {
     stream: importWatch.events(first, options.caller, options.onClose),

@@ -1,7 +1,6 @@
 import { promisify } from 'node:util'
 import { inflate } from 'node:zlib'
 import { databaseTime } from '../../../../shared/runtime/database.ts'
-import { RequestError } from '../../../api/request-error.ts'
 import {
   contentFormat,
   idsOfImport,
@@ -19,6 +18,7 @@ import { withoutFormula, writeLine, type CsvDialect } from '../../../../shared/c
 import { dayMs } from '../../../../shared/values/durations.ts'
 import type { Reply } from '../../../api/endpoint.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
+import { noLog } from '../refusals.ts'
 
 const inflateAsync = promisify(inflate)
 
@@ -42,7 +42,7 @@ export async function importLog(
     document._id,
   )?.counts
   if (kind === undefined || isPurged || counts === undefined || counts[kind] === 0)
-    throw new RequestError('not_found', `subscriber import ${document._id} has no log ${String(kindText)}`)
+    throw noLog(document._id, String(kindText))
 
   const charset = kind === 'failed' ? failedLogCharset(document) : 'utf-8'
   const extension = kind === 'failed' ? 'csv' : 'txt'
