@@ -4,34 +4,24 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { authorizationFaults } from '../campaigns/planted-faults/authorization.ts'
-import { restFaults } from '../campaigns/planted-faults/rest.ts'
 import type { PlantedFault, TestRun } from '../campaigns/planted-faults/planted-fault.ts'
 import { pairsMatching, type How } from '../campaigns/interleavings/sweep.ts'
-import { boundFaults } from '../campaigns/planted-faults/figures.ts'
 import { protocolFaults } from '../campaigns/planted-faults/protocol.ts'
 
 /**
- * Realistic faults are planted one at a time in a copy of the tree, and the tests that belong to the code must
- * notice. A fault with which they pass has survived. The same tests run without the fault first: where they fail
- * then, the fault isn't judged: three faults counted as seen whose tests failed anyway. ROLLCALL_FAULTS=all plants all faults; other text plants those that have it in their
- * names or groups. Without the setting the faults are only looked up, so that their texts stay true.
+ * Realistic faults in the protocol, which mutants can't make, are planted one at a time in a copy of the tree, and the
+ * tests that belong to the code must notice. A fault with which they pass has survived. The same tests run without the
+ * fault first: where they fail then, the fault isn't judged. ROLLCALL_FAULTS=all plants all faults; other text plants
+ * those that have it in their names. Without the setting the faults are only looked up, so that their texts stay true.
  */
 const wanted = process.env['ROLLCALL_FAULTS']
-/** At least this share of a group's faults must be noticed. */
+/** At least this share must be noticed. */
 const minSeenShare = 0.9
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-const rooms: Readonly<Record<string, readonly PlantedFault[]>> = {
-  protocol: protocolFaults,
-  figures: boundFaults,
-  authorization: authorizationFaults,
-  rest: restFaults,
-}
-
 t.test('each fault can be planted: its text stands once in its file, and its tests are there', async (t) => {
   const problems: string[] = []
-  for (const { name, file, text, replacement, tests } of Object.values(rooms).flat()) {
+  for (const { name, file, text, replacement, tests } of protocolFaults) {
     const source = await readFile(path.join(root, file), 'utf8')
     const times = source.split(text).length - 1
     if (times !== 1) problems.push(`${name}: its text stands ${times} times in ${file}`)
@@ -58,46 +48,34 @@ function matchesInterleavings(titles: string): boolean {
   return pairsMatching(new RegExp(titles), hows).length > 0
 }
 
-/** A text of ROLLCALL_FAULTS may concern some groups only. */
-function skipUnless(chosen: readonly PlantedFault[]): string | false {
-  if (wanted === undefined) return 'ROLLCALL_FAULTS is not set'
-  return chosen.length > 0 ? false : `none of them is called ${wanted}`
-}
-
-const isWanted = (room: string, { name }: PlantedFault): boolean =>
-  wanted !== undefined && (wanted === 'all' || room.includes(wanted) || name.includes(wanted))
-const chosenByArea = Object.entries(rooms).map(
-  ([room, faults]) => [room, faults.filter((fault) => isWanted(room, fault))] as const,
+const chosen = protocolFaults.filter(
+  ({ name }) => wanted !== undefined && (wanted === 'all' || name.includes(wanted)),
 )
-t.ok(wanted === undefined || chosenByArea.some(([, { length }]) => length > 0), `a fault is called ${wanted}`)
+t.ok(wanted === undefined || chosen.length > 0, `a fault is called ${wanted}`)
 
-for (const [room, chosen] of chosenByArea)
-  t.test(
-    `the tests notice faults of the ${room}`,
-    { skip: skipUnless(chosen), timeout: 36_000_000 },
-    async (t) => {
-      const copy = await copyOfTree()
-      t.teardown(() => rm(copy, { recursive: true, force: true }))
-      const failing = new Set(
-        [...new Set(chosen.flatMap(({ tests }) => tests))].filter((run) => !passes(copy, run)),
-      )
-      for (const { files, settings } of failing)
-        t.fail(`${files.join(' ')} ${JSON.stringify(settings ?? {})} fails without a fault`)
-      const judged = chosen.filter(({ tests }) => !tests.some((run) => failing.has(run)))
-      const survivors: string[] = []
-      for (const fault of judged) {
-        const seenBy = await seeingTests(copy, fault)
-        if (seenBy === null) survivors.push(fault.name)
-        t.comment(seenBy === null ? `SURVIVED: ${fault.name}` : `seen by ${seenBy}: ${fault.name}`)
-      }
-      for (const fault of chosen) if (!judged.includes(fault)) t.comment(`NOT JUDGED: ${fault.name}`)
-      const seen = judged.length - survivors.length
-      t.ok(
-        seen >= minSeenShare * judged.length,
-        `${seen} of ${judged.length} faults of the ${room} were seen, ${chosen.length - judged.length} weren't judged; these survived: ${survivors.join('; ')}`,
-      )
-    },
+const skip = wanted === undefined && 'ROLLCALL_FAULTS is not set'
+t.test('the tests notice faults of the protocol', { skip, timeout: 36_000_000 }, async (t) => {
+  const copy = await copyOfTree()
+  t.teardown(() => rm(copy, { recursive: true, force: true }))
+  const failing = new Set(
+    [...new Set(chosen.flatMap(({ tests }) => tests))].filter((run) => !passes(copy, run)),
   )
+  for (const { files, settings } of failing)
+    t.fail(`${files.join(' ')} ${JSON.stringify(settings ?? {})} fails without a fault`)
+  const judged = chosen.filter(({ tests }) => !tests.some((run) => failing.has(run)))
+  const survivors: string[] = []
+  for (const fault of judged) {
+    const seenBy = await seeingTests(copy, fault)
+    if (seenBy === null) survivors.push(fault.name)
+    t.comment(seenBy === null ? `SURVIVED: ${fault.name}` : `seen by ${seenBy}: ${fault.name}`)
+  }
+  for (const fault of chosen) if (!judged.includes(fault)) t.comment(`NOT JUDGED: ${fault.name}`)
+  const seen = judged.length - survivors.length
+  t.ok(
+    seen >= minSeenShare * judged.length,
+    `${seen} of ${judged.length} faults were seen, ${chosen.length - judged.length} weren't judged; these survived: ${survivors.join('; ')}`,
+  )
+})
 
 /** Generated files are not copied. */
 async function copyOfTree(): Promise<string> {

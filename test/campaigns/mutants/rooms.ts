@@ -20,7 +20,11 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   rows: {
     files: ['shared/csv/row-decision.ts', 'shared/csv/row-fault.ts', 'shared/csv/row-reader.ts'],
-    tests: ['test/unit/rows/row-decision.test.ts', 'test/unit/rows/row-reader.test.ts'],
+    tests: [
+      'test/unit/rows/row-decision.test.ts',
+      'test/unit/rows/row-reader.test.ts',
+      'test/unit/rows/value-bytes.test.ts',
+    ],
   },
   formulas: {
     files: [
