@@ -190,7 +190,11 @@ export const reactionDocument = z.object({
 })
 export type ReactionDocument = z.infer<typeof reactionDocument>
 
-/** `_id` of the one reaction that an import causes for a subscriber and an autoresponder. */
+/**
+ * `_id` of the one reaction that an import causes for a subscriber and an autoresponder. An `_id` says what caused the
+ * reaction, so that it is queued once, whatever is retried: times would be those of several machines. A subscriber's
+ * reactions are a range of `_id`, so a deletion needs no further index.
+ */
 export const importReactionId = (subscriberId: number, autoresponderId: number, importId: number): string =>
   `${subscriberId}:${autoresponderId}:import ${importId}`
 
