@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
-import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { localListInPath, mailingListIn } from '../../api/scope.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { confirmationFormCreation, confirmationFormView, exampleConfirmationForm } from './schemas.ts'
 import { createConfirmationForm, listConfirmationForms } from './service.ts'
@@ -19,10 +19,8 @@ export const confirmationFormEndpoints = [
     needs: 'any_key',
     query: tokenPagingQuery({ perPage: 2000, max: 2000 }),
     reply: { data: z.array(confirmationFormView), paging: 'pages', example: [exampleConfirmationForm] },
-    async handle(call) {
-      const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
-      return listConfirmationForms(call, list, call.query())
-    },
+    record: mailingListIn('mailing_list_id'),
+    handle: (call) => listConfirmationForms(call, call.record, call.query),
   }),
   endpoint({
     method: 'post',
@@ -35,21 +33,12 @@ export const confirmationFormEndpoints = [
       wrapper: 'confirmation_form',
       schema: confirmationFormCreation,
       example: { confirmation_form: { name: 'Welcome' } },
+      faulty: [{ name: ' ' }, { from_email: 'nobody' }, { html: 'Hello' }, { text: 'Hello' }],
     },
     reply: { data: confirmationFormView, example: exampleConfirmationForm },
-    refusals: {
-      invalid_request: remoteListRefusal,
-      validation_failed: [
-        'name must not be blank',
-        'from_email must be an email address',
-        'html must hold %%confirmation_url%%',
-        'text must hold %%confirmation_url%%',
-      ],
-    },
-    async handle({ deps, caller, params, body }) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      refuseRemoteList(list)
-      return { data: toView(await createConfirmationForm(deps, list, body())) }
-    },
+    record: localListInPath,
+    handle: async ({ deps, record, body }) => ({
+      data: toView(await createConfirmationForm(deps, record, body)),
+    }),
   }),
 ]

@@ -1,23 +1,12 @@
 import type { Json } from '../service.ts'
-import { onRemoteList } from './made-subscribers.ts'
-import type { Failure, Rows } from './row.ts'
+import { refusedOnRemoteList } from './made-subscribers.ts'
+import type { Rows } from './row.ts'
 import type { World } from './world.ts'
 
 export async function newForm(world: World): Promise<Json> {
   const { id } = await world.list()
   return world.post(`/mailing_lists/${id}/confirmation_forms`, { confirmation_form: { name: 'Welcome' } })
 }
-
-const refusedForm =
-  (fields: Record<string, unknown>, message: RegExp) =>
-  async ({ list }: World): Promise<Failure> => ({
-    sent: {
-      params: { mailing_list_id: (await list()).id },
-      body: { confirmation_form: { name: 'Welcome', ...fields } },
-    },
-    code: 'validation_failed',
-    message,
-  })
 
 export const confirmationFormRows: Rows = {
   listConfirmationForms: {
@@ -37,19 +26,6 @@ export const confirmationFormRows: Rows = {
         },
       },
     }),
-    failures: {
-      'a Remote List': onRemoteList({ body: { confirmation_form: { name: 'Welcome' } } }),
-      'a blank name': refusedForm({ name: ' ' }, /^name must not be blank$/),
-      'a sender who is none': refusedForm({ from_email: 'nobody' }, /^from_email must be/),
-      'HTML without the link': refusedForm({ html: 'Hello' }, /^html must hold/),
-      'a mail without the link': async ({ list }) => ({
-        sent: {
-          params: { mailing_list_id: (await list()).id },
-          body: { confirmation_form: { name: 'Welcome', text: 'Hello' } },
-        },
-        code: 'validation_failed',
-        message: /^text must hold %%confirmation_url%%$/,
-      }),
-    },
+    refusals: [refusedOnRemoteList({ body: { confirmation_form: { name: 'Welcome' } } })],
   },
 }
