@@ -44,8 +44,8 @@ export interface Endpoint<Query = unknown, Body = unknown, Found = unknown> {
   /** The record that the path names. It is found before the query and the body are checked. */
   record?: RecordOfPath<Found>
   /**
-   * Throws the 403s that depend on the record, or on the body's document as it was sent. They precede all that the
-   * schemas refuse.
+   * Throws what precedes all that the schemas refuse: the 403s that depend on the record, or on the body's document as it
+   * was sent, and the refusal of a document that is too long to be checked.
    */
   permit?(call: RequestCall, record: Found): Promise<void> | void
   /**
@@ -126,7 +126,10 @@ export interface BodyDescription<Body> {
    */
   sampledBytes?: number
   example: unknown
-  /** Keys whose values only the schema refuses, beside those of the example: documented, as the schema refuses them. */
+  /**
+   * Keys whose values only the schema refuses, beside those of the example, or of the first one in an array: documented, as
+   * the schema refuses them.
+   */
   faulty?: readonly Record<string, unknown>[]
 }
 

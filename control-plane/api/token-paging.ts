@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { z } from 'zod'
-import { RequestError } from './request-error.ts'
+import { refusal } from './refusal.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { TokenPaging } from './endpoint.ts'
 import { wholeNumber } from './fields.ts'
@@ -63,10 +63,11 @@ interface PageStart {
 export function pageStart(deps: ControlPlane, query: Partial<TokenPageQuery>, scope: string): PageStart {
   if (query.page_token === undefined) return { skip: (query.page ?? 0) * (query.per_page ?? 0), after: null }
   const after = readToken(deps.pageTokenSecret, scope, query.page_token)
-  if (after === null)
-    throw new RequestError('invalid_request', 'page_token is not one that this list gave out')
+  if (after === null) throw foreignToken()
   return { skip: 0, after }
 }
+
+export const foreignToken = refusal('invalid_request', 'page_token is not one that this list gave out')
 
 /** `last` is the position of the page's last record if more follow, else null. `total` is null when it is unknown. */
 export function tokenPaging(

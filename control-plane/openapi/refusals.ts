@@ -3,6 +3,7 @@ import { RequestError } from '../api/request-error.ts'
 import { parseJson } from '../api/body/json-text.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { missing } from '../api/scope.ts'
+import { foreignToken } from '../api/token-paging.ts'
 import { documentIn, isHash, readBody, readQuery } from '../api/validation.ts'
 
 /**
@@ -30,23 +31,29 @@ function queryRefusals(query: z.ZodType): RequestError[] {
   const keys = query instanceof z.ZodObject ? Object.keys(query.shape) : []
   const [firstKey] = keys
   const repeated = firstKey === undefined ? [] : [caught(() => readQuery(query, { [firstKey]: ['', ''] }))]
-  return [...repeated, ...keys.map((key) => caught(() => readQuery(query, { [key]: '?' })))].filter(
-    (refusal) => refusal !== null,
-  )
+  const two = keys.includes('page') ? [caught(() => readQuery(query, { page: '1', page_token: '?' }))] : []
+  const faulty = keys.map((key) => caught(() => readQuery(query, { [key]: '?' })))
+  const token = keys.includes('page_token') ? [foreignToken.example] : []
+  return [...repeated, ...faulty, ...two, ...token].filter((refusal) => refusal !== null)
 }
 
 /** Provokes invalid JSON, a missing wrapper, missing fields, a value of the wrong type, and the faulty keys. */
 function bodyRefusals(body: BodyDescription<unknown>): RequestError[] {
-  const { wrapper, optional, example, faulty = [] } = body
+  const { wrapper, optional, isArray, example, faulty = [] } = body
   const wrapped = (document: unknown): unknown => (wrapper === null ? document : { [wrapper]: document })
-  const good = documentIn(wrapper, example)
+  const inArray = (document: unknown): unknown => (isArray === true ? [document] : document)
+  const whole = documentIn(wrapper, example)
+  const good: unknown = isArray === true && Array.isArray(whole) ? whole[0] : whole
   const first = isHash(good) ? Object.keys(good)[0] : undefined
   const bad = [
     ...(optional === true ? [] : [undefined]),
-    wrapped([]),
+    wrapped(isArray === true ? [5] : []),
     wrapped({}),
-    ...(isHash(good) && first !== undefined ? [wrapped({ ...good, [first]: { $gt: '' } })] : []),
-    ...(isHash(good) ? faulty.map((keys) => wrapped({ ...good, ...keys })) : []),
+    ...(isHash(good)
+      ? [...(first === undefined ? [] : [{ [first]: { $gt: '' } }]), ...faulty].map((keys) =>
+          wrapped(inArray({ ...good, ...keys })),
+        )
+      : []),
   ]
   return [
     caught(() => parseJson(Buffer.from('{'))),

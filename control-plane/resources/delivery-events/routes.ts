@@ -1,10 +1,7 @@
-import { RequestError } from '../../api/request-error.ts'
-import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
-import { deliveryEvents, deliveryEventsView, exampleEvents, faultyEvents, maxEvents } from './schemas.ts'
+import { endpoint } from '../../api/endpoint.ts'
+import { maxEvents, tooManyEvents } from './refusals.ts'
+import { deliveryEvents, deliveryEventsView, exampleEvents, faultyEvents } from './schemas.ts'
 import { recordDeliveryEvents } from './service.ts'
-
-const tooManyEvents = (count: number): string =>
-  `${count} events were sent, and ${maxEvents} are possible at once: send them in several calls`
 
 export const deliveryEventEndpoints = [
   endpoint({
@@ -20,18 +17,14 @@ export const deliveryEventEndpoints = [
       isArray: true,
       schema: deliveryEvents,
       example: { delivery_events: exampleEvents },
+      faulty: faultyEvents,
     },
     isCostly: true,
     reply: { data: deliveryEventsView, example: { accepted: 9, duplicates: 1, ignored: 0 } },
-    refusals: {
-      validation_failed: faultyEvents,
-      requested_too_many: tooManyEvents(1_200),
+    refusals: [tooManyEvents],
+    permit({ document }) {
+      if (Array.isArray(document) && document.length > maxEvents) throw tooManyEvents(document.length)
     },
-    async handle({ deps, caller, body, documentAsSent }) {
-      const sent = documentAsSent()
-      if (Array.isArray(sent) && sent.length > maxEvents)
-        throw new RequestError('requested_too_many', tooManyEvents(sent.length))
-      return { data: await recordDeliveryEvents(deps, caller, body()) }
-    },
+    handle: async ({ deps, caller, body }) => ({ data: await recordDeliveryEvents(deps, caller, body) }),
   }),
 ]

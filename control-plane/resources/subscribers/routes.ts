@@ -1,13 +1,26 @@
 import { z } from 'zod'
-import { valuesTooLarge } from '../../../shared/store/value-bytes.ts'
-import { describeNeed } from '../../api/authorization.ts'
-import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
+import { endpoint, permission } from '../../api/endpoint.ts'
 import { maxPageWeight, pageWeight } from '../../api/request-slots.ts'
-import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
+import { localListInPath } from '../../api/scope.ts'
 import { createSubscriber } from './create/service.ts'
 import { deleteSubscribers } from './delete/service.ts'
 import { findByEmail } from './find-by-email/service.ts'
-import { listSubscribers, namedSubscribers, subscribersTooLarge } from './find/service.ts'
+import { listSubscribers, namedSubscribers } from './find/service.ts'
+import {
+  deletionDisabled,
+  failedWrites,
+  faultyValues,
+  noConfirmationForm,
+  noIpOfVisitor,
+  noMailOfToken,
+  noneOfThem,
+  noSubscriber,
+  requiredField,
+  requiredFieldUnset,
+  subscribersTooLarge,
+  tooManyMatches,
+  tooManyNames,
+} from './refusals.ts'
 import {
   exampleFound,
   exampleSubscriber,
@@ -20,41 +33,28 @@ import {
   subscriberView,
   unsubscription,
 } from './schemas.ts'
-import { findSubscriberList, quotaRefusals, severalSubscribers, identityExists } from './service.ts'
+import { subscriberListInPath } from './service.ts'
 import {
-  exampleTriggered,
-  triggeredView,
-  triggering,
-  triggeringRefusals,
-} from './trigger-autoresponders/schemas.ts'
-import { needOfCreation, triggerAutoresponders } from './trigger-autoresponders/service.ts'
+  faultyKeys,
+  faultySections,
+  faultyTexts,
+  mayNotCreate,
+  namesOrIds,
+  noAutoresponderNamed,
+  noAutoresponderWithId,
+  notActive,
+  tooManyEntries,
+} from './trigger-autoresponders/refusals.ts'
+import { exampleTriggered, triggeredView, triggering } from './trigger-autoresponders/schemas.ts'
+import { subscriberToTrigger, triggerAutoresponders } from './trigger-autoresponders/service.ts'
 import { unsubscribe } from './unsubscribe/service.ts'
-import { updateSubscriber } from './update/service.ts'
+import { subscriberInPath, updateSubscriber } from './update/service.ts'
 
 const tag = 'Subscribers'
 const mayRead = permission('subscriber', 'read')
 
 const listPath = '/mailing_lists/:mailing_list_id/subscribers'
 const subscriberPath = `${listPath}/:id_or_email`
-
-const noSubscriber = 'there is no subscriber 4711'
-const faultyTokens = [
-  'page_token must not be given together with page',
-  'page_token is not one that this list gave out',
-]
-const faultyValues = [
-  'email must be an email address',
-  'subscribe_time must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z, in the years 1000 to 9999',
-  'subscribe_ip must be an IPv4 or IPv6 address',
-  'custom_fields.Nothing is no custom field of the list',
-  'custom_fields.Plan is given twice',
-  'custom_fields.Plan must be an integer',
-]
-
-function subscriberInPath(params: Readonly<Record<string, string>>) {
-  const { mailing_list_id: listText, id_or_email: subscriberText = '' } = params
-  return { listText, subscriberText }
-}
 
 /** A page with a number above 0 reads the records before it too. One that follows a token doesn't. */
 function weightOfPage({ page, per_page: perPage }: Record<string, unknown>): number {
@@ -68,7 +68,6 @@ const search = {
   needs: mayRead,
   query: subscriberPage,
   weight: weightOfPage,
-  refusals: { invalid_request: faultyTokens },
 } as const
 const foundOnPages = { data: z.array(foundSubscriberView), paging: 'pages' } as const
 const exampleFoundElsewhere = { ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }
@@ -84,11 +83,8 @@ export const subscriberEndpoints = [
     query: subscriberPage,
     weight: weightOfPage,
     reply: { data: z.array(subscriberView), paging: 'pages', example: [exampleSubscriber] },
-    refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
-    async handle(call) {
-      const context = await findSubscriberList(call.deps, call.caller, call.params['mailing_list_id'])
-      return listSubscribers(call, context, call.query())
-    },
+    record: subscriberListInPath,
+    handle: (call) => listSubscribers(call, call.record, call.query),
   }),
   endpoint({
     method: 'get',
@@ -101,19 +97,9 @@ export const subscriberEndpoints = [
     // Several subscribers are costly: all their values come too.
     isCostly: (lastSegment) => /,|%2c/i.test(lastSegment),
     reply: { data: z.array(subscriberView), example: [exampleSubscriber] },
-    refusals: {
-      invalid_request: remoteListRefusal,
-      not_found: [noSubscriber, 'the list has none of the 2 subscribers that are asked for'],
-      requested_too_many: [
-        '101 subscribers are asked for, and 100 are possible at once',
-        'more than 500 subscribers have what is asked for, and 500 are possible at once: go through them by pages of /svc/api/v2/mailing_lists/12/subscribers_by_email/:email',
-        subscribersTooLarge,
-      ],
-    },
-    async handle(call) {
-      const context = await findSubscriberList(call.deps, call.caller, call.params['mailing_list_id'])
-      return { data: await namedSubscribers(call, context, call.lastSegment) }
-    },
+    record: subscriberListInPath,
+    refusals: [noSubscriber, noneOfThem, tooManyNames, tooManyMatches, subscribersTooLarge],
+    handle: async (call) => ({ data: await namedSubscribers(call, call.record, call.lastSegment) }),
   }),
   endpoint({
     method: 'post',
@@ -135,20 +121,9 @@ export const subscriberEndpoints = [
       },
     },
     reply: { data: subscriberView.nullable(), example: exampleSubscriber },
-    refusals: {
-      invalid_request: remoteListRefusal,
-      not_found: 'there is no confirmation form 3',
-      validation_failed: [
-        ...faultyValues,
-        'custom_fields.Plan is required',
-        valuesTooLarge,
-        identityExists,
-        ...Object.values(quotaRefusals),
-      ],
-    },
-    async handle({ deps, caller, params, body }) {
-      return { data: await createSubscriber(deps, caller, params['mailing_list_id'], body) }
-    },
+    record: subscriberListInPath,
+    refusals: [noConfirmationForm, ...faultyValues, requiredField, ...failedWrites],
+    handle: async (call) => ({ data: await createSubscriber(call) }),
   }),
   endpoint({
     method: 'put',
@@ -165,21 +140,9 @@ export const subscriberEndpoints = [
       example: { subscriber: { status: 'unsubscribed', custom_fields: { Plan: null } } },
     },
     reply: { data: subscriberView, example: exampleSubscriber },
-    refusals: {
-      invalid_request: remoteListRefusal,
-      not_found: noSubscriber,
-      multiple_records_found: severalSubscribers('ann@example.com'),
-      validation_failed: [
-        ...faultyValues,
-        "custom_fields.Plan is required and can't be unset",
-        valuesTooLarge,
-        identityExists,
-        ...Object.values(quotaRefusals),
-      ],
-    },
-    async handle({ deps, caller, params, body }) {
-      return { data: await updateSubscriber(deps, caller, subscriberInPath(params), body) }
-    },
+    record: subscriberInPath,
+    refusals: [...faultyValues, requiredFieldUnset, ...failedWrites],
+    handle: async (call) => ({ data: await updateSubscriber(call) }),
   }),
   endpoint({
     method: 'post',
@@ -201,23 +164,22 @@ export const subscriberEndpoints = [
       },
     },
     reply: { data: triggeredView, example: exampleTriggered },
-    refusals: {
-      invalid_request: [remoteListRefusal, ...triggeringRefusals.invalid_request],
-      not_found: [noSubscriber, ...triggeringRefusals.not_found],
-      multiple_records_found: severalSubscribers('ann@example.com'),
-      requested_too_many: '101 autoresponders are asked for, and 100 entries are possible at once',
-      validation_failed: [
-        ...triggeringRefusals.validation_failed,
-        valuesTooLarge,
-        identityExists,
-        ...Object.values(quotaRefusals),
-      ],
-    },
-    forbids: [`this needs ${describeNeed(needOfCreation)}`],
-    async handle({ deps, caller, params, body, documentAsSent }) {
-      const path = subscriberInPath(params)
-      return { data: await triggerAutoresponders(deps, caller, path, { parseBody: body, documentAsSent }) }
-    },
+    record: subscriberToTrigger,
+    refusals: [
+      mayNotCreate,
+      namesOrIds,
+      tooManyEntries,
+      noAutoresponderNamed,
+      noAutoresponderWithId,
+      notActive,
+      ...Object.values(faultyKeys),
+      ...Object.values(faultyTexts),
+      ...Object.values(faultySections.for_all),
+      requiredField,
+      requiredFieldUnset,
+      ...failedWrites,
+    ],
+    handle: async (call) => ({ data: await triggerAutoresponders(call) }),
   }),
   endpoint({
     method: 'delete',
@@ -227,16 +189,11 @@ export const subscriberEndpoints = [
     tag,
     needs: permission('subscriber', 'delete'),
     reply: { data: removalView, example: { subscriber_ids_removed: [9001], more_remaining: false } },
-    refusals: {
-      invalid_request: remoteListRefusal,
-      not_found: noSubscriber,
-      validation_failed:
-        "subscriber 9001 can't be deleted: the directive disable_subscriber_deletion is enabled",
-    },
-    async handle({ deps, caller, params }) {
-      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
-      return { data: await deleteSubscribers(deps, context, subscriberInPath(params).subscriberText) }
-    },
+    record: subscriberListInPath,
+    refusals: [noSubscriber, deletionDisabled],
+    handle: async ({ deps, record, params: { id_or_email: text = '' } }) => ({
+      data: await deleteSubscribers(deps, record, text),
+    }),
   }),
   endpoint({
     method: 'post',
@@ -254,13 +211,8 @@ export const subscriberEndpoints = [
       example: { unsubscribe: { token: 'MTI6OTAwMTo1NQ.9bUqv0hG0q3mYx2c4rYvMw', ip: '192.0.2.7' } },
     },
     reply: { data: subscriberView, example: { ...exampleSubscriber, status: 'unsubscribed' as const } },
-    refusals: {
-      not_found: 'there is no mail with this unsubscribe token',
-      validation_failed: 'ip must be an IPv4 or IPv6 address',
-    },
-    async handle({ deps, caller, body }) {
-      return { data: await unsubscribe(deps, caller, body()) }
-    },
+    refusals: [noMailOfToken, noIpOfVisitor],
+    handle: async ({ deps, caller, body }) => ({ data: await unsubscribe(deps, caller, body) }),
   }),
   endpoint({
     ...search,
@@ -277,12 +229,8 @@ export const subscriberEndpoints = [
     operationId: 'findSubscribersByEmailInList',
     summary: 'An email on one list',
     reply: { ...foundOnPages, example: [exampleFound] },
-    refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
-    async handle(call) {
-      const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
-      refuseRemoteList(list)
-      return findByEmail(call, { _id: list._id })
-    },
+    record: localListInPath,
+    handle: (call) => findByEmail(call, { _id: call.record._id }),
   }),
   endpoint({
     ...search,

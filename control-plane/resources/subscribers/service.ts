@@ -1,15 +1,24 @@
 import { BSON } from 'mongodb'
 import type { Caller } from '../../../shared/store/api-keys.ts'
-import { RequestError } from '../../api/request-error.ts'
+import { refusal } from '../../api/refusal.ts'
+import type { RequestError } from '../../api/request-error.ts'
 import { toFieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
-import { missing, pathId, canAccess, refuseRemoteList } from '../../api/scope.ts'
+import type { RecordOfPath, RequestCall } from '../../api/endpoint.ts'
+import { canAccess, isRemoteList, noMailingList, pathId, refuseRemoteList } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { referenceFilter, type FailedWrite, type SubscriberReference } from '../../store/subscribers.ts'
+import {
+  identityExists,
+  limitHeldByImports,
+  limitReached,
+  noSubscriber,
+  severalSubscribers,
+} from './refusals.ts'
 import { fieldFinder } from '../custom-fields/field-finder.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
@@ -35,10 +44,15 @@ export async function findSubscriberList(
   caller: Caller,
   text: string | undefined,
 ): Promise<SubscriberList> {
-  const found = await listWithContext(deps, pathId(text, 'mailing list'))
-  if (found === null || !canAccess(caller, found.list.organization_id)) throw missing('mailing list', text)
+  const found = await listWithContext(deps, pathId(text, noMailingList))
+  if (found === null || !canAccess(caller, found.list.organization_id)) throw noMailingList(text)
   refuseRemoteList(found.list)
   return found
+}
+
+export const subscriberListInPath: RecordOfPath<SubscriberList> = {
+  refusals: [noMailingList, isRemoteList],
+  find: ({ deps, caller, params }) => findSubscriberList(deps, caller, params['mailing_list_id']),
 }
 
 /** A list by its id, without a check of the caller. */
@@ -115,8 +129,23 @@ export function parseReference(list: MailingListDocument, text: string): Subscri
 /** What an id or email in a path names. Throws `not_found` when the text is neither. */
 export function requireReference(list: MailingListDocument, text: string): SubscriberReference {
   const reference = parseReference(list, text)
-  if (reference === null) throw missing('subscriber', text)
+  if (reference === null) throw noSubscriber(text)
   return reference
+}
+
+/** The list that a path names, and what its id or email names there. */
+export interface NamedSubscriber {
+  context: SubscriberList
+  reference: SubscriberReference
+  /** How the path names the subscriber. */
+  text: string
+}
+
+/** Throws `not_found`, also for a text that is neither id nor email. The subscriber itself is not looked for. */
+export async function readSubscriberPath(call: RequestCall): Promise<NamedSubscriber> {
+  const context = await subscriberListInPath.find(call)
+  const { id_or_email: text = '' } = call.params
+  return { context, reference: requireReference(context.list, text), text }
 }
 
 /** A reference that names at most one subscriber. */
@@ -148,39 +177,42 @@ export async function refuseUnlessOne(
 
 // ---- the write ----
 
-export const identityExists =
-  'email (or the primary key field, where the list has one) is taken: the list already has a subscriber with this identity'
-export const quotaRefusals = {
-  over_limit: "status can't be active: the organization's subscriber limit is reached",
-  busy: "status can't be active just now: imports hold what is left under the organization's subscriber limit, try again when they have ended",
-}
-export const severalSubscribers = (text: string): string =>
-  `several subscribers have the email ${text}: name one of them by its id`
-
 /** A failed write as the API reports it; `text` is how the request names the subscriber. */
 export function writeRefusal(outcome: Exclude<FailedWrite, 'list_changed'>, text: string): RequestError {
   switch (outcome) {
     case 'missing':
-      return missing('subscriber', text)
+      return noSubscriber(text)
     case 'several':
-      return new RequestError('multiple_records_found', severalSubscribers(text))
+      return severalSubscribers(text)
     case 'identity_exists':
-      return new RequestError('validation_failed', identityExists)
+      return identityExists()
     case 'over_limit':
+      return limitReached()
     case 'busy':
-      return new RequestError('validation_failed', quotaRefusals[outcome])
+      return limitHeldByImports()
   }
 }
 
-/**
- * Optimistic lock on the list: where a list has changed since the request was checked against it, nothing is written, and
- * the list is read again. After this many reads the request is refused with `listKeepsChanging`.
- */
 export const maxListReads = 20
 
-export const listKeepsChanging = (): RequestError =>
-  new RequestError(
-    'internal_error',
-    'the mailing list is being changed all the time: try again in a moment',
-    { status: 503, retryAfter: 1 },
-  )
+/**
+ * Optimistic lock on the list: where a list has changed since the request was checked against it, `write` writes nothing
+ * and resolves to `try_again`, and what the request names is found again. Throws 503 where the list keeps changing.
+ */
+export async function writeToList<Found, Result>(
+  found: Found,
+  findAgain: () => Promise<Found>,
+  write: (found: Found) => Promise<Result | 'try_again'>,
+): Promise<Result> {
+  for (let reads = 1; ; reads += 1) {
+    const result = await write(found)
+    if (result !== 'try_again') return result
+    if (reads === maxListReads) throw listKeepsChanging()
+    found = await findAgain()
+  }
+}
+
+const listKeepsChanging = refusal(
+  { code: 'internal_error', status: 503, retryAfter: 1 },
+  'the mailing list is being changed all the time: try again in a moment',
+)

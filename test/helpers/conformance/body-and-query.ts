@@ -65,13 +65,15 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
     (subject.body.faulty ?? []).map((keys) => {
       const changes = Object.entries(keys)
       const body = changes.reduce<unknown>(
-        (at, [key, value]) => subject.bodyWith(at, [key], value),
+        (at, [key, value]) => subject.bodyWith(at, isArray === true ? ['0', key] : [key], value),
         good.body,
       )
       return refuses(body, 'validation_failed', changes[0]![0], JSON.stringify(keys))
     }),
     'values that only the schema refuses',
   )
+  if (wrapper !== null && isArray === true)
+    refused(t, await send({ [wrapper]: [5] }), 'validation_failed', 'a record that is no hash')
   const absent = isUpdate === true ? [undefined] : [undefined, null]
   const required = requiredKeysOf(subject.document, schema)
   if (required.length > 0) {
@@ -104,6 +106,8 @@ export async function readsItsQuery(t: Test, subject: Subject): Promise<void> {
   }
   for (const { in: where, name, schema } of subject.operation.parameters) {
     if (where !== 'query') continue
+    if (name === 'page_token') refuses('?page_token=x', name)
+    if (name === 'page') refuses('?page=1&page_token=x', 'page_token')
     refuses(`?${name}=1&${name}=1`, name)
     const isInteger = schema.type === 'integer'
     // A blank value is none.

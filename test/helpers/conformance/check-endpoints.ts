@@ -22,7 +22,7 @@ import {
   refusesLesserRoles,
   refusesOtherSites,
 } from './callers-and-ids.ts'
-import type { Failure, MakeFailure } from './row.ts'
+import type { MakeFailure, MakeRefused, Refused } from './row.ts'
 import { keyOf, Subject } from './subject.ts'
 import { refused, succeeded } from './verdicts.ts'
 import { makeWorld, type World } from './world.ts'
@@ -57,36 +57,42 @@ export async function checkEndpoints(t: Test, group: keyof typeof groups | 'othe
     if (row === undefined) t.fail(`${described.operationId} has no row`)
     else subjects.push(new Subject(described, row, world, document))
   }
-  const slow = new Map(subjects.map((subject) => [subject, startSlowFailures(subject)]))
+  const slow = new Map(subjects.map((subject) => [subject, startSlowRefusals(subject)]))
   for (const subject of subjects) {
     const { method, path } = subject.described
     await t.test(`${method.toUpperCase()} ${path}`, (t) => checkEndpoint(t, subject, slow.get(subject)!))
   }
 }
 
-type Refused = Promise<{ failure: Failure; answer: Answer }>
+type Answered = Promise<{ due: Refused; answer: Answer }>
 
 /** Refusals that the service delays run while everything else is tried. */
-function startSlowFailures(subject: Subject): Map<string, Refused> {
-  return new Map(
-    Object.entries(subject.row.slowFailures ?? {}).map(([title, make]) => {
-      const refused = refusal(subject, make)
-      // A rejection is reported to the check that awaits it.
-      refused.catch(() => undefined)
-      return [title, refused]
-    }),
-  )
+function startSlowRefusals(subject: Subject): Answered[] {
+  return (subject.row.slowRefusals ?? []).map((make) => {
+    const answered = answerTo(subject, make)
+    // A rejection is reported to the check that awaits it.
+    answered.catch(() => undefined)
+    return answered
+  })
 }
 
-async function refusal(subject: Subject, make: MakeFailure, t?: Test): Refused {
+async function answerTo(subject: Subject, make: MakeRefused, t?: Test): Answered {
+  const due = await make(subject.world)
+  const base = due.settings && t && (await startBeside(t, subject.world, due.settings))
+  const answer = await subject.send(due.sent, base === undefined ? {} : { base })
+  await due.after?.()
+  return { due, answer }
+}
+
+async function failureOf(subject: Subject, make: MakeFailure, t: Test) {
   const failure = await make(subject.world)
-  const base = failure.settings && t && (await startBeside(t, subject.world, failure.settings))
+  const base = failure.settings && (await startBeside(t, subject.world, failure.settings))
   const answer = await subject.send(failure.sent, base === undefined ? {} : { base })
   await failure.after?.()
   return { failure, answer }
 }
 
-async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refused>): Promise<void> {
+async function checkEndpoint(t: Test, subject: Subject, slow: Answered[]): Promise<void> {
   const { described, row } = subject
   await t.test('succeeds with the weakest key that has the right', (t) => succeeds(t, subject))
   await t.test('asks for a credential', (t) => asksForCredential(t, subject))
@@ -103,14 +109,10 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refuse
   if (described.query !== undefined)
     await t.test('reads its query as documented', (t) => readsItsQuery(t, subject))
   if (row.refusals !== undefined)
-    await t.test('gives the refusals that it lists', (t) => givesItsRefusals(t, subject))
-  const failures = Object.entries(row.failures ?? {}).map(
-    ([title, make]) => [title, (t: Test) => refusal(subject, make, t)] as const,
-  )
-  const slowFailures = [...slow].map(([title, refused]) => [title, () => refused] as const)
-  for (const [title, refuse] of [...failures, ...slowFailures])
+    await t.test('gives the refusals that it lists', (t) => givesItsRefusals(t, subject, slow))
+  for (const [title, make] of Object.entries(row.failures ?? {}))
     await t.test(`refuses ${title}`, async (t) => {
-      const { failure, answer } = await refuse(t)
+      const { failure, answer } = await failureOf(subject, make, t)
       refused(t, answer, failure.code, title, failure.status ?? row.statuses?.[failure.code])
       if (failure.message !== undefined) t.match(answer.body?.error_message, failure.message)
       t.ok(subject.documented.has(keyOf(answer.status, answer.body)), `is documented: ${answer.text}`)
@@ -128,14 +130,12 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refuse
 }
 
 /** The sentence is the one that the refusal makes of the request's values, and the endpoint lists it. */
-async function givesItsRefusals(t: Test, subject: Subject): Promise<void> {
-  for (const make of subject.row.refusals ?? []) {
-    const { sent, refused: due, after, settings } = await make(subject.world)
-    const base = settings && (await startBeside(t, subject.world, settings))
-    const answer = await subject.send(sent, base === undefined ? {} : { base })
-    await after?.()
-    refused(t, answer, due.code, due.message, due.status)
-    t.equal(answer.body?.error_message, due.message)
+async function givesItsRefusals(t: Test, subject: Subject, slow: Answered[]): Promise<void> {
+  const others = (subject.row.refusals ?? []).map((make) => () => answerTo(subject, make, t))
+  for (const answered of [...others, ...slow.map((begun) => () => begun)]) {
+    const { due, answer } = await answered()
+    refused(t, answer, due.refused.code, due.refused.message, due.refused.status)
+    t.equal(answer.body?.error_message, due.refused.message)
     t.ok(subject.documented.has(keyOf(answer.status, answer.body)), `is documented: ${answer.text}`)
   }
 }

@@ -1,6 +1,5 @@
 import type { Json } from '../service.ts'
-import { refusedOnRemoteList } from './made-subscribers.ts'
-import type { Rows } from './row.ts'
+import { onRemoteList, type Rows } from './row.ts'
 import type { World } from './world.ts'
 
 export async function newForm(world: World): Promise<Json> {
@@ -26,6 +25,6 @@ export const confirmationFormRows: Rows = {
         },
       },
     }),
-    refusals: [refusedOnRemoteList({ body: { confirmation_form: { name: 'Welcome' } } })],
+    refusals: [onRemoteList({ body: { confirmation_form: { name: 'Welcome' } } })],
   },
 }

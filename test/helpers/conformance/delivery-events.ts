@@ -1,9 +1,10 @@
 import { RequestError } from '../../../control-plane/api/request-error.ts'
 import { dayExpectation } from '../../../control-plane/resources/autoresponder-statistics/schemas.ts'
 import { deliveryEventTypes } from '../../../shared/contract/schemas/delivery.ts'
+import { tooManyEvents } from '../../../control-plane/resources/delivery-events/refusals.ts'
 import { autoresponder } from '../autoresponder.ts'
 import type { Json } from '../service.ts'
-import { onRemoteList, type Failure, type Rows } from './row.ts'
+import { onRemoteList, type Rows } from './row.ts'
 import type { World } from './world.ts'
 
 let lastId = 500_000
@@ -40,46 +41,6 @@ const details: Record<string, object> = {
   skipped: { reason: 'error' },
 }
 
-const wrong =
-  (event: object, message: RegExp) =>
-  (world: World): Failure => ({
-    sent: {
-      body: {
-        delivery_events: [
-          { ...common(world), type: 'delivered' },
-          { ...common(world), ...event },
-        ],
-      },
-    },
-    code: 'validation_failed',
-    message,
-  })
-
-const wrongEvents: [event: object, message: RegExp][] = [
-  [{}, /events\.1\.type must be one of/],
-  [{ type: 'returned' }, /events\.1\.type must be one of "sent", "delivered"/],
-  [{ type: 'delivered', id: '' }, /events\.1\.id must not be blank/],
-  [{ type: 'delivered', id: 7 }, /events\.1\.id must be a string/],
-  [{ type: 'delivered', id: 'x'.repeat(256) }, /events\.1\.id must have at most 255 characters/],
-  [{ type: 'delivered', message_id: 5 }, /events\.1\.message_id must be a string/],
-  [{ type: 'delivered', message_id: 'x\0' }, /events\.1\.message_id must not hold NUL/],
-  [{ type: 'delivered', occurred_at: '2026-06-15' }, /events\.1\.occurred_at must be a time in ISO 8601/],
-  [{ type: 'delivered', occurred_at: '0000-01-01T00:00:00Z' }, /events\.1\.occurred_at must be a time/],
-  [{ type: 'delivered', autoresponder_id: '1' }, /events\.1\.autoresponder_id must be an integer/],
-  [{ type: 'delivered', subscriber_id: 0 }, /events\.1\.subscriber_id must be at least 1/],
-  [
-    { type: 'delivered', subscriber_id: null },
-    /events\.1\.subscriber_id must be given with autoresponder_id/,
-  ],
-  [{ type: 'sent' }, /events\.1\.format is required/],
-  [{ type: 'sent', format: 'both' }, /events\.1\.format must be one of/],
-  [{ type: 'failed' }, /events\.1\.too_long is required/],
-  [{ type: 'bounced', bounce_type: 'hard', bounce_location: 'remote' }, /events\.1\.bounce_code is required/],
-  [{ type: 'opened', privacy: 'true' }, /events\.1\.privacy must be a boolean/],
-  [{ type: 'clicked', url: null }, /events\.1\.url must be a string/],
-  [{ type: 'skipped', reason: { $gt: '' } }, /events\.1\.reason must be one of/],
-]
-
 export const deliveryEventRows: Rows = {
   reportDeliveryEvents: {
     good: async (world) => {
@@ -99,21 +60,13 @@ export const deliveryEventRows: Rows = {
         },
       }
     },
-    failures: {
-      'more than 1,000 at once, whatever they are': () => ({
+    // More than are possible are not looked at.
+    refusals: [
+      () => ({
         sent: { body: { delivery_events: Array.from({ length: 1_001 }, () => 5) } },
-        code: 'requested_too_many',
-        message: /1001/,
+        refused: tooManyEvents(1_001),
       }),
-      'an event that is none': () => ({
-        sent: { body: { delivery_events: [5] } },
-        code: 'validation_failed',
-        message: /^delivery_events\.0 must be a hash/,
-      }),
-      ...Object.fromEntries(
-        wrongEvents.map(([event, message]) => [JSON.stringify(event).slice(0, 80), wrong(event, message)]),
-      ),
-    },
+    ],
   },
   getAutoresponderStatistics: {
     good: async (world) => ({

@@ -1,6 +1,4 @@
-import { isRemoteList } from '../../../control-plane/api/scope.ts'
 import type { Json } from '../service.ts'
-import type { Failure, Refused, Sent } from './row.ts'
 import type { World } from './world.ts'
 
 /** Subscribers, and lists for them, that the rows of their endpoints need. */
@@ -64,24 +62,6 @@ export async function listOfLongValues({ list }: World) {
     oneMore: { B: longText },
   }
 }
-
-export const onRemoteList =
-  (more: Partial<Sent> = {}, params: Record<string, string | number> = {}) =>
-  async ({ list }: World): Promise<Failure> => ({
-    sent: {
-      ...more,
-      params: { mailing_list_id: (await list({ list: { is_remote_list: true } })).id, ...params },
-    },
-    code: 'invalid_request',
-    message: /Remote List/,
-  })
-
-export const refusedOnRemoteList =
-  (more: Partial<Sent> = {}, params: Record<string, string | number> = {}) =>
-  async ({ list }: World): Promise<Refused> => {
-    const { id } = await list({ list: { is_remote_list: true } })
-    return { sent: { ...more, params: { mailing_list_id: id, ...params } }, refused: isRemoteList(id) }
-  }
 
 /** A list of an organization with that limit; with the key of its admin. */
 export async function limitedOrganization(

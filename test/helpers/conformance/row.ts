@@ -36,6 +36,8 @@ export interface Failure {
   settings?: Record<string, string>
 }
 
+export type MakeRefused = (world: World) => Promise<Refused> | Refused
+
 export type MakeFailure = (world: World) => Promise<Failure> | Failure
 
 /**
@@ -47,11 +49,11 @@ export interface Row {
   /** A request that succeeds, each time anew. */
   good: (world: World) => Promise<Sent> | Sent
   /** Provokes the refusals that the endpoint lists. A missing record is derived. */
-  refusals?: ((world: World) => Promise<Refused> | Refused)[]
+  refusals?: MakeRefused[]
+  /** Those that the service delays; their requests start before all others. */
+  slowRefusals?: MakeRefused[]
   /** The documented refusals that nothing below provokes, by what they refuse. */
   failures?: Record<string, MakeFailure>
-  /** Failures that the service delays; their requests start before all others. */
-  slowFailures?: Record<string, MakeFailure>
   /** Values of parameters that aren't ids, with the code that each gets; null where it succeeds. */
   otherParams?: Record<string, { value: string; code: string | null }[]>
   /** Keys of the body (dotted, below the wrapper) about which the description says less than the service checks. */
@@ -70,7 +72,7 @@ export type Rows = Record<string, Row>
 
 /** A request for a Remote List, where those are refused. */
 export const onRemoteList =
-  (sent: Sent = {}): NonNullable<Row['refusals']>[number] =>
+  (sent: Sent = {}): MakeRefused =>
   async ({ list }) => {
     const { id } = await list({ list: { is_remote_list: true } })
     return { sent: { ...sent, params: { ...sent.params, mailing_list_id: id } }, refused: isRemoteList(id) }

@@ -1,4 +1,26 @@
 import { unsubscribeToken } from '../../../control-plane/api/signed-token.ts'
+import type { RequestError } from '../../../control-plane/api/request-error.ts'
+import {
+  customFieldsTooLarge,
+  deletionDisabled,
+  faultyCustomFields,
+  identityExists,
+  limitHeldByImports,
+  limitReached,
+  noConfirmationForm,
+  noEmail,
+  noIp,
+  noIpOfVisitor,
+  noMailOfToken,
+  noneOfThem,
+  noTime,
+  requiredField,
+  requiredFieldUnset,
+  severalSubscribers,
+  subscribersTooLarge,
+  tooManyMatches,
+  tooManyNames,
+} from '../../../control-plane/resources/subscribers/refusals.ts'
 import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import type { Json } from '../service.ts'
 import { newForm } from './confirmation-forms.ts'
@@ -7,13 +29,12 @@ import {
   limitedOrganization,
   newSubscriber,
   noSuchSubscriber,
-  onRemoteList,
   paramsOfSubscriber,
   listOfLongValues,
   planField,
   twins,
 } from './made-subscribers.ts'
-import type { Row, Rows, Sent } from './row.ts'
+import { onRemoteList, type MakeRefused, type Rows, type Sent } from './row.ts'
 import type { World } from './world.ts'
 import { present } from '../present.ts'
 
@@ -26,41 +47,35 @@ async function unsubscription(world: World, subscriber: Json): Promise<Json> {
 const missing = { id_or_email: noSuchSubscriber.map((value) => ({ value, code: 'not_found' })) }
 const anyEmail = { email: [...noSuchSubscriber, '%', '*'].map((value) => ({ value, code: null })) }
 
-const faultyTokens = (requestWith: (world: World) => Promise<Sent> | Sent): NonNullable<Row['failures']> => ({
-  'a token beside a page': async (world) => ({
-    sent: { ...(await requestWith(world)), query: '?page=1&page_token=x' },
-    code: 'invalid_request',
-    message: /^page_token must not/,
-  }),
-  'a token that it never gave': async (world) => ({
-    sent: { ...(await requestWith(world)), query: '?page_token=x' },
-    code: 'invalid_request',
-    message: /^page_token is not/,
-  }),
+/** Values that a list with the required number `Plan` refuses. */
+const faulty: [values: Record<string, unknown>, refused: RequestError][] = [
+  [{ email: 'nobody' }, noEmail()],
+  [{ subscribe_time: '2026-01-31' }, noTime('subscribe_time')],
+  [{ subscribe_ip: '192.0.2.256' }, noIp('subscribe_ip')],
+  [{ custom_fields: { Plan: 1, Nothing: 'x' } }, faultyCustomFields.unknown('Nothing')],
+  [{ custom_fields: { PLAN: 1, Plan: 1 } }, faultyCustomFields.twice('Plan')],
+  [{ custom_fields: { Plan: 'x' } }, faultyCustomFields.value('Plan', 'an integer')],
+]
+
+const faultyRequests = (
+  requestWith: (world: World, listId: number, values: Record<string, unknown>) => Promise<Sent> | Sent,
+): MakeRefused[] =>
+  faulty.map(([values, refused]) => async (world) => {
+    const { id } = await world.list({ fields: [planField] })
+    return { sent: await requestWith(world, id, values), refused }
+  })
+
+const creation = (mailing_list_id: number, subscriber: object = {}): Sent => ({
+  params: { mailing_list_id },
+  body: { subscriber: { email: 'a@example.com', ...subscriber } },
 })
 
-/** Values that a list with the required number `Plan` refuses. */
-const faulty: Record<string, [values: Record<string, unknown>, message: RegExp]> = {
-  'what is no email': [{ email: 'nobody' }, /^email must be/],
-  'a date alone as a time': [{ subscribe_time: '2026-01-31' }, /^subscribe_time must be/],
-  'what is no address': [{ subscribe_ip: '192.0.2.256' }, /^subscribe_ip must be/],
-  'an unknown custom field': [{ custom_fields: { Plan: 1, Nothing: 'x' } }, /^custom_fields.Nothing is no/],
-  'a field that is given twice': [{ custom_fields: { PLAN: 1, Plan: 1 } }, /is given twice/],
-  'a value that the field refuses': [{ custom_fields: { Plan: 'x' } }, /^custom_fields.Plan must be/],
-}
-
-function faultyValues(
-  requestWith: (world: World, listId: number, values: Record<string, unknown>) => Promise<Sent> | Sent,
-): NonNullable<Row['failures']> {
-  return Object.fromEntries(
-    Object.entries(faulty).map(([title, [values, message]]) => [
-      title,
-      async (world: World) => {
-        const { id } = await world.list({ fields: [planField] })
-        return { sent: await requestWith(world, id, values), code: 'validation_failed', message }
-      },
-    ]),
-  )
+/** A bounced subscriber of a full organization is to be active. */
+async function activation(world: World, { listId, key }: { listId: number; key: string }): Promise<Sent> {
+  const subscriber = await world.service.post(`/mailing_lists/${listId}/subscribers`, {
+    subscriber: { email: 'a@example.com', status: 'bounced' },
+  })
+  return { params: paramsOfSubscriber(subscriber), body: { subscriber: { status: 'active' } }, key }
 }
 
 export const subscriberRows: Rows = {
@@ -69,22 +84,18 @@ export const subscriberRows: Rows = {
       params: { mailing_list_id: (await newSubscriber(world)).mailing_list_id },
       query: '?per_page=1',
     }),
-    failures: {
-      'a Remote List': onRemoteList(),
-      ...faultyTokens(async ({ list }) => ({ params: { mailing_list_id: (await list()).id } })),
-    },
+    refusals: [onRemoteList()],
   },
   getSubscribers: {
     good: async (world) => ({ params: paramsOfSubscriber(await newSubscriber(world)) }),
     otherParams: { ...missing },
-    failures: {
-      'a Remote List': onRemoteList(),
-      'several that it does not have': async ({ list }) => ({
+    refusals: [
+      onRemoteList(),
+      async ({ list }) => ({
         sent: { params: { mailing_list_id: (await list()).id, id_or_email: '4711,nobody@example.com' } },
-        code: 'not_found',
-        message: /^the list has none of the 2 subscribers/,
+        refused: noneOfThem(2),
       }),
-      'subscribers of more than 8 MB': async (world) => {
+      async (world) => {
         const { mailing_list_id, id } = await newSubscriber(world)
         const { subscribers } = world.service.collections
         const { id: fieldId } = await world.post(`/mailing_lists/${mailing_list_id}/custom_fields`, {
@@ -102,11 +113,10 @@ export const subscriberRows: Rows = {
         await subscribers.insertOne(other)
         return {
           sent: { params: { mailing_list_id, id_or_email: `${id},${other.id}` } },
-          code: 'requested_too_many',
-          message: /^the reply would have more than 8000000 bytes: /,
+          refused: subscribersTooLarge(),
         }
       },
-      'an email that more than 500 have': async (world) => {
+      async (world) => {
         const { mailing_list_id, id } = await twins(world)
         const { subscribers } = world.service.collections
         const twin = present(await subscribers.findOne({ mailing_list_id }), 'a subscriber')
@@ -119,37 +129,27 @@ export const subscriberRows: Rows = {
         )
         return {
           sent: { params: { mailing_list_id, id_or_email: id } },
-          code: 'requested_too_many',
-          message: /^more than 500/,
+          refused: tooManyMatches(mailing_list_id),
         }
       },
-      'more than 100 at once': async ({ list }) => ({
+      async ({ list }) => ({
         sent: {
           params: {
             mailing_list_id: (await list()).id,
             id_or_email: Array.from({ length: 101 }, (_, i) => i + 1).join(),
           },
         },
-        code: 'requested_too_many',
-        message: /101/,
+        refused: tooManyNames(101),
       }),
-    },
+    ],
   },
   createSubscriber: {
-    slowFailures: {
-      'a place that an import holds': async (world) => {
+    slowRefusals: [
+      async (world) => {
         const { listId, key } = await lockedOrganization(world)
-        return {
-          sent: {
-            params: { mailing_list_id: listId },
-            body: { subscriber: { email: 'a@example.com' } },
-            key,
-          },
-          code: 'validation_failed',
-          message: /^status can't be active just now/,
-        }
+        return { sent: { ...creation(listId), key }, refused: limitHeldByImports() }
       },
-    },
+    ],
     good: async ({ list, unique }) => ({
       params: {
         mailing_list_id: (
@@ -173,76 +173,45 @@ export const subscriberRows: Rows = {
         apply_custom_field_defaults: true,
       },
     }),
-    failures: {
-      'an identity that is there': async (world) => {
+    refusals: [
+      async (world) => {
         const { mailing_list_id, email } = await newSubscriber(world)
-        return {
-          sent: { params: { mailing_list_id }, body: { subscriber: { email: email.toUpperCase() } } },
-          code: 'validation_failed',
-          message: /already/,
-        }
+        return { sent: creation(mailing_list_id, { email: email.toUpperCase() }), refused: identityExists() }
       },
-      'a Remote List': onRemoteList({ body: { subscriber: { email: 'a@example.com' } } }),
-      ...faultyValues((_world, mailing_list_id, values) => ({
-        params: { mailing_list_id },
-        body: { subscriber: { email: 'a@example.com', custom_fields: { Plan: 1 }, ...values } },
-      })),
-      'a required field without a value': async ({ list }) => ({
-        sent: {
-          params: { mailing_list_id: (await list({ fields: [planField] })).id },
-          body: { subscriber: { email: 'a@example.com' } },
-        },
-        code: 'validation_failed',
-        message: /^custom_fields.Plan is required$/,
+      onRemoteList({ body: { subscriber: { email: 'a@example.com' } } }),
+      ...faultyRequests((_world, listId, values) =>
+        creation(listId, { custom_fields: { Plan: 1 }, ...values }),
+      ),
+      async ({ list }) => ({
+        sent: creation((await list({ fields: [planField] })).id),
+        refused: requiredField('Plan'),
       }),
-      'values of more than 4 MiB': async (world) => {
+      async (world) => {
         const { id, overfilled } = await listOfLongValues(world)
-        const subscriber = { email: 'a@example.com', ...overfilled }
-        return {
-          sent: { params: { mailing_list_id: id }, body: { subscriber } },
-          code: 'validation_failed',
-          message: /would hold more than/,
-        }
+        return { sent: creation(id, overfilled), refused: customFieldsTooLarge() }
       },
-      'one more than the limit': async (world) => {
+      async (world) => {
         const { listId, key } = await limitedOrganization(world, 0)
+        return { sent: { ...creation(listId), key }, refused: limitReached() }
+      },
+      // The form is another list's.
+      async (world) => {
+        const { id } = await newForm(world)
+        const body = { subscriber: { email: 'a@example.com' }, confirmation_form_id: id }
         return {
-          sent: {
-            params: { mailing_list_id: listId },
-            body: { subscriber: { email: 'a@example.com' } },
-            key,
-          },
-          code: 'validation_failed',
-          message: /limit is reached$/,
+          sent: { params: { mailing_list_id: (await world.list()).id }, body },
+          refused: noConfirmationForm(id),
         }
       },
-      'a confirmation form of another list': async (world) => {
-        const form = await newForm(world)
-        return {
-          sent: {
-            params: { mailing_list_id: (await world.list()).id },
-            body: { subscriber: { email: 'a@example.com' }, confirmation_form_id: form.id },
-          },
-          code: 'not_found',
-          message: /confirmation form/,
-        }
-      },
-    },
+    ],
   },
   updateSubscriber: {
-    slowFailures: {
-      'a place that an import holds': async (world) => {
-        const { listId, key } = await lockedOrganization(world)
-        const subscriber = await world.service.post(`/mailing_lists/${listId}/subscribers`, {
-          subscriber: { email: 'a@example.com', status: 'bounced' },
-        })
-        return {
-          sent: { params: paramsOfSubscriber(subscriber), body: { subscriber: { status: 'active' } }, key },
-          code: 'validation_failed',
-          message: /^status can't be active just now/,
-        }
-      },
-    },
+    slowRefusals: [
+      async (world) => ({
+        sent: await activation(world, await lockedOrganization(world)),
+        refused: limitHeldByImports(),
+      }),
+    ],
     good: async (world) => ({
       params: paramsOfSubscriber(await newSubscriber(world)),
       body: {
@@ -251,111 +220,103 @@ export const subscriberRows: Rows = {
       },
     }),
     otherParams: missing,
-    failures: {
-      'a Remote List': onRemoteList({ body: { subscriber: {} } }),
-      ...faultyValues(async (world, listId, values) => ({
+    refusals: [
+      onRemoteList({ body: { subscriber: {} } }),
+      ...faultyRequests(async (world, listId, values) => ({
         params: paramsOfSubscriber(await newSubscriber(world, listId, { custom_fields: { Plan: 1 } })),
         body: { subscriber: values },
       })),
-      'unsetting a required field': async (world) => {
+      async (world) => {
         const { id } = await world.list({ fields: [planField] })
         return {
           sent: {
             params: paramsOfSubscriber(await newSubscriber(world, id, { custom_fields: { Plan: 1 } })),
             body: { subscriber: { custom_fields: { Plan: null } } },
           },
-          code: 'validation_failed',
-          message: /can't be unset$/,
+          refused: requiredFieldUnset('Plan'),
         }
       },
-      'values of more than 4 MiB': async (world) => {
+      async (world) => {
         const { id, filled, oneMore } = await listOfLongValues(world)
         return {
           sent: {
             params: paramsOfSubscriber(await newSubscriber(world, id, filled)),
             body: { subscriber: { custom_fields: oneMore } },
           },
-          code: 'validation_failed',
-          message: /would hold more than/,
+          refused: customFieldsTooLarge(),
         }
       },
-      'one more than the limit': async (world) => {
-        const { listId, key } = await limitedOrganization(world, 0)
-        const subscriber = await world.service.post(`/mailing_lists/${listId}/subscribers`, {
-          subscriber: { email: 'a@example.com', status: 'bounced' },
-        })
-        return {
-          sent: { params: paramsOfSubscriber(subscriber), body: { subscriber: { status: 'active' } }, key },
-          code: 'validation_failed',
-          message: /limit is reached$/,
-        }
-      },
-      'an email that several have': async (world) => ({
-        sent: { params: paramsOfSubscriber(await twins(world)), body: { subscriber: { status: 'bounced' } } },
-        code: 'multiple_records_found',
+      async (world) => ({
+        sent: await activation(world, await limitedOrganization(world, 0)),
+        refused: limitReached(),
       }),
-      'an identity that is there': async (world) => {
+      async (world) => {
+        const several = await twins(world)
+        return {
+          sent: { params: paramsOfSubscriber(several), body: { subscriber: { status: 'bounced' } } },
+          refused: severalSubscribers(several.id),
+        }
+      },
+      async (world) => {
         const one = await newSubscriber(world)
         const other = await newSubscriber(world, one.mailing_list_id)
         return {
           sent: { params: paramsOfSubscriber(one), body: { subscriber: { email: other.email } } },
-          code: 'validation_failed',
-          message: /already/,
+          refused: identityExists(),
         }
       },
-    },
+    ],
   },
   deleteSubscriber: {
     good: async (world) => ({ params: paramsOfSubscriber(await newSubscriber(world)) }),
     otherParams: missing,
-    failures: {
-      'a Remote List': onRemoteList(),
-      'everybody, where deletion is disabled': async (world) => ({
-        sent: { params: paramsOfSubscriber(await newSubscriber(world)) },
-        code: 'validation_failed',
-        message: /^subscriber \d+ can't be deleted/,
-        settings: { DISABLE_SUBSCRIBER_DELETION: 'true' },
-      }),
-    },
+    refusals: [
+      onRemoteList(),
+      async (world) => {
+        const subscriber = await newSubscriber(world)
+        return {
+          sent: { params: paramsOfSubscriber(subscriber) },
+          refused: deletionDisabled([subscriber.id]),
+          settings: { DISABLE_SUBSCRIBER_DELETION: 'true' },
+        }
+      },
+    ],
   },
   unsubscribe: {
     good: async (world) => ({
       body: { unsubscribe: await unsubscription(world, await newSubscriber(world)) },
     }),
-    failures: {
-      'what is no address': async (world) => {
+    refusals: [
+      async (world) => {
         const unsubscribe = await unsubscription(world, await newSubscriber(world))
-        return {
-          sent: { body: { unsubscribe: { ...unsubscribe, ip: 'here' } } },
-          code: 'validation_failed',
-          message: /^ip must be/,
-        }
+        return { sent: { body: { unsubscribe: { ...unsubscribe, ip: 'here' } } }, refused: noIpOfVisitor() }
       },
-      'an unknown token': () => ({
+      () => ({
         sent: { body: { unsubscribe: { token: 'MTI6OTAwMTo1NQ.9bUqv0hG0q3mYx2c4rYvMw' } } },
-        code: 'not_found',
+        refused: noMailOfToken(),
       }),
-      'a token of another organization': async (world) => ({
+      // The token is another organization's.
+      async (world) => ({
         sent: {
           body: { unsubscribe: await unsubscription(world, await newSubscriber(world)) },
           key: world.foreigner,
         },
-        code: 'not_found',
+        refused: noMailOfToken(),
       }),
-      'a deleted subscriber': async (world) => {
+      // The subscriber is deleted.
+      async (world) => {
         const subscriber = await newSubscriber(world)
         const unsubscribe = await unsubscription(world, subscriber)
         const { mailing_list_id, id } = subscriber
         await world.service.call('DELETE', `/mailing_lists/${mailing_list_id}/subscribers/${id}`)
-        return { sent: { body: { unsubscribe } }, code: 'not_found' }
+        return { sent: { body: { unsubscribe } }, refused: noMailOfToken() }
       },
-    },
+    ],
   },
   findSubscribersByEmail: {
     good: async (world) => ({ params: { email: (await newSubscriber(world)).email } }),
     otherParams: anyEmail,
     strangerSeesNothing: true,
-    failures: faultyTokens(() => ({ params: { email: 'ann@example.com' } })),
   },
   findSubscribersByEmailInList: {
     good: async (world) => {
@@ -363,25 +324,16 @@ export const subscriberRows: Rows = {
       return { params: { mailing_list_id, email } }
     },
     otherParams: anyEmail,
-    failures: {
-      'a Remote List': onRemoteList({}, { email: 'ann@example.com' }),
-      ...faultyTokens(async ({ list }) => ({
-        params: { mailing_list_id: (await list()).id, email: 'ann@example.com' },
-      })),
-    },
+    refusals: [onRemoteList({ params: { email: 'ann@example.com' } })],
   },
   findSubscribersByEmailEverywhere: {
     good: async (world) => ({ params: { email: (await newSubscriber(world)).email } }),
     otherParams: anyEmail,
-    failures: faultyTokens(() => ({ params: { email: 'ann@example.com' } })),
   },
   findSubscribersByEmailInOrganization: {
     good: async (world) => ({
       params: { organization_id: world.organizationId, email: (await newSubscriber(world)).email },
     }),
     otherParams: anyEmail,
-    failures: faultyTokens(({ organizationId }) => ({
-      params: { organization_id: organizationId, email: 'ann@example.com' },
-    })),
   },
 }

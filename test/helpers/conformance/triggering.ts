@@ -1,3 +1,24 @@
+import type { RequestError } from '../../../control-plane/api/request-error.ts'
+import {
+  customFieldsTooLarge,
+  identityExists,
+  limitHeldByImports,
+  limitReached,
+  requiredField,
+  requiredFieldUnset,
+  severalSubscribers,
+} from '../../../control-plane/resources/subscribers/refusals.ts'
+import {
+  faultyKeys,
+  faultySections,
+  faultyTexts,
+  mayNotCreate,
+  namesOrIds,
+  noAutoresponderNamed,
+  noAutoresponderWithId,
+  notActive,
+  tooManyEntries,
+} from '../../../control-plane/resources/subscribers/trigger-autoresponders/refusals.ts'
 import type { Json } from '../service.ts'
 import {
   lockedOrganization,
@@ -5,12 +26,11 @@ import {
   listOfLongValues,
   newSubscriber,
   noSuchSubscriber,
-  onRemoteList,
   paramsOfSubscriber,
   planField,
   twins,
 } from './made-subscribers.ts'
-import type { Failure, MakeFailure, Rows } from './row.ts'
+import { onRemoteList, type MakeRefused, type Rows, type Sent } from './row.ts'
 import type { World } from './world.ts'
 import { present } from '../present.ts'
 
@@ -24,36 +44,30 @@ async function newTrigger(world: World, subscriber: object = {}) {
   return { params: paramsOfSubscriber(made), autoresponderId }
 }
 
-const refused =
-  (more: object, code: string, message: RegExp, subscriber: object = {}): MakeFailure =>
+const request =
+  (more: object, refused: RequestError): MakeRefused =>
   async (world) => ({
-    sent: {
-      params: (await newTrigger(world, subscriber)).params,
-      body: { autoresponder_names: ['*'], ...more },
-    },
-    code,
-    message,
+    sent: { params: (await newTrigger(world)).params, body: { autoresponder_names: ['*'], ...more } },
+    refused,
   })
 
-const refusedTexts = (fields: object, code: string, message: RegExp): MakeFailure =>
-  refused({ content_replacement_fields: fields }, code, message)
+const texts = (fields: object, refused: RequestError): MakeRefused =>
+  request({ content_replacement_fields: fields }, refused)
 
-const refusedFields = (for_all: object, message: RegExp): MakeFailure =>
-  refused({ custom_fields: { for_all } }, 'validation_failed', message)
+const ofTexts = 'content_replacement_fields'
+
+const valuesForAll = (for_all: object, refused: RequestError): MakeRefused =>
+  request({ custom_fields: { for_all } }, refused)
 
 /** A bounced subscriber of a full organization is to be reactivated. */
-async function withoutQuota(
-  world: World,
-  { listId, key }: { listId: number; key: string },
-  message: RegExp,
-): Promise<Failure> {
+async function reactivation(world: World, { listId, key }: { listId: number; key: string }): Promise<Sent> {
   const { post } = world.service
   await post(`/mailing_lists/${listId}/autoresponders`, autoresponder)
   const made = await post(`/mailing_lists/${listId}/subscribers`, {
     subscriber: { email: 'a@example.com', status: 'bounced' },
   })
   const body = { autoresponder_names: ['*'], reactivate_subscriber: true }
-  return { sent: { params: paramsOfSubscriber(made), body, key }, code: 'validation_failed', message }
+  return { params: paramsOfSubscriber(made), body, key }
 }
 
 /** Two subscribers of one email, and an autoresponder. */
@@ -79,42 +93,53 @@ export const triggeringRows: Rows = {
       },
     }),
     otherParams: { id_or_email: noSuchSubscriber.map((value) => ({ value, code: 'not_found' })) },
-    slowFailures: {
-      'a place that an import holds': async (world) =>
-        withoutQuota(world, await lockedOrganization(world), /^status can't be active just now/),
-    },
-    failures: {
-      'a Remote List': onRemoteList({ body: { autoresponder_names: ['*'] } }, { id_or_email: 1 }),
-      'names beside ids': async (world) => {
+    slowRefusals: [
+      async (world) => ({
+        sent: await reactivation(world, await lockedOrganization(world)),
+        refused: limitHeldByImports(),
+      }),
+    ],
+    refusals: [
+      onRemoteList({ params: { id_or_email: 1 }, body: { autoresponder_names: ['*'] } }),
+      async (world) => {
         const { params, autoresponderId } = await newTrigger(world)
         const body = { autoresponder_names: ['*'], autoresponder_ids: [autoresponderId] }
-        return { sent: { params, body }, code: 'invalid_request', message: /^exactly one of/ }
+        return { sent: { params, body }, refused: namesOrIds() }
       },
-      'an autoresponder of another list': async (world) => {
+      // The autoresponder is another list's.
+      async (world) => {
         const { params } = await newTrigger(world)
         const { autoresponderId } = await newTrigger(world)
         const body = { autoresponder_ids: [autoresponderId] }
-        return { sent: { params, body }, code: 'not_found', message: new RegExp(String(autoresponderId)) }
+        return {
+          sent: { params, body },
+          refused: noAutoresponderWithId(params.mailing_list_id, [autoresponderId]),
+        }
       },
-      'a name that no autoresponder has': refused(
-        { autoresponder_names: ['Nothing*'] },
-        'not_found',
-        /has no autoresponder "Nothing\*"$/,
-      ),
-      'more than 100 entries': refused(
-        { autoresponder_names: Array(101).fill('*') },
-        'requested_too_many',
-        /101/,
-      ),
-      'a subscriber who is not active': refused({}, 'invalid_request', /is bounced/, { status: 'bounced' }),
-      'an email that several have': async (world) => ({
-        sent: {
-          params: paramsOfSubscriber(await triggerOfTwins(world)),
-          body: { autoresponder_names: ['*'] },
-        },
-        code: 'multiple_records_found',
-      }),
-      'an identity that is there': async (world) => {
+      async (world) => {
+        const { params } = await newTrigger(world)
+        const names = ['Nothing*']
+        return {
+          sent: { params, body: { autoresponder_names: names } },
+          refused: noAutoresponderNamed(params.mailing_list_id, names),
+        }
+      },
+      request({ autoresponder_names: Array(101).fill('*') }, tooManyEntries(101)),
+      async (world) => {
+        const { params } = await newTrigger(world, { status: 'bounced' })
+        return {
+          sent: { params, body: { autoresponder_names: ['*'] } },
+          refused: notActive(params.id_or_email, 'bounced'),
+        }
+      },
+      async (world) => {
+        const several = await triggerOfTwins(world)
+        return {
+          sent: { params: paramsOfSubscriber(several), body: { autoresponder_names: ['*'] } },
+          refused: severalSubscribers(several.id),
+        }
+      },
+      async (world) => {
         const { mailing_list_id } = await triggerOfTwins(world)
         const { subscribers } = world.service.collections
         const first = present(
@@ -126,21 +151,18 @@ export const triggeringRows: Rows = {
             params: { mailing_list_id, id_or_email: first.id },
             body: { autoresponder_names: ['*'], custom_fields: { for_all: { Number: 2 } } },
           },
-          code: 'validation_failed',
-          message: /already/,
+          refused: identityExists(),
         }
       },
-      'a creation by who may only update': async (world) => ({
+      async (world) => ({
         sent: {
           // The subscriber isn't there; for one that is, the permission to update is enough.
           params: { ...(await newTrigger(world)).params, id_or_email: 'new@example.com' },
           body: { autoresponder_names: ['*'], create_missing_subscriber: true },
         },
-        code: 'not_authorized',
-        message: /subscriber\/create/,
-        status: 403,
+        refused: mayNotCreate(),
       }),
-      'a creation without a required value': async (world) => {
+      async (world) => {
         const { params } = await newTrigger(world)
         return {
           sent: {
@@ -148,38 +170,34 @@ export const triggeringRows: Rows = {
             body: { autoresponder_names: ['*'], create_missing_subscriber: true },
             key: world.admin,
           },
-          code: 'validation_failed',
-          message: /^custom_fields.Plan is required$/,
+          refused: requiredField('Plan'),
         }
       },
-      'one more than the limit': async (world) =>
-        withoutQuota(world, await limitedOrganization(world, 0), /limit is reached$/),
-      'a text without a key': refusedTexts({ '': 'x' }, 'invalid_request', /1 to 50 characters$/),
-      'a key that holds NUL': refusedTexts({ 'a\0': 'x' }, 'invalid_request', /NUL characters$/),
-      'a key without a letter': refusedTexts({ ' - ': 'x' }, 'invalid_request', /letter or a digit$/),
-      'a key that is given twice': refusedTexts(
+      async (world) => ({
+        sent: await reactivation(world, await limitedOrganization(world, 0)),
+        refused: limitReached(),
+      }),
+      texts({ '': 'x' }, faultyKeys.length('', ofTexts)),
+      texts({ 'a\0': 'x' }, faultyKeys.nul('a\0', ofTexts)),
+      texts({ ' - ': 'x' }, faultyKeys.noLetter(' - ', ofTexts)),
+      texts(
         { 'Order number': 'x', order_NUMBER: 'y' },
-        'invalid_request',
-        /is the same as/,
+        faultyKeys.same('order_NUMBER', ofTexts, 'Order number'),
       ),
-      'a text that is none': refusedTexts({ Order: 1 }, 'validation_failed', /must be a string$/),
-      'a text that holds NUL': refusedTexts({ Order: 'a\0' }, 'validation_failed', /NUL characters$/),
-      'texts that are too long': refusedTexts(
-        { Order: 'x'.repeat(100_000) },
-        'validation_failed',
-        /at most 100000 characters together/,
-      ),
-      'an unknown custom field': refusedFields({ Nothing: 'x' }, /^custom_fields.for_all.Nothing is no/),
-      'a field that is given twice': refusedFields({ PLAN: 1, Plan: 1 }, /is given twice$/),
-      'a value that the field refuses': refusedFields({ Plan: 'x' }, /^custom_fields.for_all.Plan must be/),
-      'unsetting a required field': refusedFields({ Plan: null }, /can't be unset$/),
-      'values of more than 4 MiB': async (world) => {
+      texts({ Order: 1 }, faultyTexts.notText(`${ofTexts}.Order`)),
+      texts({ Order: 'a\0' }, faultyTexts.nul(`${ofTexts}.Order`)),
+      texts({ Order: 'x'.repeat(100_000) }, faultyTexts.tooLong(100_005)),
+      valuesForAll({ Nothing: 'x' }, faultySections.for_all.unknown('Nothing')),
+      valuesForAll({ PLAN: 1, Plan: 1 }, faultySections.for_all.twice('Plan')),
+      valuesForAll({ Plan: 'x' }, faultySections.for_all.value('Plan', 'an integer')),
+      valuesForAll({ Plan: null }, requiredFieldUnset('Plan')),
+      async (world) => {
         const { id, filled, oneMore } = await listOfLongValues(world)
         await world.service.post(`/mailing_lists/${id}/autoresponders`, autoresponder)
         const params = paramsOfSubscriber(await newSubscriber(world, id, filled))
         const body = { autoresponder_names: ['*'], custom_fields: { for_all: oneMore } }
-        return { sent: { params, body }, code: 'validation_failed', message: /would hold more than/ }
+        return { sent: { params, body }, refused: customFieldsTooLarge() }
       },
-    },
+    ],
   },
 }

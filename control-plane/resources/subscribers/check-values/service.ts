@@ -1,10 +1,12 @@
 import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
 import { parseApiTime } from '../../../../shared/values/date-time.ts'
-import { emailExpectation, parseEmail, type EmailAddress } from '../../../../shared/values/email.ts'
+import { parseEmail, type EmailAddress } from '../../../../shared/values/email.ts'
 import type { FieldReader } from '../../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../../shared/values/identity.ts'
-import { canonicalIp, ipExpectation } from '../../../../shared/values/ip.ts'
+import { canonicalIp } from '../../../../shared/values/ip.ts'
+import type { RequestError } from '../../../api/request-error.ts'
 import { isHash } from '../../../api/validation.ts'
+import { faultyCustomFields, noEmail, noIp, noTime, type FaultyFields } from '../refusals.ts'
 import type { SubscriberCreation, SubscriberUpdate } from '../schemas.ts'
 import type { SubscriberList } from '../service.ts'
 
@@ -28,21 +30,21 @@ export interface SubscriberValues {
 interface ValueCheck {
   context: SubscriberList
   /** Each problem that is found is added. */
-  problems: string[]
-  /** The key path of the custom fields in the body, for messages. */
-  fieldsAt?: string
+  problems: RequestError[]
+  /** What custom fields are refused for, with their key path in the body. */
+  faulty?: FaultyFields
 }
 
-export function readEmail(email: string, problems: string[]): EmailAddress {
+export function readEmail(email: string, problems: RequestError[]): EmailAddress {
   const address = parseEmail(email.trim())
-  if (address === null) problems.push(`email must be ${emailExpectation}`)
+  if (address === null) problems.push(noEmail())
   return address ?? { address: '', key: '' }
 }
 
 /** All values but the email. */
 export function readValues(
   body: Partial<SubscriberCreation> | Partial<SubscriberUpdate>,
-  { context, problems, fieldsAt = 'custom_fields' }: ValueCheck,
+  { context, problems, faulty = faultyCustomFields }: ValueCheck,
 ): SubscriberValues {
   return {
     subscribeTime: readTime('subscribe_time', body.subscribe_time, context.zone, problems) ?? undefined,
@@ -50,7 +52,7 @@ export function readValues(
     removeTime: readTime('remove_time', body.remove_time, context.zone, problems),
     removeIp: readIp('remove_ip', body.remove_ip, problems),
     confirmTime: readTime('confirm_time', body.confirm_time, context.zone, problems),
-    ...readFields(body.custom_fields ?? {}, { context, problems, fieldsAt }),
+    ...readFields(body.custom_fields ?? {}, { context, problems, faulty }),
   }
 }
 
@@ -58,46 +60,43 @@ function readTime(
   name: string,
   text: string | null | undefined,
   zone: string,
-  problems: string[],
+  problems: RequestError[],
 ): Date | null | undefined {
   if (typeof text !== 'string') return text
   const time = parseApiTime(text, zone)
-  if (time === null)
-    problems.push(
-      `${name} must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z, in the years 1000 to 9999`,
-    )
+  if (time === null) problems.push(noTime(name))
   return time ?? new Date(0)
 }
 
 /** The IP address in its canonical form. */
-export function readIp(
+function readIp(
   name: string,
   text: string | null | undefined,
-  problems: string[],
+  problems: RequestError[],
 ): string | null | undefined {
   if (typeof text !== 'string') return text
   const address = canonicalIp(text.trim())
-  if (address === null) problems.push(`${name} must be ${ipExpectation}`)
+  if (address === null) problems.push(noIp(name))
   return address ?? ''
 }
 
 function readFields(
   valuesByName: Record<string, unknown>,
-  { context, problems, fieldsAt }: Required<ValueCheck>,
+  { context, problems, faulty }: Required<ValueCheck>,
 ): Pick<SubscriberValues, 'fields' | 'faultyFields'> {
   const values = new Map<number, FieldValue | null>()
   const faultyFields = new Set<number>()
   for (const [name, json] of Object.entries(valuesByName)) {
     const reader = context.fieldNamed(name.trim())
     if (reader === undefined) {
-      problems.push(`${fieldsAt}.${name} is no custom field of the list`)
+      problems.push(faulty.unknown(name))
       continue
     }
     const { id } = reader.field
-    if (values.has(id)) problems.push(`${fieldsAt}.${name} is given twice`)
+    if (values.has(id)) problems.push(faulty.twice(name))
     const value = isHash(json) ? readWrappedValue(json, reader) : readValue(json, reader)
     if (value === undefined) {
-      problems.push(`${fieldsAt}.${name} must be ${reader.expectation}`)
+      problems.push(faulty.value(name, reader.expectation))
       faultyFields.add(id)
     } else values.set(id, value)
   }

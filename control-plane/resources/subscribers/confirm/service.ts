@@ -7,7 +7,7 @@ import { subscriberKey } from '../../../../shared/values/identity.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { addConfirmed, findPendingSubscriber } from '../../../store/pending-subscribers.ts'
 import { readIdentity } from '../check-values/service.ts'
-import { listWithContext, listKeepsChanging, maxListReads, type SubscriberList } from '../service.ts'
+import { listWithContext, writeToList, type SubscriberList } from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
@@ -24,8 +24,8 @@ export async function confirm(
 ): Promise<boolean> {
   if (!tokenShape.test(token)) return false
   const { database } = deps
-  for (let reads = 0; reads < maxListReads; reads += 1) {
-    const pending = await findPendingSubscriber(database.collections, token)
+  const find = () => findPendingSubscriber(database.collections, token)
+  return writeToList(await find(), find, async (pending) => {
     if (pending === null) return false
     const context = await listWithContext(deps, pending.mailing_list_id)
     if (context === null) return false
@@ -46,10 +46,8 @@ export async function confirm(
       { listRevision: list.revision, ...(reactions === undefined ? {} : { reactions }) },
     )
     // `missing`: the token was used a moment ago, or a newer request has replaced what was read of it.
-    if (outcome === 'list_changed' || outcome === 'missing') continue
-    return outcome === 'done'
-  }
-  throw listKeepsChanging()
+    return outcome === 'list_changed' || outcome === 'missing' ? 'try_again' : outcome === 'done'
+  })
 }
 
 /** The document for the list as it is now: its fields may have changed since the request. Null without an identity. */

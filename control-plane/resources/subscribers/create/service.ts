@@ -1,42 +1,33 @@
-import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
-import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../../shared/store/value-bytes.ts'
+import { isGrownTooLarge, valuesBytes } from '../../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
-import { missing } from '../../../api/scope.ts'
-import { refuseProblems } from '../../../api/validation.ts'
+import type { Call } from '../../../api/endpoint.ts'
+import type { RequestError } from '../../../api/request-error.ts'
+import { refuseAll } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { putPendingSubscriber } from '../../../store/pending-subscribers.ts'
 import { insertTogether } from '../../../store/subscribers-together.ts'
 import { readEmail, readIdentity, readValues, type SubscriberValues } from '../check-values/service.ts'
+import { customFieldsTooLarge, noConfirmationForm, requiredField } from '../refusals.ts'
 import type { SubscriberCreation, SubscriberView } from '../schemas.ts'
-import {
-  findSubscriberList,
-  listKeepsChanging,
-  maxListReads,
-  writeRefusal,
-  type SubscriberList,
-} from '../service.ts'
+import { subscriberListInPath, writeRefusal, writeToList, type SubscriberList } from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
 import { toView } from '../view.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
 /**
  * Adds a subscriber, or asks it to confirm first. Resolves to its view, or to null when it was asked. Throws `not_found`
- * (list, confirmation form), `validation_failed` (values, an identity that is taken, a subscriber limit), and 503 where the
+ * (confirmation form), `validation_failed` (values, an identity that is taken, a subscriber limit), and 503 where the
  * list keeps changing.
  */
-export async function createSubscriber(
-  deps: ControlPlane,
-  caller: Caller,
-  listText: string | undefined,
-  parseBody: () => SubscriberCreation,
+export function createSubscriber(
+  call: Call<unknown, SubscriberCreation, SubscriberList>,
 ): Promise<SubscriberView | null> {
-  const { database } = deps
-  for (let reads = 0; reads < maxListReads; reads += 1) {
-    const context = await findSubscriberList(deps, caller, listText)
-    const body = parseBody()
+  const { deps, body } = call
+  const findAgain = () => subscriberListInPath.find(call)
+  return writeToList(call.record, findAgain, async (context) => {
     if (body.confirmation_form_id !== undefined) {
       await requestConfirmation(deps, context, body, body.confirmation_form_id)
       return null
@@ -44,7 +35,7 @@ export async function createSubscriber(
     const { list } = context
     const subscriber = newSubscriber(body, context)
     const [id, reactions] = await Promise.all([
-      database.ids.allocate('subscriber'),
+      deps.database.ids.allocate('subscriber'),
       subscriber.status === 'active' ? planReactions(deps, context, body) : undefined,
     ])
     const document: SubscriberDocument = { ...subscriber, id }
@@ -52,11 +43,10 @@ export async function createSubscriber(
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),
     })
-    if (outcome === 'list_changed') continue
+    if (outcome === 'list_changed') return 'try_again'
     if (outcome !== 'done') throw writeRefusal(outcome, document.email)
     return toView(document, context)
-  }
-  throw listKeepsChanging()
+  })
 }
 
 /** The document of a new subscriber, without its id. Throws `validation_failed` with all problems of the body. */
@@ -65,13 +55,13 @@ export function newSubscriber(
   context: SubscriberList,
 ): Omit<SubscriberDocument, 'id'> {
   const { list, primaryKey } = context
-  const problems: string[] = []
+  const problems: RequestError[] = []
   const email = readEmail(body.email, problems)
   const values = readValues(body, { context, problems })
   const fields = newFields(body, values, context, problems)
   const customFields = Object.fromEntries(fields)
-  if (isGrownTooLarge(0, valuesBytes(customFields))) problems.push(valuesTooLarge)
-  refuseProblems(problems)
+  if (isGrownTooLarge(0, valuesBytes(customFields))) problems.push(customFieldsTooLarge())
+  refuseAll(problems)
   const identity = readIdentity(email.key, fields, context)
   if (identity === undefined) throw new Error(`the primary key of list ${list._id} is not required`)
   const now = clock.now()
@@ -100,14 +90,13 @@ function newFields(
   { apply_custom_field_defaults: appliesDefaults }: SubscriberCreation,
   { fields, faultyFields }: SubscriberValues,
   context: SubscriberList,
-  problems: string[],
+  problems: RequestError[],
 ): Map<number, FieldValue> {
   const customFields = new Map<number, FieldValue>()
   for (const { field } of context.fields) {
     const value = fields.get(field.id) ?? (appliesDefaults ? field.default : null)
     if (value !== null) customFields.set(field.id, value)
-    else if (field.required && !faultyFields.has(field.id))
-      problems.push(`custom_fields.${field.name} is required`)
+    else if (field.required && !faultyFields.has(field.id)) problems.push(requiredField(field.name))
   }
   return customFields
 }
@@ -125,7 +114,7 @@ async function requestConfirmation(
   const { collections } = database
   const { list } = context
   const form = await collections.confirmationForms.findOne({ _id: formId, mailing_list_id: list._id })
-  if (form === null) throw missing('confirmation form', formId)
+  if (form === null) throw noConfirmationForm(formId)
   const { _id, email, email_key, status, format, custom_fields } = newSubscriber(body, context)
   if ((await collections.subscribers.findOne({ _id }, { projection: { _id: 1 } })) !== null)
     throw writeRefusal('identity_exists', email)

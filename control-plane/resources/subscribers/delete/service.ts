@@ -1,7 +1,6 @@
-import { RequestError } from '../../../api/request-error.ts'
-import { missing } from '../../../api/scope.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { referenceFilter, removeSubscribers } from '../../../store/subscribers.ts'
+import { deletionDisabled, noSubscriber } from '../refusals.ts'
 import { requireReference, type SubscriberList } from '../service.ts'
 
 const maxRemoved = 10
@@ -21,12 +20,9 @@ export async function deleteSubscribers(
       .find(referenceFilter(reference), { projection: { id: 1 } })
       .limit(maxRemoved)
       .toArray()
-    if (kept.length === 0) throw missing('subscriber', text)
+    if (kept.length === 0) throw noSubscriber(text)
     const ids = kept.map(({ id }) => id).sort((a, b) => a - b)
-    throw new RequestError(
-      'validation_failed',
-      `subscriber ${ids.join(', ')} can't be deleted: the directive disable_subscriber_deletion is enabled`,
-    )
+    throw deletionDisabled(ids)
   }
   const { ids, moreRemaining } = await removeSubscribers(
     database,
@@ -34,6 +30,6 @@ export async function deleteSubscribers(
     reference,
     maxRemoved,
   )
-  if (ids.length === 0) throw missing('subscriber', text)
+  if (ids.length === 0) throw noSubscriber(text)
   return { subscriber_ids_removed: ids, more_remaining: moreRemaining }
 }

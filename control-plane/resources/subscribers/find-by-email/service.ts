@@ -1,7 +1,7 @@
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import { emailIdentity } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
-import type { OldCall, TokenPaging } from '../../../api/endpoint.ts'
+import type { Call, TokenPaging } from '../../../api/endpoint.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { searchWeight } from '../../../api/request-slots.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
@@ -29,7 +29,7 @@ interface Search {
   lists: SearchedList[]
 }
 
-type SearchCall = Pick<OldCall<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'raiseSlotWeight'>
+type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'raiseSlotWeight'>
 
 const maxListsPerQuery = 500
 
@@ -43,8 +43,7 @@ export async function findByEmail(
   listFilter: ListsToSearch,
   { withOrganizations = false }: { withOrganizations?: boolean } = {},
 ): Promise<{ data: FoundView[]; paging: TokenPaging }> {
-  const { deps, params } = call
-  const query = call.query()
+  const { deps, params, query } = call
   const { collections } = deps.database
   const emailKey = emailIdentity((params['email'] ?? '').trim())
   const listFilterJson = JSON.stringify(listFilter)

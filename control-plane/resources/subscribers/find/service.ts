@@ -1,13 +1,21 @@
 import type { Filter } from 'mongodb'
-import { RequestError } from '../../../api/request-error.ts'
+import type { RequestError } from '../../../api/request-error.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import type { TokenPaging } from '../../../api/endpoint.ts'
 import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from '../../../api/json-page.ts'
 import { pieceBytes } from '../../../api/pieces.ts'
-import { basePath, missing } from '../../../api/scope.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
 import type { SubscriberReference } from '../../../store/subscribers.ts'
+import {
+  maxMatches,
+  maxNames,
+  noneOfThem,
+  noSubscriber,
+  subscribersTooLarge,
+  tooManyMatches,
+  tooManyNames,
+} from '../refusals.ts'
 import { findSubscriber, isUnique, parseReference, type SubscriberList } from '../service.ts'
 import { toView } from '../view.ts'
 
@@ -37,11 +45,6 @@ export async function listSubscribers(
   return { data: reader.data, paging: tokenPaging(deps, query, { scope, last, total }) }
 }
 
-const maxNames = 100
-/** On a list with another primary key, any number of subscribers may have one email. */
-const maxMatches = 500
-export const subscribersTooLarge = `the reply would have more than ${maxPageBytes} bytes: ask for fewer subscribers at once`
-
 /**
  * The subscribers that a comma-separated path segment names, in its order, each once, without names that no subscriber has.
  * Throws `not_found` where no subscriber has any of the names, `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
@@ -57,11 +60,7 @@ export async function namedSubscribers(
     .split(',')
     .map((name) => name.trim())
     .filter((name) => name !== '')
-  if (names.length > maxNames)
-    throw new RequestError(
-      'requested_too_many',
-      `${names.length} subscribers are asked for, and ${maxNames} are possible at once`,
-    )
+  if (names.length > maxNames) throw tooManyNames(names.length)
   const references = names.map((name) => parseReference(list, name)).filter((reference) => reference !== null)
   const [only] = references
   if (references.length === 1 && only !== undefined && isUnique(only)) {
@@ -81,8 +80,7 @@ export async function namedSubscribers(
         const { _id, id, email_key } = subscriber
         const text = JSON.stringify(toView(subscriber, context))
         bytes += Buffer.byteLength(text)
-        if (bytes > maxPageBytes && found.length > 0)
-          throw new RequestError('requested_too_many', subscribersTooLarge)
+        if (bytes > maxPageBytes && found.length > 0) throw subscribersTooLarge()
         found.push({ _id, id, email_key, text })
         if (bytes > largeBytes) await acquireLargeReply(maxPageBytes)
         if (bytes - pausedAt < pieceBytes) continue
@@ -90,19 +88,13 @@ export async function namedSubscribers(
         await pacer.nextPiece()
       }
   }
-  if (new Set(found.map(({ id }) => id)).size > maxMatches)
-    throw new RequestError(
-      'requested_too_many',
-      `more than ${maxMatches} subscribers have what is asked for, and ${maxMatches} are possible at once: go through them by pages of ${basePath}/mailing_lists/${list._id}/subscribers_by_email/:email`,
-    )
+  if (new Set(found.map(({ id }) => id)).size > maxMatches) throw tooManyMatches(list._id)
   if (found.length === 0) throw noneOf(names, segment)
   return new JsonRecords(inOrderOfNames(found, references))
 }
 
 const noneOf = (names: readonly string[], segment: string): RequestError =>
-  names.length < 2
-    ? missing('subscriber', names[0] ?? segment)
-    : new RequestError('not_found', `the list has none of the ${names.length} subscribers that are asked for`)
+  names.length < 2 ? noSubscriber(names[0] ?? segment) : noneOfThem(names.length)
 
 /** A subscriber's parts that references name, and its view as JSON. */
 type FoundJson = Pick<SubscriberDocument, '_id' | 'id' | 'email_key'> & { text: string }

@@ -1,5 +1,4 @@
 import { type Database } from '../../../../shared/runtime/database.ts'
-import { RequestError } from '../../../api/request-error.ts'
 import {
   delayProjection,
   type AutoresponderDocument,
@@ -10,6 +9,7 @@ import type { RequestedReactions } from '../../../store/requested-reactions.ts'
 import { globMatcher } from '../../autoresponders/glob.ts'
 import type { SubscriberCreation } from '../schemas.ts'
 import type { SubscriberList } from '../service.ts'
+import { maxEntries, noAutoresponderNamed, noAutoresponderWithId, tooManyEntries } from './refusals.ts'
 import type { Triggering } from './schemas.ts'
 
 /** The list's autoresponders that react to a request. Paused ones too: their mails are sent after the pause. */
@@ -17,7 +17,6 @@ import type { Triggering } from './schemas.ts'
 export type Triggered = AnsweringAutoresponder & Pick<AutoresponderDocument, 'name'>
 
 const projection = { name: 1, ...delayProjection } as const
-const maxEntries = 100
 
 /** Those that the entries name or have the id of, sorted by id. Throws `not_found` when an entry matches none. */
 export async function findNamed(
@@ -26,11 +25,7 @@ export async function findNamed(
   { autoresponder_names: names = [], autoresponder_ids: ids = [] }: Triggering,
 ): Promise<Triggered[]> {
   const entries = Math.max(names.length, ids.length)
-  if (entries > maxEntries)
-    throw new RequestError(
-      'requested_too_many',
-      `${entries} autoresponders are asked for, and ${maxEntries} entries are possible at once`,
-    )
+  if (entries > maxEntries) throw tooManyEntries(entries)
   const candidates = await collections.autoresponders
     .find<Triggered>(
       { mailing_list_id: listId, ...(ids.length > 0 ? { _id: { $in: ids } } : {}) },
@@ -41,13 +36,13 @@ export async function findNamed(
   const matchers = [
     ...names.map((pattern) => {
       const matchesName = globMatcher(pattern.trim())
-      return { shown: JSON.stringify(pattern), matches: ({ name }: Triggered) => matchesName(name) }
+      return { entry: pattern, matches: ({ name }: Triggered) => matchesName(name) }
     }),
-    ...ids.map((id) => ({ shown: String(id), matches: ({ _id }: Triggered) => _id === id })),
+    ...ids.map((id) => ({ entry: id, matches: ({ _id }: Triggered) => _id === id })),
   ]
-  const unmatched = matchers.filter(({ matches }) => !candidates.some(matches)).map(({ shown }) => shown)
+  const unmatched = matchers.filter(({ matches }) => !candidates.some(matches)).map(({ entry }) => entry)
   if (unmatched.length > 0)
-    throw new RequestError('not_found', `mailing list ${listId} has no autoresponder ${unmatched.join(', ')}`)
+    throw (ids.length > 0 ? noAutoresponderWithId : noAutoresponderNamed)(listId, unmatched)
   return candidates.filter((autoresponder) => matchers.some(({ matches }) => matches(autoresponder)))
 }
 

@@ -81,26 +81,3 @@ export const exampleTriggered: z.infer<typeof triggeredView> = {
   subscriber: exampleSubscriber,
   subscription_result: 'remained_active',
 }
-
-/** Refusals of this endpoint alone, an example of each. */
-export const triggeringRefusals = {
-  invalid_request: [
-    'exactly one of autoresponder_names and autoresponder_ids must be given, with one entry at least',
-    'subscriber 9001 is bounced, and autoresponders are triggered for active ones only: with reactivate_subscriber it is made active',
-    'the key "" of content_replacement_fields must have 1 to 50 characters',
-    'the key "a\\u0000" of content_replacement_fields must not hold NUL characters',
-    'the key "-" of content_replacement_fields must hold a letter or a digit',
-    'the key "Order_number" of content_replacement_fields is the same as "Order number"',
-  ],
-  not_found: ['mailing list 12 has no autoresponder "Order *"', 'mailing list 12 has no autoresponder 4711'],
-  validation_failed: [
-    'content_replacement_fields.Order must be a string',
-    'content_replacement_fields.Order must not hold NUL characters',
-    'content_replacement_fields and content_replacement_fields_raw must have at most 100000 characters together, and have 100001',
-    'custom_fields.for_all.Nothing is no custom field of the list',
-    'custom_fields.for_all.Plan is given twice',
-    'custom_fields.for_all.Plan must be an integer',
-    'custom_fields.Plan is required',
-    "custom_fields.Plan is required and can't be unset",
-  ],
-}

@@ -1,10 +1,7 @@
 import type { z } from 'zod'
-import type { Caller } from '../../../../shared/store/api-keys.ts'
-import { RequestError } from '../../../api/request-error.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { refuseUnless } from '../../../api/authorization.ts'
-import { permission } from '../../../api/endpoint.ts'
-import { missing } from '../../../api/scope.ts'
+import type { Call, RecordOfPath } from '../../../api/endpoint.ts'
 import { isHash } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import type { RequestedReactions } from '../../../store/requested-reactions.ts'
@@ -16,80 +13,73 @@ import {
   type SubscriberChange,
 } from '../../../store/subscribers.ts'
 import { newSubscriber } from '../create/service.ts'
+import { noSubscriber } from '../refusals.ts'
 import { subscriberCreation } from '../schemas.ts'
 import {
-  findSubscriberList,
+  readSubscriberPath,
   refuseUnlessOne,
-  requireReference,
-  listKeepsChanging,
-  maxListReads,
   writeRefusal,
-  type SubscriberList,
+  writeToList,
+  type NamedSubscriber,
 } from '../service.ts'
-import { planChange, readUpdate } from '../update/service.ts'
+import { planChange, readUpdate, subscriberInPath } from '../update/service.ts'
 import { toView } from '../view.ts'
 import { checkTriggering, type CheckedTriggering } from './check-body.ts'
 import { findNamed, findOnSubscription, type Triggered } from './choice.ts'
+import { needOfCreation, notActive } from './refusals.ts'
 import type { Triggering, triggeredView } from './schemas.ts'
 
 type TriggeredView = z.infer<typeof triggeredView>
 
-/** The permission that a creation needs, in addition to the endpoint's. */
-export const needOfCreation = permission('subscriber', 'create')
-
-/**
- * Queues a mail of each autoresponder that the body names, whatever its trigger, for one subscriber. The change or
- * creation of the subscriber and the mails are one transaction. Throws `not_found` (list, subscriber, autoresponder),
- * `multiple_records_found`, `not_authorized` for a creation without the permission, `invalid_request`,
- * `requested_too_many`, `validation_failed`, and 503 where the list keeps changing.
- */
-export async function triggerAutoresponders(
-  deps: ControlPlane,
-  caller: Caller,
-  path: { listText: string | undefined; subscriberText: string },
-  { parseBody, documentAsSent }: { parseBody: () => Triggering; documentAsSent: () => unknown },
-): Promise<TriggeredView> {
-  const { subscriberText } = path
-  for (let reads = 0; reads < maxListReads; reads += 1) {
-    const context = await findSubscriberList(deps, caller, path.listText)
-    const reference = requireReference(context.list, subscriberText)
-    const hasEmail = typeof reference === 'string' || 'emailKey' in reference
-    let checked: CheckedTriggering
-    try {
-      checked = checkTriggering(parseBody(), context)
-    } catch (error) {
-      // A missing subscriber is reported before a faulty body, unless the body wants it created.
-      if (!hasEmail || !wantsCreation(documentAsSent()))
-        await refuseUnlessOne(deps, reference, subscriberText)
-      throw error
-    }
-    const named = await findNamed(deps.database, context.list._id, checked.body)
-    const request: TriggerRequest = { deps, context, reference, subscriberText, named, ...checked }
-    const result = await triggerExisting(request)
-    if (result === 'list_changed') continue
-    if (result !== 'missing') return result
-    if (!hasEmail || !checked.body.create_missing_subscriber) throw missing('subscriber', subscriberText)
-    refuseUnless(caller, needOfCreation)
-    const created = await createAndTrigger(request)
-    if (created !== 'try_again') return created
-  }
-  throw listKeepsChanging()
+/** The subscriber that the path names. One that the body wants created may be missing, and is not looked for. */
+export const subscriberToTrigger: RecordOfPath<NamedSubscriber> = {
+  refusals: subscriberInPath.refusals,
+  async find(call) {
+    const found = await readSubscriberPath(call)
+    const { reference, text } = found
+    if (!hasEmail(reference) || !wantsCreation(call.document))
+      await refuseUnlessOne(call.deps, reference, text)
+    return found
+  },
 }
 
-interface TriggerRequest extends CheckedTriggering {
-  deps: ControlPlane
-  context: SubscriberList
-  reference: SubscriberReference
-  /** How the path names the subscriber. */
-  subscriberText: string
-  named: Triggered[]
-}
+const hasEmail = (reference: SubscriberReference): boolean =>
+  typeof reference === 'string' || 'emailKey' in reference
 
 const wantsCreation = (document: unknown): boolean =>
   isHash(document) && document['create_missing_subscriber'] === true
 
-async function triggerExisting(request: TriggerRequest): Promise<TriggeredView | 'missing' | 'list_changed'> {
-  const { deps, context, reference, subscriberText, named, body, sections } = request
+/**
+ * Queues a mail of each autoresponder that the body names, whatever its trigger, for one subscriber. The change or
+ * creation of the subscriber and the mails are one transaction. Throws `not_found` (subscriber, autoresponder),
+ * `multiple_records_found`, `not_authorized` for a creation without the permission, `invalid_request`,
+ * `requested_too_many`, `validation_failed`, and 503 where the list keeps changing.
+ */
+export function triggerAutoresponders(
+  call: Call<unknown, Triggering, NamedSubscriber>,
+): Promise<TriggeredView> {
+  const { deps, caller, body } = call
+  const findAgain = () => subscriberToTrigger.find(call)
+  return writeToList(call.record, findAgain, async (found) => {
+    const { context, reference, text } = found
+    const checked = checkTriggering(body, context)
+    const named = await findNamed(deps.database, context.list._id, body)
+    const request: TriggerRequest = { deps, ...found, named, ...checked }
+    const result = await triggerExisting(request)
+    if (result !== 'missing') return result
+    if (!hasEmail(reference) || !body.create_missing_subscriber) throw noSubscriber(text)
+    refuseUnless(caller, needOfCreation)
+    return createAndTrigger(request)
+  })
+}
+
+interface TriggerRequest extends NamedSubscriber, CheckedTriggering {
+  deps: ControlPlane
+  named: Triggered[]
+}
+
+async function triggerExisting(request: TriggerRequest): Promise<TriggeredView | 'missing' | 'try_again'> {
+  const { deps, context, reference, text, named, body, sections } = request
   const { list } = context
   const updates = {
     active: readUpdate({ custom_fields: sections.for_active }, context),
@@ -98,10 +88,7 @@ async function triggerExisting(request: TriggerRequest): Promise<TriggeredView |
   const decide = (existing: SubscriberDocument): SubscriberChange => {
     if (existing.status === 'active') return planChange(existing, updates.active)
     if (body.reactivate_subscriber) return planChange(existing, updates.reactivated)
-    throw new RequestError(
-      'invalid_request',
-      `subscriber ${existing.id} is ${existing.status}, and autoresponders are triggered for active ones only: with reactivate_subscriber it is made active`,
-    )
+    throw notActive(existing.id, existing.status)
   }
   const result = await changeSubscriber(deps.database, {
     organizationId: list.organization_id,
@@ -110,8 +97,9 @@ async function triggerExisting(request: TriggerRequest): Promise<TriggeredView |
     listRevision: list.revision,
     reactions: await planTriggered(request, named),
   })
-  if (result.outcome === 'missing' || result.outcome === 'list_changed') return result.outcome
-  if (result.outcome !== 'done') throw writeRefusal(result.outcome, subscriberText)
+  if (result.outcome === 'list_changed') return 'try_again'
+  if (result.outcome === 'missing') return result.outcome
+  if (result.outcome !== 'done') throw writeRefusal(result.outcome, text)
   const { before, after } = result
   return {
     triggered_autoresponders: viewsOf(named),
@@ -122,10 +110,10 @@ async function triggerExisting(request: TriggerRequest): Promise<TriggeredView |
 
 /** `try_again`: the list has changed, or another request has just added the subscriber. */
 async function createAndTrigger(request: TriggerRequest): Promise<TriggeredView | 'try_again'> {
-  const { deps, context, reference, subscriberText, named, body, sections } = request
+  const { deps, context, reference, text, named, body, sections } = request
   const { database } = deps
   const { list } = context
-  const creation = subscriberCreation.parse({ email: subscriberText, custom_fields: sections.for_new })
+  const creation = subscriberCreation.parse({ email: text, custom_fields: sections.for_new })
   const subscriber = newSubscriber(creation, context)
   const onSubscription = body.skip_subscription_autoresponders ? [] : await findOnSubscription(deps, list._id)
   const byId = new Map(
@@ -149,7 +137,7 @@ async function createAndTrigger(request: TriggerRequest): Promise<TriggeredView 
     })
     if (added !== null || context.primaryKey === null) return 'try_again'
   }
-  if (outcome !== 'done') throw writeRefusal(outcome, subscriberText)
+  if (outcome !== 'done') throw writeRefusal(outcome, text)
   return {
     triggered_autoresponders: viewsOf(triggered),
     subscriber: toView(document, context),

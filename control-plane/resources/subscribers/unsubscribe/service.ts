@@ -3,14 +3,14 @@ import { clock } from '../../../../shared/runtime/clock.ts'
 import { RequestError } from '../../../api/request-error.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { readUnsubscribeToken } from '../../../api/signed-token.ts'
-import { refuseProblems } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { changeSubscriber, type ChangeRequest, type SubscriberChange } from '../../../store/subscribers.ts'
 import { recordUnsubscription, retryOnDuplicateEvent } from '../../delivery-events/service.ts'
-import { readIp } from '../check-values/service.ts'
+import { noIpOfVisitor, noMailOfToken } from '../refusals.ts'
 import type { SubscriberView } from '../schemas.ts'
 import { findSubscriberList } from '../service.ts'
 import { toView } from '../view.ts'
+import { canonicalIp } from '../../../../shared/values/ip.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
 /**
@@ -23,19 +23,17 @@ export async function unsubscribe(
   body: { token: string; ip?: string | undefined },
 ): Promise<SubscriberView> {
   const { database } = deps
-  const unknown = new RequestError('not_found', 'there is no mail with this unsubscribe token')
   const mail = readUnsubscribeToken(deps.keyHashSecret, body.token)
-  if (mail === null) throw unknown
+  if (mail === null) throw noMailOfToken()
   const context = await findSubscriberList(deps, caller, String(mail.listId)).catch((error: unknown) => {
-    throw error instanceof RequestError && error.code === 'not_found' ? unknown : error
+    throw error instanceof RequestError && error.code === 'not_found' ? noMailOfToken() : error
   })
-  const problems: string[] = []
-  const ip = readIp('ip', body.ip, problems) ?? undefined
+  const ip = body.ip === undefined ? undefined : canonicalIp(body.ip.trim())
   const request: ChangeRequest = {
     organizationId: context.list.organization_id,
     reference: { listId: mail.listId, id: mail.subscriberId },
     decide(existing) {
-      refuseProblems(problems)
+      if (ip === null) throw noIpOfVisitor()
       return planUnsubscription(existing, ip)
     },
     async alongside(session, existing) {
@@ -45,7 +43,7 @@ export async function unsubscribe(
   }
   // A sender may report the same event at this moment. Then the second write of it is a duplicate key, and runs again.
   const result = await retryOnDuplicateEvent(() => changeSubscriber(database, request))
-  if (result.outcome !== 'done') throw unknown
+  if (result.outcome !== 'done') throw noMailOfToken()
   return toView(result.after, context)
 }
 

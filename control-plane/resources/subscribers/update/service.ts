@@ -1,12 +1,12 @@
-import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
-import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../../shared/store/value-bytes.ts'
+import { isGrownTooLarge, valuesBytes } from '../../../../shared/store/value-bytes.ts'
 import type { EmailAddress } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
-import { refuseProblems } from '../../../api/validation.ts'
-import type { ControlPlane } from '../../../control-plane.ts'
+import type { Call, RecordOfPath } from '../../../api/endpoint.ts'
+import type { RequestError } from '../../../api/request-error.ts'
+import { refuseAll } from '../../../api/validation.ts'
 import {
   applyValues,
   changeInPlace,
@@ -14,69 +14,80 @@ import {
   type SubscriberChange,
 } from '../../../store/subscribers.ts'
 import { readEmail, readIdentity, readValues, type SubscriberValues } from '../check-values/service.ts'
+import { customFieldsTooLarge, noSubscriber, requiredFieldUnset, severalSubscribers } from '../refusals.ts'
 import type { SubscriberUpdate, SubscriberView } from '../schemas.ts'
 import {
   findSubscriber,
-  findSubscriberList,
   isUnique,
+  readSubscriberPath,
   refuseUnlessOne,
-  requireReference,
-  listKeepsChanging,
-  maxListReads,
+  subscriberListInPath,
   writeRefusal,
+  writeToList,
+  type NamedSubscriber,
   type SubscriberList,
 } from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
 import { toView } from '../view.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
-/**
- * Changes those values of a subscriber that the body has. Resolves to its view. Throws `not_found` (list, subscriber),
- * `multiple_records_found`, `validation_failed` (values, an identity that is taken, a subscriber limit), and 503 where the
- * list keeps changing.
- */
-export async function updateSubscriber(
-  deps: ControlPlane,
-  caller: Caller,
-  path: { listText: string | undefined; subscriberText: string },
-  parseBody: () => SubscriberUpdate,
-): Promise<SubscriberView> {
-  const { database } = deps
-  for (let reads = 0; reads < maxListReads; reads += 1) {
-    // The database's time as of the last heartbeat, which is earlier than the reads below.
-    const fieldsReadAt = database.local.leaseWatch.lastKnownTime
-    const context = await findSubscriberList(deps, caller, path.listText)
-    const { list } = context
-    const reference = requireReference(list, path.subscriberText)
-    let body: SubscriberUpdate
-    try {
-      body = parseBody()
-    } catch (error) {
-      // A missing subscriber is reported before a faulty body. The order costs a read only where the body is faulty.
-      await refuseUnlessOne(deps, reference, path.subscriberText)
-      throw error
+interface FoundSubscriber extends NamedSubscriber {
+  /** Null where an email may name several subscribers. */
+  existing: SubscriberDocument | null
+  /** The database's time as of the last heartbeat, which is earlier than the reads of list and fields. */
+  fieldsReadAt: Date
+}
+
+/** The one subscriber that the path names. */
+export const subscriberInPath: RecordOfPath<FoundSubscriber> = {
+  refusals: [...subscriberListInPath.refusals, noSubscriber, severalSubscribers],
+  async find(call) {
+    const { deps } = call
+    const fieldsReadAt = deps.database.local.leaseWatch.lastKnownTime
+    const named = await readSubscriberPath(call)
+    const { reference, text } = named
+    if (!isUnique(reference)) {
+      await refuseUnlessOne(deps, reference, text)
+      return { ...named, existing: null, fieldsReadAt }
     }
+    const existing = await findSubscriber(deps, reference)
+    if (existing === null) throw noSubscriber(text)
+    return { ...named, existing, fieldsReadAt }
+  },
+}
+
+/**
+ * Changes those values of a subscriber that the body has. Resolves to its view. Throws `not_found` (a subscriber that is
+ * deleted meanwhile), `multiple_records_found`, `validation_failed` (values, an identity that is taken, a subscriber
+ * limit), and 503 where the list keeps changing.
+ */
+export function updateSubscriber(
+  call: Call<unknown, SubscriberUpdate, FoundSubscriber>,
+): Promise<SubscriberView> {
+  const { deps, body } = call
+  const { database } = deps
+  const findAgain = () => subscriberInPath.find(call)
+  return writeToList(call.record, findAgain, async (found) => {
+    const { context, reference, text, existing, fieldsReadAt } = found
+    const { list } = context
     const update = readUpdate(body, context)
     const reactions = body.run_autoresponders ? await planReactions(deps, context, body) : undefined
 
-    if (reactions === undefined && isUnique(reference) && !unsetsRequiredField(update)) {
-      const existing = await findSubscriber(deps, reference)
-      const written =
-        existing && (await changeInPlace(database, existing, planChange(existing, update), fieldsReadAt))
+    if (reactions === undefined && existing !== null && !unsetsRequiredField(update)) {
+      const written = await changeInPlace(database, existing, planChange(existing, update), fieldsReadAt)
       if (written !== null) return toView(written, context)
     }
     const result = await changeSubscriber(database, {
       organizationId: list.organization_id,
       reference,
-      decide: (existing) => planChange(existing, update),
+      decide: (stored) => planChange(stored, update),
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),
     })
-    if (result.outcome === 'list_changed') continue
-    if (result.outcome !== 'done') throw writeRefusal(result.outcome, path.subscriberText)
+    if (result.outcome === 'list_changed') return 'try_again'
+    if (result.outcome !== 'done') throw writeRefusal(result.outcome, text)
     return toView(result.after, context)
-  }
-  throw listKeepsChanging()
+  })
 }
 
 /** An update, read against its list. */
@@ -84,12 +95,12 @@ interface ReadUpdate {
   body: Pick<SubscriberUpdate, 'status' | 'email_format' | 'confirmed'>
   email: EmailAddress | undefined
   values: SubscriberValues
-  problems: readonly string[]
+  problems: readonly RequestError[]
   context: SubscriberList
 }
 
 export function readUpdate(body: Partial<SubscriberUpdate>, context: SubscriberList): ReadUpdate {
-  const problems: string[] = []
+  const problems: RequestError[] = []
   const email = body.email === undefined ? undefined : readEmail(body.email, problems)
   return { body, email, values: readValues(body, { context, problems }), problems, context }
 }
@@ -107,7 +118,7 @@ export function planChange(existing: SubscriberDocument, update: ReadUpdate): Su
   const { list, primaryKey } = context
   const problems = [...update.problems]
   const change: SubscriberChange = { set: {}, unset: [], values: planFields(existing, update, problems) }
-  refuseProblems(problems)
+  refuseAll(problems)
   if (email !== undefined) change.set.email = email.address
   if (email !== undefined && primaryKey !== null) change.set.email_key = email.key
   const identity = readIdentity(email?.key, values.fields, context)
@@ -123,7 +134,7 @@ export function planChange(existing: SubscriberDocument, update: ReadUpdate): Su
 function planFields(
   existing: SubscriberDocument,
   { values, context }: ReadUpdate,
-  problems: string[],
+  problems: RequestError[],
 ): SubscriberChange['values'] {
   const changes = new Map<number, FieldValue | null>()
   if (values.fields.size === 0) return changes
@@ -131,12 +142,11 @@ function planFields(
     const value = values.fields.get(field.id)
     if (value === undefined) continue
     if (value !== null || !field.required) changes.set(field.id, value)
-    else if (existing.custom_fields[field.id] !== undefined)
-      problems.push(`custom_fields.${field.name} is required and can't be unset`)
+    else if (existing.custom_fields[field.id] !== undefined) problems.push(requiredFieldUnset(field.name))
   }
   const before = existing.custom_fields
   if (isGrownTooLarge(valuesBytes(before), valuesBytes(applyValues(before, changes))))
-    problems.push(valuesTooLarge)
+    problems.push(customFieldsTooLarge())
   return changes
 }
 
