@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 
 /**
  * The programs of the service, each with its environment, flags of V8 included. This is their definition; package.json,
- * docker-compose.yml and the Dockerfile repeat it, and a test compares them with it (test/unit/config.test.ts).
+ * docker-compose.yml and the Dockerfile repeat it, and a test compares them with it (test/unit/shared/runtime/config.test.ts).
  */
 
 /** Bounds the heap, because a container's memory is bounded too (docs/operating.md): V8 collects garbage in time. */

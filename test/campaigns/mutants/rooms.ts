@@ -4,89 +4,65 @@ export interface Room {
   tests: readonly string[]
 }
 
+const values = [
+  'date-time',
+  'due-time',
+  'identity',
+  'field-value',
+  'normalized-text',
+  'subscriber-transition',
+]
+const unit = (folder: string, ...names: string[]): string[] =>
+  names.map((name) => `test/unit/${folder}/${name}.test.ts`)
+const source = (folder: string, ...names: string[]): string[] => names.map((name) => `${folder}/${name}.ts`)
+const records = ['record-scanner', 'csv-cells', 'identity-reader', 'file-beginning', 'chunk-records']
+
 export const rooms: Readonly<Record<string, Room>> = {
   values: {
     files: ['shared/values/*.ts', 'shared/csv/csv-line.ts'],
-    tests: [
-      'csv-line',
-      'date-time',
-      'due-time',
-      'email-and-identity',
-      'field-value',
-      'normalized-text',
-      'subscriber-transition',
-      'time-zone',
-    ].map((name) => `test/unit/values/${name}.test.ts`),
+    tests: [...unit('shared/csv', 'csv-line'), ...unit('shared/values', ...values, 'time-zone')],
   },
   rows: {
-    files: ['shared/csv/row-decision.ts', 'shared/csv/row-fault.ts', 'shared/csv/row-reader.ts'],
-    tests: [
-      'test/unit/rows/row-decision.test.ts',
-      'test/unit/rows/row-reader.test.ts',
-      'test/unit/rows/value-bytes.test.ts',
-    ],
+    files: source('shared/csv', 'row-decision', 'row-fault', 'row-reader'),
+    tests: [...unit('shared/csv', 'row-decision', 'row-reader'), ...unit('shared/store', 'value-bytes')],
   },
   formulas: {
     files: [
       'control-plane/resources/autoresponder-statistics/view.ts',
       'control-plane/resources/delivery-events/message-state.ts',
     ],
-    tests: ['test/unit/delivery/statistics.test.ts'],
+    tests: unit('control-plane/resources/autoresponder-statistics', 'view'),
   },
   authorization: {
-    files: ['control-plane/api/authorization.ts'],
-    tests: ['test/unit/api/authorization.test.ts'],
+    files: source('control-plane/api', 'authorization'),
+    tests: unit('control-plane/api', 'authorization'),
   },
   records: {
-    files: [
-      'shared/csv/record-scanner.ts',
-      'shared/csv/csv-cells.ts',
-      'shared/csv/identity-reader.ts',
-      'shared/csv/file-beginning.ts',
-      'shared/csv/chunk-records.ts',
-      'shared/csv/partition-file.ts',
-    ],
+    files: source('shared/csv', ...records, 'partition-file'),
     tests: [
-      'test/unit/records/scanner-cases.test.ts',
-      'test/unit/records/scanner-limits.test.ts',
-      'test/unit/records/record-scanner.test.ts',
-      'test/unit/records/identity-reader.test.ts',
-      'test/unit/records/file-beginning.test.ts',
-      'test/unit/records/file-separator.test.ts',
-      'test/unit/records/ascii-email.test.ts',
-      'test/unit/records/partition-file.test.ts',
-      'test/unit/records/chunk-records.test.ts',
-      'test/unit/values/csv-line.test.ts',
-      'test/unit/values/email-and-identity.test.ts',
+      ...unit('shared/csv', ...records.filter((name) => name !== 'csv-cells'), 'partition-file', 'csv-line'),
+      ...unit('shared/values', 'identity'),
     ],
   },
   files: {
-    files: ['character-set', 'transcoder', 'dialect', 'no-table', 'sampled-records'].map(
-      (name) => `shared/csv/${name}.ts`,
-    ),
+    files: source('shared/csv', 'character-set', 'transcoder', 'dialect', 'no-table', 'sampled-records'),
     tests: [
-      'test/unit/sources/no-table.test.ts',
-      'test/unit/sources/binary-kinds.test.ts',
-      'test/unit/sources/markup-and-json.test.ts',
-      'test/unit/records/character-set.test.ts',
-      'test/unit/records/transcoder.test.ts',
-      'test/unit/records/dialect.test.ts',
-      'test/unit/records/file-beginning.test.ts',
-      'test/unit/records/file-separator.test.ts',
-      'test/unit/inspection/table.test.ts',
+      ...unit('shared/csv', 'no-table', 'character-set', 'transcoder', 'dialect', 'file-beginning'),
+      ...unit('control-plane/resources/import-inspection', 'header'),
     ],
   },
   containers: {
-    files: ['container-kind', 'zip', 'zstd-frames'].map((name) => `shared/containers/${name}.ts`),
-    tests: ['containers', 'zip', 'zstd-frames'].map((name) => `test/unit/sources/${name}.test.ts`),
+    files: source('shared/containers', 'container-kind', 'zip', 'zstd-frames'),
+    tests: unit('shared/containers', 'unpack', 'zip', 'zstd-frames'),
   },
   splitting: {
     files: [
-      'shared/csv/file-warnings.ts',
-      ...['sampling', 'range-writer', 'record-sorter'].map((name) => `engine/stages/split/${name}.ts`),
+      ...source('shared/csv', 'file-warnings'),
+      ...source('engine/stages/split', 'sampling', 'range-writer', 'record-sorter'),
     ],
-    tests: ['file-warnings', 'sampling', 'range-writer', 'record-sorter'].map(
-      (name) => `test/unit/splitting/${name}.test.ts`,
-    ),
+    tests: [
+      ...unit('shared/csv', 'file-warnings'),
+      ...unit('engine/stages/split', 'sampling', 'range-writer', 'record-sorter'),
+    ],
   },
 }
