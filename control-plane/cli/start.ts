@@ -1,7 +1,7 @@
 import { runProcess } from '../../shared/runtime/service.ts'
 import { exitCodes } from './exit-codes.ts'
 import { startOwnMongoDB } from '../../shared/runtime/start-database.ts'
-import { createSecretsKey } from '../../shared/runtime/secret-box.ts'
+import { createSecretsKey } from '../../shared/store/secrets.ts'
 import { superviseChild } from './supervised-child.ts'
 
 /**

@@ -1,4 +1,3 @@
-import { shownUrls, type ShownUrls } from '../runtime/seal-import-secrets.ts'
 import { unfinishedOfListIndex, type Collections } from '../contract/schemas/collections.ts'
 import {
   detectedCharacterSet,
@@ -11,7 +10,7 @@ import {
   type ImportDocument,
   type RemarkKind,
 } from '../contract/schemas/import.ts'
-import type { SecretBox } from '../runtime/secret-box.ts'
+import { shownUrls, type SecretBox, type ShownUrls } from './secrets.ts'
 import { readSums, type ImportSums } from './chunks.ts'
 import { faultView } from './import-faults.ts'
 import { formatInstant } from '../values/time-zone.ts'

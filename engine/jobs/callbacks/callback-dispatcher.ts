@@ -2,17 +2,15 @@ import { randomUUID } from 'node:crypto'
 import { databaseTime } from '../../../shared/runtime/database.ts'
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { within } from '../../../shared/runtime/within.ts'
-import { openSecrets } from '../../../shared/runtime/seal-import-secrets.ts'
 import {
   queueHost,
   queueOrganization,
   type CallbackDocument,
 } from '../../../shared/contract/schemas/callback.ts'
-import { CannotUnseal } from '../../../shared/runtime/secret-box.ts'
 import { claimCallback, markDelivered, recordFailure, releaseCallback } from '../../store/callbacks.ts'
 import { readBeginnings, waitingCallbacks, type QueueBeginning } from '../../../shared/store/due-queues.ts'
 import { isLeadingEngine } from '../../store/engines.ts'
-import { dropSecrets } from '../../../shared/store/import-secrets.ts'
+import { CannotUnseal, dropSecrets, openSecrets } from '../../../shared/store/secrets.ts'
 import { PollLoop, untilDue } from '../../scheduler/poll-loop.ts'
 import type { StepContext } from '../../scheduler/step.ts'
 import { mayTakeSlot } from '../../scheduler/slots.ts'

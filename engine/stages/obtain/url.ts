@@ -1,7 +1,6 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
-import { openSecrets } from '../../../shared/runtime/seal-import-secrets.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
-import { CannotUnseal } from '../../../shared/runtime/secret-box.ts'
+import { CannotUnseal, openSecrets } from '../../../shared/store/secrets.ts'
 import { unpacked } from '../../../shared/containers/unpack.ts'
 import type { Source, SourceContext } from './source.ts'
 

@@ -307,7 +307,7 @@ export const importDocument = z.object({
     type: z.enum(sourceTypes),
     /** The name that replies show: `data` for inline content. */
     filename: z.string(),
-    /** Its secrets are left out when `sealed` is present, and after the end (shared/runtime/seal-import-secrets.ts). */
+    /** Its secrets are left out when `sealed` is present, and after the end (shared/store/secrets.ts). */
     url: z.string().nullable(),
   }),
   /** Subscriber ids from this one on were allocated after the import began; null before. */

@@ -6,7 +6,7 @@ import { hasEnded } from '../../../../shared/contract/import-state.ts'
 import { fullViews } from '../../../../shared/store/import-views.ts'
 import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
-import type { SecretBox } from '../../../../shared/runtime/secret-box.ts'
+import type { SecretBox } from '../../../../shared/store/secrets.ts'
 import { singleFlight } from '../../../store/single-flight.ts'
 
 interface ImportWatchOptions {

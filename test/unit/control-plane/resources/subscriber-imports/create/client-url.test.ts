@@ -5,7 +5,7 @@ import {
   storedUrl,
   urlProblem,
 } from '../../../../../../control-plane/resources/subscriber-imports/create/client-url.ts'
-import { withoutSecrets } from '../../../../../../shared/runtime/seal-import-secrets.ts'
+import { withoutSecrets } from '../../../../../../shared/runtime/masked-url.ts'
 import { maskPassword } from '../../../../../../shared/runtime/logger.ts'
 
 const schemes = ['http:', 'https:', 'ftp:', 'ftps:']

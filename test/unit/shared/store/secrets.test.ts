@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { callbackWithoutSecrets, withoutSecrets } from '../../../../shared/runtime/seal-import-secrets.ts'
-import { CannotUnseal, SecretBox, secretKey } from '../../../../shared/runtime/secret-box.ts'
+import { callbackWithoutSecrets, withoutSecrets } from '../../../../shared/runtime/masked-url.ts'
+import { CannotUnseal, SecretBox, secretKey } from '../../../../shared/store/secrets.ts'
 
 t.test('a URL is shown without what may be secret in it, and else as it was given', (t) => {
   const shown: [url: string, without: string][] = [
