@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { oldEndpoint as endpoint } from '../../api/endpoint.ts'
-import { findSubscriberList } from '../subscribers/service.ts'
+import { endpoint } from '../../api/endpoint.ts'
+import { subscriberListInPath } from '../subscribers/service.ts'
 import { exampleReaction, reactionQuery, reactionView } from './schemas.ts'
 import { listReactions } from './service.ts'
 
@@ -14,9 +14,7 @@ export const reactionEndpoints = [
     needs: 'any_key',
     query: reactionQuery,
     reply: { data: z.array(reactionView), paging: 'tokens', example: [exampleReaction] },
-    async handle({ deps, caller, params, query }) {
-      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
-      return listReactions(deps, context, query())
-    },
+    record: subscriberListInPath,
+    handle: ({ deps, record, query }) => listReactions(deps, record, query),
   }),
 ]

@@ -1,5 +1,7 @@
+import { RequestError } from '../../../control-plane/api/request-error.ts'
 import { tooManyMessages } from '../../../control-plane/resources/outbox/routes.ts'
-import type { Rows } from './row.ts'
+import { shownStates } from '../../../control-plane/resources/reactions/schemas.ts'
+import { onRemoteList, type Rows } from './row.ts'
 
 export const outboxRows: Rows = {
   listReactions: {
@@ -7,18 +9,16 @@ export const outboxRows: Rows = {
       params: { mailing_list_id: (await list()).id },
       query: '?state=queued,held&per_page=5',
     }),
-    failures: {
-      'a state that there is not': async ({ list }) => ({
+    refusals: [
+      onRemoteList(),
+      async ({ list }) => ({
         sent: { params: { mailing_list_id: (await list()).id }, query: '?state=queued,asleep' },
-        code: 'invalid_request',
-        message: /^state/,
+        refused: new RequestError(
+          'invalid_request',
+          `state must be one or more of ${shownStates.join(', ')}, separated by commas`,
+        ),
       }),
-      'a filter that is no id': async ({ list }) => ({
-        sent: { params: { mailing_list_id: (await list()).id }, query: '?subscriber_id=ann' },
-        code: 'invalid_request',
-        message: /^subscriber_id/,
-      }),
-    },
+    ],
   },
   takeOutboxMessages: { good: () => ({ body: { outbox: { limit: 5, lease_seconds: 10 } } }) },
   acknowledgeOutboxMessages: {
