@@ -13,14 +13,11 @@ import type { RecordOfPath } from './endpoint.ts'
 export const basePath = '/svc/api/v2'
 
 /** Parses an id in a path. Throws `noRecord` for a text that can't be an id, because it names no record. */
-export function pathId(text: string | undefined, noRecord: Refusal<[id: unknown]> | string): number {
+export function pathId(text: string | undefined, noRecord: Refusal<[id: unknown]>): number {
   if (text === undefined || !/^[1-9]\d{0,15}$/.test(text) || !Number.isSafeInteger(Number(text)))
-    throw typeof noRecord === 'string' ? missing(noRecord, text) : noRecord(text)
+    throw noRecord(text)
   return Number(text)
 }
-
-/** The refusal of a record that has no constant of its own. */
-export const missing = (what: string, id: unknown): RequestError => notFound(what)(id)
 
 export const noOrganization = notFound('organization')
 export const noMailingList = notFound('mailing list')
@@ -83,9 +80,6 @@ export const localListInPath: RecordOfPath<MailingListDocument> = {
     return list
   },
 }
-
-/** The message of `refuseRemoteList`, for the API description. */
-export const remoteListRefusal = isRemoteList.example.message
 
 /** An organization that a body names isn't there. One in a path is `not_found` instead. */
 export const noSuchOrganization = invalid(

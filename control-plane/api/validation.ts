@@ -238,22 +238,12 @@ export function refuseAll(refusals: readonly RequestError[]): void {
     )
 }
 
-/** As refuseAll, of texts. */
-export function refuseProblems(
-  problems: readonly string[],
-  code: RequestErrorCode = 'validation_failed',
-): void {
-  if (problems.length > 0) throw refuseAllOf(code, problems, problems.length)
-}
-
 /** Turns a duplicate key error of `write` into the refusal. */
-export async function mapDuplicateKey<T>(taken: RequestError | string, write: () => Promise<T>): Promise<T> {
+export async function mapDuplicateKey<T>(taken: RequestError, write: () => Promise<T>): Promise<T> {
   try {
     return await write()
   } catch (error) {
-    if (isDuplicateKey(error))
-      throw typeof taken === 'string' ? new RequestError('validation_failed', taken) : taken
-    throw error
+    throw isDuplicateKey(error) ? taken : error
   }
 }
 

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { RequestError } from '../api/request-error.ts'
 import { parseJson } from '../api/body/json-text.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
-import { missing } from '../api/scope.ts'
+import { noOrganization } from '../api/scope.ts'
 import { foreignToken } from '../api/token-paging.ts'
 import { documentIn, isHash, readBody, readQuery } from '../api/validation.ts'
 
@@ -13,18 +13,12 @@ import { documentIn, isHash, readBody, readQuery } from '../api/validation.ts'
 export function documentedRefusals(described: Endpoint): RequestError[] {
   const { path, query, body, record, refusals = [] } = described
   const all = [
-    ...pathRefusals(path),
+    ...(path.includes('/:organization_id') ? [noOrganization.example] : []),
     ...(query === undefined ? [] : queryRefusals(query)),
     ...(body === undefined ? [] : bodyRefusals(body)),
     ...[...(record?.refusals ?? []), ...refusals].map(({ example }) => example),
   ]
   return [...new Map(all.map((each) => [`${each.status} ${each.code} ${each.message}`, each])).values()]
-}
-
-/** Refusals for parameters with a name of their own. Those for `:id` are declared by the endpoint. */
-function pathRefusals(path: string): RequestError[] {
-  const names = [...path.matchAll(/:(\w+)_id\b/g)].map(([, name = '']) => name.replaceAll('_', ' '))
-  return names.map((name) => missing(name, 4711))
 }
 
 function queryRefusals(query: z.ZodType): RequestError[] {

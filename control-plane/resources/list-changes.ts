@@ -15,7 +15,7 @@ import { raiseListRevision } from '../store/revisions.ts'
 export function changeList<T>(
   { database }: ControlPlane,
   listId: number,
-  taken: RequestError | string,
+  taken: RequestError,
   change: (session: ClientSession, current: MailingListDocument) => Promise<T>,
 ): Promise<T> {
   const { collections } = database
