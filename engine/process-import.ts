@@ -12,6 +12,7 @@ import { countChunkStates, sumImport } from '../shared/store/chunks.ts'
 import { notifyEngines } from '../shared/store/wake-up.ts'
 import { releaseStep, writeInStep } from '../shared/store/import-steps.ts'
 import { finishImport } from '../shared/store/imports.ts'
+import { noTries } from '../shared/store/work-leases.ts'
 import { countAbsentAndWarn, deactivateAbsent } from './stages/finish/deactivation.ts'
 import { bringSource, type BroughtSource } from './stages/obtain/bring-source.ts'
 import { download } from './stages/obtain/download.ts'
@@ -56,7 +57,7 @@ export async function processImport(
     giveUp: () => countHungTry(run),
   })
   try {
-    if (document.step_deaths >= maxDeaths) await failAfterDeaths(run)
+    if (document.lease.deaths >= maxDeaths) await failAfterDeaths(run)
     else if (document.state === 'importing') await finish(run)
     else await prepare(run)
   } catch (error) {
@@ -113,7 +114,7 @@ async function obtain(run: StepRun): Promise<string | null> {
     { ...step, state },
     {
       $set: {
-        ...{ state: 'splitting', step_deaths: 0, step_failures: 0, staged, beginning },
+        ...{ state: 'splitting', ...noTries, staged, beginning },
         ...obtained.progress,
       },
       $push: { warnings: { $each: warnings } },
@@ -121,7 +122,7 @@ async function obtain(run: StepRun): Promise<string | null> {
   )
   if (!isLeased) return null
   // The split that follows in this run counts its failures from zero.
-  document.step_failures = 0
+  document.lease.tries = 0
   addBeginning(document, obtained.brought)
   if (staged === target) await countStaged(run, target)
   return staged

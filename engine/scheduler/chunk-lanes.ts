@@ -115,7 +115,7 @@ export class ChunkLanes {
         continue
       }
       this.#scheduler.charge(entry.organization_id, chunk.record_count)
-      if (chunk.attempt > maxChunkClaims || chunk.deaths >= maxDeaths) {
+      if (chunk.lease.tries > maxChunkClaims || chunk.lease.deaths >= maxDeaths) {
         await claims.track(token, this.#giveUp(chunk, token))
         // The chunk is ready again, but the next poll finds that its import has failed.
         this.#scheduler.markDrained(entry._id)
@@ -137,7 +137,7 @@ export class ChunkLanes {
       progress: () => Atomics.load(cancelFlag, progressIndex),
       waitingFor: () => 'its worker thread, which most likely reads the partition',
     })
-    const isSuspect = chunk.deaths >= suspectDeaths && !quarantine.isOccupied
+    const isSuspect = chunk.lease.deaths >= suspectDeaths && !quarantine.isOccupied
     const run = () => pool.run({ importId: chunk.import_id, chunkId: chunk._id, token, cancellation: shared })
     const ended = (isSuspect ? quarantine.run(run) : run())
       .catch((error: unknown): ChunkReport => {
@@ -193,11 +193,11 @@ export class ChunkLanes {
   /** For a chunk on which `maxDeaths` engines died, or that was claimed `maxChunkClaims` times without a batch. */
   async #giveUp(chunk: ChunkDocument, token: string): Promise<void> {
     const { log } = this.#options
-    const { deaths } = chunk
+    const { deaths } = chunk.lease
     const message =
       deaths >= maxDeaths
         ? deathsMessage(`worked on chunk ${chunk._id}`, deaths)
-        : `chunk ${chunk._id} was claimed ${chunk.attempt - 1} times in a row without a batch of it being written: check DATA_DIR on the engines, and search their logs for the reason`
+        : `chunk ${chunk._id} was claimed ${chunk.lease.tries - 1} times in a row without a batch of it being written: check DATA_DIR on the engines, and search their logs for the reason`
     log.error({ import_id: chunk.import_id, chunk: chunk._id }, `a chunk is given up: ${message}`)
     await this.#failImport(chunk, token, {
       message,
@@ -237,30 +237,30 @@ export class ChunkLanes {
   ): Promise<void> {
     const { database, folder, missedFiles, log } = this.#options
     log.warn(
-      { chunk: chunk._id, attempt: chunk.attempt, retryable: report.retryable },
+      { chunk: chunk._id, attempt: chunk.lease.tries, retryable: report.retryable },
       `a chunk failed: ${report.message}`,
     )
     if (!report.retryable && (await folder.check()) !== null) {
       await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
       return
     }
-    if (report.isMissing && folder.isUsed && chunk.attempt < maxChunkClaims) {
+    if (report.isMissing && folder.isUsed && chunk.lease.tries < maxChunkClaims) {
       missedFiles.record(chunk.import_id)
-      log.warn({ import_id: chunk.import_id }, missingText(chunk.attempt, report.message))
+      log.warn({ import_id: chunk.import_id }, missingText(chunk.lease.tries, report.message))
       this.#scheduler.markDrained(chunk.import_id)
       await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: true })
       return
     }
-    if (report.code !== null || (!report.retryable && chunk.attempt >= maxChunkClaims)) {
+    if (report.code !== null || (!report.retryable && chunk.lease.tries >= maxChunkClaims)) {
       const message =
         report.code === null
-          ? `chunk ${chunk._id} failed ${chunk.attempt} times in a row, the last time with: ${report.message}`
+          ? `chunk ${chunk._id} failed ${chunk.lease.tries} times in a row, the last time with: ${report.message}`
           : report.message
       await this.#failImport(chunk, token, { message, reason: report.code ?? 'attempts_exhausted' })
       return
     }
     // The pause gives a passing problem time to end.
-    await sleep(Math.min(5_000, 250 * 2 ** chunk.attempt))
+    await sleep(Math.min(5_000, 250 * 2 ** chunk.lease.tries))
     await releaseChunk(database.collections, {
       chunkId: chunk._id,
       token,

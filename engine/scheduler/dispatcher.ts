@@ -166,7 +166,7 @@ export class Dispatcher extends PollLoop {
     claimable: readonly WorkingImport[],
     problem: string,
   ): Promise<number> {
-    const idle = working.filter((entry) => entry.step === null && !claimable.includes(entry))
+    const idle = working.filter((entry) => entry.lease.token === null && !claimable.includes(entry))
     const waiting = idle.length + (await this.#starter.countDue(working))
     const now = clock.monotonicMs()
     if (waiting > 0 && now - this.#spaceLoggedAt > logSpaceEveryMs) {
@@ -178,7 +178,7 @@ export class Dispatcher extends PollLoop {
 
   /** The imports whose next step no engine has, round-robin by organization. */
   async #listFreeSteps(working: WorkingImport[]): Promise<WorkingImport[]> {
-    const free = working.filter((entry) => entry.step === null && !this.#steps.isRunning(entry._id))
+    const free = working.filter((entry) => entry.lease.token === null && !this.#steps.isRunning(entry._id))
     const importing = free.filter((entry) => entry.state === 'importing').map(({ _id }) => _id)
     const withChunks = await importsWithOpenChunks(this.#options.database.collections, importing)
     return sortRoundRobin(

@@ -1,7 +1,6 @@
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Database } from '../../shared/runtime/database.ts'
-import { releaseChunkOfClaim } from '../../shared/store/chunks.ts'
-import { releaseStepUnder } from '../../shared/store/import-steps.ts'
+import { releaseClaim } from '../../shared/store/work-leases.ts'
 
 /** A command ends at the latest with its socket's timeout, see shared/runtime/database.ts. */
 const doubtMs = 60_000
@@ -39,9 +38,7 @@ export class DoubtfulClaims {
   async release(): Promise<void> {
     const { collections } = this.#database
     for (const [token, since] of this.#since) {
-      const claim = { engineId: this.#engineId, token }
-      await releaseChunkOfClaim(collections, claim)
-      await releaseStepUnder(collections, claim)
+      await releaseClaim(collections, { engineId: this.#engineId, token })
       if (clock.monotonicMs() - since > doubtMs) this.#since.delete(token)
     }
   }

@@ -73,7 +73,7 @@ const isSystemError = (error: unknown): boolean =>
 
 async function endMissing(error: ImportError, run: StepRun): Promise<void> {
   const { document, step, database, missedFiles, log } = run
-  const failures = document.step_failures + 1
+  const failures = document.lease.tries + 1
   if (failures >= maxStepFailures) {
     await fail(run, error.code, error.message)
     return
@@ -129,7 +129,7 @@ async function recheckLater({ fingerprint }: StillWritten, run: StepRun): Promis
 /** An unexpected error may pass: the step is tried again after growing waits, which are stored. */
 async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
   const { document, step, database, log } = run
-  const failures = document.step_failures + 1
+  const failures = document.lease.tries + 1
   log.error({ err: error, failures }, `the step broke off: ${errorMessage(error)}`)
   if (failures < maxStepFailures) {
     await postponeStep(database.collections, step, { failures, waitMs: 1_000 * 2 ** failures })
@@ -148,7 +148,7 @@ function advise(error: unknown): string {
 
 /** Counts the try of a step that hangs, because its process ends now. Throws the database's errors. */
 export async function countHungTry(run: StepRun): Promise<void> {
-  const failures = run.document.step_failures + 1
+  const failures = run.document.lease.tries + 1
   if (failures < maxStepFailures) {
     await postponeStep(run.database.collections, run.step, { failures, waitMs: 0 })
     return
@@ -163,8 +163,8 @@ export async function countHungTry(run: StepRun): Promise<void> {
 
 /** For a step on which `maxDeaths` engines died: it is not begun again. */
 export async function failAfterDeaths(run: StepRun): Promise<void> {
-  const { step_deaths, state } = run.document
-  await fail(run, 'engines_died', deathsMessage(stepActivity(state), step_deaths))
+  const { lease, state } = run.document
+  await fail(run, 'engines_died', deathsMessage(stepActivity(state), lease.deaths))
 }
 
 /** What an engine with the step of an import in this state was doing. */

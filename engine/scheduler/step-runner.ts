@@ -63,7 +63,7 @@ export class StepRunner {
 
   /** Aborts steps of imports that were paused, cancelled or failed, and those that other engines have taken over. */
   abortUnwanted(working: readonly WorkingImport[]): void {
-    const tokens = new Map(working.map((entry) => [entry._id, entry.step?.token]))
+    const tokens = new Map(working.map((entry) => [entry._id, entry.lease.token]))
     for (const [importId, step] of this.#steps) if (tokens.get(importId) !== step.token) step.abort.abort()
   }
 
@@ -99,7 +99,7 @@ export class StepRunner {
     const step: RunningStep = { entry, token, abort, ended: Promise.resolve() }
     const mayRun = this.#mayClaim
     const run = () => processImport(document, token, { ...this.#options, session, signal: abort.signal })
-    const isSuspect = document.step_deaths >= suspectDeaths && mayRun
+    const isSuspect = document.lease.deaths >= suspectDeaths && mayRun
     step.ended = (isSuspect ? quarantine.run(run) : run())
       .catch((error: unknown) => {
         claims.add(token)

@@ -2,19 +2,8 @@ import type { Database } from '../../shared/runtime/database.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
-import {
-  listEnginesWithChunks,
-  listImportsWithChunksOf,
-  releaseChunksOfEngine,
-  releaseExpiredChunks,
-} from '../../shared/store/chunks.ts'
 import { notifyEngines } from '../../shared/store/wake-up.ts'
 import { isRegistered } from '../store/engines.ts'
-import {
-  listEnginesWithSteps,
-  listImportsWithStepsOf,
-  releaseStepsOfEngine,
-} from '../../shared/store/import-steps.ts'
 import {
   heartbeatMs,
   leaseMs,
@@ -23,6 +12,7 @@ import {
   recordStopped,
   removeDead,
 } from '../../shared/store/leases.ts'
+import { listLeases, releaseExpired, releaseLeasesOfEngine } from '../../shared/store/work-leases.ts'
 import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
 import type { MaintenanceJob } from '../jobs/maintenance.ts'
 
@@ -50,7 +40,8 @@ export function takeOverFromEngines(database: Database, log: Logger): Maintenanc
           await releaseLeases(database, engine, { died: false, log })
           continue
         }
-        const imports = await importsLeasedBy(collections, engine._id)
+        const held = await listLeases(collections, { engineId: engine._id })
+        const imports = [...new Set(held.map(({ importId }) => importId))]
         const { chunks, steps } = await releaseLeases(database, engine, { died: true, log })
         await recordCleared(database, engine._id)
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
@@ -66,12 +57,12 @@ export function takeOverFromEngines(database: Database, log: Logger): Maintenanc
       }
       await removeDead(database)
       await releaseLeasesOfUnknown(collections)
-      const expired = await releaseExpiredChunks(collections)
+      const expired = await releaseExpired(collections)
       if (expired.length > 0)
         log.warn(
           {
             chunks: expired.map(({ _id }) => _id),
-            engines: [...new Set(expired.map(({ engine_id }) => engine_id?.slice(0, 8)))],
+            engines: [...new Set(expired.map(({ engineId }) => engineId?.slice(0, 8)))],
           },
           'took over chunks of which no batch was written for longer than their lease',
         )
@@ -85,15 +76,10 @@ export function takeOverFromEngines(database: Database, log: Logger): Maintenanc
  * was suspended in between.
  */
 export async function releaseLeasesOfUnknown(collections: Collections): Promise<void> {
-  const engineIds = [
-    ...(await listEnginesWithChunks(collections)),
-    ...(await listEnginesWithSteps(collections)),
-  ]
-  for (const engineId of new Set(engineIds)) {
-    if (await isRegistered(collections, engineId)) continue
-    await releaseChunksOfEngine(collections, engineId, { died: true })
-    await releaseStepsOfEngine(collections, engineId, { died: true })
-  }
+  const engineIds = (await listLeases(collections)).map(({ engineId }) => engineId)
+  for (const engineId of new Set(engineIds))
+    if (!(await isRegistered(collections, engineId)))
+      await releaseLeasesOfEngine(collections, engineId, { died: true })
 }
 
 /**
@@ -106,15 +92,7 @@ async function releaseLeases(
   { died, log }: { died: boolean; log: Logger },
 ): Promise<{ chunks: number; steps: number }> {
   await endTransactions(database, sessionIds, log)
-  const chunks = await releaseChunksOfEngine(database.collections, _id, { died })
-  const steps = await releaseStepsOfEngine(database.collections, _id, { died })
-  return { chunks, steps }
-}
-
-async function importsLeasedBy(collections: Collections, engineId: string): Promise<number[]> {
-  const ofChunks = await listImportsWithChunksOf(collections, engineId)
-  const ofSteps = await listImportsWithStepsOf(collections, engineId)
-  return [...new Set([...ofChunks, ...ofSteps])]
+  return releaseLeasesOfEngine(database.collections, _id, { died })
 }
 
 /** Called by an engine that stops: releases its remaining chunks and steps, and marks it as stopped in the register. */

@@ -111,7 +111,7 @@ export function readDueImports({ imports }: Collections, ids: readonly number[])
 
 export type WorkingImport = Pick<
   ImportDocument,
-  '_id' | 'organization_id' | 'begins_at' | 'state' | 'step' | 'fence'
+  '_id' | 'organization_id' | 'begins_at' | 'state' | 'lease' | 'fence'
 >
 
 /**
@@ -123,10 +123,10 @@ export async function listWorkingImports({ imports }: Collections): Promise<Work
     .find(
       {
         state: { $in: [...workingStates] },
-        $or: [{ state: 'importing' }, { step: { $ne: null } }, stepIsDue],
+        $or: [{ state: 'importing' }, { 'lease.token': { $ne: null } }, stepIsDue],
       },
       {
-        projection: { organization_id: 1, begins_at: 1, state: 1, step: 1, fence: 1 },
+        projection: { organization_id: 1, begins_at: 1, state: 1, lease: 1, fence: 1 },
       },
     )
     .hint({ state: 1 })
@@ -168,7 +168,7 @@ export function listEndedImports(
         ...endedNotFinalized,
         organization_id: organizationId,
         state: { $in: [...endedStates] },
-        step: null,
+        'lease.token': null,
         _id: { $nin: [...without] },
       },
       { projection: { organization_id: 1, state: 1, 'source.type': 1 } },

@@ -12,8 +12,8 @@ export async function cutLeases(
   { callbackLeaseMs }: { callbackLeaseMs: number },
 ): Promise<number> {
   const cuts = await Promise.all([
-    chunks.updateMany({ state: 'running', ...endsAfter('lease_until', chunkLeaseMs) }, [
-      { $set: { lease_until: ahead(chunkLeaseMs) } },
+    chunks.updateMany({ state: 'running', ...endsAfter('lease.until', chunkLeaseMs) }, [
+      { $set: { 'lease.until': ahead(chunkLeaseMs) } },
     ]),
     callbacks.updateMany(
       { state: 'waiting', token: { $type: 'string' }, ...endsAfter('due_at', callbackLeaseMs) },

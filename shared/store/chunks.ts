@@ -9,6 +9,7 @@ import {
   type ImportCounts,
   type ImportDocument,
 } from '../contract/schemas/import.ts'
+import { chunkLeases, claimedBy, leaseEnd, noTries, type Claim } from './work-leases.ts'
 
 /**
  * Chunk documents. An engine claims a chunk, its worker advances it batch by batch, and it is released or done. Every
@@ -33,12 +34,6 @@ export const chunkLeaseMs = 60_000
 /** After this many claims without a committed batch the chunk itself counts as faulty. */
 export const maxChunkClaims = 5
 
-/** Who claims a chunk or a step. Each claim has a new token. */
-export interface Claim {
-  engineId: string
-  token: string
-}
-
 /**
  * Claims the next ready chunk of the import, and resolves to it without its extents. Null when none is ready, or the
  * import was paused or cancelled since it was read (fence.ts).
@@ -54,10 +49,8 @@ export function claimChunk(
       {
         $set: {
           state: 'running',
-          token: claim.token,
-          engine_id: claim.engineId,
-          attempt: { $add: ['$attempt', 1] },
-          lease_until: leaseEnd,
+          ...claimedBy(claim, chunkLeaseMs),
+          'lease.tries': { $add: ['$lease.tries', 1] },
         },
       },
     ],
@@ -65,19 +58,17 @@ export function claimChunk(
   )
 }
 
-const leaseEnd = { $add: ['$$NOW', chunkLeaseMs] }
+/** A chunk under the lease that this engine has. */
+export type HeldChunk = ChunkDocument & { token: string }
 
 /** The chunk with its extents, for the worker of its engine; null when the token's lease is lost. */
-export function readLeasedChunk(
-  collections: Collections,
+export async function readLeasedChunk(
+  { chunks }: Collections,
   chunkId: string,
   token: string,
-): Promise<(ChunkDocument & { token: string }) | null> {
-  return collections.chunks.findOne<ChunkDocument & { token: string }>({
-    _id: chunkId,
-    state: 'running',
-    token,
-  })
+): Promise<HeldChunk | null> {
+  const chunk = await chunks.findOne({ _id: chunkId, state: 'running', 'lease.token': token })
+  return chunk && { ...chunk, token }
 }
 
 /**
@@ -88,7 +79,7 @@ export async function advanceChunk(
   collections: Collections,
   session: ClientSession,
   progress: {
-    chunk: ChunkDocument & { token: string }
+    chunk: HeldChunk
     /** Positions in the chunk of the batch's first record, and of the record after its last one. */
     from: number
     to: number
@@ -101,27 +92,23 @@ export async function advanceChunk(
 ): Promise<boolean> {
   const { chunk, from, to, isLast, counts, faults, quota } = progress
   const end = isLast
-    ? { ...noLease, state: 'done' }
-    : { lease_until: leaseEnd, quota_reserved: quota.reserved }
+    ? { ...chunkLeases.released, state: 'done' }
+    : { 'lease.until': leaseEnd(chunkLeaseMs), quota_reserved: quota.reserved }
   const set = {
     next_record: to,
     counts: { $literal: counts },
     ...(faults === null ? {} : { faults: { $literal: faults } }),
-    attempt: 0,
-    deaths: 0,
+    ...noTries,
     quota_used: quota.used,
     ...end,
   }
   const { matchedCount } = await collections.chunks.updateOne(
-    { _id: chunk._id, state: 'running', token: chunk.token, next_record: from },
+    { _id: chunk._id, state: 'running', 'lease.token': chunk.token, next_record: from },
     [{ $set: set }],
     { session, bypassDocumentValidation: true },
   )
   return matchedCount === 1
 }
-
-/** The fields of a chunk without a lease. */
-export const noLease = { token: null, engine_id: null, lease_until: null, quota_reserved: 0 }
 
 /** Inside a transaction that changes the chunk's reservation. Renews the lease; false when it is lost. */
 export async function recordReservation(
@@ -131,8 +118,8 @@ export async function recordReservation(
   quota: number,
 ): Promise<boolean> {
   const { matchedCount } = await collections.chunks.updateOne(
-    { _id: chunk._id, state: 'running', token: chunk.token },
-    [{ $set: { quota_reserved: quota, lease_until: leaseEnd } }],
+    { _id: chunk._id, state: 'running', 'lease.token': chunk.token },
+    [{ $set: { quota_reserved: quota, 'lease.until': leaseEnd(chunkLeaseMs) } }],
     { session, bypassDocumentValidation: true },
   )
   return matchedCount === 1
@@ -144,8 +131,8 @@ export async function releaseChunk(
   lease: { chunkId: string; token: string; countsAsAttempt: boolean },
 ): Promise<void> {
   await collections.chunks.updateOne(
-    { _id: lease.chunkId, state: 'running', token: lease.token },
-    { $set: { ...noLease, state: 'ready', ...(lease.countsAsAttempt ? {} : { attempt: 0 }) } },
+    { _id: lease.chunkId, state: 'running', 'lease.token': lease.token },
+    { $set: { ...chunkLeases.released, ...(lease.countsAsAttempt ? {} : chunkLeases.unclaimed) } },
   )
 }
 
@@ -166,68 +153,11 @@ export async function releaseFailedChunk(
   { chunkId, token }: LeasedChunk,
 ): Promise<boolean> {
   const { matchedCount } = await collections.chunks.updateOne(
-    { _id: chunkId, state: 'running', token },
-    { $set: { ...noLease, state: 'ready', attempt: 0 } },
+    { _id: chunkId, state: 'running', 'lease.token': token },
+    { $set: { ...chunkLeases.released, ...chunkLeases.unclaimed } },
     { session },
   )
   return matchedCount === 1
-}
-
-/** Releases the chunk that an engine has claimed under a token, if any. */
-export async function releaseChunkOfClaim(collections: Collections, claim: Claim): Promise<void> {
-  await collections.chunks.updateOne(
-    { state: 'running', engine_id: claim.engineId, token: claim.token },
-    { $set: { ...noLease, state: 'ready', attempt: 0 } },
-  )
-}
-
-/**
- * How long a release waits for a transaction that has locked the document. A release that times out is repeated by the
- * next take-over, 3 s later.
- */
-export const releaseMs = 5_000
-
-/** Releases the chunks of an engine that stopped. A death counts against each chunk, which may be its cause. */
-export async function releaseChunksOfEngine(
-  collections: Collections,
-  engineId: string,
-  { died }: { died: boolean },
-): Promise<number> {
-  const { modifiedCount } = await collections.chunks.updateMany(
-    { engine_id: engineId, state: 'running' },
-    { $set: { ...noLease, state: 'ready' }, ...(died ? { $inc: { deaths: 1 } } : {}) },
-    { maxTimeMS: releaseMs },
-  )
-  return modifiedCount
-}
-
-/** Ids of the engines that have leases on chunks. */
-export async function listEnginesWithChunks(collections: Collections): Promise<string[]> {
-  return (await collections.chunks.distinct('engine_id', { state: 'running' })).filter((id) => id !== null)
-}
-
-/** Ids of the imports of which an engine has leased chunks. */
-export function listImportsWithChunksOf({ chunks }: Collections, engineId: string): Promise<number[]> {
-  return chunks.distinct('import_id', { engine_id: engineId, state: 'running' })
-}
-
-/** Releases chunks whose lease has expired although their engine is alive; resolves to their former engines. */
-export async function releaseExpiredChunks({ chunks }: Collections) {
-  const expired = await chunks
-    .find(
-      { state: 'running', $expr: { $lt: ['$lease_until', '$$NOW'] } },
-      { projection: { engine_id: 1, token: 1 } },
-    )
-    .toArray()
-  const releasedChunks: { _id: string; engine_id: string | null }[] = []
-  for (const { _id, token, engine_id } of expired) {
-    const { modifiedCount } = await chunks.updateOne(
-      { _id, state: 'running', token, $expr: { $lt: ['$lease_until', '$$NOW'] } },
-      { $set: { ...noLease, state: 'ready' } },
-    )
-    if (modifiedCount === 1) releasedChunks.push({ _id, engine_id })
-  }
-  return releasedChunks
 }
 
 type ChunkStates = Record<ChunkDocument['state'], number>

@@ -6,8 +6,8 @@ import { isMaxTimeExpired, driverRetryReason } from '../runtime/driver-errors.ts
 import type { Logger } from '../runtime/logger.ts'
 import { BusyError, errorMessage } from '../contract/errors.ts'
 import { idsOfImport, type ImportDocument } from '../contract/schemas/import.ts'
-import { noLease } from './chunks.ts'
 import { killSessions } from './leases.ts'
+import { chunkLeases } from './work-leases.ts'
 
 /**
  * Fencing makes the answer to a request final: the chunks of the import are taken from their engines before it is
@@ -34,7 +34,7 @@ export async function fenceChunks(
   await updateMany(context, [_id], (options) =>
     context.database.collections.chunks.updateMany(
       { _id: idsOfImport(_id), state: { $in: ['ready', 'running'] }, fence: { $not: { $gte: number } } },
-      { $set: { ...noLease, state: 'ready', attempt: 0, fence: number } },
+      { $set: { ...chunkLeases.released, ...chunkLeases.unclaimed, fence: number } },
       options,
     ),
   )
@@ -47,7 +47,7 @@ export async function preemptChunks(context: FenceContext, importIds: number[]):
   await updateMany(context, importIds, (options) =>
     context.database.collections.chunks.updateMany(
       { import_id: { $in: importIds }, state: 'running' },
-      { $set: { ...noLease, state: 'ready', attempt: 0 } },
+      { $set: { ...chunkLeases.released, ...chunkLeases.unclaimed } },
       options,
     ),
   )
@@ -139,11 +139,11 @@ export async function enforcePendingFences(context: FenceContext): Promise<numbe
 
 async function findEngines({ collections }: Database, importIds: number[]) {
   const [ofChunks, ofSteps] = await Promise.all([
-    collections.chunks.distinct('engine_id', { import_id: { $in: importIds }, state: 'running' }),
-    collections.imports.find({ _id: { $in: importIds } }, { projection: { step: 1 } }).toArray(),
+    collections.chunks
+      .find({ import_id: { $in: importIds }, state: 'running' }, { projection: { lease: 1 } })
+      .toArray(),
+    collections.imports.find({ _id: { $in: importIds } }, { projection: { lease: 1 } }).toArray(),
   ])
-  const names = [...ofChunks, ...ofSteps.map(({ step }) => step?.engine_id ?? null)].filter(
-    (id) => id !== null,
-  )
+  const names = [...ofChunks, ...ofSteps].map(({ lease }) => lease.holder).filter((id) => id !== null)
   return collections.engines.find({ _id: { $in: names } }).toArray()
 }

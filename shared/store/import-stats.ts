@@ -94,7 +94,7 @@ const readRunningChunks = ({ chunks }: Collections) =>
     .aggregate<{ _id: string; import_id: number; next_record: number; overdue: boolean }>([
       { $match: { state: 'running' } },
       { $limit: maxRowsRead },
-      { $project: { import_id: 1, next_record: 1, overdue: { $lt: ['$lease_until', '$$NOW'] } } },
+      { $project: { import_id: 1, next_record: 1, overdue: { $lt: ['$lease.until', '$$NOW'] } } },
     ])
     .toArray()
 

@@ -1,8 +1,8 @@
 import type { ClientSession, UpdateFilter } from 'mongodb'
 import type { ImportState } from '../contract/import-state.ts'
-import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
 import type { ImportDocument } from '../contract/schemas/import.ts'
-import { releaseMs, type Claim } from './chunks.ts'
+import { claimedBy, noHolder, type Claim } from './work-leases.ts'
 
 /**
  * Steps of an import: obtaining, splitting and finishing. One engine at a time has the lease of a step. All its
@@ -23,18 +23,18 @@ export function claimStep(
     {
       _id: id,
       state,
-      step: null,
+      'lease.token': null,
       finalized: false,
       ...stepIsDue,
     },
-    { $set: { step: { engine_id: claim.engineId, token: claim.token } } },
+    [{ $set: claimedBy(claim, null) }],
     { returnDocument: 'after' },
   )
 }
 
 /** Matches imports whose next step, or next attempt of one, may begin now. $max ignores null and absent fields. */
 export const stepIsDue = {
-  $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
+  $expr: { $lte: [{ $max: ['$begins_at', '$lease.not_before', '$download.next_attempt_at'] }, '$$NOW'] },
 }
 
 /** Fields of a failed import, for an update pipeline. */
@@ -46,48 +46,7 @@ export const failedWith = (message: string) => ({
 
 /** Releases a step; changes nothing when the token's lease is lost. */
 export async function releaseStep(collections: Collections, id: number, token: string): Promise<void> {
-  await collections.imports.updateOne({ _id: id, 'step.token': token }, { $set: { step: null } })
-}
-
-/** Releases the step that an engine has claimed under a token, if any. */
-export async function releaseStepUnder(collections: Collections, claim: Claim): Promise<void> {
-  await collections.imports.updateOne(
-    { finalized: false, 'step.engine_id': claim.engineId, 'step.token': claim.token },
-    { $set: { step: null } },
-    { hint: notFinalizedIndex },
-  )
-}
-
-/** Releases the steps of an engine that stopped; resolves to how many. A death counts against each of them. */
-export async function releaseStepsOfEngine(
-  collections: Collections,
-  engineId: string,
-  { died }: { died: boolean },
-): Promise<number> {
-  const { modifiedCount } = await collections.imports.updateMany(
-    { finalized: false, 'step.engine_id': engineId },
-    { $set: { step: null }, ...(died ? { $inc: { step_deaths: 1 } } : {}) },
-    { hint: notFinalizedIndex, maxTimeMS: releaseMs },
-  )
-  return modifiedCount
-}
-
-/** Ids of the imports of which an engine has leased the step. */
-export async function listImportsWithStepsOf({ imports }: Collections, engineId: string): Promise<number[]> {
-  const found = await imports
-    .find({ finalized: false, 'step.engine_id': engineId }, { projection: { _id: 1 } })
-    .hint(notFinalizedIndex)
-    .toArray()
-  return found.map(({ _id }) => _id)
-}
-
-/** Ids of the engines that have leases on steps. */
-export async function listEnginesWithSteps(collections: Collections): Promise<string[]> {
-  const found = await collections.imports
-    .find({ finalized: false, step: { $ne: null } }, { projection: { 'step.engine_id': 1 } })
-    .hint(notFinalizedIndex)
-    .toArray()
-  return found.flatMap(({ step }) => step?.engine_id ?? [])
+  await collections.imports.updateOne({ _id: id, 'lease.token': token }, { $set: noHolder })
 }
 
 /** A write by the engine of a step, while the import is in the step's state. False when lease or state is lost. */
@@ -98,7 +57,7 @@ export async function writeInStep(
   session?: ClientSession,
 ): Promise<boolean> {
   const { matchedCount } = await collections.imports.updateOne(
-    { _id: step.id, state: step.state, 'step.token': step.token },
+    { _id: step.id, state: step.state, 'lease.token': step.token },
     update,
     session === undefined ? {} : { session },
   )
@@ -115,7 +74,7 @@ export async function beginAttempt(
   totalMs: number,
 ): Promise<Date | null> {
   const begun = await collections.imports.findOneAndUpdate(
-    { _id: step.id, state: 'downloading', 'step.token': step.token },
+    { _id: step.id, state: 'downloading', 'lease.token': step.token },
     [
       {
         $set: {
@@ -144,7 +103,7 @@ export async function scheduleRetry(
     {
       _id: step.id,
       state: { $in: ['downloading', 'paused'] },
-      'step.token': step.token,
+      'lease.token': step.token,
       'download.attempts': attempts - 1,
     },
     [{ $set: { 'download.attempts': attempts, 'download.next_attempt_at': { $add: ['$$NOW', waitMs] } } }],
@@ -157,8 +116,8 @@ export async function postponeStep(
   step: { id: number; token: string },
   { failures, waitMs }: { failures: number; waitMs: number },
 ): Promise<void> {
-  await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
-    { $set: { step_failures: failures, step_not_before: { $add: ['$$NOW', waitMs] } } },
+  await collections.imports.updateOne({ _id: step.id, 'lease.token': step.token }, [
+    { $set: { 'lease.tries': failures, 'lease.not_before': { $add: ['$$NOW', waitMs] } } },
   ])
 }
 
@@ -168,10 +127,10 @@ export async function delayStep(
   step: { id: number; token: string },
   { waitMs, warning }: { waitMs: number; warning?: string },
 ): Promise<void> {
-  await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
+  await collections.imports.updateOne({ _id: step.id, 'lease.token': step.token }, [
     {
       $set: {
-        step_not_before: { $add: ['$$NOW', waitMs] },
+        'lease.not_before': { $add: ['$$NOW', waitMs] },
         warnings: warning === undefined ? '$warnings' : withWarning(warning),
       },
     },
@@ -200,7 +159,7 @@ export async function waitForUpload(
   const { matchedCount } = await collections.imports.updateOne(
     {
       _id: step.id,
-      'step.token': step.token,
+      'lease.token': step.token,
       $expr: { $gte: [{ $add: [since, wait.longestWaitMinutes * 60_000] }, '$$NOW'] },
     },
     [
@@ -211,7 +170,7 @@ export async function waitForUpload(
             pin: { $ifNull: ['$upload.pin', null] },
             waiting: { since, fingerprint: { $literal: wait.fingerprint } },
           },
-          step_not_before: { $add: ['$$NOW', wait.recheckDelayMs] },
+          'lease.not_before': { $add: ['$$NOW', wait.recheckDelayMs] },
           warnings: withWarning(warning),
         },
       },

@@ -110,7 +110,7 @@ export const summaryFields = {
   number_of_records: 1,
   totals: 1,
   download: 1,
-  step_not_before: 1,
+  lease: 1,
 } as const
 export type ImportSummary = Pick<ImportDocument, '_id' | keyof typeof summaryFields>
 

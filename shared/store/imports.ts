@@ -21,6 +21,7 @@ import { writeEndingBlockers, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
 import { freeKept } from './staged-usage.ts'
 import { emptyBytes } from './value-bytes.ts'
+import { noHolder } from './work-leases.ts'
 
 /**
  * Import documents. Each transition is one guarded write, which filters by the states before it, and for an engine by
@@ -212,7 +213,7 @@ export async function failImport(
   message: string,
 ): Promise<boolean> {
   const { matchedCount } = await collections.imports.updateOne(
-    { _id: step.id, state: { $in: [...workingStates] }, 'step.token': step.token },
+    { _id: step.id, state: { $in: [...workingStates] }, 'lease.token': step.token },
     [{ $set: failedWith(message) }],
   )
   return matchedCount === 1
@@ -251,10 +252,10 @@ export async function finishImport(
   const finished = {
     ...{ state: 'finished', finished_at: '$$NOW' },
     ...{ totals: withDefaultsKept(counts), faults: { $literal: faults } },
-    ...{ step: null, holds_list: '$$REMOVE' },
+    ...{ ...noHolder, holds_list: '$$REMOVE' },
   }
   const ended = await collections.imports.findOneAndUpdate(
-    { _id: step.id, state: 'importing', 'step.token': step.token },
+    { _id: step.id, state: 'importing', 'lease.token': step.token },
     [{ $set: finished }],
     { returnDocument: 'after', projection: { finished_at: 1 } },
   )

@@ -82,7 +82,7 @@ t.test('cancelled while it deactivates, its counts and logs stay true', async (t
   await until(
     'the end of its step',
     () => collections.imports.findOne({ _id: id }),
-    (document) => document!.step === null,
+    (document) => document!.lease.token === null,
   )
   const view = await get(`/subscriber_imports/${id}`)
   const there = await collections.subscribers.countDocuments({
@@ -159,14 +159,14 @@ t.test('slow servers of one organization delay no other organization', async (t)
   }
   await until(
     'downloads',
-    () => collections.imports.countDocuments({ step: { $ne: null } }),
+    () => collections.imports.countDocuments({ 'lease.token': { $ne: null } }),
     (count) => count >= 4,
   )
   const organization = await post('/organizations', { organization: { name: 'Other' } })
   const list = await createList(service, [], { organization_id: organization.id })
   const { id } = await create(service, list.id, source('fast'))
   t.same(countsOf(await importEnd(service, id)), { added: 1 })
-  t.equal(await collections.imports.countDocuments({ _id: { $in: slow }, step: { $ne: null } }), 4)
+  t.equal(await collections.imports.countDocuments({ _id: { $in: slow }, 'lease.token': { $ne: null } }), 4)
   for (const id of slow) await post(`/subscriber_imports/${id}/cancel`)
 })
 
@@ -238,7 +238,7 @@ t.test('a chunk that is not written for longer than its lease is taken from a ru
   const lose = () =>
     collections.chunks.updateOne(
       { import_id: id, state: 'running' },
-      { $set: { token: 'no engine', lease_until: new Date(0) } },
+      { $set: { 'lease.token': 'no engine', 'lease.until': new Date(0) } },
     )
   await until('a chunk in hand', lose, ({ modifiedCount }) => modifiedCount > 0)
   await letGo()
@@ -264,8 +264,8 @@ t.test(
       async () => {
         // The waits between its tries are stored; together they are half a minute.
         await collections.imports.updateOne(
-          { _id: id, step_not_before: { $exists: true } },
-          { $set: { step_not_before: new Date(0) } },
+          { _id: id, 'lease.not_before': { $ne: null } },
+          { $set: { 'lease.not_before': new Date(0) } },
         )
         return get(`/subscriber_imports/${id}`)
       },

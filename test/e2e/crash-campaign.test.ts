@@ -80,8 +80,8 @@ const morePoints = {
 const takeOverPoints = {
   'before its sessions are killed': 'killSessions before 1',
   'its sessions killed': 'killSessions after 1',
-  'its chunks given back': 'update import_chunks "q":{"engine_id" after 1',
-  'its steps given back': 'update imports "q":{"finalized":false,"step.engine_id" after 1',
+  'its chunks given back': 'update import_chunks "q":{"state":"running","lease.holder" after 1',
+  'its steps given back': 'update imports "q":{"finalized":false,"lease.holder" after 1',
   'its document removed': 'delete engines after 1',
   'taken over, noted': 'update engines "dead":true after 1',
   'entered, nothing else': 'update engines started_at after 1',
@@ -368,7 +368,7 @@ async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
   await service.post(`/subscriber_imports/${importId}/unpause`)
   const resumed = engines.resume(engine)
   const { imports } = service.collections
-  while ((await imports.countDocuments({ _id: importId, 'step.engine_id': deadName })) === 0) {
+  while ((await imports.countDocuments({ _id: importId, 'lease.holder': deadName })) === 0) {
     // The engine gives the step back within milliseconds, so this loop has no pause.
     if ((await imports.countDocuments({ _id: importId, state: 'splitting' })) === 0) break
   }

@@ -47,7 +47,7 @@ t.test(
     const innocentId = (await create(innocent.id, 'a@example.com')).id as number
     const leasedBy = async (engine: RunningEngine) => {
       const { _id } = (await engines.documentOf(engine))!
-      return collections.chunks.distinct('import_id', { state: 'running', engine_id: _id })
+      return collections.chunks.distinct('import_id', { state: 'running', 'lease.holder': _id })
     }
     for (let deaths = 1; deaths <= 5; deaths += 1) {
       const engine = await engines.start()
@@ -69,8 +69,8 @@ t.test(
     t.match(failed.error_message, /^5 engines that worked on chunk \d+:000000 died one after the other/)
     const ended = await importEnd(service, innocentId, 60_000)
     t.same([ended.state, countsOf(ended)], ['finished', { added: 1 }])
-    const { deaths } = (await collections.chunks.findOne({ import_id: innocentId })) ?? { deaths: 0 }
-    t.equal(deaths, 0)
+    const chunk = await collections.chunks.findOne({ import_id: innocentId })
+    t.equal(chunk?.lease.deaths ?? 0, 0)
     await letInnocentGo()
     await engines.kill([healthy])
   },

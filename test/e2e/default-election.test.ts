@@ -89,7 +89,7 @@ t.test('an engine that dies with the primary is taken over from one lease later'
   const { id } = await beginLargeImport(service, file)
   await until(
     'chunks in both',
-    () => collections.chunks.distinct('engine_id', { import_id: id, state: 'running' }),
+    () => collections.chunks.distinct('lease.holder', { import_id: id, state: 'running' }),
     (engines) => engines.length === 2,
   )
   const killedAt = Date.now()

@@ -70,7 +70,7 @@ t.test(
     t.match(await importEnd(service, between.id, 60_000), {
       state: 'failed',
       error_message: /answered with status 503, expected 200 \(the last of 3 tries\)$/,
-      download: { attempt: 3 },
+      download: { 'lease.tries': 3 },
     })
     t.equal(web.requests.get('/dead')!.length, 3)
     t.same(
@@ -106,8 +106,8 @@ t.test('the time of the next try is shown while it is waited for', { timeout: 30
     'a step that broke off',
     () =>
       imports.findOneAndUpdate(
-        { _id: id, step: null, step_not_before: { $exists: true } },
-        { $set: { step_not_before: inAnHour } },
+        { _id: id, 'lease.token': null, 'lease.not_before': { $ne: null } },
+        { $set: { 'lease.not_before': inAnHour } },
       ),
     (document) => document !== null,
     60_000,
@@ -117,7 +117,7 @@ t.test('the time of the next try is shown while it is waited for', { timeout: 30
   const job = (await service.get('/jobs/unfinished')).find((one: Json) => one.id === id)
   t.equal(new Date(job.retry_at).getTime(), Math.floor(inAnHour.getTime() / 1000) * 1000)
   await rm(folder)
-  await imports.updateOne({ _id: id }, { $set: { step_not_before: new Date(0) } })
+  await imports.updateOne({ _id: id }, { $set: { 'lease.not_before': new Date(0) } })
   const whole = await importEnd(service, id, 60_000)
   t.match(whole, { state: 'finished', download: { attempt: 1, next_attempt_at: null } })
   t.equal(web.requests.get('/whole')!.length, 1)

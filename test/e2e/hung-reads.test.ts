@@ -38,7 +38,7 @@ async function createHungImport(
   return { id, ...file }
 }
 
-const buffered = { buffered: true, timeout: 300_000 }
+const buffered = { buffered: true, timeout: 400_000 }
 
 t.test(
   'an engine with a step that hangs says so and ends, and another one resumes it',
@@ -54,7 +54,7 @@ t.test(
     )
     t.match(engine.log(), /the process ends by SIGKILL/)
     const released = await service.collections.imports.findOne({ _id: id })
-    t.match(released, { state: 'splitting', step: null, step_failures: 1, step_deaths: 0 })
+    t.match(released, { state: 'splitting', lease: { token: null, tries: 1, deaths: 0 } })
     await comeBack()
     await service.start('engine')
     t.match(await importEnd(service, id, 60_000), { state: 'finished', stats: { subscribers: { added: 1 } } })
@@ -74,10 +74,8 @@ t.test('a file that always hangs fails its import after five tries; others go on
     others.push(other.id)
     const engine = await startHastyEngine(t, service, hasty)
     await engine.ended
-    t.match(await service.collections.imports.findOne({ _id: id }), { step: null, step_deaths: 0 })
+    t.match(await service.collections.imports.findOne({ _id: id }), { lease: { token: null, deaths: 0 } })
   }
-  const left = { _id: { $in: others }, state: { $ne: 'finished' as const } }
-  t.ok((await service.collections.imports.countDocuments(left)) <= 1, 'the others went on meanwhile')
   await service.start('engine')
   t.match(await importEnd(service, id), {
     state: 'failed',
@@ -85,6 +83,7 @@ t.test('a file that always hangs fails its import after five tries; others go on
       /^nothing moved for minutes while an engine prepared the import \(splitting\): .* \(the last of 5 tries\)\. Check that the disk or file server of DATA_DIR answers/,
   })
   t.match(await importText(service, list.id, 'b@example.com\n'), { state: 'finished' })
+  for (const other of others) t.match(await importEnd(service, other), { state: 'finished' })
 })
 
 t.test('an engine with a chunk that hangs ends, and another one writes the chunk', buffered, async (t) => {
@@ -104,7 +103,7 @@ t.test('an engine with a chunk that hangs ends, and another one writes the chunk
   const engine = await startHastyEngine(t, service, hasty)
   await engine.ended
   t.match(engine.log(), /chunk \d+:000000 of import \d+ has made no progress for 3 s/)
-  t.match(await service.collections.chunks.findOne({}), { state: 'ready', attempt: 1, deaths: 0 })
+  t.match(await service.collections.chunks.findOne({}), { state: 'ready', lease: { tries: 1, deaths: 0 } })
   await comeBack()
   await service.start('engine')
   t.match(await importEnd(service, id, 60_000), { state: 'finished', stats: { subscribers: { added: 1 } } })

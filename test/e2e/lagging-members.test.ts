@@ -9,7 +9,7 @@ import { databaseAndFolder } from '../helpers/database-and-folder.ts'
 import { crashAt, wentOn } from '../helpers/crash-at.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
 import { createList, importEnd, startService, until, type Call } from '../helpers/service.ts'
-import { storedChunk, storedImport } from '../helpers/stored-import.ts'
+import { leaseOf, storedChunk, storedImport } from '../helpers/stored-import.ts'
 
 /** Members that lag keep a write from a majority: that is no lock, and what was done is done. */
 
@@ -33,7 +33,9 @@ t.test('pauses and cancels take effect while the other members lag', { timeout: 
   const prepare = async (): Promise<void> => {
     await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
     await collections.imports.insertOne(storedImport({ _id: 1, state: 'importing', holds_list: true }))
-    await collections.chunks.insertOne(storedChunk(1, 0, { state: 'running', token: 't', engine_id: 'e' }))
+    await collections.chunks.insertOne(
+      storedChunk(1, 0, { state: 'running', ...leaseOf({ token: 't', holder: 'e' }) }),
+    )
   }
   const fenced = { state: 'ready', token: null, fence: 1 }
 
@@ -86,7 +88,7 @@ for (const { name, commandName, write, importState, chunk } of [
     const log = createLogger({ process: 'test', level: 'silent' })
     await ensureSchema(database.db, log)
     await imports.insertOne(storedImport({ _id: 1, state: 'importing', holds_list: true }))
-    await chunks.insertOne(storedChunk(1, 0, { state: 'running', token: 't', engine_id: 'e' }))
+    await chunks.insertOne(storedChunk(1, 0, { state: 'running', ...leaseOf({ token: 't', holder: 'e' }) }))
     const { primary, fetching } = await stopFetching(database.db)
 
     // The primary dies as soon as it has answered that no majority has the write.

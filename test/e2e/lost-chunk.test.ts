@@ -49,9 +49,9 @@ t.test('a chunk that is claimed five times without a batch fails its import', as
     [1, 4],
     [5, 5],
   ] as const) {
-    const held = { import_id: id, state: 'running', attempt: claims } as const
+    const held = { import_id: id, state: 'running', 'lease.tries': claims } as const
     const expire = () =>
-      collections.chunks.updateOne(held, { $set: { attempt: asIf, lease_until: new Date(0) } })
+      collections.chunks.updateOne(held, { $set: { 'lease.tries': asIf, 'lease.until': new Date(0) } })
     await until(`claim ${claims}`, expire, ({ modifiedCount }) => modifiedCount === 1)
   }
   t.match(await importEnd(service, id), {

@@ -14,7 +14,7 @@ const { collections, call } = service
 let undisturbed: Json
 const first = service.processes.engine!
 const holders = async (): Promise<Set<string | null>> =>
-  new Set(await collections.chunks.distinct('engine_id', { state: 'running' }))
+  new Set(await collections.chunks.distinct('lease.holder', { state: 'running' }))
 
 t.test('a small import waits for at most one chunk of another organization', async (t) => {
   const large = await beginLargeImport(service, file)

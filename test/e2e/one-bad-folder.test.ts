@@ -274,9 +274,9 @@ t.test('files that are gone fail the import with the fifth try', async (t) => {
     .catch(() => undefined)
   await service.collections.engines.updateMany({}, { $set: { dead: true } })
   await rm(path.join(staging, String(partition)), { recursive: true })
-  const due = { begins_at: new Date(), step_failures: 3 }
+  const due = { begins_at: new Date(), 'lease.tries': 3 }
   await service.collections.imports.updateOne({ _id: content }, { $set: due })
-  await service.collections.chunks.updateMany({}, { $set: { attempt: 3 } })
+  await service.collections.chunks.updateMany({}, { $set: { 'lease.tries': 3 } })
   const first = await service.start('engine')
   await until(
     'both fourth tries',

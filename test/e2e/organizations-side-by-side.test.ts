@@ -104,7 +104,7 @@ t.test('servers of other organizations that answer slowly', async (t) => {
       file_format: { csv_has_headers: false },
     })
   const downloadsInHand = (): Promise<number> =>
-    service.collections.imports.countDocuments({ state: 'downloading', step: { $ne: null } })
+    service.collections.imports.countDocuments({ state: 'downloading', 'lease.token': { $ne: null } })
 
   const slow = await Promise.all([createOrganization(service), createOrganization(service)])
   for (const organization of slow) {

@@ -105,7 +105,7 @@ t.test('a dead engine is replaced as fast when the clock of the database was set
   // What it had leased lies as far ahead as the clock was set back.
   const setBack = (field: string) => [{ $set: { [field]: { $add: [`$${field}`, 600_000] } } }]
   await collections.engines.updateMany({ dead: false }, setBack('lease_until'))
-  await collections.chunks.updateMany({ state: 'running' }, setBack('lease_until'))
+  await collections.chunks.updateMany({ state: 'running' }, setBack('lease.until'))
   const startedAt = Date.now()
   await service.start('engine')
   t.match(await importEnd(service, id), { state: 'finished', stats: { records_imported: rows } })

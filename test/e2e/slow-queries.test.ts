@@ -135,7 +135,7 @@ t.test('a list whose search takes longer than a query may is searched in pieces'
   const later = await startsOf('query', () => importEnd(service, id, 90_000))
   t.equal(later[0], to, 'the next one deactivates behind the last note')
   t.same(countsOf(await importEnd(service, id)), { added: 1, deactivated: 1 })
-  t.equal((await documentOf(id)).step_failures, 0)
+  t.equal((await documentOf(id)).lease.tries, 0)
   await kill(engine)
 })
 
@@ -260,7 +260,7 @@ t.test('dropped connections are no failures of the step, however many', async (t
   const engine = await startEngine(3_000)
   const id = await create(list.id, 'new@example.com\n')
   t.equal((await importEnd(service, id, 60_000)).state, 'finished')
-  t.equal((await documentOf(id)).step_failures, 0)
+  t.equal((await documentOf(id)).lease.tries, 0)
   const brokeOff = engine.log().match(/the step broke off and is tried again/g) ?? []
   t.ok(brokeOff.length > 5, 'more often than a step may fail')
   await kill(engine)

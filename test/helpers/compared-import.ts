@@ -192,7 +192,7 @@ export async function leftovers(service: Service, importId: number): Promise<str
   }
   const document = present(await imports.findOne({ _id: importId }), `import ${importId}`)
   note('it holds its list', document.holds_list === true)
-  note('it has a step', document.step !== null)
+  note('it has a step', document.lease.token !== null)
   note('it has chunks', (await chunks.countDocuments({ _id: idsOfImport(importId) })) > 0)
   const files = await readdir(path.join(service.dataFolder, 'staging', String(importId))).catch(() => [])
   note(`it has staged files: ${files.join(' ')}`, files.length > 0)

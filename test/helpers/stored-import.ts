@@ -4,9 +4,15 @@ import {
   type ChunkDocument,
   type ImportDocument,
 } from '../../shared/contract/schemas/import.ts'
+import { freeLease, type Lease } from '../../shared/contract/schemas/lease.ts'
 import { makeOptions, makePlan } from './make-plan.ts'
 
 /** Documents of an import as the database has them, for tests of the writes that change them. */
+
+/** A lease with these values. */
+export const leaseOf = (changes: Partial<Lease>): { lease: Lease } => ({
+  lease: { ...freeLease, ...changes },
+})
 
 export function storedImport(changes: Partial<ImportDocument> & { _id: number }): ImportDocument {
   const now = new Date()
@@ -25,8 +31,6 @@ export function storedImport(changes: Partial<ImportDocument> & { _id: number })
     options: makeOptions(),
     source: { type: 'upload_directory', filename: 'rows.csv', url: null },
     first_new_subscriber_id: 1,
-    step_failures: 0,
-    step_deaths: 0,
     step_writes: 0,
     plan: makePlan(),
     header: null,
@@ -43,7 +47,7 @@ export function storedImport(changes: Partial<ImportDocument> & { _id: number })
     totals: null,
     error_message: null,
     warnings: [],
-    step: null,
+    lease: freeLease,
     callback: null,
     has_secrets: false,
     logs_purged_at: null,
@@ -73,12 +77,8 @@ export function storedChunk(
     first_reaction_id: 1,
     quota_reserved: 0,
     quota_used: 0,
-    token: null,
-    engine_id: null,
+    lease: freeLease,
     fence: 0,
-    attempt: 0,
-    deaths: 0,
-    lease_until: null,
     next_record: 0,
     deactivated_to: null,
     counts: noCounts(),

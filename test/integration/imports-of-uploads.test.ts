@@ -82,14 +82,14 @@ const later = { begins_at: '2100-01-01T00:00:00Z' }
 async function begin({ collections: { imports } }: Service, ids: number[]) {
   const these = { _id: { $in: ids } }
   await imports.updateMany(these, {
-    $set: { begins_at: new Date(0), step_not_before: new Date('2100-01-01') },
+    $set: { begins_at: new Date(0), 'lease.not_before': new Date('2100-01-01') },
   })
   await until(
     `the begin of imports ${ids.join(', ')}`,
     () => imports.countDocuments({ ...these, state: 'splitting' }),
     (count) => count === ids.length,
   )
-  return { resume: () => imports.updateMany(these, { $set: { step_not_before: new Date(0) } }) }
+  return { resume: () => imports.updateMany(these, { $set: { 'lease.not_before': new Date(0) } }) }
 }
 
 /** Two tries of one step on the same staging; the engine of the first was judged dead. */
@@ -422,12 +422,12 @@ t.test(
       await engine.ended
       await engines.disk.endLeaseOf(engine)
       // The next step waits until the last file is damaged, too.
-      await imports.updateOne({ _id: id }, { $set: { step_not_before: new Date('2100-01-01') } })
+      await imports.updateOne({ _id: id }, { $set: { 'lease.not_before': new Date('2100-01-01') } })
       const staging = path.join(service.dataFolder, 'staging', String(id))
       for (const name of await readdir(staging)) await damage(path.join(staging, name))
     }
     // The next try of the step is its last one.
-    const lastTry = { step_not_before: new Date(0), step_failures: 4 }
+    const lastTry = { 'lease.not_before': new Date(0), 'lease.tries': 4 }
     await imports.updateMany({ _id: { $in: ids } }, { $set: lastTry })
     await engines.disk.start()
     for (const [i, what] of Object.keys(damages).entries()) {

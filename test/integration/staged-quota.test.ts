@@ -178,7 +178,7 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
     const { id } = body.data
     await collections.imports.updateOne(
       { _id: id },
-      { $set: { begins_at: new Date(0), step_not_before: new Date('2100-01-01') } },
+      { $set: { begins_at: new Date(0), 'lease.not_before': new Date('2100-01-01') } },
     )
     await until(
       'its begin',

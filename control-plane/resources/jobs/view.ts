@@ -11,7 +11,7 @@ export function toView(document: ImportSummary, { zones, sums }: ViewContext): J
   const format = (instant: Date) => formatInstant(instant, zone)
   const now = clock.now()
   const counts = sums.get(document._id)?.counts
-  const retryAt = [document.step_not_before, document.download.next_attempt_at].find(
+  const retryAt = [document.lease.not_before, document.download.next_attempt_at].find(
     (instant) => instant instanceof Date && instant > now,
   )
   return {

@@ -5,6 +5,7 @@ import type { ChunkDocument, ImportDocument } from '../../../shared/contract/sch
 import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
 import { recordDeactivated } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
+import { noTries } from '../../../shared/store/work-leases.ts'
 import { leaveLists } from '../../../shared/store/leaving-subscribers.ts'
 import { addMove, changeCountsOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { appendDeactivationLog } from '../../store/deactivations.ts'
@@ -114,14 +115,11 @@ async function storeSearch(run: StepRun, search: ImportDocument['absent_search']
   const isLeased = await writeInStep(
     database.collections,
     { ...step, state: 'importing' },
-    { $set: { absent_search: search, ...noFailures } },
+    { $set: { absent_search: search, ...noTries } },
   )
   if (!isLeased) throw stepLost(run)
-  document.step_failures = 0
+  document.lease.tries = 0
 }
-
-/** A step that makes progress starts its tries anew. */
-const noFailures = { step_deaths: 0, step_failures: 0 }
 
 const stepLost = ({ signal }: StepRun): Error =>
   signal.reason instanceof Error ? signal.reason : new Error('another engine finishes this import now')
@@ -151,7 +149,7 @@ async function deactivate(run: StepRun, chunk: ChunkDocument, absent: string[], 
   if (transaction.end !== 'committed') throw stepLost(run)
   progress.add()
   chunk.deactivated_to = transaction.value
-  run.document.step_failures = 0
+  run.document.lease.tries = 0
 }
 
 /** Inside the transaction. Resolves to the key up to which the range is done. */
@@ -173,7 +171,7 @@ async function writeDeactivated(
   const isLeased = await writeInStep(
     collections,
     { ...step, state: 'importing' },
-    { $inc: { step_writes: 1 }, $set: noFailures },
+    { $inc: { step_writes: 1 }, $set: noTries },
     session,
   )
   const isCurrent = await recordDeactivated(collections, session, {

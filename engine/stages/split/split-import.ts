@@ -12,10 +12,12 @@ import {
   type ImportDocument,
   type ImportPlan,
 } from '../../../shared/contract/schemas/import.ts'
+import { freeLease } from '../../../shared/contract/schemas/lease.ts'
 import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
 import { isStagingFull, stagedPartition } from '../../../shared/storage/staging/staging.ts'
 import { replaceChunks } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
+import { noTries } from '../../../shared/store/work-leases.ts'
 import { QuotaInUse } from '../obtain/source.ts'
 import { refuseIfWrittenInto } from '../obtain/upload-directory.ts'
 import type { StepRun } from '../../scheduler/step.ts'
@@ -118,8 +120,7 @@ async function enterImporting(
   const isStored = await runInTransaction(session, async () => {
     const set = {
       state: 'importing' as const,
-      step_deaths: 0,
-      step_failures: 0,
+      ...noTries,
       number_of_records: result.records,
       header: result.header,
       warnings: [...document.warnings, ...result.warnings, ...(keepsAbsent ? [absentKept] : [])],
@@ -165,12 +166,8 @@ function chunkDocuments(
       first_reaction_id: ids.firstReactionId + before * reactionsPerRecord(plan),
       quota_reserved: 0,
       quota_used: 0,
-      token: null,
-      engine_id: null,
+      lease: freeLease,
       fence: 0,
-      attempt: 0,
-      deaths: 0,
-      lease_until: null,
       next_record: 0,
       deactivated_to: null,
       counts: noCounts(),

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
-import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
+import type { HeldChunk } from '../../../shared/store/chunks.ts'
 import {
   reserveQuota,
   readSubscriberLimit,
@@ -12,7 +12,7 @@ import { retryDelayMs, runTransaction } from './transaction.ts'
 interface ChunkQuotaOptions {
   collections: Collections
   session: ClientSession
-  chunk: ChunkDocument & { token: string }
+  chunk: HeldChunk
   isStopped: () => boolean
 }
 

@@ -4,10 +4,10 @@ import type { Database } from '../../../shared/runtime/database.ts'
 import {
   furtherCounts,
   logKinds,
-  type ChunkDocument,
   type FaultCount,
   type ImportCounts,
 } from '../../../shared/contract/schemas/import.ts'
+import type { HeldChunk } from '../../../shared/store/chunks.ts'
 import { longRowBytes, recordsWithin, type BatchDraft } from './batch-draft.ts'
 import { ChunkQuota } from './chunk-quota.ts'
 import { addFaults, type FaultCounts } from './fault-counts.ts'
@@ -37,7 +37,7 @@ export interface ChunkRunOptions {
 export class ChunkRun {
   readonly database: Database
   readonly lane: Lane
-  readonly chunk: ChunkDocument & { token: string }
+  readonly chunk: HeldChunk
   readonly context: ImportContext
   readonly quota: ChunkQuota
   readonly size: BatchSize
@@ -66,7 +66,7 @@ export class ChunkRun {
   /** When everything of the current attempt but the commit was written. */
   readyAt = 0
 
-  constructor(options: ChunkRunOptions, chunk: ChunkDocument & { token: string }, context: ImportContext) {
+  constructor(options: ChunkRunOptions, chunk: HeldChunk, context: ImportContext) {
     const { database, lane, isStopped, onBatch } = options
     this.database = database
     this.lane = lane

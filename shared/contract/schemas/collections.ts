@@ -205,7 +205,7 @@ const collections = {
   ]),
   chunks: collection('import_chunks', chunkDocument, [
     { keys: { import_id: 1, state: 1, number: 1 } },
-    { keys: { state: 1, engine_id: 1 } },
+    { keys: { state: 1, 'lease.holder': 1 } },
     // Chunks with a reservation under a subscriber limit: few, and none where there is no limit.
     {
       keys: { organization_id: 1 },

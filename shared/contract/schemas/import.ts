@@ -3,6 +3,7 @@ import { recordFromKeys } from '../record-from-keys.ts'
 import { importStates, pausableStates } from '../import-state.ts'
 import { delaySettings } from './autoresponder.ts'
 import { bytes, id, instant, integer } from './bson-schema.ts'
+import { lease } from './lease.ts'
 import { fieldDefinition, fieldValue } from './custom-field.ts'
 import { emailFormats, subscriberStatuses } from './subscriber.ts'
 
@@ -317,15 +318,6 @@ export const importDocument = z.object({
    * that. Absent: the import deactivates no subscribers, or hasn't begun.
    */
   import_epoch: integer().min(0).optional(),
-  /** Number of times that a step failed with an unexpected error or a timeout since its last progress. */
-  step_failures: integer().min(0),
-  /** Number of engines that died with the lease of its step since its last progress. */
-  step_deaths: integer().min(0),
-  /**
-   * The step isn't claimed before this time, because it failed, or its upload was still being written and is checked
-   * again. It may be in the past. Absent: no step has had to wait.
-   */
-  step_not_before: instant().optional(),
   /** For sources that are URLs. */
   download: z.object({
     /** Failed attempts. An attempt that an engine's death or a pause broke off doesn't count and is made again. */
@@ -370,12 +362,7 @@ export const importDocument = z.object({
     .object({ chunk: integer().min(0), to: z.string().nullable(), absent: integer().min(0) })
     .optional(),
   /** Lease of the current step: obtain, split or finish. Chunks have their own leases. */
-  step: z
-    .object({
-      engine_id: z.string(),
-      token: z.string(),
-    })
-    .nullable(),
+  lease,
   /** Its URL follows the rule of `source.url`. `secret` is present only when it isn't sealed. */
   callback: z.object({ url: z.string(), secret: z.string().optional() }).nullable(),
   /** The complete URLs and the secret, encrypted. */
@@ -460,15 +447,9 @@ export const chunkDocument = z.object({
   quota_reserved: integer().min(0),
   /** In a dry run: the quota that its rows would have used. */
   quota_used: integer().min(0),
-  token: z.string().nullable(),
-  engine_id: z.string().nullable(),
+  lease,
   /** The import's fencing number when it last revoked leases; claims with an older number find nothing. */
   fence: integer().min(0),
-  /** Number of claims since its last committed batch. */
-  attempt: integer().min(0),
-  /** Number of engines that died with its lease since its last committed batch. */
-  deaths: integer().min(0),
-  lease_until: instant().nullable(),
   /** Number of its records that are done; the next batch begins with this record. */
   next_record: integer().min(0),
   /** Subscribers of its range before this `_id` were checked for absence from the import. */

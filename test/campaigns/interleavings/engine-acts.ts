@@ -46,7 +46,7 @@ interface Claimed {
 async function claimNextStep(side: Side): Promise<Claimed | null> {
   const { collections } = side.database
   for (const entry of await listWorkingImports(collections)) {
-    if (entry.step !== null) continue
+    if (entry.lease.token !== null) continue
     if (entry.state === 'importing') {
       const chunks = await countChunkStates(collections, entry._id)
       if (chunks.ready + chunks.running > 0) continue
@@ -209,7 +209,7 @@ export async function drain(side: Side): Promise<void> {
   const { imports } = side.database.collections
   for (let rounds = 0; rounds < 60; rounds += 1) {
     // A step that waits after a failure becomes due at once.
-    await imports.updateMany({ finalized: false }, { $unset: { step_not_before: '' } })
+    await imports.updateMany({ finalized: false }, { $set: { 'lease.not_before': null } })
     const acts = [start, step, batch, finalize]
     let hasActed = false
     for (const act of acts) hasActed = (await act(side)) || hasActed

@@ -272,9 +272,9 @@ async function leaveToDeadEngine({ database }: Side): Promise<void> {
     {
       $set: {
         state: 'running',
-        token: 'lost',
-        engine_id: 'dead',
-        lease_until: new Date(Date.now() + 3_600_000),
+        'lease.token': 'lost',
+        'lease.holder': 'dead',
+        'lease.until': new Date(Date.now() + 3_600_000),
       },
     },
   )

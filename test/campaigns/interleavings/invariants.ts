@@ -66,7 +66,7 @@ async function faultsOfList(collections: Collections, fixture: Fixture, listId: 
     const running = await collections.chunks.countDocuments({ import_id: document._id, state: 'running' })
     if (running > 0 && fixture.name !== 'dead engine')
       faults.push(`${running} chunks of import ${document._id} are leased by no living engine`)
-    if (document.step !== null)
+    if (document.lease.token !== null)
       faults.push(`the step of import ${document._id} is leased by no living engine`)
   }
   return faults
@@ -166,7 +166,7 @@ async function faultsOfImport(collections: Collections, document: ImportDocument
   if (!hasEnded(document.state)) say('it never ends')
   if (!document.finalized) say('it is never cleared up')
   if (document.holds_list) say('it keeps the list')
-  if (document.step !== null) say('its step is held')
+  if (document.lease.token !== null) say('its step is held')
   const { totals } = document
   if (totals === null) say('it has no totals')
   else {

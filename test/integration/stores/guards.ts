@@ -20,11 +20,12 @@ import * as outbox from '../../../shared/store/outbox.ts'
 import { enforcePendingLimits, reserveQuota, useQuota } from '../../../shared/store/subscriber-quota.ts'
 import * as staged from '../../../shared/store/staged-usage.ts'
 import { changeCounts, changeCountsOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
+import * as workLeases from '../../../shared/store/work-leases.ts'
 import { changeInPlace } from '../../../control-plane/store/subscribers.ts'
 import { valuesBytes } from '../../../shared/store/value-bytes.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { present } from '../../helpers/present.ts'
-import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
+import { leaseOf, storedChunk, storedImport } from '../../helpers/stored-import.ts'
 import { storedReaction } from '../../helpers/stored-reaction.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 
@@ -83,14 +84,11 @@ const mine = { engineId: 'mine', token: 'mine' }
 // ---- chunks ----
 
 const chunk = (changes: Partial<ChunkDocument>): ChunkDocument => storedChunk(1, 0, changes)
-const leased = { state: 'running', token: 'mine', engine_id: 'mine', lease_until: future } as const
-const ofAnother = { token: 'theirs', engine_id: 'theirs' }
-const notLeased = [
-  ofAnother,
-  { state: 'ready', token: null, engine_id: null, lease_until: null },
-  { state: 'done' },
-] as const
-const leasedChunk = chunk({ ...leased, next_record: 5 }) as ChunkDocument & { token: string }
+const held = { token: 'mine', holder: 'mine', until: future }
+const leased = { state: 'running', ...leaseOf(held) } as const
+const ofAnother = leaseOf({ token: 'theirs', holder: 'theirs' })
+const notLeased = [ofAnother, { state: 'ready', ...leaseOf({}) }, { state: 'done' }] as const
+const leasedChunk = { ...chunk({ ...leased, next_record: 5 }), token: 'mine' }
 const progress = {
   chunk: leasedChunk,
   from: 5,
@@ -145,19 +143,20 @@ t.test('a chunk is released under its lease alone, or once the lease is over', a
       ),
     ),
     writeChunk(
-      'releaseChunkOfClaim',
+      'releaseClaim',
       leased,
-      [...notLeased, { engine_id: 'theirs' }, { token: 'theirs' }],
-      () => chunks.releaseChunkOfClaim(collections, mine),
+      [...notLeased, leaseOf({ ...held, holder: 'theirs' }), leaseOf({ ...held, token: 'theirs' })],
+      () => workLeases.releaseClaim(collections, mine),
     ),
-    writeChunk('releaseChunksOf', leased, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
-      chunks.releaseChunksOfEngine(collections, 'mine', { died: true }),
-    ),
+    writeChunk('releaseLeasesOfEngine', leased, [ofAnother, { state: 'done' }], async () => {
+      const released = await workLeases.releaseLeasesOfEngine(collections, 'mine', { died: true })
+      return released.chunks
+    }),
     writeChunk(
-      'releaseExpiredChunks',
-      { ...leased, lease_until: past },
-      [{ lease_until: future }, { state: 'done' }],
-      () => chunks.releaseExpiredChunks(collections),
+      'releaseExpired',
+      { ...leased, ...leaseOf({ ...held, until: past }) },
+      [leased, { state: 'done' }],
+      () => workLeases.releaseExpired(collections),
     ),
   ])
   t.same(faults, [])
@@ -230,18 +229,14 @@ function withEventAfterRead<D extends Document>(
 }
 
 t.test('progress between a read and the write that follows prevents the take-over', async (t) => {
-  const advances: Partial<ChunkDocument>[] = [
-    { lease_until: future },
-    { token: 'theirs', engine_id: 'theirs' },
-    { state: 'done', token: null },
-  ]
+  const advances: Partial<ChunkDocument>[] = [leased, ofAnother, { state: 'done', ...leaseOf({}) }]
   for (const advanced of advances) {
     await collections.chunks.deleteMany({})
-    await collections.chunks.insertOne(chunk({ ...leased, lease_until: past }))
+    await collections.chunks.insertOne(chunk({ ...leased, ...leaseOf({ ...held, until: past }) }))
     const withEvent = withEventAfterRead(collections.chunks, () =>
       collections.chunks.updateOne({}, { $set: advanced }),
     )
-    t.same(await chunks.releaseExpiredChunks({ ...collections, chunks: withEvent }), [])
+    t.same(await workLeases.releaseExpired({ ...collections, chunks: withEvent }), [])
     t.match(await collections.chunks.findOne({}), advanced)
   }
 })
@@ -255,8 +250,8 @@ t.test('the fence lets no engine write in the two states without a holder', asyn
   ])
   await fenceChunks(context, { _id: 1, fence: 4 })
   t.match(await collections.chunks.find().sort({ _id: 1 }).toArray(), [
-    { state: 'ready', token: null, fence: 4 },
-    { state: 'ready', token: null, fence: 4 },
+    { state: 'ready', lease: { token: null }, fence: 4 },
+    { state: 'ready', lease: { token: null }, fence: 4 },
     { state: 'done' },
   ])
   t.equal(
@@ -264,19 +259,18 @@ t.test('the fence lets no engine write in the two states without a holder', asyn
     null,
     'not for who read it before',
   )
-  t.match(await chunks.claimChunk(collections, { _id: 1, fence: 4 }, mine), { token: 'mine' })
+  t.match(await chunks.claimChunk(collections, { _id: 1, fence: 4 }, mine), { lease: { token: 'mine' } })
 })
 
 // ---- imports and their steps ----
 
 const importOf = (changes: Partial<ImportDocument>): ImportDocument => storedImport({ _id: 1, ...changes })
-const step = { engine_id: 'mine', token: 'mine' }
-const stepOfAnother = { step: { engine_id: 'theirs', token: 'theirs' } }
-const stepLost = [stepOfAnother, { step: null }]
+const step = { holder: 'mine', token: 'mine' }
+const stepLost = [ofAnother, leaseOf({})]
 const ours = { id: 1, token: 'mine' }
 const ended = { state: 'failed', finished_at: past } as const
 
-const working = { step, state: 'splitting' } as const
+const working = { ...leaseOf(step), state: 'splitting' } as const
 const { download } = importOf({})
 
 t.test('a step is claimed when it is due', async (t) => {
@@ -286,13 +280,13 @@ t.test('a step is claimed when it is due', async (t) => {
       changes: {},
       leaves: [
         ...[
-          stepOfAnother,
+          ofAnother,
           { state: 'importing' },
           { state: 'paused' },
           { finalized: true },
           { begins_at: future },
         ],
-        ...[{ step_not_before: future }, { download: { ...download, next_attempt_at: future } }],
+        ...[leaseOf({ not_before: future }), { download: { ...download, next_attempt_at: future } }],
       ] as Partial<ImportDocument>[],
       run: () => steps.claimStep(collections, 1, 'splitting', mine),
     },
@@ -309,20 +303,19 @@ t.test('a step is released by its holder alone', async (t) => {
       run: () => steps.releaseStep(collections, 1, 'mine'),
     },
     {
-      write: 'releaseStepUnder',
+      write: 'releaseClaim',
       changes: working,
-      leaves: [
-        ...stepLost,
-        { step: { ...step, engine_id: 'theirs' } },
-        { step: { ...step, token: 'theirs' } },
-      ],
-      run: () => steps.releaseStepUnder(collections, mine),
+      leaves: [...stepLost, leaseOf({ ...step, holder: 'theirs' }), leaseOf({ ...step, token: 'theirs' })],
+      run: () => workLeases.releaseClaim(collections, mine),
     },
     {
-      write: 'releaseStepsOfEngine',
+      write: 'releaseLeasesOfEngine',
       changes: working,
       leaves: stepLost,
-      run: () => steps.releaseStepsOfEngine(collections, 'mine', { died: true }),
+      run: () =>
+        workLeases
+          .releaseLeasesOfEngine(collections, 'mine', { died: true })
+          .then((released) => released.steps),
     },
   ])
   t.same(faults, [])
@@ -338,13 +331,13 @@ t.test('a step writes and waits under its own token alone', async (t) => {
     },
     {
       write: 'beginTry',
-      changes: { step, state: 'downloading' },
+      changes: { ...leaseOf(step), state: 'downloading' },
       leaves: [...stepLost, { state: 'paused' }],
       run: () => steps.beginAttempt(collections, ours, 60_000),
     },
     {
       write: 'scheduleRetry',
-      changes: { step, state: 'downloading' },
+      changes: { ...leaseOf(step), state: 'downloading' },
       leaves: [
         ...stepLost,
         { state: 'cancelled', finished_at: past },
@@ -407,13 +400,13 @@ t.test('an import changes state only from the named states', async (t) => {
     },
     {
       write: 'failImport',
-      changes: { state: 'splitting', step },
+      changes: { state: 'splitting', ...leaseOf(step) },
       leaves: [...stepLost, { state: 'paused' }, { state: 'cancelled' }, { state: 'finished' }],
       run: () => imports.failImport(collections, ours, 'it broke'),
     },
     {
       write: 'finishImport',
-      changes: { state: 'importing', step, holds_list: true },
+      changes: { state: 'importing', ...leaseOf(step), holds_list: true },
       leaves: [...stepLost, { state: 'paused' }, { state: 'cancelled' }],
       run: () => imports.finishImport(collections, ours, { counts: totals, faults: [] }),
     },
@@ -458,7 +451,7 @@ t.test('an import of whose chunk the engine is not the holder does not fail', as
   await put({}, {})
   t.equal(await fail(), true)
   t.match(await collections.imports.findOne({ _id: 1 }), { state: 'failed', error_message: /read/ })
-  t.match(await collections.chunks.findOne({}), { state: 'ready', token: null })
+  t.match(await collections.chunks.findOne({}), { state: 'ready', lease: { token: null } })
 })
 
 t.test('one import at a time has a list', async (t) => {
@@ -481,15 +474,15 @@ t.test('a new fence is in the write of the pause and of the cancel', async (t) =
     await collections.chunks.insertMany([chunk(leased), storedChunk(1, 1)])
     t.match(await move(context, 1), { fence: 7 })
     t.match(await collections.chunks.find().toArray(), [
-      { state: 'ready', token: null, fence: 7 },
-      { state: 'ready', token: null, fence: 7 },
+      { state: 'ready', lease: { token: null }, fence: 7 },
+      { state: 'ready', lease: { token: null }, fence: 7 },
     ])
   }
 })
 
 t.test('a pause ends the transaction of an engine that hangs in a step', async (t) => {
   await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
-  await collections.imports.insertOne(importOf({ state: 'importing', step }))
+  await collections.imports.insertOne(importOf({ state: 'importing', ...leaseOf(step) }))
   const session = client.startSession()
   await collections.engines.insertOne({
     ...{ _id: 'mine', number: 1, host: 'here', process_id: 1, started_at: past, dead: false },
@@ -512,7 +505,7 @@ t.test('a pause or a cancel whose request died is enforced', async (t) => {
     t.equal(await enforcePendingFences(context), isStopped ? 1 : 0, state)
     t.match(
       await collections.chunks.findOne({}),
-      isStopped ? { state: 'ready', token: null, fence: 4 } : leased,
+      isStopped ? { state: 'ready', lease: { token: null }, fence: 4 } : leased,
       state,
     )
   }
@@ -794,7 +787,7 @@ t.test('what a transaction has written is undone with it', async (t) => {
     Promise.all(touched.map((collection) => collection.find().sort({ _id: 1 }).toArray()))
   await Promise.all(touched.map((collection) => collection.deleteMany({})))
   await collections.organizations.insertOne(organization({}))
-  await collections.imports.insertOne(importOf({ step }))
+  await collections.imports.insertOne(importOf(leaseOf(step)))
   await collections.chunks.insertMany([leasedChunk, storedChunk(1, 1, { state: 'done' })])
   const before = await everything()
   const session = client.startSession()
@@ -835,7 +828,7 @@ t.test('a limit whose request died binds all that may still write by the old one
     t.same(await enforcePendingLimits(context), [1])
     t.match(
       await collections.chunks.findOne({}),
-      { state: 'ready', token: null },
+      { state: 'ready', lease: { token: null } },
       'running chunks are taken back',
     )
     const stripes = await collections.subscriberCounts.find().toArray()
@@ -862,8 +855,8 @@ async function prepareQuota(): Promise<void> {
   })
   await collections.chunks.insertMany([
     storedChunk(1, 0, { ...leased, quota_reserved: 3 }),
-    storedChunk(1, 1, { ...leased, token: 'second' }),
-    storedChunk(1, 2, { ...leased, token: 'third' }),
+    storedChunk(1, 1, { ...leased, ...leaseOf({ ...held, token: 'second' }) }),
+    storedChunk(1, 2, { ...leased, ...leaseOf({ ...held, token: 'third' }) }),
   ])
 }
 

@@ -4,7 +4,7 @@ import { createLogger } from '../../../shared/runtime/logger.ts'
 import { readImportStats } from '../../../shared/store/import-stats.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { makeOptions } from '../../helpers/make-plan.ts'
-import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
+import { leaseOf, storedChunk, storedImport } from '../../helpers/stored-import.ts'
 
 /** What the metrics say of imports, chunks and engines. */
 
@@ -25,11 +25,12 @@ t.test('due imports wait for their list or for an engine, and a dry run waits fo
     storedImport({ ...due, _id: 7, mailing_list_id: 3 }),
     storedImport({ _id: 8, mailing_list_id: 4, state: 'finished', finalized: true, finished_at: ago(1) }),
   ])
-  const leased = { state: 'running', token: 'x', engine_id: 'x' } as const
+  const leased = (until: Date) =>
+    ({ state: 'running', ...leaseOf({ token: 'x', holder: 'x', until }) }) as const
   await collections.chunks.insertMany([
     storedChunk(1, 0),
-    storedChunk(1, 1, { ...leased, lease_until: ago(-60) }),
-    storedChunk(1, 2, { ...leased, lease_until: ago(60) }),
+    storedChunk(1, 1, leased(ago(-60))),
+    storedChunk(1, 2, leased(ago(60))),
     storedChunk(1, 3, { state: 'done' }),
   ])
   const engine = { host: 'h', process_id: 1, started_at: ago(60), session_ids: [], folder: 'h:/data' }

@@ -31,7 +31,7 @@ await claimMessages(collections, [{ queue: 1, dueAt: past }], { now: new Date(),
 await acquireUploadLock(collections, { id: '1/a', token: 'mine' })
 
 const fields = [
-  { of: 'chunk', collection: 'import_chunks', field: 'lease_until', maxMs: 60_000 },
+  { of: 'chunk', collection: 'import_chunks', field: 'lease.until', maxMs: 60_000 },
   { of: 'callback', collection: 'import_callbacks', field: 'due_at', maxMs: 30_000 },
   { of: 'message', collection: 'reactions', field: 'available_at', maxMs: 50_000 },
   { of: 'message from its beginning', collection: 'reactions', field: 'lease.began_at', maxMs: 0 },

@@ -14,7 +14,8 @@ import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
 import { openStaging } from '../../../shared/storage/staging/open-staging.ts'
-import { claimStep, releaseStepsOfEngine } from '../../../shared/store/import-steps.ts'
+import { claimStep } from '../../../shared/store/import-steps.ts'
+import { releaseLeasesOfEngine } from '../../../shared/store/work-leases.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
 import type { PinnedUpload, UploadPin } from '../../../shared/storage/uploads/upload-store.ts'
@@ -106,7 +107,7 @@ const folderWithEvent = (event: () => Promise<void>): MarkedFolder =>
 
 /** Another engine takes the step from `engineId` and does all of it. */
 async function succeed(id: number, engineId: string): Promise<void> {
-  await releaseStepsOfEngine(collections, engineId, { died: true })
+  await releaseLeasesOfEngine(collections, engineId, { died: true })
   await (
     await stepOf(id, 'successor')
   )()
@@ -203,7 +204,7 @@ t.test('a copy during which the upload was written into is removed, its pin is k
   }))
   await step()
   t.ok(isWhole)
-  t.match(await collections.imports.findOne({ _id: 2 }), { state: 'splitting', step: null })
+  t.match(await collections.imports.findOne({ _id: 2 }), { state: 'splitting', lease: { token: null } })
   t.same(await stagedNames(2), [path.basename(pin.reference)])
 })
 
@@ -218,7 +219,7 @@ t.test('an upload that is no CSV text while it is written into is read once it i
   }))
   await step()
   t.match(await collections.imports.findOne({ _id: 6 }), {
-    ...{ state: 'splitting', step: null, error_message: null },
+    ...{ state: 'splitting', lease: { token: null }, error_message: null },
     warnings: [/was still being written/],
   })
 })

@@ -8,7 +8,7 @@ import type { Collections } from '../../../shared/contract/schemas/collections.t
 import { claimChunk, countChunkStates } from '../../../shared/store/chunks.ts'
 import { registerSessions, registerEngine } from '../../../engine/store/engines.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
-import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
+import { leaseOf, storedChunk, storedImport } from '../../helpers/stored-import.ts'
 
 const { database } = await databaseAndFolder(t)
 const { collections } = database
@@ -21,7 +21,7 @@ const addStep = (_id: number, engineId: string) =>
     storedImport({
       _id,
       mailing_list_id: _id,
-      step: { engine_id: engineId, token: randomUUID() },
+      ...leaseOf({ holder: engineId, token: randomUUID() }),
     }),
   )
 const register = async () => {
@@ -45,12 +45,11 @@ t.test(
     await collections.engines.deleteOne({ _id: leaves })
     await releaseLeasesOfUnknown(collections)
     t.same(await countChunkStates(collections, importId), { ready: 1, running: 1, done: 0 })
-    t.match(await collections.chunks.findOne({ state: 'running' }), { engine_id: stays })
+    t.match(await collections.chunks.findOne({ state: 'running' }), { lease: { holder: stays } })
     t.match(await collections.imports.findOne({ _id: 2 }), {
-      step: { engine_id: stays },
-      step_deaths: 0,
+      lease: { holder: stays, deaths: 0 },
     })
-    t.match(await collections.imports.findOne({ _id: 3 }), { step: null, step_deaths: 1 })
+    t.match(await collections.imports.findOne({ _id: 3 }), { lease: { token: null, deaths: 1 } })
   },
 )
 
@@ -67,19 +66,17 @@ t.test(
           if (typeof value !== 'function') return value
           const bound = (value as (...args: unknown[]) => unknown).bind(target)
           if (name !== method) return bound
-          return async (...args: unknown[]) => {
-            const result = await bound(...args)
-            if (newcomer === '') {
-              newcomer = await register()
-              await claim(newcomer)
-            }
-            return result
+          return async function* (...args: unknown[]) {
+            yield* bound(...args) as AsyncIterable<unknown>
+            if (newcomer !== '') return
+            newcomer = await register()
+            await claim(newcomer)
           }
         },
       }),
     })
-    await releaseLeasesOfUnknown(suspended('chunks', 'distinct'))
-    t.match(await collections.chunks.findOne({ engine_id: newcomer }), { state: 'running' })
+    await releaseLeasesOfUnknown(suspended('chunks', 'find'))
+    t.match(await collections.chunks.findOne({ 'lease.holder': newcomer }), { state: 'running' })
   },
 )
 
@@ -97,10 +94,14 @@ t.test('an engine that lost its name has its new leases ended for two minutes', 
     await claim(engineId)
     await addStep(5, engineId)
     session.startTransaction()
-    await collections.chunks.updateOne({ engine_id: engineId }, { $set: { next_record: 1 } }, { session })
+    await collections.chunks.updateOne(
+      { 'lease.holder': engineId },
+      { $set: { next_record: 1 } },
+      { session },
+    )
     await poll()
-    t.match(await collections.chunks.findOne({}), { state: 'ready', engine_id: null, deaths: 0 })
-    t.match(await collections.imports.findOne({ _id: 5 }), { step: null, step_deaths: 0 })
+    t.match(await collections.chunks.findOne({}), { state: 'ready', lease: { holder: null, deaths: 0 } })
+    t.match(await collections.imports.findOne({ _id: 5 }), { lease: { token: null, deaths: 0 } })
     await t.rejects(session.commitTransaction(), { code: 251 }, 'the server knows no such transaction')
   })
   await collections.engines.updateOne(
@@ -114,7 +115,7 @@ t.test('an engine that lost its name has its new leases ended for two minutes', 
 t.test('a step is released by the name alone, also without any leased chunk', async (t) => {
   await addStep(4, randomUUID())
   await releaseLeasesOfUnknown(collections)
-  t.match(await collections.imports.findOne({ _id: 4 }), { step: null })
+  t.match(await collections.imports.findOne({ _id: 4 }), { lease: { token: null } })
 })
 
 t.test('a take-over is logged with the process that died and the imports that it worked on', async (t) => {

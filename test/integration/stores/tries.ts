@@ -16,7 +16,7 @@ import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve
 import { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
 import { claimStep } from '../../../shared/store/import-steps.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
-import { storedImport } from '../../helpers/stored-import.ts'
+import { leaseOf, storedImport } from '../../helpers/stored-import.ts'
 
 /** How often what breaks off is tried again, and after which waits: the table of docs/failures.md. */
 
@@ -46,7 +46,7 @@ async function endStep(error: unknown, changes: Partial<ImportDocument>) {
   const context = { document, step, database, folder, metrics, log, bounds: downloadBounds, missedFiles }
   await endAfterError(error, context as Partial<StepRun> as StepRun)
   const after = (await collections.imports.findOne({ _id: id }))!
-  const next = after.download.next_attempt_at ?? after.step_not_before
+  const next = after.download.next_attempt_at ?? after.lease.not_before
   return {
     after,
     seconds: next === null || next === undefined ? null : Math.round((next.getTime() - Date.now()) / 1_000),
@@ -58,11 +58,11 @@ t.test(
   async (t) => {
     const broken = new Error('something unexpected')
     for (const [failures, expected] of [2, 4, 8, 16].entries()) {
-      const { after, seconds } = await endStep(broken, { step_failures: failures })
-      t.match(after, { state: 'splitting', step_failures: failures + 1 })
+      const { after, seconds } = await endStep(broken, leaseOf({ tries: failures }))
+      t.match(after, { state: 'splitting', lease: { tries: failures + 1 } })
       t.equal(seconds, expected)
     }
-    const { after } = await endStep(broken, { step_failures: 4 })
+    const { after } = await endStep(broken, leaseOf({ tries: 4 }))
     t.match(after, { state: 'failed', error_message: /something unexpected \(the last of 5 tries\)/ })
   },
 )
@@ -91,10 +91,10 @@ t.test('a download is tried again after 10 and 50 s, within 15 minutes', async (
 
 t.test('what waits for space, for quota or for an upload is no failure', async (t) => {
   const [ofSpace, ofQuota] = [new DiskReserveReached('full'), new QuotaInUse('full')]
-  t.match(await endStep(ofSpace, {}), { seconds: 10, after: { state: 'splitting', step_failures: 0 } })
-  t.match(await endStep(ofQuota, {}), { seconds: 2, after: { state: 'splitting', step_failures: 0 } })
+  t.match(await endStep(ofSpace, {}), { seconds: 10, after: { state: 'splitting', lease: { tries: 0 } } })
+  t.match(await endStep(ofQuota, {}), { seconds: 2, after: { state: 'splitting', lease: { tries: 0 } } })
   const written = new StillWritten('rows.csv', 'a fingerprint')
-  t.match(await endStep(written, {}), { seconds: 3, after: { state: 'splitting', step_failures: 0 } })
+  t.match(await endStep(written, {}), { seconds: 3, after: { state: 'splitting', lease: { tries: 0 } } })
   const waiting = (minutes: number) => ({
     upload: {
       ...{ pin: null, waiting: { since: new Date(Date.now() - minutes * 60_000), fingerprint: 'another' } },

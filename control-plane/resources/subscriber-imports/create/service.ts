@@ -7,6 +7,7 @@ import { BusyError } from '../../../../shared/contract/errors.ts'
 import { sealed } from '../../../../shared/store/secrets.ts'
 import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
+import { freeLease } from '../../../../shared/contract/schemas/lease.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import { insertImport } from '../../../../shared/store/imports.ts'
 import { notifyEngines } from '../../../../shared/store/wake-up.ts'
@@ -110,8 +111,6 @@ async function checkedDocument(
     field_ids: fieldIds,
     source,
     first_new_subscriber_id: null,
-    step_failures: 0,
-    step_deaths: 0,
     step_writes: 0,
     download: { attempts: 0, next_attempt_at: null, ends_at: null, bytes_received: 0, bytes_expected: null },
     plan: null,
@@ -121,7 +120,7 @@ async function checkedDocument(
     totals: null,
     error_message: null,
     warnings: optionWarnings({ options, fieldIds }, sent),
-    step: null,
+    lease: freeLease,
     callback,
     has_secrets: false,
     logs_purged_at: null,

@@ -1,13 +1,14 @@
 import t from 'tap'
 import { ChunkScheduler } from '../../../../engine/scheduler/chunk-scheduler.ts'
 import type { WorkingImport } from '../../../../engine/store/import-queues.ts'
+import { freeLease } from '../../../../shared/contract/schemas/lease.ts'
 
 const entry = (id: number, organization: number): WorkingImport => ({
   _id: id,
   begins_at: new Date(id),
   organization_id: organization,
   state: 'importing',
-  step: null,
+  lease: freeLease,
   fence: 0,
 })
 
