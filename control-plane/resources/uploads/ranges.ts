@@ -1,4 +1,4 @@
-import { RequestError } from '../../api/request-error.ts'
+import { badContentRange, wrongLength } from './refusals.ts'
 
 /** The ranges of files in headers: RFC 9110, section 14. */
 
@@ -8,12 +8,6 @@ export interface ContentRange {
   last: number
   total: number
 }
-
-export const badContentRange =
-  'Content-Range must be "bytes FIRST-LAST/TOTAL", such as "bytes 1000-1999/5000", with FIRST up to LAST and LAST below TOTAL'
-
-export const wrongLength =
-  'Content-Length is 500, and Content-Range has 1000 bytes: send as many bytes as the range has'
 
 /** Null without the header. Throws `invalid_request` when it is not valid, or contradicts Content-Length. */
 export function readContentRange(
@@ -30,14 +24,9 @@ export function readContentRange(
     total !== undefined &&
     first <= last &&
     last < total
-  if (!isValid) throw new RequestError('invalid_request', badContentRange, { status: 400 })
+  if (!isValid) throw badContentRange()
   const length = last - first + 1
-  if (contentLength !== undefined && contentLength !== length)
-    throw new RequestError(
-      'invalid_request',
-      `Content-Length is ${contentLength}, and Content-Range has ${length} bytes: send as many bytes as the range has`,
-      { status: 400 },
-    )
+  if (contentLength !== undefined && contentLength !== length) throw wrongLength(contentLength, length)
   return { first, last, total }
 }
 

@@ -1,9 +1,19 @@
 import { z } from 'zod'
-import { oldEndpoint as endpoint, permission } from '../../api/endpoint.ts'
-import { badContentRange, wrongLength } from './ranges.ts'
-import { diskFullRefusal, isUploadedElsewhere, noUpload, overQuotaRefusal } from './refusals.ts'
+import { endpoint, permission } from '../../api/endpoint.ts'
+import {
+  badContentRange,
+  badName,
+  beyondEnd,
+  diskFull,
+  isUploadedElsewhere,
+  noUpload,
+  overQuota,
+  wrongBodyLength,
+  wrongLength,
+  wrongStart,
+} from './refusals.ts'
 import { exampleFile, exampleUpload, uploadView } from './schemas.ts'
-import { beyondEnd, deleteUpload, listUploads, receiveUpload, sendUpload } from './service.ts'
+import { deleteUpload, listUploads, receiveUpload, sendUpload } from './service.ts'
 
 const tag = 'Uploads'
 /** Uploading is the first half of importing. */
@@ -20,7 +30,6 @@ export const uploadEndpoints = [
     needs,
     scope,
     reply: { data: z.array(uploadView), example: [exampleUpload] },
-    statuses: {},
     handle: async (call) => ({ data: await listUploads(call) }),
   }),
   endpoint({
@@ -39,25 +48,12 @@ export const uploadEndpoints = [
     file: {
       types: ['application/octet-stream', 'text/csv'],
       example: exampleFile,
-      tooLarge: overQuotaRefusal({ UPLOAD_MAX_FILES: 10_000, UPLOAD_MAX_MB: 10_240 }),
-      noSpace: diskFullRefusal,
+      tooLarge: overQuota.example.message,
+      noSpace: diskFull.example.message,
     },
     hasOwnSlots: true,
     reply: { data: uploadView, example: exampleUpload },
-    statuses: {
-      400: [
-        'invalid_request',
-        badContentRange,
-        wrongLength,
-        'the body has fewer bytes than Content-Range says; the upload stays unfinished: resume it at byte 1500',
-      ],
-      409: ['validation_failed', isUploadedElsewhere('subscribers.csv')],
-      416: [
-        'invalid_request',
-        'Content-Range: "subscribers.csv" has an unfinished upload of 1000 bytes, so it resumes at byte 1000, not 0',
-      ],
-      422: ['validation_failed', 'filename must be a plain file name without a path'],
-    },
+    refusals: [badContentRange, wrongLength, wrongBodyLength, isUploadedElsewhere, wrongStart, badName],
     handle: async (call) => ({ data: await receiveUpload(call) }),
   }),
   endpoint({
@@ -76,10 +72,7 @@ export const uploadEndpoints = [
     },
     hasOwnSlots: true,
     reply: { file: { 'application/octet-stream': { example: exampleFile } } },
-    statuses: {
-      404: ['not_found', noUpload('subscribers.csv')],
-      416: ['invalid_request', beyondEnd('subscribers.csv', 48_213)],
-    },
+    refusals: [noUpload, beyondEnd],
     handle: sendUpload,
   }),
   endpoint({
@@ -91,10 +84,7 @@ export const uploadEndpoints = [
     needs,
     scope,
     reply: { data: z.null(), example: null },
-    statuses: {
-      404: ['not_found', noUpload('subscribers.csv')],
-      409: ['validation_failed', isUploadedElsewhere('subscribers.csv')],
-    },
+    refusals: [noUpload, isUploadedElsewhere],
     async handle(call) {
       await deleteUpload(call)
       return { data: null }

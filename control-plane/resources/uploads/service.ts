@@ -9,7 +9,7 @@ import type { Reply, RequestCall } from '../../api/endpoint.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { readContentRange, requestedRange, type ContentRange } from './ranges.ts'
-import { anotherWriter, takenOver, toRequestError } from './refusals.ts'
+import { badName, beyondEnd, takenOver, toRequestError, wrongBodyLength } from './refusals.ts'
 import type { UploadView } from './schemas.ts'
 import type { Transfer } from './transfers.ts'
 import { toView } from './view.ts'
@@ -27,7 +27,7 @@ export async function receiveUpload(call: RequestCall): Promise<UploadView> {
   const { deps, organizationId, header, acquireTransfer } = call
   const filename = composeName(call.params['filename'] ?? '')
   const problem = fileNameProblem(filename)
-  if (problem !== null) throw new RequestError('validation_failed', `filename ${problem}`, { status: 422 })
+  if (problem !== null) throw badName(problem)
   const [length] = header('content-length')
   const contentLength = length === undefined ? undefined : Number(length)
   const range = readContentRange(header('content-range'), contentLength)
@@ -57,7 +57,7 @@ async function receive(
     try {
       await receiveInto(upload, call, range, transfer).catch((error: unknown) => {
         deps.log.info({ err: error }, 'an upload over HTTP did not end')
-        throw upload.lost.aborted ? anotherWriter(takenOver(filename)) : error
+        throw upload.lost.aborted ? takenOver(filename) : error
       })
       transfer.complete()
       const pair = await directory.findPair(filename)
@@ -104,14 +104,6 @@ async function* ofRange(
   if (size < length) throw wrongBodyLength('fewer', first + size, total)
 }
 
-/** An unfinished upload that has all its bytes can't be resumed, as no range is left to send. */
-const wrongBodyLength = (than: 'more' | 'fewer', end: number, total: number): RequestError =>
-  new RequestError(
-    'invalid_request',
-    `the body has ${than} bytes than Content-Range says; the upload stays unfinished: ${end === total ? 'send the whole file again' : `resume it at byte ${end}`}`,
-    { status: 400 },
-  )
-
 /** The finished file, or the range of it that the request asks for. */
 export async function sendUpload(call: RequestCall): Promise<Reply> {
   const { deps, organizationId, header, onClose, acquireTransfer } = call
@@ -123,11 +115,10 @@ export async function sendUpload(call: RequestCall): Promise<Reply> {
   const etag = `"${size.toString(16)}-${version}"`
   const lastModified = modifiedAt.toUTCString()
   const range = requestedRange(header('range'), header('if-range'), { size, etag })
-  if (range === null)
-    throw new RequestError('invalid_request', beyondEnd(filename, size), {
-      status: 416,
-      headers: { 'Content-Range': `bytes */${size}` },
-    })
+  if (range === null) {
+    const { code, message, status } = beyondEnd(filename, size)
+    throw new RequestError(code, message, { status, headers: { 'Content-Range': `bytes */${size}` } })
+  }
   const { start, end } = range === 'whole' ? { start: 0, end: size } : range
   return {
     stream: content(call, file, { start, end }),
@@ -142,11 +133,6 @@ export async function sendUpload(call: RequestCall): Promise<Reply> {
     },
   }
 }
-
-export const beyondEnd = (filename: string, size: number): string =>
-  size === 0
-    ? `${JSON.stringify(filename)} is empty: leave Range out`
-    : `${JSON.stringify(filename)} has ${size} bytes: Range must name at least one of them, from 0 to ${size - 1}`
 
 async function* content(
   { deps, caller }: RequestCall,

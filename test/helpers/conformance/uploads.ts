@@ -1,6 +1,17 @@
 import { controlPlaneOrigin } from '../service.ts'
 import { HttpUpload } from '../http-upload.ts'
-import type { Failure, Row, Rows } from './row.ts'
+import {
+  badContentRange,
+  beyondEnd,
+  isUploadedElsewhere,
+  overQuota,
+  wrongBodyLength,
+  wrongLength,
+  wrongStart,
+} from '../../../control-plane/resources/uploads/refusals.ts'
+import { notAFile } from '../../../control-plane/api/body/body-pieces.ts'
+import { RequestError } from '../../../control-plane/api/request-error.ts'
+import type { Refused, Row, Rows } from './row.ts'
 import type { World } from './world.ts'
 
 const octets = { 'content-type': 'application/octet-stream' }
@@ -27,7 +38,7 @@ const absentNames = {
 const statuses = { invalid_request: 400, not_found: 404, validation_failed: 422 }
 
 /** A request for a name that another one is uploading. */
-async function whileUploaded(world: World, body?: string): Promise<Failure> {
+async function whileUploaded(world: World, body?: string): Promise<Refused> {
   const filename = `${world.unique('busy')}.csv`
   const upload = new HttpUpload(controlPlaneOrigin(world.service), filename, {
     key: world.admin,
@@ -36,22 +47,19 @@ async function whileUploaded(world: World, body?: string): Promise<Failure> {
   await new Promise((resolve) => upload.request.once('continue', resolve))
   return {
     sent: { params: { filename }, headers: octets, ...(body === undefined ? {} : { body }) },
-    code: 'validation_failed',
-    status: 409,
-    message: /is being uploaded by another/,
+    refused: isUploadedElsewhere(filename),
     after: () => upload.end('0123456789'),
   }
 }
 
 /** A body with a faulty Content-Range. */
-const withRange = (range: string, message: RegExp) => (world: World) => ({
+const withRange = (range: string, refused: RequestError) => (world: World) => ({
   sent: {
     params: { filename: `${world.unique('range')}.csv` },
     headers: { ...octets, 'content-range': range },
     body: content,
   },
-  code: 'invalid_request',
-  message,
+  refused,
 })
 
 const putRow: Row = {
@@ -69,10 +77,10 @@ const putRow: Row = {
     ],
   },
   elsewhere: [/^507 /],
-  failures: {
-    'a Content-Range that is none': withRange('bytes 0-9', /^Content-Range must be/),
-    'a range of another length than the body': withRange('bytes 0-9/10', /^Content-Length is 22/),
-    'a range that does not continue the unfinished upload': async (world) => {
+  refusals: [
+    withRange('bytes 0-9', badContentRange()),
+    withRange('bytes 0-9/10', wrongLength(22, 10)),
+    async (world) => {
       const filename = await begun(world)
       return {
         sent: {
@@ -80,12 +88,10 @@ const putRow: Row = {
           headers: { ...octets, 'content-range': 'bytes 0-21/50' },
           body: content,
         },
-        code: 'invalid_request',
-        status: 416,
-        message: /resumes at byte 5, not 0$/,
+        refused: wrongStart(filename, 'has an unfinished upload of 5 bytes, so it resumes at byte 5, not 0'),
       }
     },
-    'a body that is shorter than its range': (world) => ({
+    (world) => ({
       sent: {
         params: { filename: `${world.unique('short')}.csv` },
         headers: { ...octets, 'content-range': 'bytes 0-99/100' },
@@ -96,30 +102,27 @@ const putRow: Row = {
           },
         }),
       },
-      code: 'invalid_request',
-      message: /fewer bytes/,
+      refused: wrongBodyLength('fewer', 5, 100),
     }),
-    'a name that another request uploads': (world) => whileUploaded(world, content),
-    'a form': (world) => ({
+    (world) => whileUploaded(world, content),
+    (world) => ({
       sent: {
         params: { filename: `${world.unique('form')}.csv` },
         headers: { 'content-type': 'multipart/form-data; boundary=x' },
         body: content,
       },
-      code: 'invalid_request',
-      status: 415,
+      refused: new RequestError('invalid_request', notAFile, { status: 415 }),
     }),
-    'a file for which the directory has no space': (world) => ({
+    (world) => ({
       sent: {
         params: { filename: `${world.unique('large')}.csv` },
         headers: octets,
         body: 'x'.repeat(1_100_000),
       },
-      code: 'invalid_request',
-      status: 413,
+      refused: overQuota({ UPLOAD_MAX_FILES: 10_000, UPLOAD_MAX_MB: 1 }),
       settings: { UPLOAD_MAX_MB: '1' },
     }),
-  },
+  ],
 }
 
 /** Begins an upload of 50 bytes; resolves to its name when 5 bytes are there. */
@@ -145,19 +148,21 @@ export const uploadRows: Rows = {
     statuses,
     good: named,
     otherParams: absentNames,
-    failures: {
-      'a range behind the end': async (world) => ({
-        sent: { ...(await named(world)), headers: { range: 'bytes=22-' } },
-        code: 'invalid_request',
-        status: 416,
-      }),
-    },
+    refusals: [
+      async (world) => {
+        const filename = await uploaded(world)
+        return {
+          sent: { params: { filename }, headers: { range: 'bytes=22-' } },
+          refused: beyondEnd(filename, 22),
+        }
+      },
+    ],
   },
   deleteUpload: {
     isOwnOnly: true,
     statuses,
     good: named,
     otherParams: absentNames,
-    failures: { 'a name that is being uploaded': (world) => whileUploaded(world) },
+    refusals: [(world) => whileUploaded(world)],
   },
 }
