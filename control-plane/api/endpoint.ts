@@ -1,7 +1,6 @@
 import type { z } from 'zod'
 import type { Caller } from '../../shared/store/api-keys.ts'
-import type { RequestErrorCode } from './request-error.ts'
-import { refusal, type Refusal } from './refusal.ts'
+import type { Refusal } from './refusal.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { ContentSample } from './body/sampled-content.ts'
 import type { InlineContent } from './body/staged-content.ts'
@@ -54,25 +53,12 @@ export interface Endpoint<Query = unknown, Body = unknown, Found = unknown> {
    */
   refusals?: readonly Refusal[]
   handle(call: Call<Query, Body, Found>): Promise<Reply>
-  /** Reads query and body itself. */
-  handleOld?(call: OldCall<Query, Body>): Promise<Reply>
 }
 
 /** How an endpoint finds the record that its path names. */
 export interface RecordOfPath<Found> {
   refusals: readonly Refusal[]
   find(call: RequestCall): Promise<Found>
-}
-
-/** An endpoint whose refusals are texts, and whose handler reads query and body when it wants them. */
-export interface OldEndpoint<Query, Body> extends Omit<
-  Endpoint<Query, Body>,
-  'record' | 'permit' | 'refusals' | 'handle' | 'handleOld'
-> {
-  refusals?: Partial<Record<RequestErrorCode, string | readonly string[]>>
-  statuses?: Record<number, readonly [RequestErrorCode, ...string[]]>
-  forbids?: readonly string[]
-  handle(call: OldCall<Query, Body>): Promise<Reply>
 }
 
 /** Which callers are allowed: any key, an admin, a system admin, or a key with the permission (admins have all). */
@@ -233,36 +219,9 @@ export interface Call<Query, Body, Found = unknown> extends RequestCall {
   body: Body
 }
 
-export interface OldCall<Query, Body> extends RequestCall {
-  /** Returns the checked query. Throws `invalid_request`. */
-  query: () => Query
-  /** Returns the body's checked document. Throws `invalid_request` or `validation_failed`. */
-  body: () => Body
-  documentAsSent: () => unknown
-}
-
 /** Infers the handler's types of query, body and record from their schemas and from `record`. */
 export function endpoint<Query, Body, Found>(description: Endpoint<Query, Body, Found>): Endpoint {
   return description
-}
-
-/** Makes an endpoint of one in the old form. */
-export function oldEndpoint<Query, Body>(description: OldEndpoint<Query, Body>): Endpoint {
-  const { refusals = {}, statuses = {}, forbids = [], ...rest } = description
-  const of = (kind: Parameters<typeof refusal>[0], texts: string | readonly string[]) =>
-    (typeof texts === 'string' ? [texts] : texts).map((text) => refusal(kind, text))
-  return {
-    ...rest,
-    refusals: [
-      ...Object.entries(refusals).flatMap(([code, texts]) => of(code as RequestErrorCode, texts)),
-      ...Object.entries(statuses).flatMap(([status, [code, ...texts]]) =>
-        of({ code, status: Number(status) }, texts),
-      ),
-      ...forbids.flatMap((text) => of({ code: 'not_authorized', status: 403 }, text)),
-    ],
-    handle: () => Promise.reject(new Error('handleOld is called')),
-    handleOld: (call) => description.handle(call as OldCall<Query, Body>),
-  }
 }
 
 export const permission = (key: string, value: string): PermissionNeed => ({ permission: [key, value] })

@@ -254,21 +254,14 @@ function slotWeight({ reply, weight }: Endpoint, { query }: Request): number {
 
 /** Finds the record, checks query and body, and has the request handled. A missing record is told before a faulty body. */
 async function handle(described: Endpoint, call: RequestCall, { request, sent }: Sent): Promise<Reply> {
-  const readQueryOfCall = () => readQuery(described.query, request.query)
-  const readBodyOfCall = () =>
+  const record: unknown = await described.record?.find(call)
+  await described.permit?.(call, record)
+  const query = readQuery(described.query, request.query)
+  const body =
     described.body === undefined
       ? undefined
       : readBody(described.body, sent, ignoredKeys(described.body, call.caller))
-  if (described.handleOld !== undefined)
-    return described.handleOld({
-      ...call,
-      query: readQueryOfCall,
-      body: readBodyOfCall,
-      documentAsSent: () => call.document,
-    })
-  const record: unknown = await described.record?.find(call)
-  await described.permit?.(call, record)
-  return described.handle({ ...call, record, query: readQueryOfCall(), body: readBodyOfCall() })
+  return described.handle({ ...call, record, query, body })
 }
 
 interface Sent {

@@ -112,5 +112,5 @@ t.test('a refusal of one sentence is printed on one line', async (t) => {
   const problem = findNonTable(Buffer.from('<!DOCTYPE html><html><body>Login</body></html>')) ?? ''
   t.match(problem, /an HTML page/)
   t.equal(problem.split('; ').length, 1)
-  t.equal(overQuota({ UPLOAD_MAX_MB: 1, UPLOAD_MAX_FILES: 1 }).split('; ').length, 1).message
+  t.equal(overQuota({ UPLOAD_MAX_MB: 1, UPLOAD_MAX_FILES: 1 }).message.split('; ').length, 1)
 })
