@@ -22,7 +22,7 @@ import {
   refusesLesserRoles,
   refusesOtherSites,
 } from './callers-and-ids.ts'
-import type { MakeFailure, MakeRefused, Refused } from './row.ts'
+import type { MakeRefused, Refused } from './row.ts'
 import { keyOf, Subject } from './subject.ts'
 import { refused, succeeded } from './verdicts.ts'
 import { makeWorld, type World } from './world.ts'
@@ -84,14 +84,6 @@ async function answerTo(subject: Subject, make: MakeRefused, t?: Test): Answered
   return { due, answer }
 }
 
-async function failureOf(subject: Subject, make: MakeFailure, t: Test) {
-  const failure = await make(subject.world)
-  const base = failure.settings && (await startBeside(t, subject.world, failure.settings))
-  const answer = await subject.send(failure.sent, base === undefined ? {} : { base })
-  await failure.after?.()
-  return { failure, answer }
-}
-
 async function checkEndpoint(t: Test, subject: Subject, slow: Answered[]): Promise<void> {
   const { described, row } = subject
   await t.test('succeeds with the weakest key that has the right', (t) => succeeds(t, subject))
@@ -110,13 +102,6 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Answered[]): Promi
     await t.test('reads its query as documented', (t) => readsItsQuery(t, subject))
   if (row.refusals !== undefined)
     await t.test('gives the refusals that it lists', (t) => givesItsRefusals(t, subject, slow))
-  for (const [title, make] of Object.entries(row.failures ?? {}))
-    await t.test(`refuses ${title}`, async (t) => {
-      const { failure, answer } = await failureOf(subject, make, t)
-      refused(t, answer, failure.code, title, failure.status ?? row.statuses?.[failure.code])
-      if (failure.message !== undefined) t.match(answer.body?.error_message, failure.message)
-      t.ok(subject.documented.has(keyOf(answer.status, answer.body)), `is documented: ${answer.text}`)
-    })
   await t.test('refused in each documented way', (t) => {
     t.same(
       [...subject.documented].filter(

@@ -23,22 +23,7 @@ export interface Refused {
   settings?: Record<string, string>
 }
 
-/** A request that is refused as the endpoint's description says, its message being one of those there. */
-export interface Failure {
-  sent: Sent
-  code: string
-  /** Which message it is, where the code alone doesn't say it. */
-  message?: RegExp
-  status?: number
-  /** Puts back what others need. */
-  after?: () => Promise<unknown>
-  /** Settings of the control plane that is started for this request. */
-  settings?: Record<string, string>
-}
-
 export type MakeRefused = (world: World) => Promise<Refused> | Refused
-
-export type MakeFailure = (world: World) => Promise<Failure> | Failure
 
 /**
  * What the conformance test can't derive from an endpoint's description: a request that succeeds, the other
@@ -52,8 +37,6 @@ export interface Row {
   refusals?: MakeRefused[]
   /** Those that the service delays; their requests start before all others. */
   slowRefusals?: MakeRefused[]
-  /** The documented refusals that nothing below provokes, by what they refuse. */
-  failures?: Record<string, MakeFailure>
   /** Values of parameters that aren't ids, with the code that each gets; null where it succeeds. */
   otherParams?: Record<string, { value: string; code: string | null }[]>
   /** Keys of the body (dotted, below the wrapper) about which the description says less than the service checks. */
