@@ -86,6 +86,18 @@ t.test('a file that always hangs fails its import after five tries; others go on
   for (const other of others) t.match(await importEnd(service, other), { state: 'finished' })
 })
 
+t.test('others finish while a step hangs', buffered, async (t) => {
+  const service = await startService(t, ['control-plane'], threads)
+  const watch = { checkEveryMs: 1_000, stalledAfterMs: 120_000 }
+  const engine = await startHastyEngine(t, service, { watch })
+  const { id, letGo } = await createHungImport(t, service, (await createList(service)).id)
+  const other = await importText(service, (await createList(service)).id, 'b@example.com\n')
+  t.match(other, { state: 'finished' })
+  t.match(await service.get(`/subscriber_imports/${id}`), { state: 'splitting' })
+  letGo()
+  await engine.stop()
+})
+
 t.test('an engine with a chunk that hangs ends, and another one writes the chunk', buffered, async (t) => {
   const service = await startService(t, ['control-plane'], threads)
   const engines = new Engines(t, service)
