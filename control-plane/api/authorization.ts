@@ -11,7 +11,8 @@ import { isHash } from './validation.ts'
  * Authorization. Each endpoint declares what a caller needs and, where its path doesn't show it, the scope of the
  * records that it works on. The router checks both here before any handler runs, and the API description prints the
  * same values. Checks that depend on a body or a record are made by the handler, with `refuseUnless` and
- * `requireNotAbove`.
+ * `requireNotAbove`. A check in each handler could be forgotten, and a table of paths would say each path twice. A unit
+ * test has the contract's table by hand, because one made of these values would be wrong where they are.
  */
 
 export function meetsNeed(caller: Caller, need: Need): boolean {

@@ -12,7 +12,9 @@ type Lookup = (hostname: string) => Promise<Address[]>
 /**
  * Guards against server-side request forgery. A URL of a client may lead to public addresses, and to those that the
  * operator allowed (`URL_IMPORT_ALLOW`). Every hop and every DNS answer is checked. The connection goes to the
- * checked answer, because a second look-up of the name could give another one.
+ * checked answer, because a second look-up of the name could give another one. IPv6 outside `2000::/3` is refused as a
+ * whole, because a list of ranges would need each form that holds an IPv4 address: `::7f00:1` is 127.0.0.1 in an old one,
+ * which ipaddr.js takes for public. So is 168.63.129.16, which answers metadata in one provider's networks.
  */
 export class AddressGuard {
   readonly #networks: [ipaddr.IPv4 | ipaddr.IPv6, number][] = []

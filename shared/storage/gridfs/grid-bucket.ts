@@ -7,13 +7,17 @@ import { binaryMegabyte } from '../../values/byte-sizes.ts'
  * Files in the database that grow at their end and are read from any position (shared/contract/schemas/grid-file.ts).
  * A file has one writer at a time. Where there are two all the same, a unique index on the offsets makes one of them
  * fail.
+ *
+ * A piece is what was appended at once, with its offset as `n`. In GridFS all pieces have one size: the last one would be
+ * written again with every append, and 24 extents of 64 KB would bring four times their bytes. Its tools don't read these
+ * files. An import of 200,000 rows takes 1.38 times as long as from disk (1.31 to 1.45).
  */
 export interface GridBucket {
   files: Collection<GridFileDocument>
   pieces: Collection<GridPieceDocument>
 }
 
-/** Maximum size of a piece; docs/decisions/153-uploads-in-the-database.md has the measurement. */
+/** Maximum size of a piece. With 64 KiB writes are slower, with 1 MiB a read of 64 KB takes 14 ms in place of 7 (2 cores). */
 const maxPieceBytes = 256 * 1024
 /** Maximum bytes of one insert command, which must end long before its socket times out. */
 const maxInsertBytes = 4 * binaryMegabyte
