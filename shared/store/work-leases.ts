@@ -44,7 +44,7 @@ export const chunkLeases: Home = {
   collection: 'chunks',
   matches: { state: 'running' },
   hint: { state: 1, 'lease.holder': 1 },
-  released: { ...noHolder, state: 'ready', quota_reserved: 0 },
+  released: { ...noHolder, quota_reserved: 0, state: 'ready' },
   // A claim of a chunk counts as a try.
   unclaimed: { 'lease.tries': 0 },
 }

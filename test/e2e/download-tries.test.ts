@@ -70,7 +70,7 @@ t.test(
     t.match(await importEnd(service, between.id, 60_000), {
       state: 'failed',
       error_message: /answered with status 503, expected 200 \(the last of 3 tries\)$/,
-      download: { 'lease.tries': 3 },
+      download: { attempt: 3 },
     })
     t.equal(web.requests.get('/dead')!.length, 3)
     t.same(

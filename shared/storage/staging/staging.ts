@@ -5,7 +5,7 @@ import { DiskReserveReached } from './disk-reserve.ts'
  * splitting makes of it. The control plane writes inline content here; engines write all other files.
  *
  * The name of a source has the token of the step that wrote it, and the import says in `staged` which one counts: a step
- * that was taken over may still write, and then writes to a name that nobody reads.
+ * that was taken over may still write, and then writes to a name that is never read.
  *
  * Errors are those of the file system or the database. `isStagingFull` recognizes a full one.
  */
