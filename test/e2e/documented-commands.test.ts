@@ -127,7 +127,8 @@ async function checkRestored(
   for (const id of waiting) {
     await openCollections(client.db('rollcall')).imports.updateOne(
       { _id: id },
-      { $set: { begins_at: new Date() } },
+      // The next try is the last one, so that the import without a source fails at once.
+      { $set: { begins_at: new Date(), 'lease.tries': 4 } },
     )
     await ended(restored, id)
   }

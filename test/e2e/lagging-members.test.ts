@@ -37,7 +37,7 @@ t.test('pauses and cancels take effect while the other members lag', { timeout: 
       storedChunk(1, 0, { state: 'running', ...leaseOf({ token: 't', holder: 'e' }) }),
     )
   }
-  const fenced = { state: 'ready', token: null, fence: 1 }
+  const fenced = { state: 'ready', lease: { token: null }, fence: 1 }
 
   for (const [move, state] of [
     [pauseImport, 'paused'],
@@ -72,14 +72,14 @@ for (const { name, commandName, write, importState, chunk } of [
     commandName: 'findAndModify',
     write: (context: FenceContext) => pauseImport(context, 1),
     importState: 'paused',
-    chunk: { state: 'ready', token: null, fence: 1 },
+    chunk: { state: 'ready', lease: { token: null }, fence: 1 },
   },
   {
     name: "the end of chunks' leases",
     commandName: 'update',
     write: (context: FenceContext) => preemptChunks(context, [1]),
     importState: 'importing',
-    chunk: { state: 'ready', token: null },
+    chunk: { state: 'ready', lease: { token: null } },
   },
 ])
   t.test(`${name} is not answered as done when the only member that has it dies`, async (t) => {

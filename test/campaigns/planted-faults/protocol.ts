@@ -44,15 +44,15 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'the progress of a chunk is written without the token',
     file: chunks,
-    text: "{ _id: chunk._id, state: 'running', token: chunk.token, next_record: from },",
+    text: "{ _id: chunk._id, state: 'running', 'lease.token': chunk.token, next_record: from },",
     replacement: "{ _id: chunk._id, state: 'running', next_record: from },",
     tests: [interleaved('importing: last batch stopped before command [4-9], then take over and lease')],
   },
   {
     name: 'the progress of a chunk is written from anywhere',
     file: chunks,
-    text: "{ _id: chunk._id, state: 'running', token: chunk.token, next_record: from },",
-    replacement: "{ _id: chunk._id, state: 'running', token: chunk.token },",
+    text: "{ _id: chunk._id, state: 'running', 'lease.token': chunk.token, next_record: from },",
+    replacement: "{ _id: chunk._id, state: 'running', 'lease.token': chunk.token },",
     tests: [stores],
   },
   {
