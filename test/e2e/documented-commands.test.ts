@@ -55,7 +55,8 @@ async function start(t: Test, name: string, more: Record<string, string> = {}): 
   const mongodb = await wholeMongodbUri({ ready: running.ready })
   const call = callerOf(() => http!)
   const data = async (method: string, path: string, body?: unknown) => {
-    const answer = await call(method, path, body, { key })
+    // The commands keep this process from noticing that a connection was closed meanwhile.
+    const answer = await call(method, path, body, { key, headers: { connection: 'close' } })
     if (answer.body?.success !== true) throw new Error(`${method} ${path}: ${answer.text}`)
     return answer.body.data
   }

@@ -6,14 +6,15 @@ import { createList, importEnd, startService, until } from '../helpers/service.t
 
 /**
  * How long an import stays unfinished when the only engine is killed in each of its states. Another one is started at
- * once; it waits for a lease of 12 s, and polls every 3 s. A stall of the database, which the engine logs, delays it by
+ * once; from then on it waits for a lease of 12 s, and polls every 3 s. The time of its own start, which other tests
+ * make longer, doesn't count. A stall of the database, which the engine logs, delays it by
  * its length and 12 s more (docs/recovery-times.md).
  */
 
 const maxMs = 30_000
 const watchMs = 12_000
 
-t.jobs = 7
+t.jobs = 3
 
 /** By how much stalls of the database delayed the engines. */
 const delayMs = (log: string): number =>
@@ -45,8 +46,8 @@ for (const [state, crashAt] of Object.entries(deaths))
     })
     const engine = await engines.start(crashAt)
     await engines.untilEnded(engine)
-    const killedAt = Date.now()
     await engines.start()
+    const readyAt = Date.now()
     const view = await importEnd(service, id, 120_000)
     await until(
       'its clearing up',
@@ -54,9 +55,9 @@ for (const [state, crashAt] of Object.entries(deaths))
       (document) => document!.finalized,
       120_000,
     )
-    const tookMs = Date.now() - killedAt
+    const tookMs = Date.now() - readyAt
     t.equal(view.state, 'finished')
-    t.comment(`${state}: cleared up ${tookMs} ms after the kill`)
+    t.comment(`${state}: cleared up ${tookMs} ms after another engine was ready`)
     const stallsMs = delayMs(engines.log)
     t.ok(tookMs < maxMs + stallsMs, `${tookMs} ms, of these ${stallsMs} for stalls of the database`)
   })
