@@ -39,6 +39,10 @@ export const invalid = <Values extends unknown[]>(
 export const notFound = (what: string): Refusal<[id: unknown]> =>
   refusal<[id: unknown]>('not_found', (id) => `there is no ${what} ${String(id)}`, 4711)
 
+/** A name is taken; `others` is what has it, such as "template of the list". */
+export const takenByAnother = (others: string, example: string): Refusal<[name: string]> =>
+  invalid((name) => `name ${JSON.stringify(name)} is taken by another ${others}`, example)
+
 /** A refusal that depends on what the caller may do. */
 export const forbidden = <Values extends unknown[]>(
   sentence: string | ((...values: Values) => string),

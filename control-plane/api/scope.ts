@@ -43,7 +43,7 @@ export async function scopedOrganization(
 }
 
 /** Finds the mailing list that a path names. Throws `not_found`, also when the caller can't access it. */
-export async function findMailingList(
+async function findMailingList(
   deps: ControlPlane,
   caller: Caller,
   text: string | undefined,

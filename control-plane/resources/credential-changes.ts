@@ -7,6 +7,9 @@ import { systemOrganizationId } from '../../shared/contract/schemas/organization
 import type { ControlPlane } from '../control-plane.ts'
 import { raiseCredentialsRevision } from '../store/revisions.ts'
 
+export const systemAdminElsewhere = invalid(
+  `role can be system_admin only in organization ${systemOrganizationId}`,
+)
 export const noSystemKeyLeft = invalid(
   'this would leave no usable system-admin key: create another one first',
 )

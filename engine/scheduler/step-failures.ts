@@ -72,15 +72,13 @@ const isSystemError = (error: unknown): boolean =>
   error instanceof Error && 'syscall' in error && error.syscall !== undefined
 
 async function endMissing(error: ImportError, run: StepRun): Promise<void> {
-  const { document, step, database, missedFiles, log } = run
+  const { document, step, missedFiles, log } = run
   const failures = document.lease.tries + 1
-  if (failures >= maxStepFailures) {
-    await fail(run, error.code, error.message)
-    return
+  if (failures < maxStepFailures) {
+    missedFiles.record(step.id)
+    log.warn(missingText(failures, error.message))
   }
-  missedFiles.record(step.id)
-  log.warn(missingText(failures, error.message))
-  await postponeStep(database.collections, step, { failures, waitMs: 0 })
+  await countTry(run, { waitMs: 0, reason: error.code, message: error.message })
 }
 
 /** The log line about a missing file. */
@@ -128,14 +126,14 @@ async function recheckLater({ fingerprint }: StillWritten, run: StepRun): Promis
 
 /** An unexpected error may pass: the step is tried again after growing waits, which are stored. */
 async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
-  const { document, step, database, log } = run
+  const { document, log } = run
   const failures = document.lease.tries + 1
   log.error({ err: error, failures }, `the step broke off: ${errorMessage(error)}`)
-  if (failures < maxStepFailures) {
-    await postponeStep(database.collections, step, { failures, waitMs: 1_000 * 2 ** failures })
-    return
-  }
-  await fail(run, 'broken_step', `${errorMessage(error)} (the last of ${failures} tries): ${advise(error)}`)
+  await countTry(run, {
+    waitMs: 1_000 * 2 ** failures,
+    reason: 'broken_step',
+    message: `${errorMessage(error)} (the last of ${failures} tries): ${advise(error)}`,
+  })
 }
 
 function advise(error: unknown): string {
@@ -148,17 +146,22 @@ function advise(error: unknown): string {
 
 /** Counts the try of a step that hangs, because its process ends now. Throws the database's errors. */
 export async function countHungTry(run: StepRun): Promise<void> {
+  const { lease, state } = run.document
+  await countTry(run, {
+    waitMs: 0,
+    reason: 'broken_step',
+    message: `nothing moved for minutes while an engine ${stepActivity(state)}: no byte of its files was read or written and no subscriber changed (the last of ${lease.tries + 1} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
+  })
+}
+
+/** Counts a failed try of the step. It is tried again after `waitMs`; after its last try the import fails. */
+async function countTry(
+  run: StepRun,
+  { waitMs, reason, message }: { waitMs: number; reason: FailureReason; message: string },
+): Promise<void> {
   const failures = run.document.lease.tries + 1
-  if (failures < maxStepFailures) {
-    await postponeStep(run.database.collections, run.step, { failures, waitMs: 0 })
-    return
-  }
-  const activity = stepActivity(run.document.state)
-  await fail(
-    run,
-    'broken_step',
-    `nothing moved for minutes while an engine ${activity}: no byte of its files was read or written and no subscriber changed (the last of ${failures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
-  )
+  if (failures >= maxStepFailures) await fail(run, reason, message)
+  else await postponeStep(run.database.collections, run.step, { failures, waitMs })
 }
 
 /** For a step on which `maxDeaths` engines died: it is not begun again. */
@@ -168,7 +171,7 @@ export async function failAfterDeaths(run: StepRun): Promise<void> {
 }
 
 /** What an engine with the step of an import in this state was doing. */
-export const stepActivity = (state: ImportState): string =>
+const stepActivity = (state: ImportState): string =>
   state === 'importing' ? 'finished the import' : `prepared the import (${state})`
 
 async function fail(run: StepRun, reason: FailureReason, message: string): Promise<void> {

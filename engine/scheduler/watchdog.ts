@@ -19,7 +19,7 @@ export type WatchdogBounds = typeof watchdogBounds
 const giveUpMs = 2_000
 
 /** A step, a chunk in its lane, or the pin of an upload. */
-export interface WatchedWork {
+interface WatchedWork {
   importId: number
   /** "the step (splitting)". */
   name: string

@@ -163,11 +163,6 @@ export class RecordScanner {
     this.#record = { bytes: this.#window, start: 0, end: 0, line: 0, lines: 0, flags: 0, longCell: null }
   }
 
-  /** Number of physical lines scanned, with the skipped ones. */
-  get lines(): number {
-    return this.#line - 1
-  }
-
   /** Returns the buffer for the file's next bytes; the caller writes them and calls `advance` with their number. */
   space(): Buffer {
     const rest = this.#to - this.#from

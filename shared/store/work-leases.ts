@@ -32,7 +32,7 @@ export const noHolder = { 'lease.holder': null, 'lease.token': null, 'lease.unti
 /** In an update: the work made progress, so that it starts its tries anew. */
 export const noTries = { 'lease.tries': 0, 'lease.deaths': 0 }
 
-export const stepLeases: Home = {
+const stepLeases: Home = {
   collection: 'imports',
   matches: { finalized: false },
   hint: notFinalizedIndex,
@@ -65,7 +65,7 @@ export const claimedBy = ({ engineId, token }: Claim, ms: number | null) => ({
  * How long a release waits for a transaction that has locked the document. A release that times out is repeated by the
  * next take-over, 3 s later.
  */
-export const releaseMs = 5_000
+const releaseMs = 5_000
 
 interface LeasedDocument {
   _id: number | string

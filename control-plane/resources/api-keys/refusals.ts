@@ -1,4 +1,3 @@
-import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import { moreThanCaller } from '../../api/authorization.ts'
 import { invalid, notFound } from '../../api/refusal.ts'
 
@@ -7,7 +6,4 @@ export const moreThanYours = moreThanCaller('an API key')
 export const noSuchUser = invalid(
   (organizationId: number) => `user_id names no user of organization ${organizationId}`,
   2,
-)
-export const systemAdminElsewhere = invalid(
-  `role can be system_admin only in organization ${systemOrganizationId}`,
 )

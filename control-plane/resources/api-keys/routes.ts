@@ -3,8 +3,8 @@ import type { ApiKeyDocument } from '../../../shared/contract/schemas/api-key.ts
 import { requireRequestedRoleNotAbove } from '../../api/authorization.ts'
 import { endpoint, type Endpoint, type RecordOfPath } from '../../api/endpoint.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
-import { noSystemKeyLeft } from '../credential-changes.ts'
-import { moreThanYours, noApiKey, noSuchUser, systemAdminElsewhere } from './refusals.ts'
+import { noSystemKeyLeft, systemAdminElsewhere } from '../credential-changes.ts'
+import { moreThanYours, noApiKey, noSuchUser } from './refusals.ts'
 import { apiKeyChange, apiKeyCreation, apiKeyView, createdApiKeyView, exampleApiKey } from './schemas.ts'
 import {
   changeApiKey,

@@ -1,13 +1,10 @@
 import type { AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
-import { invalid, notFound } from '../../api/refusal.ts'
+import { invalid, notFound, takenByAnother } from '../../api/refusal.ts'
 
 export const noAutoresponder = notFound('autoresponder')
 
-export const nameTaken = invalid(
-  (name: string) => `name ${JSON.stringify(name)} is taken by another autoresponder of the list`,
-  'Welcome',
-)
+export const nameTaken = takenByAnother('autoresponder of the list', 'Welcome')
 
 type Trigger = AutoresponderDocument['trigger']
 

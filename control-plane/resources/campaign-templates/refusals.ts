@@ -1,12 +1,9 @@
-import { invalid, notFound } from '../../api/refusal.ts'
+import { invalid, notFound, takenByAnother } from '../../api/refusal.ts'
 import { maxContents } from './schemas.ts'
 
 export const noTemplate = notFound('template')
 
-export const nameTaken = invalid(
-  (name: string) => `name ${JSON.stringify(name)} is taken by another template of the list`,
-  'Monthly news',
-)
+export const nameTaken = takenByAnother('template of the list', 'Monthly news')
 export const isReadOnly = invalid(
   (name: string) => `${name} is read-only and must not be sent`,
   'organization_id',

@@ -57,7 +57,7 @@ export const templateInPath: RecordOfPath<CampaignTemplateDocument> = {
 }
 
 /** A request with the faults that were found in it so far. */
-export interface TemplateRequest<Body> {
+interface TemplateRequest<Body> {
   body: Body
   faults: RequestError[]
 }

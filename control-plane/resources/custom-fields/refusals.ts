@@ -1,13 +1,10 @@
 import { hasEnded, type ImportState } from '../../../shared/contract/import-state.ts'
 import type { FieldType } from '../../../shared/contract/schemas/custom-field.ts'
-import { invalid, notFound } from '../../api/refusal.ts'
+import { invalid, notFound, takenByAnother } from '../../api/refusal.ts'
 
 export const noCustomField = notFound('custom field')
 
-export const nameTaken = invalid(
-  (name: string) => `name ${JSON.stringify(name)} is taken by another custom field of the list`,
-  'Plan',
-)
+export const nameTaken = takenByAnother('custom field of the list', 'Plan')
 const notOfType = (keys: string, example: FieldType) =>
   invalid((type: FieldType) => `${keys} are not possible for a field of type ${type}`, example)
 

@@ -1,10 +1,7 @@
 import { hasEnded, type ImportState } from '../../../shared/contract/import-state.ts'
-import { invalid } from '../../api/refusal.ts'
+import { invalid, takenByAnother } from '../../api/refusal.ts'
 
-export const nameTaken = invalid(
-  (name: string) => `name ${JSON.stringify(name)} is taken by another mailing list of the organization`,
-  'Newsletter',
-)
+export const nameTaken = takenByAnother('mailing list of the organization', 'Newsletter')
 
 const primaryKey = <Values extends unknown[]>(reason: (...values: Values) => string, ...example: Values) =>
   invalid((...values: Values) => `primary_key_custom_field_id ${reason(...values)}`, ...example)

@@ -30,13 +30,15 @@ export async function listReactions(
   const filter = { listId: list._id, subscriberId, autoresponderId, states: state ?? shownStates }
   const scope = `reactions ${JSON.stringify(filter)}`
   const { skip, after } = pageStart(deps, query, scope)
-  const now = await databaseTime(db)
-  const autoresponders = await collections.autoresponders
-    .find<{ _id: number; paused: boolean; hasContent: boolean }>(
-      { mailing_list_id: filter.listId },
-      { projection: { paused: 1, hasContent: contentExpression } },
-    )
-    .toArray()
+  const [now, autoresponders] = await Promise.all([
+    databaseTime(db),
+    collections.autoresponders
+      .find<{ _id: number; paused: boolean; hasContent: boolean }>(
+        { mailing_list_id: filter.listId },
+        { projection: { paused: 1, hasContent: contentExpression } },
+      )
+      .toArray(),
+  ])
   const kinds = new Map(
     autoresponders.map(({ _id, paused, hasContent }): [number, Kind] => [
       _id,

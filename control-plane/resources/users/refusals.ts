@@ -1,12 +1,8 @@
-import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import { moreThanCaller } from '../../api/authorization.ts'
 import { invalid, notFound, refusal } from '../../api/refusal.ts'
 
 export const noUser = notFound('user')
 export const moreThanYours = moreThanCaller('a user')
-export const systemAdminElsewhere = invalid(
-  `role can be system_admin only in organization ${systemOrganizationId}`,
-)
 export const emailTaken = invalid(
   (email: string) => `email is taken: there is a user with ${email} already`,
   'jane@example.com',

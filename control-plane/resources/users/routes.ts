@@ -2,15 +2,8 @@ import { z } from 'zod'
 import { requireNotAbove, requireRequestedRoleNotAbove } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { noSuchOrganization } from '../../api/scope.ts'
-import { noSystemKeyLeft, noSystemUserLeft } from '../credential-changes.ts'
-import {
-  emailTaken,
-  moreThanYours,
-  noTerms,
-  ownUser,
-  signInRefused,
-  systemAdminElsewhere,
-} from './refusals.ts'
+import { noSystemKeyLeft, noSystemUserLeft, systemAdminElsewhere } from '../credential-changes.ts'
+import { emailTaken, moreThanYours, noTerms, ownUser, signInRefused } from './refusals.ts'
 import {
   lockoutReset,
   signIn,

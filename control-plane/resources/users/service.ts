@@ -15,10 +15,10 @@ import { missingOrganization, pathId, canAccess } from '../../api/scope.ts'
 import { refuseAll, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { clearLockout, deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
-import { changeCredentials } from '../credential-changes.ts'
+import { changeCredentials, systemAdminElsewhere } from '../credential-changes.ts'
 import { hashingSlot } from './hashing-slots.ts'
 import { hashPassword } from './passwords.ts'
-import { emailTaken, moreThanYours, noTerms, noUser, ownUser, systemAdminElsewhere } from './refusals.ts'
+import { emailTaken, moreThanYours, noTerms, noUser, ownUser } from './refusals.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
 import { toViews } from './view.ts'
 
@@ -63,7 +63,7 @@ export function listUsers(
 }
 
 /** Throws `not_found`, also when the caller can't access the user. */
-export async function findUser(
+async function findUser(
   deps: ControlPlane,
   caller: Caller,
   text: string | undefined,

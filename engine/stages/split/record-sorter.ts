@@ -10,7 +10,7 @@ import { RangeWriter, type PartitionOutput, type Range, type RecordToWrite } fro
 
 const maxRecords = 0xffffffff
 
-export interface SorterOptions {
+interface SorterOptions {
   output: PartitionOutput
   bufferSize: number
   borders: Buffer[]

@@ -5,7 +5,8 @@ import { bytes, instant, integer } from './bson-schema.ts'
  * Registration of a running process, which renews `lease_until` by the database's clock. When a lease has expired,
  * another process removes the document. It ends the sessions first, because an open transaction keeps rows locked for a
  * minute and more. The document of an engine is removed two minutes later: an engine that is still alive may use the
- * lost id until it notices. That of an engine that has stopped stays as long, as dead and cleared. A process whose document is dead or missing registers again under another id.
+ * lost id until it notices. That of an engine that has stopped stays as long, as dead and cleared. A process whose
+ * document is dead or missing registers again under another id.
  */
 const registeredDocument = z.object({
   /** Random, new for every registration. */

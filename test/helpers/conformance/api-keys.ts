@@ -1,9 +1,5 @@
-import {
-  moreThanYours,
-  noSuchUser,
-  systemAdminElsewhere,
-} from '../../../control-plane/resources/api-keys/refusals.ts'
-import { noSystemKeyLeft } from '../../../control-plane/resources/credential-changes.ts'
+import { moreThanYours, noSuchUser } from '../../../control-plane/resources/api-keys/refusals.ts'
+import { noSystemKeyLeft, systemAdminElsewhere } from '../../../control-plane/resources/credential-changes.ts'
 import type { Row, Rows } from './row.ts'
 import type { World } from './world.ts'
 

@@ -1,13 +1,16 @@
 import type { RequestError } from '../../../control-plane/api/request-error.ts'
 import { noSuchOrganization } from '../../../control-plane/api/scope.ts'
-import { noSystemKeyLeft, noSystemUserLeft } from '../../../control-plane/resources/credential-changes.ts'
+import {
+  noSystemKeyLeft,
+  noSystemUserLeft,
+  systemAdminElsewhere,
+} from '../../../control-plane/resources/credential-changes.ts'
 import {
   emailTaken,
   moreThanYours,
   noTerms,
   ownUser,
   signInRefused,
-  systemAdminElsewhere,
 } from '../../../control-plane/resources/users/refusals.ts'
 import type { Refused, Row, Rows } from './row.ts'
 import type { World } from './world.ts'

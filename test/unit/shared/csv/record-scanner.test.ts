@@ -383,13 +383,11 @@ t.test('lines that were skipped before the first byte count', (t) => {
   for (const skipped of [undefined, 0, 1, 5]) {
     const { scanner, found } = makeScanner(utf8Format, 0, skipped)
     const before = skipped ?? 0
-    t.equal(scanner.lines, before)
     feed(scanner, 'a\n\nb\n', 64)
     t.same(
       found.map(({ line }) => line),
       [before + 1, before + 3],
     )
-    t.equal(scanner.lines, before + 3)
   }
   t.end()
 })
