@@ -54,6 +54,8 @@ export function unknownKeys(
 ): string[] {
   if (!isHash(body)) return []
   if (wrapper === null) return unknownKeysIn(schema, body)
+  // A body without its wrapper is refused as a whole, so that nothing of it is ignored.
+  if (![wrapper, ...beside].some((key) => Object.hasOwn(body, key))) return []
   const outside = Object.keys(body).filter((key) => key !== wrapper && !beside.includes(key))
   return [
     ...unknownKeysIn(schema, body[wrapper], Array.isArray(body[wrapper]) ? `${wrapper}.` : ''),

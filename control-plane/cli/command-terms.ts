@@ -34,6 +34,7 @@ const translate = (sentence: string): string =>
     .replace(/"character_set": /, '--character-set ')
     .replace(/ as character_set$/, ' as --character-set')
     .replace(/^file_format\.character_set /, '--character-set ')
+    .replace(/^file_format\.date_format /, '--date-format ')
     .replace(/^file_format\.csv_field_enclosure /, '--enclosure ')
     .replace(/^(?:file_format\.)?csv_skip_lines /, '--skip-lines ')
     .replace(/^file_format\.csv_field_escape is (?:null|"\\\\").*/, (differs) =>

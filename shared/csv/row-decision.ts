@@ -295,7 +295,9 @@ const listWrongDefaults = (plan: ImportPlan, options: ImportOptions) =>
     const reader = fieldReader(field, options.file_format.date_format)
     if (reader.fromJson(value) !== null) return []
     const text = shorten(Array.isArray(value) ? value.join('|') : String(value))
-    return [{ field, index, value, reason: `${field.name}: ${text} is not ${reader.expectation}` }]
+    return [
+      { field, index, value, reason: `${field.name}: the default ${text} is not ${reader.expectation}` },
+    ]
   })
 
 /** The values of a new subscriber for which the file has none, in the order of the plan's fields. */

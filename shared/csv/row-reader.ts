@@ -219,6 +219,8 @@ const dateReaders: Partial<Record<FieldType, (text: string, order: DateOrder) =>
   day_of_year: (text, order) => parseDayOfYear(text, order) !== null,
 }
 
+export const dependsOnDateFormat = (type: FieldType): boolean => dateReaders[type] !== undefined
+
 function blankRow(fields: number): Row {
   return {
     email: '',

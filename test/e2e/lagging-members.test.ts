@@ -1,6 +1,7 @@
 import { MongoWriteConcernError, type Db, type Document } from 'mongodb'
 import t from 'tap'
 import { ensureSchema } from '../../shared/runtime/database.ts'
+import { driverRetryReason } from '../../shared/runtime/driver-errors.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { enforcePendingFences, preemptChunks, type FenceContext } from '../../shared/store/fence.ts'
 import { cancelImport, pauseImport } from '../../shared/store/imports.ts'
@@ -97,7 +98,16 @@ for (const { name, commandName, write, importState, chunk } of [
       const isUnconfirmed = (event.reply as Document)['writeConcernError'] !== undefined
       if (event.commandName === commandName && isUnconfirmed) void set.kill(primary).then(died.resolve)
     })
-    const written = write({ database, log })
+    // The driver repeats a write once. A client repeats what fails all the same, as the reply 503 tells it to.
+    const writeAsClient = async (): Promise<void> => {
+      try {
+        await write({ database, log })
+      } catch (error) {
+        if (driverRetryReason(error) === null) throw error
+        await write({ database, log })
+      }
+    }
+    const written = writeAsClient()
     await died.promise
     await fetching('off')
     await written

@@ -24,6 +24,8 @@ const list = await createList(service, [
   { name: 'Name', field_type: 'text' },
   { name: 'name 2', field_type: 'number' },
   { name: 'Boxes', field_type: 'select_multiple_checkboxes', options: ['a', 'b'] },
+  { name: 'Since', field_type: 'date' },
+  { name: 'Birthday', field_type: 'day_of_year' },
 ])
 const withBoth = await createList(service, [], { has_format: true, has_confirmed: true })
 const remote = await createList(service, [], { is_remote_list: true })
@@ -181,6 +183,7 @@ t.test('what a request asks for in vain is a warning of its import, and of its i
   const updatedToo = 'autoresponders.subscription.also_trigger_on_updated_subscribers'
   const off = (...names: string[]) =>
     `overwrite is off and no subscriber is updated, so these have no effect: ${names.join(', ')}`
+  const ineffective = 'has no effect, as'
   const vain = (name: string) =>
     `overwrite_what.${name} is on, but neither a column nor a default of the request brings a value`
   const kept = (source: string) =>
@@ -233,6 +236,32 @@ t.test('what a request asks for in vain is a warning of its import, and of its i
     [
       { subscriber_defaults: { format: 'html' } },
       ['subscriber_defaults.format has no effect, as the list has no format field'],
+    ],
+    [
+      { ...overwrite, blank_cells: 'clear' },
+      [`blank_cells ${ineffective} no column is mapped to a custom field`],
+    ],
+    [{ ...overwrite, blank_cells: 'clear', column_mapping: ['email', 'Name'] }, []],
+    [
+      {
+        ...overwrite,
+        blank_cells: 'clear',
+        overwrite_what: { custom_fields: false },
+        column_mapping: ['email', 'Name'],
+      },
+      [`blank_cells ${ineffective} overwrite_what.custom_fields is off`],
+    ],
+    [
+      { file_format: { date_format: 'dmy' } },
+      [`file_format.date_format ${ineffective} neither a column nor a default is a date`],
+    ],
+    [{ file_format: { date_format: 'mdy', character_set: 'auto' } }, []],
+    [{ file_format: { date_format: 'dmy' }, column_mapping: ['email', 'Since'] }, []],
+    [{ file_format: { date_format: 'dmy' }, default_custom_fields: { Birthday: '24-12' } }, []],
+    [{ file_format: { date_format: 'dmy' }, column_mapping: ['email', 'subscribe_time'] }, []],
+    [
+      { file_format: { character_set: 'ISO-8859-1' } },
+      [`file_format.character_set ${ineffective} inline content is text already`],
     ],
     [
       { dryrun: true, file_format: { seperator: ';', csv_has_headers: false }, größe: 1, id: 7, stats: {} },

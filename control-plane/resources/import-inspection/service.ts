@@ -80,7 +80,13 @@ export async function inspectSource(
     mapping: checked.options?.options.column_mapping ?? mapping,
     columns: table.columns,
     warnings: [
-      ...(checked.options === null ? [] : optionWarnings(checked.options, sent)),
+      ...(checked.options === null
+        ? []
+        : optionWarnings(
+            checked.options,
+            { fields: context.fields, isInline: request.file_source.type === 'json' },
+            sent,
+          )),
       ...beginning.warnings,
       ...rehearsal.warnings,
       ...findWarnings(request, sample, source, table),

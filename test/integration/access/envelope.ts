@@ -125,12 +125,12 @@ t.test('keys that a body has in vain are named in a header, at every depth', asy
 })
 
 t.test('a body without its wrapper is told which to write', async (t) => {
-  const told = async (path: string, body: unknown, message: string) =>
-    t.match(
-      (await call('POST', path, JSON.stringify(body))).body,
-      { error_code: 'invalid_request', error_message: message },
-      `${path} ${JSON.stringify(body)}`,
-    )
+  const told = async (path: string, body: unknown, message: string) => {
+    const answer = await call('POST', path, JSON.stringify(body))
+    const what = `${path} ${JSON.stringify(body)}`
+    t.match(answer.body, { error_code: 'invalid_request', error_message: message }, what)
+    t.equal(answer.headers.get('warning'), null, `${what}: no key of it is ignored alone`)
+  }
   for (const body of [{ email: 'a@example.com' }, {}, [], null, { subscriber: [] }, { subscriber: 'x' }])
     await told(`/mailing_lists/${list.id}/subscribers`, body, 'the body must be {"subscriber": {...}}')
   await told('/delivery_events', [{ id: 'e1' }], 'the body must be {"delivery_events": [...]}')

@@ -802,7 +802,7 @@ t.test('a default that its field no longer allows fails the rows that would get 
       'new@example.com',
       '',
       '',
-      `Plan: 'Old' is not one of "Free"; Points: '90' is not an integer from -9007199254740991 to 50`,
+      `Plan: the default 'Old' is not one of "Free"; Points: the default '90' is not an integer from -9007199254740991 to 50`,
     ],
     ['x@example.com', '', '101', `Points: '101' is not an integer from -9007199254740991 to 50`],
   ])

@@ -1,6 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { recordFromKeys } from '../../../../shared/contract/record-from-keys.ts'
+import type { CustomFieldDocument } from '../../../../shared/contract/schemas/custom-field.ts'
 import { subscriberDefaults, type ImportOptions } from '../../../../shared/contract/schemas/import.ts'
+import { dependsOnDateFormat } from '../../../../shared/csv/row-reader.ts'
 import { nameKeys, isHash } from '../../../api/validation.ts'
 import { inspectionView } from '../../import-inspection/schemas.ts'
 import { createdImportView, importCreation } from '../schemas.ts'
@@ -14,17 +16,32 @@ export interface SentRequest {
   unknownKeys: readonly string[]
 }
 
+interface RequestContext {
+  /** The custom fields of the list. */
+  fields: readonly CustomFieldDocument[]
+  /** Whether the request has the content itself. */
+  isInline: boolean
+}
+
 /** Likely mistakes in the request alone; warnings about the file are added when it is split. */
-export function optionWarnings({ options, fieldIds }: CheckedOptions, sent: SentRequest): string[] {
+export function optionWarnings(
+  { options, fieldIds }: CheckedOptions,
+  { fields, isInline }: RequestContext,
+  sent: SentRequest,
+): string[] {
   const isBuiltIn = (name: string | null) => name !== null && !Object.hasOwn(fieldIds, name)
   const builtIns = options.column_mapping.filter(isBuiltIn)
   const hasFields = Object.keys(fieldIds).length > 0
+  const hasDates =
+    builtIns.some((name) => name?.endsWith('_time')) ||
+    fields.some(({ name, _id, field_type: type }) => fieldIds[name] === _id && dependsOnDateFormat(type))
   return [
     ...warnOfUnknownKeys(sent),
     ...(options.overwrite
       ? [...warnOfStatus(options, builtIns), ...warnOfSwitches(options, { builtIns, hasFields }, sent)]
       : warnWithoutOverwrite(sent)),
     ...warnOfDefaults(options, sent),
+    ...warnOfFormat(sent, { isInline, hasDates }),
     ...(isOn(sent, updatedToo) && !options.autoresponders.subscription.trigger
       ? [`${updatedToo} has no effect without autoresponders.subscription.trigger`]
       : []),
@@ -98,12 +115,18 @@ function warnOfSwitches(
         columnsOfSwitches[name].some((column) => builtIns.includes(column)) || givesDefault(options, name),
     ),
   }
-  return Object.entries(brings)
+  const vain = Object.entries(brings)
     .filter(([name, isBrought]) => !isBrought && isOn(sent, `overwrite_what.${name}`))
     .map(
       ([name]) =>
         `overwrite_what.${name} is on, but neither a column nor a default of the request brings a value`,
     )
+  const isFieldMapped = options.column_mapping.some((name) => name !== null && !builtIns.includes(name))
+  if (options.blank_cells === 'clear' && !options.overwrite_what.custom_fields)
+    vain.push('blank_cells has no effect, as overwrite_what.custom_fields is off')
+  else if (options.blank_cells === 'clear' && !isFieldMapped)
+    vain.push('blank_cells has no effect, as no column is mapped to a custom field')
+  return vain
 }
 
 /** Lists without the field have no such default. */
@@ -139,4 +162,21 @@ function warnOfDefaults(options: ImportOptions, sent: SentRequest): string[] {
         (valueAt(sent, `subscriber_defaults.${name}`) ?? null) !== null && !givesDefault(options, name),
     )
     .map((name) => `subscriber_defaults.${name} has no effect, as the list has no ${name} field`)
+}
+
+/** Settings for reading what the file doesn't have. */
+function warnOfFormat(
+  sent: SentRequest,
+  { isInline, hasDates }: Pick<RequestContext, 'isInline'> & { hasDates: boolean },
+): string[] {
+  const given = valueAt(sent, 'file_format.character_set')
+  const set = typeof given === 'string' ? given.toLowerCase() : 'utf-8'
+  return [
+    ...(isInline && set !== 'utf-8' && set !== 'auto'
+      ? ['file_format.character_set has no effect, as inline content is text already']
+      : []),
+    ...(valueAt(sent, 'file_format.date_format') === 'dmy' && !hasDates
+      ? ['file_format.date_format has no effect, as neither a column nor a default is a date']
+      : []),
+  ]
 }

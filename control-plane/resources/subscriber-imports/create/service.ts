@@ -119,7 +119,11 @@ async function checkedDocument(
     partition: null,
     totals: null,
     error_message: null,
-    warnings: optionWarnings({ options, fieldIds }, sent),
+    warnings: optionWarnings(
+      { options, fieldIds },
+      { fields: context.fields, isInline: source.type === 'json' },
+      sent,
+    ),
     lease: freeLease,
     callback,
     has_secrets: false,

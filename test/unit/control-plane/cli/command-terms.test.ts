@@ -35,6 +35,14 @@ const messages: [message: string, said: string][] = [
     'or else import them in a file of their own with subscriber_defaults.status unsubscribed',
     'or else import them in a file of their own with --default-status unsubscribed',
   ],
+  [
+    'file_format.date_format has no effect, as neither a column nor a default is a date',
+    '--date-format has no effect, as neither a column nor a default is a date',
+  ],
+  [
+    'blank_cells has no effect, as no column is mapped to a custom field',
+    '--blank-cells has no effect, as no column is mapped to a custom field',
+  ],
   ['callback_url must be a URL', '--callback-url must be a URL'],
   ['scope must be one of "active"', '--scope must be one of "active"'],
   ['column_mapping.1 "x" is unknown', 'column 2: "x" is unknown'],
