@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { builtInColumns } from '../../shared/contract/schemas/import.ts'
-import { fixtures } from '../fixtures/all.ts'
-import { exportFixtures } from '../fixtures/exports.ts'
+import { exportFixtures, fixtures } from '../fixtures/all.ts'
+
 import type { Failure, Fixture, Imported, Refused } from '../fixtures/fixture.ts'
 import { bytesOf, importByCommand, openDoors, type Door } from '../helpers/import-doors.ts'
 import {
