@@ -22,14 +22,7 @@ export interface SubscriberFileOptions {
 }
 
 export const columns = [
-  'email',
-  'first_name',
-  'last_name',
-  'address',
-  'birthday',
-  'plan',
-  'points',
-  'subscribe_time',
+  ...['email', 'first_name', 'last_name', 'address', 'birthday', 'plan', 'points', 'subscribe_time'],
 ] as const
 
 const words = (text: string): string[] => text.split(' ')

@@ -111,16 +111,8 @@ function invalidOnes(): AwkwardFile[] {
 
 function separatorLines(): AwkwardFile[] {
   const lines = [
-    'sep=;\n',
-    'SEP=|\r\n',
-    '"sep=;"\r',
-    'sep=\\t\n',
-    'sep=\t\n',
-    'sep=; ;;\n',
-    '\nsep=;\n',
-    ' sep=;\n',
-    'sep=;x\n',
-    'sep=;',
+    ...['sep=;\n', 'SEP=|\r\n', '"sep=;"\r', 'sep=\\t\n', 'sep=\t\n'],
+    ...['sep=; ;;\n', '\nsep=;\n', ' sep=;\n', 'sep=;x\n', 'sep=;'],
   ]
   const asked: readonly (readonly [string, Partial<FileFormat>, Partial<ImportOptions>])[] = [
     ['no separator named', {}, { default_separator: true }],

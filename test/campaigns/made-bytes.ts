@@ -15,22 +15,8 @@ const highByte = (random: Random) => random.between(0x80, 0xff)
 
 const asciiRun = (random: Random): string =>
   random.oneOf([
-    'a@x.co,',
-    'Z',
-    '"',
-    '""',
-    ',',
-    ';',
-    '|',
-    '\t',
-    '\n',
-    '\r\n',
-    ' ',
-    '0123',
-    '\\',
-    '[~]',
-    '\0',
-    '\x7f',
+    ...['a@x.co,', 'Z', '"', '""', ',', ';', '|', '\t', '\n'],
+    ...['\r\n', ' ', '0123', '\\', '[~]', '\0', '\x7f'],
   ])
 
 /** A byte order mark of UTF-8 or UTF-16 in the middle of text. */

@@ -223,14 +223,8 @@ const damages: Damage[] = [
       bytes,
       at,
       random.oneOf([
-        '\xff',
-        '\xc3',
-        '\xe2\x82',
-        '\xed\xa0\x80',
-        '\xc0\x80',
-        '\xf4\x90\x80\x80',
-        '\x80',
-        '\xf0\x9f\x98',
+        ...['\xff', '\xc3', '\xe2\x82', '\xed\xa0\x80', '\xc0\x80'],
+        ...['\xf4\x90\x80\x80', '\x80', '\xf0\x9f\x98'],
       ]),
     ),
   (bytes, at, _format, random) =>

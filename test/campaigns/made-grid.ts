@@ -23,20 +23,8 @@ export const gridFields = (random: Random): MadeField[] => [
 ]
 
 export const gridColumns = [
-  'email',
-  'status',
-  'consent',
-  'subscribe_ip',
-  'subscribe_time',
-  'confirmed',
-  'confirm_time',
-  'T',
-  'N',
-  'D',
-  'Y',
-  'S',
-  'C',
-  'B',
+  ...['email', 'status', 'consent', 'subscribe_ip', 'subscribe_time'],
+  ...['confirmed', 'confirm_time', 'T', 'N', 'D', 'Y', 'S', 'C', 'B'],
 ]
 
 export function madeGrid(column: string, list: MadeList, rows: number, random: Random): MadeImport {

@@ -41,14 +41,8 @@ export function noDockerEngine(): string | false {
 const basePackages = ['ca-certificates', 'gosu', 'libatomic1', 'libcurl4t64', 'libzstd1', 'passwd']
 const enginePackages = [
   ...[
-    'docker.io',
-    'docker-cli',
-    'docker-compose',
-    'docker-buildx',
-    'nftables',
-    'iptables',
-    'iproute2',
-    'mount',
+    ...['docker.io', 'docker-cli', 'docker-compose', 'docker-buildx'],
+    ...['nftables', 'iptables', 'iproute2', 'mount'],
   ],
 ]
 
@@ -97,14 +91,7 @@ ip link set lo up; hostname dockerhost; echo ready; exec sleep 7200`
   const holder = spawn(
     'unshare',
     [
-      '--net',
-      '--mount',
-      '--uts',
-      '--ipc',
-      '--propagation',
-      'private',
-      'bash',
-      '-c',
+      ...['--net', '--mount', '--uts', '--ipc', '--propagation', 'private', 'bash', '-c'],
       script,
       'bash',
       debian,

@@ -19,14 +19,7 @@ interface FieldTable {
 }
 
 const importStates = [
-  'scheduled',
-  'downloading',
-  'splitting',
-  'importing',
-  'paused',
-  'finished',
-  'failed',
-  'cancelled',
+  ...['scheduled', 'downloading', 'splitting', 'importing', 'paused', 'finished', 'failed', 'cancelled'],
 ]
 const statuses = ['active', 'bounced', 'unsubscribed', 'scomp', 'deactivated']
 const formats = ['html', 'text', 'both']
@@ -92,15 +85,8 @@ export const fieldTables: FieldTable[] = [
       delay: ['immediately', 'with_delay'],
       delay_unit: ['minutes', 'hours', 'days', 'weeks', 'months'],
       trigger: [
-        'subscription',
-        'api',
-        'campaign_open',
-        'campaign_click',
-        'autoresponder_open',
-        'autoresponder_nonopen',
-        'autoresponder_click',
-        'autoresponder_nonclick',
-        'autoresponder_send',
+        ...['subscription', 'api', 'campaign_open', 'campaign_click', 'autoresponder_open'],
+        ...['autoresponder_nonopen', 'autoresponder_click', 'autoresponder_nonclick', 'autoresponder_send'],
       ],
       content_format: formats,
     },

@@ -126,18 +126,8 @@ function readOffset(text: string): number | 'invalid' {
 }
 
 const monthNames = [
-  'january',
-  'february',
-  'march',
-  'april',
-  'may',
-  'june',
-  'july',
-  'august',
-  'september',
-  'october',
-  'november',
-  'december',
+  ...['january', 'february', 'march', 'april', 'may', 'june', 'july'],
+  ...['august', 'september', 'october', 'november', 'december'],
 ]
 
 /** "Month in full or its first three letters, any case." */

@@ -30,21 +30,9 @@ export interface Fixture {
 }
 
 export const fixtureNames = [
-  'scheduled',
-  'splitting',
-  'importing',
-  'begun',
-  'written',
-  'ended',
-  'finalized',
-  'paused',
-  'paused before the end',
-  'first import',
-  'dead engine',
-  'nearly full',
-  'upload scheduled',
-  'upload pinned',
-  'upload in progress',
+  ...['scheduled', 'splitting', 'importing', 'begun', 'written', 'ended'],
+  ...['finalized', 'paused', 'paused before the end', 'first import', 'dead engine'],
+  ...['nearly full', 'upload scheduled', 'upload pinned', 'upload in progress'],
 ] as const
 export type FixtureName = (typeof fixtureNames)[number]
 

@@ -54,15 +54,7 @@ export async function knowsItsMethods(t: Test, subject: Subject): Promise<void> 
 }
 
 const idsThatNameNothing = [
-  '999999999',
-  'abc',
-  '0',
-  '-1',
-  '1e3',
-  '1.5',
-  '+1',
-  '01',
-  ' 1',
+  ...['999999999', 'abc', '0', '-1', '1e3', '1.5', '+1', '01', ' 1'],
   '9'.repeat(30),
   '$gt',
   '__proto__',

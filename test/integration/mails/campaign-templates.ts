@@ -319,16 +319,7 @@ t.test('percentages come in as numbers and strings, and go out as strings', asyn
     t.equal(answer.data?.dispatch.autowinner_percentage, shown, JSON.stringify(autowinner_percentage))
   }
   for (const autowinner_percentage of [
-    12.345,
-    '12.345',
-    '12.340',
-    100.01,
-    -1,
-    '-1',
-    '',
-    'x',
-    '25%',
-    '1e1',
+    ...[12.345, '12.345', '12.340', 100.01, -1, '-1', '', 'x', '25%', '1e1'],
     true,
     0.1 + 0.2,
   ])
@@ -373,22 +364,10 @@ t.test('values that are wrong, or only for replies', async (t) => {
     /^only one of dispatch_attributes.special_sending_rule_id/,
   )
   const readOnly = [
-    'id',
-    'mailing_list_id',
-    'mailing_list_name',
-    'organization_id',
-    'organization_name',
-    'segmentation_criteria_name',
-    'dispatch',
-    'created_at',
-    'updated_at',
-    'archived',
-    'content_determined',
-    'template',
-    'stat_summary',
-    'content_stats',
-    'automatic_winner_selection',
-    'campaign_contents',
+    ...['id', 'mailing_list_id', 'mailing_list_name', 'organization_id'],
+    ...['organization_name', 'segmentation_criteria_name', 'dispatch', 'created_at'],
+    ...['updated_at', 'archived', 'content_determined', 'template', 'stat_summary'],
+    ...['content_stats', 'automatic_winner_selection', 'campaign_contents'],
   ]
   for (const name of readOnly)
     for (const value of ['x', null])

@@ -301,14 +301,7 @@ t.test('a first line sep= is no record, and sets the separator where the request
 
 t.test('other lines are records', async (t) => {
   for (const line of [
-    'sep=x\n',
-    'sep=\n',
-    ' sep=;\n',
-    'sep=;x\n',
-    '\nsep=;\n',
-    '"sep=;\n',
-    'sep =;\n',
-    'xsep=;\n',
+    ...['sep=x\n', 'sep=\n', ' sep=;\n', 'sep=;x\n', '\nsep=;\n', '"sep=;\n', 'sep =;\n', 'xsep=;\n'],
   ]) {
     const { stored } = readFormat(`${line}a,b`, { separator: null })
     t.match(stored, { csv_field_separator: ',', start: 0, skipped_lines: 0 }, line)

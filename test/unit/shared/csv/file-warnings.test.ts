@@ -139,14 +139,8 @@ t.test('a header that says who gets mail is a warning where its column is not ma
       'Tags',
     ],
     ...[
-      'UNSUB_CAMPAIGN_TITLE',
-      'Subscriber ID',
-      'active_subscription',
-      'Subscription type',
-      'Description',
-      'Prescription',
-      'Statistics',
-      '',
+      ...['UNSUB_CAMPAIGN_TITLE', 'Subscriber ID', 'active_subscription'],
+      ...['Subscription type', 'Description', 'Prescription', 'Statistics', ''],
     ],
   ]
   for (const header of neither) t.same(said('x', 'y', header), [], header)

@@ -74,18 +74,9 @@ t.test('days, weeks and months are those of the calendar, at the hour of the zon
 })
 
 const zones = [
-  'UTC',
-  'Europe/Berlin',
-  'America/New_York',
-  'America/St_Johns',
-  'America/Sao_Paulo',
-  'Australia/Lord_Howe',
-  'Australia/Adelaide',
-  'Asia/Kathmandu',
-  'Africa/Casablanca',
-  'Pacific/Chatham',
-  'Asia/Tehran',
-  'Pacific/Apia',
+  ...['UTC', 'Europe/Berlin', 'America/New_York', 'America/St_Johns'],
+  ...['America/Sao_Paulo', 'Australia/Lord_Howe', 'Australia/Adelaide', 'Asia/Kathmandu'],
+  ...['Africa/Casablanca', 'Pacific/Chatham', 'Asia/Tehran', 'Pacific/Apia'],
 ]
 
 const minuteMs = 60_000

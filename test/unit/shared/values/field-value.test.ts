@@ -27,20 +27,8 @@ t.test('numbers are integers, by value', async (t) => {
     t.equal(number.fromText(text), value, text)
   t.ok(Object.is(number.fromText('-0'), 0))
   const cases = [
-    '5.5',
-    '5.',
-    '5,0',
-    '.0',
-    '5.0.0',
-    '1,234',
-    '1e3',
-    '9007199254740992',
-    '-6',
-    '0x10',
-    '1 000',
-    '',
-    '+',
-    '１',
+    ...['5.5', '5.', '5,0', '.0', '5.0.0', '1,234', '1e3'],
+    ...['9007199254740992', '-6', '0x10', '1 000', '', '+', '１'],
   ]
   t.strictSame(
     cases.map((text) => [text, number.fromText(text)]),

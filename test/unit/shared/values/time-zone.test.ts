@@ -15,16 +15,8 @@ declare const Temporal: {
 }
 
 const zones = [
-  'UTC',
-  'Europe/Berlin',
-  'America/New_York',
-  'Asia/Kolkata',
-  'Australia/Lord_Howe',
-  'America/St_Johns',
-  'Africa/Casablanca',
-  'Pacific/Apia',
-  'Asia/Kathmandu',
-  'Europe/Dublin',
+  ...['UTC', 'Europe/Berlin', 'America/New_York', 'Asia/Kolkata', 'Australia/Lord_Howe'],
+  ...['America/St_Johns', 'Africa/Casablanca', 'Pacific/Apia', 'Asia/Kathmandu', 'Europe/Dublin'],
 ]
 
 t.test('offsets and local times agree with Temporal, in summer, winter, gaps and overlaps', async (t) => {

@@ -210,14 +210,7 @@ t.test('texts that JSON.parse refuses are refused', async (t) => {
     cases.map((text) => [JSON.stringify(text), undefined]),
   )
   for (const bytes of [
-    '\xc3',
-    '\xc3(',
-    '\xe2\x82',
-    '\xf0\x9f\x98',
-    '\xed\xa0\x80',
-    '\xc0\x80',
-    '\xff',
-    '\xc3\\u00a9',
+    ...['\xc3', '\xc3(', '\xe2\x82', '\xf0\x9f\x98', '\xed\xa0\x80', '\xc0\x80', '\xff', '\xc3\\u00a9'],
   ])
     t.equal(
       contentOf(Buffer.from(wrapped(`{"content":"${bytes}"}`), 'latin1')),

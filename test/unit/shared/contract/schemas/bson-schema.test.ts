@@ -5,17 +5,8 @@ import { collectionDefinitions } from '../../../../../shared/contract/schemas/co
 
 /** Keywords that MongoDB's draft 4 refuses or ignores, and those that would make a validator wrong. */
 const refused = [
-  '$ref',
-  '$schema',
-  'definitions',
-  'default',
-  'format',
-  'id',
-  'const',
-  'pattern',
-  'type',
-  'prefixItems',
-  'propertyNames',
+  ...['$ref', '$schema', 'definitions', 'default', 'format', 'id'],
+  ...['const', 'pattern', 'type', 'prefixItems', 'propertyNames'],
 ]
 
 function lint(node: unknown, path: string, problems: string[]): void {
