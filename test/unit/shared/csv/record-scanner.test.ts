@@ -1,8 +1,7 @@
 import { parse } from 'csv-parse/sync'
 import fc from 'fast-check'
 import t from 'tap'
-import { RecordScanner, recordFlags } from '../../../../shared/csv/record-scanner.ts'
-import { referenceRecords } from '../../../helpers/reference-csv.ts'
+import { dialectBytes, RecordScanner, recordFlags } from '../../../../shared/csv/record-scanner.ts'
 import { utf8Format } from '../../../helpers/make-plan.ts'
 import { feed, makeScanner, scan, limits, type Found } from '../../../helpers/small-scanner.ts'
 import assert from 'node:assert/strict'
@@ -15,29 +14,11 @@ interface ScannedText {
   unterminated: boolean
 }
 
-function scanText(
-  text: string,
-  separator: string,
-  enclosure: string,
-  step: number,
-  escape = false,
-): ScannedText[] {
-  const found: ScannedText[] = []
-  const scanner = new RecordScanner({
-    dialect: {
-      separator: separator.charCodeAt(0),
-      enclosure: enclosure.charCodeAt(0),
-      escape: escape ? 0x5c : null,
-    },
-    wantedColumn: 0,
-    onRecord: ({ line, bytes, start, end, flags }) => {
-      found.push({
-        line,
-        text: bytes.toString('latin1', start, end),
-        unterminated: (flags & recordFlags.unterminated) !== 0,
-      })
-    },
-  })
+type OnRecord = ConstructorParameters<typeof RecordScanner>[0]['onRecord']
+
+/** Scans a text at the limits of imports, in slices of `step` bytes. */
+function scanSlices(text: string, format: ContentFormat, step: number, onRecord: OnRecord, wantedColumn = 0) {
+  const scanner = new RecordScanner({ dialect: dialectBytes(format), wantedColumn, onRecord })
   const bytes = Buffer.from(text, 'latin1')
   for (let at = 0; at < bytes.length;) {
     const copied = bytes.copy(scanner.space(), 0, at, at + step)
@@ -45,52 +26,59 @@ function scanText(
     at += copied
   }
   scanner.end()
+}
+
+function scanText(text: string, step: number, format: ContentFormat = utf8Format): ScannedText[] {
+  const found: ScannedText[] = []
+  scanSlices(text, format, step, ({ line, bytes, start, end, flags }) => {
+    const unterminated = (flags & recordFlags.unterminated) !== 0
+    found.push({ line, text: bytes.toString('latin1', start, end), unterminated })
+  })
   return found
 }
 
-const expected = (text: string, separator: string, enclosure: string, escape = false): ScannedText[] =>
-  referenceRecords(text, { separator, enclosure, escape: escape ? '\\' : null }).map(
-    ({ line, text: record, cells }) => ({
-      line,
-      text: record,
-      unterminated: cells === null,
-    }),
-  )
+const expected = (text: string, format: ContentFormat = utf8Format): ScannedText[] =>
+  splitFile(text, format).records.map(({ line, bytes, isUnterminated }) => ({
+    ...{ line, text: bytes, unterminated: isUnterminated },
+  }))
 
 // Long by hand: ROLLCALL_FUZZ_RUNS=300000
 const runs = Number(process.env['ROLLCALL_FUZZ_RUNS'] ?? 4_000)
 
-const pieces = (separator: string, enclosure: string) =>
-  fc
-    .array(
-      fc.constantFrom(
-        ...[separator, separator, enclosure, enclosure, enclosure + enclosure],
-        ...['\n', '\r', '\r\n', ' ', '\t', 'a', 'bc', 'é', '\\', `\\${enclosure}`],
-      ),
-      { maxLength: 40 },
-    )
-    .map((parts) => parts.join(''))
+const separators = [',', ';', '\t'] as const
+const enclosures = ['"', "'"] as const
+
+const dialect = fc
+  .tuple(fc.constantFrom(...separators), fc.constantFrom(...enclosures), fc.constantFrom(null, '\\' as const))
+  .map(([csv_field_separator, csv_field_enclosure, csv_field_escape]) => ({
+    ...utf8Format,
+    ...{ csv_field_separator, csv_field_enclosure, csv_field_escape },
+  }))
+
+const piecesFor = (separator: string, enclosure: string) => [
+  ...[separator, separator, enclosure, enclosure, enclosure + enclosure],
+  ...['\n', '\r', '\r\n', ' ', '\t', 'a', 'bc', 'é', '\\', `\\${enclosure}`],
+]
 
 /** Random files of every dialect, each with the size of the slices in which it is read. */
-const file = fc
-  .tuple(fc.constantFrom(',', '\t', ';'), fc.constantFrom('"', "'"))
-  .chain(([separator, enclosure]) =>
-    fc.record({
-      separator: fc.constant(separator),
-      enclosure: fc.constant(enclosure),
-      text: pieces(separator, enclosure),
-      step: fc.integer({ min: 1, max: 64 }),
-      escape: fc.boolean(),
-    }),
-  )
+const file = dialect.chain((format) =>
+  fc.record({
+    format: fc.constant(format),
+    text: fc
+      .array(fc.constantFrom(...piecesFor(format.csv_field_separator, format.csv_field_enclosure)), {
+        maxLength: 40,
+      })
+      .map((parts) => parts.join('')),
+    step: fc.integer({ min: 1, max: 64 }),
+  }),
+)
 
 t.test(
   `records end where the rules say, in ${runs} random files read in slices of 1 to 64 bytes`,
   async (t) => {
     fc.assert(
-      fc.property(file, ({ text, separator, enclosure, step, escape }) => {
-        const found = JSON.stringify(scanText(text, separator, enclosure, step, escape))
-        return found === JSON.stringify(expected(text, separator, enclosure, escape))
+      fc.property(file, ({ text, format, step }) => {
+        assert.deepEqual(scanText(text, step, format), expected(text, format))
       }),
       { numRuns: runs },
     )
@@ -101,17 +89,19 @@ t.test(
 t.test(`records end where csv-parse ends them, in ${runs} random files`, async (t) => {
   let compared = 0
   fc.assert(
-    fc.property(file, ({ text, separator, enclosure, step }) => {
+    fc.property(file, ({ text, format: { csv_field_escape: _, ...others }, step }) => {
+      const format = { ...others, csv_field_escape: null }
+      const { csv_field_separator: separator, csv_field_enclosure: enclosure } = format
       // csv-parse doesn't skip blanks before an enclosure, and reads on where text is behind one on a later line.
       const isAlike = (record: ScannedText) => !record.unterminated && !/[ \t]["']/.test(record.text)
-      if (!expected(text, separator, enclosure).every(isAlike)) return true
+      if (!expected(text, format).every(isAlike)) return true
       const ends = endsByCsvParse(text, separator, enclosure)
       // csv-parse refuses the whole file when an enclosure doesn't end.
       if (ends === null) return true
       compared += 1
       const isBlank = (record: string) =>
         Array.from(record).every((unit) => unit !== separator && ' \t'.includes(unit))
-      const found = scanText(text, separator, enclosure, step).map((record) => record.text)
+      const found = scanText(text, step, format).map((record) => record.text)
       return JSON.stringify(found) === JSON.stringify(ends.filter((record) => !isBlank(record)))
     }),
     { numRuns: runs },
@@ -156,7 +146,7 @@ t.test('enclosures are bounded by 256 KiB and 1,000 lines', async (t) => {
   }
   for (const [name, text] of Object.entries(files)) {
     for (const step of [1_000, 65_536, 4_000_000])
-      t.same(scanText(text, ',', '"', step), expected(text, ',', '"'), `${name}, ${step} bytes at a time`)
+      t.same(scanText(text, step), expected(text), `${name}, ${step} bytes at a time`)
   }
 })
 
@@ -172,38 +162,18 @@ t.test(
       '"multi\nline"',
     ].join(',')
     for (const step of [10_000, 1_000_000]) {
-      const records: {
-        line: number
-        lines: number
-        length: number
-        tooLong: boolean
-        cell: string | null
-      }[] = []
-      const scanner = new RecordScanner({
-        dialect: { separator: 0x2c, enclosure: 0x22, escape: null },
-        wantedColumn: 3,
-        onRecord: (record) => {
-          const { line, lines, start, end, flags, longCell } = record
-          records.push({
-            line,
-            lines,
-            length: end - start,
-            tooLong: (flags & recordFlags.tooLong) !== 0,
-            cell: longCell?.toString() ?? null,
-          })
-        },
-      })
-      const bytes = Buffer.from(`a,b\n${long}\nc,d\n`)
-      for (let at = 0; at < bytes.length;) {
-        const copied = bytes.copy(scanner.space(), 0, at, at + step)
-        scanner.advance(copied)
-        at += copied
+      const records: object[] = []
+      const lengths: number[] = []
+      const keep: OnRecord = ({ line, lines, start, end, flags, longCell }) => {
+        lengths.push(end - start)
+        const tooLong = (flags & recordFlags.tooLong) !== 0
+        records.push({ line, lines, tooLong, cell: longCell?.toString() ?? null })
       }
-      scanner.end()
+      scanSlices(`a,b\n${long}\nc,d\n`, utf8Format, step, keep, 3)
       t.equal(records.length, 3)
       t.match(records[1], { line: 2, lines: 2, tooLong: true, cell: '  Ann@example.com ' })
-      t.ok(records[1]!.length <= 1024 * 1024 && records[1]!.length > 1_000_000)
-      t.match(records[2], { line: 4, length: 3, tooLong: false })
+      t.ok(lengths[1]! <= 1024 * 1024 && lengths[1]! > 1_000_000)
+      t.match([records[2], lengths[2]], [{ line: 4, tooLong: false }, 3])
     }
   },
 )
@@ -215,24 +185,14 @@ t.test('a record of more than 1 MiB has an identity only where it ends in the fi
   ] as const)
     for (const step of [1_000, 65_536, 3_000_000]) {
       const cells: (string | null)[] = []
-      const scanner = new RecordScanner({
-        dialect: { separator: 0x2c, enclosure: 0x22, escape: null },
-        wantedColumn: 1,
-        onRecord: ({ longCell }) => cells.push(longCell?.toString() ?? null),
-      })
-      const bytes = Buffer.from(`${'x'.repeat(before)},a@bb.co,${'v'.repeat(2_000_000)}`)
-      for (let at = 0; at < bytes.length;) {
-        const copied = bytes.copy(scanner.space(), 0, at, at + step)
-        scanner.advance(copied)
-        at += copied
-      }
-      scanner.end()
+      const text = `${'x'.repeat(before)},a@bb.co,${'v'.repeat(2_000_000)}`
+      scanSlices(text, utf8Format, step, ({ longCell }) => cells.push(longCell?.toString() ?? null), 1)
       t.same(cells, [isKept ? 'a@bb.co' : null], `${before} bytes before it, ${step} at a time`)
     }
 })
 
 t.test('of an unterminated record that is too long the beginning is kept', async (t) => {
-  const found = scanText(`"never ${'x'.repeat(2_000_000)}\nb,2\n`, ',', '"', 65_536)
+  const found = scanText(`"never ${'x'.repeat(2_000_000)}\nb,2\n`, 65_536)
   t.equal(found.length, 2)
   t.match(found[0], { line: 1, unterminated: true, text: /^"never x{1000000}/ })
   t.match(found[1], { line: 2, text: 'b,2' })
@@ -243,7 +203,8 @@ t.test('a long cell that begins with an enclosed text is cut behind that text on
   const half = 'x'.repeat(500_000)
   const enclosed = `"${'y'.repeat(100_000)}"`
   for (const step of [1_000, 65_536, 3_000_000]) {
-    const kept = (text: string) => scanText(text, '|', '"', step).map((record) => record.text)
+    const bars = { ...utf8Format, csv_field_separator: '|' } as const
+    const kept = (text: string) => scanText(text, step, bars).map((record) => record.text)
     const [first, second] = kept(`"Ann@b.co",6${long}|c\nb,2\n`)
     t.equal(first, `"Ann@b.co",6${'x'.repeat(1_048_576 - 12)}`)
     t.equal(second, 'b,2')
@@ -260,18 +221,8 @@ t.test('a record of exactly 1 MiB is not too long', async (t) => {
   ] as const) {
     for (const ending of ['\n', '\r\n', '\r', '']) {
       const flags: number[] = []
-      const scanner = new RecordScanner({
-        dialect: { separator: 0x2c, enclosure: 0x22, escape: null },
-        wantedColumn: 0,
-        onRecord: (record) => flags.push(record.flags),
-      })
-      const bytes = Buffer.from('x'.repeat(length) + ending)
-      for (let at = 0; at < bytes.length;) {
-        const copied = bytes.copy(scanner.space(), 0, at)
-        scanner.advance(copied)
-        at += copied
-      }
-      scanner.end()
+      const text = 'x'.repeat(length) + ending
+      scanSlices(text, utf8Format, text.length, ({ flags: found }) => flags.push(found))
       t.same(flags, [tooLong ? recordFlags.tooLong : 0], `${length} bytes and ${JSON.stringify(ending)}`)
     }
   }
@@ -464,41 +415,19 @@ function asModelled(found: Found, record: RawRecord | undefined): Found {
   return isAtLimit && !record.isTooLong ? { ...shown, flags: shown.flags & ~recordFlags.tooLong } : shown
 }
 
-const separators = [',', ';', '\t'] as const
-const enclosures = ['"', "'"] as const
+const limitedFile = dialect.chain((format) => {
+  const { csv_field_separator: separator, csv_field_enclosure: enclosure } = format
+  const long = ['sixteen bytes ...', '  '.repeat(8), `${enclosure}x${enclosure}`]
+  return fc.record({
+    format: fc.constant(format),
+    text: fc
+      .array(fc.constantFrom(...piecesFor(separator, enclosure), ...long), { maxLength: 40 })
+      .map((parts) => parts.join('')),
+    wantedColumn: fc.integer({ min: 0, max: 3 }),
+    step: fc.integer({ min: 1, max: 48 }),
+  })
+})
 
-const limitedFile = fc.constantFrom(...separators).chain((csv_field_separator) =>
-  fc.constantFrom(...enclosures).chain((csv_field_enclosure) =>
-    fc.record({
-      format: fc.constantFrom(null, '\\' as const).map((escape) => ({
-        ...utf8Format,
-        csv_field_separator,
-        csv_field_enclosure,
-        csv_field_escape: escape,
-      })),
-      text: fc
-        .array(
-          fc.constantFrom(
-            ...[csv_field_separator, csv_field_separator, csv_field_enclosure, csv_field_enclosure],
-            ...[csv_field_enclosure + csv_field_enclosure, '\n', '\r', '\r\n', ' ', '\t', 'a', 'bc', 'é'],
-            ...[
-              '\\',
-              `\\${csv_field_enclosure}`,
-              'sixteen bytes ...',
-              '  '.repeat(8),
-              `${csv_field_enclosure}x${csv_field_enclosure}`,
-            ],
-          ),
-          { maxLength: 40 },
-        )
-        .map((parts) => parts.join('')),
-      wantedColumn: fc.integer({ min: 0, max: 3 }),
-      step: fc.integer({ min: 1, max: 48 }),
-    }),
-  ),
-)
-
-// Long by hand: ROLLCALL_FUZZ_RUNS=300000
 const modelLimits = { recordBytes: 32, enclosedBytes: 8, enclosedLines: 3 }
 
 t.test(`records are cut and told apart at small limits as at large ones, in ${runs} random files`, (t) => {
