@@ -8,6 +8,7 @@ import type { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
 import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
+import type { BodyReader } from './api/body/read-body.ts'
 import type { FairSemaphore } from './api/fair-semaphore.ts'
 import type { KnownCallers } from './api/known-callers.ts'
 import type { PiecePacer } from './api/pieces.ts'
@@ -36,6 +37,7 @@ export interface ControlPlane {
   throttle: AuthThrottle
   callers: KnownCallers
   importWatch: ImportWatch
+  bodies: BodyReader
   /** Limit the requests, large bodies and large replies in progress. */
   requestSlots: RequestSlots
   /** Shares the event loop among large replies and bodies. */

@@ -13,6 +13,7 @@ import { startDatabase } from '../shared/runtime/start-database.ts'
 import { openSecretBox, sealClearSecrets } from '../shared/store/secrets.ts'
 import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
+import { BodyReader } from './api/body/read-body.ts'
 import { KnownCallers } from './api/known-callers.ts'
 import { PiecePacer } from './api/pieces.ts'
 import { pageTokenSecret } from './api/token-paging.ts'
@@ -77,6 +78,7 @@ await runProcess('control-plane', async (process) => {
       stopping: stopping.signal,
       mayRead: mayReadImports,
     }),
+    bodies: process.add(new BodyReader(settings)),
     requestSlots: createRequestSlots(refusing.signal),
     fieldCache: new FieldCache(),
     subscriberInsertions: new SubscriberInsertions(database),

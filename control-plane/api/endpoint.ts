@@ -2,8 +2,7 @@ import type { z } from 'zod'
 import type { Caller } from '../../shared/store/api-keys.ts'
 import type { Refusal } from './refusal.ts'
 import type { ControlPlane } from '../control-plane.ts'
-import type { ContentSample } from './body/sampled-content.ts'
-import type { InlineContent } from './body/staged-content.ts'
+import type { ContentSample, InlineContent, InlineText } from './body/parse-body.ts'
 
 /**
  * An endpoint as a value: its path, its callers, its input and output, and its handler. The router, the authorization
@@ -103,14 +102,10 @@ export interface BodyDescription<Body> {
   /** The request may have no body. */
   optional?: boolean
   /**
-   * The path of keys to a text that may be large. It is staged as it arrives, and the handler gets it as `content`. The
-   * body's limit is then HTTP_INLINE_LIMIT_MB, and 1 MiB for everything else in it.
+   * A text that may be large. The handler gets it as `content`, or its beginning as `sample`. The body's limit is then
+   * HTTP_INLINE_LIMIT_MB, and 1 MiB for everything else in it.
    */
-  stagedText?: readonly string[]
-  /**
-   * Only this many bytes of that text are kept, in memory. The handler gets them as `sample`, and nothing is staged.
-   */
-  sampledBytes?: number
+  inlineText?: InlineText
   example: unknown
   /**
    * Keys whose values only the schema refuses, beside those of the example, or of the first one in an array: documented, as
@@ -207,9 +202,9 @@ export interface RequestCall {
   unknownKeys: () => readonly string[]
   /** SHA-256 of the decompressed body, as base64url. */
   bodyHash: string
-  /** The body's staged text, for which `body` has a placeholder. It is removed unless the handler keeps it. */
+  /** The body's inline text, for which `body` has a placeholder. */
   content: InlineContent | null
-  /** The beginning of the body's large text, for an endpoint with `sampledBytes`. */
+  /** The beginning of the body's inline text, where only that is wanted. */
   sample: ContentSample | null
 }
 

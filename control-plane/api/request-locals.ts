@@ -1,7 +1,7 @@
 import type { Response } from 'express'
 import type { Caller } from '../../shared/store/api-keys.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
-import type { RequestBody } from './body/request-body.ts'
+import type { ParsedBody } from './body/parse-body.ts'
 
 /** What the handlers of a request share, in `response.locals`. */
 interface RequestLocals {
@@ -14,7 +14,7 @@ interface RequestLocals {
   /** When the credential was checked, by `clock.monotonicMs`. */
   checkedAt: number
   /** Set once the body is read, for endpoints that have one. */
-  body?: RequestBody
+  body?: ParsedBody
 }
 
 export interface RequestState {

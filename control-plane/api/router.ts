@@ -9,7 +9,6 @@ import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
 import { findCallOrganization, refuseCaller } from './authorization.ts'
 import { notAFile, notJson, rawPieces } from './body/body-pieces.ts'
-import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Endpoint, Reply, RequestCall } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
@@ -144,17 +143,12 @@ function readJsonBody(described: Endpoint, deps: ControlPlane): RequestHandler[]
   return [
     requireJson,
     async (request, response, next) => {
-      const acquireLarge = () =>
-        acquireUntilClosed(deps.requestSlots.largeBodies, response, createSlotRequest(response))
-      requestLocals(response).body =
-        body.stagedText === undefined
-          ? await readSmallBody(request, deps, acquireLarge)
-          : await readInlineBody(
-              request,
-              { path: body.stagedText, sampledBytes: body.sampledBytes },
-              deps,
-              acquireLarge,
-            )
+      requestLocals(response).body = await deps.bodies.read(request, {
+        inlineText: body.inlineText,
+        stopping: deps.stopping,
+        admitLarge: () =>
+          acquireUntilClosed(deps.requestSlots.largeBodies, response, createSlotRequest(response)),
+      })
       next()
     },
   ]
@@ -216,7 +210,6 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
       reply = await handle(described, call, { request, sent: body?.value })
     } finally {
       releaseSlot()
-      await body?.discard()
     }
     if (described.body?.hasWarnings === true)
       nameUnknownKeys(response, unknownKeysWarnings(described, request.query, undefined))

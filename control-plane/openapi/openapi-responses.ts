@@ -5,14 +5,13 @@ import { requestErrorCodes, type RequestError, type RequestErrorCode } from '../
 import { describeNeed, lacksNeed } from '../api/authorization.ts'
 import { maxPageBytes } from '../api/json-page.ts'
 import { notAFile, notJson, tooLarge } from '../api/body/body-pieces.ts'
-import { allElseTooLarge } from '../api/body/json-skeleton.ts'
-import { largerHint } from '../api/body/request-body.ts'
+import { allElseTooLarge } from '../api/body/parse-body.ts'
+import { largerHint } from '../api/body/read-body.ts'
 import { folderRefusal, internalErrorMessage } from '../api/envelope.ts'
-import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint, TextDescription } from '../api/endpoint.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
-import { importOverQuota, tooManyImports } from '../resources/subscriber-imports/refusals.ts'
+import { importOverQuota, noSpaceRefusal, tooManyImports } from '../resources/subscriber-imports/refusals.ts'
 import { documentedRefusals } from './refusals.ts'
 
 /** The replies in the API description: an endpoint's own reply and refusals, and the refusals of every endpoint. */
@@ -82,7 +81,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
     ...refusals.filter(({ status }) => status === 403).map(({ message }) => message),
     ...(described.method === 'post' ? [otherSiteRefusal] : []),
   ]
-  const isStaged = body?.stagedText !== undefined && body.sampledBytes === undefined
+  const isStaged = body?.inlineText !== undefined && body.inlineText.sampledBytes === undefined
   return {
     '200': 'data' in reply ? envelopedReply(reply, refusals) : streamedReply(reply, refusals),
     ...('file' in reply
@@ -126,11 +125,11 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
           '413': refusal(
             isStaged ? "The body is too large, or the organization's quota is full" : 'The body is too large',
             'invalid_request',
-            ...(body.stagedText === undefined
+            ...(body.inlineText === undefined
               ? [tooLarge(binaryMegabyte).message]
               : [
                   tooLarge(16 * binaryMegabyte, largerHint).message,
-                  allElseTooLarge(body.stagedText, binaryMegabyte).message,
+                  allElseTooLarge(body.inlineText.path).message,
                 ]),
             ...(isStaged ? [importOverQuota.example.message] : []),
           ),

@@ -119,8 +119,8 @@ const settingsSchema = z.object({
   PUBLIC_URL: bareUrl(/^https?$/, 'must be an http or https URL without a user and a password')
     .optional()
     .describe('what links in mails begin with, by default the HTTP address'),
-  HTTP_INLINE_LIMIT_MB: integer({ min: 1, max: 1024, default: 16 }).describe(
-    'body limit for creating imports, in MiB; it is 1 MiB elsewhere, and larger files are uploaded',
+  HTTP_INLINE_LIMIT_MB: integer({ min: 1, max: 64, default: 16 }).describe(
+    'body limit for creating imports, in MiB, which takes up to six times as much memory; it is 1 MiB elsewhere, and larger files are uploaded',
   ),
   HTTP_REQUESTS_PER_MINUTE: integer({ min: 0, max: 10_000_000, default: 0 }).describe(
     'maximum number of requests of one API key within a minute in one control plane; 0 is unlimited',

@@ -18,8 +18,7 @@ export const importInspectionEndpoints = [
     body: {
       wrapper: 'subscriber_import',
       schema: inspectionRequest,
-      stagedText: ['subscriber_import', 'file_source', 'content'],
-      sampledBytes: maxBytes,
+      inlineText: { path: ['subscriber_import', 'file_source', 'content'], sampledBytes: maxBytes },
       example: exampleInspectionRequest,
       faulty: faultyKeys,
     },

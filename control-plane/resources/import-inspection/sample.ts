@@ -1,7 +1,7 @@
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
-import type { ContentSample } from '../../api/body/sampled-content.ts'
+import type { ContentSample } from '../../api/body/parse-body.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { CheckedSource } from '../subscriber-imports/create/options.ts'
 import { beginningBytes } from '../../../shared/csv/file-beginning.ts'
@@ -25,7 +25,10 @@ export async function readSample(
     switch (source.type) {
       case 'json':
         if (content === null) throw new Error('inline content was checked, and is missing')
-        return content
+        return {
+          ...content,
+          bytes: Buffer.from(content.bytes.buffer, content.bytes.byteOffset, content.bytes.length),
+        }
       case 'upload_directory':
         return await sampleUpload(deps, organizationId, source.filename)
       case 'url': {

@@ -52,6 +52,10 @@ export const unconfirmed = refusal(
   'another request with this Idempotency-Key has just been written and is not yet confirmed by the database: send the same request again in a moment, it makes no second import',
 )
 
+/** With the status 507, and the cause for the log. */
+export const noSpaceRefusal =
+  'the disk where content is kept before it is imported has too little space left, and nothing was created: send the request again later, or tell the operator'
+
 export const importOverQuota = refusal(
   { code: 'invalid_request', status: 413 },
   (megabytes: number) =>

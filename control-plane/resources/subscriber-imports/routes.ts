@@ -84,7 +84,7 @@ export const subscriberImportEndpoints = [
       wrapper: 'subscriber_import',
       hasWarnings: true,
       schema: importCreation,
-      stagedText: ['subscriber_import', 'file_source', 'content'],
+      inlineText: { path: ['subscriber_import', 'file_source', 'content'] },
       example: exampleCreation,
       faulty: faultyKeys,
     },

@@ -3,7 +3,7 @@
  * block. The buffer of a block is reused for the next one.
  */
 export async function* inBlocks(
-  content: AsyncIterable<Uint8Array>,
+  content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   blockBytes: number,
 ): AsyncGenerator<Buffer> {
   const block = Buffer.allocUnsafeSlow(blockBytes)

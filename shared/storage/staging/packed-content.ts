@@ -24,7 +24,9 @@ const compression = {
 }
 
 /** Yields the content as it is stored. Each block is read from the content after the one before it was written. */
-export async function* packed(content: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
+export async function* packed(
+  content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+): AsyncGenerator<Buffer> {
   const lengths: number[] = []
   let size = 0
   for await (const block of inBlocks(content, blockBytes)) {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
+import { BodyReader } from '../../../control-plane/api/body/read-body.ts'
 import { PiecePacer } from '../../../control-plane/api/pieces.ts'
 import { pageTokenSecret } from '../../../control-plane/api/token-paging.ts'
 import { createRequestSlots } from '../../../control-plane/api/request-slots.ts'
@@ -112,6 +113,7 @@ export async function openSide(options: {
       stopping: stopping.signal,
       mayRead: mayReadImports,
     }),
+    bodies: new BodyReader(settings),
     requestSlots: createRequestSlots(stopping.signal),
     fieldCache: new FieldCache(),
     subscriberInsertions: new SubscriberInsertions(database),

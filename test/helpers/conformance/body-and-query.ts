@@ -39,7 +39,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
   refused(t, await send('{}', { 'content-type': 'text/plain' }), 'invalid_request', 'text/plain', 415)
   refused(t, await send('{}', { 'content-encoding': 'compress' }), 'invalid_request', 'compress', 415)
   refused(t, await send(`{"a":"${'x'.repeat(1_100_000)}"}`), 'invalid_request', 'over 1 MB', 413)
-  if (subject.body.stagedText !== undefined)
+  if (subject.body.inlineText !== undefined)
     refused(t, await send(' '.repeat(16 * 2 ** 20 + 1)), 'invalid_request', 'over 16 MiB', 413)
 
   const whole = subject.operation.requestBody.content['application/json'].schema

@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto'
-import { noSpaceRefusal } from '../../../control-plane/api/body/staged-content.ts'
 import type { Refusal } from '../../../control-plane/api/refusal.ts'
 import { RequestError } from '../../../control-plane/api/request-error.ts'
 import {
@@ -13,6 +12,7 @@ import {
 import {
   badIdempotencyKey,
   importOverQuota,
+  noSpaceRefusal,
   refusedMoves,
   usedWithOtherBody,
 } from '../../../control-plane/resources/subscriber-imports/refusals.ts'

@@ -1,26 +1,48 @@
+import { RequestError } from '../../../api/request-error.ts'
+import { stagedContent } from '../../../../shared/storage/staging/packed-content.ts'
+import { isStagingFull } from '../../../../shared/storage/staging/staging.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
-import type { InlineContent } from '../../../api/body/staged-content.ts'
+import type { InlineContent } from '../../../api/body/parse-body.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { importOverQuota, tooManyImports } from '../refusals.ts'
+import { importOverQuota, noSpaceRefusal, tooManyImports } from '../refusals.ts'
 
-/** Whether the organization can have one more import: its quota in bytes, and the number of its unfinished imports. */
-
-/** Counts the import to its organization's quota. Throws 413 over the quota, and 429 where too many are unfinished. */
+/**
+ * Counts the import to its organization's quota in bytes and to the number of its unfinished imports, and stages its inline
+ * content under the id that the import will have. Throws 413 over the quota, 429 where too many are unfinished, and 507
+ * where the disk is full.
+ */
 export async function admitImport(
-  { stagedQuota, settings }: ControlPlane,
+  deps: ControlPlane,
   { content }: { content: InlineContent | null },
-  { _id, organization_id, source }: ImportDocument,
-): Promise<void> {
-  const bytes = source.type === 'json' && content !== null ? content.bytes : 0
-  const outcome = await stagedQuota.enter(organization_id, _id, bytes)
-  if (outcome === 'over_quota') throw importOverQuota(settings.UPLOAD_MAX_MB)
-  if (outcome === 'too_many_imports') throw tooManyImports(settings.IMPORTS_MAX_UNFINISHED)
-}
-
-/** For an import that was not created after all. A failure is ignored: the quota is recounted before it refuses anything. */
-export async function removeQuotaEntry(
-  { stagedQuota }: ControlPlane,
   document: ImportDocument,
 ): Promise<void> {
+  const { stagedQuota, settings } = deps
+  const packed = document.source.type === 'json' ? content?.packed : undefined
+  const outcome = await stagedQuota.enter(document.organization_id, document._id, packed?.length ?? 0)
+  if (outcome === 'over_quota') throw importOverQuota(settings.UPLOAD_MAX_MB)
+  if (outcome === 'too_many_imports') throw tooManyImports(settings.IMPORTS_MAX_UNFINISHED)
+  if (packed === undefined) return
+  try {
+    await deps.staging.write(stagedContent(document._id), asStream(packed))
+  } catch (error) {
+    await withdrawImport(deps, document)
+    if (!isStagingFull(error)) throw error
+    throw new RequestError('internal_error', noSpaceRefusal, { status: 507, retryAfter: 60, cause: error })
+  }
+}
+
+async function* asStream(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield bytes
+}
+
+/**
+ * For an import that was not created after all. Failures are ignored: the quota is recounted before it refuses anything,
+ * and the engines' sweep removes content without an import.
+ */
+export async function withdrawImport(
+  { stagedQuota, staging }: ControlPlane,
+  document: ImportDocument,
+): Promise<void> {
+  await staging.removeImport(document._id).catch(() => undefined)
   await stagedQuota.removeEntry(document).catch(() => undefined)
 }

@@ -11,14 +11,14 @@ import { freeLease } from '../../../../shared/contract/schemas/lease.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import { insertImport } from '../../../../shared/store/imports.ts'
 import { notifyEngines } from '../../../../shared/store/wake-up.ts'
-import type { InlineContent } from '../../../api/body/staged-content.ts'
+import type { InlineContent } from '../../../api/body/parse-body.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { insertReply } from '../../../store/idempotency-keys.ts'
 import { lockListAtRevision } from '../../../store/revisions.ts'
 import { unconfirmed } from '../refusals.ts'
 import type { ImportCreation } from '../schemas.ts'
 import { fullView } from '../view.ts'
-import { admitImport, removeQuotaEntry } from './admission.ts'
+import { admitImport, withdrawImport } from './admission.ts'
 import { checkCreation, creationContext } from './check.ts'
 import { earlierReply, idempotencyId, storedReply } from './idempotency.ts'
 import { optionWarnings, type SentRequest } from './option-warnings.ts'
@@ -28,7 +28,7 @@ export interface CreationRequest {
   list: MailingListDocument
   body: ImportCreation
   sent: SentRequest
-  /** The text of the file source, staged. It is the source where the body's source type is `json`. */
+  /** The text of the file source, packed. It is the source where the body's source type is `json`. */
   content: InlineContent | null
   /** Digest of the body as sent. */
   bodyDigest: string
@@ -58,7 +58,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
     const stored = sealed(document, deps.secrets)
     const reply = keyId === null ? null : storedReply(deps, keyId, request, stored, view)
     const insertion = { document: stored, revision, reply, deadline }
-    const outcome = await insertUnlessListChanged(deps, request, insertion)
+    const outcome = await insertUnlessListChanged(deps, insertion)
     if (outcome === 'done') {
       await notifyEngines(collections, 'created')
       return view
@@ -71,7 +71,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
     try {
       ;({ document, revision } = await checkedDocument(deps, request, document._id))
     } catch (error) {
-      await removeQuotaEntry(deps, document)
+      await withdrawImport(deps, document)
       throw error
     }
   }
@@ -94,9 +94,8 @@ async function checkedDocument(
     body,
     content,
   })
-  const stagedId = source.type === 'json' ? content?.importId : undefined
   const document: ImportDocument = {
-    _id: stagedId ?? knownId ?? (await deps.database.ids.allocate('subscriber_import')),
+    _id: knownId ?? (await deps.database.ids.allocate('subscriber_import')),
     organization_id: known.organization_id,
     mailing_list_id: known._id,
     created_at: context.now,
@@ -147,7 +146,6 @@ interface ImportInsertion extends CheckedDocument {
 /** `key_taken`: another request with the same Idempotency-Key has created its import. */
 async function insertUnlessListChanged(
   deps: ControlPlane,
-  request: CreationRequest,
   insertion: ImportInsertion,
 ): Promise<'done' | 'list_changed' | 'key_taken'> {
   const { document, reply, deadline } = insertion
@@ -156,13 +154,11 @@ async function insertUnlessListChanged(
       inTransaction(deps.database, (session) => insertInTransaction(deps, session, insertion), deadline),
     )
     if (!isInserted) return 'list_changed'
-    retainContent(request)
     return 'done'
   } catch (error) {
     const isTaken = isDuplicateKey(error)
-    if (isTaken || error instanceof BusyError) await removeQuotaEntry(deps, document)
-    // Whether it was committed isn't known. If it wasn't, the engines' sweep removes the content.
-    else retainContent(request)
+    // Whether another error's transaction was committed isn't known. If it wasn't, the engines' sweep removes the content.
+    if (isTaken || error instanceof BusyError) await withdrawImport(deps, document)
     if (isTaken && reply !== null) return 'key_taken'
     throw error
   }
@@ -182,8 +178,4 @@ async function insertInTransaction(
   if (reply !== null) await insertReply(collections, session, reply)
   await insertImport(collections, document, session)
   return true
-}
-
-function retainContent({ content, body }: CreationRequest): void {
-  if (body.file_source.type === 'json') content?.keep()
 }

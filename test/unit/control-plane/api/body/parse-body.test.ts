@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import { isUtf8 } from 'node:buffer'
 import fc from 'fast-check'
 import t from 'tap'
-import { JsonSkeleton } from '../../../../../control-plane/api/body/json-skeleton.ts'
 import { parseJson } from '../../../../../control-plane/api/body/json-text.ts'
+import { parseBody } from '../../../../../control-plane/api/body/parse-body.ts'
+import { RequestError } from '../../../../../control-plane/api/request-error.ts'
 import type { Json } from '../../../../helpers/service.ts'
 
 const path = ['subscriber_import', 'file_source', 'content']
@@ -11,36 +12,26 @@ const path = ['subscriber_import', 'file_source', 'content']
 /** The value of a body; undefined for a refused one. */
 type Read = { value: unknown } | undefined
 
-/** The document as the control plane reads it, in pieces, with the text put back. */
-function readInPieces(pieces: Buffer[], limit = 1024 * 1024): Read {
-  let [texts, isHalf]: [Buffer[], boolean] = [[], false]
-  const skeleton = new JsonSkeleton({
-    path,
-    limit,
-    sink: {
-      begin: () => ([texts, isHalf] = [[], false]),
-      add: (text) => texts.push(text),
-      end: (hasHalfPair) => (isHalf = hasHalfPair),
+/** The document as the control plane reads it, with the text put back. */
+async function readInPieces(pieces: Buffer[]): Promise<Read> {
+  const body = await parseBody({ pieces, inlineText: { path, sampledBytes: Infinity } }).catch(
+    (error: unknown) => {
+      if (error instanceof RequestError) return undefined
+      throw error
     },
-  })
-  let value: Json
-  try {
-    for (const piece of pieces) skeleton.write(piece)
-    value = parseJson(skeleton.end())
-  } catch {
-    return undefined
-  }
-  const found = path.reduce<Json>(
-    (inner, key) => (Object.hasOwn(Object(inner), key) ? inner[key] : undefined),
-    value,
   )
-  if (!skeleton.standsForString(found)) {
-    assert(typeof found !== 'string', 'no text at the path stays in the skeleton')
-    return { value }
+  // A request without a body is none that JSON.parse could read.
+  if (body?.value === undefined) return undefined
+  const source = path
+    .slice(0, -1)
+    .reduce<Json>((inner, key) => (Object.hasOwn(Object(inner), key) ? inner[key] : undefined), body.value)
+  if (body.sample === null) {
+    const isThere = Object.hasOwn(Object(source), 'content')
+    assert(!isThere || typeof source.content !== 'string', 'no text at the path stays in the value')
+    return { value: body.value }
   }
-  if (isHalf) return undefined
-  value.subscriber_import.file_source.content = Buffer.concat(texts).toString()
-  return { value }
+  source.content = Buffer.from(body.sample.bytes).toString()
+  return { value: body.value }
 }
 
 /** Reads the body with JSON.parse. */
@@ -140,12 +131,12 @@ const body = fc.oneof(
 
 t.test('a body read in pieces is what JSON.parse makes of it whole', async (t) => {
   let contents = 0
-  fc.assert(
-    fc.property(body, fc.array(fc.nat(), { maxLength: 8 }), (text, cuts) => {
+  await fc.assert(
+    fc.asyncProperty(body, fc.array(fc.nat(), { maxLength: 8 }), async (text, cuts) => {
       const bytes = Buffer.from(text)
       const whole = readWhole(bytes)
       if (typeof contentIn(whole) === 'string') contents++
-      assert.deepEqual(readInPieces(cut(bytes, cuts)), whole)
+      assert.deepEqual(await readInPieces(cut(bytes, cuts)), whole)
     }),
     { numRuns: 2_000 },
   )
@@ -159,19 +150,19 @@ t.test('a damaged body is refused by both, or by neither', async (t) => {
     fc.nat(2),
     fc.oneof(fc.constantFrom(...Buffer.from('"\\{}[],:u09ad \x00\x1f')), fc.nat(255)),
   )
-  fc.assert(
-    fc.property(
+  await fc.assert(
+    fc.asyncProperty(
       body,
       fc.array(damage, { minLength: 1, maxLength: 2 }),
       fc.array(fc.nat(), { maxLength: 4 }),
-      (text, damages, cuts) => {
+      async (text, damages, cuts) => {
         const bytes = [...Buffer.from(text)]
         for (const [place, removed, byte] of damages)
           bytes.splice(place % (bytes.length + 1), removed, ...(removed === 2 ? [] : [byte]))
         const damaged = Buffer.from(bytes)
         const whole = readWhole(damaged)
         if (whole === undefined) refused++
-        assert.deepEqual(readInPieces(cut(damaged, cuts)), whole)
+        assert.deepEqual(await readInPieces(cut(damaged, cuts)), whole)
       },
     ),
     { numRuns: 3_000 },
@@ -181,39 +172,41 @@ t.test('a damaged body is refused by both, or by neither', async (t) => {
 })
 
 const wrapped = (source: string) => `{"subscriber_import":{"file_source":${source}}}`
-const contentOf = (text: string | Buffer, size = 1) => {
+const contentOf = async (text: string | Buffer, size = 1) => {
   const bytes = Buffer.from(text)
   const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
     bytes.subarray(i * size, (i + 1) * size),
   )
-  return contentIn(readInPieces(pieces))
+  return contentIn(await readInPieces(pieces))
 }
 
 t.test('every escape and every length of character, byte by byte', async (t) => {
   const content = 'a,"b"\\ /\b\f\n\r\t\0é€😀\u2028\ufeff'
-  t.equal(contentOf(wrapped(JSON.stringify({ content }))), content)
+  t.equal(await contentOf(wrapped(JSON.stringify({ content }))), content)
   const escaped = content
     .split('')
     .map((unit) => spelledUnit(unit, 1))
     .join('')
-  t.equal(contentOf(wrapped(`{"content":"${escaped}"}`)), content)
-  t.equal(contentOf(wrapped('{"content":"\\/"}')), '/')
+  t.equal(await contentOf(wrapped(`{"content":"${escaped}"}`)), content)
+  t.equal(await contentOf(wrapped('{"content":"\\/"}')), '/')
 })
 
 t.test('texts that JSON.parse refuses are refused', async (t) => {
   const cases = ['\\x', '\\u12g4', '\\u', '\\u123', 'a\nb', 'a\0b', '\\', 'a"b', '\\U0041']
   t.strictSame(
-    cases.map((text) => [
-      JSON.stringify(text),
-      readInPieces([Buffer.from(wrapped(`{"content":"${text}"}`))]),
-    ]),
+    await Promise.all(
+      cases.map(async (text) => [
+        JSON.stringify(text),
+        await readInPieces([Buffer.from(wrapped(`{"content":"${text}"}`))]),
+      ]),
+    ),
     cases.map((text) => [JSON.stringify(text), undefined]),
   )
   for (const bytes of [
     ...['\xc3', '\xc3(', '\xe2\x82', '\xf0\x9f\x98', '\xed\xa0\x80', '\xc0\x80', '\xff', '\xc3\\u00a9'],
   ])
     t.equal(
-      contentOf(Buffer.from(wrapped(`{"content":"${bytes}"}`), 'latin1')),
+      await contentOf(Buffer.from(wrapped(`{"content":"${bytes}"}`), 'latin1')),
       undefined,
       'bytes that are no UTF-8',
     )
@@ -225,23 +218,22 @@ t.test('texts that JSON.parse refuses are refused', async (t) => {
     '\\ud83d\\ud83d\\ude00',
     '\\ude00\\ud83d',
   ])
-    t.equal(contentOf(wrapped(`{"content":"${half}"}`)), undefined, half)
-  t.equal(contentOf(wrapped('{"content":"unended')), undefined)
+    t.equal(await contentOf(wrapped(`{"content":"${half}"}`)), undefined, half)
+  t.equal(await contentOf(wrapped('{"content":"unended')), undefined)
 })
 
 t.test('of keys given twice the last one counts', async (t) => {
-  t.equal(contentOf(wrapped('{"content":"a","content":"b"}')), 'b')
-  t.equal(contentOf(wrapped('{"content":"a","content":5}')), 5)
-  t.equal(contentOf(wrapped('{"content":5,"con\\u0074ent":"b"}')), 'b')
-  t.equal(contentOf(wrapped('{"content":"a"},"file_source":{}')), undefined)
-  t.equal(contentOf(wrapped('{"content":"\\ud800","content":"whole"}')), 'whole')
+  t.equal(await contentOf(wrapped('{"content":"a","content":"b"}')), 'b')
+  t.equal(await contentOf(wrapped('{"content":"a","content":5}')), 5)
+  t.equal(await contentOf(wrapped('{"content":5,"con\\u0074ent":"b"}')), 'b')
+  t.equal(await contentOf(wrapped('{"content":"a"},"file_source":{}')), undefined)
+  t.equal(await contentOf(wrapped('{"content":"\\ud800","content":"whole"}')), 'whole')
 })
 
-t.test('only the text at the path is taken out', async (t) => {
-  const limit = 2_000
-  const long = JSON.stringify('x'.repeat(3_000))
-  const isTaken = (text: string) => readInPieces([Buffer.from(text)], limit) !== undefined
-  t.ok(isTaken(wrapped(`{"type":"url","content":${long}}`)))
+t.test('only the text at the path may have more than a megabyte', async (t) => {
+  const long = JSON.stringify('x'.repeat(1024 * 1024))
+  const isTaken = async (text: string) => (await readInPieces([Buffer.from(text)])) !== undefined
+  t.ok(await isTaken(wrapped(`{"type":"url","content":${long}}`)))
   const cases = [
     `{"content":${long}}`,
     `{"subscriber_import":{"content":${long}}}`,
@@ -252,10 +244,21 @@ t.test('only the text at the path is taken out', async (t) => {
     wrapped(`{"x":"content","y":${long}}`),
     `[${wrapped(`{"content":${long}}`)}]`,
   ]
-  t.same(
-    cases.filter((text) => isTaken(text)),
-    [],
-  )
+  for (const text of cases) t.notOk(await isTaken(text), text.slice(0, 60))
+})
+
+t.test('only the beginning of a sampled text is kept', async (t) => {
+  const sampleOf = async (content: string) => {
+    const pieces = [Buffer.from(wrapped(JSON.stringify({ content })))]
+    const { value, content: all, sample } = await parseBody({ pieces, inlineText: { path, sampledBytes: 4 } })
+    t.equal(all, null)
+    t.notMatch(JSON.stringify(value), content)
+    return { ...sample, bytes: Buffer.from(sample!.bytes).toString() }
+  }
+  t.strictSame(await sampleOf('abcd'), { bytes: 'abcd', isWhole: true, isBlank: false })
+  t.strictSame(await sampleOf('abcde'), { bytes: 'abcd', isWhole: false, isBlank: false })
+  t.strictSame(await sampleOf(' \n\u00a0 '), { bytes: ' \n\u00a0', isWhole: false, isBlank: true })
+  t.strictSame(await sampleOf('     x'), { bytes: '    ', isWhole: false, isBlank: false })
 })
 
 t.test('a document may have 64 levels', async (t) => {
