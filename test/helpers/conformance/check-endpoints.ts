@@ -16,11 +16,10 @@ import { readsItsBody, readsItsQuery } from './body-and-query.ts'
 import {
   asksForCredential,
   findsNothing,
-  findsOnlyWhatBelongsTogether,
-  hidesFromStrangers,
   knowsItsMethods,
   refusesLesserRoles,
   refusesOtherSites,
+  tellsMissingBeforeFaulty,
 } from './callers-and-ids.ts'
 import type { MakeRefused, Refused } from './row.ts'
 import { keyOf, Subject } from './subject.ts'
@@ -93,9 +92,8 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Answered[]): Promi
     await t.test('is not for pages of other sites', (t) => refusesOtherSites(t, subject))
   await t.test('knows its methods', (t) => knowsItsMethods(t, subject))
   await t.test('finds nothing by an id that names nothing, or is none', (t) => findsNothing(t, subject))
-  await t.test('is not there for another organization', (t) => hidesFromStrangers(t, subject))
-  if (subject.params.length === 2)
-    await t.test('finds only what belongs together', (t) => findsOnlyWhatBelongsTogether(t, subject))
+  if (described.body !== undefined && subject.params.length > 0)
+    await t.test('tells a missing record before a faulty body', (t) => tellsMissingBeforeFaulty(t, subject))
   if (described.body !== undefined)
     await t.test('reads its body as documented, field by field', (t) => readsItsBody(t, subject))
   if (described.query !== undefined)

@@ -47,8 +47,6 @@ export interface Row {
   statuses?: Record<string, number>
   /** Documented refusals, with their status, that can't be provoked here. */
   elsewhere?: RegExp[]
-  /** A stranger's request with ids of this organization succeeds, seeing nothing (searches); else it is `not_found`. */
-  strangerSeesNothing?: boolean
 }
 
 export type Rows = Record<string, Row>

@@ -299,7 +299,7 @@ export const subscriberRows: Rows = {
       async (world) => ({
         sent: {
           body: { unsubscribe: await unsubscription(world, await newSubscriber(world)) },
-          key: world.foreigner,
+          key: world.foreign.admin,
         },
         refused: noMailOfToken(),
       }),
@@ -316,7 +316,6 @@ export const subscriberRows: Rows = {
   findSubscribersByEmail: {
     good: async (world) => ({ params: { email: (await newSubscriber(world)).email } }),
     otherParams: anyEmail,
-    strangerSeesNothing: true,
   },
   findSubscribersByEmailInList: {
     good: async (world) => {

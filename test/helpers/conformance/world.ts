@@ -1,25 +1,20 @@
 import { randomBytes } from 'node:crypto'
-import type { Permission } from '../../../control-plane/api/endpoint.ts'
-import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 import { bootstrapKey, createList, type Json, type Service } from '../service.ts'
 
 /** An organization with its keys, and a foreign one, for the conformance rows. Records are made on demand. */
 export interface World {
   service: Service
   organizationId: number
-  /** Keys: of a system admin, of the organization's admin, of a standard key without a permission, of a stranger. */
+  /** Keys: of a system admin, of the organization's admin, of a standard key without a permission. */
   system: string
   admin: string
   keyWithoutPermissions: string
-  foreigner: string
   /** The foreign organization, with its own records, in which rows can be made too. */
   foreign: World
   /** A key of an organization admin of organization 1, where system admins are. */
   adminBesideSystem: () => Promise<string>
   /** A key of a user of the organization who has only this permission. */
   holderOf: (key: string, value: string) => Promise<string>
-  /** A key of a user who has every permission except these. */
-  holderOfAllBut: (missing: readonly Permission[]) => Promise<string>
   /** Posts as the organization's admin and resolves to `data`. */
   post: (path: string, body?: unknown) => Promise<Json>
   list: (options?: { fields?: unknown[]; list?: Record<string, unknown> }) => Promise<Json>
@@ -30,15 +25,13 @@ export interface World {
 }
 
 export async function makeWorld(service: Service): Promise<World> {
-  const world = await worldOf(service)
-  const foreign = await worldOf(service)
-  const [one, other] = [world as World, foreign as World]
-  Object.assign(one, { foreigner: other.admin, foreign: other })
-  Object.assign(other, { foreigner: one.admin, foreign: one })
+  const [one, other] = [await worldOf(service), await worldOf(service)] as [World, World]
+  one.foreign = other
+  other.foreign = one
   return one
 }
 
-async function worldOf(service: Service): Promise<Omit<World, 'foreigner' | 'foreign'>> {
+async function worldOf(service: Service): Promise<Omit<World, 'foreign'>> {
   const { id: organizationId } = await organization(service)
   const keyIn = async (id: number, role: string): Promise<string> =>
     (await service.post(`/organizations/${id}/api_keys`, { api_key: { name: role, role } })).key
@@ -61,14 +54,6 @@ async function worldOf(service: Service): Promise<Omit<World, 'foreigner' | 'for
       const holder = holders.get(name) ?? makeHolder(service, organizationId, { [key]: [value] })
       holders.set(name, holder)
       return holder
-    },
-    holderOfAllBut: (missing) => {
-      const isMissing = (name: string, value: string) =>
-        missing.some((permission) => permission[0] === name && permission[1] === value)
-      const others = Object.entries<readonly string[]>(permissionValues).map(
-        ([name, values]) => [name, values.filter((value) => !isMissing(name, value))] as const,
-      )
-      return makeHolder(service, organizationId, Object.fromEntries(others))
     },
     post,
     list: ({ fields, list } = {}) => createList({ ...service, post }, fields, list),
