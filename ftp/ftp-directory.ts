@@ -86,7 +86,8 @@ export function toFtpError({ code, filename, message }: UploadRefused): FtpError
   return refusal(replyCode, filename, code === 'wrong_start' ? `${message}; ask SIZE` : message)
 }
 
-const isRoot = (path: string): boolean => ['', '.', '/', './', '/.', '..', '/..'].includes(path)
+const rootPaths = ['', '.', '/', './', '/.', '..', '/..', '//', '~', '~/']
+const isRoot = (path: string): boolean => rootPaths.includes(path)
 
 const toName = (path: string): string => path.replace(/^(\.?\/)+/, '')
 

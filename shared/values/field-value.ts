@@ -27,7 +27,7 @@ export const maxTextLength = 65_535
 
 /** A fraction of zeros is what spreadsheets and data frames add to integers. */
 const integerText = /^[+-]?\d{1,400}(?:\.0{1,400})?$/
-const yes = ['1', 'true', 't', 'yes', 'y', 'on', 'ja', 'oui', 'si', 'sí', 'sim', 'да', 'da']
+const yes = ['1', 'true', 't', 'yes', 'y', 'on', 'ja', 'oui', 'si', 'sí', 'sì', 'sim', 'да', 'da']
 const no = ['0', 'false', 'f', 'no', 'n', 'off', 'nein', 'non', 'não', 'нет', 'ne']
 const booleanTexts = new Map([
   ...yes.map((text) => [text, true] as const),

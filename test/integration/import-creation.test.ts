@@ -169,7 +169,13 @@ t.test(
   async (t) => {
     const { body } = await create({
       column_mapping: ['email', 'NAME'],
-      default_custom_fields: { 'NAME 2': '007', Boxes: ['b', 'A'], name: null },
+      default_custom_fields: {
+        'NAME 2': '007',
+        Boxes: ['b', 'A'],
+        name: null,
+        Since: '0000-00-00',
+        Birthday: 'NULL',
+      },
       file_source: json,
     })
     t.match(body.data, {
@@ -276,6 +282,18 @@ t.test('what a request asks for in vain is a warning of its import, and of its i
       subscriber_import: { ...body, file_format: { ...body.file_format, csv_has_headers: false } },
     })
     t.same(inspected.body.data?.warnings, warnings, `inspected: ${JSON.stringify(more)}`)
+  }
+  for (const [column, name] of [
+    ['confirmed', 'confirmed'],
+    ['confirm_time', 'confirmed'],
+    ['email_format', 'format'],
+  ] as const) {
+    const mapping = { ...overwrite, column_mapping: ['email', column] }
+    const sent = { ...mapping, file_source: json, begins_at: '2100-01-01T00:00:00Z' }
+    t.same((await create(sent, withBoth.id)).body.data.warnings, [
+      `column_mapping has ${column}, and overwrite_what.${name} is off: only new subscribers get what their row says, existing ones keep what they have`,
+    ])
+    t.same((await create({ ...sent, overwrite_what: { [name]: true } }, withBoth.id)).body.data.warnings, [])
   }
   const beside = await call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: { column_mapping: ['email'], file_source: json, begins_at: '2100-01-01T00:00:00Z' },

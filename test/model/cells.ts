@@ -51,11 +51,11 @@ function inRange(value: number, field: FieldDefinition): number | null {
 }
 
 const [yes, no] = [
-  ['1', 'true', 't', 'yes', 'y', 'on', 'ja', 'oui', 'si', 'sí', 'sim', 'da', 'да'],
+  ['1', 'true', 't', 'yes', 'y', 'on', 'ja', 'oui', 'si', 'sí', 'sì', 'sim', 'da', 'да'],
   ['0', 'false', 'f', 'no', 'n', 'off', 'nein', 'non', 'não', 'ne', 'нет'],
 ]
 
-/** "`1/0 true/false t/f yes/no y/n on/off ja/nein oui/non si/sí/no sim/não da/ne да/нет`, without case." */
+/** "`1/0 true/false t/f yes/no y/n on/off ja/nein oui/non si/sí/no sim/não da/ne да/нет`, without case." Italian writes `sì`. */
 export function readBoolean(text: string): boolean | null {
   const name = comparisonForm(text)
   return yes.includes(name) ? true : no.includes(name) ? false : null

@@ -7,6 +7,7 @@ import {
   parseDateTime,
   parseDayOfYear,
   type DateOrder,
+  isNoDate,
 } from '../../../shared/values/date-time.ts'
 import { booleanFromText, fieldReader } from '../../../shared/values/field-value.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'
@@ -205,7 +206,8 @@ function cellTest(name: BuiltInColumn): (value: string) => boolean {
     case 'subscribe_time':
     case 'remove_time':
     case 'confirm_time':
-      return (value) => parseDateTime(value, 'mdy') !== null || parseDateTime(value, 'dmy') !== null
+      return (value) =>
+        parseDateTime(value, 'mdy') !== null || parseDateTime(value, 'dmy') !== null || isNoDate(value)
     case 'subscribe_ip':
     case 'remove_ip':
       return (value) => canonicalIp(value) !== null

@@ -1,6 +1,7 @@
+import { cellText } from '../../../shared/csv/csv-cells.ts'
 import { consentOfHeader } from '../../../shared/csv/consent-headers.ts'
 import type { ImportOptions, ImportPlan } from '../../../shared/contract/schemas/import.ts'
-import { parseDateTime } from '../../../shared/values/date-time.ts'
+import { isNoDate, parseDateTime } from '../../../shared/values/date-time.ts'
 import { booleanFromText } from '../../../shared/values/field-value.ts'
 import { statusFromConsent, statusFromText } from '../../../shared/values/subscriber-status.ts'
 
@@ -26,7 +27,7 @@ export class RefusalCounts {
     const columns = Array.from({ length: width }, (_, index): TellingColumn | null => {
       const column = plan.columns[index] ?? null
       if (column?.kind === 'field') return null
-      const text = header[index]?.trim() ?? ''
+      const text = cellText(header[index] ?? '')
       const saysNo = column === null ? unmappedReader(text) : mappedReaders[column.name]
       if (saysNo === undefined) return null
       const shown = `column ${index + 1}${text === '' ? '' : ` ${JSON.stringify(text.slice(0, 100))}`}`
@@ -42,7 +43,7 @@ export class RefusalCounts {
 
   add(cells: string[]): void {
     for (const column of this.#columns) {
-      const cell = cells[column.index]?.trim() ?? ''
+      const cell = cellText(cells[column.index] ?? '')
       if (cell !== '' && column.saysNo(cell)) column.records += 1
     }
   }
@@ -77,8 +78,9 @@ function unmappedReader(header: string): TellingColumn['saysNo'] | undefined {
     case 'yes':
       return (cell) => isRefusal(statusFromText(cell) ?? statusFromConsent(cell))
     case 'no':
-      // A reason or a time says it too, an empty list of reasons doesn't.
-      return (cell) => booleanFromText(cell) ?? (cell !== '[]' && statusFromText(cell) !== 'active')
+      // A reason or a time says it too, an empty list of reasons and a mark for no date don't.
+      return (cell) =>
+        booleanFromText(cell) ?? (cell !== '[]' && !isNoDate(cell) && statusFromText(cell) !== 'active')
     case null:
       return undefined
   }

@@ -1,6 +1,7 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { makePlan } from '../../../shared/store/import-plan.ts'
 import { recordDecoder } from '../../../shared/csv/character-set.ts'
+import { cellText } from '../../../shared/csv/csv-cells.ts'
 import { detectDialect, firstRecords, type SampleDialect } from '../../../shared/csv/dialect.ts'
 import {
   detectCharacterSet,
@@ -243,8 +244,8 @@ function readTable(
   const records = hasHeader ? cells.slice(1) : cells
   const width = Math.min(maxColumns, header?.length ?? Math.max(0, ...records.map(({ length }) => length)))
   const columns = Array.from({ length: width }, (_, i) => ({
-    header: header === undefined ? null : (header[i] ?? '').trim(),
-    values: records.map((record) => (record[i] ?? '').trim()).filter((cell) => cell !== ''),
+    header: header === undefined ? null : cellText(header[i] ?? ''),
+    values: records.map((record) => cellText(record[i] ?? '')).filter((cell) => cell !== ''),
   }))
   return { detected, detectedHeader, dialect, hasHeader, columns }
 }

@@ -449,6 +449,8 @@ t.test('commands have their codes', async (t) => {
     'HELP NONSENSE': 502,
     PWD: 257,
     'CWD /': 250,
+    'CWD //': 250,
+    'CWD ~': 250,
     'CWD folder': 550,
     CDUP: 250,
     'MKD folder': 550,

@@ -45,6 +45,10 @@ t.test('says how many records say no to mail, whether their column is mapped or 
   const counts: [header: string, cells: string[], proposed: string | null, no: number][] = [
     ['Status', ['Subscribed', 'cleaned', 'Unsubscribed', ''], 'status', 2],
     ['UNSUB_TIME', ['2024-01-31 10:00:00', ''], 'remove_time', 2],
+    ['unsubscribed_at', ['2024-01-31 10:00:00', '0000-00-00 00:00:00', 'NULL', '\\N'], 'remove_time', 1],
+    ['Iscritto', ['sì', 'no'], 'consent', 2],
+    ['Newsletter', ['="yes"', '="no"'], 'consent', 2],
+    ['No newsletter', ['1', '0', '0', '0'], null, 1],
     ['Email Opt Out', ['true', 'false', 'false', ''], null, 1],
     ['Email Suppressions', ['', '', '', 'USER_SUPPRESSED'], null, 1],
     ['Newsletter', ['ja?', 'not sure', 'subscribed', 'not subscribed'], 'consent', 1],
@@ -65,6 +69,18 @@ t.test('says how many records say no to mail, whether their column is mapped or 
     { said: [] },
     'a time says nothing beside a status of the request',
   )
+})
+
+t.test('cells that a spreadsheet protects are proposed by their text', async (t) => {
+  const { id } = await createList(service, [...fields, { name: 'N', field_type: 'number' }])
+  const content =
+    'Email,N,Birthday,Plan\na@example.com,="5",="31.12.2026",="gold"\n="b@example.com",="7",="",="Free"'
+  t.match(await inspect(id, inline(content)), {
+    column_mapping: ['email', 'N', 'Birthday', 'Plan'],
+    columns: [{ samples: ['a@example.com', 'b@example.com'] }, { samples: ['5', '7'] }, {}, {}],
+    records: [{ result: 'added' }, { result: 'added' }],
+    warnings: [],
+  })
 })
 
 t.test('tells how a file reads, what its columns are, and what would become of its records', async (t) => {

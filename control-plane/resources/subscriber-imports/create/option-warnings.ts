@@ -38,7 +38,11 @@ export function optionWarnings(
   return [
     ...warnOfUnknownKeys(sent),
     ...(options.overwrite
-      ? [...warnOfStatus(options, builtIns), ...warnOfSwitches(options, { builtIns, hasFields }, sent)]
+      ? [
+          ...warnOfStatus(options, builtIns),
+          ...warnOfKept(options, builtIns),
+          ...warnOfSwitches(options, { builtIns, hasFields }, sent),
+        ]
       : warnWithoutOverwrite(sent)),
     ...warnOfDefaults(options, sent),
     ...warnOfFormat(sent, { isInline, hasDates }),
@@ -154,6 +158,17 @@ function warnOfStatus(
         `${source}, and overwrite_what.status is off: only new subscribers get the status of their row, existing ones keep theirs`,
       ]
 }
+
+/** Other columns that don't reach existing subscribers. */
+const warnOfKept = ({ overwrite_what: what }: ImportOptions, builtIns: (string | null)[]): string[] =>
+  (['confirmed', 'format'] as const).flatMap((name) => {
+    const column = columnsOfSwitches[name].find((candidate) => builtIns.includes(candidate))
+    return what[name] || column === undefined
+      ? []
+      : [
+          `column_mapping has ${column}, and overwrite_what.${name} is off: only new subscribers get what their row says, existing ones keep what they have`,
+        ]
+  })
 
 function warnOfDefaults(options: ImportOptions, sent: SentRequest): string[] {
   return (['confirmed', 'format'] as const)

@@ -174,7 +174,8 @@ function checkDefaults(
     readers.set(field._id, reader)
     const value = reader.fromJson(json)
     if (value === null) problems.push(faultyDefaults.badValue(name, reader.expectation))
-    else {
+    // A mark for no date is read as blank too.
+    else if (!Array.isArray(value) || value.length > 0) {
       values.push([field.name, value])
       fieldIds[field.name] = field._id
     }

@@ -98,6 +98,7 @@ t.test('a header that says who gets mail is a warning where its column is not ma
       'Consenso',
     ],
     ...['Inscrito', 'Toestemming', 'Zgoda marketingowa', 'Souhlas', 'Samtycke', 'Samtykke', 'Suostumus'],
+    ...['Email Permission Status', 'Werbeerlaubnis', 'GDPR', 'DSGVO', 'RGPD', 'Receive emails'],
     ...['Согласие на рассылку', 'Подписан', 'Згода', '同意', '订阅', '購読', '수신동의'],
   ]
   for (const header of yes) t.match(said('x', 'y', header), [/speaks of consent/], header)
@@ -120,6 +121,13 @@ t.test('a header that says who gets mail is a warning where its column is not ma
     ],
     ...['Désabonné', 'Uitgeschreven', '退订', '수신거부'],
   ]
+  const negated = [
+    ...['Kein Newsletter', 'No newsletter', 'Pas de newsletter', 'Refus newsletter', 'Sin consentimiento'],
+    ...['No consent', 'Consent withdrawn', 'consent_revoked', 'Newsletter declined', 'Newsletter abgelehnt'],
+    ...['Newsletter gesperrt', 'Not subscribed', 'notSubscribed', 'Nicht abonniert', 'Non inscrit'],
+    ...['Exclude from newsletter', 'Baja', 'Fecha baja', 'Widerspruch', 'Werbesperre', 'E-Mail gesperrt'],
+  ]
+  for (const header of negated) t.match(said('x', 'y', header), [/refuses mail/], header)
   for (const header of no) t.match(said('x', 'y', header), [/refuses mail/], header)
   const neither = [
     ...[
@@ -140,7 +148,16 @@ t.test('a header that says who gets mail is a warning where its column is not ma
     ],
     ...[
       ...['UNSUB_CAMPAIGN_TITLE', 'Subscriber ID', 'active_subscription'],
-      ...['Subscription type', 'Description', 'Prescription', 'Statistics', ''],
+      ...[
+        'Newsletter No. id',
+        'Nonprofit',
+        'Exclusive member',
+        'Subscription type',
+        'Description',
+        'Prescription',
+        'Statistics',
+        '',
+      ],
     ],
   ]
   for (const header of neither) t.same(said('x', 'y', header), [], header)
