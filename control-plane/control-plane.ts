@@ -9,10 +9,8 @@ import type { Staging } from '../shared/storage/staging/staging.ts'
 import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { BodyReader } from './api/body/read-body.ts'
-import type { FairSemaphore } from './api/fair-semaphore.ts'
 import type { KnownCallers } from './api/known-callers.ts'
-import type { PiecePacer } from './api/pieces.ts'
-import type { RequestSlots } from './api/request-slots.ts'
+import type { AllSlots } from './api/slots.ts'
 import type { SubscriberCounts } from './resources/subscriber-counts/service.ts'
 import type { FieldCache } from './resources/subscribers/service.ts'
 import type { SharedReads } from './store/shared-reads.ts'
@@ -38,14 +36,8 @@ export interface ControlPlane {
   callers: KnownCallers
   importWatch: ImportWatch
   bodies: BodyReader
-  /** Limit the requests, large bodies and large replies in progress. */
-  requestSlots: RequestSlots
-  /** Shares the event loop among large replies and bodies. */
-  pacer: PiecePacer
-  /** Limits the password hashes that are computed at a time. */
-  hashingSlots: FairSemaphore
-  /** Limits the calls that take messages from the outbox at a time. */
-  outboxSlots: FairSemaphore
+  /** Limit what is done at once, fairly by organization. */
+  slots: AllSlots
   /** The custom fields of lists that requests used. */
   fieldCache: FieldCache
   /** Group commit of the subscribers that requests create. */

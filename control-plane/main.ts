@@ -15,9 +15,8 @@ import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
 import { BodyReader } from './api/body/read-body.ts'
 import { KnownCallers } from './api/known-callers.ts'
-import { PiecePacer } from './api/pieces.ts'
 import { pageTokenSecret } from './api/token-paging.ts'
-import { createRequestSlots } from './api/request-slots.ts'
+import { createSlots } from './api/slots.ts'
 import { transferMatcher } from './api/router.ts'
 import { basePath } from './api/scope.ts'
 import { Stopping } from './api/stopping.ts'
@@ -34,8 +33,6 @@ import { FieldCache } from './resources/subscribers/service.ts'
 import { createSharedReads } from './store/shared-reads.ts'
 import { SubscriberInsertions } from './store/subscribers-together.ts'
 import { Transfers } from './resources/uploads/transfers.ts'
-import { createOutboxSlots } from './resources/outbox/service.ts'
-import { createHashingSlots } from './resources/users/hashing-slots.ts'
 
 /** The control plane process serves the JSON API. It gives engines work through the database and never calls one. */
 await runProcess('control-plane', async (process) => {
@@ -79,13 +76,10 @@ await runProcess('control-plane', async (process) => {
       mayRead: mayReadImports,
     }),
     bodies: process.add(new BodyReader(settings)),
-    requestSlots: createRequestSlots(refusing.signal),
+    slots: createSlots(refusing.signal, settings),
     fieldCache: new FieldCache(),
     subscriberInsertions: new SubscriberInsertions(database),
     importCreations: new KeyedMutex(),
-    pacer: new PiecePacer(),
-    hashingSlots: createHashingSlots(refusing.signal),
-    outboxSlots: createOutboxSlots(refusing.signal),
     keyHashSecret: secret,
     pageTokenSecret: pageTokenSecret(secret),
     secrets,

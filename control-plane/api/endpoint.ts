@@ -1,7 +1,9 @@
+import type { Request } from 'express'
 import type { z } from 'zod'
 import type { Caller } from '../../shared/store/api-keys.ts'
 import type { Refusal } from './refusal.ts'
 import type { ControlPlane } from '../control-plane.ts'
+import type { SlotName } from './slots.ts'
 import type { ContentSample, InlineContent, InlineText } from './body/parse-body.ts'
 
 /**
@@ -26,19 +28,12 @@ export interface Endpoint<Query = unknown, Body = unknown, Found = unknown> {
   headers?: Record<string, string>
   reply: ReplyDescription
   /**
-   * Whether a request needs one of the few slots for costly work (request-slots.ts). The path's last segment may
-   * decide.
+   * The slot that a request needs (slots.ts), which may depend on it: by default one of `pages` for a page of a list, else
+   * of `requests`. Null where its work waits for slots of its own, and must not block a general one meanwhile.
    */
-  isCostly?: boolean | ((lastSegment: string) => boolean)
-  /** The slots that a request takes, by its query as sent; 1 without it, and `maxPageWeight` for a page of a list. */
-  weight?: (query: Record<string, unknown>) => number
-  /** Its work waits for slots of its own (outbox, passwords, transfers of files), and must not block a general slot meanwhile. */
-  hasOwnSlots?: true
-  /**
-   * Memory that a reply with one large record takes while it is made. The request first waits for a slot of this
-   * weight.
-   */
-  largeReplyBytes?: number
+  slot?: SlotName | null | ((request: Request) => SlotName)
+  /** The reply may have one large record. A request first waits for the slot of that, before it is made. */
+  hasLargeReply?: true
   /** The record that the path names. It is found before the query and the body are checked. */
   record?: RecordOfPath<Found>
   /**
@@ -180,10 +175,10 @@ export interface RequestCall {
   onClose: (listener: () => void) => void
   /**
    * Waits for the slot in which a large reply may be made and sent. A request has one such slot, so a second call
-   * resolves with the first. Throws as FairSemaphore does.
+   * resolves with the first. Throws as Slots does.
    */
-  acquireLargeReply: (bytes: number) => Promise<void>
-  /** Waits for a slot in which a file may be transferred, until the reply has ended. Throws as FairSemaphore does. */
+  acquireLargeReply: () => Promise<void>
+  /** Waits for a slot in which a file may be transferred, until the reply has ended. Throws as Slots does. */
   acquireTransfer: () => Promise<void>
   /**
    * Streams the body's file, and asks a client that waits for 100 Continue to send it. Throws `signal`'s reason, 503 at
@@ -192,8 +187,8 @@ export interface RequestCall {
   fileBody: (signal: AbortSignal) => AsyncIterable<Buffer>
   /** Releases the request's slot early, when the rest of its work is waiting for other requests. */
   releaseSlot: () => void
-  /** Waits for a slot of this weight, where the request's own weighs less. Throws as FairSemaphore does. */
-  raiseSlotWeight: (weight: number) => Promise<void>
+  /** Gives the request's slot back and waits for another one. Throws as Slots does. */
+  changeSlot: (slot: SlotName) => Promise<void>
   /** Aborted when the client closes its connection before the reply has ended. */
   clientGone: AbortSignal
   /** The body's document as it was sent, unchecked. */

@@ -7,7 +7,6 @@ import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { drain } from './body/body-pieces.ts'
 import type { DataReply } from './endpoint.ts'
 import { JsonRecords, largeBytes } from './json-page.ts'
-import { pieceBytes, writePieces, type PiecePacer } from './pieces.ts'
 import { requestLocals } from './request-locals.ts'
 import { Stopping } from './stopping.ts'
 import { isHash } from './validation.ts'
@@ -21,44 +20,13 @@ import { isHash } from './validation.ts'
 export async function sendData(
   response: Response,
   { data, paging }: DataReply,
-  pacer: PiecePacer,
-  acquireLarge: (bytes: number) => Promise<void>,
+  acquireLarge: () => Promise<void>,
 ): Promise<void> {
   const rest = JSON.stringify({ error_code: null, error_message: null, ...paging }).slice(1)
-  const texts = [
-    '{"success":true,"data":',
-    ...(data instanceof JsonRecords ? data.jsonTexts() : [toJson(data)]),
-    `,${rest}`,
-  ]
-  const length = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
-  response.type('application/json')
-  if (length <= largeBytes) response.send(Buffer.from(texts.join('')))
-  else {
-    await acquireLarge(length)
-    response.set('Content-Length', String(length))
-    await writePieces(response, toPieces(texts, pacer))
-  }
-}
-
-/** Joins the texts into pieces of bytes. A text that is larger than a piece is cut. */
-async function* toPieces(texts: readonly string[], pacer: PiecePacer): AsyncIterable<Buffer> {
-  let next: string[] = []
-  let length = 0
-  for (const text of texts) {
-    next.push(text)
-    length += text.length
-    if (length < pieceBytes) continue
-    yield* cut(Buffer.from(next.join('')), pacer)
-    ;[next, length] = [[], 0]
-  }
-  if (next.length > 0) yield Buffer.from(next.join(''))
-}
-
-async function* cut(bytes: Buffer, pacer: PiecePacer): AsyncIterable<Buffer> {
-  for (let start = 0; start < bytes.length; start += pieceBytes) {
-    yield bytes.subarray(start, start + pieceBytes)
-    await pacer.nextPiece()
-  }
+  const records = data instanceof JsonRecords ? `[${data.texts.join()}]` : toJson(data)
+  const bytes = Buffer.from(`{"success":true,"data":${records},${rest}`)
+  if (bytes.length > largeBytes) await acquireLarge()
+  response.type('application/json').send(bytes)
 }
 
 /** The JSON of data that requests share (single-flight.ts), so that it is made once for all of them. */

@@ -1,7 +1,7 @@
+import { setImmediate as nextRound } from 'node:timers/promises'
 import type { FindCursor } from 'mongodb'
 import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
 import type { RequestCall } from './endpoint.ts'
-import { pieceBytes } from './pieces.ts'
 
 /**
  * Pages of records that may be large. A page ends early where it would exceed `maxPageBytes` of JSON, and its token
@@ -12,8 +12,10 @@ import { pieceBytes } from './pieces.ts'
  */
 
 export const maxPageBytes = 8 * decimalMegabyte
-/** A larger reply needs a slot, and is written in pieces as the client reads them. */
+/** A larger reply needs a slot. */
 export const largeBytes = 256 * 1024
+/** A page becomes JSON in groups of so much, so that other requests wait for no more in a round of the event loop. */
+export const groupBytes = 64 * 1024
 /** Records that are converted first, while their size is unknown. */
 const firstGroupSize = 8
 
@@ -26,16 +28,6 @@ export class JsonRecords {
 
   constructor(texts: readonly string[]) {
     this.texts = texts
-  }
-
-  /** The array as JSON, in parts. */
-  *jsonTexts(): Iterable<string> {
-    let before = '['
-    for (const text of this.texts) {
-      yield before + text
-      before = ','
-    }
-    yield before === '[' ? '[]' : ']'
   }
 }
 
@@ -83,7 +75,7 @@ export class PageReader<T extends object> {
 
   /**
    * Appends the cursor's records until the page is full, one group at a time. Other requests are served between two
-   * groups, and little is read beyond the page's end. Throws 429 and 503 as FairSemaphore does.
+   * groups, and little is read beyond the page's end. Throws 429 and 503 as Slots does.
    */
   async read(cursor: FindCursor<T>): Promise<void> {
     const { clientGone } = this.#options.call
@@ -100,14 +92,13 @@ export class PageReader<T extends object> {
   }
 
   async #pause(): Promise<void> {
-    const { acquireLargeReply, deps } = this.#options.call
-    await acquireLargeReply(maxPageBytes)
-    await deps.pacer.nextPiece()
+    await this.#options.call.acquireLargeReply()
+    await nextRound()
   }
 
   #groupSize(): number {
     const average = this.#bytes / this.#texts.length
-    return this.#texts.length === 0 ? firstGroupSize : Math.max(1, Math.floor(pieceBytes / average))
+    return this.#texts.length === 0 ? firstGroupSize : Math.max(1, Math.floor(groupBytes / average))
   }
 
   async #appendGroup(group: T[]): Promise<void> {

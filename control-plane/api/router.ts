@@ -12,16 +12,16 @@ import { notAFile, notJson, rawPieces } from './body/body-pieces.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Endpoint, Reply, RequestCall } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
-import type { SlotRequest } from './fair-semaphore.ts'
 import { writePieces } from './pieces.ts'
 import { requestLocals } from './request-locals.ts'
 import {
   acquireLargeReply,
   acquireUntilClosed,
-  maxPageWeight,
   whenClosed,
-  type RequestSlots,
-} from './request-slots.ts'
+  type AllSlots,
+  type SlotName,
+  type SlotRequest,
+} from './slots.ts'
 import { documentIn, readBody, readQuery, unknownKeys, unknownKeysWarnings } from './validation.ts'
 
 /**
@@ -146,8 +146,7 @@ function readJsonBody(described: Endpoint, deps: ControlPlane): RequestHandler[]
       requestLocals(response).body = await deps.bodies.read(request, {
         inlineText: body.inlineText,
         stopping: deps.stopping,
-        admitLarge: () =>
-          acquireUntilClosed(deps.requestSlots.largeBodies, response, createSlotRequest(response)),
+        admitLarge: () => acquireUntilClosed(deps.slots.largeBodies, response, createSlotRequest(response)),
       })
       next()
     },
@@ -191,22 +190,19 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     const slotRequest = createSlotRequest(response)
     let call: RequestCall
     let reply: Reply
-    let releaseSlot = (): void => undefined
+    let releaseSlot = await acquireSlot(deps.slots, slotOf(described, request), slotRequest)
     try {
-      const ownWeight = slotWeight(described, request)
-      releaseSlot = await acquireSlot(deps.requestSlots, described, request, slotRequest, ownWeight)
       await checkCallerAgain(described, response, deps)
       const slot = {
         releaseSlot: () => releaseSlot(),
-        async raiseSlotWeight(weight: number) {
-          if (weight <= ownWeight) return
+        async changeSlot(name: SlotName) {
           releaseSlot()
-          releaseSlot = await deps.requestSlots.requests.acquire(slotRequest, weight)
+          releaseSlot = await acquireSlot(deps.slots, name, slotRequest)
         },
       }
       call = await createCall(request, response, described, deps, slotRequest, slot)
       // A large reply waits for a slot of its own, and must not delay the organization's other requests meanwhile.
-      if (described.largeReplyBytes !== undefined) await call.acquireLargeReply(described.largeReplyBytes)
+      if (described.hasLargeReply === true) await call.acquireLargeReply()
       reply = await handle(described, call, { request, sent: body?.value })
     } finally {
       releaseSlot()
@@ -227,23 +223,17 @@ function lastSegment(request: Request): string {
   return path.slice(path.lastIndexOf('/') + 1)
 }
 
-/** Resolves to the function that releases the request's slot. */
-async function acquireSlot(
-  slots: RequestSlots,
-  { isCostly = false, hasOwnSlots }: Endpoint,
-  request: Request,
-  slotRequest: SlotRequest,
-  weight: number,
-): Promise<() => void> {
-  if (hasOwnSlots === true) return () => undefined
-  if (typeof isCostly === 'boolean' ? isCostly : isCostly(lastSegment(request)))
-    return slots.costly.acquire(slotRequest)
-  return slots.requests.acquire(slotRequest, weight)
-}
+const slotOf = ({ slot, reply }: Endpoint, request: Request): SlotName | null =>
+  typeof slot === 'function' ? slot(request) : slot === undefined ? defaultSlot(reply) : slot
 
-function slotWeight({ reply, weight }: Endpoint, { query }: Request): number {
-  return weight?.(query) ?? ('paging' in reply ? maxPageWeight : 1)
-}
+const defaultSlot = (reply: Endpoint['reply']): SlotName => ('paging' in reply ? 'pages' : 'requests')
+
+/** Resolves to the function that releases the request's slot. */
+const acquireSlot = async (
+  slots: AllSlots,
+  name: SlotName | null,
+  request: SlotRequest,
+): Promise<() => void> => (name === null ? () => undefined : slots[name].acquire(request))
 
 /** Finds the record, checks query and body, and has the request handled. A missing record is told before a faulty body. */
 async function handle(described: Endpoint, call: RequestCall, { request, sent }: Sent): Promise<Reply> {
@@ -269,7 +259,7 @@ async function createCall(
   described: Endpoint,
   deps: ControlPlane,
   slotRequest: ReturnType<typeof createSlotRequest>,
-  slot: Pick<RequestCall, 'releaseSlot' | 'raiseSlotWeight'>,
+  slot: Pick<RequestCall, 'releaseSlot' | 'changeSlot'>,
 ): Promise<RequestCall> {
   const { caller, body: sent } = requestLocals(response)
   const params = request.params as Record<string, string>
@@ -286,12 +276,12 @@ async function createCall(
       request.method === 'HEAD' && name === 'range' ? [] : (request.headersDistinct[name] ?? []),
     onClose: (listener) => whenClosed(response, listener),
     ...slot,
-    acquireLargeReply(bytes) {
+    acquireLargeReply() {
       slot.releaseSlot()
-      return (largeReply ??= acquireLargeReply(deps.requestSlots.largeReplies, response, slotRequest, bytes))
+      return (largeReply ??= acquireLargeReply(deps.slots.largeReplies, response, slotRequest))
     },
     clientGone: slotRequest.clientGone,
-    acquireTransfer: () => acquireUntilClosed(deps.requestSlots.transfers, response, slotRequest),
+    acquireTransfer: () => acquireUntilClosed(deps.slots.transfers, response, slotRequest),
     fileBody(signal) {
       if (request.headers.expect !== undefined) response.writeContinue()
       return rawPieces(request, { stopping: deps.stopping, stoppingMessage: uploadNotArrived, signal })
@@ -323,12 +313,12 @@ async function send(
   request: Request,
   response: Response,
   reply: Reply,
-  { acquireLargeReply, deps }: RequestCall,
+  { acquireLargeReply }: RequestCall,
 ): Promise<void> {
   if ('data' in reply) {
     const isRead = request.method === 'GET' || request.method === 'HEAD'
-    await sendData(response, reply, deps.pacer, (bytes) =>
-      acquireLargeReply(bytes).catch((error: unknown) => {
+    await sendData(response, reply, () =>
+      acquireLargeReply().catch((error: unknown) => {
         // A refusal would say that nothing was done. A cut connection makes the client check.
         if (!isRead) request.socket.destroy()
         throw error

@@ -148,7 +148,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
           '507': refusalForNow('The disk of the uploads is full', 'internal_error', file.noSpace),
         }),
     '429': refusalForNow(
-      'Too many wrong credentials came from this address, or too many requests with this key; too many requests of the organization wait for a slot: 1,000 in all, 100 costly ones, 500 with bodies above 4 KiB, 50 with replies above 256 KiB, 500 that send or receive files, 200 that check or set passwords; where imports are created, the organization has too many unfinished ones',
+      'Too many wrong credentials came from this address, or too many requests with this key; too many requests of the organization wait for a slot: 1,000 of a kind, 100 costly ones, 500 with bodies above 4 KiB, 50 with replies above 256 KiB, 500 that send or receive files, 200 that check or set passwords; where imports are created, the organization has too many unfinished ones',
       'not_authorized',
       'too many wrong credentials came from this address: try again in 42 s',
       ...(isStaged ? [tooManyImports.example.message] : []),

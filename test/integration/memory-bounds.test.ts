@@ -6,9 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import express from 'express'
 import t, { type Test } from 'tap'
-import { FairSemaphore } from '../../control-plane/api/fair-semaphore.ts'
 import { writePieces } from '../../control-plane/api/pieces.ts'
-import { acquireLargeReply } from '../../control-plane/api/request-slots.ts'
+import { acquireLargeReply, Slots } from '../../control-plane/api/slots.ts'
 import { memoryGrowth } from '../helpers/memory-growth.ts'
 import { basic, createList, startService, until, type Json } from '../helpers/service.ts'
 
@@ -144,16 +143,10 @@ t.test('an organization with one costly request waits for a few of the thirty of
 })
 
 t.test('a large reply that is not read in time is cut, and the next one is sent', async (t) => {
-  const slots = new FairSemaphore({
-    refusing: new AbortController().signal,
-    maxRunning: 2,
-    maxWaitingPerOrganization: 10,
-    tooMany: { message: '', retryAfterSeconds: 1, delayMs: { min: 0, max: 0 } },
-    stoppingMessage: '',
-  })
+  const slots = new Slots({ atOnce: 1, ofOrganization: 1, maxWaiting: 10 }, new AbortController().signal)
   let cut = 0
   const app = express().get('/', async (_request, response) => {
-    await acquireLargeReply(slots, response, { organizationId: 1 }, 1, 200)
+    await acquireLargeReply(slots, response, { organizationId: 1 }, 200)
     response.once('close', () => (cut += 1))
     await writePieces(
       response,

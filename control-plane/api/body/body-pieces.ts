@@ -6,7 +6,6 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import { contentEncodings } from '../../../shared/net/content-encoding.ts'
 import { gatheredPieces } from '../../../shared/runtime/gathered-pieces.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
-import { pieceBytes } from '../pieces.ts'
 import { Stopping } from '../stopping.ts'
 import { refusedBody } from './json-text.ts'
 
@@ -137,18 +136,21 @@ async function* decompressed(pieces: AsyncIterable<Buffer>, decompressor: Transf
   }
 }
 
+/** Bytes that a decompressor gives at once. */
+const chunkSize = 64 * 1024
+
 function createDecompressor(request: IncomingMessage): Transform | null {
   switch (contentEncodings(request.headers['content-encoding'] ?? '').join()) {
     case '':
       return null
     case 'gzip':
-      return zlib.createGunzip({ chunkSize: pieceBytes })
+      return zlib.createGunzip({ chunkSize })
     case 'deflate':
-      return zlib.createInflate({ chunkSize: pieceBytes })
+      return zlib.createInflate({ chunkSize })
     case 'br':
-      return zlib.createBrotliDecompress({ chunkSize: pieceBytes })
+      return zlib.createBrotliDecompress({ chunkSize })
     case 'zstd':
-      return zlib.createZstdDecompress({ chunkSize: pieceBytes })
+      return zlib.createZstdDecompress({ chunkSize })
     default:
       throw new RequestError(
         'invalid_request',

@@ -17,7 +17,7 @@ export const autoresponderStatisticsEndpoints = [
     tag: 'Autoresponders',
     needs: permission('autoresponder', 'read_stats'),
     query: sendingDays,
-    isCostly: true,
+    slot: 'costly',
     reply: { data: statisticsView, example: exampleStatistics },
     record: autoresponderInPath,
     async handle({ deps, record, query }) {

@@ -9,7 +9,6 @@ import {
   formatIsNull,
   givenTwice,
   isReadOnly,
-  maxContentBytes,
   nameTaken,
   sqlElsewhere,
   tooManyContents,
@@ -52,9 +51,6 @@ const faultyKeys = [
   { dispatch_attributes: { autowinner_percentage: 12.345 } },
 ]
 
-/** The contents, once as a document and once as JSON. */
-const largeReplyBytes = 2 * maxContentBytes
-
 export const campaignTemplateEndpoints = [
   endpoint({
     method: 'get',
@@ -87,7 +83,7 @@ export const campaignTemplateEndpoints = [
     tag,
     needs: 'any_key',
     reply: { data: templateView, example: exampleTemplate },
-    largeReplyBytes,
+    hasLargeReply: true,
     record: templateInPath,
     handle: async ({ deps, record }) => ({ data: await toView(deps, record) }),
   }),
@@ -114,7 +110,7 @@ export const campaignTemplateEndpoints = [
       faulty: faultyKeys,
     },
     reply: { data: templateView, example: exampleTemplate },
-    largeReplyBytes,
+    hasLargeReply: true,
     record: mailingListIn('mailing_list_id'),
     refusals: refusedSettings,
     async handle({ deps, record, body, document }) {
@@ -146,7 +142,7 @@ export const campaignTemplateEndpoints = [
       faulty: faultyKeys,
     },
     reply: { data: templateView, example: exampleTemplate },
-    largeReplyBytes,
+    hasLargeReply: true,
     record: templateInPath,
     refusals: [...refusedSettings, givenTwice, formatIsNull, tooManyContents, contentsTooLarge],
     async handle({ deps, record, body, document }) {

@@ -19,7 +19,7 @@ export const deliveryEventEndpoints = [
       example: { delivery_events: exampleEvents },
       faulty: faultyEvents,
     },
-    isCostly: true,
+    slot: 'costly',
     reply: { data: deliveryEventsView, example: { accepted: 9, duplicates: 1, ignored: 0 } },
     refusals: [tooManyEvents],
     permit({ document }) {

@@ -22,7 +22,7 @@ export const importInspectionEndpoints = [
       example: exampleInspectionRequest,
       faulty: faultyKeys,
     },
-    isCostly: true,
+    slot: 'costly',
     reply: { data: inspectionView, example: exampleInspection },
     record: localListInPath,
     refusals: [...creationRefusals, unreadableSource.upload_directory, unreadableSource.url, noTable],

@@ -1,3 +1,4 @@
+import { setImmediate as nextRound } from 'node:timers/promises'
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { makePlan } from '../../../shared/store/import-plan.ts'
 import { recordDecoder } from '../../../shared/csv/character-set.ts'
@@ -57,13 +58,13 @@ export async function inspectSource(
   if (source.type !== 'json') releaseSlot()
   const sample = await readSample(deps, list.organization_id, source, content)
   // Each step takes milliseconds, and other requests are served between two of them.
-  await deps.pacer.nextPiece()
+  await nextRound()
   const { request, warnings: notes } = withSkippedLines(asked, readInspected(sample, asked, source))
-  await deps.pacer.nextPiece()
+  await nextRound()
   const { beginning, refusal } = readInspected(sample, request, source)
-  await deps.pacer.nextPiece()
+  await nextRound()
   const table = readTable(beginning, request, context.fields)
-  await deps.pacer.nextPiece()
+  await nextRound()
   const { proposals, dateFormat, warnings: unfitColumns } = proposeColumns(table.columns, context)
   const format = chooseFormat(request, beginning, table, dateFormat)
   const mapping = request.column_mapping ?? proposals.map(({ proposed }) => proposed)

@@ -30,7 +30,7 @@ export const outboxEndpoints = [
       optional: true,
       example: { outbox: { limit: 100, lease_seconds: 300 } },
     },
-    hasOwnSlots: true,
+    slot: null,
     reply: { data: z.array(messageView), example: [exampleMessage] },
     handle: async (call) => ({ data: await takeMessages(call, call.body) }),
   }),

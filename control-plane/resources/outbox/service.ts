@@ -15,30 +15,12 @@ import {
   type OutboxScope,
 } from '../../../shared/store/outbox.ts'
 import { JsonRecords, maxPageBytes, type PageCall } from '../../api/json-page.ts'
-import { FairSemaphore } from '../../api/fair-semaphore.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { composeMessages } from './compose.ts'
 import type { acknowledgedView, acknowledging, Taking } from './schemas.ts'
 
 const outboxScope = (caller: Caller): OutboxScope =>
   caller.role === 'system_admin' ? 'all' : { organizationId: caller.organizationId }
-
-/**
- * Calls of one organization run one at a time, because concurrent ones would compete for the same first messages. Calls
- * of several organizations run in parallel.
- */
-export const createOutboxSlots = (refusing: AbortSignal): FairSemaphore =>
-  new FairSemaphore({
-    refusing,
-    maxRunning: 4,
-    maxRunningPerOrganization: 1,
-    maxWaitingPerOrganization: 50,
-    tooMany: {
-      message: 'too many requests of this organization take messages, try again in 5 s',
-      retryAfterSeconds: 5,
-    },
-    stoppingMessage: 'the service is stopping and took no message: try again',
-  })
 
 /** Time budget of one call. It may return fewer messages than asked for when many had to be dropped on the way. */
 const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
@@ -47,9 +29,9 @@ const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
 export function takeMessages(call: PageCall, request: Taking): Promise<JsonRecords> {
   const { deps, caller, clientGone } = call
   const { organizationId } = caller
-  return deps.outboxSlots.run({ organizationId, clientGone }, async () => {
+  return deps.slots.takes.run({ organizationId, clientGone }, async () => {
     // Acquired before messages are leased: without a reply they would be blocked until their lease ends.
-    await call.acquireLargeReply(maxPageBytes)
+    await call.acquireLargeReply()
     return takeWithSlot(deps, outboxScope(caller), request, clientGone)
   })
 }

@@ -1,6 +1,6 @@
+import type { Request } from 'express'
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { maxPageWeight, pageWeight } from '../../api/request-slots.ts'
 import { localListInPath } from '../../api/scope.ts'
 import { createSubscriber } from './create/service.ts'
 import { deleteSubscribers } from './delete/service.ts'
@@ -56,10 +56,15 @@ const mayRead = permission('subscriber', 'read')
 const listPath = '/mailing_lists/:mailing_list_id/subscribers'
 const subscriberPath = `${listPath}/:id_or_email`
 
-/** A page with a number above 0 reads the records before it too. One that follows a token doesn't. */
-function weightOfPage({ page, per_page: perPage }: Record<string, unknown>): number {
-  return Number(page ?? 0) === 0 ? pageWeight(Number(perPage ?? 0) || pageSizes.perPage) : maxPageWeight
+/**
+ * A small page costs little more than a record, and many at once share their reads. One with a number above 0 reads the
+ * records before it too; one that follows a token doesn't.
+ */
+function slotOfPage({ query: { page, per_page: perPage } }: Pick<Request, 'query'>): 'requests' | 'pages' {
+  const isSmall = (Number(perPage ?? 0) || pageSizes.perPage) <= maxSmallPage
+  return isSmall && Number(page ?? 0) === 0 ? 'requests' : 'pages'
 }
+const maxSmallPage = 128
 
 /** What the four searches for an email have in common. */
 const search = {
@@ -67,7 +72,7 @@ const search = {
   tag,
   needs: mayRead,
   query: subscriberPage,
-  weight: weightOfPage,
+  slot: slotOfPage,
 } as const
 const foundOnPages = { data: z.array(foundSubscriberView), paging: 'pages' } as const
 const exampleFoundElsewhere = { ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }
@@ -81,7 +86,7 @@ export const subscriberEndpoints = [
     tag,
     needs: mayRead,
     query: subscriberPage,
-    weight: weightOfPage,
+    slot: slotOfPage,
     reply: { data: z.array(subscriberView), paging: 'pages', example: [exampleSubscriber] },
     record: subscriberListInPath,
     handle: (call) => listSubscribers(call, call.record, call.query),
@@ -95,7 +100,7 @@ export const subscriberEndpoints = [
     tag,
     needs: mayRead,
     // Several subscribers are costly: all their values come too.
-    isCostly: (lastSegment) => /,|%2c/i.test(lastSegment),
+    slot: ({ path }) => (/(?:,|%2c)[^/]*\/?$/i.test(path) ? 'costly' : 'requests'),
     reply: { data: z.array(subscriberView), example: [exampleSubscriber] },
     record: subscriberListInPath,
     refusals: [noSubscriber, noneOfThem, tooManyNames, tooManyMatches, subscribersTooLarge],

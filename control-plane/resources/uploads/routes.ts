@@ -51,7 +51,7 @@ export const uploadEndpoints = [
       tooLarge: overQuota.example.message,
       noSpace: diskFull.example.message,
     },
-    hasOwnSlots: true,
+    slot: null,
     reply: { data: uploadView, example: exampleUpload },
     refusals: [badContentRange, wrongLength, wrongBodyLength, isUploadedElsewhere, wrongStart, badName],
     handle: async (call) => ({ data: await receiveUpload(call) }),
@@ -70,7 +70,7 @@ export const uploadEndpoints = [
       'If-Range':
         'the `ETag` of an earlier reply: where the file has changed since, all of it comes, as with a date',
     },
-    hasOwnSlots: true,
+    slot: null,
     reply: { file: { 'application/octet-stream': { example: exampleFile } } },
     refusals: [noUpload, beyondEnd],
     handle: sendUpload,

@@ -1,11 +1,20 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { normalizeText } from '../../../shared/values/normalized-text.ts'
-import type { RunInSlot } from './hashing-slots.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import type { ControlPlane } from '../../control-plane.ts'
 
 /** Password hashes: Argon2id (RFC 9106) in the PHC string format, in which each hash names its parameters. */
 
 export const maxPasswordBytes = 1024
+
+/** Runs the computation of a hash in a slot. Throws 429 and 503 when it gets none. */
+export type RunInSlot = <T>(compute: () => Promise<T>) => Promise<T>
+
+export const hashingSlot =
+  ({ slots }: ControlPlane, { organizationId }: Caller, clientGone?: AbortSignal): RunInSlot =>
+  (compute) =>
+    slots.passwords.run({ organizationId, clientGone }, compute)
 
 /** OWASP's minimum for Argon2id: 19 MiB, two passes, one lane. */
 const parameters = { memory: 19_456, passes: 2, parallelism: 1 }

@@ -42,7 +42,7 @@ function listing({ isOfAllOrganizations, ...described }: Listing): Endpoint {
     ...(isOfAllOrganizations ? { scope: 'own_organization_or_all' as const } : {}),
     query: userQuery,
     // A part of a name is searched in all users.
-    isCostly: true,
+    slot: 'costly',
     reply: { data: z.array(userView), paging: 'pages', example: [userExample] },
     handle(call) {
       const isEverywhere = isOfAllOrganizations && call.caller.role === 'system_admin'
@@ -78,7 +78,7 @@ export const userEndpoints = [
       schema: signIn,
       example: { user: { email: 'jane@example.com', password: 'correct horse battery' } },
     },
-    hasOwnSlots: true,
+    slot: null,
     reply: { data: userView, example: userExample },
     refusals: [signInRefused],
     handle: async ({ deps, caller, body, clientGone }) => ({
@@ -121,7 +121,7 @@ export const userEndpoints = [
       },
       faulty: [...faultyFields, { password2: 'another' }],
     },
-    hasOwnSlots: true,
+    slot: null,
     reply: { data: userView, example: userExample },
     permit: ({ caller, document }) => requireRequestedRoleNotAbove(document, caller, moreThanYours),
     refusals: [noSuchOrganization, systemAdminElsewhere, noTerms, emailTaken, moreThanYours],
@@ -148,7 +148,7 @@ export const userEndpoints = [
       requireNotAbove(user, caller, moreThanYours)
       requireRequestedRoleNotAbove(document, caller, moreThanYours)
     },
-    hasOwnSlots: true,
+    slot: null,
     reply: { data: userView, example: { ...userExample, active: false } },
     refusals: [systemAdminElsewhere, noTerms, emailTaken, noSystemUserLeft, noSystemKeyLeft, moreThanYours],
     handle: async ({ deps, caller, record, body, clientGone }) => ({

@@ -16,8 +16,7 @@ import { refuseAll, mapDuplicateKey, withoutUndefined } from '../../api/validati
 import type { ControlPlane } from '../../control-plane.ts'
 import { clearLockout, deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
 import { changeCredentials, systemAdminElsewhere } from '../credential-changes.ts'
-import { hashingSlot } from './hashing-slots.ts'
-import { hashPassword } from './passwords.ts'
+import { hashingSlot, hashPassword } from './passwords.ts'
 import { emailTaken, moreThanYours, noTerms, noUser, ownUser } from './refusals.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
 import { toViews } from './view.ts'
@@ -88,7 +87,7 @@ type UserChange = z.infer<typeof userChange>
 
 /**
  * The user as stored. Throws `validation_failed` with all problems, or when the email is taken. Throws as
- * changeCredentials too, and 429 or 503 when the password can't be hashed now (FairSemaphore).
+ * changeCredentials too, and 429 or 503 when the password can't be hashed now.
  */
 export async function createUser(
   deps: ControlPlane,

@@ -3,9 +3,8 @@ import { createServer } from 'node:http'
 import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
 import { BodyReader } from '../../../control-plane/api/body/read-body.ts'
-import { PiecePacer } from '../../../control-plane/api/pieces.ts'
 import { pageTokenSecret } from '../../../control-plane/api/token-paging.ts'
-import { createRequestSlots } from '../../../control-plane/api/request-slots.ts'
+import { createSlots } from '../../../control-plane/api/slots.ts'
 import { createApp } from '../../../control-plane/app.ts'
 import { bootstrap } from '../../../control-plane/store/bootstrap.ts'
 import type { ControlPlane } from '../../../control-plane/control-plane.ts'
@@ -15,9 +14,7 @@ import { createSubscriberCounts } from '../../../control-plane/resources/subscri
 import { FieldCache } from '../../../control-plane/resources/subscribers/service.ts'
 import { createSharedReads } from '../../../control-plane/store/shared-reads.ts'
 import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
-import { createOutboxSlots } from '../../../control-plane/resources/outbox/service.ts'
 import { Transfers } from '../../../control-plane/resources/uploads/transfers.ts'
-import { createHashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
 import type { StepContext } from '../../../engine/scheduler/step.ts'
@@ -114,13 +111,10 @@ export async function openSide(options: {
       mayRead: mayReadImports,
     }),
     bodies: new BodyReader(settings),
-    requestSlots: createRequestSlots(stopping.signal),
+    slots: createSlots(stopping.signal, settings),
     fieldCache: new FieldCache(),
     subscriberInsertions: new SubscriberInsertions(database),
     importCreations: new KeyedMutex(),
-    pacer: new PiecePacer(),
-    hashingSlots: createHashingSlots(stopping.signal),
-    outboxSlots: createOutboxSlots(stopping.signal),
     keyHashSecret: secret,
     pageTokenSecret: pageTokenSecret(secret),
     publicUrl: () => 'http://127.0.0.1',

@@ -3,7 +3,6 @@ import { emailIdentity } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
 import type { Call, TokenPaging } from '../../../api/endpoint.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { searchWeight } from '../../../api/request-slots.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
 import {
   foundProjection,
@@ -29,9 +28,11 @@ interface Search {
   lists: SearchedList[]
 }
 
-type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'raiseSlotWeight'>
+type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'changeSlot'>
 
 const maxListsPerQuery = 500
+/** A search on more lists needs one of the slots for searches. */
+const maxListsInSlot = 256
 
 /**
  * A page of the subscribers with the email in the path, each with its list and, if wanted, that list's organization. It
@@ -51,7 +52,7 @@ export async function findByEmail(
   const start = pageStart(deps, query, scope)
   const lists = emailKey === null ? [] : await deps.reads.listsToSearch(listFilterJson)
   // It costs as much as its lists, which were not known before.
-  await call.raiseSlotWeight(searchWeight(lists.length))
+  if (lists.length > maxListsInSlot) await call.changeSlot('searches')
   const search = { emailKey: emailKey ?? '', lists }
   const counts = start.skip === 0 ? null : await countMatches(collections, search)
   const from = { ...skipLists(search, counts ?? [], start.skip), after: readPosition(start.after) }

@@ -1,10 +1,17 @@
+import { setImmediate as nextRound } from 'node:timers/promises'
 import type { Filter } from 'mongodb'
 import type { RequestError } from '../../../api/request-error.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import type { TokenPaging } from '../../../api/endpoint.ts'
-import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from '../../../api/json-page.ts'
-import { pieceBytes } from '../../../api/pieces.ts'
+import {
+  groupBytes,
+  JsonRecords,
+  largeBytes,
+  maxPageBytes,
+  PageReader,
+  type PageCall,
+} from '../../../api/json-page.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../../api/token-paging.ts'
 import type { SubscriberReference } from '../../../store/subscribers.ts'
 import {
@@ -68,8 +75,7 @@ export async function namedSubscribers(
     if (subscriber === null) throw noneOf(names, segment)
     return new JsonRecords([JSON.stringify(toView(subscriber, context))])
   }
-  const { database, pacer } = deps
-  const { subscribers } = database.collections
+  const { subscribers } = deps.database.collections
   const found: FoundJson[] = []
   let bytes = 0
   let pausedAt = 0
@@ -82,10 +88,10 @@ export async function namedSubscribers(
         bytes += Buffer.byteLength(text)
         if (bytes > maxPageBytes && found.length > 0) throw subscribersTooLarge()
         found.push({ _id, id, email_key, text })
-        if (bytes > largeBytes) await acquireLargeReply(maxPageBytes)
-        if (bytes - pausedAt < pieceBytes) continue
+        if (bytes > largeBytes) await acquireLargeReply()
+        if (bytes - pausedAt < groupBytes) continue
         pausedAt = bytes
-        await pacer.nextPiece()
+        await nextRound()
       }
   }
   if (new Set(found.map(({ id }) => id)).size > maxMatches) throw tooManyMatches(list._id)

@@ -1,16 +1,14 @@
 import { argon2Sync } from 'node:crypto'
 import t from 'tap'
-import {
-  createHashingSlots,
-  type RunInSlot,
-} from '../../../../../control-plane/resources/users/hashing-slots.ts'
+import { clock } from '../../../../../shared/runtime/clock.ts'
+import { createSlots, Slots } from '../../../../../control-plane/api/slots.ts'
 import * as passwords from '../../../../../control-plane/resources/users/passwords.ts'
 
 const { unmatchableHash } = passwords
 const stopping = new AbortController().signal
-const slots = createHashingSlots(stopping)
+const { passwords: slots } = createSlots(stopping, { HTTP_INLINE_LIMIT_MB: 16 })
 const slotOf =
-  (organizationId: number): RunInSlot =>
+  (organizationId: number): passwords.RunInSlot =>
   (compute) =>
     slots.run({ organizationId }, compute)
 const hashPassword = (password: string) => passwords.hashPassword(password, slotOf(1))
@@ -60,17 +58,24 @@ t.test('hashes wait in line, up to a bound for each organization', async (t) => 
 })
 
 t.test('organizations are served in turn, however many hashes each of them brings', async (t) => {
-  const slots = createHashingSlots(stopping, { maxRunning: 1, maxWaitingPerOrganization: 10 })
+  // All cost the same.
+  const { monotonicMs } = clock
+  clock.monotonicMs = () => 0
+  t.teardown(() => (clock.monotonicMs = monotonicMs))
+  const slots = new Slots({ atOnce: 1, ofOrganization: 1, maxWaiting: 10 }, stopping)
   const served: number[] = []
   const take = (organizationId: number) =>
     slots.run({ organizationId }, async () => void served.push(organizationId))
   await Promise.all([1, 1, 1, 1, 2, 2, 3].map(take))
-  t.same(served, [1, 1, 2, 3, 1, 2, 1])
+  t.same(served, [1, 2, 3, 1, 2, 1, 1])
 })
 
 t.test('a stop refuses those that wait, and lets a hash in progress end', async (t) => {
   const stop = new AbortController()
-  const slots = createHashingSlots(stop.signal, { maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const slots = new Slots(
+    { atOnce: 1, ofOrganization: 1, maxWaiting: 10, undone: 'checked no password' },
+    stop.signal,
+  )
   const gate = Promise.withResolvers<string>()
   const take = (work: () => Promise<string>) => slots.run({ organizationId: 1 }, work)
   const inProgress = take(() => gate.promise)
@@ -83,7 +88,7 @@ t.test('a stop refuses those that wait, and lets a hash in progress end', async 
 })
 
 t.test('work whose client has gone leaves the line', async (t) => {
-  const slots = createHashingSlots(stopping, { maxRunning: 3, maxWaitingPerOrganization: 10 })
+  const slots = new Slots({ atOnce: 3, ofOrganization: 2, maxWaiting: 10 }, stopping)
   const gate = Promise.withResolvers<string>()
   const ran: string[] = []
   const run = (name: string, clientGone?: AbortSignal) =>
