@@ -62,7 +62,7 @@ export interface ScannedRecord {
 }
 
 /** The limits of imports. Tests set small ones, so that short files reach them. */
-const importLimits = {
+export const importLimits = {
   maxRecordBytes: binaryMegabyte,
   maxEnclosureBytes: 256 * 1024,
   maxEnclosureLines: 1_000,

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { dialectBytes, RecordScanner } from '../../shared/csv/record-scanner.ts'
+import { dialectBytes, importLimits, RecordScanner } from '../../shared/csv/record-scanner.ts'
 import type { ContentFormat } from '../../shared/contract/schemas/import.ts'
 
 /** A scanner with small limits meets in files of some bytes what imports meet in files of megabytes. */
@@ -10,6 +10,10 @@ export const limits = {
   maxIdentityBytes: 16,
   firstWindow: 4,
 }
+
+/** The limits of imports. Half a megabyte for each of thousands of short texts would take most of a test's time. */
+export const limitsOf = (text: string): typeof importLimits =>
+  text.length < 1_024 ? { ...importLimits, firstWindow: 1_024 } : importLimits
 
 export interface Found {
   bytes: string

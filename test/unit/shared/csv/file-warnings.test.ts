@@ -5,6 +5,7 @@ import { type ScannedRecord, dialectBytes, RecordScanner } from '../../../../sha
 import type { ContentFormat, ImportPlan } from '../../../../shared/contract/schemas/import.ts'
 import { makeField, makePlan, utf8Format } from '../../../helpers/make-plan.ts'
 import fc from 'fast-check'
+import { limitsOf } from '../../../helpers/small-scanner.ts'
 import { IdentityReader } from '../../../../shared/csv/identity-reader.ts'
 
 const columns: ImportPlan['columns'] = [
@@ -293,6 +294,7 @@ function read(text: string, format: ContentFormat): { addresses: Set<string>; is
   const scanner = new RecordScanner({
     dialect: dialectBytes(format),
     wantedColumn: 0,
+    limits: limitsOf(text),
     onRecord(record) {
       warnings.notice(record, (number += 1))
       const length = identities.read(record)

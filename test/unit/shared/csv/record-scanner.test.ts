@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { dialectBytes, RecordScanner, recordFlags } from '../../../../shared/csv/record-scanner.ts'
 import { utf8Format } from '../../../helpers/make-plan.ts'
-import { feed, makeScanner, scan, limits, type Found } from '../../../helpers/small-scanner.ts'
+import { feed, limitsOf, makeScanner, scan, limits, type Found } from '../../../helpers/small-scanner.ts'
 import assert from 'node:assert/strict'
 import type { ContentFormat } from '../../../../shared/contract/schemas/import.ts'
 import { lineBreaks, splitFile, type RawRecord } from '../../../model/records.ts'
@@ -18,7 +18,12 @@ type OnRecord = ConstructorParameters<typeof RecordScanner>[0]['onRecord']
 
 /** Scans a text at the limits of imports, in slices of `step` bytes. */
 function scanSlices(text: string, format: ContentFormat, step: number, onRecord: OnRecord, wantedColumn = 0) {
-  const scanner = new RecordScanner({ dialect: dialectBytes(format), wantedColumn, onRecord })
+  const scanner = new RecordScanner({
+    dialect: dialectBytes(format),
+    wantedColumn,
+    limits: limitsOf(text),
+    onRecord,
+  })
   const bytes = Buffer.from(text, 'latin1')
   for (let at = 0; at < bytes.length;) {
     const copied = bytes.copy(scanner.space(), 0, at, at + step)
