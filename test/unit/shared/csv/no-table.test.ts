@@ -65,33 +65,12 @@ t.test('tables are no other format, whatever their first header is', async (t) =
 })
 
 const hex = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex')
-const tar = execFileSync('tar', ['-cf', '-', '-C', import.meta.dirname, 'no-table.test.ts'])
-const oldTar = execFileSync('tar', ['--format=v7', '-cf', '-', '-C', import.meta.dirname, 'no-table.test.ts'])
 const rows = '<row><email>ann@example.com</email></row>\n'.repeat(3_000)
 const json = JSON.stringify(Array.from({ length: 5_000 }, (_, i) => ({ email: `ann${i}@example.com` })))
 
-const others: [kind: RegExp, bytes: Buffer | string][] = [
-  [/an Excel workbook \(\.xls\)/, Buffer.concat([hex('d0cf11e0 a1b11ae1'), Buffer.alloc(600)])],
-  [/a PDF document/, '%PDF-1.7\n%\u00e2\u00e3\n1 0 obj'],
-  [/a Rich Text document/, '{\\rtf1\\ansi\\deff0 {\\fonttbl}}'],
-  [/a PNG image/, hex('89504e47 0d0a1a0a 0000000d 49484452')],
-  [/a JPEG image/, hex('ffd8ffe0 00104a46 49460001')],
-  [/a JPEG image/, hex('ffd8ffdb 00430008 06060706')],
-  [/a GIF image/, hex('474946383961 0100 0100 80 00 00 ffffff')],
-  [/a BMP image/, hex('424d 46000000 0000 0000 36000000 28000000 02000000')],
-  [/a TIFF image/, hex('49492a00 08000000')],
-  [/a TIFF image/, hex('4d4d002a 00000008')],
-  [/a WebP image/, Buffer.concat([Buffer.from('RIFF'), hex('24000000'), Buffer.from('WEBPVP8 ')])],
-  [/a HEIF or AVIF image/, Buffer.concat([hex('00000018'), Buffer.from('ftypheic')])],
-  [/an icon/, hex('00000100 0100 1010')],
+/** Texts, as servers and programs write them. */
+const others: [kind: RegExp, content: Buffer | string][] = [
   [/an SVG image/, '<?xml version="1.0"?>\n<svg width="1" xmlns="http://www.w3.org/2000/svg"><g/></svg>'],
-  [/a tar archive/, tar],
-  [/a tar archive/, oldTar],
-  [/a 7z archive/, hex('377abcaf271c 0004')],
-  [/a RAR archive/, hex('526172211a0700 cf90')],
-  [/a RAR archive/, hex('526172211a070100 3392')],
-  [/packed with bzip2/, hex('425a6839 314159265359 0102')],
-  [/packed with xz/, hex('fd377a585a00 0004')],
   [/an HTML page/, '<!DOCTYPE html>\n<html lang="en"><head></head></html>'],
   [/an HTML page/, '\ufeff\n <!doctype HTML PUBLIC "-//W3C//DTD HTML 4.01//EN"><html></html>'],
   [/an HTML page/, '<html>\n\t<head>\n<title>Sign in</title></head></html>'],
@@ -205,13 +184,6 @@ t.test('the time that a text takes grows with its length alone', async (t) => {
 })
 
 t.test('an Office file is told from other zips by the names in it', async (t) => {
-  const zip = (name: string, content = ''): Buffer => {
-    const header = Buffer.alloc(30)
-    header.writeUInt32LE(0x04034b50)
-    header.writeUInt32LE(content.length, 18)
-    header.writeUInt16LE(name.length, 26)
-    return Buffer.concat([header, Buffer.from(name + content)])
-  }
   const cases: [kind: RegExp | null, names: string[], head?: Buffer][] = [
     [/an Excel workbook \(\.xlsx, \.xlsb\)/, ['[Content_Types].xml', '_rels/.rels', 'xl/workbook.xml']],
     [/an Excel workbook/, ['[Content_Types].xml', 'xl/workbook.bin']],
@@ -221,12 +193,12 @@ t.test('an Office file is told from other zips by the names in it', async (t) =>
     [
       /an OpenDocument workbook \(\.ods\)/,
       ['mimetype', 'content.xml'],
-      zip('mimetype', 'application/vnd.oasis.opendocument.spreadsheet'),
+      member('mimetype', 'application/vnd.oasis.opendocument.spreadsheet'),
     ],
     [
       /an OpenDocument file/,
       ['mimetype', 'content.xml'],
-      zip('mimetype', 'application/vnd.oasis.opendocument.text'),
+      member('mimetype', 'application/vnd.oasis.opendocument.text'),
     ],
     [/an OpenDocument file/, ['content.xml', 'mimetype', 'META-INF/manifest.xml']],
     [/an Apple iWork file/, ['Index/Document.iwa']],
@@ -234,14 +206,17 @@ t.test('an Office file is told from other zips by the names in it', async (t) =>
     [null, ['xl/subscribers.csv']],
     [null, ['mimetype', 'subscribers.csv']],
   ]
-  for (const [kind, names, head = zip(names[0]!)] of cases) {
+  for (const [kind, names, head = member(names[0]!)] of cases) {
     const sentence = findOfficeZip(names, head)
     if (kind === null) t.equal(sentence, null, names.join())
     else t.match(sentence, kind)
   }
-  const workbook = Buffer.concat([zip('[Content_Types].xml', '<Types/>'), zip('xl/workbook.xml', '<x/>')])
+  const workbook = Buffer.concat([
+    member('[Content_Types].xml', '<Types/>'),
+    member('xl/workbook.xml', '<x/>'),
+  ])
   t.match(findNonTable(workbook), /an Excel workbook/, 'pasted into a request')
-  t.match(findNonTable(zip('a.csv', 'x')), /a zip archive/)
+  t.match(findNonTable(member('a.csv', 'x')), /a zip archive/)
 })
 
 const joined = (...parts: (Buffer | string)[]): Buffer =>
@@ -292,6 +267,7 @@ const firstBytes: [kind: RegExp, name: string, bytes: Buffer][] = [
 t.test('pictures, documents and archives are named by their first bytes', async (t) => {
   for (const [kind, name, bytes] of firstBytes) {
     t.match(findNonTable(bytes), kind, name)
+    t.match(findNonTable(bytes), /CSV UTF-8/, name)
     t.match(findNonTable(joined(bytes, Buffer.alloc(100, 'a'))), kind, `${name}, and more`)
   }
 })
