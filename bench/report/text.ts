@@ -1,6 +1,6 @@
 import type { Machine } from '../machine.ts'
-import type { Measured, Unit } from '../scenario.ts'
-import { summarize, type Spread } from '../statistics.ts'
+import type { Unit } from '../scenario.ts'
+import type { Spread } from '../statistics.ts'
 
 export const describeMachine = ({ cpu, cores, memory_gb, system }: Machine): string =>
   `${cpu}, ${cores} cores, ${memory_gb} GB, ${system}`
@@ -20,11 +20,6 @@ export const describePeaks = (peakMemoryMB: Record<string, number>): string =>
   Object.entries(peakMemoryMB)
     .map(([name, peak]) => `${name} ${whole(peak)}`)
     .join(', ')
-
-export function describeCosts(measured: Measured[], of: string): string {
-  const { client_us_per_row: client, server_us_per_row: server, peak_memory_mb } = summarize(measured)
-  return `client ${withRange(client, one)} and server ${withRange(server, one)} us ${of}; peak memory in MB: ${describePeaks(peak_memory_mb)}`
-}
 
 /** The first row has the heads; the first cells are texts, most others numbers. */
 export type Table = string[][]

@@ -27,14 +27,9 @@ const skip = examples === undefined ? 'ROLLCALL_FUZZ_EXAMPLES is not set' : miss
 
 /** The others judge refusals by a status 4xx; this API refuses with status 200 and `success` false. */
 const checks = [
-  'not_a_server_error',
-  'status_code_conformance',
-  'content_type_conformance',
-  'response_headers_conformance',
-  'response_schema_conformance',
-  'ignored_auth',
-  'unsupported_method',
-  'allow_header_conformance',
+  ...['not_a_server_error', 'status_code_conformance', 'content_type_conformance'],
+  ...['response_headers_conformance', 'response_schema_conformance'],
+  ...['ignored_auth', 'unsupported_method', 'allow_header_conformance'],
 ]
 
 t.test(

@@ -53,15 +53,8 @@ t.test('creates and lists records', async (t) => {
   ]
   const [org, list, created, key, user, noPassword, limit] = await Promise.all([
     call([
-      'org',
-      'create',
-      '--name',
-      'Acme',
-      '--time-zone',
-      'Europe/Berlin',
-      '--subscriber-limit',
-      '7',
-      '--json',
+      ...['org', 'create', '--name', 'Acme', '--time-zone'],
+      ...['Europe/Berlin', '--subscriber-limit', '7', '--json'],
     ]),
     call(['list', 'create', '--name', 'With all', '--has-format', '--has-confirmed', '--org', '1', '--json']),
     call(field),

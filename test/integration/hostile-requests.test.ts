@@ -51,28 +51,11 @@ const oneOperator = operators.map((operator) => ({ [operator]: '' }))
 /** A query that read it as operators would fail in the database. */
 const allOperators = Object.assign({}, ...oneOperator) as object
 const nastyKeys = [
-  '__proto__',
-  'constructor',
-  'prototype',
-  'toString',
-  'hasOwnProperty',
-  'a.b',
-  '$a',
-  '',
-  '\0',
-  'é',
-  '_id',
+  ...['__proto__', 'constructor', 'prototype', 'toString'],
+  ...['hasOwnProperty', 'a.b', '$a', '', '\0', 'é', '_id'],
 ]
 const nastyTextsOfOne = [
-  '',
-  ' ',
-  '\0',
-  '\u{feff}x',
-  '\u202etxt',
-  'аdmin@example.com',
-  'ＡＢＣ',
-  'ﬀ',
-  'İ',
+  ...['', ' ', '\0', '\u{feff}x', '\u202etxt', 'аdmin@example.com', 'ＡＢＣ', 'ﬀ', 'İ'],
   '🙂'.repeat(50),
   '../../etc/passwd',
   "'; DROP TABLE users; --",

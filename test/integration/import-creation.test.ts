@@ -391,17 +391,8 @@ t.test('a file of the upload directory is a plain, regular file that is there', 
     data: { file_source: { type: 'upload_directory', filename: 'there.csv', url: null } },
   })
   for (const name of [
-    'absent.csv',
-    'link.csv',
-    'folder',
-    '../1/there.csv',
-    '/etc/passwd',
-    '..',
-    '.',
-    'a\0b',
-    '',
-    '.hidden',
-    'a\\b',
+    ...['absent.csv', 'link.csv', 'folder', '../1/there.csv'],
+    ...['/etc/passwd', '..', '.', 'a\0b', '', '.hidden', 'a\\b'],
     undefined,
     5,
   ]) {
@@ -737,15 +728,8 @@ t.test('imports are listed by scope, those that have not ended first', async (t)
   t.same(await ids('?scope=all&per_page=3&page=0'), [early, late, endedLater])
   const [view] = await get(`/mailing_lists/${ownList.id}/subscriber_imports`)
   t.same(Object.keys(view), [
-    'id',
-    'mailing_list_id',
-    'mailing_list_name',
-    'created_at',
-    'state',
-    'begins_at',
-    'finished_at',
-    'file_source',
-    'stats',
+    ...['id', 'mailing_list_id', 'mailing_list_name', 'created_at'],
+    ...['state', 'begins_at', 'finished_at', 'file_source', 'stats'],
   ])
   t.same(view.stats, { number_of_records: null, records_imported: 0 })
 })
