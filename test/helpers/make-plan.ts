@@ -1,5 +1,10 @@
 import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
-import type { ContentFormat, ImportOptions, ImportPlan } from '../../shared/contract/schemas/import.ts'
+import type {
+  BuiltInColumn,
+  ContentFormat,
+  ImportOptions,
+  ImportPlan,
+} from '../../shared/contract/schemas/import.ts'
 
 /** Plans and options for tests of what lies below an import: complete, with the defaults of the API. */
 
@@ -40,13 +45,22 @@ export function makeOptions(changes: Partial<ImportOptions> = {}): ImportOptions
   }
 }
 
+/** Built-in columns by their names, custom fields by their ids, and null for a column that is ignored. */
+export const columnsOf = (...columns: (BuiltInColumn | number | null)[]): ImportPlan['columns'] =>
+  columns.map((column) => {
+    if (column === null) return null
+    return typeof column === 'number'
+      ? { kind: 'field', field_id: column }
+      : { kind: 'built_in', name: column }
+  })
+
 export function makePlan(changes: Partial<ImportPlan> = {}): ImportPlan {
   return {
     time_zone_name: 'UTC',
     has_format: false,
     has_confirmed: false,
     identity: { kind: 'email', column: 0, field_id: null },
-    columns: [{ kind: 'built_in', name: 'email' }],
+    columns: columnsOf('email'),
     fields: [],
     default_values: {},
     reactions: {

@@ -74,48 +74,42 @@ t.test('the folders of shared build on each other in one direction', async (t) =
   }
 })
 
-t.test(
-  'csv knows nothing of MongoDB, threads or files, and what reads records nothing of rows',
-  async (t) => {
-    for (const { file, imports } of await sourcesOf('shared/csv')) {
+t.test('csv knows nothing of MongoDB, threads or files; what reads records nothing of rows', async (t) => {
+  for (const { file, imports } of await sourcesOf('shared/csv')) {
+    t.notOk(
+      imports.find((name) => /^(mongodb|piscina|node:(fs|worker_threads|net|http))/.test(name)),
+      file,
+    )
+    if (!path.basename(file).startsWith('row-'))
       t.notOk(
-        imports.find((name) => /^(mongodb|piscina|node:(fs|worker_threads|net|http))/.test(name)),
+        imports.find((name) => name.startsWith('./row-')),
         file,
       )
-      if (!path.basename(file).startsWith('row-'))
-        t.notOk(
-          imports.find((name) => name.startsWith('./row-')),
-          file,
-        )
-    }
-  },
-)
+  }
+})
 
-t.test(
-  'only config.ts reads the environment, only clock.ts tells the time, only processes exit',
-  async (t) => {
-    for (const room of ['shared', 'control-plane', 'engine', 'ftp']) {
-      for (const { file, text } of await sourcesOf(room)) {
-        if (/process\.env\b/.test(text) && file !== path.join('shared', 'runtime', 'config.ts'))
-          t.fail(`${file} reads the environment`)
-        if (
-          /\b(performance|Date)\.now\b|\bDate\(\)|\bhrtime\b/.test(text) &&
-          file !== path.join('shared', 'runtime', 'clock.ts')
-        )
-          t.fail(`${file} has a clock of its own`)
-        if (
-          /process\.exit\(/.test(text) &&
-          !['shared/runtime/service.ts', 'shared/runtime/mongod/download-from-mongodb-child.ts'].includes(
-            posix(file),
-          ) &&
-          !posix(file).startsWith('control-plane/cli/')
-        )
-          t.fail(`${file} exits`)
-      }
+t.test('only config.ts reads the environment, only clock.ts the time, only processes exit', async (t) => {
+  for (const room of ['shared', 'control-plane', 'engine', 'ftp']) {
+    for (const { file, text } of await sourcesOf(room)) {
+      if (/process\.env\b/.test(text) && file !== path.join('shared', 'runtime', 'config.ts'))
+        t.fail(`${file} reads the environment`)
+      if (
+        /\b(performance|Date)\.now\b|\bDate\(\)|\bhrtime\b/.test(text) &&
+        file !== path.join('shared', 'runtime', 'clock.ts')
+      )
+        t.fail(`${file} has a clock of its own`)
+      if (
+        /process\.exit\(/.test(text) &&
+        !['shared/runtime/service.ts', 'shared/runtime/mongod/download-from-mongodb-child.ts'].includes(
+          posix(file),
+        ) &&
+        !posix(file).startsWith('control-plane/cli/')
+      )
+        t.fail(`${file} exits`)
     }
-    t.pass()
-  },
-)
+  }
+  t.pass()
+})
 
 t.test('only the stores touch the documents that they have the state changes of', async (t) => {
   const kept = 'imports|chunks|engines|processes|callbacks|uploadLocks|uploadUsage'

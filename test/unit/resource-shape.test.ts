@@ -11,28 +11,23 @@ const fileNames = ['routes.ts', 'schemas.ts', 'service.ts', 'view.ts']
 /** Resources with a folder for each use case. In the others a use case may have a file of its own. */
 const cutByUseCase = ['subscribers', 'subscriber-imports']
 
-t.test(
-  'a resource has routes, schemas, a service and a view, and a large one a folder for each use case',
-  async (t) => {
-    const problems: string[] = []
-    for (const resource of await readdir(resources, { withFileTypes: true })) {
-      if (resource.isFile()) continue
-      const entries = await readdir(path.join(resources, resource.name), { withFileTypes: true })
-      const files = entries.filter((entry) => entry.isFile()).map(({ name }) => name)
-      for (const name of fileNames)
-        if (!files.includes(name)) problems.push(`${resource.name} has no ${name}`)
-      if (cutByUseCase.includes(resource.name))
-        for (const name of files)
-          if (name !== 'refusals.ts' && !fileNames.includes(name))
-            problems.push(`${resource.name} has ${name}`)
-      for (const folder of entries.filter((entry) => entry.isDirectory())) {
-        const inside = await readdir(path.join(resources, resource.name, folder.name))
-        if (!inside.includes('service.ts')) problems.push(`${resource.name}/${folder.name} has no service.ts`)
-      }
+t.test('a resource has routes, schemas, service and view, a large one a folder a use case', async (t) => {
+  const problems: string[] = []
+  for (const resource of await readdir(resources, { withFileTypes: true })) {
+    if (resource.isFile()) continue
+    const entries = await readdir(path.join(resources, resource.name), { withFileTypes: true })
+    const files = entries.filter((entry) => entry.isFile()).map(({ name }) => name)
+    for (const name of fileNames) if (!files.includes(name)) problems.push(`${resource.name} has no ${name}`)
+    if (cutByUseCase.includes(resource.name))
+      for (const name of files)
+        if (name !== 'refusals.ts' && !fileNames.includes(name)) problems.push(`${resource.name} has ${name}`)
+    for (const folder of entries.filter((entry) => entry.isDirectory())) {
+      const inside = await readdir(path.join(resources, resource.name, folder.name))
+      if (!inside.includes('service.ts')) problems.push(`${resource.name}/${folder.name} has no service.ts`)
     }
-    t.same(problems, [])
-  },
-)
+  }
+  t.same(problems, [])
+})
 
 /** Stores, and files that count as one: GridFS, the writes of a batch with their commands, and the counters of ids. */
 const storeFiles = [

@@ -59,25 +59,22 @@ t.test('a key is stored only as a hash, shown once, and refused when it is inact
   t.equal((await call('GET', '/mailing_lists', undefined, { key: created.key })).status, 401)
 })
 
-t.test(
-  'a key that one process refuses is soon refused by the others, which remember it a moment',
-  async (t) => {
-    const { id, key } = await post('/api_keys', { api_key: { name: 'for both' } })
-    const first = service.processes['control-plane']!
-    const other = await service.start('control-plane')
-    service.processes['control-plane'] = first
-    const callOther = callerOf(() => other.ready.http!)
-    const statusThere = async () => (await callOther('GET', '/mailing_lists', undefined, { key })).status
-    t.equal(await statusThere(), 200)
-    t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: false } })).status, 200)
-    t.equal(await statusThere(), 401, 'at once where it was changed')
-    t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: true } })).status, 200)
-    t.equal(await statusThere(), 200)
-    await service.call('PUT', `/api_keys/${id}`, { api_key: { active: false } })
-    // The cache lasts 5 s; a slow machine gets more.
-    await until('the refusal', statusThere, (status) => status === 401, 15_000)
-  },
-)
+t.test('a key that one process refuses is soon refused by others, which remember it a moment', async (t) => {
+  const { id, key } = await post('/api_keys', { api_key: { name: 'for both' } })
+  const first = service.processes['control-plane']!
+  const other = await service.start('control-plane')
+  service.processes['control-plane'] = first
+  const callOther = callerOf(() => other.ready.http!)
+  const statusThere = async () => (await callOther('GET', '/mailing_lists', undefined, { key })).status
+  t.equal(await statusThere(), 200)
+  t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: false } })).status, 200)
+  t.equal(await statusThere(), 401, 'at once where it was changed')
+  t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: true } })).status, 200)
+  t.equal(await statusThere(), 200)
+  await service.call('PUT', `/api_keys/${id}`, { api_key: { active: false } })
+  // The cache lasts 5 s; a slow machine gets more.
+  await until('the refusal', statusThere, (status) => status === 401, 15_000)
+})
 
 t.test('a key that becomes inactive during its look-up is not cached', async (t) => {
   const { id, key } = await post('/api_keys', { api_key: { name: 'looked up' } })
@@ -134,89 +131,86 @@ t.test('paths outside of the API need no credential', async (t) => {
     }
 })
 
-t.test(
-  'too many wrong credentials from one address are refused for the rest of the minute, right ones pass',
-  async (t) => {
-    const throttled = {
-      ...service.settings,
-      AUTH_FAILURES_PER_MINUTE: '3',
-      TRUSTED_PROXIES: '127.0.0.1/32',
-    }
-    const [first, second] = await Promise.all([
-      startProcess('control-plane', throttled),
-      startProcess('control-plane', throttled),
-    ])
-    t.teardown(() => Promise.all([first.stop(), second.stop()]))
-    const callFirst = callerOf(() => first.ready.http!)
-    const callSecond = callerOf(() => second.ready.http!)
-    const from = (address: string, authorization: string) =>
-      callFirst('GET', '/mailing_lists', undefined, {
-        headers: { authorization, 'x-forwarded-for': address },
-      })
-    const right = basic(`api:${bootstrapKey}`)
-    const wrong = basic('api:wrong_key_0123456789')
-    for (let i = 0; i < 5; i += 1) {
-      const noCredential = await fetch(`${first.ready.http}/svc/api/v2/mailing_lists`, {
-        headers: { 'x-forwarded-for': '192.0.2.1' },
-      })
-      t.equal(noCredential.status, 401, 'missing ones do not count')
-    }
-    const endOfMinute = async () =>
-      (await service.collections.authFailures.findOne({ _id: '192.0.2.1' }))?.until.getTime()
-    t.equal((await from('192.0.2.1', wrong)).status, 401)
-    const end = await endOfMinute()
-    t.type(end, 'number')
-    for (let i = 0; i < 2; i += 1) t.equal((await from('192.0.2.1', wrong)).status, 401)
-    t.equal(
-      await endOfMinute(),
-      end,
-      'the minute begins with the first wrong key, and later ones do not prolong it',
-    )
-    t.equal((await from('192.0.2.1', right)).status, 200, 'three are allowed')
-    for (let i = 0; i < 5; i += 1) {
-      const bearer = await from('192.0.2.1', `Bearer ${bootstrapKey}`)
-      t.equal(bearer.status, 401, 'nor where no key is tried')
-      t.match(bearer.body.error_message, /^Authorization must have the scheme Basic, .* curl -u api:KEY$/)
-    }
-    const named = await fetch(`${first.ready.http}/svc/api/v2/mailing_lists`, {
-      headers: { 'x-forwarded-for': '192.0.2.1', 'x-api-key': bootstrapKey },
+t.test('too many wrong credentials of one address are refused for a minute, right ones pass', async (t) => {
+  const throttled = {
+    ...service.settings,
+    AUTH_FAILURES_PER_MINUTE: '3',
+    TRUSTED_PROXIES: '127.0.0.1/32',
+  }
+  const [first, second] = await Promise.all([
+    startProcess('control-plane', throttled),
+    startProcess('control-plane', throttled),
+  ])
+  t.teardown(() => Promise.all([first.stop(), second.stop()]))
+  const callFirst = callerOf(() => first.ready.http!)
+  const callSecond = callerOf(() => second.ready.http!)
+  const from = (address: string, authorization: string) =>
+    callFirst('GET', '/mailing_lists', undefined, {
+      headers: { authorization, 'x-forwarded-for': address },
     })
-    t.match(
-      ((await named.json()) as { error_message: string }).error_message,
-      /not read from X-API-Key: .* scheme Basic/,
-    )
-    const fourth = await from('192.0.2.1', 'Basic malformed')
-    t.equal(fourth.status, 429)
-    t.match(fourth.body, { success: false, error_code: 'not_authorized' })
-    const after = Number(fourth.headers.get('retry-after'))
-    t.ok(after > 0 && after <= 60, `Retry-After is ${after}`)
-    t.equal((await from('192.0.2.1', wrong)).status, 429)
-    t.equal(await endOfMinute(), end, 'refused ones do not prolong it')
-    t.equal((await from('192.0.2.1', right)).status, 200, 'right ones pass')
-    t.equal((await from('192.0.2.2', wrong)).status, 401, 'another address is another matter')
-    const blocks = first
-      .log()
-      .matchAll(/"address":"192\.0\.2\.1".*more than 3 wrong credentials came from this/g)
-    t.equal([...blocks].length, 1, 'the refusal that begins the block is logged')
+  const right = basic(`api:${bootstrapKey}`)
+  const wrong = basic('api:wrong_key_0123456789')
+  for (let i = 0; i < 5; i += 1) {
+    const noCredential = await fetch(`${first.ready.http}/svc/api/v2/mailing_lists`, {
+      headers: { 'x-forwarded-for': '192.0.2.1' },
+    })
+    t.equal(noCredential.status, 401, 'missing ones do not count')
+  }
+  const endOfMinute = async () =>
+    (await service.collections.authFailures.findOne({ _id: '192.0.2.1' }))?.until.getTime()
+  t.equal((await from('192.0.2.1', wrong)).status, 401)
+  const end = await endOfMinute()
+  t.type(end, 'number')
+  for (let i = 0; i < 2; i += 1) t.equal((await from('192.0.2.1', wrong)).status, 401)
+  t.equal(
+    await endOfMinute(),
+    end,
+    'the minute begins with the first wrong key, and later ones do not prolong it',
+  )
+  t.equal((await from('192.0.2.1', right)).status, 200, 'three are allowed')
+  for (let i = 0; i < 5; i += 1) {
+    const bearer = await from('192.0.2.1', `Bearer ${bootstrapKey}`)
+    t.equal(bearer.status, 401, 'nor where no key is tried')
+    t.match(bearer.body.error_message, /^Authorization must have the scheme Basic, .* curl -u api:KEY$/)
+  }
+  const named = await fetch(`${first.ready.http}/svc/api/v2/mailing_lists`, {
+    headers: { 'x-forwarded-for': '192.0.2.1', 'x-api-key': bootstrapKey },
+  })
+  t.match(
+    ((await named.json()) as { error_message: string }).error_message,
+    /not read from X-API-Key: .* scheme Basic/,
+  )
+  const fourth = await from('192.0.2.1', 'Basic malformed')
+  t.equal(fourth.status, 429)
+  t.match(fourth.body, { success: false, error_code: 'not_authorized' })
+  const after = Number(fourth.headers.get('retry-after'))
+  t.ok(after > 0 && after <= 60, `Retry-After is ${after}`)
+  t.equal((await from('192.0.2.1', wrong)).status, 429)
+  t.equal(await endOfMinute(), end, 'refused ones do not prolong it')
+  t.equal((await from('192.0.2.1', right)).status, 200, 'right ones pass')
+  t.equal((await from('192.0.2.2', wrong)).status, 401, 'another address is another matter')
+  const blocks = first
+    .log()
+    .matchAll(/"address":"192\.0\.2\.1".*more than 3 wrong credentials came from this/g)
+  t.equal([...blocks].length, 1, 'the refusal that begins the block is logged')
 
-    const fromOther = (address: string, authorization: string) =>
-      callSecond('GET', '/mailing_lists', undefined, {
-        headers: { authorization, 'x-forwarded-for': address },
-      })
-    t.equal((await fromOther('192.0.2.1', right)).status, 200)
-    const there = await fromOther('192.0.2.1', wrong)
-    t.equal(there.status, 429, 'and in every other process')
-    t.ok(Number(there.headers.get('retry-after')) <= after, 'until the same minute is over')
-    for (const send of [from, fromOther, from])
-      t.equal((await send('192.0.2.3', wrong)).status, 401, 'which count together')
-    t.equal((await fromOther('192.0.2.3', wrong)).status, 429)
+  const fromOther = (address: string, authorization: string) =>
+    callSecond('GET', '/mailing_lists', undefined, {
+      headers: { authorization, 'x-forwarded-for': address },
+    })
+  t.equal((await fromOther('192.0.2.1', right)).status, 200)
+  const there = await fromOther('192.0.2.1', wrong)
+  t.equal(there.status, 429, 'and in every other process')
+  t.ok(Number(there.headers.get('retry-after')) <= after, 'until the same minute is over')
+  for (const send of [from, fromOther, from])
+    t.equal((await send('192.0.2.3', wrong)).status, 401, 'which count together')
+  t.equal((await fromOther('192.0.2.3', wrong)).status, 429)
 
-    for (const host of ['1', '2', 'aaaa:bbbb:cccc:dddd'])
-      t.equal((await from(`2001:db8:0:7::${host}`.replace('::a', ':a'), wrong)).status, 401)
-    t.equal((await from('2001:db8:0:7::9', wrong)).status, 429, 'a /64 counts as one address')
-    t.equal((await from('2001:db8:0:8::9', wrong)).status, 401, 'its neighbour as another')
-  },
-)
+  for (const host of ['1', '2', 'aaaa:bbbb:cccc:dddd'])
+    t.equal((await from(`2001:db8:0:7::${host}`.replace('::a', ':a'), wrong)).status, 401)
+  t.equal((await from('2001:db8:0:7::9', wrong)).status, 429, 'a /64 counts as one address')
+  t.equal((await from('2001:db8:0:8::9', wrong)).status, 401, 'its neighbour as another')
+})
 
 t.test('a key that loses its right while its body arrives changes nothing', async (t) => {
   const list = await post('/mailing_lists', { mailing_list: { name: 'Slow bodies' } })

@@ -395,20 +395,17 @@ t.test('rubbish on the wire neither ends the process nor shows a stack', async (
   )
 })
 
-t.test(
-  'one answer has all faults that a schema finds, or else all that the settings have together',
-  async (t) => {
-    const { id } = await createList(service)
-    const fieldMessage = async (field: Json): Promise<string> =>
-      (await call('POST', `/mailing_lists/${id}/custom_fields`, { custom_field: field })).body.error_message
-    const settings = { name: 'email', field_type: 'text', maximum_value: 5 }
-    t.match(
-      await fieldMessage({ ...settings, required: 'x', minimum_length: -1 }),
-      /^(required must be a boolean|minimum_length must be at least 0)(; (?!\1)(required|minimum_length) [^;]*)$/,
-    )
-    t.equal(
-      await fieldMessage(settings),
-      'name "email" is that of a built-in column; minimum_value and maximum_value are not possible for a field of type text',
-    )
-  },
-)
+t.test('one answer has all faults that a schema finds, or else all of the settings together', async (t) => {
+  const { id } = await createList(service)
+  const fieldMessage = async (field: Json): Promise<string> =>
+    (await call('POST', `/mailing_lists/${id}/custom_fields`, { custom_field: field })).body.error_message
+  const settings = { name: 'email', field_type: 'text', maximum_value: 5 }
+  t.match(
+    await fieldMessage({ ...settings, required: 'x', minimum_length: -1 }),
+    /^(required must be a boolean|minimum_length must be at least 0)(; (?!\1)(required|minimum_length) [^;]*)$/,
+  )
+  t.equal(
+    await fieldMessage(settings),
+    'name "email" is that of a built-in column; minimum_value and maximum_value are not possible for a field of type text',
+  )
+})

@@ -94,97 +94,86 @@ t.test('no subscriber becomes active beyond the limit', async (t) => {
   t.same(await statusCounts(list.id), { active: 2 })
 })
 
-t.test(
-  'on-subscription autoresponders answer an added subscriber, unless the request skips them',
-  async (t) => {
-    const list = await createList(service)
-    const welcome = await addAutoresponder(list.id, 'Welcome')
-    const tips = await addAutoresponder(list.id, 'First tips')
-    const fromApi = await addAutoresponder(list.id, 'Explicitly from API', { trigger_run_on_api: true })
-    await addAutoresponder(list.id, 'Not from API', { trigger_run_on_api: false })
-    await addAutoresponder(list.id, 'By API', { trigger: 'api' })
-    const all = [welcome, tips, fromApi]
-    let next = 0
-    const queued = async (more: object) =>
-      reactionsTo((await add(list.id, `r${next++}@example.com`, more)).id)
-    t.same(await queued({}), all)
-    t.same(await queued({ skip_autoresponders: true }), [])
-    t.same(await queued({ status: 'unsubscribed' }), [], 'they run for active subscribers only')
-    t.same(await queued({ autoresponder_filter: 'welcome' }), [welcome])
-    t.same(await queued({ autoresponder_filter: '*API*' }), [fromApi])
-    t.same(await queued({ autoresponder_filter: 'F*s' }), [tips])
-    t.same(await queued({ autoresponder_filter: 'elcome' }), [])
-    t.same(await queued({ autoresponder_exclude_reacted: true }), all, 'a new subscriber has no reactions')
+t.test('on-subscription autoresponders answer an added subscriber unless they are skipped', async (t) => {
+  const list = await createList(service)
+  const welcome = await addAutoresponder(list.id, 'Welcome')
+  const tips = await addAutoresponder(list.id, 'First tips')
+  const fromApi = await addAutoresponder(list.id, 'Explicitly from API', { trigger_run_on_api: true })
+  await addAutoresponder(list.id, 'Not from API', { trigger_run_on_api: false })
+  await addAutoresponder(list.id, 'By API', { trigger: 'api' })
+  const all = [welcome, tips, fromApi]
+  let next = 0
+  const queued = async (more: object) => reactionsTo((await add(list.id, `r${next++}@example.com`, more)).id)
+  t.same(await queued({}), all)
+  t.same(await queued({ skip_autoresponders: true }), [])
+  t.same(await queued({ status: 'unsubscribed' }), [], 'they run for active subscribers only')
+  t.same(await queued({ autoresponder_filter: 'welcome' }), [welcome])
+  t.same(await queued({ autoresponder_filter: '*API*' }), [fromApi])
+  t.same(await queued({ autoresponder_filter: 'F*s' }), [tips])
+  t.same(await queued({ autoresponder_filter: 'elcome' }), [])
+  t.same(await queued({ autoresponder_exclude_reacted: true }), all, 'a new subscriber has no reactions')
 
-    const { id } = await add(list.id, 'updated@example.com', { autoresponder_filter: 'Welcome' })
-    await update(list.id, id, { status: 'active' })
-    t.same(await reactionsTo(id), [welcome], 'an update runs none by itself')
-    await update(list.id, id, { run_autoresponders: true, autoresponder_exclude_reacted: true })
-    t.same(await reactionsTo(id), [welcome], 'one of them has reacted, so none does')
-    await update(list.id, id, {
-      run_autoresponders: true,
-      autoresponder_exclude_reacted: true,
-      autoresponder_filter: 'First*',
-    })
-    t.same(await reactionsTo(id), [welcome, tips])
-    await update(list.id, id, {}, { run_autoresponders: true })
-    t.same(await reactionsTo(id), [welcome, welcome, tips, tips, fromApi], 'and again')
-    await update(list.id, id, { run_autoresponders: true, status: 'bounced' })
-    t.equal((await reactionsTo(id)).length, 5)
+  const { id } = await add(list.id, 'updated@example.com', { autoresponder_filter: 'Welcome' })
+  await update(list.id, id, { status: 'active' })
+  t.same(await reactionsTo(id), [welcome], 'an update runs none by itself')
+  await update(list.id, id, { run_autoresponders: true, autoresponder_exclude_reacted: true })
+  t.same(await reactionsTo(id), [welcome], 'one of them has reacted, so none does')
+  await update(list.id, id, {
+    run_autoresponders: true,
+    autoresponder_exclude_reacted: true,
+    autoresponder_filter: 'First*',
+  })
+  t.same(await reactionsTo(id), [welcome, tips])
+  await update(list.id, id, {}, { run_autoresponders: true })
+  t.same(await reactionsTo(id), [welcome, welcome, tips, tips, fromApi], 'and again')
+  await update(list.id, id, { run_autoresponders: true, status: 'bounced' })
+  t.equal((await reactionsTo(id)).length, 5)
 
-    const reactions = await collections.reactions.find({ subscriber_id: id }).toArray()
-    t.equal(new Set(reactions.map((reaction) => reaction.id)).size, 5)
-    t.match(reactions[0], { import_id: null, organization_id: 1, mailing_list_id: list.id })
-    t.same(
-      new Set(reactions.map(({ state }) => state)),
-      new Set(['dropped']),
-      'nothing comes of them any more',
-    )
-    await update(list.id, id, { email: 'moved@example.com' })
-    t.equal((await reactionsTo(id)).length, 5, 'they stay with the subscriber')
-    await call('DELETE', `/mailing_lists/${list.id}/subscribers/${id}`)
-    t.same(await reactionsTo(id), [], 'they go with the subscriber')
-  },
-)
+  const reactions = await collections.reactions.find({ subscriber_id: id }).toArray()
+  t.equal(new Set(reactions.map((reaction) => reaction.id)).size, 5)
+  t.match(reactions[0], { import_id: null, organization_id: 1, mailing_list_id: list.id })
+  t.same(new Set(reactions.map(({ state }) => state)), new Set(['dropped']), 'nothing comes of them any more')
+  await update(list.id, id, { email: 'moved@example.com' })
+  t.equal((await reactionsTo(id)).length, 5, 'they stay with the subscriber')
+  await call('DELETE', `/mailing_lists/${list.id}/subscribers/${id}`)
+  t.same(await reactionsTo(id), [], 'they go with the subscriber')
+})
 
-t.test(
-  'an import that had this subscriber under another email before doesn’t queue its reactions again',
-  async (t) => {
-    const list = await createList(service)
-    const welcome = await addAutoresponder(list.id, 'Welcome', {
-      trigger_include_subscribers_from_import: true,
-    })
-    const emails = Array.from({ length: 20 }, (_, i) => `m${i}@example.com`)
-    const ids: number[] = []
-    for (const email of emails) ids.push((await add(list.id, email, { skip_autoresponders: true })).id)
-    const created = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: {
-        begins_at: '2100-01-01T00:00',
-        column_mapping: ['email'],
-        overwrite: true,
-        autoresponders: { subscription: { trigger: true, also_trigger_on_updated_subscribers: true } },
-        file_format: { csv_has_headers: false },
-        file_source: { type: 'json', content: [...emails, 'added@example.com'].join('\n') },
-      },
-    })
-    // The reaction that the import would have left when it wrote this subscriber the first time.
-    await collections.reactions.insertOne(
-      storedReaction({
-        _id: importReactionId(ids[7]!, welcome, created.id),
-        id: 900_000_001,
-        mailing_list_id: list.id,
-        autoresponder_id: welcome,
-        subscriber_id: ids[7]!,
-        import_id: created.id,
-      }),
-    )
-    await collections.imports.updateOne({ _id: created.id }, { $set: { begins_at: new Date() } })
-    const view = await importEnd(service, created.id, 60_000)
-    t.match(view, { state: 'finished', error_message: null })
-    t.same(countsOf(view), { added: 1, updated: 20 })
-    for (const id of ids) t.same(await reactionsTo(id), [welcome])
-  },
-)
+t.test('an import that had this subscriber under another email queues no reactions again', async (t) => {
+  const list = await createList(service)
+  const welcome = await addAutoresponder(list.id, 'Welcome', {
+    trigger_include_subscribers_from_import: true,
+  })
+  const emails = Array.from({ length: 20 }, (_, i) => `m${i}@example.com`)
+  const ids: number[] = []
+  for (const email of emails) ids.push((await add(list.id, email, { skip_autoresponders: true })).id)
+  const created = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      begins_at: '2100-01-01T00:00',
+      column_mapping: ['email'],
+      overwrite: true,
+      autoresponders: { subscription: { trigger: true, also_trigger_on_updated_subscribers: true } },
+      file_format: { csv_has_headers: false },
+      file_source: { type: 'json', content: [...emails, 'added@example.com'].join('\n') },
+    },
+  })
+  // The reaction that the import would have left when it wrote this subscriber the first time.
+  await collections.reactions.insertOne(
+    storedReaction({
+      _id: importReactionId(ids[7]!, welcome, created.id),
+      id: 900_000_001,
+      mailing_list_id: list.id,
+      autoresponder_id: welcome,
+      subscriber_id: ids[7]!,
+      import_id: created.id,
+    }),
+  )
+  await collections.imports.updateOne({ _id: created.id }, { $set: { begins_at: new Date() } })
+  const view = await importEnd(service, created.id, 60_000)
+  t.match(view, { state: 'finished', error_message: null })
+  t.same(countsOf(view), { added: 1, updated: 20 })
+  for (const id of ids) t.same(await reactionsTo(id), [welcome])
+})
 
 t.test('the token of a mail unsubscribes its subscriber', async (t) => {
   const secret = await keyHashSecret(collections)
@@ -283,88 +272,76 @@ t.test('a subscriber that must confirm is pending, not added, until the link is 
   t.equal(await collections.pendingSubscribers.countDocuments({ mailing_list_id: list.id }), 1)
 })
 
-t.test(
-  'a form inside the subscriber outranks the one beside it, and null leaves the one beside',
-  async (t) => {
-    const { path, form, request, pending } = await listWithForm()
-    const { id: customId } = await post(path, { confirmation_form: customForm })
-    for (const [inside, by] of [
-      [customId, customId],
-      [null, form.id],
-    ] as const) {
-      t.match(await request('a@example.com', { confirmation_form_id: inside }), { success: true, data: null })
-      const { confirmation_form_id } = (await pending('a@example.com'))!
-      t.equal(confirmation_form_id, by, `${inside} inside, ${form.id} beside`)
-    }
-    t.match(
-      await request('a@example.com', { confirmation_form_id: 9_999_999 }),
-      { error_code: 'not_found' },
-      'also where the one beside exists',
+t.test('a form inside the subscriber outranks the one beside it; null leaves the one beside', async (t) => {
+  const { path, form, request, pending } = await listWithForm()
+  const { id: customId } = await post(path, { confirmation_form: customForm })
+  for (const [inside, by] of [
+    [customId, customId],
+    [null, form.id],
+  ] as const) {
+    t.match(await request('a@example.com', { confirmation_form_id: inside }), { success: true, data: null })
+    const { confirmation_form_id } = (await pending('a@example.com'))!
+    t.equal(confirmation_form_id, by, `${inside} inside, ${form.id} beside`)
+  }
+  t.match(
+    await request('a@example.com', { confirmation_form_id: 9_999_999 }),
+    { error_code: 'not_found' },
+    'also where the one beside exists',
+  )
+})
+
+t.test('the subscriber limit refuses no request to confirm: the quota is checked at the visit', async (t) => {
+  const { list, request } = await listWithForm()
+  await call('PUT', `/organizations/${list.organization_id}`, { organization: { subscriber_limit: 0 } })
+  t.match(await request('a@example.com'), { success: true, data: null })
+  await call('PUT', `/organizations/${list.organization_id}`, { organization: { subscriber_limit: null } })
+})
+
+t.test('a request to confirm is refused for an unknown form, bad values and an added address', async (t) => {
+  const { list, beside, request } = await listWithForm()
+  const custom_fields = { Name: 'Ann' }
+  const other = await createList(service)
+  t.match(await refusedAdd(other.id, 'a@example.com', {}, beside), { error_code: 'not_found' })
+  t.match(
+    await refusedAdd(list.id, 'b@example.com', { custom_fields }, { confirmation_form_id: 9_999_999 }),
+    {
+      error_code: 'not_found',
+    },
+  )
+  for (const confirmation_form_id of ['1', 0, 1.5, true])
+    t.match(await refusedAdd(list.id, 'b@example.com', {}, { confirmation_form_id }), {
+      error_code: 'validation_failed',
+      error_message: /^confirmation_form_id must/,
+    })
+  t.match(await refusedAdd(list.id, 'b@example.com', {}, beside), { error_message: /Name is required/ })
+  await add(list.id, 'there@example.com', { custom_fields })
+  t.match(await request('THERE@example.com'), { error_code: 'validation_failed', error_message: /already/ })
+  t.equal(await collections.pendingSubscribers.countDocuments({ mailing_list_id: list.id }), 0)
+})
+
+t.test('a list that gets another primary key and its first subscriber at once has one of them', async (t) => {
+  for (let round = 0; round < 10; round += 1) {
+    const list = await createList(service, [
+      { name: 'Key', field_type: 'text', required: true, default: 'k' },
+    ])
+    const [field] = (await call('GET', `/mailing_lists/${list.id}/custom_fields`)).body.data
+    const [changed, ...added] = await Promise.all([
+      call('PUT', `/mailing_lists/${list.id}`, { mailing_list: { primary_key_custom_field_id: field.id } }),
+      ...['a', 'b', 'c'].map((name) =>
+        refusedAdd(list.id, `${name}@example.com`, { custom_fields: { Key: `key-${name}` } }),
+      ),
+    ])
+    const isKeyed = changed.body.success === true
+    t.ok(added.every(({ success }) => success))
+    const keys = (await collections.subscribers.find({ mailing_list_id: list.id }).toArray()).map(
+      ({ _id }) => _id,
     )
-  },
-)
-
-t.test(
-  'the subscriber limit refuses no request to confirm, as the quota is checked at the visit',
-  async (t) => {
-    const { list, request } = await listWithForm()
-    await call('PUT', `/organizations/${list.organization_id}`, { organization: { subscriber_limit: 0 } })
-    t.match(await request('a@example.com'), { success: true, data: null })
-    await call('PUT', `/organizations/${list.organization_id}`, { organization: { subscriber_limit: null } })
-  },
-)
-
-t.test(
-  'a request to confirm is refused for an unknown form, bad values and an address that is added',
-  async (t) => {
-    const { list, beside, request } = await listWithForm()
-    const custom_fields = { Name: 'Ann' }
-    const other = await createList(service)
-    t.match(await refusedAdd(other.id, 'a@example.com', {}, beside), { error_code: 'not_found' })
-    t.match(
-      await refusedAdd(list.id, 'b@example.com', { custom_fields }, { confirmation_form_id: 9_999_999 }),
-      {
-        error_code: 'not_found',
-      },
+    t.same(
+      keys.sort(),
+      ['a', 'b', 'c'].map((name) => `${list.id}:${isKeyed ? `key-${name}` : `${name}@example.com`}`),
     )
-    for (const confirmation_form_id of ['1', 0, 1.5, true])
-      t.match(await refusedAdd(list.id, 'b@example.com', {}, { confirmation_form_id }), {
-        error_code: 'validation_failed',
-        error_message: /^confirmation_form_id must/,
-      })
-    t.match(await refusedAdd(list.id, 'b@example.com', {}, beside), { error_message: /Name is required/ })
-    await add(list.id, 'there@example.com', { custom_fields })
-    t.match(await request('THERE@example.com'), { error_code: 'validation_failed', error_message: /already/ })
-    t.equal(await collections.pendingSubscribers.countDocuments({ mailing_list_id: list.id }), 0)
-  },
-)
-
-t.test(
-  'a list that gets another primary key and its first subscriber at once has only one of them',
-  async (t) => {
-    for (let round = 0; round < 10; round += 1) {
-      const list = await createList(service, [
-        { name: 'Key', field_type: 'text', required: true, default: 'k' },
-      ])
-      const [field] = (await call('GET', `/mailing_lists/${list.id}/custom_fields`)).body.data
-      const [changed, ...added] = await Promise.all([
-        call('PUT', `/mailing_lists/${list.id}`, { mailing_list: { primary_key_custom_field_id: field.id } }),
-        ...['a', 'b', 'c'].map((name) =>
-          refusedAdd(list.id, `${name}@example.com`, { custom_fields: { Key: `key-${name}` } }),
-        ),
-      ])
-      const isKeyed = changed.body.success === true
-      t.ok(added.every(({ success }) => success))
-      const keys = (await collections.subscribers.find({ mailing_list_id: list.id }).toArray()).map(
-        ({ _id }) => _id,
-      )
-      t.same(
-        keys.sort(),
-        ['a', 'b', 'c'].map((name) => `${list.id}:${isKeyed ? `key-${name}` : `${name}@example.com`}`),
-      )
-    }
-  },
-)
+  }
+})
 
 /** What requests did, what they last wrote by id (null when they deleted it), and whether the import has ended. */
 interface Requests {

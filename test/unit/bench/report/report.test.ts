@@ -160,65 +160,59 @@ t.test('the page of results is made of what is kept', async (t) => {
   t.match(await readFile(second, 'utf8'), /## new-rows[^]*## overwriting/, 'another run keeps what was there')
 })
 
-t.test(
-  'the guard finds a slowdown of a fifth, or two thirds elsewhere, by client and server, and whatever takes much longer',
-  async (t) => {
-    const makeRounds = (client: number, elapsed = 15): Rounds =>
-      Object.fromEntries(
-        works.map((work) => [
-          work,
-          [1, 5, 2].map((noise) => ({
-            ours: { client: client * noise, server: 10 * noise, elapsed: elapsed * noise },
-            peer: { client: 40 * noise, server: 80 * noise, elapsed: 150 * noise },
-          })),
-        ]),
-      ) as unknown as Rounds
-    const recorded = computeRatios(makeRounds(20))
-    t.match(recorded, { 'new rows, client': 2, 'new rows, server': 8, 'new rows, elapsed': 10 })
-    const fallen = (
-      client: number,
-      shares: { cpu: number; elapsed: number } = minShares.here,
-      elapsed?: number,
-    ) =>
-      judge(recorded, computeRatios(makeRounds(client, elapsed)), shares)
-        .filter(({ hasFallen }) => hasFallen)
-        .map(({ name }) => name)
-    t.strictSame(fallen(24), [])
-    const clients = ['new rows, client', 'overwriting, client', 'all skipped, client']
-    t.strictSame(fallen(26), clients)
-    t.strictSame(fallen(33, minShares.elsewhere), [])
-    t.strictSame(fallen(34, minShares.elsewhere), clients)
-    const times = ['new rows, elapsed', 'overwriting, elapsed', 'all skipped, elapsed']
-    t.strictSame(fallen(20, minShares.here, 27), [], 'a neighbour on one of two cores')
-    t.strictSame(fallen(20, minShares.here, 28), times, 'a wait that costs no CPU time')
-    t.strictSame(fallen(20, minShares.elsewhere, 37), [])
-    t.strictSame(fallen(20, minShares.elsewhere, 38), times)
-    const once = combineRatios([computeRatios(makeRounds(26)), computeRatios(makeRounds(21))], Math.max)
-    t.ok(
-      judge(recorded, once, minShares.here).every(({ hasFallen }) => !hasFallen),
-      'a neighbour that is gone',
-    )
-    t.ok(
-      judge(recorded, {} as Ratios, minShares.elsewhere).every(({ hasFallen }) => hasFallen),
-      'what was not measured has fallen',
-    )
-  },
-)
+t.test('the guard finds a slowdown of a fifth, or two thirds elsewhere, by client and server', async (t) => {
+  const makeRounds = (client: number, elapsed = 15): Rounds =>
+    Object.fromEntries(
+      works.map((work) => [
+        work,
+        [1, 5, 2].map((noise) => ({
+          ours: { client: client * noise, server: 10 * noise, elapsed: elapsed * noise },
+          peer: { client: 40 * noise, server: 80 * noise, elapsed: 150 * noise },
+        })),
+      ]),
+    ) as unknown as Rounds
+  const recorded = computeRatios(makeRounds(20))
+  t.match(recorded, { 'new rows, client': 2, 'new rows, server': 8, 'new rows, elapsed': 10 })
+  const fallen = (
+    client: number,
+    shares: { cpu: number; elapsed: number } = minShares.here,
+    elapsed?: number,
+  ) =>
+    judge(recorded, computeRatios(makeRounds(client, elapsed)), shares)
+      .filter(({ hasFallen }) => hasFallen)
+      .map(({ name }) => name)
+  t.strictSame(fallen(24), [])
+  const clients = ['new rows, client', 'overwriting, client', 'all skipped, client']
+  t.strictSame(fallen(26), clients)
+  t.strictSame(fallen(33, minShares.elsewhere), [])
+  t.strictSame(fallen(34, minShares.elsewhere), clients)
+  const times = ['new rows, elapsed', 'overwriting, elapsed', 'all skipped, elapsed']
+  t.strictSame(fallen(20, minShares.here, 27), [], 'a neighbour on one of two cores')
+  t.strictSame(fallen(20, minShares.here, 28), times, 'a wait that costs no CPU time')
+  t.strictSame(fallen(20, minShares.elsewhere, 37), [])
+  t.strictSame(fallen(20, minShares.elsewhere, 38), times)
+  const once = combineRatios([computeRatios(makeRounds(26)), computeRatios(makeRounds(21))], Math.max)
+  t.ok(
+    judge(recorded, once, minShares.here).every(({ hasFallen }) => !hasFallen),
+    'a neighbour that is gone',
+  )
+  t.ok(
+    judge(recorded, {} as Ratios, minShares.elsewhere).every(({ hasFallen }) => hasFallen),
+    'what was not measured has fallen',
+  )
+})
 
-t.test(
-  'each contender is first once before any is first again, and the others come in changing orders',
-  async (t) => {
-    const contenders = ['a', 'b', 'c', 'd', 'e']
-    for (let seed = 1; seed <= 20; seed += 1) {
-      const rounds = Array.from({ length: 10 }, (_, round) => roundOrder(contenders, round, seed))
-      for (const order of rounds) t.strictSame([...order].sort(), contenders)
-      for (const half of [rounds.slice(0, 5), rounds.slice(5)])
-        t.equal(new Set(half.map(([first]) => first)).size, contenders.length)
-      t.ok(new Set(rounds.map((order) => order.slice(1).join())).size > 5)
-      t.strictSame(roundOrder(contenders, 3, seed), rounds[3])
-    }
-  },
-)
+t.test('each contender is first once before any is again; the others come in changing orders', async (t) => {
+  const contenders = ['a', 'b', 'c', 'd', 'e']
+  for (let seed = 1; seed <= 20; seed += 1) {
+    const rounds = Array.from({ length: 10 }, (_, round) => roundOrder(contenders, round, seed))
+    for (const order of rounds) t.strictSame([...order].sort(), contenders)
+    for (const half of [rounds.slice(0, 5), rounds.slice(5)])
+      t.equal(new Set(half.map(([first]) => first)).size, contenders.length)
+    t.ok(new Set(rounds.map((order) => order.slice(1).join())).size > 5)
+    t.strictSame(roundOrder(contenders, 3, seed), rounds[3])
+  }
+})
 
 t.test('the guard judges a machine by the record of its kind, and one without by the lowest of all', (t) => {
   const machine = (cpu: string, cores = 2): Machine => ({ ...readMachine(), cpu, cores })

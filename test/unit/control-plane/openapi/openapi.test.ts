@@ -100,42 +100,39 @@ t.test('every body, success and refusal has an example, which fits its schema', 
   t.end()
 })
 
-t.test(
-  'clients can be generated from it that read later versions, name every choice and know what is deprecated',
-  (t) => {
-    const closed: string[] = []
-    const quoted: string[] = []
-    const spelled: string[] = []
-    const deprecated = new Set<string>()
-    visit(document, '', (node, pointer) => {
-      const isReply = /^\/(paths\/.*\/responses|components\/schemas)\//.test(pointer)
-      if (isReply && node.additionalProperties === false) closed.push(pointer)
-      if (node.enum && typeof node.default === 'string' && /["'\\]/.test(node.default)) quoted.push(pointer)
-      // A pattern that accepts a keyword in any case.
-      if (/\[jJ]|\[uU]/.test(node.pattern ?? '')) spelled.push(pointer)
-      if (node.enum?.some((value: string) => !/^\w/.test(value)))
-        t.equal(
-          node['x-enum-varnames']?.filter(Boolean).length,
-          node.enum.length,
-          `${pointer}: names of its members`,
-        )
-      if (node.deprecated === true) deprecated.add(pointer.split('/').at(-1)!)
-    })
-    t.same(closed, [], 'no reply is closed to further keys')
-    t.same(quoted, [], 'no default is a quote, which generators escape')
-    t.same(spelled, [], 'choices are enums')
-    t.same(
-      [...deprecated].sort(),
-      ['bounced', 'clicks_unique_by_link', 'content_html', 'content_subject', 'content_text', 'email_format'],
-      'what the contract calls deprecated',
-    )
-    const log = operations.find(({ operationId }) => operationId === 'getSubscriberImportLog')!
-    const kind = log.parameters.find(({ name }: Json) => name === 'kind')
-    t.same(kind.schema.enum, logKinds)
-    t.match(log.responses['200'].content['text/csv'].example, /,error\n.*,/)
-    t.end()
-  },
-)
+t.test('generated clients read later versions, name every choice, know what is deprecated', (t) => {
+  const closed: string[] = []
+  const quoted: string[] = []
+  const spelled: string[] = []
+  const deprecated = new Set<string>()
+  visit(document, '', (node, pointer) => {
+    const isReply = /^\/(paths\/.*\/responses|components\/schemas)\//.test(pointer)
+    if (isReply && node.additionalProperties === false) closed.push(pointer)
+    if (node.enum && typeof node.default === 'string' && /["'\\]/.test(node.default)) quoted.push(pointer)
+    // A pattern that accepts a keyword in any case.
+    if (/\[jJ]|\[uU]/.test(node.pattern ?? '')) spelled.push(pointer)
+    if (node.enum?.some((value: string) => !/^\w/.test(value)))
+      t.equal(
+        node['x-enum-varnames']?.filter(Boolean).length,
+        node.enum.length,
+        `${pointer}: names of its members`,
+      )
+    if (node.deprecated === true) deprecated.add(pointer.split('/').at(-1)!)
+  })
+  t.same(closed, [], 'no reply is closed to further keys')
+  t.same(quoted, [], 'no default is a quote, which generators escape')
+  t.same(spelled, [], 'choices are enums')
+  t.same(
+    [...deprecated].sort(),
+    ['bounced', 'clicks_unique_by_link', 'content_html', 'content_subject', 'content_text', 'email_format'],
+    'what the contract calls deprecated',
+  )
+  const log = operations.find(({ operationId }) => operationId === 'getSubscriberImportLog')!
+  const kind = log.parameters.find(({ name }: Json) => name === 'kind')
+  t.same(kind.schema.enum, logKinds)
+  t.match(log.responses['200'].content['text/csv'].example, /,error\n.*,/)
+  t.end()
+})
 
 t.test('only lists that the contract does not count on every page may have no totals', (t) => {
   const uncounted = operations.filter(({ responses }) => {

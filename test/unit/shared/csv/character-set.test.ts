@@ -7,32 +7,29 @@ import {
 } from '../../../../shared/csv/character-set.ts'
 import type { CharacterSet } from '../../../../shared/contract/schemas/import.ts'
 
-t.test(
-  'messages have the names of the contract, and sets of several bytes a character are converted',
-  async (t) => {
-    const decodedInPlace: [CharacterSet, string][] = [
-      ['utf-8', 'UTF-8'],
-      ['iso-8859-1', 'ISO-8859-1'],
-      ['windows-1252', 'windows-1252'],
-      ['windows-1250', 'windows-1250'],
-      ['windows-1251', 'windows-1251'],
-      ['iso-8859-2', 'ISO-8859-2'],
-      ['iso-8859-15', 'ISO-8859-15'],
-    ]
-    const converted: [CharacterSet, string][] = [
-      ['utf-16le', 'UTF-16LE'],
-      ['utf-16be', 'UTF-16BE'],
-      ['utf-16', 'UTF-16'],
-      ['shift_jis', 'Shift_JIS'],
-      ['gbk', 'GBK'],
-      ['big5', 'Big5'],
-      ['euc-kr', 'EUC-KR'],
-    ]
-    for (const [set, name] of [...decodedInPlace, ...converted]) t.equal(characterSetName(set), name)
-    for (const [set] of decodedInPlace) t.notOk(isTranscoded(set), set)
-    for (const [set] of converted) t.ok(isTranscoded(set), set)
-  },
-)
+t.test('messages have the names of the contract, and sets of several bytes are converted', async (t) => {
+  const decodedInPlace: [CharacterSet, string][] = [
+    ['utf-8', 'UTF-8'],
+    ['iso-8859-1', 'ISO-8859-1'],
+    ['windows-1252', 'windows-1252'],
+    ['windows-1250', 'windows-1250'],
+    ['windows-1251', 'windows-1251'],
+    ['iso-8859-2', 'ISO-8859-2'],
+    ['iso-8859-15', 'ISO-8859-15'],
+  ]
+  const converted: [CharacterSet, string][] = [
+    ['utf-16le', 'UTF-16LE'],
+    ['utf-16be', 'UTF-16BE'],
+    ['utf-16', 'UTF-16'],
+    ['shift_jis', 'Shift_JIS'],
+    ['gbk', 'GBK'],
+    ['big5', 'Big5'],
+    ['euc-kr', 'EUC-KR'],
+  ]
+  for (const [set, name] of [...decodedInPlace, ...converted]) t.equal(characterSetName(set), name)
+  for (const [set] of decodedInPlace) t.notOk(isTranscoded(set), set)
+  for (const [set] of converted) t.ok(isTranscoded(set), set)
+})
 
 const decoded = (set: CharacterSet, bytes: number[]): string => {
   // The bytes next to a record don't belong to it.

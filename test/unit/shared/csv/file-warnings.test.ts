@@ -3,18 +3,12 @@ import { FileWarnings } from '../../../../shared/csv/file-warnings.ts'
 import { chooseBorders, IdentitySample } from '../../../../engine/stages/split/sampling.ts'
 import { type ScannedRecord, dialectBytes, RecordScanner } from '../../../../shared/csv/record-scanner.ts'
 import type { ContentFormat, ImportPlan } from '../../../../shared/contract/schemas/import.ts'
-import { makeField, makePlan, utf8Format } from '../../../helpers/make-plan.ts'
+import { columnsOf, makeField, makePlan, utf8Format } from '../../../helpers/make-plan.ts'
 import fc from 'fast-check'
 import { limitsOf } from '../../../helpers/small-scanner.ts'
 import { IdentityReader } from '../../../../shared/csv/identity-reader.ts'
 
-const columns: ImportPlan['columns'] = [
-  { kind: 'field', field_id: 2 },
-  { kind: 'built_in', name: 'email' },
-  null,
-  { kind: 'field', field_id: 1 },
-  { kind: 'built_in', name: 'subscribe_time' },
-]
+const columns: ImportPlan['columns'] = columnsOf(2, 'email', null, 1, 'subscribe_time')
 const fields = [makeField({ id: 1, name: 'First name' }), makeField({ id: 2, name: 'Town' })]
 const latin: ContentFormat = { ...utf8Format, character_set: 'iso-8859-1' }
 
@@ -276,7 +270,7 @@ t.test('a sample has all of few identities, and an even share of many', async (t
  * damaged, at each place in turn. No other line's address may vanish without the warning that keeps everybody from being
  * deactivated.
  */
-const emailColumns: ImportPlan['columns'] = [{ kind: 'built_in', name: 'email' }, null, null]
+const emailColumns: ImportPlan['columns'] = columnsOf('email', null, null)
 
 interface Person {
   email: string

@@ -7,7 +7,7 @@ import { wholeFault } from '../../../../shared/csv/row-fault.ts'
 import { rowReader, type Row } from '../../../../shared/csv/row-reader.ts'
 import type { BuiltInColumn, ImportOptions, ImportPlan } from '../../../../shared/contract/schemas/import.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
-import { makeField, makeOptions, makePlan } from '../../../helpers/make-plan.ts'
+import { columnsOf, makeField, makeOptions, makePlan } from '../../../helpers/make-plan.ts'
 
 const now = new Date('2026-01-02T03:04:05Z')
 const startedAt = new Date('2026-01-01T00:00:00Z')
@@ -17,13 +17,7 @@ const fields = [
   makeField({ id: 2, name: 'B', default: 'field default' }),
   makeField({ id: 3, name: 'C' }),
 ]
-const columns: ImportPlan['columns'] = [
-  { kind: 'built_in', name: 'email' },
-  { kind: 'built_in', name: 'status' },
-  { kind: 'built_in', name: 'remove_time' },
-  { kind: 'field', field_id: 1 },
-  { kind: 'field', field_id: 2 },
-]
+const columns: ImportPlan['columns'] = columnsOf('email', 'status', 'remove_time', 1, 2)
 
 function deciderOf(options: Partial<ImportOptions>, plan: Partial<ImportPlan>) {
   const wholePlan = makePlan({ fields, columns, ...plan })
@@ -80,32 +74,29 @@ function changesOf(writer: BsonWriter): { set: Record<string, unknown>; unset: s
   return { set: u.$set ?? {}, unset: Object.keys(u.$unset ?? {}) }
 }
 
-t.test(
-  'a new subscriber gets the file, then the defaults of the import, then those of the fields',
-  async (t) => {
-    t.same(
-      decide(
-        ['A@b.co', '', '', 'x', ''],
-        undefined,
-        { default_custom_fields: {} },
-        { default_values: { 1: 'd1', 3: 'd3' } },
-      ),
-      {
-        result: 'added',
-        document: {
-          _id: '9:a@b.co',
-          id: 77,
-          mailing_list_id: 9,
-          email: 'A@b.co',
-          status: 'active',
-          created_at: now,
-          subscribe_time: startedAt,
-          custom_fields: { 1: 'x', 2: 'field default', 3: 'd3' },
-        },
+t.test('a new subscriber gets the file, then defaults of the import, then of the fields', async (t) => {
+  t.same(
+    decide(
+      ['A@b.co', '', '', 'x', ''],
+      undefined,
+      { default_custom_fields: {} },
+      { default_values: { 1: 'd1', 3: 'd3' } },
+    ),
+    {
+      result: 'added',
+      document: {
+        _id: '9:a@b.co',
+        id: 77,
+        mailing_list_id: 9,
+        email: 'A@b.co',
+        status: 'active',
+        created_at: now,
+        subscribe_time: startedAt,
+        custom_fields: { 1: 'x', 2: 'field default', 3: 'd3' },
       },
-    )
-  },
-)
+    },
+  )
+})
 
 t.test('a subscriber that is added as non-active has a remove time', async (t) => {
   t.match(decide(['a@b.co', 'bounced'], undefined), { document: { status: 'bounced', remove_time: now } })
@@ -196,41 +187,38 @@ t.test('an existing subscriber is skipped unless the switches let it be overwrit
   })
 })
 
-t.test(
-  'an update writes single custom fields; a blank cell keeps, takes the default, or clears',
-  async (t) => {
-    const cells = ['a@b.co', '', '', 'new', '']
-    t.match(decide(cells, {}, { overwrite: true }), { set: { 'custom_fields.1': 'new' }, unset: [] })
-    t.match(decide(cells, {}, { overwrite: true, blank_cells: 'clear' }), {
-      set: { 'custom_fields.1': 'new' },
-      unset: ['custom_fields.2'],
-    })
-    t.match(
-      decide(cells, {}, { overwrite: true, blank_cells: 'clear' }, { default_values: { 2: 'd2', 3: 'd3' } }),
+t.test('an update writes single fields; a blank cell keeps, takes the default, or clears', async (t) => {
+  const cells = ['a@b.co', '', '', 'new', '']
+  t.match(decide(cells, {}, { overwrite: true }), { set: { 'custom_fields.1': 'new' }, unset: [] })
+  t.match(decide(cells, {}, { overwrite: true, blank_cells: 'clear' }), {
+    set: { 'custom_fields.1': 'new' },
+    unset: ['custom_fields.2'],
+  })
+  t.match(
+    decide(cells, {}, { overwrite: true, blank_cells: 'clear' }, { default_values: { 2: 'd2', 3: 'd3' } }),
+    {
+      set: { 'custom_fields.1': 'new', 'custom_fields.2': 'd2', 'custom_fields.3': 'd3' },
+      unset: [],
+    },
+  )
+  t.same(
+    decide(
+      cells,
+      {},
       {
-        set: { 'custom_fields.1': 'new', 'custom_fields.2': 'd2', 'custom_fields.3': 'd3' },
-        unset: [],
+        overwrite: true,
+        overwrite_what: { custom_fields: false, confirmed: false, format: false, status: false },
       },
-    )
-    t.same(
-      decide(
-        cells,
-        {},
-        {
-          overwrite: true,
-          overwrite_what: { custom_fields: false, confirmed: false, format: false, status: false },
-        },
-      ),
-      {
-        result: 'updated',
-        set: {},
-        unset: [],
-        from: 'active',
-        to: 'active',
-      },
-    )
-  },
-)
+    ),
+    {
+      result: 'updated',
+      set: {},
+      unset: [],
+      from: 'active',
+      to: 'active',
+    },
+  )
+})
 
 t.test('status is written with its times, by its switch alone', async (t) => {
   const status = {
@@ -254,7 +242,7 @@ t.test('status is written with its times, by its switch alone', async (t) => {
 
 const builtIn = (...names: BuiltInColumn[]): Partial<ImportPlan> => ({
   fields: [],
-  columns: names.map((name) => ({ kind: 'built_in', name })),
+  columns: columnsOf(...names),
 })
 const overwriteStatus: Partial<ImportOptions> = {
   overwrite: true,
@@ -290,65 +278,59 @@ t.test('a time of removal without a status or a consent says that the subscriber
   )
 })
 
-t.test(
-  'defaults that the request gives reach existing subscribers, where no column brings a value',
-  async (t) => {
-    const unsubscribes: Partial<ImportOptions> = {
-      ...overwriteStatus,
-      subscriber_defaults: { status: 'unsubscribed' },
-      given_defaults: ['status'],
-    }
-    const emails = builtIn('email')
-    t.match(decide(['a@b.co'], {}, unsubscribes, emails), {
-      ...{ from: 'active', to: 'unsubscribed' },
-      set: { status: 'unsubscribed', remove_time: now },
-    })
-    t.match(decide(['a@b.co'], undefined, unsubscribes, emails), { document: { status: 'unsubscribed' } })
-    t.match(
-      decide(['a@b.co'], {}, { ...unsubscribes, given_defaults: [] }, emails),
-      { to: 'active', set: {} },
-      'not what is filled in',
-    )
-    t.match(
-      decide(['a@b.co'], {}, { ...unsubscribes, overwrite_what: makeOptions().overwrite_what }, emails),
-      { to: 'active', set: {} },
-      'not without its switch',
-    )
-    t.match(decide(['a@b.co', ''], {}, unsubscribes, builtIn('email', 'status')), { to: 'active', set: {} })
-    t.match(decide(['a@b.co', ''], {}, unsubscribes, builtIn('email', 'consent')), { to: 'unsubscribed' })
-    t.match(decide(['a@b.co', 'yes'], {}, unsubscribes, builtIn('email', 'consent')), { to: 'active' })
+t.test('defaults of the request reach existing subscribers where no column brings a value', async (t) => {
+  const unsubscribes: Partial<ImportOptions> = {
+    ...overwriteStatus,
+    subscriber_defaults: { status: 'unsubscribed' },
+    given_defaults: ['status'],
+  }
+  const emails = builtIn('email')
+  t.match(decide(['a@b.co'], {}, unsubscribes, emails), {
+    ...{ from: 'active', to: 'unsubscribed' },
+    set: { status: 'unsubscribed', remove_time: now },
+  })
+  t.match(decide(['a@b.co'], undefined, unsubscribes, emails), { document: { status: 'unsubscribed' } })
+  t.match(
+    decide(['a@b.co'], {}, { ...unsubscribes, given_defaults: [] }, emails),
+    { to: 'active', set: {} },
+    'not what is filled in',
+  )
+  t.match(
+    decide(['a@b.co'], {}, { ...unsubscribes, overwrite_what: makeOptions().overwrite_what }, emails),
+    { to: 'active', set: {} },
+    'not without its switch',
+  )
+  t.match(decide(['a@b.co', ''], {}, unsubscribes, builtIn('email', 'status')), { to: 'active', set: {} })
+  t.match(decide(['a@b.co', ''], {}, unsubscribes, builtIn('email', 'consent')), { to: 'unsubscribed' })
+  t.match(decide(['a@b.co', 'yes'], {}, unsubscribes, builtIn('email', 'consent')), { to: 'active' })
 
-    const others: Partial<ImportOptions> = {
-      overwrite: true,
-      overwrite_what: { custom_fields: false, confirmed: true, format: true, status: false },
-      subscriber_defaults: { status: 'active', confirmed: true, format: 'text' },
-      given_defaults: ['confirmed', 'format'],
-    }
-    const both = { has_format: true, has_confirmed: true }
-    t.match(decide(['a@b.co'], { confirmed: false }, others, { ...emails, ...both }), {
-      set: { format: 'text', confirmed: true, confirm_time: now },
-    })
-    const mapped = { ...builtIn('email', 'confirmed', 'email_format'), ...both }
-    t.match(decide(['a@b.co', '', ''], { confirmed: false }, others, mapped), { set: {}, unset: [] })
-    t.match(
-      decide(
-        ['a@b.co'],
-        { confirmed: true },
-        { ...others, subscriber_defaults: { ...others.subscriber_defaults!, confirmed: false } },
-        { ...emails, ...both },
-      ),
-      { set: { confirmed: false }, unset: ['confirm_time'] },
-    )
-  },
-)
+  const others: Partial<ImportOptions> = {
+    overwrite: true,
+    overwrite_what: { custom_fields: false, confirmed: true, format: true, status: false },
+    subscriber_defaults: { status: 'active', confirmed: true, format: 'text' },
+    given_defaults: ['confirmed', 'format'],
+  }
+  const both = { has_format: true, has_confirmed: true }
+  t.match(decide(['a@b.co'], { confirmed: false }, others, { ...emails, ...both }), {
+    set: { format: 'text', confirmed: true, confirm_time: now },
+  })
+  const mapped = { ...builtIn('email', 'confirmed', 'email_format'), ...both }
+  t.match(decide(['a@b.co', '', ''], { confirmed: false }, others, mapped), { set: {}, unset: [] })
+  t.match(
+    decide(
+      ['a@b.co'],
+      { confirmed: true },
+      { ...others, subscriber_defaults: { ...others.subscriber_defaults!, confirmed: false } },
+      { ...emails, ...both },
+    ),
+    { set: { confirmed: false }, unset: ['confirm_time'] },
+  )
+})
 
 t.test('on a list with a primary key an update writes the email and leaves the key', async (t) => {
   const keyed: Partial<ImportPlan> = {
     identity: { kind: 'text', column: 1, field_id: 1 },
-    columns: [
-      { kind: 'built_in', name: 'email' },
-      { kind: 'field', field_id: 1 },
-    ],
+    columns: columnsOf('email', 1),
     fields: [makeField({ id: 1, name: 'Key', required: true })],
   }
   t.match(decide(['New@B.co', 'KEY'], {}, { overwrite: true, blank_cells: 'clear' }, keyed), {
@@ -363,118 +345,108 @@ t.test('on a list with a primary key an update writes the email and leaves the k
   })
 })
 
-const removalColumns: ImportPlan['columns'] = [
-  { kind: 'built_in', name: 'email' },
-  { kind: 'built_in', name: 'status' },
-  { kind: 'built_in', name: 'remove_time' },
-  { kind: 'built_in', name: 'remove_ip' },
-  { kind: 'built_in', name: 'subscribe_time' },
-  { kind: 'built_in', name: 'subscribe_ip' },
-]
+const removalColumns: ImportPlan['columns'] = columnsOf(
+  'email',
+  'status',
+  'remove_time',
+  'remove_ip',
+  'subscribe_time',
+  'subscribe_ip',
+)
 const everyStatus = { active: true, unsubscribed: true, bounced: true, deactivated: true, scomp: true }
 const statusAlone = { custom_fields: false, confirmed: false, format: false, status: true }
 const confirmedAlone = { custom_fields: false, confirmed: true, format: false, status: false }
 
-t.test(
-  'an active subscriber has neither time nor address of a removal, also where the row gives them',
-  async (t) => {
-    const removal = ['2020-01-01', '192.0.2.1', '2019-01-01', '192.0.2.2']
-    const plan = { columns: removalColumns, fields: [] }
-    const subscribed = { subscribe_time: new Date('2019-01-01T00:00:00Z'), subscribe_ip: '192.0.2.2' }
-    const removed = { remove_time: new Date('2020-01-01T00:00:00Z'), remove_ip: '192.0.2.1' }
-    const added = {
-      ...{ _id: '9:a@b.co', id: 77, mailing_list_id: 9, email: 'a@b.co', created_at: now, custom_fields: {} },
-      ...subscribed,
-    }
-    t.same(decide(['a@b.co', 'active', ...removal], undefined, {}, plan), {
-      result: 'added',
-      document: { ...added, status: 'active' },
-    })
-    t.same(decide(['a@b.co', 'scomp', ...removal], undefined, {}, plan), {
-      result: 'added',
-      document: { ...added, ...removed, status: 'scomp' },
-    })
+t.test('an active subscriber has no time or address of a removal, whatever the row gives', async (t) => {
+  const removal = ['2020-01-01', '192.0.2.1', '2019-01-01', '192.0.2.2']
+  const plan = { columns: removalColumns, fields: [] }
+  const subscribed = { subscribe_time: new Date('2019-01-01T00:00:00Z'), subscribe_ip: '192.0.2.2' }
+  const removed = { remove_time: new Date('2020-01-01T00:00:00Z'), remove_ip: '192.0.2.1' }
+  const added = {
+    ...{ _id: '9:a@b.co', id: 77, mailing_list_id: 9, email: 'a@b.co', created_at: now, custom_fields: {} },
+    ...subscribed,
+  }
+  t.same(decide(['a@b.co', 'active', ...removal], undefined, {}, plan), {
+    result: 'added',
+    document: { ...added, status: 'active' },
+  })
+  t.same(decide(['a@b.co', 'scomp', ...removal], undefined, {}, plan), {
+    result: 'added',
+    document: { ...added, ...removed, status: 'scomp' },
+  })
 
-    const options = { overwrite: true, overwrite_what: statusAlone, overwrite_when_status: everyStatus }
-    t.same(decide(['a@b.co', 'active', ...removal], {}, options, plan), {
-      ...{ result: 'updated', from: 'active', to: 'active' },
-      ...{ set: { status: 'active', ...subscribed }, unset: [] },
-    })
-    t.same(decide(['a@b.co', 'scomp', ...removal], {}, options, plan), {
-      ...{ result: 'updated', from: 'active', to: 'scomp' },
-      ...{ set: { status: 'scomp', ...subscribed, ...removed }, unset: [] },
-    })
-    t.same(decide(['a@b.co', 'scomp'], { status: 'bounced' }, options, plan), {
-      ...{ result: 'updated', from: 'bounced', to: 'scomp' },
-      ...{ set: { status: 'scomp' }, unset: [] },
-    })
-    t.same(decide(['a@b.co', 'scomp', ...removal], { status: 'bounced' }, options, plan), {
-      ...{ result: 'updated', from: 'bounced', to: 'scomp' },
-      ...{ set: { status: 'scomp', ...subscribed, ...removed }, unset: [] },
-    })
-    for (const [before, after] of [
-      [undefined, 1],
-      [2, 3],
-    ] as const)
-      t.same(
-        decide(
-          ['a@b.co', 'active'],
-          { status: 'bounced', ...(before && { reactivations: before }) },
-          options,
-          plan,
-        ),
-        {
-          ...{ result: 'updated', from: 'bounced', to: 'active' },
-          ...{ set: { status: 'active', reactivations: after }, unset: ['remove_time', 'remove_ip'] },
-        },
-      )
-  },
-)
-
-t.test(
-  'a subscriber that becomes confirmed has a confirm time, and an unconfirmed one has none',
-  async (t) => {
-    const plan: Partial<ImportPlan> = {
-      has_confirmed: true,
-      fields: [],
-      columns: [
-        { kind: 'built_in', name: 'email' },
-        { kind: 'built_in', name: 'confirmed' },
-        { kind: 'built_in', name: 'confirm_time' },
-      ],
-    }
-    const confirmTime = new Date('2020-01-01T00:00:00Z')
-    const options = { overwrite: true, overwrite_what: confirmedAlone }
-    const updated = (cells: string[], confirmed: boolean | undefined, what = confirmedAlone) => {
-      const found = decide(
-        ['a@b.co', ...cells],
-        { ...(confirmed === undefined ? {} : { confirmed }) },
-        { ...options, overwrite_what: what },
+  const options = { overwrite: true, overwrite_what: statusAlone, overwrite_when_status: everyStatus }
+  t.same(decide(['a@b.co', 'active', ...removal], {}, options, plan), {
+    ...{ result: 'updated', from: 'active', to: 'active' },
+    ...{ set: { status: 'active', ...subscribed }, unset: [] },
+  })
+  t.same(decide(['a@b.co', 'scomp', ...removal], {}, options, plan), {
+    ...{ result: 'updated', from: 'active', to: 'scomp' },
+    ...{ set: { status: 'scomp', ...subscribed, ...removed }, unset: [] },
+  })
+  t.same(decide(['a@b.co', 'scomp'], { status: 'bounced' }, options, plan), {
+    ...{ result: 'updated', from: 'bounced', to: 'scomp' },
+    ...{ set: { status: 'scomp' }, unset: [] },
+  })
+  t.same(decide(['a@b.co', 'scomp', ...removal], { status: 'bounced' }, options, plan), {
+    ...{ result: 'updated', from: 'bounced', to: 'scomp' },
+    ...{ set: { status: 'scomp', ...subscribed, ...removed }, unset: [] },
+  })
+  for (const [before, after] of [
+    [undefined, 1],
+    [2, 3],
+  ] as const)
+    t.same(
+      decide(
+        ['a@b.co', 'active'],
+        { status: 'bounced', ...(before && { reactivations: before }) },
+        options,
         plan,
-      )
-      return 'set' in found ? { set: found.set, unset: found.unset } : found
-    }
-    const cases: [cells: string[], confirmed: boolean | undefined, set: object, unset: string[]][] = [
-      [['yes'], undefined, { confirmed: true, confirm_time: now }, []],
-      [['yes'], false, { confirmed: true, confirm_time: now }, []],
-      [['yes', '2020-01-01'], false, { confirmed: true, confirm_time: confirmTime }, []],
-      [['yes'], true, { confirmed: true }, []],
-      [['yes', '2020-01-01'], true, { confirmed: true, confirm_time: confirmTime }, []],
-      [['no'], true, { confirmed: false }, ['confirm_time']],
-      [['no', '2020-01-01'], true, { confirmed: false }, ['confirm_time']],
-      [['', '2020-01-01'], true, { confirm_time: confirmTime }, []],
-      [['', '2020-01-01'], false, {}, []],
-      [[''], true, {}, []],
-    ]
-    for (const [cells, confirmed, set, unset] of cases)
-      t.same(updated(cells, confirmed), { set, unset }, `${cells.join(' ')} where it is ${confirmed}`)
-    t.same(updated(['no'], true, { ...confirmedAlone, confirmed: false }), { set: {}, unset: [] })
+      ),
+      {
+        ...{ result: 'updated', from: 'bounced', to: 'active' },
+        ...{ set: { status: 'active', reactivations: after }, unset: ['remove_time', 'remove_ip'] },
+      },
+    )
+})
 
-    const addedWith = (...cells: string[]) => decide(['a@b.co', ...cells], undefined, {}, plan)
-    t.match(addedWith('yes', '2020-01-01'), { document: { confirmed: true, confirm_time: confirmTime } })
-    t.match(addedWith('no', '2020-01-01'), { document: { confirmed: false, confirm_time: undefined } })
-  },
-)
+t.test('a subscriber that becomes confirmed has a confirm time, an unconfirmed one has none', async (t) => {
+  const plan: Partial<ImportPlan> = {
+    has_confirmed: true,
+    fields: [],
+    columns: columnsOf('email', 'confirmed', 'confirm_time'),
+  }
+  const confirmTime = new Date('2020-01-01T00:00:00Z')
+  const options = { overwrite: true, overwrite_what: confirmedAlone }
+  const updated = (cells: string[], confirmed: boolean | undefined, what = confirmedAlone) => {
+    const found = decide(
+      ['a@b.co', ...cells],
+      { ...(confirmed === undefined ? {} : { confirmed }) },
+      { ...options, overwrite_what: what },
+      plan,
+    )
+    return 'set' in found ? { set: found.set, unset: found.unset } : found
+  }
+  const cases: [cells: string[], confirmed: boolean | undefined, set: object, unset: string[]][] = [
+    [['yes'], undefined, { confirmed: true, confirm_time: now }, []],
+    [['yes'], false, { confirmed: true, confirm_time: now }, []],
+    [['yes', '2020-01-01'], false, { confirmed: true, confirm_time: confirmTime }, []],
+    [['yes'], true, { confirmed: true }, []],
+    [['yes', '2020-01-01'], true, { confirmed: true, confirm_time: confirmTime }, []],
+    [['no'], true, { confirmed: false }, ['confirm_time']],
+    [['no', '2020-01-01'], true, { confirmed: false }, ['confirm_time']],
+    [['', '2020-01-01'], true, { confirm_time: confirmTime }, []],
+    [['', '2020-01-01'], false, {}, []],
+    [[''], true, {}, []],
+  ]
+  for (const [cells, confirmed, set, unset] of cases)
+    t.same(updated(cells, confirmed), { set, unset }, `${cells.join(' ')} where it is ${confirmed}`)
+  t.same(updated(['no'], true, { ...confirmedAlone, confirmed: false }), { set: {}, unset: [] })
+
+  const addedWith = (...cells: string[]) => decide(['a@b.co', ...cells], undefined, {}, plan)
+  t.match(addedWith('yes', '2020-01-01'), { document: { confirmed: true, confirm_time: confirmTime } })
+  t.match(addedWith('no', '2020-01-01'), { document: { confirmed: false, confirm_time: undefined } })
+})
 
 t.test('a required field has its value, or had none before', async (t) => {
   const required = { fields: [makeField({ id: 1, name: 'A', required: true })], columns: columns.slice(0, 4) }
@@ -510,10 +482,7 @@ t.test('a blank cell keeps what is there, and defaults are custom fields too', a
   )
   const keyed: Partial<ImportPlan> = {
     identity: { kind: 'text', column: 1, field_id: 1 },
-    columns: [
-      { kind: 'built_in', name: 'email' },
-      { kind: 'field', field_id: 1 },
-    ],
+    columns: columnsOf('email', 1),
     default_values: { 1: 'a default of the key' },
   }
   t.same(decide(['a@b.co', 'KEY'], {}, { overwrite: true }, keyed), {
@@ -534,10 +503,7 @@ t.test('a row leaves nothing for the next one', async (t) => {
 t.test('the projection of existing subscribers has all fields that the decision reads', async (t) => {
   const plan: Partial<ImportPlan> = {
     identity: { kind: 'text', column: 1, field_id: 1 },
-    columns: [
-      { kind: 'built_in', name: 'email' },
-      { kind: 'field', field_id: 1 },
-    ],
+    columns: columnsOf('email', 1),
     fields: [
       makeField({ id: 1, name: 'Key', required: true }),
       makeField({ id: 2, name: 'Needed', required: true }),

@@ -6,7 +6,7 @@ import {
   rowReader as realReader,
   type Row,
 } from '../../../../shared/csv/row-reader.ts'
-import { makeField, makeOptions, makePlan, utf8Format } from '../../../helpers/make-plan.ts'
+import { columnsOf, makeField, makeOptions, makePlan, utf8Format } from '../../../helpers/make-plan.ts'
 
 /** A failure as its reason alone. */
 const reasonOr = (row: Row | RowFailure): Row | string => (row instanceof RowFailure ? row.reason : row)
@@ -24,16 +24,16 @@ const plan = makePlan({
   time_zone_name: 'Europe/Berlin',
   has_format: true,
   has_confirmed: true,
-  columns: [
-    { kind: 'built_in', name: 'email' },
-    { kind: 'built_in', name: 'status' },
-    { kind: 'built_in', name: 'subscribe_time' },
-    { kind: 'built_in', name: 'subscribe_ip' },
+  columns: columnsOf(
+    'email',
+    'status',
+    'subscribe_time',
+    'subscribe_ip',
     null,
-    { kind: 'field', field_id: 7 },
-    { kind: 'built_in', name: 'confirmed' },
-    { kind: 'built_in', name: 'email_format' },
-  ],
+    7,
+    'confirmed',
+    'email_format',
+  ),
   fields: [makeField({ id: 7, name: 'Points', field_type: 'number', minimum_value: 0, maximum_value: 10 })],
 })
 const dmy = makeOptions({ file_format: { ...utf8Format, csv_skip_lines: 0, date_format: 'dmy' } })
@@ -66,45 +66,42 @@ t.test('blank and missing cells bring no value', async (t) => {
   })
 })
 
-t.test(
-  'cells that mean none or protect a text are read as what they mean, and remarkable ones are noted',
-  async (t) => {
-    for (const mark of ['0000-00-00 00:00:00', 'NULL', '0/0/00', '\\N'])
-      t.match(reader.read(['a@b.co', '', mark]), { subscribe_time: null, remarks: ['no_dates'] }, mark)
-    t.match(reader.read(['="Ann@b.co"', '="active"', '="1.2.2014"', '', '', '="007"', '=""']), {
-      ...{ email: 'Ann@b.co', status: 'active', subscribe_time: new Date('2014-01-31T23:00:00Z') },
-      ...{ fields: [7], confirmed: null, remarks: null },
-    })
-    t.match(reader.read(['a@b.co', '', '', '', '', '=007']), /'=007' is not an integer/)
-    t.match(reader.read(['ann@exam\u00adple.com']), {
-      email: 'ann@example.com',
-      remarks: ['invisible_characters'],
-    })
-    t.match(reader.read(['a@B\u00fcCHER.example']), { email: 'a@b\u00fccher.example', remarks: null })
-    for (const email of ['Ann|ann@example.com', '{{email}}@example.com'])
-      t.match(reader.read([email]), { email, remarks: ['unusual_addresses'] })
-    const separator = /":" and ";" belong to a label or separate cells; is csv_field_separator right\?/
-    for (const text of ['SMTP:ann@example.com', 'Ann;ann@example.com', 'ann@example.com; bob@example.com'])
-      t.match(reader.identityProblem([text]), separator, text)
-    const days = rowReader(
-      makePlan({
-        columns: [
-          { kind: 'built_in', name: 'email' },
-          ...[1, 2].map((id) => ({ kind: 'field' as const, field_id: id })),
-        ],
-        fields: [
-          makeField({ id: 1, name: 'Born', field_type: 'date' }),
-          makeField({ id: 2, name: 'Day', field_type: 'day_of_year' }),
-        ],
-      }),
-      dmy,
-    )
-    t.match(days.read(['a@b.co', '0000-00-00', 'NULL']), {
-      fields: [null, null],
-      remarks: ['no_dates', 'no_dates'],
-    })
-  },
-)
+t.test('cells that mean none or protect a text are read as meant; remarkable ones are noted', async (t) => {
+  for (const mark of ['0000-00-00 00:00:00', 'NULL', '0/0/00', '\\N'])
+    t.match(reader.read(['a@b.co', '', mark]), { subscribe_time: null, remarks: ['no_dates'] }, mark)
+  t.match(reader.read(['="Ann@b.co"', '="active"', '="1.2.2014"', '', '', '="007"', '=""']), {
+    ...{ email: 'Ann@b.co', status: 'active', subscribe_time: new Date('2014-01-31T23:00:00Z') },
+    ...{ fields: [7], confirmed: null, remarks: null },
+  })
+  t.match(reader.read(['a@b.co', '', '', '', '', '=007']), /'=007' is not an integer/)
+  t.match(reader.read(['ann@exam\u00adple.com']), {
+    email: 'ann@example.com',
+    remarks: ['invisible_characters'],
+  })
+  t.match(reader.read(['a@B\u00fcCHER.example']), { email: 'a@b\u00fccher.example', remarks: null })
+  for (const email of ['Ann|ann@example.com', '{{email}}@example.com'])
+    t.match(reader.read([email]), { email, remarks: ['unusual_addresses'] })
+  const separator = /":" and ";" belong to a label or separate cells; is csv_field_separator right\?/
+  for (const text of ['SMTP:ann@example.com', 'Ann;ann@example.com', 'ann@example.com; bob@example.com'])
+    t.match(reader.identityProblem([text]), separator, text)
+  const days = rowReader(
+    makePlan({
+      columns: [
+        { kind: 'built_in', name: 'email' },
+        ...[1, 2].map((id) => ({ kind: 'field' as const, field_id: id })),
+      ],
+      fields: [
+        makeField({ id: 1, name: 'Born', field_type: 'date' }),
+        makeField({ id: 2, name: 'Day', field_type: 'day_of_year' }),
+      ],
+    }),
+    dmy,
+  )
+  t.match(days.read(['a@b.co', '0000-00-00', 'NULL']), {
+    fields: [null, null],
+    remarks: ['no_dates', 'no_dates'],
+  })
+})
 
 t.test('reasons name the column, show the value and say what was expected, all of them', async (t) => {
   t.equal(
@@ -133,10 +130,7 @@ t.test('on a list with a primary key the email is a cell like others, and may no
   const keyed = rowReader(
     makePlan({
       identity: { kind: 'text', column: 0, field_id: 3 },
-      columns: [
-        { kind: 'field', field_id: 3 },
-        { kind: 'built_in', name: 'email' },
-      ],
+      columns: columnsOf(3, 'email'),
       fields: [makeField({ id: 3, name: 'Number', required: true })],
     }),
     makeOptions(),
@@ -151,25 +145,22 @@ t.test('on a list with a primary key the email is a cell like others, and may no
   )
 })
 
-t.test(
-  'a status is understood as other systems name it, without case, with blanks, _ and - alike',
-  async (t) => {
-    const names = {
-      active: ['active', 'Subscribed', 'CONFIRMED', 'opted in', 'Opt-In'],
-      unsubscribed: [
-        ...['unsubscribed', 'opted-out', 'OPT_OUT', 'Not Subscribed', 'non-subscribed', 'NEVER_SUBSCRIBED'],
-        'Suppressed',
-      ],
-      bounced: ['bounced', 'Cleaned', 'hard bounce', 'HARD_BOUNCED'],
-      scomp: ['scomp', 'spam', 'Spam-Complaint', 'complained'],
-      deactivated: ['deactivated', 'Inactive', 'disabled', 'Archived'],
-    }
-    for (const [status, texts] of Object.entries(names))
-      for (const text of texts) t.match(reader.read(['a@b.co', text]), { status }, text)
-    for (const text of ['optin', 'unconfirmed', 'yes', '1', 'bounce', 'un subscribed', 'subscribed!'])
-      t.match(reader.read(['a@b.co', text]), /^status: .* is not one of/, text)
-  },
-)
+t.test('a status is understood as other systems name it; case, blanks, _ and - do not count', async (t) => {
+  const names = {
+    active: ['active', 'Subscribed', 'CONFIRMED', 'opted in', 'Opt-In'],
+    unsubscribed: [
+      ...['unsubscribed', 'opted-out', 'OPT_OUT', 'Not Subscribed', 'non-subscribed', 'NEVER_SUBSCRIBED'],
+      'Suppressed',
+    ],
+    bounced: ['bounced', 'Cleaned', 'hard bounce', 'HARD_BOUNCED'],
+    scomp: ['scomp', 'spam', 'Spam-Complaint', 'complained'],
+    deactivated: ['deactivated', 'Inactive', 'disabled', 'Archived'],
+  }
+  for (const [status, texts] of Object.entries(names))
+    for (const text of texts) t.match(reader.read(['a@b.co', text]), { status }, text)
+  for (const text of ['optin', 'unconfirmed', 'yes', '1', 'bounce', 'un subscribed', 'subscribed!'])
+    t.match(reader.read(['a@b.co', text]), /^status: .* is not one of/, text)
+})
 
 t.test('consent is yes or no, or whether somebody is subscribed', async (t) => {
   const consent = rowReader(
@@ -207,14 +198,7 @@ t.test('each built-in column is read into its own field', async (t) => {
 })
 
 const columnsOfFields: Parameters<typeof makePlan>[0] = {
-  columns: [
-    null,
-    { kind: 'built_in', name: 'status' },
-    { kind: 'field', field_id: 1 },
-    { kind: 'field', field_id: 2 },
-    { kind: 'field', field_id: 3 },
-    { kind: 'built_in', name: 'email' },
-  ],
+  columns: columnsOf(null, 'status', 1, 2, 3, 'email'),
   identity: { kind: 'email', column: 5, field_id: null },
   fields: [
     makeField({ id: 1, name: 'Born', field_type: 'date' }),
@@ -307,10 +291,7 @@ t.test('only the address belongs in an email cell', async (t) => {
   const keyed = rowReader(
     makePlan({
       identity: { kind: 'text', column: 0, field_id: 3 },
-      columns: [
-        { kind: 'field', field_id: 3 },
-        { kind: 'built_in', name: 'email' },
-      ],
+      columns: columnsOf(3, 'email'),
       fields: [makeField({ id: 3, name: 'Number', required: true })],
     }),
     makeOptions(),
@@ -320,40 +301,37 @@ t.test('only the address belongs in an email cell', async (t) => {
   t.equal(keyed.identityProblem(['<']), "Number: '<' is not a text of 0 to 65535 characters")
 })
 
-t.test(
-  'a row has one fault: that of its identity, else of the record, else of its first column',
-  async (t) => {
-    const fault = (
-      cells: string[],
-      identity: string | null,
-      kind?: 'encoding' | 'nul' | 'too_long' | 'unterminated',
-    ) => {
-      const problem = kind === undefined ? null : { kind, reason: '' }
-      const row = readRow(realReader(plan, makeOptions()), { problem, identity, cells })
-      return row instanceof RowFailure ? row.fault : null
-    }
-    const cell = (kind: string, column: number) => ({ kind, column, field_id: null })
-    t.same(fault(['x', 'gone'], null), cell('wrong_value', 0))
-    t.same(fault(['', 'gone'], null), cell('blank', 0))
-    t.same(fault(['mailto:a@b.co'], null), cell('mailto', 0))
-    t.same(fault(['A <a@b.co>'], null), cell('angle_bracket', 0))
-    t.same(fault(['A;a@b.co'], null), cell('separator', 0))
-    t.same(fault(['a@b.co', 'gone', '31/12/2014', '', '', '11'], 'a@b.co'), cell('wrong_value', 1))
-    t.same(fault(['a@b.co', '', '31/12/2014', '', '', '11'], 'a@b.co'), cell('day_first', 2))
-    t.same(fault(['a@b.co', '', '', '', '', '11'], 'a@b.co'), cell('wrong_value', 5))
-    const surplus = ['a@b.co', 'gone', '', '', '', '', '', '', 'x']
-    t.same(fault(surplus, 'a@b.co'), wholeFault('surplus_cells'))
-    t.same(fault(['x', ...surplus.slice(1)], null), cell('wrong_value', 0))
-    for (const kind of ['encoding', 'nul', 'too_long', 'unterminated'] as const)
-      t.same(fault(['a@b.co', 'gone'], 'a@b.co', kind), wholeFault(kind))
-    t.same(fault(['x', '\0'], null, 'nul'), cell('wrong_value', 0), 'the identity is sound text, and wrong')
-    t.same(fault(['', '\ufffd'], null, 'encoding'), cell('blank', 0))
-    t.same(fault(['x\0'], null, 'nul'), wholeFault('nul'), 'the identity itself has the NUL')
-    t.same(fault(['\ufffd@b.co'], null, 'encoding'), wholeFault('encoding'))
-    t.same(fault(['"x'], null, 'unterminated'), wholeFault('unterminated'))
-    t.same(fault(['x'], null, 'too_long'), wholeFault('too_long'), 'only the beginning is known')
-  },
-)
+t.test('a row has one fault: of its identity, else of the record, else of its first column', async (t) => {
+  const fault = (
+    cells: string[],
+    identity: string | null,
+    kind?: 'encoding' | 'nul' | 'too_long' | 'unterminated',
+  ) => {
+    const problem = kind === undefined ? null : { kind, reason: '' }
+    const row = readRow(realReader(plan, makeOptions()), { problem, identity, cells })
+    return row instanceof RowFailure ? row.fault : null
+  }
+  const cell = (kind: string, column: number) => ({ kind, column, field_id: null })
+  t.same(fault(['x', 'gone'], null), cell('wrong_value', 0))
+  t.same(fault(['', 'gone'], null), cell('blank', 0))
+  t.same(fault(['mailto:a@b.co'], null), cell('mailto', 0))
+  t.same(fault(['A <a@b.co>'], null), cell('angle_bracket', 0))
+  t.same(fault(['A;a@b.co'], null), cell('separator', 0))
+  t.same(fault(['a@b.co', 'gone', '31/12/2014', '', '', '11'], 'a@b.co'), cell('wrong_value', 1))
+  t.same(fault(['a@b.co', '', '31/12/2014', '', '', '11'], 'a@b.co'), cell('day_first', 2))
+  t.same(fault(['a@b.co', '', '', '', '', '11'], 'a@b.co'), cell('wrong_value', 5))
+  const surplus = ['a@b.co', 'gone', '', '', '', '', '', '', 'x']
+  t.same(fault(surplus, 'a@b.co'), wholeFault('surplus_cells'))
+  t.same(fault(['x', ...surplus.slice(1)], null), cell('wrong_value', 0))
+  for (const kind of ['encoding', 'nul', 'too_long', 'unterminated'] as const)
+    t.same(fault(['a@b.co', 'gone'], 'a@b.co', kind), wholeFault(kind))
+  t.same(fault(['x', '\0'], null, 'nul'), cell('wrong_value', 0), 'the identity is sound text, and wrong')
+  t.same(fault(['', '\ufffd'], null, 'encoding'), cell('blank', 0))
+  t.same(fault(['x\0'], null, 'nul'), wholeFault('nul'), 'the identity itself has the NUL')
+  t.same(fault(['\ufffd@b.co'], null, 'encoding'), wholeFault('encoding'))
+  t.same(fault(['"x'], null, 'unterminated'), wholeFault('unterminated'))
+  t.same(fault(['x'], null, 'too_long'), wholeFault('too_long'), 'only the beginning is known')
+})
 
 t.test('reasons say what is wrong without a value, and examples are cut', async (t) => {
   t.equal(cellReason('blank', 'yes or no'), 'the cell is blank instead of yes or no')

@@ -179,22 +179,19 @@ t.test('a day of the year has no year, or one that is dropped', async (t) => {
     t.equal(parseDayOfYear(text, 'mdy'), null, text)
 })
 
-t.test(
-  "a request's time is ISO 8601 with T, in the organization's zone where it has no offset",
-  async (t) => {
-    t.equal(parseApiTime('2026-01-31T08:00', 'Europe/Berlin')?.toISOString(), '2026-01-31T07:00:00.000Z')
-    t.equal(parseApiTime('2026-01-31T08:00:00Z', 'Europe/Berlin')?.toISOString(), '2026-01-31T08:00:00.000Z')
-    for (const text of [
-      '2026-01-31',
-      '2026-01-31 08:00',
-      'now',
-      '1769846400',
-      '2026-1-31T08:00',
-      '2026-02-30T08:00',
-    ])
-      t.equal(parseApiTime(text, 'UTC'), null, text)
-  },
-)
+t.test("a request's time is ISO 8601 with T, in the organization's zone without an offset", async (t) => {
+  t.equal(parseApiTime('2026-01-31T08:00', 'Europe/Berlin')?.toISOString(), '2026-01-31T07:00:00.000Z')
+  t.equal(parseApiTime('2026-01-31T08:00:00Z', 'Europe/Berlin')?.toISOString(), '2026-01-31T08:00:00.000Z')
+  for (const text of [
+    '2026-01-31',
+    '2026-01-31 08:00',
+    'now',
+    '1769846400',
+    '2026-1-31T08:00',
+    '2026-02-30T08:00',
+  ])
+    t.equal(parseApiTime(text, 'UTC'), null, text)
+})
 
 t.test('an offset leads into no year that has not four digits in the zone', async (t) => {
   const cases: [text: string, zone: string, instant: string | null][] = [

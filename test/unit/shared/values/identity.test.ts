@@ -57,40 +57,34 @@ t.test('addresses that are none', async (t) => {
   )
 })
 
-t.test(
-  'an address is stored as typed, without invisible characters and with its domain in Unicode',
-  async (t) => {
-    const cases: [typed: string, stored: string | null][] = [
-      ['Ann.X@Example.COM', 'Ann.X@Example.COM'],
-      ['bob@example.com\u200b', 'bob@example.com'],
-      ['ann@exam\u00adple.com', 'ann@example.com'],
-      ['carl@example.com\u2060', 'carl@example.com'],
-      ['dora@example\ufe0f.com', 'dora@example.com'],
-      ['\u200beva@example.com', 'eva@example.com'],
-      ['\u202aF\u200ered@example.com\u202c', 'Fred@example.com'],
-      ['gil@example.com \u200b', 'gil@example.com'],
-      ['h\u200cal@example.\u200dcom\u200d', 'hal@example.com'],
-      ['ida@\u{e0041}example.com', 'ida@example.com'],
-      ['a@B\u00dcCHER.example', 'a@b\u00fccher.example'],
-      ['a@bu\u0308cher.example', 'a@b\u00fccher.example'],
-      ['a@\uff25\uff38\uff21\uff2d\uff30\uff2c\uff25.com', 'a@example.com'],
-      ['a@xn--bcher-kva.example', 'a@xn--bcher-kva.example'],
-      // A joiner in a Persian label belongs there; in a Latin one it makes the domain invalid.
-      [
-        'a@\u0646\u0627\u0645\u0647\u200c\u0627\u06cc.com',
-        'a@\u0646\u0627\u0645\u0647\u200c\u0627\u06cc.com',
-      ],
-      ['a@exam\u200cple.com', null],
-      ['a\u200b@\u200b', null],
-    ]
-    t.strictSame(
-      cases.map(([typed]) => [typed, parseEmail(typed)?.address ?? null]),
-      cases,
-    )
-    for (const [, stored] of cases)
-      if (stored !== null) t.equal(parseEmail(stored)?.address, stored, 'stored forms stay as they are')
-  },
-)
+t.test('an address is stored as typed, without invisible characters, its domain in Unicode', async (t) => {
+  const cases: [typed: string, stored: string | null][] = [
+    ['Ann.X@Example.COM', 'Ann.X@Example.COM'],
+    ['bob@example.com\u200b', 'bob@example.com'],
+    ['ann@exam\u00adple.com', 'ann@example.com'],
+    ['carl@example.com\u2060', 'carl@example.com'],
+    ['dora@example\ufe0f.com', 'dora@example.com'],
+    ['\u200beva@example.com', 'eva@example.com'],
+    ['\u202aF\u200ered@example.com\u202c', 'Fred@example.com'],
+    ['gil@example.com \u200b', 'gil@example.com'],
+    ['h\u200cal@example.\u200dcom\u200d', 'hal@example.com'],
+    ['ida@\u{e0041}example.com', 'ida@example.com'],
+    ['a@B\u00dcCHER.example', 'a@b\u00fccher.example'],
+    ['a@bu\u0308cher.example', 'a@b\u00fccher.example'],
+    ['a@\uff25\uff38\uff21\uff2d\uff30\uff2c\uff25.com', 'a@example.com'],
+    ['a@xn--bcher-kva.example', 'a@xn--bcher-kva.example'],
+    // A joiner in a Persian label belongs there; in a Latin one it makes the domain invalid.
+    ['a@\u0646\u0627\u0645\u0647\u200c\u0627\u06cc.com', 'a@\u0646\u0627\u0645\u0647\u200c\u0627\u06cc.com'],
+    ['a@exam\u200cple.com', null],
+    ['a\u200b@\u200b', null],
+  ]
+  t.strictSame(
+    cases.map(([typed]) => [typed, parseEmail(typed)?.address ?? null]),
+    cases,
+  )
+  for (const [, stored] of cases)
+    if (stored !== null) t.equal(parseEmail(stored)?.address, stored, 'stored forms stay as they are')
+})
 
 t.test('an address has no default-ignorable character where it is stored', async (t) => {
   const left: string[] = []

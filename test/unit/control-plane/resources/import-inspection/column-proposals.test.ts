@@ -62,23 +62,20 @@ const emailHeaders = {
   ],
 }
 
-t.test(
-  'the header for email is understood in every usual language, beside a column with more addresses',
-  (t) => {
-    const records = [
-      ['a@example.com', 'x@example.net'],
-      ['b@example.com', ''],
-      ['c@example.com', 'z@example.net'],
-    ]
-    const missed = Object.entries(emailHeaders).flatMap(([language, headers]) =>
-      headers
-        .filter((header) => mapped(['Vertreter', header], records)[1] !== 'email')
-        .map((header) => `${language}: ${header}`),
-    )
-    t.same(missed, [])
-    t.end()
-  },
-)
+t.test('the header for email is understood in usual languages, beside more addresses too', (t) => {
+  const records = [
+    ['a@example.com', 'x@example.net'],
+    ['b@example.com', ''],
+    ['c@example.com', 'z@example.net'],
+  ]
+  const missed = Object.entries(emailHeaders).flatMap(([language, headers]) =>
+    headers
+      .filter((header) => mapped(['Vertreter', header], records)[1] !== 'email')
+      .map((header) => `${language}: ${header}`),
+  )
+  t.same(missed, [])
+  t.end()
+})
 
 t.test('headers with letters that have no accent to leave out are understood', (t) => {
   const named = ['Street', 'Birthday', 'Gender', 'Last name'].map((name) => field(name))
@@ -223,36 +220,29 @@ t.test('typical exports of other services are understood', (t) => {
   t.end()
 })
 
-t.test(
-  'a column that says who gets mail is proposed by its cells as a status or a consent, never twice',
-  (t) => {
-    const below = (header: string, ...cells: string[]) =>
-      mapped(
-        ['Email', header],
-        cells.map((cell) => ['a@b.co', cell]),
-      )[1]
-    for (const header of ['Status', 'Newsletter', 'Opt-in', 'Einwilligung', 'Abonné', 'Согласие'])
-      t.same(
-        [below(header, 'yes', 'no'), below(header, 'subscribed', 'cleaned'), below(header, 'gold', 'silver')],
-        ['consent', 'status', null],
-        header,
-      )
-    t.equal(below('Subscribed', 'yes', 'no'), 'consent')
-    t.equal(below('Subscribed', '2024-01-31', '2023-01-31'), 'subscribe_time')
-    t.equal(below('Email Opt Out', 'true', 'false'), null, 'yes means no there')
-    t.same(mapped(['Email', 'Status', 'Newsletter'], [['a@b.co', 'active', 'yes']]), [
-      'email',
-      'status',
-      null,
-    ])
+t.test('a column of who gets mail is proposed by its cells as status or consent, never twice', (t) => {
+  const below = (header: string, ...cells: string[]) =>
+    mapped(
+      ['Email', header],
+      cells.map((cell) => ['a@b.co', cell]),
+    )[1]
+  for (const header of ['Status', 'Newsletter', 'Opt-in', 'Einwilligung', 'Abonné', 'Согласие'])
     t.same(
-      mapped(['Email', 'Newsletter'], [['a@b.co', 'yes']], [field('Consent', 'boolean')]),
-      ['email', null],
-      'where a custom field has the name, the built-in column has none',
+      [below(header, 'yes', 'no'), below(header, 'subscribed', 'cleaned'), below(header, 'gold', 'silver')],
+      ['consent', 'status', null],
+      header,
     )
-    t.end()
-  },
-)
+  t.equal(below('Subscribed', 'yes', 'no'), 'consent')
+  t.equal(below('Subscribed', '2024-01-31', '2023-01-31'), 'subscribe_time')
+  t.equal(below('Email Opt Out', 'true', 'false'), null, 'yes means no there')
+  t.same(mapped(['Email', 'Status', 'Newsletter'], [['a@b.co', 'active', 'yes']]), ['email', 'status', null])
+  t.same(
+    mapped(['Email', 'Newsletter'], [['a@b.co', 'yes']], [field('Consent', 'boolean')]),
+    ['email', null],
+    'where a custom field has the name, the built-in column has none',
+  )
+  t.end()
+})
 
 t.test('a custom field is found by its name: without case, with _ and - as blanks', (t) => {
   const own = [field('Favourite colour'), field('favouritecolour'), field('shoe-size', 'number')]

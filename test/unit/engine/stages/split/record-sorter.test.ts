@@ -53,45 +53,42 @@ function staged(number: number, line: number, flags: number, identity: string, b
   return Buffer.concat([header, Buffer.from(identity), bytes])
 }
 
-t.test(
-  'records go to the range of their identity, and those without one to ranges of their own',
-  async (t) => {
-    const { sorter, add, finish } = makeSorter()
-    add('Ann@b.co,x')
-    add('no address', 0)
-    add('zoe@b.co', 0)
-    add('"ann@b.co" ', 3)
-    const { sorted, unidentified, bytes } = await finish()
-    t.equal(sorter.records, 4)
-    t.same(
-      [...sorted, ...unidentified].map(({ kind, records, from, to }) => [
-        kind,
-        records,
-        from?.toString(),
-        to?.toString(),
-      ]),
-      [
-        ['sorted', 2, undefined, 'm'],
-        ['sorted', 1, 'm', undefined],
-        ['unidentified', 1, undefined, undefined],
-      ],
-    )
-    const content = [...sorted, ...unidentified].map(({ extents }) => {
-      const parts = []
-      for (let i = 0; i < extents.length; i += 2)
-        parts.push(bytes.subarray(extents[i], extents[i]! + extents[i + 1]!))
-      return Buffer.concat(parts)
-    })
-    t.same(content, [
-      Buffer.concat([
-        staged(1, 1, 0, 'ann@b.co', Buffer.from('Ann@b.co,x')),
-        staged(4, 4, 3, 'ann@b.co', Buffer.from('"ann@b.co" ')),
-      ]),
-      staged(3, 3, 0, 'zoe@b.co', Buffer.from('zoe@b.co')),
-      staged(2, 2, 0, '', Buffer.from('no address')),
-    ])
-  },
-)
+t.test('records go to the range of their identity, those without one to ranges of their own', async (t) => {
+  const { sorter, add, finish } = makeSorter()
+  add('Ann@b.co,x')
+  add('no address', 0)
+  add('zoe@b.co', 0)
+  add('"ann@b.co" ', 3)
+  const { sorted, unidentified, bytes } = await finish()
+  t.equal(sorter.records, 4)
+  t.same(
+    [...sorted, ...unidentified].map(({ kind, records, from, to }) => [
+      kind,
+      records,
+      from?.toString(),
+      to?.toString(),
+    ]),
+    [
+      ['sorted', 2, undefined, 'm'],
+      ['sorted', 1, 'm', undefined],
+      ['unidentified', 1, undefined, undefined],
+    ],
+  )
+  const content = [...sorted, ...unidentified].map(({ extents }) => {
+    const parts = []
+    for (let i = 0; i < extents.length; i += 2)
+      parts.push(bytes.subarray(extents[i], extents[i]! + extents[i + 1]!))
+    return Buffer.concat(parts)
+  })
+  t.same(content, [
+    Buffer.concat([
+      staged(1, 1, 0, 'ann@b.co', Buffer.from('Ann@b.co,x')),
+      staged(4, 4, 3, 'ann@b.co', Buffer.from('"ann@b.co" ')),
+    ]),
+    staged(3, 3, 0, 'zoe@b.co', Buffer.from('zoe@b.co')),
+    staged(2, 2, 0, '', Buffer.from('no address')),
+  ])
+})
 
 t.test('a range of records without an identity ends with the one that brings it to the target', async (t) => {
   const { add, finish } = makeSorter(utf8Format, 10)
