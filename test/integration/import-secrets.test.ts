@@ -154,8 +154,29 @@ async function keyFile(t: Test, ...keys: string[]): Promise<string> {
 }
 const newKey = (): string => randomBytes(32).toString('base64')
 
+/** Its tests follow one another: each one leaves it without an engine, and without a secret. */
+const service = await startService(t, [])
+
+t.test('processes that start at once on a new folder share one key, and keep it', async (t) => {
+  const started = await Promise.all([
+    service.start('control-plane'),
+    service.start('engine'),
+    service.start('engine'),
+  ])
+  const file = path.join(service.dataFolder, 'secrets.key')
+  const key = await readFile(file, 'utf8')
+  const { id } = await create(service)
+  ;(await nextCallback()).response.writeHead(204).end()
+  t.match(await importEnd(service, id), { state: 'finished' })
+  await untilDropped(service, id)
+  await chmod(file, 0o644)
+  const engines = [...started.slice(1), await service.start('engine')]
+  t.equal(await readFile(file, 'utf8'), key)
+  t.equal((await stat(file)).mode & 0o777, 0o600, 'a copy that lost its mode gets it back')
+  await Promise.all(engines.map((engine) => engine.stop()))
+})
+
 t.test('the database has secrets encrypted while they are needed, and not at all afterwards', async (t) => {
-  const service = await startService(t, ['control-plane'])
   const list = await createList(service)
   const key = { 'idempotency-key': 'once' }
   const created = await createOn(service, list.id, {}, key)
@@ -174,7 +195,7 @@ t.test('the database has secrets encrypted while they are needed, and not at all
     'the reply to its Idempotency-Key, secret included',
   )
 
-  await service.start('engine')
+  const engine = await service.start('engine')
   const first = await nextCallback()
   t.same(await leaks(service, secrets), [], 'while the callback is sent')
   t.type((await stored(service, created.id)).sealed, Uint8Array, 'it is needed for the next try')
@@ -213,20 +234,7 @@ t.test('the database has secrets encrypted while they are needed, and not at all
   t.equal(mode & 0o777, 0o600)
   const keys = await readFile(path.join(service.dataFolder, 'secrets.key'), 'utf8')
   t.same(await leaks(service, { key: keys.trim() }), [], 'nor is the key there')
-})
-
-t.test('processes that start at once on a new folder share one key, and keep it', async (t) => {
-  const service = await startService(t, [])
-  await Promise.all([service.start('control-plane'), service.start('engine'), service.start('engine')])
-  const file = path.join(service.dataFolder, 'secrets.key')
-  const key = await readFile(file, 'utf8')
-  const { id } = await create(service)
-  ;(await nextCallback()).response.writeHead(204).end()
-  t.match(await importEnd(service, id), { state: 'finished' })
-  await chmod(file, 0o644)
-  await service.start('engine')
-  t.equal(await readFile(file, 'utf8'), key)
-  t.equal((await stat(file)).mode & 0o777, 0o600, 'a copy that lost its mode gets it back')
+  await engine.stop()
 })
 
 t.test(
@@ -351,7 +359,6 @@ const newCallbackSecret = (): string => `whsec_${newKey()}`
 t.test(
   'an import whose secrets are in the clear is shown with masked passwords, runs, and loses its secrets',
   async (t) => {
-    const service = await startService(t, ['control-plane'])
     const callbackSecret = newCallbackSecret()
     const { id } = await create(service)
     await storeInTheClear(service, id, callbackSecret)
@@ -370,7 +377,6 @@ t.test(
 )
 
 t.test('an ended import that still has its secrets loses them, once its callback is delivered', async (t) => {
-  const service = await startService(t, ['control-plane'])
   const { callbacks: waiting } = service.collections
   const callbackSecret = newCallbackSecret()
   const ended = await create(service)
@@ -414,7 +420,6 @@ t.test('an ended import that still has its secrets loses them, once its callback
 })
 
 t.test('a control plane encrypts secrets in the clear when it starts', async (t) => {
-  const service = await startService(t, ['control-plane'])
   const { imports } = service.collections
   const callbackSecret = newCallbackSecret()
   const secrets = { ...planted, callbackSecret }
@@ -433,14 +438,14 @@ t.test('a control plane encrypts secrets in the clear when it starts', async (t)
   t.match(await stored(service, waiting.id), { has_secrets: true, source: { url: shownAtEnd.url } })
   t.match(await stored(service, plain.id), { has_secrets: false, sealed: undefined })
   await imports.updateOne({ _id: waiting.id }, { $set: { begins_at: new Date() } })
-  await service.start('engine')
+  const engine = await service.start('engine')
   t.ok(await verifyNextCallback(callbackSecret))
   t.match(await importEnd(service, waiting.id), { state: 'finished' })
   await untilDropped(service, waiting.id)
+  await engine.stop()
 })
 
 t.test('an engine that dies before it drops secrets leaves them to the next one', async (t) => {
-  const service = await startService(t, ['control-plane'])
   const engines = new Engines(t, service)
   for (const callback of [undefined, callbackUrl]) {
     const { id } = await create(service, { callback_url: callback })
@@ -475,7 +480,6 @@ t.test('without a shared folder and a key, imports work in the clear, with a war
 })
 
 t.test('a key file that cannot be used stops the start with its name, not with its content', async (t) => {
-  const service = await startService(t, [])
   const [good, short] = [newKey(), randomBytes(16).toString('base64')]
   const files: [string | null, RegExp][] = [
     [null, /ENOENT/],

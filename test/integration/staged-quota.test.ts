@@ -25,6 +25,7 @@ import {
   testMongodbUri,
   until,
   type Json,
+  type RunningProcess,
   type Service,
 } from '../helpers/service.ts'
 
@@ -71,9 +72,9 @@ async function create(service: Service, source: Json, more: Json = {}, call = se
 const createInline = (service: Service, content: string, call?: Service['call']) =>
   create(service, { type: 'json', content }, { begins_at: later }, call)
 
-/** Cancels all imports, and waits until an engine has cleared up after them. */
-async function clear(t: Test, service: Service): Promise<void> {
-  const engine = await service.start('engine')
+/** Cancels all imports, waits until an engine has cleared up after them, and stops it. */
+async function clear(t: Test, service: Service, running?: RunningProcess): Promise<void> {
+  const engine = running ?? (await service.start('engine'))
   for (const { _id } of await service.collections.imports.find({ finished_at: null }).toArray())
     await service.post(`/subscriber_imports/${_id}/cancel`)
   await until(
@@ -206,10 +207,9 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
     // Paused when it is split already: the file is gone, and what came of it counts.
     const again = await create(service, { type: 'upload_directory', filename: 'rows.csv' })
     await importEnd(service, again.body.data.id)
-    await engine.stop()
     await ftp.command('DELE rows.csv')
     await ftp.command('DELE small.csv')
-    await clear(t, service)
+    await clear(t, service, engine)
   },
 
   'a download that does not fit fails its import, with a sentence': async (t, service) => {
@@ -230,8 +230,7 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
       state: 'failed',
       error_message: /quota of 4 MB \(UPLOAD_MAX_MB\).*create the import again/,
     })
-    await engine.stop()
-    await clear(t, service)
+    await clear(t, service, engine)
   },
 
   'the reservations and files of a killed engine are removed with its import': async (t, service) => {
@@ -283,8 +282,7 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
     t.match(view, { state: 'splitting', warnings: [/had to wait.*UPLOAD_MAX_MB/] })
     await call('POST', `/subscriber_imports/${first}/cancel`)
     t.match(await importEnd(service, second), { state: 'finished' })
-    await engine.stop()
-    await clear(t, service)
+    await clear(t, service, engine)
   },
 }
 
