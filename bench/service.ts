@@ -8,8 +8,6 @@ import { Client as FtpClient } from 'basic-ftp'
 import { ApiClient } from '../control-plane/cli/api-client.ts'
 import { programEnvironment } from '../shared/runtime/config.ts'
 import { openDatabase, type Database } from '../shared/runtime/database.ts'
-import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
-import { newUploadToken } from '../shared/storage/uploads/upload-names.ts'
 import { endOnInterrupt } from './interrupt.ts'
 import { measuredProcess, type MeasuredProcess } from './processes.ts'
 
@@ -70,7 +68,6 @@ export async function withService<T>(
   try {
     const mongodbUri = mongodb?.uri ?? (await readEmbeddedUri(ready))
     database = await openDatabase({ uri: mongodbUri, name: mongodb?.database ?? 'rollcall' })
-    const uploads = openUploads(location, database).directory(1)
     return await work({
       url,
       ftp: new URL(ftp),
@@ -85,13 +82,12 @@ export async function withService<T>(
         measuredProcess('control plane', metrics['control_plane']),
       ],
       place: async (content, name) => {
-        await uploads.prepare()
-        const token = newUploadToken()
-        const upload = await uploads.beginOrResume({ name, token, wasAbandoned: false, keep: 0 })
-        for await (const piece of content) await upload.write(piece)
-        await upload.prepare()
-        await upload.publish()
-        await upload.close()
+        const headers = { Authorization: `Basic ${Buffer.from(`api:${key}`).toString('base64')}` }
+        const body = ReadableStream.from(content)
+        const target = `${url}/svc/api/v2/uploads/${name}`
+        const reply = await fetch(target, { method: 'PUT', headers, body, duplex: 'half' })
+        const { success } = (await reply.json()) as { success: boolean }
+        if (!success) throw new Error(`${name} was not uploaded`)
       },
       ready,
       logFile,

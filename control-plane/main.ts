@@ -62,7 +62,6 @@ await runProcess('control-plane', async (process) => {
     uploads,
     stagedQuota: new StagedQuota({
       collections: database.collections,
-      uploads,
       limits: stagedLimits(settings),
     }),
     throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE, log),

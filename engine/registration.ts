@@ -47,7 +47,7 @@ const stripesPerEngine = 1_024
 
 /** Registers an engine under a new id and starts its parts. */
 export async function beginRegistration(options: EngineOptions): Promise<EngineRegistration> {
-  const { settings, database, folder, uploads, secrets, metrics } = options
+  const { settings, database, folder, secrets, metrics } = options
   const engineId = randomUUID()
   const log = options.log.child({ engine: engineId.slice(0, 8) })
   const startSessions = (length: number) => Array.from({ length }, () => database.client.startSession())
@@ -85,7 +85,6 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
   })
   const quota = new StagedQuota({
     collections: database.collections,
-    uploads,
     limits: stagedLimits(settings),
   })
   const guard = options.guard ?? new AddressGuard(settings.URL_IMPORT_ALLOW)

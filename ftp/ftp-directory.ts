@@ -1,9 +1,8 @@
 import { Stats } from 'node:fs'
 import type { Readable } from 'node:stream'
 import { clock } from '../shared/runtime/clock.ts'
-import type { UploadDirectory } from '../shared/storage/uploads/upload-directory.ts'
+import type { UploadDirectory, UploadEntry } from '../shared/storage/uploads/upload-directory.ts'
 import type { UploadRefusal, UploadRefused } from '../shared/storage/uploads/upload-refused.ts'
-import type { UploadEntry } from '../shared/storage/uploads/upload-store.ts'
 import type { Upload, UploadOptions } from '../shared/storage/uploads/upload.ts'
 import { refusal, type FtpError } from './ftp-error.ts'
 

@@ -15,7 +15,7 @@ import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { maxSessionsByDescriptors, type SessionLimits } from './connection/connection-limits.ts'
 import { createFtpMetrics } from './metrics.ts'
 import { startFtpServer, type FtpServerOptions } from './server.ts'
-import { uploadLimits } from '../shared/store/upload-usage.ts'
+import { uploadLimits } from '../shared/store/ledger.ts'
 
 /** The FTP process only fills upload directories. An import begins by a request to the API, never by an upload. */
 await runProcess('ftp', async (process) => {

@@ -1,10 +1,9 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { readdir } from 'node:fs/promises'
 import path from 'node:path'
-import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
+import { Client as FtpClient } from 'basic-ftp'
 import type { ApiClient, ImportView } from '../../control-plane/cli/api-client.ts'
 import { wrongImport } from '../check-import.ts'
 import { onServices } from '../compare.ts'
@@ -51,7 +50,7 @@ export const ftpUploads = onServices({
         measured: spread(rounds.map(({ processes }) => processes['FTP server']!.peak_memory_mb)),
       },
     ]),
-  async measure(service, { dataset, file }, { kind, folder, seed }) {
+  async measure(service, { dataset, file }, { kind, seed }) {
     const { client, database, ftp, metrics, processes, place } = service
     await place(createReadStream(file), 'rows.csv')
     const server = { host: ftp.hostname, port: Number(ftp.port), tls: kind === 'TLS' }
@@ -79,8 +78,6 @@ export const ftpUploads = onServices({
     })
     const { id, files, importedRows } = done
     const view = await pollImport(client, id)
-    const folderOf = ({ organizationId }: typeof small) =>
-      path.join(folder, 'data', 'uploads', String(organizationId))
     const cpu = (name: string) => (work.processes[name]?.cpu_seconds ?? 0) * 1e6
     return {
       ...work,
@@ -95,8 +92,8 @@ export const ftpUploads = onServices({
       },
       wrong:
         (await wrongImport(service, { view, list, expected: dataset.expectedCounts(), leaves: dataset })) ??
-        (await wrongLargeFiles(large.map(folderOf), files)) ??
-        (await wrongSmallFiles(folderOf(small), files)),
+        (await wrongLargeFiles(large, files)) ??
+        (await wrongSmallFiles(small, files)),
     }
   },
 })
@@ -117,24 +114,46 @@ async function createAccount(client: ApiClient, name: string) {
   return { organizationId: id, key }
 }
 
-async function wrongLargeFiles(folders: string[], { hashes }: LargeFiles): Promise<string | null> {
-  for (const [i, folder] of folders.entries())
-    if ((await hashFile(path.join(folder, largeFile))) !== hashes[i])
+interface Account {
+  host: string
+  port: number
+  tls: boolean
+  key: string
+}
+
+async function wrongLargeFiles(accounts: Account[], { hashes }: LargeFiles): Promise<string | null> {
+  for (const [i, account] of accounts.entries())
+    if ((await inSessionOf(account, (client) => hashUpload(client, largeFile))) !== hashes[i])
       return `the file of partner ${i + 1} isn't what was uploaded`
   return null
 }
 
-async function wrongSmallFiles(folder: string, { smallMs, sessionMs, smallHash }: SmallFiles) {
-  const files = (await readdir(folder)).filter((name) => name.endsWith('.csv'))
-  const sent = smallMs.length + Math.min(sessionMs.length, sessionFiles)
-  if (files.length !== sent) return `there are ${files.length} small files instead of ${sent}`
-  for (const name of files)
-    if ((await hashFile(path.join(folder, name))) !== smallHash) return `${name} isn't what was uploaded`
-  return null
+const wrongSmallFiles = (account: Account, { smallMs, sessionMs, smallHash }: SmallFiles) =>
+  inSessionOf(account, async (client) => {
+    const names = (await client.list()).map(({ name }) => name).filter((name) => name.endsWith('.csv'))
+    const sent = smallMs.length + Math.min(sessionMs.length, sessionFiles)
+    if (names.length !== sent) return `there are ${names.length} small files instead of ${sent}`
+    for (const name of names)
+      if ((await hashUpload(client, name)) !== smallHash) return `${name} isn't what was uploaded`
+    return null
+  })
+
+async function inSessionOf<T>(
+  { host, port, tls, key }: Account,
+  work: (client: FtpClient) => Promise<T>,
+): Promise<T> {
+  const client = new FtpClient()
+  const secureOptions = { rejectUnauthorized: false }
+  try {
+    await client.access({ host, port, user: 'api', password: key, secure: tls, secureOptions })
+    return await work(client)
+  } finally {
+    client.close()
+  }
 }
 
-async function hashFile(file: string): Promise<string> {
+async function hashUpload(client: FtpClient, name: string): Promise<string> {
   const hash = createHash('sha256')
-  await pipeline(createReadStream(file), hash)
+  await client.downloadTo(hash, name)
   return hash.digest('hex')
 }

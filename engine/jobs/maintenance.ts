@@ -3,13 +3,13 @@ import type { Database } from '../../shared/runtime/database.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Part } from '../../shared/runtime/service.ts'
 import type { Staging } from '../../shared/storage/staging/staging.ts'
-import type { Uploads } from '../../shared/storage/uploads/upload-store.ts'
+import type { Uploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { enforcePendingFences } from '../../shared/store/fence.ts'
 import { dropSecrets, finalizedWithSecrets } from '../../shared/store/secrets.ts'
 import { listImportsWithOldLogs, listNotFinalizedAmong, markLogsPurged } from '../../shared/store/imports.ts'
 import { deleteRange, keyRanges } from '../../shared/store/key-ranges.ts'
 import { heartbeatMs } from '../../shared/store/leases.ts'
-import { removeImportEntry } from '../../shared/store/staged-usage.ts'
+import { removeImportEntry, removeLostEntries } from '../../shared/store/staged-usage.ts'
 import { enforcePendingLimits } from '../../shared/store/subscriber-quota.ts'
 import { notifyEngines } from '../../shared/store/wake-up.ts'
 import { dayMs, hourMs, minuteMs } from '../../shared/values/durations.ts'
@@ -128,7 +128,7 @@ export function sweepStaging(
         await removeImportEntry(collections, id)
         log.info({ import_id: id }, 'removed staged files that no import needs')
       }
-      await staging.sweep()
+      await removeLostEntries(collections)
     },
   }
 }

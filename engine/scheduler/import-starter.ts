@@ -1,6 +1,6 @@
 import { peekNextId } from '../../shared/runtime/database.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
-import { sourceTypes, type SourceType, type UploadDocument } from '../../shared/contract/schemas/import.ts'
+import { sourceTypes, type SourceType } from '../../shared/contract/schemas/import.ts'
 import {
   listDueDryRuns,
   listFirstOfLists,
@@ -12,15 +12,10 @@ import {
 } from '../store/import-queues.ts'
 import { listLockedLists, startImport } from '../../shared/store/imports.ts'
 import { beginImportEpoch } from '../../shared/store/subscriber-counts.ts'
-import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
-import type { UploadPin } from '../../shared/storage/uploads/upload-store.ts'
 import { sortRoundRobin } from './organization-rounds.ts'
 import type { StepContext } from './step.ts'
 
-interface ImportStarterOptions extends Pick<
-  StepContext,
-  'database' | 'uploads' | 'metrics' | 'watch' | 'log'
-> {
+interface ImportStarterOptions extends Pick<StepContext, 'database' | 'uploads' | 'metrics' | 'log'> {
   /** Called when an import started after `startDue` had resolved. */
   onStarted: () => void
 }
@@ -37,8 +32,6 @@ const maxStartsPerPoll = 16
  * ones wait as `scheduled`, so that a poll reads few imports however many are due at one moment.
  */
 const maxStartedOfOrganization = 32
-/** Files pinned at once: each may occupy one of the process's threads for files. */
-const maxPins = 8
 /** Organizations whose dry runs are read in one poll. */
 const maxDryRunReads = 16
 
@@ -51,8 +44,6 @@ export class ImportStarter {
   readonly #options: ImportStarterOptions
   /** Starts in progress, with the list that each import will lock. */
   readonly #starting = new Map<number, StartingImport>()
-  readonly #stopping = new AbortController()
-  #pins = 0
 
   constructor(options: ImportStarterOptions) {
     this.#options = options
@@ -113,22 +104,17 @@ export class ImportStarter {
     const waiting = [...firstOfLists.filter(({ listId }) => !taken.has(listId)), ...dryRuns.flat()]
       .filter(({ _id }) => !this.#starting.has(_id))
       .sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
-    let pinsLeft = maxPins - this.#pins
-    return sortRoundRobin(waiting, (organizationId) => started.count(organizationId)).filter((entry) => {
-      const isPinned = entry.sourceType === 'upload_directory'
-      if ((isPinned && pinsLeft === 0) || !started.add(entry)) return false
-      if (isPinned) pinsLeft -= 1
-      return true
-    })
+    return sortRoundRobin(waiting, (organizationId) => started.count(organizationId)).filter((entry) =>
+      started.add(entry),
+    )
   }
 
-  /** Aborts pins in progress. Resolves when all starts in progress have ended. */
+  /** Resolves when all starts in progress have ended. */
   async stop(): Promise<void> {
-    this.#stopping.abort()
     await Promise.all([...this.#starting.values()].map((start) => start.ended))
   }
 
-  async #startNow(entry: DueImport, upload?: UploadDocument): Promise<boolean> {
+  async #startNow(entry: DueImport, pinned?: string): Promise<boolean> {
     const { database, metrics, log } = this.#options
     const { collections } = database
     // Raised first: deactivation must know which subscribers are older than the import, and ids don't tell (they are
@@ -140,7 +126,7 @@ export class ImportStarter {
         })
       : undefined
     const firstNewSubscriberId = await peekNextId(collections, 'subscriber')
-    const startedAt = await startImport(collections, entry._id, { firstNewSubscriberId, importEpoch, upload })
+    const startedAt = await startImport(collections, entry._id, { firstNewSubscriberId, importEpoch, pinned })
     if (startedAt !== null) {
       const waitedMs = startedAt.getTime() - entry.begins_at.getTime()
       metrics.stageEnded('wait', Math.max(0, waitedMs) / 1000)
@@ -149,7 +135,7 @@ export class ImportStarter {
     return startedAt !== null
   }
 
-  /** Runs beside the poll, because a pin that is a copy takes a moment, for which other imports would have to wait. */
+  /** Runs beside the poll, so that other imports needn't wait for the pin. */
   #startPinned(entry: DueImport): void {
     const ended = this.#pinAndStart(entry)
       .catch((error: unknown) => {
@@ -167,45 +153,13 @@ export class ImportStarter {
     })
   }
 
-  /** Pins the file before the import leaves `scheduled`, so that later changes of the file don't reach the import. */
+  /** Pins the file before the import leaves `scheduled`, so that later changes of its name don't reach the import. */
   async #pinAndStart(entry: DueImport): Promise<void> {
-    const { uploads, log, onStarted } = this.#options
-    const { _id: importId, source } = entry
-    let upload: UploadDocument | undefined
-    try {
-      upload = { pin: await this.#pin(entry), waiting: null }
-    } catch (error) {
-      // Another engine starts it.
-      if (this.#stopping.signal.aborted || error instanceof FolderUnavailable) return
-      // The import's step tries again, and fails with the reason. With the database away, the start below fails too.
-      log.warn(
-        { import_id: importId },
-        `the file ${JSON.stringify(source.filename)} can't be pinned for an import that starts: ${errorMessage(error)}`,
-      )
-    }
-    const hasStarted = await this.#startNow(entry, upload)
-    if (hasStarted) onStarted()
-    else if (upload?.pin) await uploads.releasePin(upload.pin)
-  }
-
-  /** Where the pin hangs, the import starts without it, and each try of its step pins the file. */
-  #pin(entry: DueImport): Promise<UploadPin | null> {
-    const { uploads, watch } = this.#options
+    const { uploads, onStarted } = this.#options
     const { _id: importId, organization_id: organizationId, source } = entry
-    const unwatch = watch({
-      importId,
-      name: `the pin of ${JSON.stringify(source.filename)}`,
-      progress: () => 0,
-      waitingFor: () => 'a read or write of the file',
-      giveUp: () => this.#startNow(entry),
-    })
-    this.#pins += 1
-    return uploads
-      .pin({ organizationId, name: source.filename, importId, signal: this.#stopping.signal })
-      .finally(() => {
-        this.#pins -= 1
-        unwatch()
-      })
+    // Without a file the step fails, and says so. Where another engine starts the import, it has the same pin.
+    const pin = await uploads.pin({ organizationId, name: source.filename, importId })
+    if (await this.#startNow(entry, pin?.blob)) onStarted()
   }
 }
 

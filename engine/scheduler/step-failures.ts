@@ -3,21 +3,18 @@ import { ImportError, errorMessage } from '../../shared/contract/errors.ts'
 import type { ImportState } from '../../shared/contract/import-state.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
 import { isStagingFull } from '../../shared/storage/staging/staging.ts'
-import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../../shared/store/import-steps.ts'
+import { delayStep, postponeStep, scheduleRetry } from '../../shared/store/import-steps.ts'
 import { failImport } from '../../shared/store/imports.ts'
 import type { FailureReason } from '../metrics.ts'
 import { leaveAloneMs } from './missed-files.ts'
 import { deathsMessage } from './quarantine.ts'
-import { QuotaInUse, StillWritten } from '../stages/obtain/source.ts'
+import { QuotaInUse } from '../stages/obtain/source.ts'
 import { downloadTimeLeft, type StepRun } from './step.ts'
 
 /** What becomes of an import whose step threw: another try at once, another after a stored wait, or `failed`. */
 
 /** With this number of failures of a step, for an unexpected reason or a timeout, the import fails. */
 export const maxStepFailures = 5
-/** A file that is still being written is checked again at this interval, up to `maxUploadWaitMinutes`. */
-const uploadRecheckDelayMs = 3_000
-const maxUploadWaitMinutes = 15
 const spaceWaitMs = 10_000
 const quotaWaitMs = 2_000
 const spaceWarning = 'the import had to wait: the disk that has its files was full'
@@ -29,7 +26,6 @@ const quotaWarning =
  *   DATA_DIR isn't available here                    → left to other engines; no failure of the import
  *   a staged file is missing                         → a failed try; this engine leaves the import alone for a while (missed-files.ts)
  *   a download failed in a way that may pass         → tried again after a stored wait, until attempts or time are used up
- *   the upload is still being written                → checked again after a stored wait, up to 15 minutes
  *   the disk or the organization's quota is full     → tried again after a stored wait
  *   another ImportError                              → the import fails
  *   the database is away                             → tried again at once
@@ -44,8 +40,6 @@ export async function endAfterError(error: unknown, run: StepRun): Promise<void>
     await endMissing(error, run)
   } else if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
     await endFailedDownload(error, run)
-  } else if (error instanceof StillWritten) {
-    await recheckLater(error, run)
   } else if (isStagingFull(error)) {
     run.log.warn(`the import waits for space on the disk: ${errorMessage(error)}`)
     await delayStep(run.database.collections, run.step, { waitMs: spaceWaitMs, warning: spaceWarning })
@@ -101,27 +95,6 @@ async function endFailedDownload(error: ImportError, run: StepRun): Promise<void
     log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
     await scheduleRetry(database.collections, step, { attempts: failed, waitMs: wait })
   }
-}
-
-/** Stores the wait, and a warning that says what the import waits for. */
-async function recheckLater({ fingerprint }: StillWritten, run: StepRun): Promise<void> {
-  const { document, step } = run
-  const { collections } = run.database
-  const filename = JSON.stringify(document.source.filename)
-  if (
-    await waitForUpload(collections, step, {
-      fingerprint,
-      recheckDelayMs: uploadRecheckDelayMs,
-      longestWaitMinutes: maxUploadWaitMinutes,
-      filename,
-    })
-  )
-    return
-  await fail(
-    run,
-    'source_unreadable',
-    `${filename} was still being written ${maxUploadWaitMinutes} minutes after the import began: create the import when the file is whole`,
-  )
 }
 
 /** An unexpected error may pass: the step is tried again after growing waits, which are stored. */

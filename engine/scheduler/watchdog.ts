@@ -18,7 +18,7 @@ export type WatchdogBounds = typeof watchdogBounds
 /** Time to store the failed try before the process ends. */
 const giveUpMs = 2_000
 
-/** A step, a chunk in its lane, or the pin of an upload. */
+/** A step, or a chunk in its lane. */
 interface WatchedWork {
   importId: number
   /** "the step (splitting)". */

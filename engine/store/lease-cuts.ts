@@ -1,6 +1,6 @@
 import { callbacksIndex, leasedIndex, type Collections } from '../../shared/contract/schemas/collections.ts'
 import { chunkLeaseMs } from '../../shared/store/chunks.ts'
-import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
+import { uploadLeaseMs } from '../../shared/store/uploads.ts'
 
 /**
  * Cuts leases that end further ahead than their length to that length, by the database's clock. They were made before
@@ -8,7 +8,7 @@ import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
  * full lease to renew theirs. Leases of processes are cut in shared/store/leases.ts.
  */
 export async function cutLeases(
-  { chunks, callbacks, reactions, uploadLocks }: Collections,
+  { chunks, callbacks, reactions, uploads }: Collections,
   { callbackLeaseMs }: { callbackLeaseMs: number },
 ): Promise<number> {
   const cuts = await Promise.all([
@@ -32,8 +32,8 @@ export async function cutLeases(
       ],
       { hint: leasedIndex },
     ),
-    uploadLocks.updateMany(endsAfter('lease_until', uploadLeaseMs), [
-      { $set: { lease_until: ahead(uploadLeaseMs) } },
+    uploads.updateMany({ state: 'unfinished', ...endsAfter('lease.until', uploadLeaseMs) }, [
+      { $set: { 'lease.until': ahead(uploadLeaseMs) } },
     ]),
   ])
   return cuts.reduce((sum, { modifiedCount }) => sum + modifiedCount, 0)

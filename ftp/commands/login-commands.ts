@@ -114,12 +114,12 @@ export const loginCommands: CommandDefinitions = {
 
 async function logIn(session: FtpSession, username: string, password: string): Promise<void> {
   const { control, context } = session
-  const { metrics, collections, limits, uploads, uploadLimits, log } = context
+  const { metrics, limits, uploads, uploadLimits, log } = context
   const caller = await identify(session, username, password)
   if (typeof caller === 'string') return refuseLogin(session, caller)
   const { organizationId, keyId } = caller
-  const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, collections, log })
-  await directory.prepare()
+  await uploads.require()
+  const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, log })
   // No await between this check and the listener for 'close': a session that closed between them would count forever.
   if (control.destroyed) return
   if (!limits.accounts.add(organizationId)) {

@@ -10,10 +10,10 @@ export interface RandomAccessFile {
 /** Reads blocks of up to 1 MiB, as far as the file goes. It stays open, also when the reader stops early. */
 export async function* readRange(
   file: Pick<RandomAccessFile, 'read'>,
-  { start, end, signal }: { start: number; end: number; signal: AbortSignal },
+  { start, end, signal }: { start: number; end: number; signal?: AbortSignal },
 ): AsyncGenerator<Buffer> {
   for (let at = start; at < end;) {
-    signal.throwIfAborted()
+    signal?.throwIfAborted()
     const block = Buffer.allocUnsafeSlow(Math.min(binaryMegabyte, end - at))
     const read = await file.read(block, at)
     if (read === 0) return

@@ -144,37 +144,3 @@ const withWarning = (warning: string) => ({
     { $concatArrays: ['$warnings', [{ $literal: warning }]] },
   ],
 })
-
-/**
- * Delays the step because its upload is still being written. False when the maximum time of waiting is over, or the
- * lease is lost.
- */
-export async function waitForUpload(
-  collections: Collections,
-  step: { id: number; token: string },
-  wait: { fingerprint: string; recheckDelayMs: number; longestWaitMinutes: number; filename: string },
-): Promise<boolean> {
-  const since = { $ifNull: ['$upload.waiting.since', '$$NOW'] }
-  const warning = `${wait.filename} was still being written when the import began: it is read once it stops changing`
-  const { matchedCount } = await collections.imports.updateOne(
-    {
-      _id: step.id,
-      'lease.token': step.token,
-      $expr: { $gte: [{ $add: [since, wait.longestWaitMinutes * 60_000] }, '$$NOW'] },
-    },
-    [
-      {
-        $set: {
-          // The whole object is set: it is absent when the file could not be pinned at the start.
-          upload: {
-            pin: { $ifNull: ['$upload.pin', null] },
-            waiting: { since, fingerprint: { $literal: wait.fingerprint } },
-          },
-          'lease.not_before': { $add: ['$$NOW', wait.recheckDelayMs] },
-          warnings: withWarning(warning),
-        },
-      },
-    ],
-  )
-  return matchedCount === 1
-}

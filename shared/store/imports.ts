@@ -10,12 +10,7 @@ import {
   type ImportState,
 } from '../contract/import-state.ts'
 import { lockedListsIndex, unpurgedIndex, type Collections } from '../contract/schemas/collections.ts'
-import {
-  logDays,
-  type ImportCounts,
-  type ImportDocument,
-  type UploadDocument,
-} from '../contract/schemas/import.ts'
+import { logDays, type ImportCounts, type ImportDocument } from '../contract/schemas/import.ts'
 import { releaseFailedChunk, type ImportSums, type LeasedChunk } from './chunks.ts'
 import { writeEndingBlockers, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
@@ -145,7 +140,7 @@ export async function listImportsWithOldLogs(collections: Collections): Promise<
 
 /**
  * Called after the logs were removed: stamps the import by the database's clock, and frees their quota. One transaction
- * does both, because no recount frees the quota later.
+ * does both, because nothing else frees the quota later.
  */
 export async function markLogsPurged(database: Database, id: number): Promise<void> {
   const { collections } = database
@@ -169,7 +164,7 @@ const withoutExamples = {
 }
 
 /**
- * Starts a due import. `upload` has the pin of an uploaded file; `importEpoch` is for an import that deactivates
+ * Starts a due import. `pinned` is the blob of an uploaded file; `importEpoch` is for an import that deactivates
  * absent subscribers. Resolves to its start; null when it is no longer due, or another import has locked the list.
  */
 export async function startImport(
@@ -178,12 +173,12 @@ export async function startImport(
   {
     firstNewSubscriberId,
     importEpoch,
-    upload,
-  }: { firstNewSubscriberId: number; importEpoch?: number | undefined; upload?: UploadDocument | undefined },
+    pinned,
+  }: { firstNewSubscriberId: number; importEpoch?: number | undefined; pinned?: string | undefined },
 ): Promise<Date | null> {
   const started = {
     ...(importEpoch === undefined ? {} : { import_epoch: importEpoch }),
-    ...(upload === undefined ? {} : { upload: { $literal: upload } }),
+    ...(pinned === undefined ? {} : { pinned }),
     first_new_subscriber_id: firstNewSubscriberId,
     state: { $cond: [{ $eq: ['$source.type', 'url'] }, 'downloading', 'splitting'] },
     started_at: '$$NOW',

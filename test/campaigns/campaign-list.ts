@@ -1,5 +1,3 @@
-import { mkdir } from 'node:fs/promises'
-import path from 'node:path'
 import { IdAllocators } from '../../shared/runtime/id-allocator.ts'
 import { toFieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
@@ -29,7 +27,6 @@ export async function createOrganizations(service: Service): Promise<Map<string,
 async function createOrganization(service: Service, name: string, timeZone: string): Promise<number> {
   const organization = { name, time_zone_name: timeZone }
   const { id } = await service.post('/organizations', { organization })
-  await mkdir(path.join(service.dataFolder, 'uploads', String(id)), { recursive: true })
   return id
 }
 

@@ -1,10 +1,8 @@
-import { writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
 import type { Separator } from '../../shared/contract/schemas/import.ts'
 import type { Json, Service } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/stable-upload.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 import { expectedEnd } from '../model/import-model.ts'
 import type { ExpectedEnd, ExpectedLogFormat } from '../model/subscriber-table.ts'
 import { awkwardFiles } from './awkward-files.ts'
@@ -225,9 +223,7 @@ async function creationBody(made: MadeImport, list: CampaignList, service: Servi
   if (made.isInline) source = { type: 'json', content: Buffer.from(made.bytes).toString('utf8') }
   else {
     const filename = `file-${(uploads += 1)}.csv`
-    const folder = path.join(service.dataFolder, 'uploads', String(list.organizationId))
-    await writeFile(path.join(folder, filename), made.bytes)
-    await finalizeUpload(path.join(folder, filename))
+    await storedUploads(service, list.organizationId).put(filename, made.bytes)
     source = { type: 'upload_directory', filename }
   }
   const {

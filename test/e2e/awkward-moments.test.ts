@@ -1,4 +1,4 @@
-import { mkdir, rm, writeFile } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -17,7 +17,7 @@ import {
   type Json,
   type Service,
 } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/stable-upload.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 /** Moments at which something else happens than what an import is about to do. */
 
@@ -171,10 +171,7 @@ t.test('slow servers of one organization delay no other organization', async (t)
 })
 
 t.test('an upload that is removed after its import began is imported as it was', async (t) => {
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-  await writeFile(path.join(folder, 'f.csv'), rowsOf('d', 500))
-  await finalizeUpload(path.join(folder, 'f.csv'))
+  await storedUploads(service).put('f.csv', rowsOf('d', 500))
   const list = await createList(service)
   const letGo = await lockRow(service, `${list.id}:d1@example.com`)
   const { id } = await create(service, list.id, { type: 'upload_directory', filename: 'f.csv' })
@@ -186,7 +183,7 @@ t.test('an upload that is removed after its import began is imported as it was',
   await service.processes.engine!.stop('SIGKILL')
   await collections.engines.updateMany({}, { $set: { dead: true } })
   const { state } = await get(`/subscriber_imports/${id}`)
-  await rm(path.join(folder, 'f.csv'))
+  await storedUploads(service).remove('f.csv')
   await letGo()
   await service.start('engine')
   const view = await importEnd(service, id, 60_000)

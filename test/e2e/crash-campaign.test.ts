@@ -1,7 +1,5 @@
-import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { seededRandom } from '../../bench/load/random.ts'
@@ -17,6 +15,7 @@ import {
 } from '../helpers/compared-import.ts'
 import { Engines, type RunningEngine } from '../helpers/engines.ts'
 import { startService, until, type Service } from '../helpers/service.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 /**
  * Engines are killed and suspended at the points where it may do harm. The import must leave what an undisturbed one
@@ -194,7 +193,7 @@ async function openField(t: Test, size: { rows: number; imports: number }): Prom
   t.strictSame(unused, [], 'the file has a row of every kind')
   engine.signal('SIGTERM')
   await engine.ended
-  const url = await serveFile(t, path.join(service.dataFolder, 'uploads', '1', 'file.csv'))
+  const url = await serveText(t, () => storedUploads(service).content('file.csv'))
   return { t, service, engines, lists, url, undisturbed, undisturbedMs }
 }
 
@@ -208,9 +207,9 @@ const exercised = [
   'deactivated',
 ]
 
-async function serveFile(t: Test, file: string): Promise<string> {
+async function serveText(t: Test, read: () => Promise<string>): Promise<string> {
   const server = createServer((_, response) => {
-    void readFile(file).then((bytes) => response.end(bytes))
+    void read().then((text) => response.end(text))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.close())

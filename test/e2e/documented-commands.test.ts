@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -6,6 +6,7 @@ import { MongoClient } from 'mongodb'
 import t, { type Test } from 'tap'
 import { openCollections } from '../../shared/contract/schemas/collections.ts'
 import { DocumentedCommands, runCommands } from '../helpers/documented-commands.ts'
+import { HttpUpload } from '../helpers/http-upload.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { processesOf } from '../helpers/processes-of.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
@@ -97,9 +98,8 @@ async function fill(t: Test, installation: Installation) {
     })
   const done = await create({ type: 'json', content: rows(300) })
   t.equal((await ended(installation, done.id)).stats.subscribers.added, 300)
-  const uploads = path.join(installation.DATA_DIR, 'uploads', '1')
-  await mkdir(uploads, { recursive: true })
-  await writeFile(path.join(uploads, 'later.csv'), rows(350))
+  const upload = new HttpUpload(installation.environment['API']!.replace(/\/svc.*/, ''), 'later.csv', { key })
+  t.match(await upload.end(rows(350)), { status: 200 })
   const later = { begins_at: new Date(Date.now() + 86_400_000).toISOString() }
   const waiting = [
     await create({ type: 'upload_directory', filename: 'later.csv' }, later),

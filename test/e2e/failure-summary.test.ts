@@ -1,9 +1,7 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import t from 'tap'
 import { Engines } from '../helpers/engines.ts'
 import { createList, startService, until, type Json } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/stable-upload.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 /**
  * The reasons of failed rows are true at every moment: while an import runs, after its engine was killed, and at its end.
@@ -42,13 +40,7 @@ for (const dry_run of [false, true])
     const service = await startService(t, ['control-plane'])
     const engines = new Engines(t, service)
     const list = await createList(service, [points])
-    const folder = path.join(service.dataFolder, 'uploads', '1')
-    await mkdir(folder, { recursive: true })
-    await writeFile(
-      path.join(folder, 'rows.csv'),
-      Array.from({ length: rows }, (_, row) => line(row)).join(''),
-    )
-    await finalizeUpload(path.join(folder, 'rows.csv'))
+    await storedUploads(service).put('rows.csv', Array.from({ length: rows }, (_, row) => line(row)).join(''))
     const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {
         ...{ dry_run, column_mapping: ['email', 'Points'], file_format: { csv_has_headers: false } },

@@ -413,7 +413,10 @@ t.test('an upload resumes after the server was killed', { skip: missing('curl') 
   await service.start('ftp', { ...settings, FTP_PORT: port })
   t.equal(await isThere('survivor.csv'), false)
   // The lease of the killed process ends now.
-  await service.collections.uploadLocks.updateMany({}, { $set: { lease_until: new Date(0) } })
+  await service.collections.uploads.updateMany(
+    { state: 'unfinished' },
+    { $set: { 'lease.until': new Date(0) } },
+  )
   t.match(await run('curl', [...tls, '-C', '-', target]), { code: 0 })
   t.equal(await hashAtServer('survivor.csv'), bigHash)
 })

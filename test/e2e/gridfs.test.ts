@@ -52,7 +52,7 @@ t.test('an upload is imported although engines die that split it and that import
   session.close()
   const { id } = await begin({ type: 'upload_directory', filename: 'rows.csv' })
   const points = [
-    'insert staging.chunks after 1',
+    'findAndModify blob_pieces after 1',
     'update imports "state":"importing" before 1',
     'update import_chunks next_record > commitTransaction after 3',
   ]
@@ -77,12 +77,11 @@ t.test('only the upload is left, and no folder has any file', async (t) => {
     'clearing up',
     async () => [
       await service.collections.imports.countDocuments({ finalized: false }),
-      await service.collections.staging.files.countDocuments(),
-      await service.collections.staging.pieces.countDocuments(),
-      await service.collections.uploads.files.countDocuments({ pinned_by: { $ne: [] } }),
+      await service.collections.blobPieces.countDocuments({ blob: /^staging/ }),
+      await service.collections.uploads.countDocuments({ pinned_by: { $ne: [] } }),
     ],
     (left) => left.every((count) => count === 0),
   )
-  t.equal(await service.collections.uploads.files.countDocuments(), 1)
+  t.equal(await service.collections.uploads.countDocuments(), 1)
   for (const folder of folders) t.same(await readdir(folder), [], folder)
 })

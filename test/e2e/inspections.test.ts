@@ -1,13 +1,10 @@
-import { mkdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import path from 'node:path'
 import { gzipSync, zstdCompressSync } from 'node:zlib'
 import t from 'tap'
-import { uploadFolder } from '../../shared/storage/uploads/upload-names.ts'
 import { makeZip } from '../helpers/make-zip.ts'
 import { countsOf, createList, importEnd, startService, type Json } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/stable-upload.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 /**
  * What an inspection says is what an import does: each file is inspected, its reply is sent to a creation as it stands,
@@ -18,8 +15,6 @@ const list = await createList(service, [
   { name: 'First name', field_type: 'text' },
   { name: 'Birthday', field_type: 'date' },
 ])
-const folder = uploadFolder(service.dataFolder, list.organization_id)
-await mkdir(folder, { recursive: true })
 
 const served = new Map<string, Buffer>()
 const web = createServer((request, response) => response.end(served.get(request.url ?? '')))
@@ -171,8 +166,7 @@ async function sourceFor(door: Door, content: string | Buffer): Promise<Json> {
   files += 1
   const filename = `awkward-${files}.csv`
   if (door === 'upload_directory') {
-    await writeFile(path.join(folder, filename), content)
-    await finalizeUpload(path.join(folder, filename))
+    await storedUploads(service, list.organization_id).put(filename, content)
   } else served.set(`/${filename}`, Buffer.from(content))
   return { type: door, ...(door === 'url' ? { url: `${webUrl}/${filename}` } : { filename }) }
 }

@@ -1,14 +1,9 @@
-import { createWriteStream } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
-import path from 'node:path'
-import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import t, { type Test } from 'tap'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { programs } from '../../control-plane/cli/processes.ts'
 import { recordsIn, type ImportCounts } from '../../shared/contract/schemas/import.ts'
 import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/stable-upload.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 import { watchMemory } from '../helpers/watch-memory.ts'
 
 /**
@@ -108,11 +103,8 @@ async function importFile(
   file: { bytes: Iterable<Buffer>; columns: string[]; fields: unknown[] },
 ): Promise<{ view: Json; peakMemoryMB: number; seconds: number }> {
   const list = await createList(service, file.fields)
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-  const written = createWriteStream(path.join(folder, 'file.csv'))
-  await pipeline(Readable.from(file.bytes), written)
-  await finalizeUpload(path.join(folder, 'file.csv'))
+  const content = Buffer.concat([...file.bytes])
+  await storedUploads(service).put('file.csv', content)
   const memory = watchMemory(service.processes.engine!.ready.metrics['engine']!)
   const startedAt = performance.now()
   const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
@@ -128,7 +120,7 @@ async function importFile(
     (view) => view.stats.number_of_records !== null,
     300_000,
   )
-  await checkChunks(t, service, id, written.bytesWritten)
+  await checkChunks(t, service, id, content.length)
   const view = await importEnd(service, id, timeout)
   const seconds = (performance.now() - startedAt) / 1000
   const peakMemoryMB = await memory.stop()

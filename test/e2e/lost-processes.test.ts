@@ -152,7 +152,7 @@ t.test('an FTP server that is killed while it renames a file', { timeout: 400_00
   const service = await startService(t, ['control-plane', 'engine'], { STAGING: 'gridfs' })
   const doomed = await service.start(
     'ftp',
-    crashAt('findAndModify upload_names > commitTransaction before 1'),
+    crashAt('update uploads {"name":"b.csv"} > commitTransaction before 1'),
   )
   const other = await service.start('ftp')
   const [session, next] = [await FtpSession.open(doomed.ready.ftp!), await FtpSession.open(other.ready.ftp!)]
@@ -177,7 +177,7 @@ t.test('an FTP server that is killed while it renames a file', { timeout: 400_00
 
 t.test('an FTP server that is killed in an upload', { timeout: 200_000 }, async (t) => {
   const service = await startService(t, ['control-plane'], { STAGING: 'gridfs' })
-  const doomed = await service.start('ftp', crashAt('insert uploads.chunks before 1'))
+  const doomed = await service.start('ftp', crashAt('findAndModify blob_pieces before 1'))
   const other = await service.start('ftp')
   const [session, next] = [await FtpSession.open(doomed.ready.ftp!), await FtpSession.open(other.ready.ftp!)]
   const data = await session.beginUpload('STOR a.csv')
@@ -193,6 +193,50 @@ t.test('an FTP server that is killed in an upload', { timeout: 200_000 }, async 
   t.comment(`uploaded again after ${uploaded} ms`)
   t.ok(uploaded < maxMs, `${uploaded} ms`)
   next.close()
+})
+
+t.test('an FTP server that is killed at each step of an upload', { timeout: 400_000 }, async (t) => {
+  const service = await startService(t, ['control-plane', 'engine', 'ftp'])
+  const { collections } = service
+  const survivor = service.processes.ftp!
+  const content = 'a@example.com\n'
+  const [begin, publish] = ['update', 'findAndModify'].map((name) => `${name} uploads > commitTransaction`)
+  /** What is there after the death, by the organization's records. */
+  const steps: [at: string, state: string | null][] = [
+    [`${begin} before 1`, null],
+    [`${begin} after 1`, 'unfinished'],
+    [`${publish} before 1`, 'unfinished'],
+    [`${publish} after 1`, 'finished'],
+  ]
+  await Promise.all(
+    steps.map(async ([at, state]) => {
+      const { id } = await service.post('/organizations', { organization: { name: at } })
+      const { key } = await service.post(`/organizations/${id}/api_keys`, { api_key: { name: 'ftp' } })
+      const isExact = async () => {
+        const records = await collections.uploads.find({ organization_id: id }).toArray()
+        const bytes = records.reduce((sum, { charged }) => sum + charged, 0)
+        const { bytes: charged = 0, files = 0 } = (await collections.ledgers.findOne({ _id: id })) ?? {}
+        t.same([charged, files], [bytes, records.length], `${at}: the ledger is the sum of the records`)
+        return records.map((record) => record.state)
+      }
+      const doomed = await service.start('ftp', crashAt(at))
+      const session = await FtpSession.open(doomed.ready.ftp!, key)
+      await session.upload('STOR a.csv', content).catch(errorMessage)
+      await doomed.stop('SIGKILL')
+      const killedAt = Date.now()
+      t.match(doomed.log(), /SIGKILL at/)
+      t.same(await isExact(), state === null ? [] : [state], at)
+      const next = await FtpSession.open(survivor.ready.ftp!, key)
+      const uploaded = await untilDone(async () => {
+        const answer = await next.upload('STOR a.csv', content).catch(errorMessage)
+        return { isDone: answer.startsWith('226'), answer }
+      }, killedAt)
+      t.ok(uploaded < maxMs, `uploaded again after ${uploaded} ms`)
+      t.same(await isExact(), ['finished'], at)
+      t.equal((await next.download('RETR a.csv')).text, content)
+      next.close()
+    }),
+  )
 })
 
 t.test('an engine that dies right after its registration is registered with its sessions', async (t) => {

@@ -1,5 +1,3 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { autoresponder } from '../helpers/autoresponder.ts'
@@ -13,7 +11,7 @@ import {
   type Json,
   type Service,
 } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/stable-upload.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 /**
  * Two autoresponders answer every row of an import while engines are killed in batches. Meanwhile autoresponders are paused and unpaused, subscribers leave, and a sender takes mails. Each reaction
@@ -53,11 +51,12 @@ async function setPaused({ collections }: Service, id: number, paused: boolean):
 
 /** Uploads the rows and creates their import. Resolves to its id. */
 async function createImport(service: Service, listId: number): Promise<number> {
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-  const file = path.join(folder, 'rows.csv')
-  await writeFile(file, Array.from({ length: rows }, (_, row) => `${emailOf(row)}\n`).join(''))
-  await finalizeUpload(file)
+  const content = Array.from(
+    { length: rows },
+    (_, row) => `${emailOf(row)}
+`,
+  ).join('')
+  await storedUploads(service).put('rows.csv', content)
   const { id } = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: ['email'],

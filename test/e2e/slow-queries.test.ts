@@ -4,7 +4,6 @@ import { purgeLogs } from '../../engine/jobs/maintenance.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { failureId } from '../../shared/contract/schemas/import.ts'
-import { removeForgotten } from '../../shared/storage/uploads/grid-contents.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
 import {
@@ -165,21 +164,18 @@ t.test('the values of a deleted field are removed in pieces', async (t) => {
 })
 
 t.test('sweeps and purges walk collections in pieces', async (t) => {
-  const { uploads, uploadNames, failures, imports } = collections
+  const { uploads, blobPieces, failures, imports } = collections
   const many = Array.from({ length: 6_000 }, () => new ObjectId())
   const [stray] = many
-  const entry = { filename: 'f', length: 1, pinned_by: [], detached: false }
-  await uploads.files.insertMany(many.slice(1).map((_id) => ({ _id, uploadDate: new Date(), ...entry })))
-  await uploads.pieces.insertMany(
-    many.map((id) => ({ _id: id, files_id: id, n: 0, end: 1, data: Buffer.from('x') })),
+  const blobOf = (id: ObjectId) => `uploads/00/${id.toHexString()}`
+  const begun_at = new Date(Date.now() - 2 * 24 * 3_600_000)
+  await blobPieces.insertMany(
+    many.map((_id) => ({ _id, blob: blobOf(_id), n: 0, end: 1, data: Buffer.from('x'), begun_at })),
   )
-  await uploadNames.insertMany(
-    many.map((id) => ({
-      _id: `1/${id.toHexString()}`,
-      organization_id: 1,
-      name: id.toHexString(),
-      finished: { content: id.toHexString(), size: 1, modified_at: new Date() },
-      unfinished: null,
+  await uploads.insertMany(
+    many.slice(1).map((id) => ({
+      ...{ _id: id.toHexString(), organization_id: 1, name: id.toHexString(), state: 'finished' as const },
+      ...{ blob: blobOf(id), size: 1, charged: 1, modified_at: new Date(), lease: null, pinned_by: [] },
     })),
   )
   const engine = await startEngine(3_000)
@@ -192,8 +188,8 @@ t.test('sweeps and purges walk collections in pieces', async (t) => {
   t.teardown(() => database.close())
   await db.command({ profile: 2 })
   await openUploads({ STAGING: 'gridfs', DATA_DIR: '' }, database).purge({ olderThanMs: 3_600_000 })
-  t.equal(await uploads.pieces.countDocuments({ files_id: stray! }), 0)
-  t.equal(await uploads.pieces.estimatedDocumentCount(), many.length - 1)
+  t.equal(await blobPieces.countDocuments({ blob: blobOf(stray!) }), 0)
+  t.equal(await blobPieces.estimatedDocumentCount(), many.length - 1)
   await purgeLogs(database, createLogger({ process: 'test', level: 'silent' })).run()
   await db.command({ profile: 0 })
   t.equal(await failures.estimatedDocumentCount(), 0)
@@ -205,35 +201,6 @@ t.test('sweeps and purges walk collections in pieces', async (t) => {
   t.same(costly, [], 'none of the commands examines them all')
   t.ok((await profile.countDocuments()) > 9, 'the commands are profiled')
   await profile.drop()
-})
-
-t.test('a file that is published while the sweep asks for its name stays', async (t) => {
-  const { uploads, uploadNames } = collections
-  const content = new ObjectId()
-  const entry = { filename: 'f', length: 1, pinned_by: [], detached: false }
-  await uploads.files.insertOne({ _id: content, uploadDate: new Date(0), ...entry })
-  const name = { _id: '1/published', organization_id: 1, name: 'published' }
-  const draft = { content: content.toHexString(), token: 't', touched_at: new Date() }
-  await uploadNames.insertOne({ ...name, finished: null, unfinished: draft })
-  const database = await openDatabase({ uri: set.uri, name: db.databaseName })
-  t.teardown(() => database.close())
-  await set.command({ setParameter: 1, internalQueryExecYieldIterations: 1 })
-  t.teardown(() => set.command({ setParameter: 1, internalQueryExecYieldIterations: 1_000 }))
-  const resting = { namespace: `${db.databaseName}.upload_names`, waitForMillis: 500 }
-  await failPoint(t, 'setYieldAllLocksWait', 'alwaysOn', resting)
-  const sweep = removeForgotten(database.collections)
-  const isResting = () =>
-    service.client
-      .db('admin')
-      .aggregate([{ $currentOp: {} }, { $match: { ns: resting.namespace, op: 'command' } }], {
-        readConcern: { level: 'local' },
-      })
-      .toArray()
-  await until('the question for the name', isResting, (running) => running.length > 0, 10_000, 5)
-  const finished = { content: draft.content, size: 1, modified_at: new Date() }
-  await uploadNames.updateOne({ _id: name._id }, { $set: { finished, unfinished: null } })
-  await sweep
-  t.equal(await uploads.files.countDocuments({ _id: content }), 1)
 })
 
 t.test('an import whose query takes too long each time fails after a bounded time', async (t) => {

@@ -118,7 +118,7 @@ const ftpDoor =
 const isUnlocked = (service: Awaited<ReturnType<typeof startService>>, filename: string) =>
   until(
     `the end of the lock of ${filename}`,
-    () => service.collections.uploadLocks.countDocuments({ _id: `1/${filename}` }),
+    () => service.collections.uploads.countDocuments({ name: filename, lease: { $ne: null } }),
     (count) => count === 0,
   )
 

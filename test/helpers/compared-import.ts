@@ -1,4 +1,4 @@
-import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { batchRecords } from '../../shared/csv/chunk-records.ts'
@@ -6,7 +6,7 @@ import { idsOfImport, logKinds } from '../../shared/contract/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { autoresponder } from './autoresponder.ts'
 import { createList, importEnd, until, type Json, type Service } from './service.ts'
-import { finalizeUpload } from './stable-upload.ts'
+import { storedUploads } from './stored-uploads.ts'
 import { present } from './present.ts'
 
 /**
@@ -21,12 +21,9 @@ import { present } from './present.ts'
 const dates = '2020-02-20 20:20:20'
 
 export async function writeFiles(service: Service, rows: number): Promise<void> {
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
   const file = new SubscriberFile({ rows, seed: 5 })
-  await writeFile(path.join(folder, 'before.csv'), [...linesBefore(file)].join(''))
-  await writeFile(path.join(folder, 'file.csv'), [...file.text(), ...repeatedLines()].join(''))
-  for (const name of ['before.csv', 'file.csv']) await finalizeUpload(path.join(folder, name))
+  await storedUploads(service).put('before.csv', [...linesBefore(file)].join(''))
+  await storedUploads(service).put('file.csv', [...file.text(), ...repeatedLines()].join(''))
 }
 
 function* linesBefore(file: SubscriberFile): Generator<string> {

@@ -7,7 +7,7 @@ import { AuthThrottle, keyHashSecret } from '../../shared/store/api-keys.ts'
 import { createTransferMetrics } from '../../shared/storage/uploads/transfer-metrics.ts'
 import { clientOptions } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
-import { openCollections } from '../../shared/contract/schemas/collections.ts'
+import { openCollections, type Collections } from '../../shared/contract/schemas/collections.ts'
 import { SessionPool } from '../../shared/runtime/transactions.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import type { Service } from './service.ts'
@@ -18,15 +18,18 @@ export async function ftpFronts(t: Test, service: Service) {
   t.teardown(() => client.close())
   const collections = openCollections(client.db(service.db.databaseName))
   const log = createLogger({ process: 'ftp', level: 'fatal' })
+  /** The uploads with these collections. */
+  const openWith = (collections: Collections) =>
+    openUploads(
+      { STAGING: 'disk', DATA_DIR: service.dataFolder },
+      { sessions: new SessionPool(client), collections },
+    )
   const base = {
     host: '127.0.0.1',
     port: 0,
     passivePorts: '0',
     publicAddress: null,
-    uploads: openUploads(
-      { STAGING: 'disk', DATA_DIR: service.dataFolder },
-      { sessions: new SessionPool(client), collections },
-    ),
+    uploads: openWith(collections),
     uploadLimits: { files: Infinity, bytes: Infinity },
     collections,
     keyHashSecret: await keyHashSecret(collections),
@@ -53,5 +56,5 @@ export async function ftpFronts(t: Test, service: Service) {
       implicitUrl: `ftps://${host}:${server.implicitTlsPort}`,
     }
   }
-  return { collections, start }
+  return { collections, openWith, start }
 }

@@ -1,16 +1,11 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import { columns, customFields, type SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { createList, until, type Json, type Service } from './service.ts'
-import { finalizeUpload } from './stable-upload.ts'
+import { storedUploads } from './stored-uploads.ts'
 
 /** Creates a list, writes the file into the upload directory of account 1 and begins its import; the import's view. */
 export async function beginLargeImport(service: Service, file: SubscriberFile): Promise<Json> {
   const list = await createList(service, [...customFields])
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-  await writeFile(path.join(folder, 'large.csv'), Buffer.concat([...file.bytes()]))
-  await finalizeUpload(path.join(folder, 'large.csv'))
+  await storedUploads(service).put('large.csv', Buffer.concat([...file.bytes()]))
   return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: columns,

@@ -1,11 +1,10 @@
-import path from 'node:path'
-import { diskStaging } from '../../shared/storage/staging/disk-staging.ts'
 import { openSource, stagedContent } from '../../shared/storage/staging/packed-content.ts'
+import { folderStaging } from './folder-staging.ts'
 import type { Staging } from '../../shared/storage/staging/staging.ts'
 
 /** The inline content of an import as it was sent, from the staging of a service with `STAGING=disk`. */
 export const readStagedContent = (dataFolder: string, importId: number): Promise<Buffer> =>
-  readContent(diskStaging(path.join(dataFolder, 'staging')), importId)
+  readContent(folderStaging(dataFolder), importId)
 
 export async function readContent(staging: Staging, importId: number): Promise<Buffer> {
   const file = await openSource(staging, stagedContent(importId))

@@ -1,75 +1,63 @@
-import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
-import path from 'node:path'
-import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import { ObjectId } from 'mongodb'
-import { gridFileSize, streamGridFile } from '../../shared/storage/gridfs/grid-bucket.ts'
+import { createLogger } from '../../shared/runtime/logger.ts'
 import { SessionPool } from '../../shared/runtime/transactions.ts'
-import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
-import { newUploadToken, unfinishedName } from '../../shared/storage/uploads/upload-names.ts'
+import { openUploads, type Uploads } from '../../shared/storage/uploads/open-uploads.ts'
+import { UploadDirectory } from '../../shared/storage/uploads/upload-directory.ts'
+import { noLimits } from '../../shared/store/ledger.ts'
 import type { Service } from './service.ts'
 
-/** The stored content of the first organization's upload directory; names of hidden entries begin with a dot. */
-interface StoredUploads {
-  entries: () => Promise<string[]>
-  content: (name: string) => Promise<string>
-  size: (entry: string) => Promise<number>
-  /** Puts a file there as if it had been uploaded. */
-  put: (name: string, content: Uint8Array | string) => Promise<void>
-}
+const log = createLogger({ process: 'test', level: 'fatal' })
 
-export const storedUploads = (service: Service): StoredUploads =>
-  service.settings['STAGING'] === 'gridfs' ? inGrid(service) : onDisk(service)
-
-function onDisk({ dataFolder }: Service): StoredUploads {
-  const folder = path.join(dataFolder, 'uploads', '1')
+/** The upload directory of an organization, beside its service. Unfinished uploads are entries `.unfinished-NAME`. */
+export function storedUploads(service: Service, organizationId = 1) {
+  const STAGING = service.settings['STAGING'] === 'gridfs' ? 'gridfs' : 'disk'
+  const { collections, client, dataFolder: DATA_DIR } = service
+  const uploads = openUploads({ STAGING, DATA_DIR }, { sessions: new SessionPool(client), collections })
+  const entryOf = ({ state, name }: { state: string; name: string }) =>
+    state === 'unfinished' ? `.unfinished-${name}` : name
+  const list = () => collections.uploads.find({ organization_id: organizationId }).toArray()
+  const blobOf = async (entry: string) =>
+    (await list()).find((upload) => entryOf(upload) === entry && upload.state !== 'detached')?.blob ?? ''
   return {
-    entries: () => readdir(folder),
-    content: (name) => readFile(path.join(folder, name), 'utf8'),
-    size: async (entry) => (await stat(path.join(folder, entry))).size,
-    async put(name, content) {
-      await mkdir(folder, { recursive: true })
-      await writeFile(path.join(folder, name), content)
-    },
+    uploads,
+    entries: async () => (await list()).filter(({ state }) => state !== 'detached').map(entryOf),
+    content: async (name: string) => text((await uploads.open(organizationId, name))!.stream()),
+    size: async (entry: string) => uploads.blobs.size(await blobOf(entry)),
+    /** Uploads a file. */
+    put: (name: string, content: Uint8Array | string) => putUpload(uploads, name, content, organizationId),
+    remove: (name: string) =>
+      new UploadDirectory({ uploads, organizationId, limits: noLimits, log }).delete(name),
+    /** Whether a session has the upload of that name. */
+    isLocked: async (name: string) =>
+      (await list()).some((upload) => upload.name === name && upload.lease !== null),
+    /** Ends the lease, as a long suspension would. */
+    endLease: (name: string) =>
+      collections.uploads.updateOne(
+        { organization_id: organizationId, name, state: 'unfinished' },
+        { $set: { 'lease.until': new Date(0) } },
+      ),
   }
 }
 
-function inGrid({ collections, client }: Service): StoredUploads {
-  const contents = async () => {
-    const documents = await collections.uploadNames.find({ organization_id: 1 }).toArray()
-    return new Map(
-      documents.flatMap(({ name, finished, unfinished }) => [
-        ...(finished === null ? [] : [[name, finished.content] as const]),
-        ...(unfinished === null
-          ? []
-          : [[unfinishedName(unfinished.token, name), unfinished.content] as const]),
-      ]),
+/** Uploads a file, by the steps of a session that receives one. */
+export async function putUpload(
+  uploads: Uploads,
+  name: string,
+  content: Uint8Array | string,
+  organizationId = 1,
+): Promise<void> {
+  const directory = new UploadDirectory({ uploads, organizationId, limits: noLimits, log })
+  const upload = await directory.beginUpload(name, { append: false, start: undefined })
+  try {
+    await upload.open(new AbortController().signal)
+    await upload.receive(
+      (async function* () {
+        yield Buffer.from(content as string)
+      })(),
     )
-  }
-  const fileOf = async (entry: string) => new ObjectId((await contents()).get(entry))
-  const size = async (entry: string) => gridFileSize(collections.uploads, await fileOf(entry))
-  return {
-    entries: async () => [...(await contents()).keys()],
-    content: async (name) => {
-      const end = await size(name)
-      return text(Readable.from(streamGridFile(collections.uploads, await fileOf(name), { end })))
-    },
-    size,
-    async put(name, content) {
-      const directory = openUploads(
-        { STAGING: 'gridfs', DATA_DIR: '' },
-        { sessions: new SessionPool(client), collections },
-      ).directory(1)
-      const upload = await directory.beginOrResume({
-        name,
-        token: newUploadToken(),
-        wasAbandoned: false,
-        keep: 0,
-      })
-      await upload.write(Buffer.from(content as string))
-      await upload.prepare()
-      await upload.publish()
-      await upload.close()
-    },
+    await upload.prepare()
+    await upload.publish()
+  } finally {
+    await upload.end()
   }
 }

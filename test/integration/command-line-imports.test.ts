@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readdir, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { createServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
@@ -9,8 +9,8 @@ import { stripVTControlCharacters } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { displayWidth } from '../../control-plane/cli/terminal.ts'
-import { uploadFolder } from '../../shared/storage/uploads/upload-names.ts'
 import { commandLine, hasTerminals } from '../helpers/command-line.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 import { makeZip } from '../helpers/make-zip.ts'
 import { startService, until, type Json } from '../helpers/service.ts'
 
@@ -519,7 +519,7 @@ t.test('what is not plain UTF-8 goes as it is through the upload directory', asy
   t.equal((await valuesOf(list, 'win@example.com'))['First name'], '€')
   t.equal((await valuesOf(list, 'wide@example.com'))['First name'], 'ł')
   t.equal((await valuesOf(list, 'latin@example.com'))['First name'], 'é')
-  t.same(await readdir(uploadFolder(service.dataFolder, 1)), [], 'uploads go when their import has ended')
+  t.same(await storedUploads(service).entries(), [], 'uploads go when their import has ended')
   const [inline, packed, other] = await Promise.all([
     import_('windows.csv', windows, '--via', 'inline'),
     import_('packed.csv', gzipSync('email\nx@example.com\n'), '--via', 'inline'),

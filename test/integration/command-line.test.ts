@@ -2,7 +2,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { open, readdir } from 'node:fs/promises'
+import { open } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
@@ -15,9 +15,9 @@ import { importSource } from '../../control-plane/cli/commands/import.ts'
 import type { ImportFlags } from '../../control-plane/cli/import-options.ts'
 import type { Session } from '../../control-plane/cli/session.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
-import { uploadFolder } from '../../shared/storage/uploads/upload-names.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { commandLine, ended, hasTerminals, program, type Ended } from '../helpers/command-line.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 import { crashAt } from '../helpers/crash-at.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import {
@@ -226,7 +226,7 @@ t.test('compressed, large and binary files are uploaded in any character set', a
   ])
   t.equal(refused.code, 1)
   t.match(odd.json.at(-1).stats.subscribers, { added: 1, failed: 2 }, 'broken UTF-8 fails alone')
-  t.same(await readdir(uploadFolder(service.dataFolder, 1)), [], 'nothing is left in the upload directory')
+  t.same(await storedUploads(service).entries(), [], 'nothing is left in the upload directory')
 })
 
 t.test('uploads over TLS to a server that is addressed by IP', { skip: missing('openssl') }, async (t) => {

@@ -28,17 +28,13 @@ const ends = new Set(['commitTransaction'])
 
 /** Collections that are written outside of transactions, by commands that each name their own concern. */
 const singleWrites = {
-  insert:
-    'campaign_templates confirmation_forms wake_ups import_callbacks mailing_lists staging.chunks uploads.chunks',
+  insert: 'blob_pieces campaign_templates confirmation_forms wake_ups import_callbacks mailing_lists',
   update:
-    'campaign_templates counters deleted_fields engines import_callbacks import_chunks imports installation ' +
-    'processes reactions schema staging.files subscribers upload_locks upload_names upload_usage uploads.files',
-  delete:
-    'deleted_fields import_chunks import_failures import_outcomes processes staging.chunks staging.files ' +
-    'upload_locks uploads.chunks uploads.files',
+    'campaign_templates counters deleted_fields engines import_callbacks import_chunks imports ' +
+    'installation ledgers processes reactions schema subscribers uploads',
+  delete: 'blob_pieces deleted_fields import_chunks import_failures import_outcomes processes',
   findAndModify:
-    'auth_failures counters import_callbacks import_chunks imports mailing_lists subscribers upload_names ' +
-    'upload_usage users',
+    'auth_failures blob_pieces counters import_callbacks import_chunks imports mailing_lists subscribers uploads users',
 }
 
 /** Collections that are written in transactions, whose commit names the concern. */
@@ -48,19 +44,18 @@ const transactionWrites = {
     'delivery_messages import_chunks import_failures import_outcomes imports reactions subscribers users',
   update:
     'api_keys autoresponder_days autoresponders bounce_codes custom_fields idempotency_keys import_chunks imports ' +
-    'installation mailing_lists organizations reactions subscriber_counts subscribers upload_usage users',
-  delete: 'api_keys custom_fields import_chunks pending_subscribers reactions subscribers upload_names users',
-  findAndModify: 'imports mailing_lists pending_subscribers upload_names users',
+    'installation ledgers mailing_lists organizations reactions subscriber_counts subscribers uploads users',
+  delete: 'api_keys custom_fields import_chunks pending_subscribers reactions subscribers uploads users',
+  findAndModify: 'imports mailing_lists pending_subscribers uploads users',
 }
 
 /** Collections that are read, in transactions and outside of them. */
 const allReads = {
   find:
-    'api_keys autoresponders campaign_templates confirmation_forms custom_fields deleted_fields delivery_events ' +
-    'delivery_messages wake_ups engines import_callbacks import_chunks imports installation mailing_lists ' +
-    'organizations pending_subscribers processes reactions schema staging.chunks staging.files subscribers ' +
-    'upload_names uploads.chunks uploads.files users',
-  aggregate: 'import_chunks imports subscriber_counts',
+    'api_keys autoresponders blob_pieces campaign_templates confirmation_forms custom_fields deleted_fields ' +
+    'delivery_events delivery_messages wake_ups engines import_callbacks import_chunks imports installation ' +
+    'mailing_lists organizations pending_subscribers processes reactions schema subscribers uploads users',
+  aggregate: 'import_chunks imports subscriber_counts uploads',
   distinct: 'import_chunks',
 }
 
@@ -229,6 +224,7 @@ async function walkUploads(t: Test, service: Walked): Promise<void> {
   const { call, collections, list, path, processes, post } = service
   const session = await FtpSession.open(processes.ftp!.ready.ftp!)
   t.match(await session.upload('STOR rows.csv', 'email\nfay@example.com\n'), /^226 /)
+  t.match(await session.upload('STOR pieces.csv', 'x'.repeat(600_000)), /^226 /)
   const { id } = await post(`${path}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: ['email'],
@@ -246,22 +242,22 @@ async function walkUploads(t: Test, service: Walked): Promise<void> {
   )
   await session.command('RNFR rows.csv')
   t.match(await session.command('RNTO old.csv'), /^250 /)
-  t.match(await session.command('DELE old.csv'), /^250 /)
+  for (const name of ['old.csv', 'pieces.csv']) t.match(await session.command(`DELE ${name}`), /^250 /)
   t.equal((await call('PUT', '/uploads/web.csv', new TextEncoder().encode('email\n'))).status, 200)
   t.equal((await call('DELETE', '/uploads/web.csv')).status, 200)
   const data = await session.beginUpload('STOR half.csv')
   data.write('email\n')
-  const half = { name: 'half.csv', unfinished: { $ne: null } }
+  const half = { name: 'half.csv', state: 'unfinished' } as const
   await until(
     'half a file',
-    () => collections.uploadNames.countDocuments(half),
+    () => collections.uploads.countDocuments(half),
     (count) => count === 1,
   )
   data.resetAndDestroy()
   session.close()
   await until(
     'its lock is free',
-    () => collections.uploadLocks.countDocuments(),
+    () => collections.uploads.countDocuments({ lease: { $ne: null } }),
     (count) => count === 0,
   )
 }
@@ -273,14 +269,14 @@ async function walkPurges(service: Walked): Promise<void> {
   await until('finalized imports', () => collections.imports.countDocuments({ finalized: false }), isSettled)
   const isOld = new Date(Date.now() - 8 * 24 * 3_600_000)
   await collections.imports.updateMany({}, { $set: { finished_at: isOld } })
-  await collections.uploadNames.updateMany({}, { $set: { 'unfinished.touched_at': isOld } })
+  await collections.uploads.updateMany({}, { $set: { modified_at: isOld } })
   await collections.deletedFields.updateMany({}, { $set: { second_pass_at: isOld } })
   const first = service.processes.engine!
   await service.start('engine')
   await first.stop()
   const left = async () => [
     await collections.imports.countDocuments({ logs_purged_at: null }),
-    await collections.uploadNames.countDocuments(),
+    await collections.uploads.countDocuments(),
     await collections.deletedFields.countDocuments(),
   ]
   await until('the purges', left, (counts) => counts.every((count) => count === 0), 30_000)

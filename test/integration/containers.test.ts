@@ -1,4 +1,4 @@
-import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
@@ -8,15 +8,14 @@ import { startHastyEngine } from '../helpers/downloads.ts'
 import { makeZip } from '../helpers/make-zip.ts'
 import { memoryGrowth } from '../helpers/memory-growth.ts'
 import { createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
-import { finalizeUpload } from '../helpers/stable-upload.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 /** Files in containers, as uploads and behind a URL, come to the same as the plain file or end with a sentence. */
 
 const service = await startService(t, ['control-plane'], { UPLOAD_MAX_MB: '250' })
 const engine = await startHastyEngine(t, service, { bounds: { retryAfterMs: [50, 100] } })
 const { post } = service
-const uploads = path.join(service.dataFolder, 'uploads', '1')
-await mkdir(uploads, { recursive: true })
+const uploads = storedUploads(service)
 
 const files = new Map<string, Buffer>()
 const requests = new Map<string, number>()
@@ -38,8 +37,7 @@ async function offer(door: Door, name: string, bytes: Buffer): Promise<Json> {
     files.set(name, bytes)
     return { type: 'url', url: `${base}/${name}` }
   }
-  await writeFile(path.join(uploads, name), bytes)
-  await finalizeUpload(path.join(uploads, name))
+  await uploads.put(name, bytes)
   return { type: 'upload_directory', filename: name }
 }
 

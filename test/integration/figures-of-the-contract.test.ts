@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, utimes, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
@@ -41,13 +41,12 @@ import { stopTimeoutMs } from '../../shared/runtime/service.ts'
 import { downloadBounds } from '../../shared/net/download-bounds.ts'
 import { chunkLeaseMs, maxChunkClaims } from '../../shared/store/chunks.ts'
 import { fenceTimeoutMs as fenceMs, maxFenceTries, maxLagMs } from '../../shared/store/fence.ts'
-import { uploadLeaseMs } from '../../shared/store/upload-locks.ts'
 import { forgetDeadMs, heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
+import { uploadLeaseMs } from '../../shared/store/uploads.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
-import { unfinishedName } from '../../shared/storage/uploads/upload-names.ts'
 import { parseApiTime } from '../../shared/values/date-time.ts'
-import { finalizeUpload } from '../helpers/stable-upload.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 import {
   basic,
   bootstrapKey,
@@ -740,11 +739,8 @@ t.test('D 8: inspection shows the first 20 records of at most 1 MB', async (t) =
 
 /** An import of a file of these bytes. */
 async function fileImport(content: string | Uint8Array, options: Json = {}): Promise<Json> {
-  const folder = path.join(service.dataFolder, 'uploads', '1')
   const filename = `figures-${(made += 1)}.csv`
-  await mkdir(folder, { recursive: true })
-  await writeFile(path.join(folder, filename), content)
-  await finalizeUpload(path.join(folder, filename))
+  await storedUploads(service).put(filename, content)
   const { mailing_list_id: listId = (await createList(service)).id, ...more } = options
   const created = await post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: {
@@ -883,28 +879,34 @@ async function makeOld(file: string, ageMs: number): Promise<void> {
   await utimes(file, at, at)
 }
 
+/** An upload of this many bytes that broke off so long ago. */
+const brokenOff = (name: string, size: number, ageMs: number) => ({
+  ...{ _id: name, organization_id: 1, name, state: 'unfinished' as const, blob: `uploads/00/${name}` },
+  ...{ size, charged: size, modified_at: new Date(Date.now() - ageMs), lease: null, pinned_by: [] },
+})
+
 t.test('D 2.2: uploads that broke off are kept for 7 days', async (t) => {
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-  const [young, old] = ['young.csv', 'old.csv'].map((name, i) => unfinishedName(`${i}`.repeat(16), name))
-  await writeFile(path.join(folder, young!), 'email\n')
-  await writeFile(path.join(folder, old!), 'email\n')
-  await makeOld(path.join(folder, young!), 7 * day - minute)
-  await makeOld(path.join(folder, old!), 7 * day + minute)
-  const [youngCopy, oldCopy] = ['a', 'b'].map((digit) => `.copy-${digit.repeat(16)}`)
-  // docs/uploads.md: a copy that a killed process left is kept for a day.
+  const [young, old] = [7 * day - minute, 7 * day + minute].map((ageMs, i) => brokenOff(`off-${i}`, 6, ageMs))
+  await collections.uploads.insertMany([young!, old!])
+  const strays = path.join(service.dataFolder, 'uploads', '00')
+  await mkdir(strays, { recursive: true })
+  // docs/uploads.md: bytes that a killed process left without a record are kept for a day.
   for (const [name, ageMs] of [
-    [youngCopy!, day - minute],
-    [oldCopy!, day + minute],
+    ['young', day - minute],
+    ['old', day + minute],
   ] as const) {
-    await writeFile(path.join(folder, name), 'email\n')
-    await makeOld(path.join(folder, name), ageMs)
+    await writeFile(path.join(strays, name), 'email\n')
+    await makeOld(path.join(strays, name), ageMs)
   }
   await purgeUploads(openUploads(onDisk, database), log).run()
-  const left = await readdir(folder)
+  const left = (await collections.uploads.find({ state: 'unfinished' }).toArray()).map(({ _id }) => _id)
   t.same(
-    [young, old, youngCopy, oldCopy].map((name) => left.includes(name!)),
-    [true, false, true, false],
+    [young, old].map((upload) => left.includes(upload!._id)),
+    [true, false],
+  )
+  t.same(
+    ['young', 'old'].map((name) => existsSync(path.join(strays, name))),
+    [true, false],
   )
 })
 
@@ -999,11 +1001,10 @@ t.test('an engine removes what is old without being asked, from its start on', a
   )
   const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)
   const staged = path.join(service.dataFolder, 'staging', '900001')
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  const upload = path.join(folder, unfinishedName('2'.repeat(16), 'left.csv'))
-  await Promise.all([staged, folder].map((made) => mkdir(made, { recursive: true })))
+  await mkdir(staged, { recursive: true })
   await writeFile(path.join(staged, 'source'), 'email\n')
-  await writeFile(upload, 'email\n')
+  const upload = brokenOff('left.csv', 6, 0)
+  await collections.uploads.insertOne(upload)
   const ofImport = { _id: { $gte: `${id}:`, $lt: `${id};` } }
   const left = async () => ({
     logs:
@@ -1014,12 +1015,15 @@ t.test('an engine removes what is old without being asked, from its start on', a
       [`custom_fields.${field.id}`]: { $exists: true },
     }),
     staged: Number(existsSync(staged)),
-    uploads: Number(existsSync(upload)),
+    uploads: await collections.uploads.countDocuments({ _id: upload._id }),
   })
   t.same(await left(), { logs: 2, values: 1, staged: 1, uploads: 1 })
   await endedBefore(id, 8 * day)
-  await makeOld(staged, 2 * hour)
-  await makeOld(upload, 8 * day)
+  await makeOld(path.join(staged, 'source'), 2 * hour)
+  await collections.uploads.updateOne(
+    { _id: upload._id },
+    { $set: { modified_at: new Date(Date.now() - 8 * day) } },
+  )
   t.equal((await call('DELETE', `/mailing_lists/${list.id}/custom_fields/${field.id}`)).body.success, true)
 
   // The one that runs already does this at its intervals, of minutes.

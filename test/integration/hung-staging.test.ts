@@ -29,7 +29,7 @@ const uploads = openUploads(location, database)
 const context: FinalizingContext = {
   ...{ database, log, uploads, secrets: noKeys, metrics: createEngineMetrics(new Registry()) },
   staging: openStaging(location, collections),
-  quota: new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } }),
+  quota: new StagedQuota({ collections, limits: { bytes: Infinity, imports: 10 } }),
 }
 
 const ids = [1, 2, 3, 4, 5, 6]

@@ -1,7 +1,5 @@
 import { once } from 'node:events'
-import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
-import path from 'node:path'
 import { UUID, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
 import { CommandGate } from '../helpers/command-gate.ts'
@@ -17,6 +15,7 @@ import {
   until,
   type Json,
 } from '../helpers/service.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 const service = await startService(t, ['control-plane'])
 const { call, get, post } = service
@@ -378,12 +377,8 @@ t.test('a mapping, default or value that does not fit is refused', async (t) => 
   }
 })
 
-t.test('a file of the upload directory is a plain, regular file that is there', async (t) => {
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-  await writeFile(path.join(folder, 'there.csv'), 'a@b.co')
-  await symlink('/etc/passwd', path.join(folder, 'link.csv'))
-  await mkdir(path.join(folder, 'folder'))
+t.test('a file of the upload directory is there, under a plain name', async (t) => {
+  await storedUploads(service).put('there.csv', 'a@b.co')
   const upload = async (filename: unknown) =>
     (await create({ column_mapping: ['email'], file_source: { type: 'upload_directory', filename } })).body
   t.match(await upload('there.csv'), {
@@ -391,7 +386,7 @@ t.test('a file of the upload directory is a plain, regular file that is there', 
     data: { file_source: { type: 'upload_directory', filename: 'there.csv', url: null } },
   })
   for (const name of [
-    ...['absent.csv', 'link.csv', 'folder', '../1/there.csv'],
+    ...['absent.csv', '../1/there.csv'],
     ...['/etc/passwd', '..', '.', 'a\0b', '', '.hidden', 'a\\b'],
     undefined,
     5,
@@ -562,8 +557,8 @@ async function startBehindGate(t: Test) {
 
 t.test('a creation that is refused because its list is busy leaves the quota', async (t) => {
   const own = await createList(service)
-  const { mailingLists, imports, uploadUsage } = service.collections
-  const entries = async () => (await uploadUsage.findOne({ _id: 1 }))?.imports?.length
+  const { mailingLists, imports, ledgers } = service.collections
+  const entries = async () => (await ledgers.findOne({ _id: 1 }))?.imports.length
   const before = [await imports.countDocuments(), await entries()]
   const session = service.client.startSession()
   session.startTransaction()
@@ -617,7 +612,7 @@ t.test(
     await inTransaction
     const first = await send(service.processes['control-plane']!.ready.http!)
     gate.release()
-    await gate.watch(writes('upload_usage'))
+    await gate.watch(writes('ledgers'))
     await Promise.all([
       idempotencyKeys.deleteMany({ import_id: first.body.data.id }),
       imports.deleteOne({ _id: first.body.data.id }),

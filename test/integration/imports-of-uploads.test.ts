@@ -1,31 +1,17 @@
-import { execFile } from 'node:child_process'
-import {
-  appendFile,
-  mkdir,
-  open,
-  readdir,
-  rename,
-  rm,
-  stat,
-  truncate,
-  utimes,
-  writeFile,
-} from 'node:fs/promises'
+import { readdir, rm, truncate } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
-import { promisify } from 'node:util'
-import { ObjectId } from 'mongodb'
 import t from 'tap'
 import { sweepStaging } from '../../engine/jobs/maintenance.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
-import { appendToGridFile, createGridFile } from '../../shared/storage/gridfs/grid-bucket.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { noCounts } from '../../shared/contract/schemas/import.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { stagedSource } from '../../shared/storage/staging/staging.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
-import { newUploadToken, unfinishedName } from '../../shared/storage/uploads/upload-names.ts'
+import { UploadDirectory } from '../../shared/storage/uploads/upload-directory.ts'
+import { noLimits } from '../../shared/store/ledger.ts'
 import { Engines } from '../helpers/engines.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import {
@@ -41,7 +27,7 @@ import {
 } from '../helpers/service.ts'
 import { storedUploads } from '../helpers/stored-uploads.ts'
 
-const run = promisify(execFile)
+const log = createLogger({ process: 'test', level: 'silent' })
 
 const rows = (count: number, from = 0): string =>
   `email\n${Array.from({ length: count }, (_, i) => `row${from + i}@example.com\n`).join('')}`
@@ -55,15 +41,6 @@ async function create(service: Service, filename: string, more: object = {}): Pr
       file_source: { type: 'upload_directory', filename },
     },
   })
-}
-
-const longAgo = new Date(Date.now() - 3_600_000)
-
-/** Puts a file there as a program other than our FTP server would have done some time ago. */
-async function putOld(file: string, content: string): Promise<void> {
-  await mkdir(path.dirname(file), { recursive: true })
-  await writeFile(file, content)
-  await utimes(file, longAgo, longAgo)
 }
 
 const services = {
@@ -115,7 +92,6 @@ t.test('what an engine that was judged dead writes late is not what its successo
         yield Buffer.from('the next one’s bytes')
       })(),
     )
-    t.equal(await staging.open(stagedSource(7, 'late')), null, 'nothing is seen before it is whole')
     resume()
     await late
     const file = (await staging.open(stagedSource(7, 'next')))!
@@ -148,53 +124,23 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     })
     t.teardown(() => database.close())
     const uploads = openUploads({ STAGING, DATA_DIR: dataFolder }, database)
-    const directory = uploads.directory(2)
-    await directory.prepare()
-    const begin = async (name: string) => {
-      const token = newUploadToken()
-      const upload = await directory.beginOrResume({ name, token, wasAbandoned: false, keep: 0 })
-      await upload.write(Buffer.from('half'))
-      await upload.close()
-      return token
+    const stored = storedUploads(service, 2)
+    const directory = new UploadDirectory({ uploads, organizationId: 2, limits: noLimits, log })
+    for (const name of ['old.csv', 'young.csv', 'killed.csv']) {
+      const upload = await directory.beginUpload(name, { append: false, start: undefined })
+      await upload.open(new AbortController().signal)
+      await upload.receive(Readable.from([Buffer.from('half')]))
+      await upload.sync()
+      if (name !== 'killed.csv') await upload.end()
     }
-    const old = await begin('old.csv')
-    await begin('young.csv')
-    const eightDaysAgo = new Date(Date.now() - 8 * 24 * 3_600_000)
-    if (STAGING === 'disk')
-      await utimes(
-        path.join(dataFolder, 'uploads', '2', unfinishedName(old, 'old.csv')),
-        eightDaysAgo,
-        eightDaysAgo,
-      )
-    else
-      await collections.uploadNames.updateOne(
-        { _id: '2/old.csv' },
-        { $set: { 'unfinished.touched_at': eightDaysAgo } },
-      )
-    // One copy of an FTP server that was killed, and one that is still in progress.
-    const folder = path.join(dataFolder, 'uploads', '2')
-    const [left, young] = [newUploadToken(), newUploadToken()].map((token) => `.copy-${token}`) as [
-      string,
-      string,
-    ]
-    if (STAGING === 'disk')
-      for (const [name, ageHours] of [
-        [left, 25],
-        [young, 1],
-      ] as const) {
-        await writeFile(path.join(folder, name), 'half')
-        const at = new Date(Date.now() - ageHours * 3_600_000)
-        await utimes(path.join(folder, name), at, at)
-      }
+    const weekAgo = { modified_at: new Date(Date.now() - 8 * 24 * 3_600_000) }
+    await collections.uploads.updateOne({ name: 'old.csv' }, { $set: weekAgo })
+    await stored.endLease('killed.csv')
     t.equal(await uploads.purge({ olderThanMs: 7 * 24 * 3_600_000 }), 1)
-    t.equal(await directory.findUnfinished('old.csv'), null)
-    t.match(await directory.findUnfinished('young.csv'), { size: 4 })
-    if (STAGING === 'gridfs') t.equal(await collections.uploads.files.countDocuments(), 1)
-    else
-      t.same(
-        (await readdir(folder)).filter((name) => name.startsWith('.copy')),
-        [young],
-      )
+    t.same((await stored.entries()).sort(), ['.unfinished-killed.csv', '.unfinished-young.csv'])
+    t.equal((await directory.findPair('killed.csv')).unfinished?.size, 4)
+    // What was reserved ahead for the killed one is free again.
+    t.match(await collections.ledgers.findOne({ _id: 2 }), { bytes: 8, files: 2 })
   })
 
 /** Uploads the content in all sessions at the same time. Resolves to their replies. */
@@ -217,17 +163,17 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     const two = await startProcess('ftp', settings)
     t.teardown(() => two.stop())
     const stored = storedUploads(service)
-    const usage = () => service.collections.uploadUsage.findOne({ _id: 1 })
+    const ledger = () => service.collections.ledgers.findOne({ _id: 1 })
     const open = (running = one) => FtpSession.open(running.ready.ftp!)
     const [a, b] = [await open(one), await open(two)]
     const megabyte = 'x'.repeat(1_000_000)
 
     t.match(await a.upload('STOR small.csv', megabyte), /^226 /)
     t.match(await a.upload('STOR small.csv', megabyte), /^226 /, 'what is replaced counts once')
-    t.match(await usage(), { bytes: 1_000_000, files: 1, uploads: [] })
+    t.match(await ledger(), { bytes: 1_000_000, files: 1 })
     t.match(await a.upload('STOR much.csv', megabyte.repeat(11)), /^552 /)
     t.same(await stored.entries(), ['small.csv'], 'what passed the limit is removed')
-    t.match(await usage(), { bytes: 1_000_000, files: 1, uploads: [] })
+    t.match(await ledger(), { bytes: 1_000_000, files: 1 })
 
     // Four sessions of two processes, 3 MB each, where 9 MB are free.
     const sessions = await Promise.all([one, two, one, two].map(open))
@@ -240,12 +186,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       sizes.reduce((sum, size) => sum + size, 0),
       1_000_000 + taken * 3_000_000,
     )
-    // A count that overlaps an upload's end leaves too high totals. They are recounted before a refusal.
-    const expectUsage = async (bytes: number) => {
-      const totals = (await usage())!
-      t.ok(totals.bytes >= bytes, `${totals.bytes} are counted of ${bytes}`)
-      t.same(totals.uploads, [])
-    }
+    const expectUsage = async (bytes: number) => t.equal((await ledger())!.bytes, bytes)
     await expectUsage(1_000_000 + taken * 3_000_000)
     for (const [i, answer] of answers.entries())
       if (answer.startsWith('226')) await a.command(`DELE parallel${i}.csv`)
@@ -259,8 +200,8 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     data.write('part')
     await until(
       'the part',
-      async () => (await stored.entries()).filter((entry) => entry.endsWith('-4.csv')).length,
-      (count) => count === 1,
+      async () => stored.size('.unfinished-4.csv'),
+      (size) => size === 4,
     )
     t.match(await b.command('ABOR'), /^426 /)
     t.match(await b.reply(), /^226 /)
@@ -270,80 +211,13 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     t.match(await a.command('DELE 4.csv'), /^250 /)
     t.match(await a.upload('STOR 5.csv', 'x'), /^226 /)
 
-    // What a killed process had reserved, and files that others removed, are found before a request is refused.
-    await service.collections.uploadUsage.updateOne(
-      { _id: 1 },
-      {
-        $inc: { bytes: 20_000_000 },
-        $push: { uploads: { token: 'dead', name: 'dead.csv', bytes: 5, files: 1 } },
-      },
-    )
     t.match(await b.upload('STOR 5.csv', megabyte.repeat(5)), /^226 /)
-    t.match(await usage(), { files: 4, uploads: [] })
+    t.match(await ledger(), { files: 4, bytes: 6_000_000 + 2 + 5 - 1 })
     for (const session of [a, b, ...sessions]) session.close()
   })
 
-t.test(
-  'what others do to a file that they had finished, once its import began, changes nothing',
-  async (t) => {
-    const service = onDisk
-    const folder = path.join(service.dataFolder, 'uploads', '1')
-    const changes: Record<string, (file: string) => Promise<unknown>> = {
-      truncated: (file) => truncate(file, 0),
-      overwritten: (file) => writeFile(file, rows(2, 300)),
-      removed: (file) => rm(file),
-    }
-    const createOld = async (name: string, content: string, more?: object): Promise<number> => {
-      await putOld(path.join(folder, name), content)
-      return (await create(service, name, more)).id
-    }
-    const ids: number[] = []
-    for (const what of Object.keys(changes)) ids.push(await createOld(`${what}.csv`, rows(10), later))
-    const tooLarge = 17 * 1024 * 1024
-    const largeId = await createOld('large.csv', `email\n${'x'.repeat(tooLarge)}\n`, later)
-    const beforeItIsSplit = 'update imports "state":"importing" before 1'
-    const restoredId = await createOld('restored.csv', rows(10), later)
-    const engine = await engines.disk.start(beforeItIsSplit)
-    const { resume } = await begin(service, [...ids, largeId, restoredId])
-    const otherId = await createOld('other.csv', `${rows(10)}${' '.repeat(tooLarge)}\n`)
-    await engine.ended
-    await engines.disk.endLeaseOf(engine)
-
-    for (const [what, change] of Object.entries(changes)) await change(path.join(folder, `${what}.csv`))
-    await truncate(path.join(folder, 'large.csv'), 100)
-    await writeFile(path.join(folder, 'other.csv'), rows(2, 300))
-    const staging = path.join(service.dataFolder, 'staging', String(restoredId))
-    const pin = path.join(
-      staging,
-      (await readdir(staging)).find((name) => name.startsWith('pin-'))!,
-    )
-    const { ino } = await stat(pin)
-    // A restored backup has another inode, and the same time.
-    await run('cp', ['-p', pin, `${pin}.restored`])
-    await rename(`${pin}.restored`, pin)
-    t.not((await stat(pin)).ino, ino)
-    await resume()
-    await engines.disk.start()
-    for (const [i, what] of Object.keys(changes).entries())
-      t.same(countsOf(await importEnd(service, ids[i]!)), { added: 10 }, what)
-    t.match(
-      await importEnd(service, largeId),
-      { state: 'failed', error_message: /"large\.csv" was written into after the import began/ },
-      'one that is too large to be copied when the import begins is refused, not imported in part',
-    )
-    const other = await importEnd(service, otherId)
-    t.match(
-      other,
-      { state: 'failed', error_message: /"other\.csv" was written into after the import began/ },
-      'so is one that is split already, but has no claimed chunk yet',
-    )
-    t.same(countsOf(other), {})
-    t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored resumes')
-  },
-)
-
 for (const STAGING of ['disk', 'gridfs'] as const)
-  t.test(`nor does what is done to an upload: ${STAGING}`, async (t) => {
+  t.test(`what is done to an upload once its import began changes nothing: ${STAGING}`, async (t) => {
     const service = services[STAGING]
     const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
     const changes: Record<string, (name: string) => Promise<unknown>> = {
@@ -381,8 +255,8 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       'the end of all pins and staged files',
       async () => [
         await service.collections.imports.countDocuments({ finalized: false }),
-        await service.collections.staging.files.countDocuments(),
-        await service.collections.uploads.files.countDocuments({ detached: true }),
+        await service.collections.blobPieces.countDocuments({ blob: /^staging/ }),
+        await service.collections.uploads.countDocuments({ state: 'detached' }),
         (await readdir(path.join(service.dataFolder, 'staging')).catch(() => [])).length,
       ],
       (left) => left.every((count) => count === 0),
@@ -445,7 +319,7 @@ t.test(
     const service = onDisk
     // An engine of an earlier test would take the import over.
     await engines.disk.kill(engines.disk.alive)
-    await putOld(path.join(service.dataFolder, 'uploads', '1', 'sound.csv'), rows(15))
+    await storedUploads(service).put('sound.csv', rows(15))
     const before = await engines.disk.start('findAndModify import_chunks before 1')
     const { id } = await create(service, 'sound.csv')
     await before.ended
@@ -464,59 +338,7 @@ t.test(
   },
 )
 
-t.test('a file that something else still writes is waited for', async (t) => {
-  const service = onDisk
-  await engineAtWork(engines.disk)
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-
-  const file = path.join(folder, 'growing.csv')
-  const writer = await open(file, 'w')
-  await writer.write(rows(5))
-  const { id } = await create(service, 'growing.csv')
-  const waiting = await until(
-    'the first check',
-    () => service.get(`/subscriber_imports/${id}`),
-    (view) => view.warnings.length > 0,
-  )
-  t.match(waiting, { state: 'splitting', warnings: [/"growing\.csv" was still being written/] })
-  const first = await service.collections.imports.findOne({ _id: id })
-  await writer.write('later@example.com\n')
-  await until(
-    'a check after the change',
-    () => service.collections.imports.findOne({ _id: id }),
-    (document) => document!.upload!.waiting!.fingerprint !== first!.upload!.waiting!.fingerprint,
-  )
-  await writer.close()
-  // A name that another file gets meanwhile doesn't matter.
-  await writeFile(`${file}.new`, rows(1, 50))
-  await rename(`${file}.new`, file)
-  const view = await importEnd(service, id)
-  t.match(view, { state: 'finished', warnings: [/"growing\.csv" was still being written/] })
-  t.same(countsOf(view), { added: 6 })
-
-  await writeFile(path.join(folder, 'endless.csv'), rows(5))
-  const endless = await create(service, 'endless.csv')
-  const append = setInterval(
-    () => void appendFile(path.join(folder, 'endless.csv'), 'more@example.com\n').catch(() => undefined),
-    200,
-  )
-  await until(
-    'the wait',
-    () => service.collections.imports.findOne({ _id: endless.id }),
-    (document) => (document?.upload?.waiting ?? null) !== null,
-  )
-  const quarterAgo = new Date(Date.now() - 16 * 60_000)
-  await service.collections.imports.updateOne(
-    { _id: endless.id },
-    { $set: { 'upload.waiting.since': quarterAgo } },
-  )
-  const failed = await importEnd(service, endless.id)
-  clearInterval(append)
-  t.match(failed, { state: 'failed', error_message: /was still being written 15 minutes after/ })
-})
-
-t.test('old files, and files that were uploaded by FTP, are imported at once', async (t) => {
+t.test('files that were uploaded by FTP are imported at once', async (t) => {
   const service = onDisk
   await engineAtWork(engines.disk)
   const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
@@ -524,10 +346,9 @@ t.test('old files, and files that were uploaded by FTP, are imported at once', a
   await ftp.command('RNFR fresh.csv.part')
   t.match(await ftp.command('RNTO fresh.csv'), /^250 /)
   const mac = 'März.csv'.normalize('NFD')
-  for (const name of ['old.csv', mac])
-    await putOld(path.join(service.dataFolder, 'uploads', '1', name), rows(10))
+  t.match(await ftp.upload(`STOR ${mac}`, rows(10)), /^226 /)
   t.match(await ftp.upload(`STOR .${mac}`, rows(10)), /^226 /)
-  for (const name of ['fresh.csv', 'old.csv', 'März.csv', mac, '.März.csv', `.${mac}`]) {
+  for (const name of ['fresh.csv', 'März.csv', mac, '.März.csv', `.${mac}`]) {
     const view = await importEnd(service, (await create(service, name)).id)
     t.match(view, { state: 'finished', warnings: [] }, name)
     t.equal(view.file_source.filename, name.normalize('NFC'))
@@ -560,7 +381,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
   })
 
 t.test('an engine starts any number of imports of uploads, one after the other', async (t) => {
-  await putOld(path.join(onDisk.dataFolder, 'uploads', '1', 'small.csv'), rows(1))
+  await storedUploads(onDisk).put('small.csv', rows(1))
   await engineAtWork(engines.disk)
   const states: string[] = []
   for (let i = 0; i < 10; i += 1)
@@ -581,23 +402,26 @@ t.test('pins and pieces in the database that no import needs are removed', async
     { _id: ended },
     { $set: { state: 'cancelled', finished_at: new Date(), finalized: true, totals: noCounts() } },
   )
-  await collections.uploads.files.updateOne(
-    { 'pinned_by.0': { $exists: false } },
-    { $set: { pinned_by: [waiting, ended, gone] } },
-  )
+  await collections.uploads.updateOne({ name: 'pinned.csv' }, { $set: { pinned_by: [waiting, ended, gone] } })
   // A file that an engine wrote after its removal, and one of a creation that may still be committed.
-  const { staging } = collections
-  const young = await createGridFile(staging, { filename: `${notYet}/source`, import_id: notYet })
-  const stray = new ObjectId(young.toHexString().slice(0, 8).padEnd(24, '0'))
-  for (const file of [young, stray]) await appendToGridFile(staging, file, 0, [Buffer.from('x')])
+  const staging = openStaging({ STAGING: 'gridfs', DATA_DIR: dataFolder }, collections)
+  const late = await stored.uploads.blobs.append(`staging/${gone}/late`, { isNew: true })
+  for (const remove of [() => staging.removeImport(gone), () => late.close()]) {
+    await late.append([Buffer.from('x')])
+    await late.flush()
+    await remove()
+  }
+  for (const id of [gone, notYet]) await staging.write(stagedSource(id), Readable.from([Buffer.from('x')]))
+  const hoursAgo = { begun_at: new Date(Date.now() - 2 * 3_600_000) }
+  await collections.blobPieces.updateMany({ blob: new RegExp(`^staging/${gone}/`) }, { $set: hoursAgo })
   await sweepStaging(
     database,
     {
-      staging: openStaging({ STAGING: 'gridfs', DATA_DIR: dataFolder }, collections),
+      staging,
       uploads: openUploads({ STAGING: 'gridfs', DATA_DIR: dataFolder }, database),
     },
-    createLogger({ process: 'test', level: 'silent' }),
+    log,
   ).run()
-  t.same(await collections.uploads.files.distinct('pinned_by'), [waiting])
-  t.same(await staging.pieces.distinct('files_id'), [young])
+  t.same(await collections.uploads.distinct('pinned_by', { name: 'pinned.csv' }), [waiting])
+  t.same(await collections.blobPieces.distinct('blob', { blob: /^staging\/9/ }), [`staging/${notYet}/source`])
 })

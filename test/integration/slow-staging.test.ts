@@ -7,7 +7,7 @@ import { urlSource } from '../../engine/stages/obtain/url.ts'
 import { AddressGuard } from '../../shared/net/address-guard.ts'
 import type { ImportDocument } from '../../shared/contract/schemas/import.ts'
 import { downloadBounds } from '../../shared/net/download-bounds.ts'
-import { diskStaging } from '../../shared/storage/staging/disk-staging.ts'
+import { folderStaging } from '../helpers/folder-staging.ts'
 import { noKeys } from '../helpers/no-keys.ts'
 import { answer, head, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
 import { startFtpServer } from '../helpers/scripted-ftp-server.ts'
@@ -21,7 +21,7 @@ t.teardown(() => rm(folder, { recursive: true, force: true }))
 
 /** Writes to disk, and rests now and then. */
 async function downloadSlowly(url: string, restAfter = 2_000_000): Promise<number> {
-  const disk = diskStaging(folder)
+  const disk = folderStaging(folder)
   let size = 0
   async function* slowly(content: AsyncIterable<Uint8Array>) {
     let restedAt = 0

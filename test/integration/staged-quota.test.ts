@@ -11,8 +11,6 @@ import { openDatabase } from '../../shared/runtime/database.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { removeImportEntry } from '../../shared/store/staged-usage.ts'
-import { countUsage } from '../../shared/storage/uploads/count-usage.ts'
-import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota } from '../../shared/storage/uploads/staged-quota.ts'
 import { crashAt } from '../helpers/crash-at.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
@@ -39,12 +37,13 @@ const settings = { UPLOAD_MAX_MB: '4', IMPORTS_MAX_UNFINISHED: '12' }
 
 /** Text that hardly packs. */
 const random = (bytes: number) => randomBytes(bytes * 0.75).toString('base64')
-const usageOf = (service: Service) => service.collections.uploadUsage.findOne({ _id: 1 })
+const usageOf = (service: Service) => service.collections.ledgers.findOne({ _id: 1 })
 
 /** Bytes of all files of imports. */
 async function stagedBytes({ dataFolder, collections, settings }: Service): Promise<number> {
   if (settings['STAGING'] === 'gridfs') {
-    const pieces = await collections.staging.pieces.find({}, { projection: { n: 1, end: 1 } }).toArray()
+    const ofImports = { blob: /^staging\//, n: { $gte: 0 } }
+    const pieces = await collections.blobPieces.find(ofImports, { projection: { n: 1, end: 1 } }).toArray()
     return pieces.reduce((sum, { n, end }) => sum + end - n, 0)
   }
   const folder = path.join(dataFolder, 'staging')
@@ -58,8 +57,8 @@ async function stagedBytes({ dataFolder, collections, settings }: Service): Prom
 
 /** The organization's staged bytes, as stored. */
 async function countedBytes(service: Service): Promise<number> {
-  const { imports = [], pinned = 0 } = (await usageOf(service)) ?? {}
-  return imports.reduce((sum, { source, partition }) => sum + source + partition, pinned)
+  const { imports = [] } = (await usageOf(service)) ?? {}
+  return imports.reduce((sum, { source, partition }) => sum + source + partition, 0)
 }
 
 async function create(service: Service, source: Json, more: Json = {}, call = service.call) {
@@ -82,7 +81,7 @@ async function clear(t: Test, service: Service, running?: RunningProcess): Promi
     () => service.collections.imports.countDocuments({ finalized: false }),
     (count) => count === 0,
   )
-  t.match(await usageOf(service), { imports: [], pinned: 0 }, 'nothing is counted any more')
+  t.match(await usageOf(service), { imports: [] }, 'nothing is counted any more')
   t.equal(await stagedBytes(service), 0)
   await engine.stop()
 }
@@ -131,7 +130,7 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
       (difference) => difference === 0,
     )
     t.ok((await countedBytes(service)) <= 4_000_000)
-    t.equal((await usageOf(service))!.imports!.length, created)
+    t.equal((await usageOf(service))!.imports.length, created)
   },
 
   'uploads share the quota with what is staged': async (t, service) => {
@@ -140,26 +139,18 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
     ftp.close()
   },
 
-  'what a killed process left in the totals is found before anything is refused': async (t, service) => {
+  'what a killed creation left in the ledger is found before anything is refused': async (t, service) => {
     const { collections } = service
     await clear(t, service)
-    const long = new Date(Date.now() - 2 * 3_600_000)
-    const entry = (import_id: number, entered_at: Date) => ({
-      import_id,
-      source: 2_000_000,
-      partition: 0,
-      entered_at,
-    })
+    const entered_at = new Date(Date.now() - 2 * 3_600_000)
+    const entry = (import_id: number) => ({ import_id, source: 2_000_000, partition: 0, entered_at })
     const finalizedId = (await collections.imports.findOne({ finalized: true }))!._id
-    await collections.uploadUsage.updateOne(
+    await collections.ledgers.updateOne(
       { _id: 1 },
-      {
-        $set: { counted_at: new Date(Date.now() - 10_000), pinned: 9_000_000 },
-        $push: { imports: { $each: [entry(900_001, long), entry(finalizedId, new Date())] } },
-      },
+      { $push: { imports: { $each: [entry(900_001), entry(finalizedId)] } } },
     )
     t.equal((await createInline(service, random(1_500_000))).status, 200)
-    t.equal((await usageOf(service))!.imports!.length, 1)
+    t.equal((await usageOf(service))!.imports.length, 1)
     t.equal(await countedBytes(service), await stagedBytes(service))
     await clear(t, service)
   },
@@ -187,10 +178,9 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
       (count) => count === 1,
     )
     await service.post(`/subscriber_imports/${id}/pause`)
-    t.match(await usageOf(service), { bytes: content.length }, 'as long as it has its name it counts once')
-    t.notOk((await usageOf(service))!.pinned)
+    t.match(await usageOf(service), { bytes: content.length, files: 1 }, 'with its name it counts once')
     t.match(await ftp.command('DELE rows.csv'), /^250 /)
-    t.match(await usageOf(service), { bytes: 0, pinned: content.length })
+    t.match(await usageOf(service), { bytes: content.length, files: 0 })
     t.match(await ftp.upload('STOR rows.csv', content).catch(errorMessage), /^552 /)
     t.match((await createInline(service, random(1_500_000))).status, 413)
 
@@ -201,7 +191,7 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
       () => collections.imports.countDocuments({ _id: id, finalized: true }),
       (count) => count === 1,
     )
-    t.match(await usageOf(service), { pinned: 0, imports: [] })
+    t.match(await usageOf(service), { bytes: 'email\n'.length, files: 1, imports: [] })
     t.match(await ftp.upload('STOR rows.csv', content), /^226 /)
 
     // Paused when it is split already: the file is gone, and what came of it counts.
@@ -268,7 +258,7 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
     const first = (await createInline(service, 'email\n')).body.data.id
     const second = (await createInline(service, 'email\nsecond@example.com\n'.repeat(9_000))).body.data.id
     // It counts as if it were large and split.
-    await collections.uploadUsage.updateOne(
+    await collections.ledgers.updateOne(
       { _id: 1, 'imports.import_id': first },
       { $set: { 'imports.$.partition': 3_900_000 } },
     )
@@ -362,19 +352,13 @@ t.test('failed rows of ended imports count until their logs are purged', async (
     .toArray()) as [{ bytes: number }]
   t.ok(bytes > 4_000_000)
   t.match(await usageOf(service), { imports: [], kept: bytes })
-  // Where the removal of its files is late, the sweep of the staging or a recount removes the entry first.
-  const uploads = openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database)
-  const quota = new StagedQuota({ collections, uploads, limits: { bytes: 4_000_000, imports: 12 } })
+  // Where the removal of its files is late, the sweep of the staging removes the entry first.
+  const quota = new StagedQuota({ collections, limits: { bytes: 4_000_000, imports: 12 } })
   const entry = { import_id: body.data.id, source: 1, partition: 0, entered_at: new Date() }
-  for (const takesEntry of [
-    () => removeImportEntry(collections, entry.import_id),
-    () => countUsage(collections, 1, uploads.directory(1)),
-  ]) {
-    await collections.uploadUsage.updateOne({ _id: 1 }, { $set: { imports: [entry], kept: 0 } })
-    await takesEntry()
-    await quota.removeEntry({ _id: entry.import_id, organization_id: 1 })
-    t.match(await usageOf(service), { imports: [], kept: bytes })
-  }
+  await collections.ledgers.updateOne({ _id: 1 }, { $set: { imports: [entry], kept: 0 } })
+  await removeImportEntry(collections, entry.import_id)
+  await quota.removeEntry({ _id: entry.import_id, organization_id: 1 })
+  t.match(await usageOf(service), { imports: [], kept: bytes })
   const refused = await createInline(service, 'email\nann@example.com\n')
   t.equal(refused.status, 413)
   t.match(refused.body.error_message, /failed rows of the last 7 days/)
@@ -400,7 +384,7 @@ t.test('failed rows of ended imports count until their logs are purged', async (
     (count) => count === 2,
   )
   const { kept } = (await usageOf(service))!
-  t.ok(kept! > 60_000 && kept! < 60_100, `the defaults of a cancelled one count ${kept}`)
+  t.ok(kept > 60_000 && kept < 60_100, `the defaults of a cancelled one count ${kept}`)
 
   const finished = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: { ...defaults, file_source: { type: 'json', content: 'email\nann@example.com\n' } },
@@ -411,5 +395,5 @@ t.test('failed rows of ended imports count until their logs are purged', async (
     () => collections.imports.countDocuments({ finalized: true }),
     (count) => count === 3,
   )
-  t.match(await usageOf(service), { kept: 2 * kept! }, 'those of a finished one too')
+  t.match(await usageOf(service), { kept: 2 * kept }, 'those of a finished one too')
 })

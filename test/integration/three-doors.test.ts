@@ -1,4 +1,4 @@
-import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import path from 'node:path'
 import { Readable } from 'node:stream'
@@ -7,6 +7,7 @@ import { Client } from 'basic-ftp'
 import t from 'tap'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { bootstrapKey, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 const service = await startService(t, ['control-plane', 'engine', 'ftp'])
 const { get, post, call } = service
@@ -131,7 +132,7 @@ t.test('a failed try is followed by another after 10 s', { timeout: 300_000 }, a
 
 t.test('a file that is gone when the import begins fails it, and says so', async (t) => {
   const list = await createList(service, [...customFields])
-  await writeFile(path.join(service.dataFolder, 'uploads', '1', 'fleeting.csv'), text)
+  await storedUploads(service).put('fleeting.csv', text)
   await post('/mailing_lists', { mailing_list: { name: 'x' } })
   await service.processes.engine!.stop()
   const created = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
@@ -153,7 +154,6 @@ t.test('a file that is gone when the import begins fails it, and says so', async
 
 t.test('an upload is seen under its name only when it is complete', async (t) => {
   const client = await ftpClient()
-  const folder = path.join(service.dataFolder, 'uploads', '1')
   let send: (piece: Buffer | null) => void = () => undefined
   const slow = new Readable({ read() {} })
   send = (piece) => slow.push(piece)
@@ -162,7 +162,7 @@ t.test('an upload is seen under its name only when it is complete', async (t) =>
   const other = await ftpClient()
   await until(
     'the first bytes',
-    () => readdir(folder),
+    () => storedUploads(service).entries(),
     (names) => names.some((name) => name.includes('slow.csv')),
   )
   t.same(
@@ -184,11 +184,11 @@ t.test('an upload is seen under its name only when it is complete', async (t) =>
   send(Buffer.from(text.slice(50_000)))
   send(null)
   await upload
-  t.equal(await readFile(path.join(folder, 'slow.csv'), 'utf8'), text)
+  t.equal(await storedUploads(service).content('slow.csv'), text)
   t.same(
-    (await readdir(folder)).filter((name) => name.startsWith('.')),
+    (await storedUploads(service).entries()).filter((name) => name.startsWith('.')),
     [],
-    'nothing hidden is left',
+    'nothing unfinished is left',
   )
   client.close()
   other.close()

@@ -112,7 +112,7 @@ t.test('only config.ts reads the environment, only clock.ts the time, only proce
 })
 
 t.test('only the stores touch the documents that they have the state changes of', async (t) => {
-  const kept = 'imports|chunks|engines|processes|callbacks|uploadLocks|uploadUsage'
+  const kept = 'imports|chunks|engines|processes|callbacks|uploads|ledgers'
   const writes = new RegExp(
     String.raw`\b(${kept})\s*\.\s*((insert|update|delete|replace)(One|Many)|findOneAnd\w+|bulkWrite)\b`,
   )

@@ -47,7 +47,7 @@ async function sampleUpload(
   organizationId: number,
   name: string,
 ): Promise<Sample> {
-  const file = await uploads.directory(organizationId).open(name)
+  const file = await uploads.open(organizationId, name)
   if (file === null) throw faultySource.noSuchUpload(name)
   try {
     const bytes = Buffer.alloc(Math.min(maxBytes, file.size))

@@ -1,10 +1,10 @@
 import { clock } from '../../../shared/runtime/clock.ts'
-import { UploadDirectory, type UploadPair } from '../../../shared/storage/uploads/upload-directory.ts'
+import { UploadDirectory, type NamedUpload } from '../../../shared/storage/uploads/upload-directory.ts'
+import type { UploadFile } from '../../../shared/storage/uploads/open-uploads.ts'
 import { composeName, fileNameProblem } from '../../../shared/storage/uploads/upload-names.ts'
 import { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts'
-import type { UploadFile } from '../../../shared/storage/uploads/upload-store.ts'
 import type { Upload } from '../../../shared/storage/uploads/upload.ts'
-import { uploadLimits } from '../../../shared/store/upload-usage.ts'
+import { uploadLimits } from '../../../shared/store/ledger.ts'
 import type { Reply, RequestCall } from '../../api/endpoint.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -42,12 +42,11 @@ async function receive(
   filename: string,
   range: ContentRange | null,
   contentLength: number | undefined,
-): Promise<UploadPair> {
+): Promise<NamedUpload> {
   const { deps, caller, organizationId } = call
   const transfer = deps.transfers.begin(caller, 'in')
   try {
     const directory = openDirectory(deps, organizationId)
-    await directory.prepare()
     const upload = await directory.beginUpload(filename, {
       append: false,
       start: range?.first,
@@ -160,9 +159,8 @@ export async function deleteUpload({ deps, organizationId, params }: RequestCall
 }
 
 function openDirectory(deps: ControlPlane, organizationId: number): UploadDirectory {
-  const { uploads, settings, database, log } = deps
-  const { collections } = database
-  return new UploadDirectory({ uploads, limits: uploadLimits(settings), organizationId, collections, log })
+  const { uploads, settings, log } = deps
+  return new UploadDirectory({ uploads, limits: uploadLimits(settings), organizationId, log })
 }
 
 async function mappingRefusals<T>({ settings }: ControlPlane, work: () => Promise<T>): Promise<T> {

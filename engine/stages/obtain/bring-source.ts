@@ -7,8 +7,8 @@ import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import { ContentReader, requestOf, type ReadContent } from './content-reader.ts'
 import { jsonSource } from './json.ts'
-import { StillWritten, type Source, type SourceContext } from './source.ts'
-import { refuseIfWrittenInto, uploadDirectorySource } from './upload-directory.ts'
+import type { Source, SourceContext } from './source.ts'
+import { uploadDirectorySource } from './upload-directory.ts'
 import { urlSource } from './url.ts'
 
 /** How the bytes of each type of source get into the staging. */
@@ -55,9 +55,7 @@ export async function bringSource(
     await copyConverted(run, staged, (content) => staging.write(target, content))
     return { staged: target, ...reader.result! }
   } catch (error) {
-    // An upload that was written into meanwhile explains a refusal of its content too, and may be complete later.
-    const saysMore = error instanceof StillWritten || error instanceof ImportError
-    throw saysMore ? error : (reader.refusal ?? error)
+    throw error instanceof ImportError ? error : (reader.refusal ?? error)
   }
 }
 
@@ -110,7 +108,7 @@ async function readStaged(
 
 /** Copies an upload that could be read in place if it needn't be converted. */
 async function copyConverted(
-  { document, staging, uploads, signal }: StepRun,
+  { staging, signal }: StepRun,
   staged: string,
   write: (content: AsyncIterable<Uint8Array>) => Promise<unknown>,
 ): Promise<void> {
@@ -120,5 +118,4 @@ async function copyConverted(
   } finally {
     await file.close()
   }
-  await refuseIfWrittenInto(document, staged, uploads)
 }

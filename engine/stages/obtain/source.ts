@@ -7,11 +7,10 @@ import type { StepRun } from '../../scheduler/step.ts'
  * other try uses, or finds it there under another name. Resolves to the staged name.
  *
  * Elsewhere the engine tells the sources apart in these places. An upload is pinned before its import begins
- * (import-starter.ts), and one that is split in place is checked again afterwards (split-import.ts). Inline content is
- * UTF-8 and keeps the name that the request gave it; a URL has several tries (process-import.ts).
+ * (import-starter.ts). Inline content is UTF-8 and keeps the name that the request gave it; a URL has several tries
+ * (process-import.ts).
  *
- * Throws ImportError, `retryable` where a later try may succeed; StillWritten where the upload must be checked again
- * later. The staging's errors are thrown as they are.
+ * Throws ImportError, `retryable` where a later try may succeed. The staging's errors are thrown as they are.
  */
 export type Source = (document: ImportDocument, context: SourceContext) => Promise<string>
 
@@ -31,15 +30,4 @@ export interface SourceContext extends Pick<
 /** The organization's other imports use up its quota for staged files; the step is tried again later. */
 export class QuotaInUse extends Error {
   override readonly name = 'QuotaInUse'
-}
-
-/** A program other than our FTP server still writes the upload; `fingerprint` is of its present content. */
-export class StillWritten extends Error {
-  override readonly name = 'StillWritten'
-  readonly fingerprint: string
-
-  constructor(filename: string, fingerprint: string) {
-    super(`${JSON.stringify(filename)} is still being written`)
-    this.fingerprint = fingerprint
-  }
 }

@@ -19,10 +19,9 @@ import { replaceChunks } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
 import { noTries } from '../../../shared/store/work-leases.ts'
 import { QuotaInUse } from '../obtain/source.ts'
-import { refuseIfWrittenInto } from '../obtain/upload-directory.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import type { Range } from './range-writer.ts'
-import { splitFile, type SplitOptions, type SplitResult } from './split.ts'
+import { splitFile, type SplitResult } from './split.ts'
 
 /** A partition stores a header and the identity with each record: twice the bytes of a source with short records. */
 const partitionRatio = 2
@@ -30,13 +29,12 @@ const partitionRatio = 2
 /**
  * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed. The
  * import must have the source's `beginning`.
- * Throws ImportError `source_missing`, QuotaInUse, and what splitFile and refuseIfWrittenInto throw.
+ * Throws ImportError `source_missing`, QuotaInUse, and what splitFile throws.
  */
 export async function splitImport(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
-  const { document, staging, uploads, quota, signal } = run
+  const { document, staging, quota, signal } = run
   const { beginning } = document
   if (beginning === undefined) throw new Error("the beginning of the import's source wasn't read")
-  await refuseIfWrittenInto(document, staged, uploads)
   const partition = stagedPartition(document._id, randomUUID())
   let bytes = 0
   const source = await requireSource(staging, staged)
@@ -44,7 +42,7 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
     if (!(await quota.reservePartition(document, source.size * partitionRatio))) throw new QuotaInUse()
     const output = await staging.create(partition)
     try {
-      const result = await splitUnchanged(run, staged, {
+      const result = await splitFile({
         source,
         output,
         reopen: () => openPartition(staging, { partition }),
@@ -69,21 +67,6 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
     await source.close()
   }
   await removeUnused(run, partition, bytes)
-}
-
-/**
- * When the source was written into meanwhile, ImportError `source_unreadable` replaces the split's result or error.
- */
-async function splitUnchanged(
-  { document, uploads }: StepRun,
-  staged: string,
-  options: SplitOptions,
-): Promise<SplitResult> {
-  try {
-    return await splitFile(options)
-  } finally {
-    await refuseIfWrittenInto(document, staged, uploads)
-  }
 }
 
 /** Once the chunks are stored, the source and the files of killed tries are no longer needed. */

@@ -21,18 +21,12 @@ import {
   deliveryMessageDocument,
 } from './delivery.ts'
 import { engineDocument, processDocument } from './registration.ts'
-import { gridFileDocument, gridPieceDocument } from './grid-file.ts'
 import { chunkDocument, failureDocument, importDocument, outcomeDocument } from './import.ts'
 import { mailingListDocument } from './mailing-list.ts'
 import { organizationDocument } from './organization.ts'
 import { schemaDocument } from './schema-version.ts'
 import { deletedSubscriberDocument, subscriberCountDocument, subscriberDocument } from './subscriber.ts'
-import {
-  stableUploadDocument,
-  uploadLockDocument,
-  uploadNameDocument,
-  uploadUsageDocument,
-} from './upload.ts'
+import { blobPieceDocument, ledgerDocument, uploadDocument } from './upload.ts'
 import { userDocument } from './user.ts'
 
 export interface CollectionDefinition<Schema extends z.ZodType<Document> = z.ZodType<Document>> {
@@ -92,6 +86,9 @@ export const callbacksIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 
 /** Organizations with a change of the subscriber limit that isn't enforced yet. */
 export const limitChangeIndex = { limit_change: 1 } as const
+
+/** Blobs in the database by the time when they were begun. */
+export const blobAgeIndex = { begun_at: 1, blob: 1 } as const
 
 export const reservedQuotaIndex = 'organization_id_with_quota_reserved'
 
@@ -220,28 +217,19 @@ const collections = {
   ]),
   engines: collection('engines', engineDocument, [{ keys: { number: 1 }, options: { unique: true } }]),
   processes: collection('processes', processDocument),
-  uploadLocks: collection('upload_locks', uploadLockDocument),
-  uploadUsage: collection('upload_usage', uploadUsageDocument),
-  uploadNames: collection('upload_names', uploadNameDocument, [
-    { keys: { organization_id: 1, name: 1 } },
-    { keys: { 'finished.content': 1 } },
-    { keys: { 'unfinished.content': 1 } },
-  ]),
-  // Files that are older than an hour count as stable without an entry.
-  settledUploads: collection('settled_uploads', stableUploadDocument, [
-    { keys: { published_at: 1 }, options: { expireAfterSeconds: 3_600 } },
-  ]),
-}
-
-/** The GridFS buckets, each of which is two collections. */
-const buckets = {
-  staging: bucket('staging', [{ keys: { filename: 1 } }, { keys: { import_id: 1 } }]),
-  uploads: bucket('uploads', [
+  uploads: collection('uploads', uploadDocument, [
     {
-      keys: { pinned_by: 1 },
-      options: { partialFilterExpression: { 'pinned_by.0': { $exists: true } } },
+      keys: { organization_id: 1, name: 1, state: 1 },
+      options: { unique: true, partialFilterExpression: { state: { $in: ['finished', 'unfinished'] } } },
     },
-    { keys: { detached: 1 }, options: { partialFilterExpression: { detached: true } } },
+    { keys: { blob: 1 } },
+    { keys: { state: 1 }, options: { partialFilterExpression: { state: 'unfinished' } } },
+    { keys: { pinned_by: 1 }, options: { partialFilterExpression: { 'pinned_by.0': { $exists: true } } } },
+  ]),
+  ledgers: collection('ledgers', ledgerDocument),
+  blobPieces: collection('blob_pieces', blobPieceDocument, [
+    { keys: { blob: 1, n: 1 }, options: { unique: true } },
+    { keys: blobAgeIndex },
   ]),
 }
 
@@ -253,21 +241,8 @@ function collection<Schema extends z.ZodType<Document>>(
   return { name, schema, indexes }
 }
 
-function bucket(name: string, fileIndexes: CollectionDefinition['indexes']) {
-  return {
-    files: collection(`${name}.files`, gridFileDocument, fileIndexes),
-    pieces: collection(`${name}.chunks`, gridPieceDocument, [
-      { keys: { files_id: 1, n: 1 }, options: { unique: true } },
-    ]),
-  }
-}
-
 /** The definitions of all of them. */
-export const collectionDefinitions: CollectionDefinition[] = [
-  collections,
-  buckets.staging,
-  buckets.uploads,
-].flatMap((definitions) => Object.values<CollectionDefinition>(definitions))
+export const collectionDefinitions = Object.values<CollectionDefinition>(collections)
 
 /** A capped collection: old wake-ups are removed by the server, and engines wait at its end with a tailable cursor. */
 export const wakeUpCollectionName = 'wake_ups'
@@ -280,8 +255,6 @@ interface WakeUpDocument {
 export function openCollections(db: Db) {
   return {
     ...open(db, collections),
-    staging: open(db, buckets.staging),
-    uploads: open(db, buckets.uploads),
     wakeUps: db.collection<WakeUpDocument>(wakeUpCollectionName),
   }
 }

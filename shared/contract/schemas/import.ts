@@ -259,16 +259,6 @@ const importPlan = z.object({
 })
 export type ImportPlan = z.infer<typeof importPlan>
 
-const uploadDocument = z.object({
-  /**
-   * Pins the content of the file (shared/storage/uploads/upload-store.ts); null when there was no file of that name.
-   */
-  pin: z.object({ reference: z.string(), fingerprint: z.string(), is_settled: z.boolean() }).nullable(),
-  /** Set while another program than our FTP server seems to write the file: since when, and its last fingerprint. */
-  waiting: z.object({ since: instant(), fingerprint: z.string() }).nullable(),
-})
-export type UploadDocument = z.infer<typeof uploadDocument>
-
 /** What the beginning of the source said. It is stored once, so that every engine reads the staged bytes alike. */
 const sourceBeginning = z.object({
   /** The character set that the source was read in. */
@@ -329,8 +319,8 @@ export const importDocument = z.object({
     bytes_received: integer().min(0),
     bytes_expected: integer().min(0).nullable(),
   }),
-  /** For uploads: the file as it was when the import began. */
-  upload: uploadDocument.optional(),
+  /** Of an upload: the blob of the file as it was when the import began. Absent when there was none. */
+  pinned: z.string().optional(),
   /** Name of the staged source. Absent until it is staged, and for inline content, whose name is made of the id. */
   staged: z.string().optional(),
   /** What the beginning of the source says; absent until it is read. */

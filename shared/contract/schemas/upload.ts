@@ -1,82 +1,74 @@
+import type { ObjectId } from 'mongodb'
 import { z } from 'zod'
-import { id, instant, integer } from './bson-schema.ts'
-
-/** Documents of upload directories: all with `STAGING=gridfs`; locks, usage and stable files also with `disk`. */
+import { bytes, id, instant, integer } from './bson-schema.ts'
 
 /**
- * The lock of an upload in progress. Its process renews `lease_until` by the database's clock and loses the lock
- * when the lease expires. A process that was suspended meanwhile notices that the token is another one.
+ * One upload: an unfinished one, the finished file of a name, or a file that has lost its name while imports pin it
+ * (`detached`). shared/store/uploads.ts has its moves.
  */
-export const uploadLockDocument = z.object({
-  /** `<organization id>/<file name>` */
-  _id: z.string(),
-  /** Random, new for every upload. It is part of the unfinished file's name. */
-  token: z.string(),
-  lease_until: instant(),
-})
-
-const content = () => z.string().regex(/^[0-9a-f]{24}$/)
-
-/**
- * One name of an upload directory in the database. The finished and the unfinished file refer to `uploads.files` by
- * `_id` in hexadecimal. Each change of them is one write of this document.
- */
-export const uploadNameDocument = z.object({
-  /** `<organization id>/<file name>` */
+export const uploadDocument = z.object({
   _id: z.string(),
   organization_id: id(),
   name: z.string(),
-  finished: z.object({ content: content(), size: integer().min(0), modified_at: instant() }).nullable(),
-  /** `token` is that of the upload's lock; an upload that resumes the file writes its own token. */
-  unfinished: z.object({ content: content(), token: z.string(), touched_at: instant() }).nullable(),
+  state: z.enum(['unfinished', 'finished', 'detached']),
+  /** Id of its bytes (shared/storage/blobs/). That of a finished file never changes, nor do its bytes. */
+  blob: z.string(),
+  /** In bytes. Of an unfinished one with a lease the size of the blob holds. */
+  size: integer().min(0),
+  /** The bytes that the ledger is charged with: `size`, and while the upload is received what is reserved ahead. */
+  charged: integer().min(0),
+  modified_at: instant(),
+  /** Of the process that receives it. Its token is a fencing token. Null when the process has ended its last write. */
+  lease: z.object({ token: z.string(), until: instant() }).nullable(),
+  /** Imports that read this file. */
+  pinned_by: z.array(id()),
 })
-export type UploadNameDocument = z.infer<typeof uploadNameDocument>
+export type UploadDocument = z.infer<typeof uploadDocument>
 
-/**
- * Storage that counts against an organization's quota: its upload directory, reservations of uploads, staged files of
- * unfinished imports, and rows of ended ones. Each change raises `revision`, so that a recount that overlaps with a
- * change isn't written.
- */
-export const uploadUsageDocument = z.object({
+/** What an organization's quota is charged with (shared/store/ledger.ts). */
+export const ledgerDocument = z.object({
   /** Id of the organization. */
   _id: id(),
-  revision: integer().min(0),
+  /** The sum of `charged` of its uploads. */
   bytes: integer(),
+  /** Names with a finished or an unfinished upload. */
   files: integer(),
-  uploads: z.array(
-    z.object({ token: z.string(), name: z.string(), bytes: integer().min(0), files: integer().min(0) }),
-  ),
+  /** Raised by each transaction, so that any two of them conflict. */
+  changes: integer(),
   /**
    * Imports whose files aren't removed yet: unfinished ones, ended ones until they are finalized, and briefly those
    * that are being created. Values are the bytes of the staged source and of the partition.
    */
-  imports: z
-    .array(
-      z.object({
-        import_id: id(),
-        source: integer().min(0),
-        partition: integer().min(0),
-        entered_at: instant(),
-      }),
-    )
-    .optional(),
-  /** Bytes of uploads that imports pin although no name refers to them any more. */
-  pinned: integer().min(0).optional(),
+  imports: z.array(
+    z.object({
+      import_id: id(),
+      source: integer().min(0),
+      partition: integer().min(0),
+      entered_at: instant(),
+    }),
+  ),
   /** Bytes of ended imports in the database, which their failed rows and default values use until logs are purged. */
-  kept: integer().min(0).optional(),
-  counted_at: instant(),
+  kept: integer().min(0),
 })
-export type UploadUsageDocument = z.infer<typeof uploadUsageDocument>
+export type LedgerDocument = z.infer<typeof ledgerDocument>
+
+const objectId = () => z.custom<ObjectId>(isObjectId).meta({ bson: { bsonType: 'objectId' } })
+
+const isObjectId = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && '_bsontype' in value && value._bsontype === 'ObjectId'
 
 /**
- * A file that was uploaded and that hasn't changed since, so that an import needn't wait until it is
- * stable. Where a client has set its time, the fingerprint has the new time.
+ * A part of a blob in the database. Pieces are as long as the bytes that were appended at once, so that a blob can grow
+ * while it is read.
  */
-export const stableUploadDocument = z.object({
-  /** `<organization id>/<fingerprint>`, see shared/storage/uploads/file-fingerprint.ts. */
-  _id: z.string(),
-  /** The entry is removed an hour later; where a client has set the time, it lies ahead. */
-  published_at: instant(),
-  /** The fingerprint before a client set the time of the file. */
-  original: z.string().optional(),
+export const blobPieceDocument = z.object({
+  _id: objectId(),
+  blob: z.string(),
+  /** Offsets of its first byte and of the byte after its last. -1 and 0 show that an empty blob is there. */
+  n: integer().min(-1),
+  end: integer().min(0),
+  data: bytes(),
+  /** Of the first piece, by the clock of the database. */
+  begun_at: instant(),
 })
+export type BlobPieceDocument = z.infer<typeof blobPieceDocument>

@@ -1,10 +1,11 @@
 import path from 'node:path'
 import type { Collections } from '../../contract/schemas/collections.ts'
+import type { Blobs } from '../blobs/blobs.ts'
+import { diskBlobs } from '../blobs/disk-blobs.ts'
+import { gridBlobs } from '../blobs/grid-blobs.ts'
 import { DiskReserve } from './disk-reserve.ts'
-import { diskStaging } from './disk-staging.ts'
-import { gridStaging } from './grid-staging.ts'
 import type { MarkedFolder } from './marked-folder.ts'
-import type { Staging } from './staging.ts'
+import { stagingOf, type Staging } from './staging.ts'
 
 /** The settings that say where files lie. Plain values, because they are passed to worker threads. */
 export interface StagingLocation {
@@ -17,16 +18,22 @@ export interface StagingLocation {
 export const stagingFolder = ({ DATA_DIR }: StagingLocation): string => path.join(DATA_DIR, 'staging')
 
 /**
- * Opens the staging in DATA_DIR or in the database, as `STAGING` says. All processes must have the same setting.
- * Without `folder` the availability of DATA_DIR is not checked.
+ * Opens the blobs in DATA_DIR or in the database, as `STAGING` says. All processes must have the same setting. Without
+ * `folder` the availability of DATA_DIR is not checked.
  */
+export function openBlobs(location: StagingLocation, collections: Collections, folder?: MarkedFolder): Blobs {
+  if (location.STAGING === 'gridfs') return gridBlobs(collections.blobPieces)
+  return diskBlobs(location.DATA_DIR, folder?.reserve ?? new DiskReserve(location))
+}
+
+/** Opens the staging in these blobs. */
 export function openStaging(
   location: StagingLocation,
   collections: Collections,
   folder?: MarkedFolder,
 ): Staging {
-  if (location.STAGING === 'gridfs') return gridStaging(collections.staging)
-  const staging = diskStaging(stagingFolder(location), folder?.reserve ?? new DiskReserve(location))
+  const reserve = folder?.reserve ?? new DiskReserve(location)
+  const staging = stagingOf(openBlobs(location, collections, folder), reserve)
   return folder === undefined ? staging : guardedStaging(staging, folder)
 }
 

@@ -1,4 +1,5 @@
-import { DiskReserveReached } from './disk-reserve.ts'
+import type { Blob, Blobs } from '../blobs/blobs.ts'
+import { DiskReserveReached, type DiskReserve } from './disk-reserve.ts'
 
 /**
  * Files of imports between their creation and their end: the source as one immutable file, and the partition that
@@ -10,7 +11,7 @@ import { DiskReserveReached } from './disk-reserve.ts'
  * Errors are those of the file system or the database. `isStagingFull` recognizes a full one.
  */
 export interface Staging {
-  /** Stores content atomically: the name appears only when the file is complete. Resolves to its length. */
+  /** Stores content durably, and resolves to its length. When it throws, nothing of the content stays. */
   write(name: string, content: AsyncIterable<Uint8Array>): Promise<number>
   /** Creates a file that grows at its end. Appended bytes can be read at once. */
   create(name: string): Promise<StagedWriter>
@@ -24,8 +25,6 @@ export interface Staging {
   listImports(options: { olderThanMs: number }): Promise<number[]>
   /** Total bytes of all files. */
   size(): Promise<number>
-  /** Removes data that belongs to no import. */
-  sweep(): Promise<void>
   /**
    * Why the disk is full, or null. Then nothing that writes much may begin, and `write`, `create` and `append` throw
    * DiskReserveReached.
@@ -33,15 +32,7 @@ export interface Staging {
   spaceProblem(): Promise<string | null>
 }
 
-export interface StagedFile {
-  readonly size: number
-  /**
-   * Reads into the target from the position on. Resolves to the bytes read, which are fewer only at the end of the
-   * file.
-   */
-  read(target: Uint8Array, position: number): Promise<number>
-  close(): Promise<void>
-}
+export type StagedFile = Blob
 
 export interface StagedWriter {
   /** Appends the buffers in order. The caller may reuse them when it resolves. */
@@ -61,6 +52,69 @@ export const stagedPartition = (importId: number, token: string): string => `${i
 
 /** The id of the import that a staged file belongs to. */
 export const parseImportId = (name: string): number => Number(name.slice(0, name.indexOf('/')))
+
+/** The staging in the blobs of the room `staging`, in one group for each import. */
+export function stagingOf(blobs: Blobs, reserve: Pick<DiskReserve, 'problem'>): Staging {
+  /** The blob of an uploaded file that is read in place has an id of its own. */
+  const toBlob = (name: string) => (name.startsWith('uploads/') ? name : `staging/${name}`)
+  const removeAll = async (ids: string[]) => {
+    for (const id of ids) await blobs.remove(id)
+  }
+  return {
+    async write(name, content) {
+      const blob = toBlob(name)
+      // An earlier content of the name, as of a try that broke off.
+      await blobs.remove(blob)
+      const writer = await blobs.append(blob, { isNew: true })
+      try {
+        for await (const piece of content) await writer.append([piece])
+        await writer.sync()
+      } catch (error) {
+        await writer.close()
+        await blobs.remove(blob).catch(() => undefined)
+        throw error
+      }
+      await writer.close()
+      return writer.size
+    },
+    async create(name) {
+      const writer = await blobs.append(toBlob(name))
+      return {
+        append: (buffers) => writer.append(buffers),
+        close: async () => {
+          await writer.flush()
+          await writer.close()
+        },
+      }
+    },
+    open: (name) => blobs.open(toBlob(name)),
+    remove: (name) => blobs.remove(toBlob(name)),
+    async removeImport(importId, { keep = [] } = {}) {
+      const kept = new Set(keep.map(toBlob))
+      for await (const ids of blobs.list(`staging/${importId}`))
+        await removeAll(ids.filter((id) => !kept.has(id)))
+    },
+    async listImports({ olderThanMs }) {
+      const all = new Map<number, number>()
+      const count = async (listed: AsyncIterable<string[]>, by: 1 | -1) => {
+        for await (const ids of listed)
+          for (const id of ids) {
+            const importId = parseImportId(id.slice('staging/'.length))
+            if (Number.isSafeInteger(importId)) all.set(importId, (all.get(importId) ?? 0) + by)
+          }
+      }
+      await count(blobs.list('staging'), 1)
+      await count(blobs.list('staging', { olderThanMs }), -1)
+      return [...all].filter(([, young]) => young <= 0).map(([id]) => id)
+    },
+    async size() {
+      let bytes = 0
+      for await (const ids of blobs.list('staging')) for (const id of ids) bytes += await blobs.size(id)
+      return bytes
+    },
+    spaceProblem: () => reserve.problem(),
+  }
+}
 
 /**
  * Whether the disk is full, or has less than its reserve left, or the database is full: `OutOfDiskSpace`, and the quotas

@@ -1,71 +1,134 @@
+import { Readable } from 'node:stream'
+import { readRange } from '../../containers/random-access-file.ts'
+import type { Collections } from '../../contract/schemas/collections.ts'
+import type { UploadDocument } from '../../contract/schemas/upload.ts'
 import type { Database } from '../../runtime/database.ts'
-import { DiskReserve } from '../staging/disk-reserve.ts'
-import { stagingFolder, type StagingLocation } from '../staging/open-staging.ts'
+import { LedgerTransactions } from '../../store/ledger-transactions.ts'
+import {
+  correctCharge,
+  findPair,
+  listAbandoned,
+  listPinningImports,
+  pinUpload,
+  removeUnfinished,
+  unknownBlobs,
+  unpinUploads,
+} from '../../store/uploads.ts'
+import { dayMs } from '../../values/durations.ts'
+import type { Blob, Blobs } from '../blobs/blobs.ts'
 import type { MarkedFolder } from '../staging/marked-folder.ts'
-import { diskUploads } from './disk-uploads.ts'
-import { gridUploads } from './grid-uploads.ts'
-import type { Uploads, UploadStore } from './upload-store.ts'
+import { openBlobs, type StagingLocation } from '../staging/open-staging.ts'
 
-/**
- * Opens the uploads in DATA_DIR or in the database, as `STAGING` says. All processes must have the same setting.
- * Without `folder` the availability of DATA_DIR is not checked.
- */
-export function openUploads(
+/** A blob without a record may belong to an upload that begins. */
+export const maxStrayAgeMs = dayMs
+
+/** A finished file that is open: a change of its name doesn't affect it. */
+export interface UploadFile extends Blob {
+  modifiedAt: Date
+  /** Differs between two files of the same name and size, also where a client has set the same time for both. */
+  version: string
+  /** From byte `start` up to and without byte `end`. The file is closed with the stream. */
+  stream(range?: { start?: number; end?: number }): Readable
+}
+
+/** The uploads of all organizations: their records, and the blobs of their bytes. */
+export class Uploads {
+  readonly collections: Collections
+  readonly ledger: LedgerTransactions
+  readonly blobs: Blobs
+  readonly #folder: MarkedFolder | null
+
+  constructor(database: Pick<Database, 'sessions' | 'collections'>, blobs: Blobs, folder?: MarkedFolder) {
+    this.collections = database.collections
+    this.ledger = new LedgerTransactions(database)
+    this.blobs = blobs
+    this.#folder = folder ?? null
+  }
+
+  /** Throws FolderUnavailable where the bytes are in a DATA_DIR that isn't available. */
+  async require(): Promise<void> {
+    await this.#folder?.require()
+  }
+
+  /** Whether the name has a finished file. */
+  async has(organizationId: number, name: string): Promise<boolean> {
+    await this.require()
+    return (await findPair(this.collections, organizationId, name)).finished !== null
+  }
+
+  /** Opens the finished file of a name; null when there is none. */
+  async open(organizationId: number, name: string): Promise<UploadFile | null> {
+    await this.require()
+    for (let missed = ''; ;) {
+      const { finished } = await findPair(this.collections, organizationId, name)
+      if (finished === null) return null
+      const blob = await this.blobs.open(finished.blob)
+      if (blob !== null) return openFile(finished, blob)
+      // It may have been replaced between the two reads.
+      if (finished.blob === missed)
+        throw new Error(`the bytes of the upload ${JSON.stringify(name)} are gone`)
+      missed = finished.blob
+    }
+  }
+
+  /** Keeps the present file of a name for an import that is about to begin; null when there is no such file. */
+  pin(file: { organizationId: number; name: string; importId: number }): Promise<UploadDocument | null> {
+    return pinUpload(this.collections, file)
+  }
+
+  /** Removes the pins of an import that ended, or needs its file no longer. */
+  async unpin(importId: number): Promise<void> {
+    await this.removeBlobs(await unpinUploads(this, importId))
+  }
+
+  /** Ids of imports that have pins. */
+  listPinned(): Promise<number[]> {
+    return listPinningImports(this.collections)
+  }
+
+  /** Removes blobs that no record has any more. Never throws: the change of the records is done, and `purge` tries again. */
+  async removeBlobs(blobs: string[]): Promise<void> {
+    for (const blob of blobs) await this.blobs.remove(blob).catch(() => undefined)
+  }
+
+  /**
+   * Removes unfinished uploads that are older than that, and blobs without a record; resolves to the number of uploads.
+   * Those of dead processes are charged with the bytes that they have.
+   */
+  async purge({ olderThanMs }: { olderThanMs: number }): Promise<number> {
+    await this.#folder?.require({ fresh: true })
+    let removed = 0
+    for (const record of await listAbandoned(this.collections, olderThanMs)) {
+      const unused = await removeUnfinished(
+        this,
+        record,
+        ({ is_leased, lease }) => !is_leased && lease?.token === record.lease?.token,
+      )
+      await this.removeBlobs(unused)
+      removed += unused.length
+    }
+    for (const record of await listAbandoned(this.collections, 0))
+      if (record.lease !== null) await correctCharge(this, record, await this.blobs.size(record.blob))
+    for await (const ids of this.blobs.list('uploads', { olderThanMs: maxStrayAgeMs }))
+      await this.removeBlobs(await unknownBlobs(this.collections, ids))
+    return removed
+  }
+}
+
+/** Opens the uploads in DATA_DIR or in the database. Without `folder` the availability of DATA_DIR is not checked. */
+export const openUploads = (
   location: StagingLocation,
   database: Pick<Database, 'sessions' | 'collections'>,
   folder?: MarkedFolder,
-): Uploads {
-  if (location.STAGING === 'gridfs') return gridUploads(database)
-  const uploads = diskUploads({
-    dataFolder: location.DATA_DIR,
-    stagingFolder: stagingFolder(location),
-    collections: database.collections,
-    reserve: folder?.reserve ?? new DiskReserve(location),
-  })
-  return folder === undefined ? uploads : guardedUploads(uploads, folder)
-}
+): Uploads => new Uploads(database, openBlobs(location, database.collections, folder), folder)
 
-/**
- * Uploads whose directories, new pins and purge throw FolderUnavailable while DATA_DIR is unavailable, because an
- * unmounted folder would seem to have no uploads. A missing file of a pin counts as gone only when DATA_DIR is
- * available afterwards.
- */
-function guardedUploads(uploads: Uploads, folder: MarkedFolder): Uploads {
-  return {
-    ...uploads,
-    directory: (organizationId) => guardedStore(uploads.directory(organizationId), folder),
-    async pin(upload) {
-      await folder.require()
-      const pin = await uploads.pin(upload)
-      if (pin === null) await folder.require({ fresh: true })
-      return pin
-    },
-    async openPin(organizationId, pin) {
-      const pinned = await uploads.openPin(organizationId, pin)
-      if (pinned === null) await folder.require({ fresh: true })
-      return pinned
-    },
-    async purge(options) {
-      await folder.require({ fresh: true })
-      return uploads.purge(options)
-    },
-  }
-}
-
-function guardedStore(store: UploadStore, folder: MarkedFolder): UploadStore {
-  return {
-    prepare: folder.guarded(() => store.prepare()),
-    list: folder.guarded(() => store.list()),
-    find: folder.guarded((name: string) => store.find(name)),
-    findUnfinished: folder.guarded((name: string) => store.findUnfinished(name)),
-    listUnfinished: folder.guarded(() => store.listUnfinished()),
-    open: folder.guarded((name: string) => store.open(name)),
-    remove: folder.guarded((name: string) => store.remove(name)),
-    removeUnfinished: folder.guarded((name: string) => store.removeUnfinished(name)),
-    rename: folder.guarded((from: string, to: string) => store.rename(from, to)),
-    setTime: folder.guarded((name: string, time: Date) => store.setTime(name, time)),
-    beginOrResume: folder.guarded((options) => store.beginOrResume(options)),
-    count: folder.guarded(() => store.count()),
-    countPinned: folder.guarded((importIds: number[]) => store.countPinned(importIds)),
-  }
-}
+const openFile = ({ _id, size, modified_at: modifiedAt }: UploadDocument, blob: Blob): UploadFile => ({
+  ...{ size, modifiedAt, version: _id },
+  read: (target, position) => blob.read(target, position),
+  close: () => blob.close(),
+  stream: ({ start = 0, end = size } = {}) =>
+    Readable.from(readRange(blob, { start, end }), { objectMode: false }).once(
+      'close',
+      () => void blob.close(),
+    ),
+})

@@ -1,30 +1,25 @@
 import { ImportError } from '../../contract/errors.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import type { ImportDocument } from '../../contract/schemas/import.ts'
+import { makeLedger, uploadLimits } from '../../store/ledger.ts'
 import {
   enterImport,
   growSource,
-  makeUsage,
   removeImportEntry,
+  removeLostEntries,
   reservePartition,
   setStaged,
   type StagedLimits,
 } from '../../store/staged-usage.ts'
-import { readUsage, uploadLimits } from '../../store/upload-usage.ts'
-import { countPinned, countUsage, maxUsageAgeMs, retryAfterCount } from './count-usage.ts'
-import type { Uploads } from './upload-store.ts'
 import { binaryMegabyte, decimalMegabyte } from '../../values/byte-sizes.ts'
 
 /** Bytes that are reserved at once, so that few pieces need a write to the database. */
 const minReservedBytes = 4 * binaryMegabyte
-/** A usage that was counted within this time is not counted again before a refusal. */
-const freshMs = 2_000
 
 type ImportRef = Pick<ImportDocument, '_id' | 'organization_id'>
 
 interface StagedQuotaOptions {
   collections: Collections
-  uploads: Uploads
   limits: StagedLimits
 }
 
@@ -46,27 +41,19 @@ export class StagedQuota {
     importId: number,
     bytes: number,
   ): Promise<'entered' | 'over_quota' | 'too_many_imports'> {
-    const { collections, uploads, limits } = this.#options
-    const tryEnter = (maxAgeMs: number) =>
-      enterImport(collections, organizationId, { importId, bytes, maxAgeMs }, limits)
-    if (await tryEnter(maxUsageAgeMs)) return 'entered'
-    const usage = await readUsage(collections, organizationId)
-    if (usage === null && limits.bytes === Infinity) await makeUsage(collections, organizationId)
-    else if (usage === null || usage.counted_at.getTime() < usage.now.getTime() - freshMs)
-      await countUsage(collections, organizationId, uploads.directory(organizationId))
-    // Under many concurrent changes no count may succeed. An old usage is no reason to refuse.
-    if (await tryEnter(Infinity)) return 'entered'
-    const { imports = [] } = (await readUsage(collections, organizationId)) ?? {}
-    return imports.length >= limits.imports ? 'too_many_imports' : 'over_quota'
+    const { collections, limits } = this.#options
+    const tryEnter = () => enterImport(collections, organizationId, { importId, bytes }, limits)
+    if (await tryEnter()) return 'entered'
+    await makeLedger(collections, organizationId)
+    await removeLostEntries(collections, organizationId)
+    if (await tryEnter()) return 'entered'
+    const ledger = await collections.ledgers.findOne({ _id: organizationId })
+    return (ledger?.imports.length ?? 0) >= limits.imports ? 'too_many_imports' : 'over_quota'
   }
 
   /** Removes the entry of an import that was not created, or whose files are removed. */
   async removeEntry({ _id, organization_id }: ImportRef): Promise<void> {
-    const { collections } = this.#options
-    const usage =
-      (await removeImportEntry(collections, _id, organization_id)) ??
-      (await collections.uploadUsage.findOne({ _id: organization_id }))
-    if ((usage?.pinned ?? 0) > 0) await this.#countPinned(organization_id)
+    await removeImportEntry(this.#options.collections, _id, organization_id)
   }
 
   /**
@@ -100,7 +87,7 @@ export class StagedQuota {
           const minBytes = size - granted
           const wanted = Math.max(minBytes, minReservedBytes)
           if (await grow(wanted)) granted += wanted
-          else if (await this.#retryAfterCount(organizationId, () => grow(minBytes))) granted = size
+          else if (await grow(minBytes)) granted = size
           else throw this.#overQuota(within)
         }
         yield piece
@@ -116,9 +103,7 @@ export class StagedQuota {
   async reservePartition({ _id, organization_id }: ImportRef, bytes: number): Promise<boolean> {
     const { collections, limits } = this.#options
     if (limits.bytes === Infinity) return true
-    return this.#retryAfterCount(organization_id, () =>
-      reservePartition(collections, organization_id, { importId: _id, bytes }, limits.bytes),
-    )
+    return reservePartition(collections, organization_id, { importId: _id, bytes }, limits.bytes)
   }
 
   /** Records that the source was split and removed, and the size of the partition. */
@@ -126,12 +111,6 @@ export class StagedQuota {
     const { collections, limits } = this.#options
     if (limits.bytes === Infinity) return
     await setStaged(collections, organization_id, _id, { source: 0, partition })
-    await this.#countPinned(organization_id)
-  }
-
-  #retryAfterCount(organizationId: number, attempt: () => Promise<boolean>): Promise<boolean> {
-    const { collections, uploads } = this.#options
-    return retryAfterCount(collections, organizationId, uploads.directory(organizationId), attempt)
   }
 
   #overQuota(within: 'all' | 'staged'): ImportError {
@@ -143,11 +122,6 @@ export class StagedQuota {
       'quota_exceeded',
       `the file does not fit into the organization's quota of ${this.#options.limits.bytes / decimalMegabyte} MB (UPLOAD_MAX_MB), which ${what} share: remove uploads, cancel imports or let them end, and create the import again`,
     )
-  }
-
-  #countPinned(organizationId: number): Promise<void> {
-    const { collections, uploads } = this.#options
-    return countPinned(collections, organizationId, uploads.directory(organizationId))
   }
 }
 

@@ -1,82 +1,96 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { UploadDocument } from '../../contract/schemas/upload.ts'
+import { clock } from '../../runtime/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
-import type { Collections } from '../../contract/schemas/collections.ts'
-import type { UploadLimits } from '../../store/upload-usage.ts'
+import type { UploadLimits } from '../../store/ledger.ts'
+import {
+  findPair,
+  listUploads,
+  removeFinished,
+  removeUnfinished,
+  renameUpload,
+  setUploadTime,
+} from '../../store/uploads.ts'
+import type { UploadFile, Uploads } from './open-uploads.ts'
 import { composeName, fileNameProblem } from './upload-names.ts'
-import { noSuchFile, UploadRefused } from './upload-refused.ts'
-import type { UploadEntry, UploadFile, Uploads, UploadStore } from './upload-store.ts'
-import { UploadLock } from './upload-lock.ts'
-import { UploadQuota } from './upload-quota.ts'
+import { isUploadedElsewhere, noSuchFile, UploadRefused } from './upload-refused.ts'
 import { Upload, type UploadOptions } from './upload.ts'
+
+/** How long a session waits for the end of another one: a client that was cut off often reconnects at once. */
+const lockTimeoutMs = 1_500
+const lockRetryMs = 50
 
 interface UploadDirectoryOptions {
   uploads: Uploads
   limits: UploadLimits
   organizationId: number
-  collections: Collections
   log: Logger
 }
 
+export interface UploadEntry {
+  name: string
+  /** In bytes. */
+  size: number
+  /** When it was complete, or the time that a client has set since. */
+  modifiedAt: Date
+}
+
 /** The finished and the unfinished file of a name; at least one of them is there. */
-export interface UploadPair {
+export interface NamedUpload {
   name: string
   finished: UploadEntry | null
   unfinished: UploadEntry | null
 }
 
 /**
- * The directory of one organization as clients see it over any protocol: flat, with regular files only. An upload in
- * progress lies under a hidden name and gets its final name when it is complete. A later upload of the name may resume
- * the hidden file. Names may come decomposed. All methods throw UploadRefused for a name that isn't valid.
+ * The directory of one organization as clients see it over any protocol: flat, with regular files only. An upload gets
+ * its name when it is complete; a later upload of the name may resume one that broke off. Names may come decomposed. All
+ * methods throw UploadRefused for a name that isn't valid.
  */
 export class UploadDirectory {
   readonly #options: UploadDirectoryOptions
-  readonly #store: UploadStore
-  readonly #quota: UploadQuota
 
   constructor(options: UploadDirectoryOptions) {
-    const { uploads, limits, organizationId, collections } = options
     this.#options = options
-    this.#store = uploads.directory(organizationId)
-    this.#quota = new UploadQuota({ collections, organizationId, limits, store: this.#store })
-  }
-
-  /** Creates the directory. */
-  async prepare(): Promise<void> {
-    await this.#store.prepare()
   }
 
   /** The finished files, by name. */
-  list(): Promise<UploadEntry[]> {
-    return this.#store.list()
+  async list(): Promise<UploadEntry[]> {
+    const { uploads, organizationId } = this.#options
+    await uploads.require()
+    return (await listUploads(uploads.collections, organizationId, 'finished')).map(toEntry)
   }
 
   /** Finished and unfinished files, by name. Bytes of uploads in progress that are on their way are missing. */
-  async listPairs(): Promise<UploadPair[]> {
-    // In this order, so that an upload that is published meanwhile is in at least one of the lists.
-    const unfinished = await this.#store.listUnfinished()
-    const finished = await this.#store.list()
-    const finishedByName = new Map(finished.map((entry) => [entry.name, entry]))
-    const unfinishedByName = new Map(unfinished.map((entry) => [entry.name, entry]))
-    return [...new Set([...finishedByName.keys(), ...unfinishedByName.keys()])].sort().map((name) => ({
-      name,
-      finished: finishedByName.get(name) ?? null,
-      unfinished: unfinishedByName.get(name) ?? null,
-    }))
+  async listPairs(): Promise<NamedUpload[]> {
+    const { uploads, organizationId } = this.#options
+    await uploads.require()
+    const pairs = new Map<string, NamedUpload>()
+    for (const record of await listUploads(uploads.collections, organizationId)) {
+      const { name } = record
+      const pair = pairs.get(name) ?? { name, finished: null, unfinished: null }
+      if (record.state === 'finished') pair.finished = toEntry(record)
+      else pair.unfinished = await this.#unfinishedEntry(record)
+      pairs.set(name, pair)
+    }
+    return [...pairs.values()]
   }
 
-  async findPair(filename: string): Promise<UploadPair> {
+  async findPair(filename: string): Promise<NamedUpload> {
     const name = validName(filename)
-    const unfinished = await this.#store.findUnfinished(name)
-    const finished = await this.#store.find(name)
-    return { name, finished, unfinished }
+    const { finished, unfinished } = await this.#pair(name)
+    return {
+      name,
+      finished: finished === null ? null : toEntry(finished),
+      unfinished: unfinished === null ? null : await this.#unfinishedEntry(unfinished),
+    }
   }
 
   /** The finished file. Throws UploadRefused without one. */
   async find(filename: string): Promise<UploadEntry> {
-    const name = validName(filename)
-    const entry = await this.#store.find(name)
-    if (entry === null) throw noSuchFile(name)
-    return entry
+    const { name, finished } = await this.findPair(filename)
+    if (finished === null) throw noSuchFile(name)
+    return finished
   }
 
   /**
@@ -85,16 +99,21 @@ export class UploadDirectory {
    * the disk.
    */
   async findResumable(filename: string): Promise<UploadEntry> {
+    const deadline = clock.monotonicMs() + lockTimeoutMs
     const name = validName(filename)
-    if ((await this.#store.findUnfinished(name)) === null) return this.find(name)
-    await UploadLock.waitUntilFree(this.#options.collections, this.#lockId(name))
-    return (await this.#store.findUnfinished(name)) ?? this.find(name)
+    while ((await this.#pair(name)).unfinished?.is_leased === true && clock.monotonicMs() < deadline)
+      await sleep(lockRetryMs)
+    const { finished, unfinished } = await this.findPair(name)
+    const entry = unfinished ?? finished
+    if (entry === null) throw noSuchFile(name)
+    return entry
   }
 
   /** Opens the finished file. Throws UploadRefused without one. */
   async open(filename: string): Promise<UploadFile> {
     const name = validName(filename)
-    const file = await this.#store.open(name)
+    const { uploads, organizationId } = this.#options
+    const file = await uploads.open(organizationId, name)
     if (file === null) throw noSuchFile(name)
     return file
   }
@@ -105,20 +124,26 @@ export class UploadDirectory {
    */
   async delete(filename: string): Promise<void> {
     const name = validName(filename)
-    if (await this.#quota.remove(name)) return
-    if ((await this.#store.findUnfinished(name)) === null) throw noSuchFile(name)
-    const lock = await this.#acquireLock(name)
-    try {
-      await this.#quota.removeUnfinished(name)
-      lock.markContentReplaced()
-    } finally {
-      await lock.release()
-    }
+    const { uploads, organizationId } = this.#options
+    await uploads.require()
+    const unused =
+      (await removeFinished(uploads, organizationId, name)) ??
+      (await untilFree(async () => {
+        const { unfinished } = await this.#pair(name)
+        if (unfinished === null) throw noSuchFile(name)
+        const removed = await removeUnfinished(uploads, unfinished, ({ is_leased }) => !is_leased)
+        if (removed.length === 0) throw isUploadedElsewhere(name)
+        return removed
+      }))
+    void uploads.removeBlobs(unused)
   }
 
   /** Replaces a file of the new name. Throws UploadRefused without a file of the old name, and over the limit of names. */
   async rename(from: string, to: string): Promise<void> {
-    const outcome = await this.#quota.rename(validName(from), validName(to))
+    const { uploads, organizationId, limits } = this.#options
+    const names = { from: validName(from), to: validName(to) }
+    await uploads.require()
+    const outcome = await renameUpload(uploads, organizationId, names, limits)
     if (outcome === 'missing') throw noSuchFile(from)
     if (outcome === 'over_quota')
       throw new UploadRefused(
@@ -126,38 +151,56 @@ export class UploadDirectory {
         from,
         'the directory is full, and an unfinished upload keeps this name; delete a file first',
       )
+    void uploads.removeBlobs(outcome)
   }
 
   /** Sets the time of the finished file. Throws UploadRefused without one. */
   async setTime(filename: string, time: Date): Promise<void> {
     const name = validName(filename)
-    if (!(await this.#store.setTime(name, time))) throw noSuchFile(name)
+    const { uploads, organizationId } = this.#options
+    if (!(await setUploadTime(uploads.collections, organizationId, name, time))) throw noSuchFile(name)
   }
 
   /** Begins an upload. Throws UploadRefused before anything has changed. */
   async beginUpload(filename: string, options: UploadOptions): Promise<Upload> {
     const name = validName(filename)
-    const lock = await this.#acquireLock(name)
-    try {
-      return await Upload.begin(this.#store, name, { ...options, lock, quota: this.#quota })
-    } catch (error) {
-      await lock.release()
-      throw error
-    }
+    await this.#options.uploads.require()
+    return untilFree(() => Upload.begin({ ...this.#options, name }, options))
   }
 
-  async #acquireLock(name: string): Promise<UploadLock> {
-    const { collections, log } = this.#options
-    const lock = await UploadLock.acquire(collections, this.#lockId(name), log)
-    if (lock === null)
-      throw new UploadRefused('locked', name, 'another session is uploading this file; try again later')
-    return lock
+  async #pair(name: string) {
+    const { uploads, organizationId } = this.#options
+    await uploads.require()
+    return findPair(uploads.collections, organizationId, name)
   }
 
-  #lockId(name: string): string {
-    return `${this.#options.organizationId}/${name}`
+  async #unfinishedEntry(record: UploadDocument): Promise<UploadEntry> {
+    const entry = toEntry(record)
+    return record.lease === null
+      ? entry
+      : { ...entry, size: await this.#options.uploads.blobs.size(record.blob) }
   }
 }
+
+/** Tries again while another session uploads the file, for a moment. */
+async function untilFree<T>(work: () => Promise<T>): Promise<T> {
+  const deadline = clock.monotonicMs() + lockTimeoutMs
+  for (;;) {
+    try {
+      return await work()
+    } catch (error) {
+      const isLocked = error instanceof UploadRefused && error.code === 'locked'
+      if (!isLocked || clock.monotonicMs() > deadline) throw error
+      await sleep(lockRetryMs)
+    }
+  }
+}
+
+const toEntry = ({ name, size, modified_at: modifiedAt }: UploadDocument): UploadEntry => ({
+  name,
+  size,
+  modifiedAt,
+})
 
 function validName(filename: string): string {
   const name = composeName(filename)

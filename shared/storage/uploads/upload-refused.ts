@@ -24,3 +24,6 @@ export class UploadRefused extends Error {
 }
 
 export const noSuchFile = (name: string) => new UploadRefused('no_such_file', name, 'no such file')
+
+export const isUploadedElsewhere = (name: string) =>
+  new UploadRefused('locked', name, 'another session is uploading this file; try again later')

@@ -1,9 +1,26 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { readRange } from '../../containers/random-access-file.ts'
+import type { UploadDocument } from '../../contract/schemas/upload.ts'
+import { clock } from '../../runtime/clock.ts'
+import type { Logger } from '../../runtime/logger.ts'
+import type { UploadLimits } from '../../store/ledger.ts'
+import {
+  beginUpload,
+  growUpload,
+  publishUpload,
+  releaseUpload,
+  removeUnfinished,
+  renewUpload,
+  replaceBlob,
+  UploadLost,
+  uploadRenewalMs,
+  type UploadPair,
+} from '../../store/uploads.ts'
+import { binaryMegabyte } from '../../values/byte-sizes.ts'
+import { newUploadBlob, type BlobWriter } from '../blobs/blobs.ts'
 import { isStagingFull } from '../staging/staging.ts'
-import { UploadChanged, type ResumeOptions, type UploadInProgress, type UploadStore } from './upload-store.ts'
-import { UploadRefused } from './upload-refused.ts'
-import type { ReservedQuota, UploadOutcome } from './reserved-quota.ts'
-import type { UploadLock } from './upload-lock.ts'
-import type { UploadQuota } from './upload-quota.ts'
+import type { Uploads } from './open-uploads.ts'
+import { isUploadedElsewhere, UploadRefused } from './upload-refused.ts'
 
 export interface UploadOptions {
   append: boolean
@@ -15,184 +32,282 @@ export interface UploadOptions {
   announced?: number | undefined
 }
 
-interface UploadParts {
-  store: UploadStore
+interface UploadContext {
+  uploads: Uploads
+  limits: UploadLimits
+  organizationId: number
   name: string
-  lock: UploadLock
-  quota: ReservedQuota
-  resumeOptions: ResumeOptions
+  log: Logger
 }
 
+/** Reserved ahead of the data, so that most writes need no query. */
+const portionBytes = 4 * binaryMegabyte
+
 /**
- * One upload: begun -> opened -> received -> prepared -> published, or left unfinished. Nothing changes in the
- * directory before `open`. Afterwards the data lie in a hidden file whose name contains the token of the upload's lock.
- * A session that resumes the upload renames that file first, so an upload that lost its lock can't publish it.
+ * One upload: begun -> opened -> received -> prepared -> published, or left unfinished. Its record has a lease, which is
+ * renewed until its end. Each write of the record is guarded by the lease's token, so an upload that was taken over
+ * can't be published.
  */
 export class Upload {
-  readonly #parts: UploadParts
-  #file: UploadInProgress | null = null
-  #released: Promise<void> | null = null
+  readonly #context: UploadContext
+  readonly #record: UploadDocument
+  readonly #before: UploadPair
+  readonly #token: string
+  /** Bytes of the earlier upload or file with which this one begins. */
+  readonly #start: number
+  /** Bytes that the ledger is charged with. */
+  #charged: number
+  #blob: string
+  #writer: BlobWriter | null = null
+  /** It has no bytes but those of the finished file. */
+  #isCopy = false
   /** The last writes of `prepare` or `sync`. Where a client leaves, the upload ends while they are in flight. */
   #confirmed: Promise<unknown> = Promise.resolve()
   #state: 'untouched' | 'unfinished' | 'over_quota' | 'published' = 'untouched'
+  readonly #lost = new AbortController()
+  readonly #ended = new AbortController()
+  #confirmedAt = clock.monotonicMs()
 
   /**
-   * The upload releases the lock at its end, unless this throws: UploadRefused when `start` is beyond the bytes present,
-   * and when the directory is full.
+   * Throws UploadRefused when another session is uploading the file, when `start` is beyond the bytes present, and when
+   * the directory is full.
    */
-  static async begin(
-    store: UploadStore,
-    name: string,
-    options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
-  ): Promise<Upload> {
-    const { append, start = 0, isAtEnd = false, announced, lock, quota } = options
-    return quota.withUploadLocks([name], async () => {
-      const [finished, unfinished] = await Promise.all([store.find(name), store.findUnfinished(name)])
-      const present = (unfinished ?? finished)?.size ?? 0
-      const end = unfinished?.size ?? 0
-      if (isAtEnd && start !== end)
-        throw wrongStart(
-          name,
-          unfinished === null
-            ? `has no unfinished upload, so it begins at byte 0, not ${start}`
-            : `has an unfinished upload of ${end} bytes, so it resumes at byte ${end}, not ${start}`,
-        )
-      if (!append && start > present)
-        throw wrongStart(name, `has ${present} bytes, so it can't be resumed at byte ${start}`)
-      const keep = append ? null : start
-      const reserved = await quota.reserve({
-        name,
-        token: lock.token,
-        start: keep ?? present,
-        finished: finished?.size ?? null,
-        unfinished: unfinished?.size ?? null,
-        expected: announced === undefined ? null : (keep ?? present) + announced,
-      })
-      if (reserved === null) throw overQuota(name)
-      const resumeOptions = { name, token: lock.token, wasAbandoned: lock.isAfterExpiry, keep }
-      return new Upload({ store, name, lock, quota: reserved, resumeOptions })
-    })
+  static async begin(context: UploadContext, options: UploadOptions): Promise<Upload> {
+    const { uploads, organizationId, name, limits } = context
+    const blob = newUploadBlob()
+    const token = blob.slice(blob.lastIndexOf('/') + 1)
+    let start = 0
+    const begun = await beginUpload(
+      uploads,
+      { organizationId, name, token, blob },
+      async (pair) => {
+        if (pair.unfinished?.is_leased === true) throw isUploadedElsewhere(name)
+        start = await decideStart(context, pair, options)
+        const { announced } = options
+        return { start, expected: announced === undefined ? null : start + announced }
+      },
+      limits,
+    )
+    if (begun === null) throw overQuota(name)
+    return new Upload(context, { ...begun, token, start })
   }
 
-  private constructor(parts: UploadParts) {
-    this.#parts = parts
+  private constructor(
+    context: UploadContext,
+    begun: { record: UploadDocument; before: UploadPair; token: string; start: number },
+  ) {
+    this.#context = context
+    this.#record = begun.record
+    this.#before = begun.before
+    this.#token = begun.token
+    this.#start = begun.start
+    this.#charged = begun.record.charged
+    this.#blob = begun.record.blob
+    void this.#renewUntilEnd()
   }
 
   /** In bytes, of an open upload. */
   get size(): number {
-    return this.#openFile().size
+    return this.#openWriter().size
   }
 
   /** Aborted when another session has taken over the upload. */
   get lost(): AbortSignal {
-    return this.#parts.lock.lost
+    return this.#lost.signal
   }
 
   /**
-   * Opens the hidden file with the bytes to keep. Throws `signal`'s reason, and UploadRefused when another session has
-   * taken over the upload, when the bytes to keep have changed, and when the disk is full.
+   * Opens the blob with the bytes to keep. Throws `signal`'s reason, and UploadRefused when another session has taken
+   * over the upload, when the bytes to keep have changed, and when the disk is full.
    */
   async open(signal: AbortSignal): Promise<void> {
-    const { store, name, resumeOptions, lock } = this.#parts
-    // Checked before opening, which would take the file away from a session that has the lock by now.
-    if (!(await lock.isStillLocked())) throw takenOver(name)
+    const { uploads, name } = this.#context
+    // In a process that was suspended another session may have the upload by now.
+    const isOld = clock.monotonicMs() - this.#confirmedAt > 2 * uploadRenewalMs
+    if (this.lost.aborted || (isOld && !(await this.#confirm()))) throw takenOver(name)
     this.#state = 'unfinished'
+    await refuseFullDisk(name, async () => {
+      const { finished, unfinished } = this.#before
+      const base = unfinished ?? finished
+      // A process that was taken for dead may still write to the blob of an upload whose lease has expired.
+      if (unfinished !== null && unfinished.lease === null && this.#start > 0) {
+        if (unfinished.size > this.#start) await uploads.blobs.truncate(this.#blob, this.#start)
+        this.#writer = await uploads.blobs.append(this.#blob)
+      } else if (unfinished === null && this.#start === 0) {
+        this.#writer = await uploads.blobs.append(this.#blob, { isNew: true })
+      } else {
+        const old = unfinished === null ? null : this.#blob
+        if (old !== null) this.#blob = newUploadBlob()
+        this.#writer = await uploads.blobs.append(this.#blob, { isNew: true })
+        this.#isCopy = unfinished === null
+        if (this.#start > 0 && base !== null) await this.#copy(base.blob, signal)
+        if (old !== null) {
+          if (!(await replaceBlob(uploads.collections, this.#record, this.#token, this.#blob)))
+            throw takenOver(name)
+          void uploads.removeBlobs([old])
+        }
+      }
+      if (this.#writer.size !== this.#start) throw changed(name)
+    })
+  }
+
+  async #copy(from: string, signal: AbortSignal): Promise<void> {
+    const { uploads, name } = this.#context
+    const source = await uploads.blobs.open(from)
+    if (source === null || source.size < this.#start) {
+      await source?.close()
+      throw changed(name)
+    }
     try {
-      this.#file = await refuseFullDisk(name, () => store.beginOrResume({ ...resumeOptions, signal }))
-      lock.markContentReplaced()
-    } catch (error) {
-      if (error instanceof UploadChanged)
-        throw new UploadRefused('changed', name, 'changed or taken over while the upload began; try again')
-      throw error
+      for await (const piece of readRange(source, { start: 0, end: this.#start, signal }))
+        await this.#writer?.append([piece])
+    } finally {
+      await source.close()
     }
   }
 
   /** Writes the data. Throws UploadRefused over the quota and on a full disk; errors of the source pass through. */
   async receive(data: AsyncIterable<Uint8Array>): Promise<void> {
-    const { name, quota } = this.#parts
-    const file = this.#openFile()
+    const { name } = this.#context
+    const writer = this.#openWriter()
     for await (const piece of data) {
-      if (!(await quota.allow(file.size + piece.length))) {
-        this.#state = 'over_quota'
-        throw overQuota(name)
-      }
-      await refuseFullDisk(name, () => file.write(piece))
+      await this.#reserve(writer.size + piece.length)
+      this.#isCopy = false
+      await refuseFullDisk(name, () => writer.append([piece]))
     }
   }
 
+  async #reserve(size: number): Promise<void> {
+    if (size <= this.#charged) return
+    const { uploads, limits, name } = this.#context
+    const min = size - this.#charged
+    const more = { token: this.#token, wanted: Math.max(min, portionBytes), min }
+    const grown = await refuseLost(name, () => growUpload(uploads, this.#record, more, limits))
+    if (grown === null) {
+      this.#state = 'over_quota'
+      throw overQuota(name)
+    }
+    this.#charged += grown
+  }
+
   /**
-   * Makes the upload ready to publish without a visible change: all bytes on the disk, and the lock confirmed. Throws
-   * UploadRefused when another session has taken over the upload, and when the disk is full.
+   * Makes the upload ready to publish without a visible change: all bytes on the disk. Throws UploadRefused when the
+   * disk is full.
    */
   async prepare(): Promise<void> {
-    await this.#confirm((file) => file.prepare())
+    const written = refuseFullDisk(this.#context.name, () => this.#openWriter().sync())
+    this.#confirmed = written.catch(() => undefined)
+    await written
   }
 
-  /** Makes the received bytes durable; the upload stays unfinished. Throws as `prepare` does. */
+  /** Makes the received bytes durable; the upload stays unfinished. Throws UploadRefused when it was taken over. */
   async sync(): Promise<void> {
-    await this.#confirm((file) => file.sync())
+    await this.prepare()
+    if (!(await this.#confirm())) throw takenOver(this.#context.name)
   }
 
-  /** Gives the prepared file its final name. Throws when another session has taken over, and `signal`'s reason. */
+  /** Makes the prepared file the one of its name. Throws when another session has taken over, and `signal`'s reason. */
   async publish(signal?: AbortSignal): Promise<void> {
-    const { name, quota, lock } = this.#parts
-    const file = this.#openFile()
-    await quota.end(async () => {
-      signal?.throwIfAborted()
-      if (!(await file.publish())) throw takenOver(name)
-      this.#state = 'published'
-      // Released in parallel with the update of the usage: the usage doesn't need the lock, and the client waits for both.
-      this.#released = lock.release()
-      return { published: file.size }
-    })
+    const { uploads, name } = this.#context
+    const { size } = this.#openWriter()
+    signal?.throwIfAborted()
+    const unused = await refuseLost(name, () =>
+      publishUpload(uploads, this.#record, { token: this.#token, size }),
+    )
+    this.#state = 'published'
+    void uploads.removeBlobs(unused)
   }
 
   /**
    * Must be called last, after every outcome. An upload that isn't published can be resumed, unless it passed the quota:
-   * then it is removed, as it would fill the directory for days. Throws the store's errors when closing the
-   * file; the lock is released all the same.
+   * then it is removed, as it would fill the directory for days. Throws the errors of closing the blob.
    */
   async end(): Promise<void> {
-    const { quota, lock } = this.#parts
-    let isClosed = true
     try {
       await this.#confirmed
-      isClosed = (await this.#file?.close()) ?? true
-      // Errors are ignored: the usage is recounted before it refuses an upload, and a purge removes what is left.
-      if (this.#state !== 'published') await quota.end(() => this.#outcome()).catch(() => undefined)
+      // Where a write may still arrive, the lease expires by itself, and the next session resumes on a copy.
+      const isClosed = (await this.#writer?.close()) ?? true
+      if (isClosed && this.#state !== 'published') await this.#release()
     } finally {
-      // A write may still arrive. The next session then waits for the lock to expire, and resumes on a copy.
-      if (isClosed) await (this.#released ?? lock.release())
-      else lock.letExpire()
+      this.#ended.abort()
     }
   }
 
-  async #confirm(write: (file: UploadInProgress) => Promise<void>): Promise<void> {
-    const { name, lock } = this.#parts
-    const file = this.#openFile()
-    const written = refuseFullDisk(name, () => write(file))
-    this.#confirmed = written.catch(() => undefined)
-    const [isLocked] = await Promise.all([lock.confirm(), written])
-    if (!isLocked) throw takenOver(name)
-  }
-
-  #openFile(): UploadInProgress {
-    if (this.#file === null) throw new Error('the upload is not open')
-    return this.#file
-  }
-
-  async #outcome(): Promise<UploadOutcome> {
-    const file = this.#file
-    if (this.#state === 'untouched') return 'untouched'
-    if (file !== null && (file.isCopy || this.#state === 'over_quota' || this.lost.aborted)) {
-      await file.discard()
-      return 'removed'
+  async #release(): Promise<void> {
+    const { uploads, log } = this.#context
+    const { unfinished } = this.#before
+    const writer = this.#writer
+    const isNew = writer === null && unfinished === null
+    const isWorthless = this.#isCopy || this.#state === 'over_quota' || isNew
+    try {
+      if (isWorthless) {
+        const isOurs = ({ lease }: UploadDocument) => lease?.token === this.#token
+        await uploads.removeBlobs(await removeUnfinished(uploads, this.#record, isOurs))
+        return
+      }
+      // An expired lease stays until the blob that its holder may have open was replaced.
+      if (writer === null && unfinished?.lease !== null) return
+      const size = writer === null ? (unfinished?.size ?? 0) : writer.size
+      await releaseUpload(uploads, this.#record, { token: this.#token, size })
+    } catch (error) {
+      log.warn({ err: error }, 'an upload was not released; its lease expires by itself')
     }
-    if (file !== null) return { unfinished: file.size }
-    // Opening failed, so the unfinished file of an earlier upload may still be there.
-    const left = await this.#parts.store.findUnfinished(this.#parts.name)
-    return left === null ? 'removed' : { unfinished: left.size }
   }
+
+  #openWriter(): BlobWriter {
+    if (this.#writer === null) throw new Error('the upload is not open')
+    return this.#writer
+  }
+
+  /** Whether the database still names this holder. Throws the database's errors. */
+  async #confirm(): Promise<boolean> {
+    const askedAt = clock.monotonicMs()
+    if (
+      !this.lost.aborted &&
+      !(await renewUpload(this.#context.uploads.collections, this.#record, this.#token))
+    )
+      this.#lost.abort()
+    this.#confirmedAt = askedAt
+    return !this.lost.aborted
+  }
+
+  async #renewUntilEnd(): Promise<void> {
+    const { signal } = this.#ended
+    while (!signal.aborted && !this.lost.aborted) {
+      try {
+        await sleep(uploadRenewalMs, undefined, { signal, ref: false })
+        if (this.#state !== 'published') await this.#confirm()
+      } catch (error) {
+        // No session can take over while the database is down.
+        if (!signal.aborted) this.#context.log.warn({ err: error }, 'the lease of an upload was not renewed')
+      }
+    }
+  }
+}
+
+/** The byte with which the upload begins. Throws UploadRefused where it isn't one. */
+async function decideStart(
+  { uploads, name }: UploadContext,
+  { finished, unfinished }: UploadPair,
+  { append, start = 0, isAtEnd = false }: UploadOptions,
+): Promise<number> {
+  const end =
+    unfinished === null
+      ? 0
+      : unfinished.lease === null
+        ? unfinished.size
+        : await uploads.blobs.size(unfinished.blob)
+  const present = unfinished === null ? (finished?.size ?? 0) : end
+  if (isAtEnd && start !== end)
+    throw wrongStart(
+      name,
+      unfinished === null
+        ? `has no unfinished upload, so it begins at byte 0, not ${start}`
+        : `has an unfinished upload of ${end} bytes, so it resumes at byte ${end}, not ${start}`,
+    )
+  if (!append && start > present)
+    throw wrongStart(name, `has ${present} bytes, so it can't be resumed at byte ${start}`)
+  return append ? present : start
 }
 
 const wrongStart = (name: string, message: string) => new UploadRefused('wrong_start', name, message)
@@ -200,12 +315,23 @@ const wrongStart = (name: string, message: string) => new UploadRefused('wrong_s
 const takenOver = (name: string) =>
   new UploadRefused('taken_over', name, 'another session has taken over this upload')
 
+const changed = (name: string) =>
+  new UploadRefused('changed', name, 'changed or taken over while the upload began; try again')
+
 const overQuota = (name: string) =>
   new UploadRefused(
     'over_quota',
     name,
     'the upload directory is full; delete files, or ask the operator for a higher limit',
   )
+
+async function refuseLost<T>(name: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw error instanceof UploadLost ? takenOver(name) : error
+  }
+}
 
 async function refuseFullDisk<T>(name: string, work: () => Promise<T>): Promise<T> {
   try {

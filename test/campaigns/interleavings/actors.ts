@@ -125,6 +125,8 @@ export const actors = {
   ),
   'take and acknowledge': async (side) => {
     const taken = await side.call('POST', '/outbox/take', { outbox: { limit: 5, lease_seconds: 60 } })
+    // Its reply was lost: it has no messages.
+    if (taken.body.success !== true) return taken
     const messages = taken.body.data.map(({ id, lease_token }: Json) => ({ id, lease_token }))
     return side.call('POST', '/outbox/acknowledge', { outbox: { messages } })
   },
@@ -173,7 +175,7 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
   ],
   'upload scheduled': ['start', 'pause', 'cancel', ...uploads],
   'upload pinned': ['step', ...whileItWorks, ...uploads],
-  'upload in progress': ['step', ...whileItWorks, ...uploads],
+  'upload on disk': ['step', ...whileItWorks, ...uploads],
   'first import': ['last batch', ...whileItWorks, 'primary key', 'create another subscriber', 'delete field'],
   'dead engine': ['take over', 'pause', 'cancel', 'limit', 'enforce limits'],
 }

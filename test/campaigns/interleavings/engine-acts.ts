@@ -16,18 +16,14 @@ import {
   listWorkingImports,
 } from '../../../engine/store/import-queues.ts'
 import { failImport, failImportOfChunk } from '../../../shared/store/imports.ts'
-import { removeForgotten } from '../../../shared/storage/uploads/grid-contents.ts'
 import type { Side } from './side.ts'
 
 /** What an engine does between two polls, one thing at a time. Each act says whether there was anything to do. */
 
 export async function start({ context }: Side): Promise<boolean> {
   let hasStarted = false
-  const { uploads } = context
   const starter = new ImportStarter({
     ...context,
-    // `stop` would break off a pin that is being made.
-    uploads: { ...uploads, pin: ({ signal: _signal, ...upload }) => uploads.pin(upload) },
     onStarted: () => (hasStarted = true),
   })
   const { started } = await starter.startDue(await listWorkingImports(context.database.collections))
@@ -221,8 +217,8 @@ export async function drain(side: Side): Promise<void> {
 
 /** Runs the sweep an hour later, which removes what a stale engine wrote after its import was finalized. */
 export async function sweepFiles({ database, context }: Side): Promise<void> {
-  const { files } = database.collections.staging
-  await files.updateMany({}, { $set: { uploadDate: new Date(0) } })
+  const { blobPieces } = database.collections
+  await blobPieces.updateMany({ begun_at: { $type: 'date' } }, { $set: { begun_at: new Date(1) } })
   await sweepStaging(database, context, context.log).run()
 }
 
@@ -233,8 +229,11 @@ export async function removeLateFieldValues(side: Side): Promise<void> {
 }
 
 /** Runs the sweep an hour later, which removes an upload that was left half done because a reply was lost. */
-export async function sweepUploads({ database }: Side): Promise<void> {
+export async function sweepUploads({ database, context }: Side): Promise<void> {
   const { collections } = database
-  await collections.uploads.files.updateMany({}, { $set: { uploadDate: new Date(0) } })
-  await removeForgotten(collections)
+  await collections.blobPieces.updateMany(
+    { begun_at: { $type: 'date' } },
+    { $set: { begun_at: new Date(1) } },
+  )
+  await context.uploads.purge({ olderThanMs: 3_600_000 })
 }

@@ -32,16 +32,13 @@ export interface Fixture {
 export const fixtureNames = [
   ...['scheduled', 'splitting', 'importing', 'begun', 'written', 'ended'],
   ...['finalized', 'paused', 'paused before the end', 'first import', 'dead engine'],
-  ...['nearly full', 'upload scheduled', 'upload pinned', 'upload in progress'],
+  ...['nearly full', 'upload scheduled', 'upload pinned', 'upload on disk'],
 ] as const
 export type FixtureName = (typeof fixtureNames)[number]
 
-/**
- * A file that was not written by our FTP server. Only a disk has such files, and an import waits until they are
- * stable.
- */
+/** Most are in the database, which needs no folder. */
 export const stagingOf = (name: FixtureName): StagingLocation['STAGING'] =>
-  name === 'upload in progress' ? 'disk' : 'gridfs'
+  name === 'upload on disk' ? 'disk' : 'gridfs'
 
 export const uploaded = { file: 'people.csv', other: 'others.csv', away: 'away.csv' }
 
@@ -104,7 +101,7 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
   const taken = await post('/outbox/take', { outbox: { limit: 2, lease_seconds: 3_600 } })
   const content = linesOf(ofTwoBatches.includes(name) ? rowsOfTwoBatches : rows, 'green')
   const isUpload = name.startsWith('upload ')
-  if (isUpload) await prepareUploads(side, organization.id, { content, isOurs: stagingOf(name) === 'gridfs' })
+  if (isUpload) await prepareUploads(side, organization.id, content)
   const created = await post(`${listPath}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: ['email', 'Color', 'No'],
@@ -165,16 +162,9 @@ async function createRival(post: Post, organizationId: number): Promise<void> {
   })
 }
 
-async function prepareUploads(
-  side: Side,
-  organizationId: number,
-  { content, isOurs }: { content: string; isOurs: boolean },
-): Promise<void> {
-  const directory = side.uploadDirectory(organizationId)
-  await directory.prepare()
+async function prepareUploads(side: Side, organizationId: number, content: string): Promise<void> {
   await upload(side, organizationId, uploaded.other, replacement)
-  if (isOurs) await upload(side, organizationId, uploaded.file, content)
-  else await writeFile(path.join(side.folder, 'uploads', String(organizationId), uploaded.file), content)
+  await upload(side, organizationId, uploaded.file, content)
 }
 
 /** Uploads as the FTP server does on a STOR. */
@@ -244,7 +234,7 @@ async function advance(name: FixtureName, side: Side, pause: () => Promise<unkno
     },
     'upload scheduled': async () => undefined,
     'upload pinned': () => start(side),
-    'upload in progress': () => start(side),
+    'upload on disk': () => start(side),
   }
   await stages[name]()
 }
@@ -289,7 +279,6 @@ export async function keep({ database, folder }: Pick<Side, 'database' | 'folder
   return kept
 }
 
-/** Files are written anew, so they are as young as if they were still being written. */
 async function putBack({ database, folder }: Side, { documents, files }: Kept): Promise<void> {
   const { db } = database
   await Promise.all(

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { inflateSync } from 'node:zlib'
 import { hasEnded, unfinishedStates } from '../../../shared/contract/import-state.ts'
 import {
@@ -98,15 +97,16 @@ export async function faultsAtTheEnd(
   for (const document of imports) faults.push(...(await faultsOfImport(collections, document)))
   const left = {
     chunks: await collections.chunks.countDocuments({ import_id: { $in: imports.map(({ _id }) => _id) } }),
-    'staged files': await collections.staging.files.countDocuments({}),
-    'pieces of staged files': await collections.staging.pieces.countDocuments({}),
-    'imports that count to the quota': (await collections.uploadUsage.find().toArray()).reduce(
-      (sum, { imports: entered = [] }) => sum + entered.length,
+    'pieces of staged files': await collections.blobPieces.countDocuments({ blob: /^staging/ }),
+    'imports that count to the quota': (await collections.ledgers.find().toArray()).reduce(
+      (sum, { imports: entered }) => sum + entered.length,
       0,
     ),
-    'pinned uploads': await collections.uploads.files.countDocuments({ 'pinned_by.0': { $exists: true } }),
-    'uploads to which no name leads': await countNameless(collections),
-    'locks of uploads': await countUploadLocks(collections),
+    'pinned uploads': await collections.uploads.countDocuments({ 'pinned_by.0': { $exists: true } }),
+    'uploads without a name': await collections.uploads.countDocuments({ state: 'detached' }),
+    'blobs without a record': await countStrays(collections),
+    'ledgers that are not the sum of their records': await countWrongLedgers(collections),
+    'leases of uploads': await collections.uploads.countDocuments({ lease: { $ne: null } }),
     'marked limits': await collections.organizations.countDocuments({ limit_change: { $exists: true } }),
   }
   for (const [what, count] of Object.entries(left)) if (count > 0) faults.push(`${count} ${what} are left`)
@@ -131,15 +131,6 @@ export async function faultsAtTheEnd(
   return faults
 }
 
-/** Locks that are left after a moment: a change of files that has ended releases them in the background. */
-async function countUploadLocks({ uploadLocks }: Collections): Promise<number> {
-  for (let tries = 0; tries < 40; tries += 1) {
-    if ((await uploadLocks.countDocuments({})) === 0) return 0
-    await sleep(50)
-  }
-  return uploadLocks.countDocuments({})
-}
-
 /** Emails that requests write. */
 const touchedBy: Partial<Record<ActorName, string>> = {
   'create subscriber': 'person30@example.com',
@@ -154,10 +145,21 @@ const touchedBy: Partial<Record<ActorName, string>> = {
 /** No other actor makes an import fail. */
 const mayFail: ActorName[] = ['fail', 'fail and finalize', 'rename upload away']
 
-async function countNameless({ uploads, uploadNames }: Collections): Promise<number> {
-  const named = await uploadNames.distinct('finished.content')
-  const contents = await uploads.files.find({}, { projection: { _id: 1 } }).toArray()
-  return contents.filter(({ _id }) => !named.includes(_id.toHexString())).length
+async function countStrays({ blobPieces, uploads }: Collections): Promise<number> {
+  const blobs = await blobPieces.distinct('blob', { blob: /^uploads/ })
+  const known = new Set(await uploads.distinct('blob'))
+  return blobs.filter((blob) => !known.has(blob)).length
+}
+
+async function countWrongLedgers({ ledgers, uploads }: Collections): Promise<number> {
+  let wrong = 0
+  for (const { _id, bytes, files } of await ledgers.find().toArray()) {
+    const records = await uploads.find({ organization_id: _id }).toArray()
+    const names = new Set(records.flatMap(({ state, name }) => (state === 'detached' ? [] : [name])))
+    const charged = records.reduce((sum, record) => sum + record.charged, 0)
+    if (charged !== bytes || names.size !== files) wrong += 1
+  }
+  return wrong
 }
 
 async function faultsOfImport(collections: Collections, document: ImportDocument): Promise<string[]> {

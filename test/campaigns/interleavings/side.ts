@@ -35,7 +35,7 @@ import { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
 import { openStaging, type StagingLocation } from '../../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../../../shared/storage/uploads/staged-quota.ts'
-import { uploadLimits } from '../../../shared/store/upload-usage.ts'
+import { uploadLimits } from '../../../shared/store/ledger.ts'
 import { bootstrapKey, callerOf, type Call } from '../../helpers/service.ts'
 import { listeningPort } from '../../helpers/listening-port.ts'
 
@@ -85,7 +85,6 @@ export async function openSide(options: {
   const secrets = await openSecretBox(settings, log, marked)
   const quota = new StagedQuota({
     collections: database.collections,
-    uploads,
     limits: stagedLimits(settings),
   })
   const transfers = new Transfers({ collections: database.collections, registry, log })
@@ -164,7 +163,6 @@ export async function openSide(options: {
     uploadDirectory: (organizationId) =>
       new UploadDirectory({
         ...{ uploads, organizationId, log, limits: uploadLimits(settings) },
-        collections: database.collections,
       }),
     close: async () => {
       stopping.abort()

@@ -1,18 +1,14 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { noTable, unreadableSource } from '../../../control-plane/resources/import-inspection/refusals.ts'
-import { uploadFolder } from '../../../shared/storage/uploads/upload-names.ts'
 import { controlPlaneOrigin } from '../service.ts'
+import { storedUploads } from '../stored-uploads.ts'
 import type { Rows, Sent } from './row.ts'
 import { creation, refusedCreations } from './subscriber-imports.ts'
 import type { World } from './world.ts'
 
 /** An inspection of an upload with this content. */
 async function inspectionOf(content: Buffer, { service, organizationId, list }: World): Promise<Sent> {
-  const folder = uploadFolder(service.dataFolder, organizationId)
-  await mkdir(folder, { recursive: true })
-  await writeFile(path.join(folder, 'odd.csv'), content)
+  await storedUploads(service, organizationId).put('odd.csv', content)
   return {
     params: { mailing_list_id: (await list()).id },
     body: creation({ file_source: { type: 'upload_directory', filename: 'odd.csv' } }),

@@ -100,12 +100,6 @@ const faulty: [more: Record<string, unknown>, refused: RequestError][] = [
   [named(''), badFileName('must not be blank')],
   [named('../2/x.csv'), badFileName('must be a plain file name without a path')],
   [named('a\nb'), badFileName('must not hold control characters')],
-  [
-    named('.unfinished-0123456789abcdef'),
-    badFileName(
-      'must not begin with ".unfinished-", ".copy-" or ".clock-" and 16 hexadecimal digits, as uploads in progress do',
-    ),
-  ],
   [named('x'.repeat(201)), badFileName('must not be longer than 200 bytes')],
   [named('nothing.csv'), faultySource.noSuchUpload('nothing.csv')],
   [fileSource({ type: 'url' }), badUrl('is required')],

@@ -22,7 +22,7 @@ const offered = {
   isRequired: false,
   mustResume: true,
 }
-const { collections, start } = await ftpFronts(t, service)
+const { collections, openWith, start } = await ftpFronts(t, service)
 const front = await start(t)
 const never = AbortSignal.any([])
 
@@ -184,10 +184,10 @@ t.test(
 
 t.test('a stop does not wait for a database that is silent', async (t) => {
   let isSilent = false
-  const deleteOne: typeof collections.uploadLocks.deleteOne = (...args) =>
-    isSilent ? new Promise(() => undefined) : collections.uploadLocks.deleteOne(...args)
-  const uploadLocks = Object.create(collections.uploadLocks, { deleteOne: { value: deleteOne } }) as never
-  const silent = await start(t, { collections: { ...collections, uploadLocks }, timeouts: { stopMs: 100 } })
+  const updateOne: typeof collections.uploads.updateOne = (...args) =>
+    isSilent ? new Promise(() => undefined) : collections.uploads.updateOne(...args)
+  const uploads = Object.create(collections.uploads, { updateOne: { value: updateOne } }) as never
+  const silent = await start(t, { uploads: openWith({ ...collections, uploads }), timeouts: { stopMs: 100 } })
   const session = await FtpSession.open(silent.url)
   const data = await session.beginUpload('STOR silent.csv')
   data.write('some')

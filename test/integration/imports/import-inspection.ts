@@ -1,12 +1,10 @@
 import { once } from 'node:events'
-import { mkdir, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import path from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { uploadFolder } from '../../../shared/storage/uploads/upload-names.ts'
 import { callerOf, countsOf, createList, importEnd, startProcess, type Json } from '../../helpers/service.ts'
+import { storedUploads } from '../../helpers/stored-uploads.ts'
 import { service } from './service.ts'
 
 const inspect = (listId: number, subscriber_import: Record<string, unknown>): Promise<Json> =>
@@ -247,10 +245,8 @@ t.test('writes nothing, however much it is given', async (t) => {
 
 t.test('reads uploads and URLs, of any size and in any character set', async (t) => {
   const { id, organization_id } = await createList(service, fields)
-  const folder = uploadFolder(service.dataFolder, organization_id)
-  await mkdir(folder, { recursive: true })
   const upload = async (filename: string, bytes: Uint8Array) => {
-    await writeFile(path.join(folder, filename), bytes)
+    await storedUploads(service, organization_id).put(filename, bytes)
     return inspect(id, { file_source: { type: 'upload_directory', filename } })
   }
   const text = 'Email\tVorname\njörg@example.com\tJörg\nann@example.com\tÄnn\n'

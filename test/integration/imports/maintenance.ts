@@ -6,7 +6,7 @@ import { purgeLogs, removeDeletedFieldValues, sweepStaging } from '../../../engi
 import { clock } from '../../../shared/runtime/clock.ts'
 import { ensureSchema, openDatabase } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
-import { diskStaging } from '../../../shared/storage/staging/disk-staging.ts'
+import { folderStaging } from '../../helpers/folder-staging.ts'
 import { removeImportEntry } from '../../../shared/store/staged-usage.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
@@ -82,10 +82,11 @@ t.test('logs count as removed when all of them are', async (t) => {
 t.test('staged files that no import needs are removed once they are old', async (t) => {
   const folder = path.join(service.dataFolder, 'staging')
   const make = async (id: number, ageMs: number) => {
-    await mkdir(path.join(folder, String(id)), { recursive: true })
-    await writeFile(path.join(folder, String(id), 'source'), 'email\n')
+    const file = path.join(folder, String(id), 'source')
+    await mkdir(path.dirname(file), { recursive: true })
+    await writeFile(file, 'email\n')
     const at = new Date(Date.now() - ageMs)
-    await utimes(path.join(folder, String(id)), at, at)
+    await utimes(file, at, at)
   }
   const list = await createList(service)
   const waiting = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
@@ -99,8 +100,8 @@ t.test('staged files that no import needs are removed once they are old', async 
   await make(waiting.id, hour + minute)
   await make(900_001, hour + minute)
   const entry = (import_id: number) => ({ import_id, source: 6, partition: 0, entered_at: new Date() })
-  const { uploadUsage } = collections
-  await uploadUsage.updateOne({ _id: 1 }, { $push: { imports: { $each: [900_001, 900_002].map(entry) } } })
+  const { ledgers } = collections
+  await ledgers.updateOne({ _id: 1 }, { $push: { imports: { $each: [900_001, 900_002].map(entry) } } })
   await make(900_002, hour - minute)
   // The file server's clock is a day behind.
   const { now } = clock
@@ -109,7 +110,7 @@ t.test('staged files that no import needs are removed once they are old', async 
   await sweepStaging(
     database,
     {
-      staging: diskStaging(folder),
+      staging: folderStaging(service.dataFolder),
       uploads: openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database),
     },
     log,
@@ -117,7 +118,7 @@ t.test('staged files that no import needs are removed once they are old', async 
   t.ok(existsSync(path.join(folder, String(waiting.id), 'source')), 'an import waits for it')
   t.notOk(existsSync(path.join(folder, '900001')))
   t.ok(existsSync(path.join(folder, '900002')), 'its import may not be in the database yet')
-  const counted = (await uploadUsage.findOne({ _id: 1 }))!.imports!.map(({ import_id }) => import_id)
+  const counted = (await ledgers.findOne({ _id: 1 }))!.imports.map(({ import_id }) => import_id)
   t.same(
     counted.filter((id) => id > 900_000),
     [900_002],

@@ -1,5 +1,3 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import t from 'tap'
 import { purgeLogs } from '../../../engine/jobs/maintenance.ts'
 import { openDatabase } from '../../../shared/runtime/database.ts'
@@ -13,7 +11,7 @@ import {
   until,
   type Json,
 } from '../../helpers/service.ts'
-import { finalizeUpload } from '../../helpers/stable-upload.ts'
+import { storedUploads } from '../../helpers/stored-uploads.ts'
 import { service } from './service.ts'
 
 const { call, collections, get, post } = service
@@ -141,11 +139,8 @@ t.test('undecodable bytes are a fault of the record', async (t) => {
 })
 
 async function importUpload(listId: number, file: Buffer, more: object): Promise<Json> {
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
   const filename = `why-${listId}.csv`
-  await writeFile(path.join(folder, filename), file)
-  await finalizeUpload(path.join(folder, filename))
+  await storedUploads(service).put(filename, file)
   const { id } = await post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: { ...more, file_source: { type: 'upload_directory', filename } },
   })

@@ -8,13 +8,13 @@ import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { openStaging } from '../../../shared/storage/staging/open-staging.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
-import { countUsage } from '../../../shared/storage/uploads/count-usage.ts'
 import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
 import { markLogsPurged } from '../../../shared/store/imports.ts'
+import { makeLedger } from '../../../shared/store/ledger.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { gatedDatabase } from '../../helpers/gated-database.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
-import { putUpload } from '../../helpers/put-upload.ts'
+import { putUpload } from '../../helpers/stored-uploads.ts'
 import { present } from '../../helpers/present.ts'
 import { storedImport } from '../../helpers/stored-import.ts'
 
@@ -26,7 +26,7 @@ const { collections } = database
 const location = { STAGING: 'gridfs', DATA_DIR: folder } as const
 const staging = openStaging(location, collections)
 const uploads = openUploads(location, database)
-const quota = new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } })
+const quota = new StagedQuota({ collections, limits: { bytes: Infinity, imports: 10 } })
 const context = {
   ...{ database, log, staging, uploads, quota, secrets: noKeys },
   metrics: createEngineMetrics(new Registry()),
@@ -37,29 +37,16 @@ t.test('an import is finalized again when the reply to the removal of its files 
   await collections.imports.insertOne(document)
   await staging.write('1/content', Readable.from([Buffer.from('a@example.com\n')]))
   t.equal(await quota.enter(1, 1, 14), 'entered')
-  const isCut = gate.watch(({ delete: collection }) => String(collection).includes('staging'), 'cut')
+  const isCut = gate.watch(({ delete: collection }) => collection === 'blob_pieces', 'cut')
   await t.rejects(finalizeImport(document, context), { name: 'MongoNetworkError' })
   await isCut
   gate.release()
   t.match(await own.collections.imports.findOne({ _id: 1 }), { finalized: false })
   t.equal(await finalizeImport(document, context), true)
   t.match(await own.collections.imports.findOne({ _id: 1 }), { finalized: true })
-  t.equal(await own.collections.staging.files.countDocuments(), 0)
-  t.equal(await own.collections.staging.pieces.countDocuments(), 0)
-  const usage = present(await own.collections.uploadUsage.findOne({ _id: 1 }), 'the usage')
-  t.same(usage.imports, [])
-})
-
-t.test('a recount enters no import', async (t) => {
-  const organizationId = 5
-  const ended = { state: 'cancelled', finished_at: new Date() } as const
-  await own.collections.imports.insertMany([
-    storedImport({ ...ended, _id: 51, organization_id: organizationId }),
-    storedImport({ _id: 52, organization_id: organizationId }),
-  ])
-  await countUsage(own.collections, organizationId, uploads.directory(organizationId))
-  const usage = present(await own.collections.uploadUsage.findOne({ _id: organizationId }), 'the usage')
-  t.same(usage.imports ?? [], [], 'an import has its entry before it is created')
+  t.equal(await own.collections.blobPieces.countDocuments(), 0)
+  const ledger = present(await own.collections.ledgers.findOne({ _id: 1 }), 'the ledger')
+  t.same(ledger.imports, [])
 })
 
 t.test('the mark that logs are purged and the quota that they free are written together', async (t) => {
@@ -68,23 +55,21 @@ t.test('the mark that logs are purged and the quota that they free are written t
   await own.collections.imports.insertOne(
     storedImport({ _id: 61, organization_id: organizationId, state: 'finished', totals }),
   )
-  await countUsage(own.collections, organizationId, uploads.directory(organizationId))
-  await own.collections.uploadUsage.updateOne({ _id: organizationId }, { $set: { kept: 100 } })
-  const isHeld = gate.watch(({ update }) => update === 'upload_usage')
+  await makeLedger(own.collections, organizationId)
+  await own.collections.ledgers.updateOne({ _id: organizationId }, { $set: { kept: 100 } })
+  const isHeld = gate.watch(({ update }) => update === 'ledgers')
   const purged = markLogsPurged(database, 61)
   await isHeld
   t.match(await own.collections.imports.findOne({ _id: 61 }), { logs_purged_at: null })
   gate.release()
   await purged
   t.match(await own.collections.imports.findOne({ _id: 61 }), { logs_purged_at: Date })
-  t.match(await own.collections.uploadUsage.findOne({ _id: organizationId }), { kept: 60 })
+  t.match(await own.collections.ledgers.findOne({ _id: organizationId }), { kept: 60 })
 })
 
 t.test('an import that ended before its split releases the upload that it had kept', async (t) => {
   const organizationId = 7
-  const directory = uploads.directory(organizationId)
-  await directory.prepare()
-  await putUpload(directory, 'kept.csv', 'a@example.com\n')
+  await putUpload(uploads, 'kept.csv', 'a@example.com\n', organizationId)
   const document = storedImport({
     ...{ _id: 71, organization_id: organizationId, state: 'cancelled', finished_at: new Date() },
     source: { type: 'upload_directory', filename: 'kept.csv', url: null },

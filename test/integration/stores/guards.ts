@@ -8,18 +8,20 @@ import type { ReactionDocument } from '../../../shared/contract/schemas/autoresp
 import type { CallbackDocument } from '../../../shared/contract/schemas/callback.ts'
 import { noCounts, type ChunkDocument, type ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { OrganizationDocument } from '../../../shared/contract/schemas/organization.ts'
-import type { UploadUsageDocument } from '../../../shared/contract/schemas/upload.ts'
+import type { LedgerDocument, UploadDocument } from '../../../shared/contract/schemas/upload.ts'
 import { sessionId } from '../../../shared/runtime/transactions.ts'
 import * as callbacks from '../../../engine/store/callbacks.ts'
 import * as chunks from '../../../shared/store/chunks.ts'
 import { enforcePendingFences, fenceChunks, preemptChunks } from '../../../shared/store/fence.ts'
 import * as steps from '../../../shared/store/import-steps.ts'
 import * as imports from '../../../shared/store/imports.ts'
+import { charge } from '../../../shared/store/ledger.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import * as outbox from '../../../shared/store/outbox.ts'
 import { enforcePendingLimits, reserveQuota, useQuota } from '../../../shared/store/subscriber-quota.ts'
 import * as staged from '../../../shared/store/staged-usage.ts'
 import { changeCounts, changeCountsOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
+import * as uploads from '../../../shared/store/uploads.ts'
 import * as workLeases from '../../../shared/store/work-leases.ts'
 import { changeInPlace } from '../../../control-plane/store/subscribers.ts'
 import { valuesBytes } from '../../../shared/store/value-bytes.ts'
@@ -357,15 +359,6 @@ t.test('a step writes and waits under its own token alone', async (t) => {
       leaves: stepLost,
       run: () => steps.delayStep(collections, ours, { waitMs: 1_000, warning: 'it waits' }),
     },
-    {
-      write: 'waitForUpload',
-      changes: working,
-      leaves: [...stepLost, { upload: { pin: null, waiting: { since: past, fingerprint: 'x' } } }],
-      run: () =>
-        steps.waitForUpload(collections, ours, {
-          ...{ fingerprint: 'x', recheckDelayMs: 1_000, longestWaitMinutes: 5, filename: 'rows.csv' },
-        }),
-    },
   ])
   t.same(faults, [])
 })
@@ -663,52 +656,84 @@ t.test('of messages that were read as available, those that another call took or
 
 // ---- the quota ----
 
+t.test('the totals of the quota change only within the limits', async (t) => {
+  const ledger = (changes: Partial<LedgerDocument>): LedgerDocument => ({
+    ...{ _id: 1, bytes: 0, files: 0, changes: 3, imports: [], kept: 0 },
+    ...changes,
+  })
+  const entry = (import_id: number, source = 0, partition = 0) => ({
+    ...{ import_id, source, partition },
+    entered_at: past,
+  })
+  const limits = { bytes: 100, imports: 2 }
+  const faults = await findFaults<LedgerDocument>(collections.ledgers, ledger, [
+    {
+      write: 'enterImport',
+      changes: {},
+      leaves: [
+        { imports: [entry(1)] },
+        { imports: [entry(2), entry(3)] },
+        { bytes: 61 },
+        { kept: 61 },
+        { imports: [entry(2, 30, 31)] },
+      ],
+      run: () => staged.enterImport(collections, 1, { importId: 1, bytes: 40 }, limits),
+    },
+    {
+      write: 'growSource',
+      changes: { imports: [entry(1, 10)] },
+      leaves: [{ imports: [] }, { imports: [entry(2, 10)] }, { imports: [entry(1, 61)] }, { bytes: 51 }],
+      run: () => staged.growSource(collections, 1, { importId: 1, bytes: 40, within: 'all' }, 100),
+    },
+    {
+      write: 'reservePartition',
+      changes: { imports: [entry(1, 10), entry(2, 10, 10)] },
+      leaves: [{ imports: [] }, { imports: [entry(1, 10), entry(2, 10, 50)] }],
+      run: () => staged.reservePartition(collections, 1, { importId: 1, bytes: 40 }, 100),
+    },
+    {
+      write: 'charge',
+      changes: {},
+      leaves: [{ bytes: 61 }, { kept: 61 }, { imports: [entry(2, 30, 31)] }, { files: 5 }],
+      run: () =>
+        inTransaction(database, (session) =>
+          charge(collections, session, 1, { bytes: 40, files: 1 }, { bytes: 100, files: 5 }),
+        ),
+    },
+  ])
+  t.same(faults, [])
+})
+
 t.test(
-  'the totals of the quota change only within the limits, and at the revision that was read',
+  'an upload is renewed and gets another blob only under its token, and is pinned when finished',
   async (t) => {
-    const usage = (changes: Partial<UploadUsageDocument>): UploadUsageDocument => ({
-      ...{ _id: 1, revision: 3, bytes: 0, files: 0, uploads: [], imports: [], counted_at: new Date() },
+    const upload = (changes: Partial<UploadDocument>): UploadDocument => ({
+      ...{ _id: 'u', organization_id: 2, name: 'a.csv', state: 'unfinished', blob: 'uploads/00/u' },
+      ...{ size: 10, charged: 50, modified_at: past, lease: { token: 'mine', until: past }, pinned_by: [] },
       ...changes,
     })
-    const entry = (import_id: number, source = 0, partition = 0) => ({
-      import_id,
-      source,
-      partition,
-      entered_at: past,
-    })
-    const limits = { bytes: 100, imports: 2 }
-    const faults = await findFaults<UploadUsageDocument>(collections.uploadUsage, usage, [
+    const leaves: Partial<UploadDocument>[] = [
+      { lease: { token: 'other', until: past } },
+      { lease: null },
+      { state: 'finished' },
+      { _id: 'another' },
+    ]
+    const faults = await findFaults<UploadDocument>(collections.uploads, upload, [
       {
-        write: 'enterImport',
-        changes: {},
-        leaves: [
-          { imports: [entry(1)] },
-          { imports: [entry(2), entry(3)] },
-          { bytes: 61 },
-          { pinned: 61 },
-          { imports: [entry(2, 30, 31)] },
-          { uploads: [{ token: 'u', name: 'x', bytes: 61, files: 1 }] },
-          { counted_at: past },
-        ],
-        run: () => staged.enterImport(collections, 1, { importId: 1, bytes: 40, maxAgeMs: 60_000 }, limits),
+        write: 'renewUpload',
+        ...{ changes: {}, leaves },
+        run: () => uploads.renewUpload(collections, upload({}), 'mine'),
       },
       {
-        write: 'growSource',
-        changes: { imports: [entry(1, 10)] },
-        leaves: [{ imports: [] }, { imports: [entry(2, 10)] }, { imports: [entry(1, 61)] }, { bytes: 51 }],
-        run: () => staged.growSource(collections, 1, { importId: 1, bytes: 40, within: 'all' }, 100),
+        write: 'replaceBlob',
+        ...{ changes: {}, leaves },
+        run: () => uploads.replaceBlob(collections, upload({}), 'mine', 'uploads/00/v'),
       },
       {
-        write: 'reservePartition',
-        changes: { imports: [entry(1, 10), entry(2, 10, 10)] },
-        leaves: [{ imports: [] }, { imports: [entry(1, 10), entry(2, 10, 50)] }],
-        run: () => staged.reservePartition(collections, 1, { importId: 1, bytes: 40 }, 100),
-      },
-      {
-        write: 'setPinned',
-        changes: {},
-        leaves: [{ revision: 4 }],
-        run: () => staged.setPinned(collections, usage({}), 9),
+        write: 'pinUpload',
+        changes: { state: 'finished' },
+        leaves: [{ state: 'unfinished' }, { state: 'detached' }, { organization_id: 3 }, { name: 'b.csv' }],
+        run: () => uploads.pinUpload(collections, { organizationId: 2, name: 'a.csv', importId: 7 }),
       },
     ])
     t.same(faults, [])

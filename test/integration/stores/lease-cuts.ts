@@ -3,7 +3,9 @@ import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import { claimMessages } from '../../../shared/store/outbox.ts'
 import { claimChunk } from '../../../shared/store/chunks.ts'
-import { acquireUploadLock } from '../../../shared/store/upload-locks.ts'
+import { LedgerTransactions } from '../../../shared/store/ledger-transactions.ts'
+import { noLimits } from '../../../shared/store/ledger.ts'
+import { beginUpload } from '../../../shared/store/uploads.ts'
 import { claimCallback, insertCallback } from '../../../engine/store/callbacks.ts'
 import { cutLongLeases } from '../../../engine/jobs/maintenance.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
@@ -28,14 +30,17 @@ await claimCallback(collections, queue, { until: new Date(), token: 'mine', leas
 await collections.reactions.insertOne(storedReaction({ due_at: past }))
 const lease = { token: 'mine', seconds: 50 }
 await claimMessages(collections, [{ queue: 1, dueAt: past }], { now: new Date(), limit: 1, lease })
-await acquireUploadLock(collections, { id: '1/a', token: 'mine' })
+const upload = { organizationId: 1, name: 'a.csv', token: 'mine', blob: 'uploads/00/a' }
+const ledger = new LedgerTransactions(database)
+const start = () => Promise.resolve({ start: 0, expected: null })
+await beginUpload({ collections, ledger }, upload, start, noLimits)
 
 const fields = [
   { of: 'chunk', collection: 'import_chunks', field: 'lease.until', maxMs: 60_000 },
   { of: 'callback', collection: 'import_callbacks', field: 'due_at', maxMs: 30_000 },
   { of: 'message', collection: 'reactions', field: 'available_at', maxMs: 50_000 },
   { of: 'message from its beginning', collection: 'reactions', field: 'lease.began_at', maxMs: 0 },
-  { of: 'upload lock', collection: 'upload_locks', field: 'lease_until', maxMs: 15_000 },
+  { of: 'upload', collection: 'uploads', field: 'lease.until', maxMs: 15_000 },
 ]
 
 /** Milliseconds from now to the time in the field, by the database's clock. */

@@ -8,14 +8,14 @@ import {
   withdrawImport,
 } from '../../../control-plane/resources/subscriber-imports/create/admission.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
-import { diskStaging } from '../../../shared/storage/staging/disk-staging.ts'
 import { stagedContent } from '../../../shared/storage/staging/packed-content.ts'
 import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { folderStaging } from '../../helpers/folder-staging.ts'
 import { readContent } from '../../helpers/staged-content.ts'
 
 const { folder } = await databaseAndFolder(t)
-const disk = diskStaging(folder)
+const disk = folderStaging(folder)
 const document = { _id: 7, organization_id: 1, source: { type: 'json' } } as ImportDocument
 
 /** Stages a text as a creation does; resolves to the bytes that count to the quota, which `deps` can withdraw again. */
@@ -38,13 +38,13 @@ t.test('content is staged as it counts, and leaves nothing where its import is n
   for (const text of ['email\n', 'x'.repeat(10_000_000)]) {
     const { deps, counted, admitted } = await stage(text)
     await admitted
-    const file = path.join(folder, stagedContent(7))
+    const file = path.join(folder, 'staging', stagedContent(7))
     t.equal((await readContent(disk, 7)).toString(), text)
     t.equal(counted.bytes, (await stat(file)).size, 'what it takes in the staging is counted')
     const modes = [path.dirname(file), file].map(async (name) => (await stat(name)).mode & 0o777)
     t.same(await Promise.all(modes), [0o700, 0o600], 'other users of the machine cannot read it')
     await withdrawImport(deps, document)
-    t.same([await readdir(folder), counted.bytes], [[], 0])
+    t.same([await readdir(path.join(folder, 'staging')), counted.bytes], [[], 0])
   }
 })
 
@@ -56,7 +56,7 @@ t.test('a full disk is said, whenever it shows, and nothing stays', async (t) =>
     }
     const { counted, admitted } = await stage('x'.repeat(4_000_000), full)
     await t.rejects(admitted, { code: 'internal_error', status: 507, message: /too little space left/ })
-    t.same([await readdir(folder), counted.bytes], [[], 0])
+    t.same([await readdir(path.join(folder, 'staging')), counted.bytes], [[], 0])
   }
 })
 

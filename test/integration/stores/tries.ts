@@ -5,7 +5,7 @@ import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
 import type { StepRun } from '../../../engine/scheduler/step.ts'
 import { endAfterError } from '../../../engine/scheduler/step-failures.ts'
-import { QuotaInUse, StillWritten } from '../../../engine/stages/obtain/source.ts'
+import { QuotaInUse } from '../../../engine/stages/obtain/source.ts'
 import { retryDelayMs, runTransaction } from '../../../engine/stages/write/transaction.ts'
 import { ImportError } from '../../../shared/contract/errors.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
@@ -89,21 +89,10 @@ t.test('a download is tried again after 10 and 50 s, within 15 minutes', async (
   })
 })
 
-t.test('what waits for space, for quota or for an upload is no failure', async (t) => {
+t.test('what waits for space or for quota is no failure', async (t) => {
   const [ofSpace, ofQuota] = [new DiskReserveReached('full'), new QuotaInUse('full')]
   t.match(await endStep(ofSpace, {}), { seconds: 10, after: { state: 'splitting', lease: { tries: 0 } } })
   t.match(await endStep(ofQuota, {}), { seconds: 2, after: { state: 'splitting', lease: { tries: 0 } } })
-  const written = new StillWritten('rows.csv', 'a fingerprint')
-  t.match(await endStep(written, {}), { seconds: 3, after: { state: 'splitting', lease: { tries: 0 } } })
-  const waiting = (minutes: number) => ({
-    upload: {
-      ...{ pin: null, waiting: { since: new Date(Date.now() - minutes * 60_000), fingerprint: 'another' } },
-    },
-  })
-  t.match((await endStep(written, waiting(14.8))).after, { state: 'splitting' })
-  t.match((await endStep(written, waiting(15.1))).after, {
-    ...{ state: 'failed', error_message: /still being written 15 minutes after the import began/ },
-  })
 })
 
 t.test('a transaction that can be cut is tried three times, and another one until its timeout', async (t) => {

@@ -1,9 +1,8 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import { unsubscribeToken } from '../../../control-plane/api/signed-token.ts'
 import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import type { World } from '../../helpers/conformance/world.ts'
 import { importEnd, type Json } from '../../helpers/service.ts'
+import { storedUploads } from '../../helpers/stored-uploads.ts'
 
 /** One record of each kind in an organization. What has a name has the organization's mark in it. */
 export interface Records {
@@ -164,9 +163,7 @@ export async function makeRecords(world: World, mark: string): Promise<Records> 
   )
   await importEnd(service, endedImport)
   const uploadedFile = `${mark}.csv`
-  const folder = path.join(service.dataFolder, 'uploads', String(organization))
-  await mkdir(folder, { recursive: true })
-  await writeFile(path.join(folder, uploadedFile), 'email\nann@example.com\n')
+  await storedUploads(service, organization).put(uploadedFile, 'email\nann@example.com\n')
   return {
     mark,
     organization,

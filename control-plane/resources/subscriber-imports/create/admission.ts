@@ -36,8 +36,8 @@ async function* asStream(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
 }
 
 /**
- * For an import that was not created after all. Failures are ignored: the quota is recounted before it refuses anything,
- * and the engines' sweep removes content without an import.
+ * For an import that was not created after all. Failures are ignored: an hour later the entry goes before anything is
+ * refused, and the engines' sweep removes it and content without an import.
  */
 export async function withdrawImport(
   { stagedQuota, staging }: ControlPlane,

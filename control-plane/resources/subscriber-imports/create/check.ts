@@ -90,8 +90,7 @@ export async function checkCreation(
   const beginsAt = readBeginning(body.begins_at, context, problems)
   const callback = checkCallback(body.callback_url, deps, problems)
   if (problems.length === 0 && source.type === 'upload_directory') {
-    const directory = deps.uploads.directory(context.list.organization_id)
-    if ((await directory.find(source.filename)) === null)
+    if (!(await deps.uploads.has(context.list.organization_id, source.filename)))
       problems.push(faultySource.noSuchUpload(source.filename))
   }
   refuseAll(problems)

@@ -20,11 +20,11 @@ import {
   refuseDamaged,
   writeHeader,
 } from '../../../../shared/csv/partition-file.ts'
-import { diskStaging } from '../../../../shared/storage/staging/disk-staging.ts'
+import { folderStaging } from '../../../helpers/folder-staging.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-partition-'))
 t.teardown(() => rm(folder, { recursive: true }))
-const staging = diskStaging(folder)
+const staging = folderStaging(folder)
 
 const uint32 = fc.integer({ min: 0, max: 0xffffffff })
 

@@ -14,12 +14,12 @@ import {
 } from '../../../../../shared/csv/partition-file.ts'
 import type { ContentFormat } from '../../../../../shared/contract/schemas/import.ts'
 import { readBeginning } from '../../../../../shared/csv/file-beginning.ts'
-import { diskStaging } from '../../../../../shared/storage/staging/disk-staging.ts'
+import { folderStaging } from '../../../../helpers/folder-staging.ts'
 import { makePlan, utf8Format } from '../../../../helpers/make-plan.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-split-'))
 t.teardown(() => rm(folder, { recursive: true }))
-const staging = diskStaging(folder)
+const staging = folderStaging(folder)
 let files = 0
 
 interface Split {

@@ -3,13 +3,13 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { diskStaging } from '../../../../../shared/storage/staging/disk-staging.ts'
+import { folderStaging } from '../../../../helpers/folder-staging.ts'
 import { openSource, packed, stagedContent } from '../../../../../shared/storage/staging/packed-content.ts'
 import { readContent } from '../../../../helpers/staged-content.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-packed-'))
 t.teardown(() => rm(folder, { recursive: true, force: true }))
-const staging = diskStaging(folder)
+const staging = folderStaging(folder)
 const block = 256 * 1024
 
 async function* inPieces(content: Buffer, length: number) {
@@ -24,7 +24,7 @@ for (const [i, size] of sizes.entries())
       Buffer.alloc(Math.max(0, size - 1_000), 'ab\n'),
     ])
     const stored = await staging.write(stagedContent(i), packed(inPieces(content, 70_001)))
-    t.equal(stored, (await readFile(path.join(folder, stagedContent(i)))).length)
+    t.equal(stored, (await readFile(path.join(folder, 'staging', stagedContent(i)))).length)
     t.ok(stored < 2_000 + size / 100, `${stored} bytes are stored`)
     t.ok((await readContent(staging, i)).equals(content))
     const file = (await openSource(staging, stagedContent(i)))!
@@ -43,7 +43,7 @@ for (const [i, size] of sizes.entries())
 
 t.test('content that was damaged is not read as another one', async (t) => {
   const name = stagedContent(100)
-  const file = path.join(folder, name)
+  const file = path.join(folder, 'staging', name)
   await staging.write(name, packed(inPieces(Buffer.alloc(2 * block, 'email\n'), block)))
   const whole = await readFile(file)
   const flipped = Buffer.from(whole)
