@@ -10,6 +10,7 @@ import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/open-uploads.ts'
 import type { BodyReader } from './api/body/read-body.ts'
 import type { KnownCallers } from './api/known-callers.ts'
+import type { PiecePacer } from './api/piece-pacer.ts'
 import type { AllSlots } from './api/slots.ts'
 import type { SubscriberCounts } from './resources/subscriber-counts/service.ts'
 import type { FieldCache } from './resources/subscribers/service.ts'
@@ -38,6 +39,8 @@ export interface ControlPlane {
   bodies: BodyReader
   /** Limit what is done at once, fairly by organization. */
   slots: AllSlots
+  /** Shares the event loop among large replies and inspections. */
+  pacer: PiecePacer
   /** The custom fields of lists that requests used. */
   fieldCache: FieldCache
   /** Group commit of the subscribers that requests create. */

@@ -16,6 +16,7 @@ import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quot
 import { BodyReader } from './api/body/read-body.ts'
 import { KnownCallers } from './api/known-callers.ts'
 import { pageTokenSecret } from './api/token-paging.ts'
+import { PiecePacer } from './api/piece-pacer.ts'
 import { createSlots } from './api/slots.ts'
 import { transferMatcher } from './api/router.ts'
 import { basePath } from './api/scope.ts'
@@ -76,6 +77,7 @@ await runProcess('control-plane', async (process) => {
     }),
     bodies: process.add(new BodyReader(settings)),
     slots: createSlots(refusing.signal, settings),
+    pacer: new PiecePacer(),
     fieldCache: new FieldCache(),
     subscriberInsertions: new SubscriberInsertions(database),
     importCreations: new KeyedMutex(),

@@ -1,4 +1,3 @@
-import { setImmediate as nextRound } from 'node:timers/promises'
 import type { FindCursor } from 'mongodb'
 import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
 import type { RequestCall } from './endpoint.ts'
@@ -92,8 +91,9 @@ export class PageReader<T extends object> {
   }
 
   async #pause(): Promise<void> {
-    await this.#options.call.acquireLargeReply()
-    await nextRound()
+    const { acquireLargeReply, deps } = this.#options.call
+    await acquireLargeReply()
+    await deps.pacer.nextPiece()
   }
 
   #groupSize(): number {

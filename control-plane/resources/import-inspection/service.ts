@@ -1,4 +1,3 @@
-import { setImmediate as nextRound } from 'node:timers/promises'
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { makePlan } from '../../../shared/store/import-plan.ts'
 import { recordDecoder } from '../../../shared/csv/character-set.ts'
@@ -58,13 +57,13 @@ export async function inspectSource(
   if (source.type !== 'json') releaseSlot()
   const sample = await readSample(deps, list.organization_id, source, content)
   // Each step takes milliseconds, and other requests are served between two of them.
-  await nextRound()
+  await deps.pacer.nextPiece()
   const { request, warnings: notes } = withSkippedLines(asked, readInspected(sample, asked, source))
-  await nextRound()
+  await deps.pacer.nextPiece()
   const { beginning, refusal } = readInspected(sample, request, source)
-  await nextRound()
+  await deps.pacer.nextPiece()
   const table = readTable(beginning, request, context.fields)
-  await nextRound()
+  await deps.pacer.nextPiece()
   const { proposals, dateFormat, warnings: unfitColumns } = proposeColumns(table.columns, context)
   const format = chooseFormat(request, beginning, table, dateFormat)
   const mapping = request.column_mapping ?? proposals.map(({ proposed }) => proposed)

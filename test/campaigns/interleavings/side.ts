@@ -4,6 +4,7 @@ import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
 import { BodyReader } from '../../../control-plane/api/body/read-body.ts'
 import { pageTokenSecret } from '../../../control-plane/api/token-paging.ts'
+import { PiecePacer } from '../../../control-plane/api/piece-pacer.ts'
 import { createSlots } from '../../../control-plane/api/slots.ts'
 import { createApp } from '../../../control-plane/app.ts'
 import { bootstrap } from '../../../control-plane/store/bootstrap.ts'
@@ -111,6 +112,7 @@ export async function openSide(options: {
     }),
     bodies: new BodyReader(settings),
     slots: createSlots(stopping.signal, settings),
+    pacer: new PiecePacer(),
     fieldCache: new FieldCache(),
     subscriberInsertions: new SubscriberInsertions(database),
     importCreations: new KeyedMutex(),

@@ -1,4 +1,3 @@
-import { setImmediate as nextRound } from 'node:timers/promises'
 import type { Filter } from 'mongodb'
 import type { RequestError } from '../../../api/request-error.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
@@ -91,7 +90,7 @@ export async function namedSubscribers(
         if (bytes > largeBytes) await acquireLargeReply()
         if (bytes - pausedAt < groupBytes) continue
         pausedAt = bytes
-        await nextRound()
+        await deps.pacer.nextPiece()
       }
   }
   if (new Set(found.map(({ id }) => id)).size > maxMatches) throw tooManyMatches(list._id)
