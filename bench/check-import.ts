@@ -1,6 +1,7 @@
 import { parse } from 'csv-parse'
 import type { Collection, Document } from 'mongodb'
-import { ApiRefusal, type ApiClient, type ImportView } from '../control-plane/cli/api-client.ts'
+import { ApiRefusal, type ApiClient } from '../control-plane/cli/api-client.ts'
+import type { ImportView } from '../control-plane/resources/subscriber-imports/schemas.ts'
 import { logKinds, type ImportCounts } from '../shared/contract/schemas/import.ts'
 import type { Database } from '../shared/runtime/database.ts'
 import { fieldValues, flatDocument, sampleRows, wrongSample, type Sample } from './datasets/documents.ts'

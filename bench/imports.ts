@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { importEnded, type ApiClient, type ImportView } from '../control-plane/cli/api-client.ts'
+import type { ApiClient } from '../control-plane/cli/api-client.ts'
+import type { ImportView } from '../control-plane/resources/subscriber-imports/schemas.ts'
+import { hasEnded } from '../shared/contract/import-state.ts'
 import type { Database } from '../shared/runtime/database.ts'
 import type { SubscriberFile } from './datasets/subscriber-file.ts'
 
@@ -52,7 +54,7 @@ export async function pollImport(
   const startedAt = performance.now()
   for (;;) {
     const view = await client.get<ImportView>(`/subscriber_imports/${id}`)
-    if (isWanted(view) || importEnded(view)) return view
+    if (isWanted(view) || hasEnded(view.state)) return view
     // Polls slow down: 50 in the first second and 100 by the tenth took 4 % of a short import's CPU time.
     await sleep(Math.min(250, Math.max(20, (performance.now() - startedAt) / 10)))
   }

@@ -94,7 +94,7 @@ export async function withService<T>(
     })
   } finally {
     await database?.close()
-    await client.close()
+    await client.destroy()
     await stop()
   }
 }

@@ -7,7 +7,7 @@ import path from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { parseArgs } from 'node:util'
-import type { ImportView } from '../../control-plane/cli/api-client.ts'
+import type { ImportView } from '../../control-plane/resources/subscriber-imports/schemas.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
 import type { ImportCounts } from '../../shared/contract/schemas/import.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
@@ -97,7 +97,7 @@ function compare(results: Result[], expected: ImportCounts): boolean {
   const kinds = Object.entries(expected).map(([kind, right = 0]) => ({
     kind,
     right,
-    counts: results.map(({ stats }) => stats.subscribers[kind] ?? 0),
+    counts: results.map(({ stats }) => (stats.subscribers as Record<string, number>)[kind] ?? 0),
   }))
   const table = [
     ['', ...results.map(({ title }) => title), 'expected'],

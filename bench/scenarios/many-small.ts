@@ -1,4 +1,4 @@
-import type { ImportView } from '../../control-plane/cli/api-client.ts'
+import type { ImportView } from '../../control-plane/resources/subscriber-imports/schemas.ts'
 import { wrongImport } from '../check-import.ts'
 import { onServices } from '../compare.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'

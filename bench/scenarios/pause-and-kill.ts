@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { importEnded } from '../../control-plane/cli/api-client.ts'
+import { hasEnded } from '../../shared/contract/import-state.ts'
 import { wrongImport } from '../check-import.ts'
 import { onServices } from '../compare.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
@@ -75,7 +75,7 @@ async function waitForShare({ client }: Service, id: number, share: number): Pro
     ({ stats }) =>
       stats.number_of_records !== null && stats.records_imported >= share * stats.number_of_records,
   )
-  if (importEnded(view))
+  if (hasEnded(view.state))
     throw new Error(`the import was ${view.state} before it was disturbed: take more rows`)
 }
 

@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs'
-import { importEnded } from '../../control-plane/cli/api-client.ts'
+import { hasEnded } from '../../shared/contract/import-state.ts'
 import { wrongImport } from '../check-import.ts'
 import { onServices } from '../compare.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
@@ -44,7 +44,7 @@ export const smallBesideGiant = onServices({
           const { state, stats } = await pollImport(
             client,
             id,
-            (view) => importEnded(view) || view.stats.records_imported >= share * rows,
+            (view) => hasEnded(view.state) || view.stats.records_imported >= share * rows,
           )
           say(`a small import comes; the giant is ${state}, at ${whole(stats.records_imported)} rows`)
           smallImports.push(await (await prepareSmallImport(service, seed + 1))())

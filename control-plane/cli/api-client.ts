@@ -1,7 +1,6 @@
 import { Readable } from 'node:stream'
 import { Agent, request, type Dispatcher } from 'undici'
 import { errorMessage } from '../../shared/contract/errors.ts'
-import type { FaultView } from '../../shared/store/import-faults.ts'
 
 /** The service refused a request; this has its code and its message. */
 export class ApiRefusal extends Error {
@@ -42,10 +41,6 @@ export class ApiClient {
 
   post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
     return this.#call<T>('POST', path, body, headers)
-  }
-
-  put<T>(path: string, body: unknown): Promise<T> {
-    return this.#call<T>('PUT', path, body)
   }
 
   async delete(path: string): Promise<void> {
@@ -163,10 +158,6 @@ export class ApiClient {
     return envelope
   }
 
-  async close(): Promise<void> {
-    await this.#agent.close()
-  }
-
   /** Cuts the connections, also those with calls in flight. */
   async destroy(): Promise<void> {
     await this.#agent.destroy()
@@ -207,25 +198,3 @@ interface Envelope<T> {
 
 const hasType = ({ headers }: Dispatcher.ResponseData, type: string): boolean =>
   String(headers['content-type'] ?? '').startsWith(type)
-
-/** The parts of an import's view that the command line uses. */
-export interface ImportView {
-  id: number
-  mailing_list_name: string
-  state: string
-  begins_at: string
-  finished_at: string | null
-  error_message: string | null
-  stats: { number_of_records: number | null; records_imported: number; subscribers: Record<string, number> }
-  waiting_for_import_id: number | null
-  download: { bytes_received: number; bytes_expected: number | null; next_attempt_at: string | null } | null
-  dry_run: boolean
-  warnings: string[]
-  /** Largest first. */
-  failure_summary: FaultView[]
-  /** Only in the reply to the creation of an import with a callback. */
-  callback_secret?: string
-}
-
-export const importEnded = (view: Pick<ImportView, 'state'>): boolean =>
-  ['finished', 'failed', 'cancelled'].includes(view.state)

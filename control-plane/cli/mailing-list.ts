@@ -1,21 +1,14 @@
 import { comparisonForm } from '../../shared/values/identity.ts'
+import type { MailingListView } from '../resources/mailing-lists/schemas.ts'
 import type { ApiClient } from './api-client.ts'
 import { CommandFailure, usage } from './failures.ts'
 
-/** The parts of a mailing list's view that the command line uses. */
-export interface MailingList {
-  id: number
-  name: string
-  has_format: boolean
-  has_confirmed: boolean
-}
-
 /** Finds a mailing list by its id, or by its name without case. A text of digits alone is an id. */
-export async function findList(client: ApiClient, idOrName: string): Promise<MailingList> {
+export async function findList(client: ApiClient, idOrName: string): Promise<MailingListView> {
   const text = idOrName.trim()
-  if (/^\d+$/.test(text)) return client.get<MailingList>(`/mailing_lists/${text}`)
+  if (/^\d+$/.test(text)) return client.get<MailingListView>(`/mailing_lists/${text}`)
   if (text === '') throw usage('the mailing list must be an id or a name, and is blank')
-  for await (const list of client.list<MailingList>('/mailing_lists'))
+  for await (const list of client.list<MailingListView>('/mailing_lists'))
     if (comparisonForm(list.name) === comparisonForm(text)) return list
   throw new CommandFailure(`there is no mailing list ${JSON.stringify(text)}`, {
     hint: '"rollcall list list" shows the mailing lists',

@@ -1,6 +1,7 @@
 import { clock } from '../../shared/runtime/clock.ts'
 import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
-import { importEnded, type ImportView } from './api-client.ts'
+import { hasEnded } from '../../shared/contract/import-state.ts'
+import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
 import { terminalWidth, cutTo, styledFor, displayWidth, type Style } from './terminal.ts'
 
 /** Shows an import's progress: a bar on a terminal, else a line every few seconds. */
@@ -107,12 +108,12 @@ export function barLine(
   const { number_of_records, records_imported: done } = view.stats
   const total = number_of_records ?? expectedRows
   const state = style(styles[view.state] ?? 'cyan', view.state)
-  const share = total === null ? 0 : total === 0 ? (importEnded(view) ? 1 : 0) : Math.min(1, done / total)
+  const share = total === null ? 0 : total === 0 ? (hasEnded(view.state) ? 1 : 0) : Math.min(1, done / total)
   const percent = `${Math.floor(share * 100)}%`.padStart(4)
   const all = total === null ? '?' : number(total)
   // Padded to a constant width, so that the bar doesn't move.
   const count = `${number(done).padStart(all.length)}/${all}`
-  const speed = rowsPerSecond === null || importEnded(view) ? null : number(Math.round(rowsPerSecond))
+  const speed = rowsPerSecond === null || hasEnded(view.state) ? null : number(Math.round(rowsPerSecond))
   const rest = [speed === null ? null : `${speed} rows/s`, timeLeft(view, rowsPerSecond), activity(view)]
   const long = [`${percent}  ${count} rows`, ...rest]
   const short = [percent, count, speed === null ? null : `${speed}/s`, timeLeft(view, rowsPerSecond)]
@@ -155,11 +156,11 @@ function lines({ title, out }: ProgressOptions): Progress {
   return {
     show(view) {
       const rowsPerSecond = addViewTo(rate, view)
-      if (clock.monotonicMs() - shownAt < lineIntervalMs && !importEnded(view)) return
+      if (clock.monotonicMs() - shownAt < lineIntervalMs && !hasEnded(view.state)) return
       shownAt = clock.monotonicMs()
       const parts = [
         `${view.state}, ${view.stats.records_imported} of ${view.stats.number_of_records ?? '?'} rows`,
-        rowsPerSecond === null || importEnded(view) ? null : `${Math.round(rowsPerSecond)} rows/s`,
+        rowsPerSecond === null || hasEnded(view.state) ? null : `${Math.round(rowsPerSecond)} rows/s`,
         timeLeft(view, rowsPerSecond),
         activity(view),
       ]

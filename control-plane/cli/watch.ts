@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../shared/runtime/clock.ts'
-import { ApiRefusal, importEnded, ServiceUnreachable, type ApiClient, type ImportView } from './api-client.ts'
+import { hasEnded } from '../../shared/contract/import-state.ts'
+import type { ImportView } from '../resources/subscriber-imports/schemas.ts'
+import { ApiRefusal, ServiceUnreachable, type ApiClient } from './api-client.ts'
 import { progressOn, type ProgressOptions } from './progress.ts'
 
 interface WatchOptions extends ProgressOptions {
@@ -12,8 +14,6 @@ interface WatchOptions extends ProgressOptions {
 }
 
 const reconnectMs = 1_000
-/** Used when the service has no event stream. */
-const pollIntervalMs = 1_000
 
 /**
  * Follows an import to its end and shows its progress. It waits for a service that is restarted meanwhile. Throws the
@@ -27,7 +27,7 @@ export async function watchImport(client: ApiClient, id: number, options: WatchO
     for await (const view of followViews(client, id, options, showMessage)) {
       progress?.show(view)
       options.onView?.(view)
-      if (importEnded(view)) return view
+      if (hasEnded(view.state)) return view
     }
     throw new Error('unreachable: there are views until the import has ended')
   } finally {
@@ -41,28 +41,15 @@ async function* followViews(
   { signal, timeoutMs = 300_000 }: WatchOptions,
   onTrouble: (text: string) => void,
 ): AsyncGenerator<ImportView> {
-  const path = `/subscriber_imports/${id}`
-  let hasEvents = true
   // Counted from when it was noticed, because a paused import may send no view for days.
   let unreachableSince: number | null = null
   const onReached = () => (unreachableSince = null)
   for (;;) {
     signal.throwIfAborted()
     try {
-      if (hasEvents) {
-        yield* client.events<ImportView>(`${path}/events`, signal, onReached)
-      } else {
-        yield await client.get<ImportView>(path)
-        onReached()
-        await sleep(pollIntervalMs, undefined, { signal })
-        continue
-      }
+      yield* client.events<ImportView>(`/subscriber_imports/${id}/events`, signal, onReached)
     } catch (error) {
       signal.throwIfAborted()
-      if (error instanceof ApiRefusal && error.status === 404 && hasEvents) {
-        hasEvents = false
-        continue
-      }
       if (!isTemporary(error)) throw error
       const now = clock.monotonicMs()
       if (unreachableSince === null)

@@ -4,7 +4,7 @@ import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
 import { applyMap, isSameName, type ColumnMap, type Mapped } from '../column-map.ts'
 import { inCommandTerms } from '../command-terms.ts'
-import type { MailingList } from '../mailing-list.ts'
+import type { MailingListView } from '../../resources/mailing-lists/schemas.ts'
 import {
   printable,
   styledFor,
@@ -110,7 +110,7 @@ export function warnOfIgnored(
     list,
     fieldNames,
     newFields,
-  }: Columns & { list: MailingList; fieldNames: string[]; newFields: NewField[] },
+  }: Columns & { list: MailingListView; fieldNames: string[]; newFields: NewField[] },
 ): void {
   const targets = [...fieldNames, ...builtInColumns.filter((name) => isUsable(name, list))]
   const newNames = newFields.map((field) => field.name)
@@ -149,7 +149,7 @@ export function warnOfIgnored(
   }
 }
 
-const isUsable = (name: string, list: MailingList): boolean =>
+const isUsable = (name: string, list: MailingListView): boolean =>
   name === 'email_format' ? list.has_format : !name.startsWith('confirm') || list.has_confirmed
 
 /** Without case, `_` and `-` as blanks. */

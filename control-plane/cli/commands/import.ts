@@ -1,13 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
-import { ApiRefusal, ServiceUnreachable, type ImportView } from '../api-client.ts'
+import type { MailingListView } from '../../resources/mailing-lists/schemas.ts'
+import type { CreatedImportView, ImportView } from '../../resources/subscriber-imports/schemas.ts'
+import { ApiRefusal, ServiceUnreachable } from '../api-client.ts'
 import { parseMap, type ColumnMap, type Mapped } from '../column-map.ts'
 import { inCommandTerms } from '../command-terms.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure, refusedMap, usage } from '../failures.ts'
 import { importRequest, requestedFormat, requireCompanions, type ImportFlags } from '../import-options.ts'
-import { findList, type MailingList } from '../mailing-list.ts'
+import { findList } from '../mailing-list.ts'
 import type { Session } from '../session.ts'
 import { openSourceFile, type SourceFile } from '../source-file.ts'
 import { ask, keyboard, printable, wrapTo, terminalWidth, writeSentence, type Terminal } from '../terminal.ts'
@@ -34,7 +36,7 @@ import {
 interface Run {
   session: Session
   options: ImportFlags
-  list: MailingList
+  list: MailingListView
   /** The file or URL as it was typed. */
   source: string
   /** Null for a URL, which the service fetches. */
@@ -62,7 +64,7 @@ export async function importSource(session: Session, source: string, options: Im
   return exitCodes.done
 }
 
-function announce({ session, options }: Run, created: ImportView): void {
+function announce({ session, options }: Run, created: CreatedImportView): void {
   if (options.json === true) session.print(created)
   else if (options.watch !== true)
     session.say(
@@ -93,7 +95,7 @@ async function watchImportOf(run: Run, { id }: ImportView): Promise<number> {
 }
 
 /** Removes the upload again if no import comes of it. */
-async function createImport(run: Run, content: string | null): Promise<ImportView> {
+async function createImport(run: Run, content: string | null): Promise<CreatedImportView> {
   const { session, options, list, source, file } = run
   try {
     // What isn't plain UTF-8 can only be looked at by the service.
@@ -297,10 +299,10 @@ async function postImport(
   { client }: Session,
   listId: number,
   { body, headers }: { body: Record<string, unknown>; headers: Record<string, string> },
-): Promise<ImportView> {
+): Promise<CreatedImportView> {
   for (let triesLeft = 3; ; triesLeft -= 1) {
     try {
-      return await client.post<ImportView>(
+      return await client.post<CreatedImportView>(
         `/mailing_lists/${listId}/subscriber_imports`,
         { subscriber_import: body },
         headers,

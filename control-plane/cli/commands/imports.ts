@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { errorMessage } from '../../../shared/contract/errors.ts'
-import type { ImportView } from '../api-client.ts'
+import type { ImportSummaryView, ImportView } from '../../resources/subscriber-imports/schemas.ts'
 import { inCommandTerms } from '../command-terms.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure } from '../failures.ts'
@@ -13,15 +13,11 @@ import {
   styledFor,
   writeSentence,
   writeTable,
+  type Style,
   type Terminal,
 } from '../terminal.ts'
 import { watchImport } from '../watch.ts'
 import { warn } from './columns.ts'
-
-interface ImportSummary extends Pick<ImportView, 'id' | 'state' | 'begins_at' | 'mailing_list_name'> {
-  file_source: { filename: string }
-  stats: { number_of_records: number | null; records_imported: number }
-}
 
 export async function listImports(
   session: Session,
@@ -30,8 +26,8 @@ export async function listImports(
   const { client, terminal } = session
   const path = options.list === undefined ? '' : `/mailing_lists/${(await findList(client, options.list)).id}`
   const query = options.scope === undefined ? '' : `?scope=${encodeURIComponent(options.scope)}`
-  const imports = await Array.fromAsync(client.list<ImportSummary>(`${path}/subscriber_imports${query}`))
-  const toRow = ({ id, state, stats, begins_at, mailing_list_name, file_source }: ImportSummary) => [
+  const imports = await Array.fromAsync(client.list<ImportSummaryView>(`${path}/subscriber_imports${query}`))
+  const toRow = ({ id, state, stats, begins_at, mailing_list_name, file_source }: ImportSummaryView) => [
     id,
     state,
     stats.records_imported,
@@ -106,7 +102,7 @@ export async function printLog(
 export function endExitCode({ state, stats }: ImportView, failOn = 100): number {
   if (state !== 'finished') return exitCodes.failed
   const { records_imported: rows, subscribers } = stats
-  const failed = subscribers['failed'] ?? 0
+  const { failed } = subscribers
   const isEveryRow = rows > 0 && failed === rows
   // In whole numbers, because 0.57 % of 10,000 rows is 56.99999999999999 in floating point.
   const isAbove = failed * 10_000 > Math.round(failOn * 100) * rows
@@ -156,7 +152,7 @@ const count = (value: number | null): string => (value === null ? '?' : value.to
 
 function sayState({ terminal }: Session, view: ImportView): void {
   const { number_of_records: total, records_imported: done } = view.stats
-  const colour = ({ finished: 'green', failed: 'red' } as const)[view.state] ?? 'yellow'
+  const colour = ({ finished: 'green', failed: 'red' } as Record<string, Style>)[view.state] ?? 'yellow'
   const state = styledFor(terminal, terminal.out)(colour, view.state)
   const dry = view.dry_run ? ' (a dry run: nothing was written)' : ''
   writeSentence(
@@ -181,7 +177,7 @@ function printCounts(terminal: Terminal, stream: NodeJS.WriteStream, view: Impor
   )
   if (faults.length > 0)
     writeTable(terminal, stream, ['failed', 'column', 'header', 'reason', 'record', 'example'], faults)
-  if ((view.stats.subscribers['failed'] ?? 0) > 0)
+  if (view.stats.subscribers.failed > 0)
     writeSentence(
       stream,
       `The failed rows, to be corrected and imported again: rollcall logs ${view.id} failed`,

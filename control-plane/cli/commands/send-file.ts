@@ -1,6 +1,7 @@
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
-import { ApiRefusal, type ImportView } from '../api-client.ts'
+import type { CreatedImportView } from '../../resources/subscriber-imports/schemas.ts'
+import { ApiRefusal } from '../api-client.ts'
 import { isOverQuota, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
 import { removeByHttp, uploadByHttp, uploadProgress } from '../http-upload.ts'
@@ -42,8 +43,8 @@ export async function inlineContent(file: SourceFile, flags: SendFlags): Promise
 export async function createInline(
   content: string,
   { via }: SendFlags,
-  create: (file_source: Record<string, unknown>) => Promise<ImportView>,
-): Promise<ImportView | null> {
+  create: (file_source: Record<string, unknown>) => Promise<CreatedImportView>,
+): Promise<CreatedImportView | null> {
   try {
     return await create({ type: 'json', content })
   } catch (error) {

@@ -1,14 +1,12 @@
 import { once } from 'node:events'
+import type { SubscriberCountsView } from '../../resources/subscriber-counts/schemas.ts'
+import type { SubscriberView } from '../../resources/subscribers/schemas.ts'
 import { findList } from '../mailing-list.ts'
 import type { Session } from '../session.ts'
 import { writeTable } from '../terminal.ts'
-import { printRecord, type RecordView } from './records.ts'
+import { printRecord } from './records.ts'
 
 /** Shows subscribers of a list, and counts of them. */
-
-interface SubscriberView extends RecordView {
-  custom_fields: Record<string, { value: unknown }>
-}
 
 const columns = ['id', 'email', 'status', 'subscribe_time'] as const
 
@@ -57,16 +55,10 @@ export async function showSubscribers(
     }
 }
 
-interface CountsView {
-  organization: { name: string }
-  counts: Record<string, number>
-  mailing_lists: { mailing_list: { id: number; name: string }; counts: Record<string, number> }[]
-}
-
 export async function showCounts(session: Session, options: { org?: number; json?: true }): Promise<void> {
   const { client, terminal } = session
   const path = options.org === undefined ? '' : `/organizations/${options.org}`
-  const counts = await client.get<CountsView>(`${path}/subscriber_counts`)
+  const counts = await client.get<SubscriberCountsView>(`${path}/subscriber_counts`)
   if (options.json === true) {
     session.print(counts)
     return

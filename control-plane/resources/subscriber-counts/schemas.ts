@@ -33,9 +33,10 @@ export const subscriberCountsView = z
       .describe('every mailing list, by id, also those without a subscriber'),
   })
   .meta({ id: 'SubscriberCounts' })
+export type SubscriberCountsView = z.infer<typeof subscriberCountsView>
 
 const exampleCounts = { active: 980, bounced: 12, unsubscribed: 7, scomp: 1, deactivated: 0 }
-export const exampleSubscriberCounts: z.infer<typeof subscriberCountsView> = {
+export const exampleSubscriberCounts: SubscriberCountsView = {
   organization: { id: 2, name: 'Example Ltd' },
   counts: exampleCounts,
   mailing_lists: [{ mailing_list: { id: 12, name: 'Newsletter' }, counts: exampleCounts }],

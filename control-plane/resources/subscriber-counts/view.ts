@@ -1,6 +1,5 @@
-import type { z } from 'zod'
 import { addCounts, noStatusCounts, type StatusCounts } from '../../../shared/store/subscriber-counts.ts'
-import type { subscriberCountsView } from './schemas.ts'
+import type { SubscriberCountsView } from './schemas.ts'
 
 interface NamedDocument {
   _id: number
@@ -12,7 +11,7 @@ export function toView(
   organization: NamedDocument,
   lists: readonly NamedDocument[],
   countsByList: ReadonlyMap<number, StatusCounts>,
-): z.infer<typeof subscriberCountsView> {
+): SubscriberCountsView {
   const perList = lists.map(({ _id, name }) => ({
     mailing_list: { id: _id, name },
     counts: countsByList.get(_id) ?? noStatusCounts(),

@@ -198,6 +198,7 @@ export const importListView = z
     stats: z.object({ number_of_records: count.nullable(), records_imported: count }),
   })
   .meta({ id: 'SubscriberImportSummary' })
+export type ImportSummaryView = z.infer<typeof importListView>
 
 const failure = z
   .object({
@@ -280,6 +281,7 @@ export const importView = z
       ),
   })
   .meta({ id: 'SubscriberImport' })
+export type ImportView = z.infer<typeof importView>
 
 export const createdImportView = importView
   .extend({
@@ -289,6 +291,7 @@ export const createdImportView = importView
       .describe('signs the callback; only in this reply, and only where there is a callback_url'),
   })
   .meta({ id: 'CreatedSubscriberImport' })
+export type CreatedImportView = z.infer<typeof createdImportView>
 
 /** One server-sent event. OpenAPI before 3.2 describes an event stream by the schema of each event. */
 export const importEvent = z
@@ -311,7 +314,7 @@ export const importEvent = z
   })
   .describe('one event; comments keep the connection open')
 
-export const exampleImportSummary: z.infer<typeof importListView> = {
+export const exampleImportSummary: ImportSummaryView = {
   id: 4711,
   mailing_list_id: 12,
   mailing_list_name: 'Newsletter',
@@ -335,7 +338,7 @@ export const exampleCreation = {
 /** The options of the example, with the defaults of a creation. */
 const exampleOptions = importCreation.parse(exampleCreation.subscriber_import)
 
-export const exampleImport: z.infer<typeof importView> = {
+export const exampleImport: ImportView = {
   ...exampleImportSummary,
   ...exampleOptions,
   begins_at: exampleImportSummary.begins_at,

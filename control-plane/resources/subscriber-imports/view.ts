@@ -1,4 +1,3 @@
-import type { z } from 'zod'
 import {
   fullViews,
   listViews as sharedListViews,
@@ -6,14 +5,14 @@ import {
 } from '../../../shared/store/import-views.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { importListView, importView } from './schemas.ts'
+import type { ImportSummaryView, ImportView } from './schemas.ts'
 
 /** Import documents as replies. The compiler checks the shared views against the schemas that describe them. */
 
 export async function fullView(
   { database, secrets }: ControlPlane,
   document: ImportDocument,
-): Promise<z.infer<typeof importView>> {
+): Promise<ImportView> {
   const [view] = await fullViews(database.collections, [document], secrets)
   if (view === undefined) throw new Error('an import has no view')
   return view
@@ -22,4 +21,4 @@ export async function fullView(
 export const listViews = (
   { database, secrets }: ControlPlane,
   documents: ImportSummary[],
-): Promise<z.infer<typeof importListView>[]> => sharedListViews(database.collections, documents, secrets)
+): Promise<ImportSummaryView[]> => sharedListViews(database.collections, documents, secrets)

@@ -1,25 +1,18 @@
 import t from 'tap'
-import { readEvents, type ImportView } from '../../../../control-plane/cli/api-client.ts'
+import { readEvents } from '../../../../control-plane/cli/api-client.ts'
 import { barLine, Rate } from '../../../../control-plane/cli/progress.ts'
+import {
+  exampleImport,
+  type ImportView,
+} from '../../../../control-plane/resources/subscriber-imports/schemas.ts'
+import { noCounts } from '../../../../shared/contract/schemas/import.ts'
 import { cutTo, printableLines, table, displayWidth, wrapTo } from '../../../../control-plane/cli/terminal.ts'
 
 const plain = (_: unknown, text: string) => text
 
-function view(state: string, done: number, total: number | null): ImportView {
-  return {
-    id: 12,
-    mailing_list_name: 'News',
-    state,
-    begins_at: '2026-01-31T08:00:00Z',
-    finished_at: null,
-    error_message: null,
-    stats: { number_of_records: total, records_imported: done, subscribers: {} },
-    waiting_for_import_id: null,
-    download: null,
-    dry_run: false,
-    warnings: [],
-    failure_summary: [],
-  }
+function view(state: ImportView['state'], done: number, total: number | null): ImportView {
+  const stats = { number_of_records: total, records_imported: done, subscribers: noCounts() }
+  return { ...exampleImport, id: 12, state, stats }
 }
 
 t.test('a progress bar fits its terminal, and leaves out what has no space', (t) => {
@@ -40,7 +33,7 @@ t.test('a progress bar fits its terminal, and leaves out what has no space', (t)
   t.match(
     line(79, {
       ...view('downloading', 0, null),
-      download: { bytes_received: 1_500_000, bytes_expected: 3e6, next_attempt_at: null },
+      download: { attempt: 1, bytes_received: 1_500_000, bytes_expected: 3e6, next_attempt_at: null },
     }),
     /1\.5 of 3\.0 MB$/,
   )
