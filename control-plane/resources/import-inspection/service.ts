@@ -25,7 +25,7 @@ import {
   type ImportDeps,
 } from '../subscriber-imports/create/options.ts'
 import { optionWarnings, type SentRequest } from '../subscriber-imports/create/option-warnings.ts'
-import type { ImportCreation } from '../subscriber-imports/schemas.ts'
+import { importCreation, type ImportCreation } from '../subscriber-imports/schemas.ts'
 import { proposeColumns } from './column-proposals.ts'
 import { detectHeader, linesBeforeHeader } from './header.ts'
 import { rehearse, type RehearsalResult } from './rehearsal.ts'
@@ -185,27 +185,17 @@ const noTable: Beginning = {
 
 const maxColumns = 2_000
 
-/** The request as a creation, with valid placeholders for the parts that are to be detected. */
+/** The request as a creation, with its defaults, or valid placeholders, for what is to be detected. */
 const asCreation = (request: InspectionRequest, context: ImportDeps): ImportCreation => ({
   ...request,
   column_mapping: request.column_mapping ?? minimalMapping(context),
-  file_format: completeFormat(request),
+  file_format: importCreation.shape.file_format.parse(request.file_format),
 })
 
 function minimalMapping({ list, fields }: ImportDeps): string[] {
   const key = fields.find((field) => field._id === list.primary_key_custom_field_id)
   return ['email', ...(key === undefined ? [] : [key.name])]
 }
-
-const completeFormat = ({ file_format: format }: InspectionRequest): ImportCreation['file_format'] => ({
-  csv_has_headers: format.csv_has_headers ?? true,
-  character_set: format.character_set ?? 'utf-8',
-  csv_field_separator: format.csv_field_separator,
-  csv_field_enclosure: format.csv_field_enclosure ?? '"',
-  csv_field_escape: format.csv_field_escape ?? null,
-  csv_skip_lines: format.csv_skip_lines ?? 0,
-  date_format: format.date_format ?? 'mdy',
-})
 
 interface Table {
   /** The detected dialect, regardless of the request. */

@@ -6,7 +6,8 @@ import { CannotUnseal } from '../../../../shared/store/secrets.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { findReply } from '../../../store/idempotency-keys.ts'
 import { usedWithOtherBody } from '../refusals.ts'
-import type { CreationRequest, CreatedView } from './service.ts'
+import type { CreatedImportView } from '../schemas.ts'
+import type { CreationRequest } from './service.ts'
 
 /**
  * A second request with the Idempotency-Key of an earlier one gets the reply to that, and creates no import. The reply is
@@ -29,11 +30,11 @@ export async function earlierReply(
   deps: ControlPlane,
   id: string | null,
   bodyDigest: string,
-): Promise<CreatedView | null> {
+): Promise<CreatedImportView | null> {
   const earlier = id === null ? null : await findReply(deps.database.collections, id)
   if (earlier === null) return null
   if (earlier.body_digest !== bodyDigest) throw usedWithOtherBody(earlier.import_id)
-  return JSON.parse(earlier.reply ?? (await openReply(deps, earlier))) as CreatedView
+  return JSON.parse(earlier.reply ?? (await openReply(deps, earlier))) as CreatedImportView
 }
 
 /**
@@ -44,7 +45,7 @@ export function storedReply(
   id: string,
   { bodyDigest }: CreationRequest,
   document: ImportDocument,
-  view: CreatedView,
+  view: CreatedImportView,
 ): Omit<IdempotencyDocument, 'expires_at'> {
   const reply = JSON.stringify(view)
   return {

@@ -16,7 +16,7 @@ import type { ControlPlane } from '../../../control-plane.ts'
 import { insertReply } from '../../../store/idempotency-keys.ts'
 import { lockListAtRevision } from '../../../store/revisions.ts'
 import { unconfirmed } from '../refusals.ts'
-import type { ImportCreation } from '../schemas.ts'
+import type { CreatedImportView, ImportCreation } from '../schemas.ts'
 import { fullView } from '../view.ts'
 import { admitImport, withdrawImport } from './admission.ts'
 import { checkCreation, creationContext } from './check.ts'
@@ -36,13 +36,11 @@ export interface CreationRequest {
   idempotencyKey: string | null
 }
 
-export type CreatedView = Awaited<ReturnType<typeof fullView>> & { callback_secret?: string }
-
 /**
  * Creates an import, or replies as to the first request with the same Idempotency-Key. Throws `validation_failed`, also for
  * a key that was used with another body; 503 where the first request isn't confirmed yet.
  */
-export async function createImport(deps: ControlPlane, request: CreationRequest): Promise<CreatedView> {
+export async function createImport(deps: ControlPlane, request: CreationRequest): Promise<CreatedImportView> {
   const { collections } = deps.database
   const keyId = idempotencyId(request)
   const earlier = await earlierReply(deps, keyId, request.bodyDigest)
@@ -132,7 +130,7 @@ async function checkedDocument(
   return { document, revision: context.list.revision }
 }
 
-async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedView> {
+async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedImportView> {
   const view = await fullView(deps, document)
   const secret = document.callback?.secret
   return secret === undefined ? view : { ...view, callback_secret: secret }
