@@ -17,8 +17,8 @@ import {
 } from './remote-file.ts'
 
 /**
- * Opens a file over ftp or ftps. Control and data connections go to the checked address, even where the server names
- * another one for its data.
+ * Opens a file over ftp or ftps. Control and data connections go to the checked address: basic-ftp refuses a server that
+ * names another one for its data.
  *
  * For ftps the default is implicit TLS on port 990, as in other clients. On port 21, and on a given port where the
  * server answers without TLS, `AUTH TLS` is used instead. Credentials for ftps are never sent without TLS.
@@ -85,12 +85,11 @@ async function* receiveFile(
   }
 }
 
-/** basic-ftp's client, whose connections all go to one address and whose pending promises all end with it. */
+/** basic-ftp's client, whose pending promises and connections all end with it. */
 class Connection {
   client: Client
   readonly #options: OpenOptions
   readonly #sockets = new Set<Socket>()
-  #pinnedAddress: string | null = null
 
   constructor(options: OpenOptions) {
     this.#options = options
@@ -112,7 +111,6 @@ class Connection {
   }
 
   async #openAt(address: string, url: URL, host: string): Promise<void> {
-    this.#pinnedAddress = address
     if (url.protocol === 'ftp:') return this.#connect(address, portOrDefault(url, 21))
     if (url.port === '21') return this.#connectExplicit(address, 21, host)
     try {
@@ -172,31 +170,15 @@ class Connection {
     return client
   }
 
-  /**
-   * Registers each socket that the client makes, for control or data, and checks its address when it is connected.
-   */
+  /** Registers each socket that the client makes: it forgets one for data that isn't connected yet. */
   #watch(ftp: FTPContext): void {
     const newSocket = ftp._newSocket.bind(ftp)
     ftp._newSocket = () => {
       const socket = newSocket()
       this.#sockets.add(socket)
       socket.once('close', () => this.#sockets.delete(socket))
-      socket.once('connect', () => {
-        const problem = this.#addressProblem(socket.remoteAddress)
-        if (problem !== null) socket.destroy(problem)
-      })
       return socket
     }
-  }
-
-  #addressProblem(remote: string | undefined): Error | null {
-    const pinned = this.#pinnedAddress === null ? null : AddressGuard.parseLiteral(this.#pinnedAddress)
-    const isPinned = pinned !== null && AddressGuard.parseLiteral(remote ?? '') === pinned
-    return isPinned
-      ? null
-      : new AddressRefused(
-          `a connection went to ${remote ?? 'an unknown address'} instead of the checked address`,
-        )
   }
 }
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Gauge, type Registry } from 'prom-client'
+import { Counter, Gauge, type Registry } from 'prom-client'
 import { clock } from '../clock.ts'
 
 /**
@@ -74,6 +74,8 @@ interface CachedMetricGauge<T> {
   name: string
   help: string
   label?: string
+  /** It is exported as a counter: the source counts, and this is its present value. */
+  isCounter?: true
   /** The value, or with a label the values by label value. */
   of: (stats: T) => number | Record<string, number>
 }
@@ -84,22 +86,23 @@ export function registerGauges<T>(
   metric: Pick<CachedMetric<T>, 'value'>,
   gauges: CachedMetricGauge<T>[],
 ): void {
-  for (const { name, help, label, of } of gauges)
-    new Gauge({
-      name,
-      help,
-      labelNames: label === undefined ? [] : [label],
-      registers: [registry],
-      async collect() {
-        const stats = await metric.value()
-        // `reset` would set a gauge without a label to 0.
-        if (label === undefined) this.remove()
-        else this.reset()
-        if (stats === null) return
-        const values = of(stats)
-        if (typeof values === 'number') this.set(values)
-        else if (label !== undefined)
-          for (const [key, value] of Object.entries(values)) this.set({ [label]: key }, value)
-      },
-    })
+  for (const { name, help, label, isCounter, of } of gauges) {
+    const labelNames = label === undefined ? [] : [label]
+    const configuration = { name, help, labelNames, registers: [registry] }
+    const collect = async function (this: Counter | Gauge): Promise<void> {
+      const stats = await metric.value()
+      // `reset` would set a metric without a label to 0.
+      if (label === undefined) this.remove()
+      else this.reset()
+      if (stats === null) return
+      const values = of(stats)
+      const show = (labels: Record<string, string>, value: number) =>
+        this instanceof Gauge ? this.set(labels, value) : this.inc(labels, value)
+      if (typeof values === 'number') show({}, values)
+      else if (label !== undefined)
+        for (const [key, value] of Object.entries(values)) show({ [label]: key }, value)
+    }
+    if (isCounter === true) new Counter({ ...configuration, collect })
+    else new Gauge({ ...configuration, collect })
+  }
 }

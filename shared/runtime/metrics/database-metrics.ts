@@ -163,35 +163,19 @@ function observeServer(registry: Registry, metric: CachedMetric<ServerStats>): v
       label: 'operation',
       of: ({ tickets }) => known(tickets),
     },
-  ])
-  serverCounter(registry, metric, {
-    name: 'rollcall_database_server_operations_total',
-    help: 'Operations of all clients that the server has done, by kind',
-    of: ({ operations }) => known(operations),
-  })
-  serverCounter(registry, metric, {
-    name: 'rollcall_database_server_operation_seconds_total',
-    help: 'Time that the server has spent on operations of all clients, by kind',
-    of: ({ operationSeconds }) => known(operationSeconds),
-  })
-}
-
-/** Exports a counter of the server with its present value. */
-function serverCounter(
-  registry: Registry,
-  metric: CachedMetric<ServerStats>,
-  { name, help, of }: { name: string; help: string; of: (stats: ServerStats) => Record<string, number> },
-): void {
-  new Counter({
-    name,
-    help,
-    labelNames: ['kind'],
-    registers: [registry],
-    async collect() {
-      const stats = await metric.value()
-      this.reset()
-      if (stats === null) return
-      for (const [kind, value] of Object.entries(of(stats))) this.inc({ kind }, value)
+    {
+      name: 'rollcall_database_server_operations_total',
+      help: 'Operations of all clients that the server has done, by kind',
+      label: 'kind',
+      isCounter: true,
+      of: ({ operations }) => known(operations),
     },
-  })
+    {
+      name: 'rollcall_database_server_operation_seconds_total',
+      help: 'Time that the server has spent on operations of all clients, by kind',
+      label: 'kind',
+      isCounter: true,
+      of: ({ operationSeconds }) => known(operationSeconds),
+    },
+  ])
 }
