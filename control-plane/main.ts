@@ -27,7 +27,6 @@ import type { ControlPlane } from './control-plane.ts'
 import { bootstrap } from './store/bootstrap.ts'
 import { connectionLimits, HttpConnections } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
-import { mayReadImports } from './resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 import { createSubscriberCounts } from './resources/subscriber-counts/service.ts'
 import { FieldCache } from './resources/subscribers/service.ts'
@@ -73,7 +72,6 @@ await runProcess('control-plane', async (process) => {
       log,
       registry,
       stopping: stopping.signal,
-      mayRead: mayReadImports,
     }),
     bodies: process.add(new BodyReader(settings)),
     slots: createSlots(refusing.signal, settings),

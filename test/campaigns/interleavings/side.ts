@@ -9,7 +9,6 @@ import { createSlots } from '../../../control-plane/api/slots.ts'
 import { createApp } from '../../../control-plane/app.ts'
 import { bootstrap } from '../../../control-plane/store/bootstrap.ts'
 import type { ControlPlane } from '../../../control-plane/control-plane.ts'
-import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/follow/service.ts'
 import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { createSubscriberCounts } from '../../../control-plane/resources/subscriber-counts/service.ts'
 import { FieldCache } from '../../../control-plane/resources/subscribers/service.ts'
@@ -108,7 +107,6 @@ export async function openSide(options: {
       log,
       registry,
       stopping: stopping.signal,
-      mayRead: mayReadImports,
     }),
     bodies: new BodyReader(settings),
     slots: createSlots(stopping.signal, settings),

@@ -249,7 +249,6 @@ async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
     log: pino({ level: 'silent' }),
     registry: new Registry(),
     stopping: stop.signal,
-    mayRead: () => true,
     bounds: { ...watchBounds, ...bounds },
   })
   const caller = { keyId: 1, organizationId: 1, role: 'system_admin' as const, permissions: {}, userId: null }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Gauge, type Registry } from 'prom-client'
 import { callersByKey, type Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
@@ -8,6 +9,7 @@ import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import type { SecretBox } from '../../../../shared/store/secrets.ts'
 import { singleFlight } from '../../../store/single-flight.ts'
+import { mayReadImports } from './service.ts'
 
 interface ImportWatchOptions {
   collections: Collections
@@ -16,8 +18,6 @@ interface ImportWatchOptions {
   registry: Registry
   /** Every stream ends when it is aborted. */
   stopping: AbortSignal
-  /** Whether a caller still has access to an organization's imports. */
-  mayRead: (caller: Caller, organizationId: number) => boolean
   bounds?: WatchBounds
 }
 
@@ -104,14 +104,12 @@ export class ImportWatch {
   readonly #watched = new Map<number, Watched>()
   #order = 0
   #isPolling = false
-  readonly #pause = new Watcher(0)
 
   constructor(options: ImportWatchOptions) {
     this.#options = options
     this.#bounds = options.bounds ?? watchBounds
     options.stopping.addEventListener('abort', () => {
       for (const watcher of this.#watchers()) watcher.end()
-      this.#pause.wake()
     })
     const count = () => [...this.#watchers()].length
     new Gauge({
@@ -194,7 +192,7 @@ export class ImportWatch {
     this.#isPolling = true
     let hasFailed = false
     while (this.#watched.size > 0 && !this.#options.stopping.aborted) {
-      await this.#pause.wait(this.#bounds.everyMs)
+      await sleep(this.#bounds.everyMs, undefined, { signal: this.#options.stopping }).catch(() => undefined)
       try {
         await Promise.all([this.#pollImports(), this.#pollKeys()])
         hasFailed = false
@@ -214,7 +212,7 @@ export class ImportWatch {
 
   /** Ends the streams of keys that were revoked or have lost access. */
   async #pollKeys(): Promise<void> {
-    const { collections, stopping, mayRead } = this.#options
+    const { collections, stopping } = this.#options
     const streams = [...this.#watched.values()].flatMap(({ snapshot, watchers }) =>
       [...watchers].map((watcher) => ({ watcher, organizationId: snapshot.organizationId })),
     )
@@ -223,7 +221,7 @@ export class ImportWatch {
     const callers = await callersByKey(collections, keyIds, stopping)
     for (const { watcher, organizationId } of streams) {
       const caller = callers.get(watcher.keyId)
-      if (caller === undefined || !mayRead(caller, organizationId)) watcher.end()
+      if (caller === undefined || !mayReadImports(caller, organizationId)) watcher.end()
     }
   }
 
