@@ -2,11 +2,11 @@ import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 
 /**
- * Delays the end of a connection until its reader has caught up. Without "Connection: close" undici 8.12 fails when
- * the server closes the connection before the body is read. It then drops its buffer, although all of the
- * Content-Length has come. With 5 ms for the write of each piece, 20 of 20 downloads of 3 MB failed, and 14 of 20 without
- * a pause; a larger buffer would only move the size at which it happens. A slow staging costs 2 to 26 MB. Once the reader
- * has caught up, the body is complete, or the end of the connection completes it.
+ * Delays the end of a connection until its reader has caught up. Otherwise undici 7.30 fails when the server closes the
+ * connection before the body is read: it drops its buffer, although all of the Content-Length has come, and after
+ * "Connection: close" an assertion of its own ends the process. With 5 ms for the write of each piece, 20 of 20 downloads
+ * of 3 MB failed; a larger buffer would only move the size at which it happens. A slow staging costs 2 to 26 MB. Once the
+ * reader has caught up, the body is complete, or the end of the connection completes it.
  */
 export class DelayedEnd {
   #body: Readable | null = null
