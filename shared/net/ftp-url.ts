@@ -170,7 +170,7 @@ class Connection {
     return client
   }
 
-  /** Registers each socket that the client makes: it forgets one for data that isn't connected yet. */
+  /** Registers each socket that the client makes, because the client closes none for data that isn't connected yet. */
   #watch(ftp: FTPContext): void {
     const newSocket = ftp._newSocket.bind(ftp)
     ftp._newSocket = () => {

@@ -154,9 +154,8 @@ async function inspectMapped(run: Run): Promise<InspectionView> {
   return inspect(run, chooseColumns(map, guess).mapping)
 }
 
-/** Characters of a sample. A body may have 1 MiB, and JSON needs up to six bytes for a character. */
-const sampleSize = 256 * 1024
-const smallSampleSize = 32 * 1024
+/** Characters of a sample. Up to four bytes for each, as JSON takes for all text, are within the lowest limit of a body. */
+const maxSampleCharacters = 256 * 1024
 
 async function inspect(
   { session, options, list, source, file, upload }: Run,
@@ -167,21 +166,15 @@ async function inspect(
     ...(mapping === null ? {} : { column_mapping: mapping }),
     file_format: requestedFormat(options),
   }
-  const post = (maxCharacters: number): Promise<InspectionView> => {
-    const file_source =
-      upload !== null
-        ? { type: 'upload_directory', filename: upload.filename }
-        : file === null
-          ? { type: 'url', url: source }
-          : { type: 'json', content: file.sample(maxCharacters) }
-    return session.client.post<InspectionView>(`/mailing_lists/${list.id}/subscriber_imports/inspect`, {
-      subscriber_import: { ...request, file_source },
-    })
-  }
+  const file_source =
+    upload !== null
+      ? { type: 'upload_directory', filename: upload.filename }
+      : file === null
+        ? { type: 'url', url: source }
+        : { type: 'json', content: file.sample(maxSampleCharacters) }
   try {
-    return await post(sampleSize).catch((error: unknown) => {
-      if (error instanceof ApiRefusal && error.status === 413) return post(smallSampleSize)
-      throw error
+    return await session.client.post<InspectionView>(`/mailing_lists/${list.id}/subscriber_imports/inspect`, {
+      subscriber_import: { ...request, file_source },
     })
   } catch (error) {
     throw mapping === null ? error : refusedMap(error)
