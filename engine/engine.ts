@@ -4,7 +4,7 @@ import type { Part } from '../shared/runtime/service.ts'
 import { within } from '../shared/runtime/within.ts'
 import { heartbeatMs, leaseMs, renewLease } from '../shared/store/leases.ts'
 import { beginRegistration, type EngineOptions, type EngineRegistration } from './registration.ts'
-import { unregister } from './scheduler/take-over.ts'
+import { unregister } from './runner/take-over.ts'
 import type { WorkerPool } from './workers/pool.ts'
 
 /**
@@ -31,8 +31,8 @@ export class Engine implements Part {
     this.#options = options
     const { folder, metrics } = options
     folder.onChange((problem) => {
-      if (problem === null) this.#registration?.dispatcher.wake()
-      else void this.#registration?.dispatcher.stopRunning()
+      if (problem === null) this.#registration?.wake()
+      else void this.#registration?.imports.abortAll()
     })
     metrics.registration = () => this.#registration
   }
@@ -43,7 +43,7 @@ export class Engine implements Part {
 
   /** Why the engine isn't ready: it leaves imports to other engines. Null while it is ready. */
   get problem(): string | null {
-    return this.#registration?.dispatcher.problem ?? null
+    return this.#registration?.imports.problem ?? null
   }
 
   async start(): Promise<void> {

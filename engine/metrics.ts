@@ -185,7 +185,7 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
     {
       name: 'rollcall_worker_utilization_ratio',
       help: "Share of the engine's lanes that run a chunk",
-      of: ({ registration }) => registration()?.dispatcher.utilization ?? 0,
+      of: ({ registration }) => registration()?.imports.utilization ?? 0,
     },
     {
       name: 'rollcall_worker_lanes',
@@ -196,12 +196,12 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
       name: 'rollcall_engine_steps',
       help: 'Steps (downloads; splitting and finishing) that this engine runs',
       label: 'kind',
-      of: ({ registration }) => registration()?.dispatcher.steps ?? { download: 0, other: 0 },
+      of: ({ registration }) => registration()?.imports.steps ?? { download: 0, other: 0 },
     },
     {
       name: 'rollcall_import_steps_without_space',
       help: 'Imports that wait on this engine because the disk of DATA_DIR has less than DISK_RESERVE_MB left',
-      of: ({ registration }) => registration()?.dispatcher.importsWithoutSpace ?? 0,
+      of: ({ registration }) => registration()?.imports.importsWithoutSpace ?? 0,
     },
   ])
   const byWorker = (workers: WorkerStats[], value: (worker: WorkerStats) => number) =>

@@ -17,10 +17,10 @@ import { countAbsentAndWarn, deactivateAbsent } from './stages/finish/deactivati
 import { bringSource, type BroughtSource } from './stages/obtain/bring-source.ts'
 import { download } from './stages/obtain/download.ts'
 import { splitImport } from './stages/split/split-import.ts'
-import { maxDeaths } from './scheduler/quarantine.ts'
-import { countHungTry, endAfterError, failAfterDeaths } from './scheduler/step-failures.ts'
-import type { StepContext, StepRun } from './scheduler/step.ts'
-import { countingStaging, StepProgress } from './scheduler/step-progress.ts'
+import { maxDeaths } from './runner/quarantine.ts'
+import { countHungTry, endAfterError, failAfterDeaths } from './runner/step-failures.ts'
+import type { ClaimedStep, StepOptions, StepRun } from './runner/step.ts'
+import { countingStaging, StepProgress } from './runner/step-progress.ts'
 
 /**
  * An import from its start to its end. All but `write` is done by one engine at a time, the holder of the import's
@@ -37,19 +37,14 @@ import { countingStaging, StepProgress } from './scheduler/step-progress.ts'
  */
 
 /** Runs the import as far as this engine can without waiting, and releases the step in any case. */
-export async function processImport(
-  document: ImportDocument,
-  token: string,
-  context: StepContext,
-): Promise<void> {
-  const log = context.log.child({ import_id: document._id })
+export async function processImport(claimed: ClaimedStep, options: StepOptions): Promise<void> {
+  const { document, step, signal } = claimed
+  const log = options.log.child({ import_id: document._id })
   const progress = new StepProgress()
-  const run: StepRun = {
-    ...{ ...context, log, document, step: { id: document._id, token } },
-    ...{ progress, staging: countingStaging(context.staging, progress, context.signal) },
-  }
+  const staging = countingStaging(options.staging, progress, signal)
+  const run: StepRun = { ...options, ...claimed, log, progress, staging }
   const { collections } = run.database
-  const unwatch = context.watch({
+  const unwatch = options.watch({
     importId: document._id,
     name: `the step (${document.state})`,
     progress: () => progress.count,
@@ -65,7 +60,7 @@ export async function processImport(
     else await endAfterError(error, run)
   } finally {
     unwatch()
-    await releaseStep(collections, document._id, token)
+    await releaseStep(collections, step.id, step.token)
     await notifyEngines(collections, 'step')
   }
 }

@@ -6,22 +6,21 @@ import type { Settings } from '../shared/runtime/config.ts'
 import type { Database } from '../shared/runtime/database.ts'
 import { errorMessage } from '../shared/contract/errors.ts'
 import { sessionId } from '../shared/runtime/transactions.ts'
+import { within } from '../shared/runtime/within.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
 import { listenForWakeUps } from '../shared/store/wake-up.ts'
-import { callbackBounds, type CallbackBounds } from './jobs/callbacks/callback-bounds.ts'
-import { CallbackDispatcher } from './jobs/callbacks/callback-dispatcher.ts'
-import { Dispatcher } from './scheduler/dispatcher.ts'
-import type { StepContext } from './scheduler/step.ts'
-import { maxStepSessions } from './scheduler/step-runner.ts'
-import { createWatchdog, watchdogBounds, type WatchdogBounds } from './scheduler/watchdog.ts'
+import { callbackBounds, type CallbackBounds } from './stages/callback/callback-bounds.ts'
+import { Callbacks } from './stages/callback/callbacks.ts'
+import { Finalizing } from './runner/finalizing.ts'
+import { ImportWork } from './runner/import-work.ts'
+import type { EngineParts } from './engine-parts.ts'
+import { maxStepSessions } from './runner/steps.ts'
+import { createWatchdog, watchdogBounds, type WatchdogBounds } from './runner/watchdog.ts'
 import { registerEngine } from './store/engines.ts'
 import { lanesPerWorker } from './workers/messages.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
-export interface EngineOptions extends Pick<
-  StepContext,
-  'folder' | 'staging' | 'uploads' | 'secrets' | 'metrics' | 'log'
-> {
+export interface EngineOptions extends EngineParts {
   settings: Settings
   database: Database & { uri: string }
   /** By default one that allows what the settings allow. */
@@ -36,11 +35,18 @@ export interface EngineOptions extends Pick<
 /** An engine's entry in the register, and the parts that work under its id. */
 export interface EngineRegistration {
   id: string
-  dispatcher: Dispatcher
+  imports: ImportWork
   pool: WorkerPool
+  /** Something may have become due. */
+  wake: () => void
   /** Stops all parts but the pool. `isDead`: other engines took this one for dead, and its leases are lost. */
   stop: (options: { isDead: boolean }) => Promise<void>
 }
+
+/**
+ * A stop waits this time for running work. What runs longer is released when the engine leaves the register (engine.ts).
+ */
+const graceMs = 4_500
 
 /** Counter stripes of an engine number: one for its steps, the rest for lanes, also of replacement workers. */
 const stripesPerEngine = 1_024
@@ -88,7 +94,7 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     limits: stagedLimits(settings),
   })
   const guard = options.guard ?? new AddressGuard(settings.URL_IMPORT_ALLOW)
-  const dispatcher = new Dispatcher({
+  const imports = new ImportWork({
     ...options,
     engineId,
     stepSessions,
@@ -101,7 +107,8 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     pool,
     log,
   })
-  const callbacks = new CallbackDispatcher({
+  const finalizing = new Finalizing({ ...options, quota, log })
+  const callbacks = new Callbacks({
     engineId,
     database,
     folder,
@@ -112,21 +119,26 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     log,
   })
 
-  const loops = [dispatcher, callbacks]
+  const loops = [imports, finalizing, callbacks]
   for (const loop of loops) loop.start()
   const stopping = new AbortController()
-  const wakeAll = () => {
+  const wake = () => {
     for (const loop of loops) loop.wake()
   }
-  void listenForWakeUps(database.collections, wakeAll, stopping.signal)
+  void listenForWakeUps(database.collections, wake, stopping.signal)
   log.info({ number, workers: settings.ENGINE_WORKERS, lanes: pool.lanes }, 'engine is at work')
   return {
     id: engineId,
-    dispatcher,
+    imports,
     pool,
+    wake,
     stop: async ({ isDead }) => {
       stopping.abort()
-      await Promise.all([dispatcher.stop({ isDead }), callbacks.stop()])
+      await within(
+        graceMs,
+        Promise.all([imports.stop({ isDead }), finalizing.stop(), callbacks.stop()]),
+        undefined,
+      )
     },
   }
 }

@@ -93,20 +93,18 @@ export type DueImport = Pick<
   '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options'
 > & { source: Pick<ImportDocument['source'], 'type' | 'filename'> }
 
-/** Those of the imports that are still scheduled, with the fields that their start needs, in any order. */
-export function readDueImports({ imports }: Collections, ids: readonly number[]): Promise<DueImport[]> {
-  return imports
-    .find(
-      { _id: { $in: [...ids] }, state: 'scheduled' },
-      {
-        projection: {
-          ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1 },
-          ...{ 'source.type': 1, 'source.filename': 1 },
-          ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
-        },
+/** What the start of the import needs. Null when it was cancelled, or another engine has started it. */
+export function readDueImport({ imports }: Collections, id: number): Promise<DueImport | null> {
+  return imports.findOne(
+    { _id: id, state: 'scheduled' },
+    {
+      projection: {
+        ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1 },
+        ...{ 'source.type': 1, 'source.filename': 1 },
+        ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
       },
-    )
-    .toArray()
+    },
+  )
 }
 
 export type WorkingImport = Pick<

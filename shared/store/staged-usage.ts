@@ -51,7 +51,7 @@ const withEntry = (importId: number, source: number) => {
 
 /**
  * Removes the entry of an import whose files are removed, or that was not created. The same write adds the bytes that
- * stay until its logs are purged. So the finalizer and the sweep together add them only once.
+ * stay until its logs are purged. So a finalization and the sweep together add them only once.
  */
 export async function removeImportEntry(
   { imports, ledgers }: Collections,

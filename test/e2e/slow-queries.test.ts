@@ -1,6 +1,6 @@
 import { ObjectId, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
-import { purgeLogs } from '../../engine/jobs/maintenance.ts'
+import { purgeLogs } from '../../engine/jobs/purge-logs.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { failureId } from '../../shared/contract/schemas/import.ts'
@@ -190,7 +190,7 @@ t.test('sweeps and purges walk collections in pieces', async (t) => {
   await openUploads({ STAGING: 'gridfs', DATA_DIR: '' }, database).purge({ olderThanMs: 3_600_000 })
   t.equal(await blobPieces.countDocuments({ blob: blobOf(stray!) }), 0)
   t.equal(await blobPieces.estimatedDocumentCount(), many.length - 1)
-  await purgeLogs(database, createLogger({ process: 'test', level: 'silent' })).run()
+  await purgeLogs(database, createLogger({ process: 'test', level: 'silent' })).runOnce()
   await db.command({ profile: 0 })
   t.equal(await failures.estimatedDocumentCount(), 0)
   const profile = db.collection('system.profile')

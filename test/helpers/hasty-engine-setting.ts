@@ -1,5 +1,5 @@
-import type { CallbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
-import type { WatchdogBounds } from '../../engine/scheduler/watchdog.ts'
+import type { CallbackBounds } from '../../engine/stages/callback/callback-bounds.ts'
+import type { WatchdogBounds } from '../../engine/runner/watchdog.ts'
 import type { DownloadBounds } from '../../shared/net/download-bounds.ts'
 
 /** The test's settings for hasty-engine.ts, as JSON in this variable. */

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { Webhook } from 'standardwebhooks'
 import t from 'tap'
-import type { CallbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
+import type { CallbackBounds } from '../../engine/stages/callback/callback-bounds.ts'
 import { downloadsSetting, type Downloads } from '../helpers/hasty-engine-setting.ts'
 import { growthSince, untilEndedImports } from '../helpers/metric-value.ts'
 import {

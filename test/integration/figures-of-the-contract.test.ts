@@ -10,16 +10,18 @@ import { noDailyCounts } from '../../control-plane/resources/delivery-events/mes
 import { maxUrlMs } from '../../control-plane/resources/import-inspection/sample.ts'
 import { httpLimits } from '../../control-plane/http-server.ts'
 import { watchBounds } from '../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
-import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
-import { pollIntervalMs } from '../../engine/scheduler/poll-loop.ts'
-import { maintenanceJobs, purgeLogs, purgeUploads } from '../../engine/jobs/maintenance.ts'
+import { callbackBounds } from '../../engine/stages/callback/callback-bounds.ts'
+import { pollIntervalMs } from '../../engine/runner/poll-loop.ts'
+import { maintenanceJobs } from '../../engine/jobs/maintenance.ts'
+import { purgeLogs } from '../../engine/jobs/purge-logs.ts'
+import { purgeUploads } from '../../engine/jobs/purge-uploads.ts'
 import { batchTimeoutMs } from '../../engine/process-chunk.ts'
 import {
   maxIsolationMs,
   stopTimeoutMs as stopOthersTimeoutMs,
   suspectDeaths,
   maxDeaths,
-} from '../../engine/scheduler/quarantine.ts'
+} from '../../engine/runner/quarantine.ts'
 import { deactivationTimeoutMs } from '../../engine/stages/finish/deactivation.ts'
 import { reservationTimeoutMs } from '../../engine/stages/write/chunk-quota.ts'
 import { maxConflictRetries, maxDuplicateKeyRetries } from '../../engine/stages/write/transaction.ts'
@@ -28,9 +30,9 @@ import { conflictTimeoutMs } from '../../shared/runtime/transactions.ts'
 import { quotaTimeoutMs } from '../../shared/store/subscriber-quota.ts'
 import { removalMs } from '../../engine/stages/finish/finalize-import.ts'
 import { progressEveryMs } from '../../engine/stages/obtain/download.ts'
-import { maxStepFailures } from '../../engine/scheduler/step-failures.ts'
-import { leaveAloneMs } from '../../engine/scheduler/missed-files.ts'
-import { watchdogBounds } from '../../engine/scheduler/watchdog.ts'
+import { maxStepFailures } from '../../engine/runner/step-failures.ts'
+import { leaveAloneMs } from '../../engine/runner/missed-files.ts'
+import { watchdogBounds } from '../../engine/runner/watchdog.ts'
 import { defaultTimeouts as ftpTimeouts } from '../../ftp/session.ts'
 import { closeGraceMs } from '../../ftp/transfers.ts'
 import { loadSettings } from '../../shared/runtime/config.ts'
@@ -622,7 +624,7 @@ t.test('API limits: logs are purged 7 days after the end', async (t) => {
   t.equal(await codeOf(id), 'shown', 'a minute earlier')
   await endedBefore(other, 7 * day)
   t.equal(await codeOf(other), 'not_found', 'not shown any longer, though it may be there')
-  await purgeLogs(database, log).run()
+  await purgeLogs(database, log).runOnce()
   t.equal(await codeOf(id), 'shown', 'and not purged a minute earlier')
   t.type((await collections.imports.findOne({ _id: other }))!.logs_purged_at, Date)
 })
@@ -898,7 +900,7 @@ t.test('D 2.2: uploads that broke off are kept for 7 days', async (t) => {
     await writeFile(path.join(strays, name), 'email\n')
     await makeOld(path.join(strays, name), ageMs)
   }
-  await purgeUploads(openUploads(onDisk, database), log).run()
+  await purgeUploads(openUploads(onDisk, database)).runOnce()
   const left = (await collections.uploads.find({ state: 'unfinished' }).toArray()).map(({ _id }) => _id)
   t.same(
     [young, old].map((upload) => left.includes(upload!._id)),

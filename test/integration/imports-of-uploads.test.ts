@@ -2,7 +2,7 @@ import { readdir, rm, truncate } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import t from 'tap'
-import { sweepStaging } from '../../engine/jobs/maintenance.ts'
+import { sweepStaging } from '../../engine/jobs/sweep-staging.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
@@ -421,7 +421,7 @@ t.test('pins and pieces in the database that no import needs are removed', async
       uploads: openUploads({ STAGING: 'gridfs', DATA_DIR: dataFolder }, database),
     },
     log,
-  ).run()
+  ).runOnce()
   t.same(await collections.uploads.distinct('pinned_by', { name: 'pinned.csv' }), [waiting])
   t.same(await collections.blobPieces.distinct('blob', { blob: /^staging\/9/ }), [`staging/${notYet}/source`])
 })

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { purgeLogs } from '../../engine/jobs/maintenance.ts'
+import { purgeLogs } from '../../engine/jobs/purge-logs.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
@@ -368,8 +368,8 @@ t.test('failed rows of ended imports count until their logs are purged', async (
     { $set: { finished_at: new Date(Date.now() - 7 * 24 * 3_600_000) } },
   )
   const purge = purgeLogs(database, createLogger({ process: 'test', level: 'silent' }))
-  await purge.run()
-  await purge.run()
+  await purge.runOnce()
+  await purge.runOnce()
   t.match(await usageOf(service), { kept: 0 })
 
   const list = await createList(service, [{ name: 'Note', field_type: 'text_multiline' }])

@@ -10,7 +10,7 @@ import type { SubscriberDocument } from '../../../shared/contract/schemas/subscr
 import type { StagedFile } from '../../../shared/storage/staging/staging.ts'
 import { documentsPerQuery, keyRanges } from '../../../shared/store/key-ranges.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
-import type { StepRun } from '../../scheduler/step.ts'
+import type { StepRun } from '../../runner/step.ts'
 
 /**
  * The search for subscribers that are absent from the import's file: active, on the list when the import began, and of

@@ -9,7 +9,7 @@ import { noTries } from '../../../shared/store/work-leases.ts'
 import { leaveLists } from '../../../shared/store/leaving-subscribers.ts'
 import { addMove, changeCountsOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { appendDeactivationLog } from '../../store/deactivations.ts'
-import type { StepRun } from '../../scheduler/step.ts'
+import type { StepRun } from '../../runner/step.ts'
 import { runTransaction, type Attempt } from '../write/transaction.ts'
 import { activeAtStart, openRanges, requirePlan, searchRange } from './absent-subscribers.ts'
 

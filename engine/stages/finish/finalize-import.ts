@@ -10,12 +10,13 @@ import type { EndedImport } from '../../store/import-queues.ts'
 import { fixTotals, markFinalized } from '../../../shared/store/imports.ts'
 import { driverRetryReason } from '../../../shared/runtime/driver-errors.ts'
 import { within } from '../../../shared/runtime/within.ts'
-import type { StepContext } from '../../scheduler/step.ts'
+import type { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
+import type { EngineParts } from '../../engine-parts.ts'
 
-export type FinalizingContext = Pick<
-  StepContext,
-  'database' | 'secrets' | 'staging' | 'uploads' | 'quota' | 'metrics' | 'log'
->
+export interface FinalizingContext extends Omit<EngineParts, 'folder'> {
+  /** Gives back what the import had staged. */
+  quota: StagedQuota
+}
 
 /** A removal that takes longer is no longer awaited; the sweep of the staging removes what is left. */
 export const removalMs = 10_000

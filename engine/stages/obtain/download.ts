@@ -1,7 +1,7 @@
 import { ImportError } from '../../../shared/contract/errors.ts'
 import { classifyDownloadFailure, parseScheme } from '../../../shared/net/download-failure.ts'
 import { beginAttempt, writeInStep } from '../../../shared/store/import-steps.ts'
-import { downloadTimeLeft, type StepRun } from '../../scheduler/step.ts'
+import { downloadTimeLeft, type StepRun } from '../../runner/step.ts'
 import { bringSource, type BroughtSource } from './bring-source.ts'
 
 export const progressEveryMs = 1_000

@@ -1,13 +1,13 @@
 import type { UnpackOptions } from '../../../shared/containers/unpack.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
-import type { StepRun } from '../../scheduler/step.ts'
+import type { StepRun } from '../../runner/step.ts'
 
 /**
  * Where an import's bytes come from. A source brings the whole content into staging under the name `target`, which no
  * other try uses, or finds it there under another name. Resolves to the staged name.
  *
  * Elsewhere the engine tells the sources apart in these places. An upload is pinned before its import begins
- * (import-starter.ts). Inline content is UTF-8 and keeps the name that the request gave it; a URL has several tries
+ * (starts.ts). Inline content is UTF-8 and keeps the name that the request gave it; a URL has several tries
  * (process-import.ts).
  *
  * Throws ImportError, `retryable` where a later try may succeed. The staging's errors are thrown as they are.

@@ -19,7 +19,7 @@ import { replaceChunks } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
 import { noTries } from '../../../shared/store/work-leases.ts'
 import { QuotaInUse } from '../obtain/source.ts'
-import type { StepRun } from '../../scheduler/step.ts'
+import type { StepRun } from '../../runner/step.ts'
 import type { Range } from './range-writer.ts'
 import { splitFile, type SplitResult } from './split.ts'
 

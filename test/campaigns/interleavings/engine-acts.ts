@@ -1,10 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Document } from 'mongodb'
-import { ImportStarter } from '../../../engine/scheduler/import-starter.ts'
+import { Starts } from '../../../engine/runner/starts.ts'
 import { processImport } from '../../../engine/process-import.ts'
-import { sweepStaging, enforceLimits, removeDeletedFieldValues } from '../../../engine/jobs/maintenance.ts'
-import { takeOverFromEngines } from '../../../engine/scheduler/take-over.ts'
+import { sweepStaging } from '../../../engine/jobs/sweep-staging.ts'
+import { enforceLimits } from '../../../engine/jobs/enforce-limits.ts'
+import { removeDeletedFieldValues } from '../../../engine/jobs/remove-deleted-field-values.ts'
+import { takeOverFromEngines } from '../../../engine/runner/take-over.ts'
 import { finalizeImport } from '../../../engine/stages/finish/finalize-import.ts'
 import { processChunk } from '../../../engine/process-chunk.ts'
 import { importContext } from '../../../engine/stages/write/import-context.ts'
@@ -21,14 +23,16 @@ import type { Side } from './side.ts'
 /** What an engine does between two polls, one thing at a time. Each act says whether there was anything to do. */
 
 export async function start({ context }: Side): Promise<boolean> {
-  let hasStarted = false
-  const starter = new ImportStarter({
+  const { collections } = context.database
+  const starts = new Starts({
     ...context,
-    onStarted: () => (hasStarted = true),
+    onDrained: () => undefined,
   })
-  const { started } = await starter.startDue(await listWorkingImports(context.database.collections))
-  await starter.stop()
-  return hasStarted || started > 0
+  const startable = await starts.listStartable(await listWorkingImports(collections))
+  await starts.fill(startable)
+  await starts.stop()
+  const ids = startable.map(({ _id }) => _id)
+  return (await collections.imports.countDocuments({ _id: { $in: ids }, started_at: { $ne: null } })) > 0
 }
 
 /** A chunk or step that an engine has claimed. */
@@ -53,7 +57,11 @@ async function claimNextStep(side: Side): Promise<Claimed | null> {
     if (document === null) continue
     return {
       read: () => collections.imports.findOne({ _id: entry._id }),
-      run: () => processImport(document, token, { ...side.context, signal: new AbortController().signal }),
+      run: () => {
+        const { signal } = new AbortController()
+        const claimed = { document, step: { id: entry._id, token }, session: side.stepSession, signal }
+        return processImport(claimed, side.context)
+      },
     }
   }
   return null
@@ -95,7 +103,7 @@ async function writeChunk(side: Side, claimed: LeasedChunk, maxBatches: number):
   if (report.end !== 'failed' || report.retryable)
     await releaseChunk(collections, { ...claimed, countsAsAttempt: false })
   // An engine that has lost the chunk fails nothing: the files of the import may be gone by then.
-  else if (await failImportOfChunk(collections, side.context.session, claimed, report.message))
+  else if (await failImportOfChunk(collections, side.stepSession, claimed, report.message))
     throw new Error(`a chunk failed: ${report.message}`)
 }
 
@@ -132,7 +140,7 @@ export async function fail(side: Side): Promise<boolean> {
     const chunk = entry.state === 'importing' ? await claimChunk(collections, entry, claim) : null
     if (chunk !== null) {
       const claimed = { importId: entry._id, chunkId: chunk._id, token }
-      if (await failImportOfChunk(collections, side.context.session, claimed, message)) return true
+      if (await failImportOfChunk(collections, side.stepSession, claimed, message)) return true
     } else if ((await claimStep(collections, entry._id, entry.state, claim)) !== null) {
       const isFailed = await failImport(collections, { id: entry._id, token }, message)
       await releaseStep(collections, entry._id, token)
@@ -143,7 +151,7 @@ export async function fail(side: Side): Promise<boolean> {
 }
 
 export async function takeOver({ context }: Side): Promise<boolean> {
-  await takeOverFromEngines(context.database, context.log).run()
+  await takeOverFromEngines(context.database, context.log).runOnce()
   return false
 }
 
@@ -189,12 +197,12 @@ export async function failAndFinalize(side: Side): Promise<boolean> {
 }
 
 export async function enforce({ database, context }: Side): Promise<boolean> {
-  await enforceLimits(database, context.log).run()
+  await enforceLimits(database, context.log).runOnce()
   return false
 }
 
 async function removeFieldValues({ database, context }: Side): Promise<boolean> {
-  await removeDeletedFieldValues(database, context.log).run()
+  await removeDeletedFieldValues(database, context.log).runOnce()
   return false
 }
 
@@ -219,7 +227,7 @@ export async function drain(side: Side): Promise<void> {
 export async function sweepFiles({ database, context }: Side): Promise<void> {
   const { blobPieces } = database.collections
   await blobPieces.updateMany({ begun_at: { $type: 'date' } }, { $set: { begun_at: new Date(1) } })
-  await sweepStaging(database, context, context.log).run()
+  await sweepStaging(database, context, context.log).runOnce()
 }
 
 /** Runs the second pass over the values of deleted fields, which follows 5 minutes later. */

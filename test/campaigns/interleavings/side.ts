@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
+import type { ClientSession } from 'mongodb'
 import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
 import { BodyReader } from '../../../control-plane/api/body/read-body.ts'
@@ -16,10 +17,9 @@ import { createSharedReads } from '../../../control-plane/store/shared-reads.ts'
 import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
 import { Transfers } from '../../../control-plane/resources/uploads/transfers.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
-import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
-import type { StepContext } from '../../../engine/scheduler/step.ts'
+import { MissedFiles } from '../../../engine/runner/missed-files.ts'
+import type { StepOptions } from '../../../engine/runner/step.ts'
 import type { Lane } from '../../../engine/stages/write/lane.ts'
-import type { WorkerPool } from '../../../engine/workers/pool.ts'
 import { BsonWriter } from '../../../engine/stages/write/bson/bson-writer.ts'
 import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
@@ -45,7 +45,9 @@ export interface Side {
   engineId: string
   call: Call
   /** The context of an engine's steps. */
-  context: Omit<StepContext, 'signal'>
+  context: StepOptions
+  /** The session of an engine's steps. */
+  stepSession: ClientSession
   lane: Lane
   /** The sessions that an engine keeps open. */
   sessionIds: Uint8Array[]
@@ -54,9 +56,6 @@ export interface Side {
   uploadDirectory: (organizationId: number) => UploadDirectory
   close: () => Promise<void>
 }
-
-/** No file of these imports is large enough for a second thread. */
-const noPool = {} as WorkerPool
 
 export async function openSide(options: {
   uri: string
@@ -130,8 +129,8 @@ export async function openSide(options: {
     database,
     engineId: randomUUID(),
     call: callerOf(() => `http://127.0.0.1:${port}`),
+    stepSession,
     context: {
-      session: stepSession,
       database,
       folder: marked,
       staging,
@@ -142,7 +141,6 @@ export async function openSide(options: {
       bounds: downloadBounds,
       watch: () => () => undefined,
       stripe: `e${number * 1_024}`,
-      pool: noPool,
       metrics,
       missedFiles: new MissedFiles(metrics),
       log,

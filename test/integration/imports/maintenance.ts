@@ -2,7 +2,9 @@ import { existsSync } from 'node:fs'
 import { mkdir, utimes, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import t from 'tap'
-import { purgeLogs, removeDeletedFieldValues, sweepStaging } from '../../../engine/jobs/maintenance.ts'
+import { purgeLogs } from '../../../engine/jobs/purge-logs.ts'
+import { removeDeletedFieldValues } from '../../../engine/jobs/remove-deleted-field-values.ts'
+import { sweepStaging } from '../../../engine/jobs/sweep-staging.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { ensureSchema, openDatabase } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
@@ -36,7 +38,7 @@ t.test('logs are removed seven days after the end, the counts stay', async (t) =
   await Promise.all([old, young].map(untilFinalized))
   const weekAgo = new Date(Date.now() - 7 * 24 * 3_600_000)
   await collections.imports.updateOne({ _id: old.id }, { $set: { finished_at: weekAgo } })
-  await purgeLogs(database, log).run()
+  await purgeLogs(database, log).runOnce()
 
   t.equal((await call('GET', `/subscriber_imports/${old.id}/logs/failed`)).body.error_code, 'not_found')
   t.equal((await call('GET', `/subscriber_imports/${young.id}/logs/failed`)).status, 200)
@@ -65,7 +67,7 @@ t.test('logs count as removed when all of them are', async (t) => {
     { $set: { held: true } },
     { session, bypassDocumentValidation: true },
   )
-  const purged = purgeLogs(database, log).run()
+  const purged = purgeLogs(database, log).runOnce()
   await until(
     'the end of the other log',
     () => collections.outcomes.countDocuments({ _id }),
@@ -114,7 +116,7 @@ t.test('staged files that no import needs are removed once they are old', async 
       uploads: openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database),
     },
     log,
-  ).run()
+  ).runOnce()
   t.ok(existsSync(path.join(folder, String(waiting.id), 'source')), 'an import waits for it')
   t.notOk(existsSync(path.join(folder, '900001')))
   t.ok(existsSync(path.join(folder, '900002')), 'its import may not be in the database yet')
@@ -138,7 +140,7 @@ t.test('values of a deleted custom field are removed, the others stay', async (t
   t.equal(view.state, 'finished')
   const [gone, kept] = await service.get(`/mailing_lists/${list.id}/custom_fields`)
   t.equal((await call('DELETE', `/mailing_lists/${list.id}/custom_fields/${gone.id}`)).body.success, true)
-  await removeDeletedFieldValues(database, log).run()
+  await removeDeletedFieldValues(database, log).runOnce()
   const subscribers = await collections.subscribers
     .find({ mailing_list_id: list.id })
     .sort({ _id: 1 })
@@ -152,12 +154,12 @@ t.test('values of a deleted custom field are removed, the others stay', async (t
     { _id: subscribers[0]!._id },
     { $set: { [`custom_fields.${gone.id}`]: 'late' } },
   )
-  await removeDeletedFieldValues(database, log).run()
+  await removeDeletedFieldValues(database, log).runOnce()
   const walked = await collections.deletedFields.findOne({ _id: gone.id })
   const dueInMs = walked!.second_pass_at!.getTime() - Date.now()
   t.ok(dueInMs > 200_000 && dueInMs <= 300_000, 'the subscribers are walked again after five minutes')
   await collections.deletedFields.updateOne({ _id: gone.id }, { $set: { second_pass_at: new Date() } })
-  await removeDeletedFieldValues(database, log).run()
+  await removeDeletedFieldValues(database, log).runOnce()
   t.equal(
     await collections.subscribers.countDocuments({ [`custom_fields.${gone.id}`]: { $exists: true } }),
     0,
@@ -188,9 +190,9 @@ t.test('a field that is deleted while an import writes its default leaves no val
   t.equal((await call('DELETE', `/mailing_lists/${list.id}/custom_fields/${field.id}`)).status, 200)
   const walkAgain = async () => {
     await collections.deletedFields.updateOne({ _id: field.id }, { $set: { second_pass_at: new Date() } })
-    await removeDeletedFieldValues(database, log).run()
+    await removeDeletedFieldValues(database, log).runOnce()
   }
-  await removeDeletedFieldValues(database, log).run()
+  await removeDeletedFieldValues(database, log).runOnce()
   await walkAgain()
   await letGo()
   t.match(await importEnd(service, id), { state: 'finished', stats: { subscribers: { added: 2 } } })
@@ -218,7 +220,7 @@ t.test('10,000 subscribers lose a deleted field, also when the walk breaks off o
 
   const inOrder = people.map(({ _id }) => _id).sort()
   const letGo = await lockRow(database, inOrder[7_000]!)
-  const broken = removeDeletedFieldValues(database, log).run()
+  const broken = removeDeletedFieldValues(database, log).runOnce()
   const waits = { $match: { ns: subscribers.namespace, op: 'update' } }
   const admin = service.client.db('admin')
   const [write] = await until(
@@ -233,10 +235,10 @@ t.test('10,000 subscribers lose a deleted field, also when the walk breaks off o
   await letGo()
   await subscribers.updateOne({ _id: inOrder[0]! }, { $set: { [path]: 'late' } })
 
-  await removeDeletedFieldValues(database, log).run()
+  await removeDeletedFieldValues(database, log).runOnce()
   t.equal(await holders(), 1, 'the next one resumes where it stopped')
   await deletedFields.updateOne({ _id: fieldId }, { $set: { second_pass_at: new Date() } })
-  await removeDeletedFieldValues(database, log).run()
+  await removeDeletedFieldValues(database, log).runOnce()
   t.equal(await holders(), 0)
   t.equal(await deletedFields.countDocuments(), 0)
   t.equal(await subscribers.countDocuments({ [path]: 'x' }), 1, 'another list has its own fields')

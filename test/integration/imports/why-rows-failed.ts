@@ -1,5 +1,5 @@
 import t from 'tap'
-import { purgeLogs } from '../../../engine/jobs/maintenance.ts'
+import { purgeLogs } from '../../../engine/jobs/purge-logs.ts'
 import { openDatabase } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import {
@@ -212,7 +212,7 @@ t.test('examples go with the logs', async (t) => {
   )
   const weekAgo = new Date(Date.now() - 7 * 24 * 3_600_000)
   await collections.imports.updateOne({ _id: id }, { $set: { finished_at: weekAgo } })
-  await purgeLogs(database, createLogger({ process: 'test', level: 'silent' })).run()
+  await purgeLogs(database, createLogger({ process: 'test', level: 'silent' })).runOnce()
   const { failure_summary: faults } = await get(`/subscriber_imports/${id}`)
   t.same(faults, [fault([1, 'email', 'email'], 'not an email address', [1, 2], null)])
   t.notMatch(JSON.stringify(await collections.imports.findOne({ _id: id })), /"bad"/)

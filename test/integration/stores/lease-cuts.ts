@@ -7,7 +7,7 @@ import { LedgerTransactions } from '../../../shared/store/ledger-transactions.ts
 import { noLimits } from '../../../shared/store/ledger.ts'
 import { beginUpload } from '../../../shared/store/uploads.ts'
 import { claimCallback, insertCallback } from '../../../engine/store/callbacks.ts'
-import { cutLongLeases } from '../../../engine/jobs/maintenance.ts'
+import { cutLongLeases } from '../../../engine/jobs/cut-long-leases.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk } from '../../helpers/stored-import.ts'
 import { storedReaction } from '../../helpers/stored-reaction.ts'
@@ -54,7 +54,7 @@ async function aheadMs({ collection, field }: (typeof fields)[number]): Promise<
 
 t.test('a lease within its length stays as it is', async (t) => {
   const before = await Promise.all(fields.map(({ collection }) => db.collection(collection).find().toArray()))
-  await cutLongLeases(database, log).run()
+  await cutLongLeases(database).runOnce()
   const after = await Promise.all(fields.map(({ collection }) => db.collection(collection).find().toArray()))
   t.same(after, before)
 })
@@ -62,7 +62,7 @@ t.test('a lease within its length stays as it is', async (t) => {
 t.test('each lease that lies further ahead ends after its length', async (t) => {
   for (const { collection, field } of fields)
     await db.collection(collection).updateMany({}, [{ $set: { [field]: { $add: [`$${field}`, 600_000] } } }])
-  await cutLongLeases(database, log).run()
+  await cutLongLeases(database).runOnce()
   for (const each of fields) {
     const ms = await aheadMs(each)
     t.ok(ms <= each.maxMs && ms > each.maxMs - 10_000, `${each.of}: ${ms} of ${each.maxMs} ms`)

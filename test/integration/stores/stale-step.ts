@@ -3,8 +3,8 @@ import { Registry } from 'prom-client'
 import t from 'tap'
 import { processImport } from '../../../engine/process-import.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
-import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
-import type { StepContext } from '../../../engine/scheduler/step.ts'
+import { MissedFiles } from '../../../engine/runner/missed-files.ts'
+import type { StepOptions } from '../../../engine/runner/step.ts'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
@@ -52,9 +52,8 @@ async function stepOf(
   const document = (await claimStep(collections, id, 'splitting', { engineId, token }))!
   const session = client.startSession()
   const metrics = createEngineMetrics(new Registry())
-  const context: StepContext = {
+  const options: StepOptions = {
     ...{
-      session,
       database,
       folder: folderWithEvent(beforeItEnters),
       secrets: noKeys,
@@ -66,13 +65,12 @@ async function stepOf(
       guard: new AddressGuard([]),
       missedFiles: new MissedFiles(metrics),
     },
-    ...{ stripe: 'e1', metrics, signal: new AbortController().signal },
+    ...{ stripe: 'e1', metrics },
     uploads,
-    // A source of this size is split by one thread.
-    pool: undefined as never,
   }
   return async () => {
-    await processImport(document, token, context)
+    const { signal } = new AbortController()
+    await processImport({ document, step: { id, token }, session, signal }, options)
     await session.endSession()
   }
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { pino } from 'pino'
 import t from 'tap'
-import { releaseLeasesOfUnknown, takeOverFromEngines } from '../../../engine/scheduler/take-over.ts'
+import { releaseLeasesOfUnknown, takeOverFromEngines } from '../../../engine/runner/take-over.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
@@ -84,7 +84,7 @@ t.test('an engine that lost its name has its new leases ended for two minutes', 
   await collections.chunks.deleteMany({})
   await addChunk(0)
   const log = createLogger({ process: 'test', level: 'silent' })
-  const poll = () => takeOverFromEngines(database, log).run()
+  const poll = () => takeOverFromEngines(database, log).runOnce()
   const engineId = await register()
   await database.client.withSession(async (session) => {
     await registerSessions(collections, engineId, [session.id!.id as unknown as Uint8Array])
@@ -128,7 +128,7 @@ t.test('a take-over is logged with the process that died and the imports that it
   await claim(engineId)
   await addStep(6, engineId)
   await collections.engines.updateOne({ _id: engineId }, { $set: { dead: true } })
-  await takeOverFromEngines(database, log).run()
+  await takeOverFromEngines(database, log).runOnce()
   t.match(
     lines.find((line) => line['host'] === 'far'),
     { dead_engine: engineId.slice(0, 8), host: 'far', pid: 4711, chunks: 1, steps: 1, imports: [1, 6] },

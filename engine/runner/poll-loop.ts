@@ -5,18 +5,17 @@ import type { Part } from '../../shared/runtime/service.ts'
 import { within } from '../../shared/runtime/within.ts'
 
 interface PollLoopOptions {
-  log: Logger
+  /** Does what is due. Resolves to the milliseconds for which nothing will be due; 0 polls again at once. */
+  poll: () => Promise<number>
   /** Begins the log line of a poll that failed: "callbacks can't be read". */
   problem: string
-  /**
-   * Whether this engine is the one that polls; the others ask again after `pollIntervalMs`. By default every engine
-   * polls.
-   */
-  isLeader?: () => Promise<boolean>
+  /** Milliseconds from a poll that failed to the next one. */
+  retryMs?: () => number
   /** Pause between two polls, also after a wake-up. */
   minPauseMs?: number
   /** A stop waits up to this time for the poll in progress; by default until it has ended. */
   graceMs?: number
+  log: Logger
 }
 
 /** A loop that waits for work polls this often, also without a wake-up. */
@@ -26,10 +25,10 @@ export const pollIntervalMs = 1_000
 export const withJitter = (ms: number): number => ms * (0.8 + 0.4 * Math.random())
 
 /**
- * Base of the parts that poll for work until they are stopped. The next poll begins after the time that the last one
- * returned, or when it is woken, but never before `minPauseMs`. A poll that throws is logged and tried again.
+ * Polls for work until it is stopped. The next poll begins after the time that the last one returned, or when it is woken,
+ * but never before `minPauseMs`. A poll that throws is logged and tried again.
  */
-export abstract class PollLoop implements Part {
+export class PollLoop implements Part {
   readonly #options: PollLoopOptions
   #isStopped = false
   #wake: () => void = () => undefined
@@ -39,24 +38,13 @@ export abstract class PollLoop implements Part {
     this.#options = options
   }
 
-  /** Does what is due. Resolves to the milliseconds for which nothing will be due; 0 polls again at once. */
-  protected abstract poll(): Promise<number>
-
-  /** Milliseconds from a poll that failed to the next one. */
-  protected retryMs(): number {
-    return pollIntervalMs
-  }
-
-  protected get isStopped(): boolean {
-    return this.#isStopped
-  }
-
-  start(): void {
+  start(): this {
     this.#ended = this.#run()
+    return this
   }
 
   /** Something may have become due: the next poll begins now. */
-  wake(): void {
+  readonly wake = (): void => {
     this.#wake()
   }
 
@@ -72,19 +60,19 @@ export abstract class PollLoop implements Part {
     const { minPauseMs = 0 } = this.#options
     while (!this.#isStopped) {
       const woken = new Promise<void>((resolve) => (this.#wake = resolve))
-      const waitMs = await this.#pollAsLeader()
+      const waitMs = await this.#poll()
       if (waitMs > 0) await within(waitMs, woken, undefined)
       if (minPauseMs > 0 && !this.#isStopped) await sleep(minPauseMs)
     }
   }
 
-  async #pollAsLeader(): Promise<number> {
-    const { isLeader, problem, log } = this.#options
+  async #poll(): Promise<number> {
+    const { poll, problem, retryMs, log } = this.#options
     try {
-      return isLeader === undefined || (await isLeader()) ? await this.poll() : pollIntervalMs
+      return await poll()
     } catch (error) {
       log.warn(`${problem}, trying again: ${errorMessage(error)}`)
-      return this.retryMs()
+      return retryMs?.() ?? pollIntervalMs
     }
   }
 }

@@ -21,11 +21,10 @@ import type { MaintenanceJob } from '../jobs/maintenance.ts'
  * other processes that died, too.
  */
 export function takeOverFromEngines(database: Database, log: Logger): MaintenanceJob {
-  const { collections } = database
   return {
     name: 'taking over from engines that died',
     everyMs: heartbeatMs,
-    async run() {
+    runOnce: async () => {
       await endDeadProcesses(database, log)
       await markDead(database, 'engines')
       const stallMs = database.local.leaseWatch.takeStallMs()
@@ -34,40 +33,52 @@ export function takeOverFromEngines(database: Database, log: Logger): Maintenanc
           { stall_ms: Math.round(stallMs) },
           `the database stalled, or this engine was suspended: for ${leaseMs / 1000} s it takes over from no other process`,
         )
-      for (const engine of await collections.engines.find({ dead: true }).toArray()) {
-        if (engine.cleared_at !== undefined) {
-          // It was only suspended or cut off, and may have claimed under its old id before it knew.
-          await releaseLeases(database, engine, { died: false, log })
-          continue
-        }
-        const held = await listLeases(collections, { engineId: engine._id })
-        const imports = [...new Set(held.map(({ importId }) => importId))]
-        const { chunks, steps } = await releaseLeases(database, engine, { died: true, log })
-        await recordCleared(database, engine._id)
-        const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
-        const result =
-          imports.length === 0
-            ? 'it had no chunks or steps'
-            : `its ${chunks} chunks and ${steps} steps of import ${imports.join(', ')} are resumed by other engines`
-        log.warn(
-          { dead_engine: dead, host, pid, chunks, steps, imports },
-          `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${result}`,
-        )
-        await notifyEngines(collections, 'taken over')
+      const counts = { engines: 0, chunks: 0, steps: 0 }
+      for (const engine of await database.collections.engines.find({ dead: true }).toArray()) {
+        const { chunks, steps } = await takeOverFrom(database, engine, log)
+        counts.engines += engine.cleared_at === undefined ? 1 : 0
+        counts.chunks += chunks
+        counts.steps += steps
       }
       await removeDead(database)
-      await releaseLeasesOfUnknown(collections)
-      const expired = await releaseExpired(collections)
-      if (expired.length > 0)
-        log.warn(
-          {
-            chunks: expired.map(({ _id }) => _id),
-            engines: [...new Set(expired.map(({ engineId }) => engineId?.slice(0, 8)))],
-          },
-          'took over chunks of which no batch was written for longer than their lease',
-        )
+      await releaseLeasesOfUnknown(database.collections)
+      return { ...counts, expired: await takeOverExpired(database.collections, log) }
     },
   }
+}
+
+async function takeOverFrom(database: Database, engine: EngineDocument, log: Logger) {
+  // One that was cleared was only suspended or cut off, and may have claimed under its old id before it knew.
+  if (engine.cleared_at !== undefined) return releaseLeases(database, engine, { died: false, log })
+  const { collections } = database
+  const held = await listLeases(collections, { engineId: engine._id })
+  const imports = [...new Set(held.map(({ importId }) => importId))]
+  const { chunks, steps } = await releaseLeases(database, engine, { died: true, log })
+  await recordCleared(database, engine._id)
+  const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
+  const result =
+    imports.length === 0
+      ? 'it had no chunks or steps'
+      : `its ${chunks} chunks and ${steps} steps of import ${imports.join(', ')} are resumed by other engines`
+  log.warn(
+    { dead_engine: dead, host, pid, chunks, steps, imports },
+    `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${result}`,
+  )
+  await notifyEngines(collections, 'taken over')
+  return { chunks, steps }
+}
+
+async function takeOverExpired(collections: Collections, log: Logger): Promise<number> {
+  const expired = await releaseExpired(collections)
+  if (expired.length > 0)
+    log.warn(
+      {
+        chunks: expired.map(({ _id }) => _id),
+        engines: [...new Set(expired.map(({ engineId }) => engineId?.slice(0, 8)))],
+      },
+      'took over chunks of which no batch was written for longer than their lease',
+    )
+  return expired.length
 }
 
 /**

@@ -1,0 +1,16 @@
+import type { Database } from '../../shared/runtime/database.ts'
+import { callbackBounds } from '../stages/callback/callback-bounds.ts'
+import { cutLeases } from '../store/lease-cuts.ts'
+import type { MaintenanceJob } from './maintenance.ts'
+
+/** Ends what dead processes had leased in time although the database's clock was set back. */
+export function cutLongLeases({ collections }: Database): MaintenanceJob {
+  return {
+    name: "cutting leases that the database's clock made longer",
+    everyMs: 10_000,
+    runOnce: async () => ({
+      leases: await cutLeases(collections, { callbackLeaseMs: callbackBounds.leaseMs }),
+    }),
+    done: { level: 'warn', text: "the database's clock was set back: leases are cut to their length" },
+  }
+}

@@ -1,0 +1,164 @@
+import type { ClientSession } from 'mongodb'
+import { clock } from '../../shared/runtime/clock.ts'
+import type { ChunkDocument, ImportDocument } from '../../shared/contract/schemas/import.ts'
+import { importsWithOpenChunks } from '../../shared/store/chunks.ts'
+import { listWorkingImports, type WorkingImport } from '../store/import-queues.ts'
+import type { WorkerPool } from '../workers/pool.ts'
+import { DoubtfulClaims } from './doubtful-claims.ts'
+import { chunkKind } from './lanes.ts'
+import { MissedFiles } from './missed-files.ts'
+import { PollLoop, pollIntervalMs, withJitter } from './poll-loop.ts'
+import { Quarantine } from './quarantine.ts'
+import { Runner } from './runner.ts'
+import { Starts } from './starts.ts'
+import type { StepOptions } from './step.ts'
+import { stepKind } from './steps.ts'
+
+interface ImportWorkOptions extends Omit<StepOptions, 'missedFiles'> {
+  engineId: string
+  pool: WorkerPool
+  /** There are `maxStepSessions` of them. */
+  stepSessions: ClientSession[]
+  /** One for each chunk lane, and one more. */
+  chunkSessions: ClientSession[]
+}
+
+const logSpaceEveryMs = 60_000
+
+/**
+ * Decides what this engine does for imports that haven't ended. Once a second, and at every wake-up, it reads those that
+ * can be worked on, and offers them to the runners of their kind (kinds.ts):
+ *   due, its list free        → start it (starts.ts)
+ *   downloading, splitting    → claim its step, if no engine has it (steps.ts)
+ *   importing                 → claim chunks while lanes are free (lanes.ts); all done: claim its step, finish it
+ *   anything else             → abort what this engine does for it (paused, cancelled)
+ * While the disk is full it starts and claims nothing, except to finish imports whose rows are written: that frees space.
+ *
+ * The state of imports is in their documents alone, so an engine that restarts, or works beside others, reads it there.
+ */
+export class ImportWork {
+  readonly #options: ImportWorkOptions
+  readonly #loop: PollLoop
+  readonly #doubts: DoubtfulClaims
+  readonly #missedFiles: MissedFiles
+  readonly #starts: Starts
+  readonly #downloads: Runner<WorkingImport, ImportDocument>
+  readonly #steps: Runner<WorkingImport, ImportDocument>
+  readonly #chunks: Runner<WorkingImport, ChunkDocument>
+  #importsWithoutSpace = 0
+  #spaceLoggedAt = -Infinity
+
+  constructor(options: ImportWorkOptions) {
+    const { database, engineId, metrics, log } = options
+    this.#options = options
+    this.#loop = new PollLoop({ poll: () => this.#poll(), problem: "imports can't be polled", log })
+    this.#doubts = new DoubtfulClaims(database, engineId)
+    this.#missedFiles = new MissedFiles(metrics)
+    const shared = {
+      ...options,
+      doubts: this.#doubts,
+      quarantine: new Quarantine(() => this.abortAll(), this.wake),
+      missedFiles: this.#missedFiles,
+    }
+    const runnerOptions = { onDrained: this.wake, log }
+    this.#starts = new Starts({ ...options, ...runnerOptions })
+    this.#downloads = new Runner(stepKind('download', shared), runnerOptions)
+    this.#steps = new Runner(stepKind('step', shared), runnerOptions)
+    this.#chunks = new Runner(chunkKind(shared), runnerOptions)
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  readonly wake = (): void => {
+    this.#loop.wake()
+  }
+
+  /** Running steps. */
+  get steps(): { download: number; other: number } {
+    return { download: this.#downloads.running.length, other: this.#steps.running.length }
+  }
+
+  /** Why it leaves imports to other engines. Null while it claims all. */
+  get problem(): string | null {
+    return this.#missedFiles.problem
+  }
+
+  /** Imports that the last poll left waiting, because the disk is full. */
+  get importsWithoutSpace(): number {
+    return this.#importsWithoutSpace
+  }
+
+  /** Share of the lanes in use. */
+  get utilization(): number {
+    return this.#chunks.running.length / this.#options.pool.lanes
+  }
+
+  /**
+   * Claims no more work, lets running batches end, and releases the rest. `isDead`: other engines took this one for dead,
+   * and its leases are lost.
+   */
+  async stop({ isDead }: { isDead: boolean }): Promise<void> {
+    const stopped = [this.#chunks, this.#steps, this.#downloads].map((runner) => runner.stop({ isDead }))
+    await Promise.all([...stopped, this.#loop.stop(), this.#starts.stop()])
+  }
+
+  /** Ends the chunks and steps that run now. Any engine can resume them, this one included. */
+  async abortAll(): Promise<void> {
+    await Promise.all([this.#chunks, this.#steps, this.#downloads].map((runner) => runner.abortAll()))
+  }
+
+  async #poll(): Promise<number> {
+    const { database, folder, staging } = this.#options
+    await this.#doubts.release()
+    if (folder.problem !== null) {
+      this.#chunks.abort(() => true)
+      for (const runner of [this.#chunks, this.#steps, this.#downloads]) runner.offer([])
+      await this.#starts.fill([])
+      return withJitter(pollIntervalMs)
+    }
+    const spaceProblem = await staging.spaceProblem()
+    const steps = [...this.#downloads.running, ...this.#steps.running]
+    const working = await listWorkingImports(database.collections)
+    const startable = await this.#starts.listStartable(working)
+    await this.#starts.fill(spaceProblem === null ? startable : [])
+
+    const tokens = new Set(working.map(({ lease }) => lease.token))
+    const lost = new Set(steps.map(({ token }) => token).filter((token) => !tokens.has(token)))
+    for (const runner of [this.#downloads, this.#steps]) runner.abort(({ token }) => lost.has(token))
+    const mine = working.filter(({ _id }) => !this.#missedFiles.has(_id))
+    const importing = mine.filter(({ state }) => state === 'importing')
+    const importingIds = new Set(importing.map(({ _id }) => _id))
+    this.#chunks.abort(({ queue }) => !importingIds.has(queue._id))
+    this.#chunks.offer(importing)
+    await this.#chunks.fill()
+
+    const free = await this.#listFreeSteps(mine)
+    const claimable = spaceProblem === null ? free : free.filter(({ state }) => state === 'importing')
+    this.#downloads.offer(claimable.filter(({ state }) => state === 'downloading'))
+    this.#steps.offer(claimable.filter(({ state }) => state !== 'downloading'))
+    await Promise.all([this.#downloads.fill(), this.#steps.fill()])
+    const idle = mine.filter((entry) => entry.lease.token === null && !claimable.includes(entry))
+    this.#importsWithoutSpace = spaceProblem === null ? 0 : idle.length + startable.length
+    if (spaceProblem !== null) this.#logWaiting(spaceProblem)
+    return withJitter(pollIntervalMs)
+  }
+
+  /** The imports whose next step no engine has. */
+  async #listFreeSteps(working: readonly WorkingImport[]): Promise<WorkingImport[]> {
+    const free = working.filter((entry) => entry.lease.token === null)
+    const importing = free.filter(({ state }) => state === 'importing').map(({ _id }) => _id)
+    const withChunks = await importsWithOpenChunks(this.#options.database.collections, importing)
+    return free.filter(({ _id }) => !withChunks.has(_id))
+  }
+
+  /** Logs once a minute how many imports wait for space on the disk. */
+  #logWaiting(problem: string): void {
+    const imports = this.#importsWithoutSpace
+    const now = clock.monotonicMs()
+    if (imports === 0 || now - this.#spaceLoggedAt <= logSpaceEveryMs) return
+    this.#spaceLoggedAt = now
+    this.#options.log.warn({ imports }, `imports wait for space on the disk: ${problem}`)
+  }
+}
