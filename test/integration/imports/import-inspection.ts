@@ -75,7 +75,12 @@ t.test('cells that a spreadsheet protects are proposed by their text', async (t)
     'Email,N,Birthday,Plan\na@example.com,="5",="31.12.2026",="gold"\n="b@example.com",="7",="",="Free"'
   t.match(await inspect(id, inline(content)), {
     column_mapping: ['email', 'N', 'Birthday', 'Plan'],
-    columns: [{ samples: ['a@example.com', 'b@example.com'] }, { samples: ['5', '7'] }, {}, {}],
+    columns: [
+      { samples: ['a@example.com', 'b@example.com'] },
+      { samples: ['5', '7'] },
+      { samples: ['31.12.2026'] },
+      { samples: ['gold', 'Free'] },
+    ],
     records: [{ result: 'added' }, { result: 'added' }],
     warnings: [],
   })
