@@ -1,13 +1,12 @@
 import { randomBytes } from 'node:crypto'
+import type { ClientSession } from 'mongodb'
 import type { Database } from '../../shared/runtime/database.ts'
 import { inTransaction } from '../../shared/runtime/transactions.ts'
 import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { PendingSubscriberDocument } from '../../shared/contract/schemas/confirmation.ts'
-import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { queueConfirmation, withdrawConfirmation } from '../../shared/store/reactions.ts'
 import { dayMs } from '../../shared/values/durations.ts'
-import { insertSubscriber, type InsertOptions, type SubscriberWrite } from './subscribers.ts'
 
 /**
  * Pending subscribers have to follow the link in a mail before they are added. A pending subscriber and the mail are
@@ -96,28 +95,19 @@ export function findPendingSubscriber(
 export const stillConfirmable = { $expr: { $gt: ['$expires_at', '$$NOW'] } }
 
 /**
- * Adds a pending subscriber as `subscriber`. Only one visit of a link does. `missing` is a link that was used, has expired,
- * or belongs to a newer request. With any outcome but `done` nothing is changed, so the link stays valid.
+ * Inside the transaction that adds it as a subscriber: removes a pending subscriber as it was read, and its mail. Only one
+ * visit of a link does. False for a link that was used, has expired, or belongs to a newer request.
  */
-export function addConfirmed(
-  database: Database,
-  organizationId: number,
-  { pending, subscriber }: { pending: PendingSubscriberDocument; subscriber: SubscriberDocument },
-  options: InsertOptions,
-): Promise<SubscriberWrite> {
-  const { collections } = database
-  const { _id, token, expires_at, message_id } = pending
-  return insertSubscriber(database, organizationId, subscriber, {
-    ...options,
-    deletePending: async (session) => {
-      // Each request for the identity changes the expiry, so a different one means a request that this visit didn't
-      // read.
-      const { deletedCount } = await collections.pendingSubscribers.deleteOne(
-        { _id, token, expires_at, ...stillConfirmable },
-        { session },
-      )
-      if (deletedCount === 1) await withdrawConfirmation(collections, session, message_id)
-      return deletedCount === 1
-    },
-  })
+export async function removePending(
+  collections: Collections,
+  session: ClientSession,
+  { _id, token, expires_at, message_id }: PendingSubscriberDocument,
+): Promise<boolean> {
+  // Each request for the identity changes the expiry, so a different one means a request that this visit didn't read.
+  const { deletedCount } = await collections.pendingSubscribers.deleteOne(
+    { _id, token, expires_at, ...stillConfirmable },
+    { session },
+  )
+  if (deletedCount === 1) await withdrawConfirmation(collections, session, message_id)
+  return deletedCount === 1
 }

@@ -10,13 +10,14 @@ import {
   type StatusCounts,
 } from '../../shared/store/subscriber-counts.ts'
 import {
-  insertSubscriber,
-  type InsertOptions,
+  isAtRevision,
   listStateProjection,
   withImportEpoch,
+  writeAlone,
   type ListState,
-  type SubscriberWrite,
-} from './subscribers.ts'
+  type SubscriberPlan,
+  type WriteResult,
+} from './write-subscriber.ts'
 import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
@@ -26,14 +27,13 @@ import { subscriberTransition } from '../../shared/values/subscriber-transition.
  * its creations then runs alone.
  */
 
-interface Insertion {
-  document: SubscriberDocument
-  listRevision: number
+interface Addition {
+  plan: SubscriberPlan
+  subscriber: SubscriberDocument
 }
 
-interface Waiting {
-  item: Insertion
-  resolve: (result: Promise<SubscriberWrite>) => void
+interface Waiting extends Addition {
+  resolve: (result: Promise<WriteResult>) => void
   reject: (error: unknown) => void
 }
 
@@ -53,11 +53,12 @@ export class SubscriberInsertions {
     this.#database = database
   }
 
-  add(organizationId: number, item: Insertion): Promise<SubscriberWrite> {
+  /** Adds a subscriber. The plan is an addition without reactions. */
+  add(plan: SubscriberPlan, subscriber: SubscriberDocument): Promise<WriteResult> {
     return new Promise((resolve, reject) => {
-      const waiting = { item, resolve, reject }
-      const queue = this.#queues.get(organizationId)
-      if (queue === undefined) void this.#run(organizationId, [waiting])
+      const waiting = { plan, subscriber, resolve, reject }
+      const queue = this.#queues.get(plan.organizationId)
+      if (queue === undefined) void this.#run(plan.organizationId, [waiting])
       else queue.push(waiting)
     })
   }
@@ -67,8 +68,7 @@ export class SubscriberInsertions {
     while (queue.length > 0) {
       const group = queue.splice(0, maxGroupSize)
       try {
-        const items = group.map(({ item }) => item)
-        const results = await insertGroup(this.#database, organizationId, items)
+        const results = await insertGroup(this.#database, organizationId, group)
         for (const [i, result] of results.entries()) group[i]?.resolve(result)
       } catch (error) {
         for (const { reject } of group) reject(error)
@@ -78,31 +78,18 @@ export class SubscriberInsertions {
   }
 }
 
-/** Adds a subscriber, in a group with others unless it queues reactions. Its results are like `insertSubscriber`'s. */
-export function insertTogether(
-  { database, subscriberInsertions }: { database: Database; subscriberInsertions: SubscriberInsertions },
-  organizationId: number,
-  document: SubscriberDocument,
-  options: Omit<InsertOptions, 'deletePending'> & { listRevision: number },
-): Promise<SubscriberWrite> {
-  if (options.reactions !== undefined) return insertSubscriber(database, organizationId, document, options)
-  return subscriberInsertions.add(organizationId, { document, listRevision: options.listRevision })
-}
-
-/** Resolves when the next group may begin, to a promise of each item's result, which may take longer. */
+/** Resolves when the next group may begin, to a promise of each addition's result, which may take longer. */
 async function insertGroup(
   database: Database,
   organizationId: number,
-  items: readonly Insertion[],
-): Promise<Promise<SubscriberWrite>[]> {
+  group: readonly Addition[],
+): Promise<Promise<WriteResult>[]> {
   try {
-    const outcomes = await insertInOneTransaction(database, organizationId, items)
-    return outcomes.map((outcome) => Promise.resolve(outcome))
+    const results = await insertInOneTransaction(database, organizationId, group)
+    return results.map((result) => Promise.resolve(result))
   } catch (error) {
     if (!(error instanceof GroupFailed)) throw error
-    return items.map(({ document, listRevision }) =>
-      insertSubscriber(database, organizationId, document, { listRevision }),
-    )
+    return group.map(({ plan }) => writeAlone(database, plan))
   }
 }
 
@@ -114,28 +101,32 @@ const maxConflictRetries = 5
 async function insertInOneTransaction(
   database: Database,
   organizationId: number,
-  items: readonly Insertion[],
-): Promise<SubscriberWrite[]> {
+  group: readonly Addition[],
+): Promise<WriteResult[]> {
   const { collections } = database
   let conflicts = 0
   return inQuotaTransaction(database, organizationId, async ({ session, hasQuotaLock }) => {
     try {
-      const lists = await readListStates(database, session, items)
-      const fitting = items.filter(
-        ({ document, listRevision }) => lists.get(document.mailing_list_id)?.revision === listRevision,
-      )
+      const lists = await readListStates(database, session, group)
+      const fitting = group.filter(({ plan }) => isAtRevision(lists.get(plan.listId), plan))
       if (fitting.length > 0) {
-        const documents = fitting.map(({ document }) =>
-          withImportEpoch(document, lists.get(document.mailing_list_id)),
+        const subscribers = fitting.map(({ plan, subscriber }) =>
+          withImportEpoch(subscriber, lists.get(plan.listId)),
         )
-        const amount = documents.filter(({ status }) => subscriberTransition(null, status).needsQuota).length
+        const amount = subscribers.filter(
+          ({ status }) => subscriberTransition(null, status).needsQuota,
+        ).length
         const quota = { amount, hasQuotaLock }
         if (amount > 0 && (await useQuota(collections, session, organizationId, quota)) !== 'ok')
           throw new GroupFailed()
-        await collections.subscribers.insertMany(documents, { session })
-        await changeCountsOfLists(database, session, organizationId, changesByList(documents))
+        await collections.subscribers.insertMany(subscribers, { session })
+        await changeCountsOfLists(database, session, organizationId, changesByList(subscribers))
       }
-      return items.map((item) => (fitting.includes(item) ? 'done' : 'list_changed'))
+      return group.map((addition) =>
+        fitting.includes(addition)
+          ? { outcome: 'done', before: null, after: addition.subscriber }
+          : { outcome: 'outdated' },
+      )
     } catch (error) {
       // Nothing is committed yet. A write conflict may be gone at the next try. A row that an import locks for longer
       // must not delay the others in the group.
@@ -149,9 +140,9 @@ async function insertInOneTransaction(
 async function readListStates(
   { collections }: Database,
   session: ClientSession,
-  items: readonly Insertion[],
+  group: readonly Addition[],
 ): Promise<Map<number, ListState>> {
-  const listIds = [...new Set(items.map(({ document }) => document.mailing_list_id))]
+  const listIds = [...new Set(group.map(({ plan }) => plan.listId))]
   const lists = await collections.mailingLists
     .find({ _id: { $in: listIds } }, { session, projection: listStateProjection })
     .toArray()

@@ -1,4 +1,5 @@
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
+import type { SubscriberPlan } from '../../control-plane/store/write-subscriber.ts'
 
 /** An active subscriber as a request that creates it writes it. */
 export function subscriberDocument(
@@ -19,3 +20,15 @@ export function subscriberDocument(
     custom_fields,
   }
 }
+
+/** The plan of a request that adds it. */
+export const additionOf = (
+  organizationId: number,
+  subscriber: SubscriberDocument,
+  more: Partial<SubscriberPlan> = {},
+): SubscriberPlan => ({
+  organizationId,
+  listId: subscriber.mailing_list_id,
+  create: () => ({ subscriber }),
+  ...more,
+})

@@ -25,7 +25,7 @@ import {
 import { deactivationTimeoutMs } from '../../engine/stages/finish/deactivation.ts'
 import { reservationTimeoutMs } from '../../engine/stages/write/chunk-quota.ts'
 import { maxConflictRetries, maxDuplicateKeyRetries } from '../../engine/stages/write/transaction.ts'
-import { maxListReads } from '../../control-plane/resources/subscribers/service.ts'
+import { maxListReads } from '../../control-plane/store/write-subscriber.ts'
 import { conflictTimeoutMs } from '../../shared/runtime/transactions.ts'
 import { quotaTimeoutMs } from '../../shared/store/subscriber-quota.ts'
 import { removalMs } from '../../engine/stages/finish/finalize-import.ts'

@@ -11,7 +11,8 @@ import { subscriberKey } from '../../../shared/values/identity.ts'
 import type { RecordOfPath, RequestCall } from '../../api/endpoint.ts'
 import { canAccess, isRemoteList, noMailingList, pathId, refuseRemoteList } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { referenceFilter, type FailedWrite, type SubscriberReference } from '../../store/subscribers.ts'
+import { referenceFilter, type SubscriberReference } from '../../store/subscribers.ts'
+import type { FailedWrite, SubscriberPlan } from '../../store/write-subscriber.ts'
 import {
   identityExists,
   limitHeldByImports,
@@ -177,8 +178,17 @@ export async function refuseUnlessOne(
 
 // ---- the write ----
 
+/** The part of a plan that says which list it was made for. */
+export const checkedAgainst = ({
+  list: { _id: listId, organization_id: organizationId, revision: listRevision },
+}: SubscriberList): Pick<SubscriberPlan, 'listId' | 'organizationId' | 'listRevision'> => ({
+  listId,
+  organizationId,
+  listRevision,
+})
+
 /** A failed write as the API reports it; `text` is how the request names the subscriber. */
-export function writeRefusal(outcome: Exclude<FailedWrite, 'list_changed'>, text: string): RequestError {
+export function writeRefusal(outcome: FailedWrite, text: string): RequestError {
   switch (outcome) {
     case 'missing':
       return noSubscriber(text)
@@ -190,25 +200,8 @@ export function writeRefusal(outcome: Exclude<FailedWrite, 'list_changed'>, text
       return limitReached()
     case 'busy':
       return limitHeldByImports()
-  }
-}
-
-export const maxListReads = 20
-
-/**
- * Optimistic lock on the list: where a list has changed since the request was checked against it, `write` writes nothing
- * and resolves to `try_again`, and what the request names is found again. Throws 503 where the list keeps changing.
- */
-export async function writeToList<Found, Result>(
-  found: Found,
-  findAgain: () => Promise<Found>,
-  write: (found: Found) => Promise<Result | 'try_again'>,
-): Promise<Result> {
-  for (let reads = 1; ; reads += 1) {
-    const result = await write(found)
-    if (result !== 'try_again') return result
-    if (reads === maxListReads) throw listKeepsChanging()
-    found = await findAgain()
+    case 'outdated':
+      return listKeepsChanging()
   }
 }
 

@@ -623,7 +623,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'an update in place is made however old its fields are',
-    file: 'control-plane/store/subscribers.ts',
+    file: 'control-plane/store/write-subscriber.ts',
     text: '{ ...asRead, $expr }',
     replacement: 'asRead',
     tests: [stores],
@@ -648,14 +648,14 @@ export const protocolFaults: readonly PlantedFault[] = [
     ['for the confirmation', 'const asRead = { _id, id, status }'],
   ].map(([what, replacement]) => ({
     name: `an update in place does not ask ${what}`,
-    file: 'control-plane/store/subscribers.ts',
+    file: 'control-plane/store/write-subscriber.ts',
     text: 'const asRead = { _id, id, status, confirmed: confirmed ?? { $exists: false } }',
     replacement: replacement!,
     tests: [races],
   })),
   {
     name: 'an update in place writes all values as it read them',
-    file: 'control-plane/store/subscribers.ts',
+    file: 'control-plane/store/write-subscriber.ts',
     text: '  const update = toUpdate(change)\n',
     replacement:
       '  const all = { ...change.set, custom_fields: applyValues(existing.custom_fields, change.values) }\n' +
@@ -664,7 +664,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'an update in place writes the status as it read it, whatever it is by then',
-    file: 'control-plane/store/subscribers.ts',
+    file: 'control-plane/store/write-subscriber.ts',
     text: 'findOneAndUpdate({ ...asRead, $expr }, update, {',
     replacement:
       "findOneAndUpdate({ _id, id, $expr }, { ...update, $set: { ...asRead, ...(update['$set'] as object) } }, {",
@@ -672,14 +672,14 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a change reads its subscriber outside of its transaction',
-    file: 'control-plane/store/subscribers.ts',
+    file: 'control-plane/store/write-subscriber.ts',
     text: 'find(referenceFilter(reference), { session })',
     replacement: 'find(referenceFilter(reference))',
     tests: [races],
   },
   {
     name: 'a reaction is queued past a deletion at the same moment',
-    file: 'control-plane/store/subscribers.ts',
+    file: 'control-plane/store/write-subscriber.ts',
     text: '...(reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),',
     replacement: '',
     tests: [races],

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { openDatabase } from '../../../shared/runtime/database.ts'
-import { insertSubscriber } from '../../../control-plane/store/subscribers.ts'
+import { writeAlone } from '../../../control-plane/store/write-subscriber.ts'
 import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
 import {
   countsOf,
@@ -12,7 +12,7 @@ import {
   type Json,
   type Service,
 } from '../../helpers/service.ts'
-import { subscriberDocument } from '../../helpers/subscriber-document.ts'
+import { additionOf, subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
 
 /** The organization's subscriber limit is never exceeded, and no row is skipped while quota is free. */
@@ -133,7 +133,8 @@ t.test('imports and requests together never exceed the limit, nor leave quota un
     let taken = 0
     for (let i = 0; !ended; i += 1) {
       const document = subscriberDocument(lists[i % 3].id, `r${i}@example.com`, 1_000_000 + i)
-      if ((await insertSubscriber(database, organization, document)) === 'done') taken += 1
+      const { outcome } = await writeAlone(database, additionOf(organization, document))
+      if (outcome === 'done') taken += 1
       maxActive = Math.max(maxActive, (await activeIn(service, organization)).counted)
     }
     return taken
@@ -166,7 +167,7 @@ t.test('an import that needs no quota leaves what is free to others', async (t) 
   while ((await service.get(`/subscriber_imports/${id}`)).state !== 'finished' && writes < 900) {
     const startedAt = Date.now()
     const document = subscriberDocument(other.id, `w${writes}@example.com`, 2_000_000 + writes)
-    t.equal(await insertSubscriber(database, organization, document), 'done')
+    t.equal((await writeAlone(database, additionOf(organization, document))).outcome, 'done')
     slowest = Math.max(slowest, Date.now() - startedAt)
     writes += 1
   }
@@ -193,15 +194,12 @@ t.test('a limit that is set during a creation on an empty list binds the creatio
     },
   })
   const delayed = { ...database, collections: { ...database.collections, subscribers } }
-  const write = insertSubscriber(
-    delayed,
-    organization,
-    subscriberDocument(list.id, 'late@example.com', 3_000_000),
-  )
+  const late = subscriberDocument(list.id, 'late@example.com', 3_000_000)
+  const write = writeAlone(delayed, additionOf(organization, late))
   await arrived.promise
   await service.call('PUT', `/organizations/${organization}`, { organization: { subscriber_limit: 0 } })
   mayGoOn.resolve(undefined)
-  t.equal(await write, 'over_limit')
+  t.same(await write, { outcome: 'over_limit' })
   t.same(await activeIn(service, organization), { counted: 0, there: 0 })
 })
 
@@ -213,9 +211,13 @@ t.test('creations that share a transaction leave what an import has reserved', a
   await chunks.insertOne(holder, { bypassDocumentValidation: true })
   const { revision } = (await collections.mailingLists.findOne({ _id: listId }))!
   const insertions = new SubscriberInsertions(database)
-  const add = (i: number, values: { status?: 'unsubscribed' } = {}) => {
-    const subscriber = subscriberDocument(listId, `together${i}@example.com`, 3_100_000 + i)
-    return insertions.add(organization, { document: { ...subscriber, ...values }, listRevision: revision })
+  const add = async (i: number, values: { status?: 'unsubscribed' } = {}) => {
+    const subscriber = {
+      ...subscriberDocument(listId, `together${i}@example.com`, 3_100_000 + i),
+      ...values,
+    }
+    const plan = additionOf(organization, subscriber, { listRevision: revision })
+    return (await insertions.add(plan, subscriber)).outcome
   }
   // The first runs alone, and the next seven are a group. The ninth is answered after their transaction has ended.
   const active = Array.from({ length: 8 }, (_, i) => add(i))

@@ -1,8 +1,10 @@
 import t from 'tap'
 import { openDatabase } from '../../../shared/runtime/database.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
-import { insertSubscriber, removeSubscribers } from '../../../control-plane/store/subscribers.ts'
+import { removeSubscribers } from '../../../control-plane/store/subscribers.ts'
+import { writeAlone } from '../../../control-plane/store/write-subscriber.ts'
 import { createList, importText, until, type Json } from '../../helpers/service.ts'
+import { additionOf, subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
 
 const { call, get, post } = service
@@ -16,16 +18,8 @@ const createKey = async (id: number): Promise<string> =>
   (await post(`/organizations/${id}/api_keys`, { api_key: { name: 'admin' } })).key
 
 let lastId = 1_000_000
-const subscriber = (listId: number, email: string): SubscriberDocument => ({
-  _id: `${listId}:${email}`,
-  id: (lastId += 1),
-  mailing_list_id: listId,
-  email,
-  status: 'active',
-  created_at: new Date(),
-  subscribe_time: new Date(),
-  custom_fields: {},
-})
+const subscriber = (listId: number, email: string): SubscriberDocument =>
+  subscriberDocument(listId, email, (lastId += 1))
 
 t.test('counts are by status, for the organization and each of its lists', async (t) => {
   const organization = await post('/organizations', { organization: { name: 'Counted' } })
@@ -91,7 +85,7 @@ t.test('a sum that never was is never shown', async (t) => {
   const writer = async (name: string) => {
     for (let i = 0; i < 60; i += 1) {
       const document = subscriber(list.id, `${name}@example.com`)
-      await insertSubscriber(database, organizationId, document)
+      await writeAlone(database, additionOf(organizationId, document))
       await removeSubscribers(database, organizationId, document._id, 1)
     }
   }

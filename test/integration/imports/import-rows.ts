@@ -2,12 +2,12 @@ import { parse } from 'csv-parse/sync'
 import t from 'tap'
 import { openDatabase } from '../../../shared/runtime/database.ts'
 import { idsOfImport } from '../../../shared/contract/schemas/import.ts'
-import { insertSubscriber } from '../../../control-plane/store/subscribers.ts'
-import { SubscriberInsertions, insertTogether } from '../../../control-plane/store/subscribers-together.ts'
+import { writeAlone, writePlan } from '../../../control-plane/store/write-subscriber.ts'
+import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
 import { watchChunks } from '../../helpers/watch-chunks.ts'
 import { lockRow } from '../../helpers/locked-row.ts'
 import { countsOf, createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
-import { subscriberDocument } from '../../helpers/subscriber-document.ts'
+import { additionOf, subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
 
 const { call, collections, get, post } = service
@@ -540,16 +540,15 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
   ]
   let resume: () => void = () => undefined
   const suspended = new Promise<void>((resolve) => (resume = resolve))
-  let insertion: Promise<unknown> = Promise.resolve()
+  let insertion: Promise<{ outcome: string }> | undefined
   // The snapshot is read, and the transaction waits here.
   await new Promise<void>((resolve) => {
-    insertion = insertSubscriber(database, 1, alone, {
-      deletePending: async () => {
-        resolve()
-        await suspended
-        return true
-      },
-    })
+    const alongside = async () => {
+      resolve()
+      await suspended
+      return undefined
+    }
+    insertion = writeAlone(database, additionOf(1, alone, { alongside }))
   })
   const letGo = await lockRow(service, `${list.id}:z@x.co`)
   const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
@@ -564,11 +563,12 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
     (document) => document!.plan !== null,
   )
   resume()
-  t.equal(await insertion, 'done')
-  t.equal(await insertSubscriber(database, 1, later), 'done')
+  t.equal((await insertion)?.outcome, 'done')
+  t.equal((await writeAlone(database, additionOf(1, later))).outcome, 'done')
   const { revision } = (await collections.mailingLists.findOne({ _id: list.id }))!
   const deps = { database, subscriberInsertions: new SubscriberInsertions(database) }
-  t.equal(await insertTogether(deps, 1, together, { listRevision: revision }), 'done')
+  const shared = await writePlan(deps, additionOf(1, together, { listRevision: revision }))
+  t.equal(shared.outcome, 'done')
   await letGo()
   t.match(countsOf(await importEnd(service, id)), { deactivated: 1 })
   t.same(

@@ -5,9 +5,10 @@ import type { SubscriberDocument } from '../../../../shared/contract/schemas/sub
 import { emailIdentity } from '../../../../shared/values/email.ts'
 import { subscriberKey } from '../../../../shared/values/identity.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { addConfirmed, findPendingSubscriber } from '../../../store/pending-subscribers.ts'
+import { findPendingSubscriber, removePending } from '../../../store/pending-subscribers.ts'
+import { writeSubscriber } from '../../../store/write-subscriber.ts'
 import { readIdentity } from '../check-values/service.ts'
-import { listWithContext, writeToList, type SubscriberList } from '../service.ts'
+import { checkedAgainst, listWithContext, writeRefusal, type SubscriberList } from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
@@ -23,31 +24,35 @@ export async function confirm(
   { token, ip }: { token: string; ip: string | null },
 ): Promise<boolean> {
   if (!tokenShape.test(token)) return false
-  const { database } = deps
-  const find = () => findPendingSubscriber(database.collections, token)
-  return writeToList(await find(), find, async (pending) => {
-    if (pending === null) return false
-    const context = await listWithContext(deps, pending.mailing_list_id)
-    if (context === null) return false
-    const subscriber = confirmedSubscriber(pending, context, ip)
-    if (subscriber === null) return false
-    const { list } = context
-    const { autoresponder_filter: filter, ...others } = pending.autoresponders
-    const [id, reactions] = await Promise.all([
-      database.ids.allocate('subscriber'),
-      subscriber.status === 'active'
-        ? planReactions(deps, context, { ...others, autoresponder_filter: filter ?? undefined })
-        : undefined,
-    ])
-    const outcome = await addConfirmed(
-      database,
-      list.organization_id,
-      { pending, subscriber: { ...subscriber, id } },
-      { listRevision: list.revision, ...(reactions === undefined ? {} : { reactions }) },
-    )
-    // `missing`: the token was used a moment ago, or a newer request has replaced what was read of it.
-    return outcome === 'list_changed' || outcome === 'missing' ? 'try_again' : outcome === 'done'
+  const { collections, ids } = deps.database
+  const find = () => findPendingSubscriber(collections, token)
+  const { outcome } = await writeSubscriber(deps, {
+    found: await find(),
+    findAgain: find,
+    async plan(pending) {
+      if (pending === null) return 'missing'
+      const context = await listWithContext(deps, pending.mailing_list_id)
+      if (context === null) return 'missing'
+      const subscriber = confirmedSubscriber(pending, context, ip)
+      if (subscriber === null) return 'missing'
+      const { autoresponder_filter: filter, ...others } = pending.autoresponders
+      const [id, reactions] = await Promise.all([
+        ids.allocate('subscriber'),
+        subscriber.status === 'active'
+          ? planReactions(deps, context, { ...others, autoresponder_filter: filter ?? undefined })
+          : undefined,
+      ])
+      return {
+        ...checkedAgainst(context),
+        create: () => ({ subscriber: { ...subscriber, id }, reactions }),
+        // The token was used a moment ago, or a newer request has replaced what was read of it.
+        alongside: async (session) =>
+          (await removePending(collections, session, pending)) ? undefined : 'outdated',
+      }
+    },
   })
+  if (outcome === 'outdated') throw writeRefusal(outcome, token)
+  return outcome === 'done'
 }
 
 /** The document for the list as it is now: its fields may have changed since the request. Null without an identity. */

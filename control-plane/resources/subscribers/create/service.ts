@@ -8,11 +8,11 @@ import type { RequestError } from '../../../api/request-error.ts'
 import { refuseAll } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { putPendingSubscriber } from '../../../store/pending-subscribers.ts'
-import { insertTogether } from '../../../store/subscribers-together.ts'
+import { writeSubscriber } from '../../../store/write-subscriber.ts'
 import { readEmail, readIdentity, readValues, type SubscriberValues } from '../check-values/service.ts'
 import { customFieldsTooLarge, noConfirmationForm, requiredField } from '../refusals.ts'
 import type { SubscriberCreation, SubscriberView } from '../schemas.ts'
-import { subscriberListInPath, writeRefusal, writeToList, type SubscriberList } from '../service.ts'
+import { checkedAgainst, subscriberListInPath, writeRefusal, type SubscriberList } from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
 import { toView } from '../view.ts'
 import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
@@ -22,31 +22,28 @@ import { subscriberTransition } from '../../../../shared/values/subscriber-trans
  * (confirmation form), `validation_failed` (values, an identity that is taken, a subscriber limit), and 503 where the
  * list keeps changing.
  */
-export function createSubscriber(
+export async function createSubscriber(
   call: Call<unknown, SubscriberCreation, SubscriberList>,
 ): Promise<SubscriberView | null> {
   const { deps, body } = call
-  const findAgain = () => subscriberListInPath.find(call)
-  return writeToList(call.record, findAgain, async (context) => {
-    if (body.confirmation_form_id !== undefined) {
-      await requestConfirmation(deps, context, body, body.confirmation_form_id)
-      return null
-    }
-    const { list } = context
-    const subscriber = newSubscriber(body, context)
-    const [id, reactions] = await Promise.all([
-      deps.database.ids.allocate('subscriber'),
-      subscriber.status === 'active' ? planReactions(deps, context, body) : undefined,
-    ])
-    const document: SubscriberDocument = { ...subscriber, id }
-    const outcome = await insertTogether(deps, list.organization_id, document, {
-      listRevision: list.revision,
-      ...(reactions === undefined ? {} : { reactions }),
-    })
-    if (outcome === 'list_changed') return 'try_again'
-    if (outcome !== 'done') throw writeRefusal(outcome, document.email)
-    return toView(document, context)
+  if (body.confirmation_form_id !== undefined) {
+    await requestConfirmation(deps, call.record, body, body.confirmation_form_id)
+    return null
+  }
+  const result = await writeSubscriber(deps, {
+    found: call.record,
+    findAgain: () => subscriberListInPath.find(call),
+    async plan(context) {
+      const subscriber = newSubscriber(body, context)
+      const [id, reactions] = await Promise.all([
+        deps.database.ids.allocate('subscriber'),
+        subscriber.status === 'active' ? planReactions(deps, context, body) : undefined,
+      ])
+      return { ...checkedAgainst(context), create: () => ({ subscriber: { ...subscriber, id }, reactions }) }
+    },
   })
+  if (result.outcome !== 'done') throw writeRefusal(result.outcome, body.email)
+  return toView(result.after, result.found)
 }
 
 /** The document of a new subscriber, without its id. Throws `validation_failed` with all problems of the body. */

@@ -1,25 +1,19 @@
 import type { z } from 'zod'
-import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
+import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { refuseUnless } from '../../../api/authorization.ts'
 import type { Call, RecordOfPath } from '../../../api/endpoint.ts'
 import { isHash } from '../../../api/validation.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import type { RequestedReactions } from '../../../store/requested-reactions.ts'
-import {
-  referenceFilter,
-  changeSubscriber,
-  insertSubscriber,
-  type SubscriberReference,
-  type SubscriberChange,
-} from '../../../store/subscribers.ts'
+import type { SubscriberReference } from '../../../store/subscribers.ts'
+import { writeSubscriber, type SubscriberPlan } from '../../../store/write-subscriber.ts'
 import { newSubscriber } from '../create/service.ts'
-import { noSubscriber } from '../refusals.ts'
 import { subscriberCreation } from '../schemas.ts'
 import {
+  checkedAgainst,
   readSubscriberPath,
   refuseUnlessOne,
   writeRefusal,
-  writeToList,
   type NamedSubscriber,
 } from '../service.ts'
 import { planChange, readUpdate, subscriberInPath } from '../update/service.ts'
@@ -55,108 +49,94 @@ const wantsCreation = (document: unknown): boolean =>
  * `multiple_records_found`, `not_authorized` for a creation without the permission, `invalid_request`,
  * `requested_too_many`, `validation_failed`, and 503 where the list keeps changing.
  */
-export function triggerAutoresponders(
+export async function triggerAutoresponders(
   call: Call<unknown, Triggering, NamedSubscriber>,
 ): Promise<TriggeredView> {
-  const { deps, caller, body } = call
-  const findAgain = () => subscriberToTrigger.find(call)
-  return writeToList(call.record, findAgain, async (found) => {
-    const { context, reference, text } = found
-    const checked = checkTriggering(body, context)
-    const named = await findNamed(deps.database, context.list._id, body)
-    const request: TriggerRequest = { deps, ...found, named, ...checked }
-    const result = await triggerExisting(request)
-    if (result !== 'missing') return result
-    if (!hasEmail(reference) || !body.create_missing_subscriber) throw noSubscriber(text)
-    refuseUnless(caller, needOfCreation)
-    return createAndTrigger(request)
+  const result = await writeSubscriber(call.deps, {
+    found: await readRequest(call, call.record),
+    findAgain: async () => readRequest(call, await subscriberToTrigger.find(call)),
+    plan: planTriggering,
   })
+  if (result.outcome !== 'done') throw writeRefusal(result.outcome, call.record.text)
+  const { before, after, found } = result
+  const triggered = before === null ? found.onCreation : found.named
+  return {
+    triggered_autoresponders: triggered.map(({ _id: id, name }) => ({ id, name })),
+    subscriber: toView(after, found.context),
+    subscription_result:
+      before === null ? 'created' : before.status === 'active' ? 'remained_active' : 'reactivated',
+  }
 }
 
 interface TriggerRequest extends NamedSubscriber, CheckedTriggering {
   deps: ControlPlane
+  caller: Caller
+  mayCreate: boolean
+  /** The autoresponders that the body names, by id. */
   named: Triggered[]
+  /** The same, and those that a subscription triggers where the subscriber is created. */
+  onCreation: Triggered[]
 }
 
-async function triggerExisting(request: TriggerRequest): Promise<TriggeredView | 'missing' | 'try_again'> {
-  const { deps, context, reference, text, named, body, sections } = request
-  const { list } = context
+/** The request, read against its list. */
+async function readRequest(
+  { deps, caller, body }: Call<unknown, Triggering, NamedSubscriber>,
+  subscriber: NamedSubscriber,
+): Promise<TriggerRequest> {
+  const { context, reference } = subscriber
+  const checked = checkTriggering(body, context)
+  const mayCreate = body.create_missing_subscriber && hasEmail(reference)
+  const [named, onSubscription] = await Promise.all([
+    findNamed(deps.database, context.list._id, body),
+    mayCreate && !body.skip_subscription_autoresponders ? findOnSubscription(deps, context.list._id) : [],
+  ])
+  const byId = new Map(
+    [...named, ...onSubscription].map((autoresponder) => [autoresponder._id, autoresponder]),
+  )
+  const onCreation = [...byId.values()].sort((a, b) => a._id - b._id)
+  return { deps, caller, ...subscriber, ...checked, mayCreate, named, onCreation }
+}
+
+async function planTriggering(request: TriggerRequest): Promise<SubscriberPlan> {
+  const { deps, caller, context, reference, text, body, sections, mayCreate, named, onCreation } = request
+  const { ids } = deps.database
+  const [firstId, subscriberId] = await Promise.all([
+    ids.allocate('reaction', onCreation.length),
+    mayCreate ? ids.allocate('subscriber') : 0,
+  ])
+  const reactions = (autoresponders: Triggered[]): RequestedReactions => ({
+    ...request.replacements,
+    autoresponders,
+    zone: context.zone,
+    firstId,
+    excludeReacted: false,
+  })
   const updates = {
     active: readUpdate({ custom_fields: sections.for_active }, context),
     reactivated: readUpdate({ status: 'active', custom_fields: sections.for_reactivated }, context),
   }
-  const decide = (existing: SubscriberDocument): SubscriberChange => {
-    if (existing.status === 'active') return planChange(existing, updates.active)
-    if (body.reactivate_subscriber) return planChange(existing, updates.reactivated)
-    throw notActive(existing.id, existing.status)
+  const plan: SubscriberPlan = {
+    ...checkedAgainst(context),
+    change: {
+      reference,
+      decide(existing) {
+        if (existing.status !== 'active' && !body.reactivate_subscriber)
+          throw notActive(existing.id, existing.status)
+        const update = existing.status === 'active' ? updates.active : updates.reactivated
+        return { change: planChange(existing, update), reactions: reactions(named) }
+      },
+    },
   }
-  const result = await changeSubscriber(deps.database, {
-    organizationId: list.organization_id,
-    reference,
-    decide,
-    listRevision: list.revision,
-    reactions: await planTriggered(request, named),
-  })
-  if (result.outcome === 'list_changed') return 'try_again'
-  if (result.outcome === 'missing') return result.outcome
-  if (result.outcome !== 'done') throw writeRefusal(result.outcome, text)
-  const { before, after } = result
+  if (!mayCreate) return plan
   return {
-    triggered_autoresponders: viewsOf(named),
-    subscriber: toView(after, context),
-    subscription_result: before.status === 'active' ? 'remained_active' : 'reactivated',
+    ...plan,
+    create() {
+      refuseUnless(caller, needOfCreation)
+      const creation = subscriberCreation.parse({ email: text, custom_fields: sections.for_new })
+      return {
+        subscriber: { ...newSubscriber(creation, context), id: subscriberId },
+        reactions: reactions(onCreation),
+      }
+    },
   }
 }
-
-/** `try_again`: the list has changed, or another request has just added the subscriber. */
-async function createAndTrigger(request: TriggerRequest): Promise<TriggeredView | 'try_again'> {
-  const { deps, context, reference, text, named, body, sections } = request
-  const { database } = deps
-  const { list } = context
-  const creation = subscriberCreation.parse({ email: text, custom_fields: sections.for_new })
-  const subscriber = newSubscriber(creation, context)
-  const onSubscription = body.skip_subscription_autoresponders ? [] : await findOnSubscription(deps, list._id)
-  const byId = new Map(
-    [...named, ...onSubscription].map((autoresponder) => [autoresponder._id, autoresponder]),
-  )
-  const triggered = [...byId.values()].sort((a, b) => a._id - b._id)
-  const [id, reactions] = await Promise.all([
-    database.ids.allocate('subscriber'),
-    planTriggered(request, triggered),
-  ])
-  const document: SubscriberDocument = { ...subscriber, id }
-  const outcome = await insertSubscriber(database, list.organization_id, document, {
-    listRevision: list.revision,
-    reactions,
-  })
-  if (outcome === 'list_changed') return 'try_again'
-  if (outcome === 'identity_exists') {
-    // Where the email isn't the identity, a subscriber with another email may have it.
-    const added = await database.collections.subscribers.findOne(referenceFilter(reference), {
-      projection: { _id: 1 },
-    })
-    if (added !== null || context.primaryKey === null) return 'try_again'
-  }
-  if (outcome !== 'done') throw writeRefusal(outcome, text)
-  return {
-    triggered_autoresponders: viewsOf(triggered),
-    subscriber: toView(document, context),
-    subscription_result: 'created',
-  }
-}
-
-async function planTriggered(
-  { deps: { database }, context: { zone }, replacements }: TriggerRequest,
-  autoresponders: Triggered[],
-): Promise<RequestedReactions> {
-  return {
-    autoresponders,
-    zone,
-    firstId: await database.ids.allocate('reaction', autoresponders.length),
-    excludeReacted: false,
-    ...replacements,
-  }
-}
-
-const viewsOf = (autoresponders: Triggered[]): TriggeredView['triggered_autoresponders'] =>
-  autoresponders.map(({ _id: id, name }) => ({ id, name }))

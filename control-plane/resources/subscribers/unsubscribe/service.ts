@@ -4,7 +4,8 @@ import { RequestError } from '../../../api/request-error.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { readUnsubscribeToken } from '../../../api/signed-token.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { changeSubscriber, type ChangeRequest, type SubscriberChange } from '../../../store/subscribers.ts'
+import type { SubscriberChange } from '../../../store/subscriber-change.ts'
+import { writePlan, type SubscriberPlan } from '../../../store/write-subscriber.ts'
 import { recordUnsubscription, retryOnDuplicateEvent } from '../../delivery-events/service.ts'
 import { noIpOfVisitor, noMailOfToken } from '../refusals.ts'
 import type { SubscriberView } from '../schemas.ts'
@@ -29,20 +30,24 @@ export async function unsubscribe(
     throw error instanceof RequestError && error.code === 'not_found' ? noMailOfToken() : error
   })
   const ip = body.ip === undefined ? undefined : canonicalIp(body.ip.trim())
-  const request: ChangeRequest = {
+  const plan: SubscriberPlan = {
     organizationId: context.list.organization_id,
-    reference: { listId: mail.listId, id: mail.subscriberId },
-    decide(existing) {
-      if (ip === null) throw noIpOfVisitor()
-      return planUnsubscription(existing, ip)
+    listId: mail.listId,
+    change: {
+      reference: { listId: mail.listId, id: mail.subscriberId },
+      decide(existing) {
+        if (ip === null) throw noIpOfVisitor()
+        return { change: planUnsubscription(existing, ip) }
+      },
     },
     async alongside(session, existing) {
-      if (existing.status !== 'unsubscribed')
+      if (existing?.status !== 'unsubscribed')
         await recordUnsubscription(database, session, { ...context, ...mail })
+      return undefined
     },
   }
   // A sender may report the same event at this moment. Then the second write of it is a duplicate key, and runs again.
-  const result = await retryOnDuplicateEvent(() => changeSubscriber(database, request))
+  const result = await retryOnDuplicateEvent(() => writePlan(deps, plan))
   if (result.outcome !== 'done') throw noMailOfToken()
   return toView(result.after, context)
 }

@@ -7,23 +7,19 @@ import { subscriberKey } from '../../../../shared/values/identity.ts'
 import type { Call, RecordOfPath } from '../../../api/endpoint.ts'
 import type { RequestError } from '../../../api/request-error.ts'
 import { refuseAll } from '../../../api/validation.ts'
-import {
-  applyValues,
-  changeInPlace,
-  changeSubscriber,
-  type SubscriberChange,
-} from '../../../store/subscribers.ts'
+import { applyValues, type SubscriberChange } from '../../../store/subscriber-change.ts'
+import { writeSubscriber } from '../../../store/write-subscriber.ts'
 import { readEmail, readIdentity, readValues, type SubscriberValues } from '../check-values/service.ts'
 import { customFieldsTooLarge, noSubscriber, requiredFieldUnset, severalSubscribers } from '../refusals.ts'
 import type { SubscriberUpdate, SubscriberView } from '../schemas.ts'
 import {
+  checkedAgainst,
   findSubscriber,
   isUnique,
   readSubscriberPath,
   refuseUnlessOne,
   subscriberListInPath,
   writeRefusal,
-  writeToList,
   type NamedSubscriber,
   type SubscriberList,
 } from '../service.ts'
@@ -61,33 +57,29 @@ export const subscriberInPath: RecordOfPath<FoundSubscriber> = {
  * deleted meanwhile), `multiple_records_found`, `validation_failed` (values, an identity that is taken, a subscriber
  * limit), and 503 where the list keeps changing.
  */
-export function updateSubscriber(
+export async function updateSubscriber(
   call: Call<unknown, SubscriberUpdate, FoundSubscriber>,
 ): Promise<SubscriberView> {
   const { deps, body } = call
-  const { database } = deps
-  const findAgain = () => subscriberInPath.find(call)
-  return writeToList(call.record, findAgain, async (found) => {
-    const { context, reference, text, existing, fieldsReadAt } = found
-    const { list } = context
-    const update = readUpdate(body, context)
-    const reactions = body.run_autoresponders ? await planReactions(deps, context, body) : undefined
-
-    if (reactions === undefined && existing !== null && !unsetsRequiredField(update)) {
-      const written = await changeInPlace(database, existing, planChange(existing, update), fieldsReadAt)
-      if (written !== null) return toView(written, context)
-    }
-    const result = await changeSubscriber(database, {
-      organizationId: list.organization_id,
-      reference,
-      decide: (stored) => planChange(stored, update),
-      listRevision: list.revision,
-      ...(reactions === undefined ? {} : { reactions }),
-    })
-    if (result.outcome === 'list_changed') return 'try_again'
-    if (result.outcome !== 'done') throw writeRefusal(result.outcome, text)
-    return toView(result.after, context)
+  const result = await writeSubscriber(deps, {
+    found: call.record,
+    findAgain: () => subscriberInPath.find(call),
+    async plan({ context, reference, existing, fieldsReadAt }) {
+      const update = readUpdate(body, context)
+      const reactions = body.run_autoresponders ? await planReactions(deps, context, body) : undefined
+      const mayBeInPlace = reactions === undefined && !unsetsRequiredField(update)
+      return {
+        ...checkedAgainst(context),
+        change: {
+          reference,
+          decide: (stored) => ({ change: planChange(stored, update), reactions }),
+          inPlace: mayBeInPlace && existing !== null ? { existing, fieldsReadAt } : undefined,
+        },
+      }
+    },
   })
+  if (result.outcome !== 'done') throw writeRefusal(result.outcome, call.record.text)
+  return toView(result.after, result.found.context)
 }
 
 /** An update, read against its list. */
