@@ -313,11 +313,11 @@ async function send(
   request: Request,
   response: Response,
   reply: Reply,
-  { acquireLargeReply }: RequestCall,
+  { acquireLargeReply, deps }: RequestCall,
 ): Promise<void> {
   if ('data' in reply) {
     const isRead = request.method === 'GET' || request.method === 'HEAD'
-    await sendData(response, reply, () =>
+    await sendData(response, reply, deps.pacer, () =>
       acquireLargeReply().catch((error: unknown) => {
         // A refusal would say that nothing was done. A cut connection makes the client check.
         if (!isRead) request.socket.destroy()
