@@ -169,6 +169,11 @@ class Lanes {
     report: ChunkReport & { end: 'failed' },
   ): Promise<void> {
     const { database, folder, missedFiles, log } = this.#options
+    // Until the next poll a chunk is claimed also of an import that has just ended. What fails there is no news.
+    if ((await readState(database.collections, chunk.import_id)) !== 'importing') {
+      await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
+      return
+    }
     log.warn(
       { chunk: chunk._id, attempt: chunk.lease.tries, retryable: report.retryable },
       `a chunk failed: ${report.message}`,
