@@ -15,6 +15,8 @@ interface RequestLocals {
   checkedAt: number
   /** Set once the body is read, for endpoints that have one. */
   body?: ParsedBody
+  /** What the endpoint does for the request. It may go on after the client has left. Set when it begins. */
+  work?: Promise<void>
 }
 
 export interface RequestState {

@@ -184,7 +184,7 @@ const requireJson: RequestHandler = (request, _response, next) => {
 }
 
 function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
-  return async (request, response) => {
+  const work = async (request: Request, response: Response): Promise<void> => {
     const { body } = requestLocals(response)
     nameUnknownKeys(response, unknownKeysWarnings(described, request.query, body?.value))
     const slotRequest = createSlotRequest(response)
@@ -211,6 +211,7 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
       nameUnknownKeys(response, unknownKeysWarnings(described, request.query, undefined))
     await send(request, response, reply, call)
   }
+  return (request, response) => (requestLocals(response).work = work(request, response))
 }
 
 function nameUnknownKeys(response: Response, warnings: string[]): void {

@@ -3,6 +3,7 @@ import type { Response } from 'express'
 import { clock } from '../../shared/runtime/clock.ts'
 import { FairOrder } from '../../shared/runtime/fair-order.ts'
 import { RequestError } from './request-error.ts'
+import { requestLocals } from './request-locals.ts'
 
 /**
  * What a control plane does for a limited number of requests at once, fairly by organization. Why, and how much memory all
@@ -269,13 +270,20 @@ export async function acquireLargeReply(
   whenClosed(response, () => clearTimeout(timer))
 }
 
-/** Waits for a slot that is released with the reply. Throws as `acquire` does. */
+/**
+ * Waits for a slot that is released when the reply has ended and the endpoint has nothing left to do: it keeps its memory
+ * until then, also for a client that has left. Throws as `acquire` does.
+ */
 export async function acquireUntilClosed(
   slots: Slots,
   response: Response,
   request: SlotRequest,
 ): Promise<void> {
-  whenClosed(response, await slots.acquire(request))
+  const release = await slots.acquire(request)
+  whenClosed(response, () => {
+    const { work = Promise.resolve() } = requestLocals(response)
+    void work.then(release, release)
+  })
 }
 
 export function whenClosed(response: Response, listener: () => void): void {

@@ -100,6 +100,7 @@ t.test('150 replies of 8 MB whose clients read nothing', async (t) => {
   )
   for (const socket of sockets) socket.write(`GET /svc/api/v2/templates/${id} HTTP/1.1\r\n${head}`)
   await othersBeside(t, sleep(1_000))
+  // As they leave, the waiting ones begin one after the other, before their own end is noticed.
   for (const socket of sockets) socket.destroy()
   // The control plane may receive the next request before it notices that those connections ended, and refuse it.
   const { status, text } = await until(

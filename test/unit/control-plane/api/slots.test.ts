@@ -1,7 +1,11 @@
+import { once } from 'node:events'
+import { connect, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import express from 'express'
 import t from 'tap'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { createSlots, Slots, type SlotKind } from '../../../../control-plane/api/slots.ts'
+import { requestLocals } from '../../../../control-plane/api/request-locals.ts'
+import { acquireUntilClosed, createSlots, Slots, type SlotKind } from '../../../../control-plane/api/slots.ts'
 
 const slotsOf = (kind: Omit<SlotKind, 'maxWaiting'> & { maxWaiting?: number }, refusing?: AbortSignal) =>
   new Slots({ maxWaiting: 10, ...kind }, refusing ?? new AbortController().signal)
@@ -142,4 +146,30 @@ t.test('a large reply begins while others are read slowly', async (t) => {
   t.pass('all of them began')
   stop.abort()
   await Promise.all(busy)
+})
+
+t.test('the work of a request whose client has left keeps its slot until it ends', async (t) => {
+  const slots = slotsOf({ atOnce: 1, ofOrganization: 1 })
+  const { promise: worked, resolve: endWork } = Promise.withResolvers<undefined>()
+  const { promise: closed, resolve: close } = Promise.withResolvers<undefined>()
+  const app = express().get('/', (_request, response) => {
+    response.once('close', () => close(undefined))
+    return (requestLocals(response).work = acquireUntilClosed(slots, response, { organizationId: 1 }).then(
+      () => worked,
+    ))
+  })
+  const server = app.listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  socket.write('GET / HTTP/1.1\r\nhost: h\r\n\r\n')
+  await once(server, 'request')
+  socket.destroy()
+  await closed
+  let isNext = false
+  const next = slots.acquire({ organizationId: 1 }).then(() => (isNext = true))
+  await sleep(20)
+  t.notOk(isNext, 'the next one waits')
+  endWork(undefined)
+  await next
 })
