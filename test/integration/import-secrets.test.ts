@@ -403,7 +403,11 @@ t.test('an ended import that still has its secrets loses them, once its callback
   await waiting.updateOne({ _id: untold.id }, { $set: { due_at: new Date() } })
   t.ok(await verifyNextCallback(callbackSecret))
   await untilDropped(service, untold.id)
-  await waiting.updateOne({ _id: untold.id }, { $set: { state: 'waiting', ended_at: null } })
+  await waiting.updateOne(
+    { _id: untold.id },
+    // Its `due_at` is the end of the lease under which it was delivered, in 30 s.
+    { $set: { state: 'waiting', ended_at: null, due_at: new Date() } },
+  )
   const again = await until(
     'a failure',
     () => waiting.findOne({ _id: untold.id, failures: 2 }),
