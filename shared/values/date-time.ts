@@ -89,6 +89,10 @@ export function parseDateTime(text: string, order: DateOrder): WrittenDateTime |
   return numeric ?? readDayFirst(text)
 }
 
+/** Whether a trimmed text is a date in either order of day and month. */
+export const isDateTime = (text: string): boolean =>
+  parseDateTime(text, 'mdy') !== null || parseDateTime(text, 'dmy') !== null
+
 function readBehindWeekday(text: string): WrittenDateTime | null {
   const rest = text.replace(weekday, '')
   return rest === text ? null : (readMonthFirst(rest) ?? readDayFirst(rest))

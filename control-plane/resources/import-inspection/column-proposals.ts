@@ -3,6 +3,7 @@ import { builtInColumns, type BuiltInColumn } from '../../../shared/contract/sch
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { emailFormats } from '../../../shared/contract/schemas/subscriber.ts'
 import {
+  isDateTime,
   isMonthFirstDate,
   parseDateTime,
   parseDayOfYear,
@@ -206,8 +207,7 @@ function cellTest(name: BuiltInColumn): (value: string) => boolean {
     case 'subscribe_time':
     case 'remove_time':
     case 'confirm_time':
-      return (value) =>
-        parseDateTime(value, 'mdy') !== null || parseDateTime(value, 'dmy') !== null || isNoDate(value)
+      return (value) => isDateTime(value) || isNoDate(value)
     case 'subscribe_ip':
     case 'remove_ip':
       return (value) => canonicalIp(value) !== null

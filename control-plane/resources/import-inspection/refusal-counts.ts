@@ -1,7 +1,7 @@
 import { cellText } from '../../../shared/csv/csv-cells.ts'
 import { consentOfHeader } from '../../../shared/csv/consent-headers.ts'
 import type { ImportOptions, ImportPlan } from '../../../shared/contract/schemas/import.ts'
-import { isNoDate, parseDateTime } from '../../../shared/values/date-time.ts'
+import { isDateTime, isNoDate } from '../../../shared/values/date-time.ts'
 import { booleanFromText } from '../../../shared/values/field-value.ts'
 import { statusFromConsent, statusFromText } from '../../../shared/values/subscriber-status.ts'
 
@@ -68,7 +68,7 @@ const maxSentences = 10
 const mappedReaders: Partial<Record<string, TellingColumn['saysNo']>> = {
   status: (cell) => isRefusal(statusFromText(cell)),
   consent: (cell) => isRefusal(statusFromConsent(cell)),
-  remove_time: (cell) => parseDateTime(cell, 'mdy') !== null || parseDateTime(cell, 'dmy') !== null,
+  remove_time: isDateTime,
 }
 
 const isRefusal = (status: string | null): boolean => status !== null && status !== 'active'
