@@ -155,7 +155,7 @@ export async function renewAfterElection(database: Database, registry: Registry)
 export const isAlive = (
   { dead, lease_election, lease_until }: RegisteredDocument,
   { time, election }: PrimaryClock,
-): boolean => !dead && ((lease_election ?? null) !== election || lease_until >= time)
+): boolean => !dead && (lease_election !== election || lease_until >= time)
 
 /** Ends the open transactions of sessions, which would lock rows for a minute and more. */
 export async function killSessions(client: MongoClient, sessionIds: Uint8Array[]): Promise<void> {

@@ -16,8 +16,8 @@ const registeredDocument = z.object({
   started_at: instant(),
   /** By the clock of the primary of `lease_election`; clocks of other primaries may differ. */
   lease_until: instant(),
-  /** The primary's `electionId`; null through a mongos, which has none. Versions before 2.3 don't write it. */
-  lease_election: z.string().nullable().optional(),
+  /** The primary's `electionId`; null through a mongos, which has none. */
+  lease_election: z.string().nullable(),
   /** The lease has expired and another process clears up, or the engine has stopped. It can't be renewed any more. */
   dead: z.boolean(),
   /** For a dead engine: when others first took over its work, or when it stopped. */
@@ -34,8 +34,8 @@ export type RegisteredDocument = z.infer<typeof registeredDocument>
 export const engineDocument = registeredDocument.extend({
   /** The smallest number that no other registered engine has; it selects the stripes of its counters. */
   number: integer().min(0),
-  /** False while it takes no work because its DATA_DIR is unavailable; absent is true. */
-  sees_files: z.boolean().optional(),
+  /** False while it takes no work because its DATA_DIR is unavailable. */
+  sees_files: z.boolean(),
 })
 export type EngineDocument = z.infer<typeof engineDocument>
 

@@ -243,7 +243,7 @@ async function leaveToDeadEngine({ database }: Side): Promise<void> {
   const { chunks, engines } = database.collections
   await engines.insertOne({
     ...{ _id: 'dead', number: 900, host: 'elsewhere', process_id: 1, dead: true, session_ids: [] },
-    ...{ started_at: new Date(0), lease_until: new Date(0) },
+    ...{ sees_files: true, started_at: new Date(0), lease_until: new Date(0), lease_election: null },
   })
   await chunks.updateOne(
     { state: 'ready' },

@@ -168,7 +168,7 @@ async function prepare({ first, second, checker }: Sides, fixture: Fixture): Pro
   await checker.database.collections.engines.insertMany(
     [first, second, checker].map(({ engineId, sessionIds }, number) => ({
       ...{ ...entry, _id: engineId, number, session_ids: sessionIds },
-      ...{ lease_until: new Date(Date.now() + 3_600_000), lease_election: election },
+      ...{ sees_files: true, lease_until: new Date(Date.now() + 3_600_000), lease_election: election },
     })),
   )
 }

@@ -479,7 +479,7 @@ t.test('a pause ends the transaction of an engine that hangs in a step', async (
   const session = client.startSession()
   await collections.engines.insertOne({
     ...{ _id: 'mine', number: 1, host: 'here', process_id: 1, started_at: past, dead: false },
-    ...{ lease_until: future, session_ids: [sessionId(session)] },
+    ...{ sees_files: true, lease_until: future, lease_election: null, session_ids: [sessionId(session)] },
   })
   session.startTransaction()
   const update = { $inc: { step_writes: 1 } }

@@ -33,7 +33,14 @@ t.test('due imports wait for their list or for an engine, and a dry run waits fo
     storedChunk(1, 2, leased(ago(60))),
     storedChunk(1, 3, { state: 'done' }),
   ])
-  const engine = { host: 'h', process_id: 1, started_at: ago(60), session_ids: [], folder: 'h:/data' }
+  const engine = {
+    host: 'h',
+    process_id: 1,
+    started_at: ago(60),
+    session_ids: [],
+    sees_files: true,
+    lease_election: null,
+  }
   await collections.engines.insertMany([
     { ...engine, _id: 'alive', number: 0, dead: false, lease_until: ago(-60) },
     { ...engine, _id: 'late', number: 1, dead: false, lease_until: ago(1) },

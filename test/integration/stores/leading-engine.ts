@@ -22,7 +22,14 @@ t.test('the id of the folder is adopted once', async (t) => {
 
 t.test('of the engines that see their files the one with the smallest number leads', async (t) => {
   await collections.engines.deleteMany({})
-  const engine = { host: 'h', process_id: 1, started_at: ago(60), session_ids: [], lease_until: ago(-60) }
+  const engine = {
+    host: 'h',
+    process_id: 1,
+    started_at: ago(60),
+    session_ids: [],
+    lease_until: ago(-60),
+    lease_election: null,
+  }
   const leaders = async () => {
     const engines = await collections.engines.find().sort({ number: 1 }).toArray()
     const leads = await Promise.all(engines.map(({ _id }) => isLeadingEngine(collections, _id)))

@@ -37,7 +37,8 @@ async function engineWith(t: { name: string }, leaseEndsIn: number, election?: s
   const { time } = await readPrimaryClock(database)
   const _id = t.name
   await engines.deleteMany({})
-  await register(database, 'engines', { _id, host: 'test', process_id: 1, number: 0, session_ids: [] })
+  const engine = { _id, host: 'test', process_id: 1, number: 0, session_ids: [], sees_files: true }
+  await register(database, 'engines', engine)
   const lease = { lease_until: new Date(time.getTime() + leaseEndsIn) }
   await engines.updateOne(
     { _id },
@@ -105,14 +106,3 @@ t.test(
     t.ok(left > leaseMs - 2_000 && left <= leaseMs, `${left} ms`)
   },
 )
-
-t.test('an engine of a version before, which names no election, is judged like others', async (t) => {
-  const { _id, document } = await engineWith(t, -hour)
-  await engines.updateOne({ _id }, { $unset: { lease_election: '' } })
-  await markDead(database, 'engines')
-  t.match(await document(), { dead: false })
-  // The process renews its lease.
-  await engines.updateOne({ _id, dead: false }, [{ $set: { lease_until: { $add: ['$$NOW', -1] } } }])
-  await markDead(database, 'engines')
-  t.match(await document(), { dead: true })
-})

@@ -26,7 +26,7 @@ const addStep = (_id: number, engineId: string) =>
   )
 const register = async () => {
   const _id = randomUUID()
-  await registerEngine(database, { _id, host: 'test', process_id: 1, session_ids: [] })
+  await registerEngine(database, { _id, host: 'test', process_id: 1, session_ids: [], sees_files: true })
   return _id
 }
 const claim = (engineId: string) =>
@@ -124,7 +124,8 @@ t.test('a take-over is logged with the process that died and the imports that it
   const lines: Record<string, unknown>[] = []
   const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line)) })
   const engineId = randomUUID()
-  await registerEngine(database, { _id: engineId, host: 'far', process_id: 4711, session_ids: [] })
+  const engine = { _id: engineId, host: 'far', process_id: 4711, session_ids: [], sees_files: true }
+  await registerEngine(database, engine)
   await claim(engineId)
   await addStep(6, engineId)
   await collections.engines.updateOne({ _id: engineId }, { $set: { dead: true } })
