@@ -1,6 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 import {
   basic,
   bootstrapKey,
@@ -13,8 +14,8 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * Failed logs of files in other character sets, byte by byte: each must import again with the same settings. What files
- * in each set come to, by every door, test/e2e/real-files.test.ts says.
+ * Failed logs of files in other character sets, byte by byte: each must import again with the same settings, from a URL,
+ * from an upload and inline. What files in each set come to, by every door, test/e2e/real-files.test.ts says.
  */
 const service = await startService(t, ['control-plane', 'engine'])
 
@@ -33,6 +34,18 @@ function serve(bytes: Buffer): Json {
   served.set(path, bytes)
   return { type: 'url', url: `http://127.0.0.1:${(web.address() as AddressInfo).port}${path}` }
 }
+
+async function upload(bytes: Buffer): Promise<Json> {
+  const filename = `file-${(files += 1)}.csv`
+  await storedUploads(service).put(filename, bytes)
+  return { type: 'upload_directory', filename }
+}
+
+/** The text that a person would paste: inline content has no character set. */
+const paste = (bytes: Buffer, charset: string): Json => ({
+  type: 'json',
+  content: new TextDecoder(charset, { ignoreBOM: true }).decode(bytes),
+})
 
 async function importFile(
   listId: number,
@@ -152,9 +165,21 @@ for (const row of rows)
     t.equal(logged.toString('latin1'), lines.toString('latin1'))
 
     const corrected = Buffer.from(logged.toString('latin1').replace('broken,', 'mended@b.co,'), 'latin1')
-    const again = await importFile(listId, serve(corrected), file_format, ['email', 'Name', null])
-    t.match(again, { state: 'finished' })
-    t.equal(await nameOf(listId, 'mended@b.co'), row.text, 'the log imports again with the same settings')
+    const sources = {
+      'from a URL': serve(corrected),
+      'from an upload': await upload(corrected),
+      inline: paste(corrected, log.charset),
+    }
+    for (const [door, source] of Object.entries(sources)) {
+      const { id } = await createList(service, [{ name: 'Name', field_type: 'text' }])
+      const again = await importFile(id, source, file_format, ['email', 'Name', null])
+      t.match(again, { state: 'finished' })
+      t.equal(
+        await nameOf(id, 'mended@b.co'),
+        row.text,
+        `the log imports again with the same settings ${door}`,
+      )
+    }
   })
 
 t.test('a file that is not in the named character set is not downloaded again', async (t) => {
