@@ -11,6 +11,7 @@ import {
   createList,
   importEnd,
   importText,
+  resume,
   startService,
   until,
   untilIdle,
@@ -50,7 +51,7 @@ t.test('suspended in a batch and woken after a pause, it writes no further row',
   await sleep(1_500)
   const before = (await get(`/subscriber_imports/${id}`)).stats.records_imported
   t.ok(before < 6_000, `${before} rows before`)
-  child.kill('SIGCONT')
+  await resume(child, log)
   await untilIdle(service.processes.engine!)
   t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, before)
   await post(`/subscriber_imports/${id}/unpause`)

@@ -1,9 +1,10 @@
 import t from 'tap'
-import { crashAt, wentOn } from '../helpers/crash-at.ts'
+import { crashAt } from '../helpers/crash-at.ts'
 import {
   countsOf,
   createList,
   importEnd,
+  resume,
   startService,
   until,
   untilIdle,
@@ -52,22 +53,14 @@ async function suspendedImport({
     async () => engine.log(),
     (text) => text.includes('SIGSTOP at'),
   )
-  const resume = async () => {
-    engine.child.kill('SIGCONT')
-    await until(
-      'the engine to go on',
-      async () => engine.log(),
-      (text) => text.includes(wentOn),
-    )
-  }
-  return { id, list, organization, engine, resume }
+  return { id, list, organization, engine }
 }
 
 t.test('a paused import writes no row after the answer', async (t) => {
-  const { id, list, engine, resume } = await suspendedImport({ rows: 60_000, before: 3 })
+  const { id, list, engine } = await suspendedImport({ rows: 60_000, before: 3 })
   const view = await post(`/subscriber_imports/${id}/pause`)
   t.equal(await there(list.id), view.stats.subscribers.added, 'the answer counts what is there')
-  await resume()
+  await resume(engine.child, engine.log)
   await untilIdle(engine)
   t.equal(await there(list.id), view.stats.subscribers.added, 'and that stays so')
   t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, view.stats.records_imported)
@@ -99,7 +92,7 @@ t.test('a pause that another transaction keeps waiting says to send it again', a
 t.test(
   'a cancelled import writes no row after the answer, and a new limit binds from its answer on',
   async (t) => {
-    const { id, list, organization, engine, resume } = await suspendedImport({ rows: 60_000, before: 3 })
+    const { id, list, organization, engine } = await suspendedImport({ rows: 60_000, before: 3 })
     const view = await post(`/subscriber_imports/${id}/cancel`)
     const { status } = await call('PUT', `/organizations/${organization.id}`, {
       organization: { subscriber_limit: 100 },
@@ -107,7 +100,7 @@ t.test(
     t.equal(status, 200)
     const active = await there(list.id)
     t.equal(active, view.stats.subscribers.added)
-    await resume()
+    await resume(engine.child, engine.log)
     const end = await until(
       'the end of all work',
       () => collections.imports.findOne({ _id: id }),
@@ -121,7 +114,7 @@ t.test(
 
 t.test('the primary key is not changed under an import that failed or was cancelled', async (t) => {
   for (const end of ['cancelled', 'failed'] as const) {
-    const { id, list, engine, resume } = await suspendedImport({
+    const { id, list, engine } = await suspendedImport({
       ...{ rows: 500, before: 1 },
       fields: [{ name: 'No', field_type: 'text', required: true }],
     })
@@ -137,7 +130,7 @@ t.test('the primary key is not changed under an import that failed or was cancel
       )
     const early = await change()
     t.ok(early.body.error_message.includes(`import ${id} of the list is cleared up (it is ${end})`))
-    await resume()
+    await resume(engine.child, engine.log)
     const late = await until(
       'the change',
       change,
@@ -174,7 +167,7 @@ t.test('an import that ends while a page of imports is read is on it once', asyn
   )
   service.processes['control-plane'] = other
   await post(`/subscriber_imports/${id}/cancel`)
-  reading.child.kill('SIGCONT')
+  await resume(reading.child, reading.log)
   t.same(
     (await page).map((shown: Json) => shown.id),
     [id, ended],

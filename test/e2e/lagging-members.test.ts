@@ -7,9 +7,9 @@ import { enforcePendingFences, preemptChunks, type FenceContext } from '../../sh
 import { cancelImport, pauseImport } from '../../shared/store/imports.ts'
 import { wrongCounters } from '../campaigns/observed-end.ts'
 import { databaseAndFolder } from '../helpers/database-and-folder.ts'
-import { crashAt, wentOn } from '../helpers/crash-at.ts'
+import { crashAt } from '../helpers/crash-at.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
-import { createList, importEnd, startService, until, type Call } from '../helpers/service.ts'
+import { createList, importEnd, resume, startService, until, type Call } from '../helpers/service.ts'
 import { leaseOf, storedChunk, storedImport } from '../helpers/stored-import.ts'
 
 /** Members that lag keep a write from a majority: that is no lock, and what was done is done. */
@@ -216,11 +216,7 @@ t.test('a batch that is lost with its primary is written again, once', async (t)
   const logOf = async () => engine.log()
   await until('the first commit', logOf, (text) => text.includes('SIGSTOP at'))
   const { primary, fetching } = await stopFetching(service.client.db(service.db.databaseName))
-  const resumed = async () => {
-    engine.child.kill('SIGCONT')
-    return engine.log()
-  }
-  await until('the engine to resume', resumed, (text) => text.includes(wentOn))
+  await resume(engine.child, engine.log)
   const written = (level: 'local' | 'majority') =>
     service.collections.subscribers.countDocuments({ mailing_list_id: listId }, { readConcern: { level } })
   const isWritten = () => written('local')

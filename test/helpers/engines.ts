@@ -2,8 +2,8 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
-import { crashAt, wentOn } from './crash-at.ts'
-import { startProgram, until, type Service } from './service.ts'
+import { crashAt } from './crash-at.ts'
+import { resume, startProgram, until, type Service } from './service.ts'
 
 /** Any number of engines of one service, which a test kills, suspends, or lets crash at a point. */
 
@@ -72,12 +72,7 @@ export class Engines {
 
   /** Resumes a suspended engine. */
   async resume(engine: RunningEngine): Promise<void> {
-    const signalled = async () => {
-      engine.signal('SIGCONT')
-      return engine.log()
-    }
-    // It logs its suspension a moment before it is suspended, and a signal that comes in between is lost.
-    await until('its going on', signalled, (log) => log.includes(wentOn), 60_000)
+    await resume({ kill: engine.signal }, engine.log)
   }
 
   async kill(engines: RunningEngine[]): Promise<void> {

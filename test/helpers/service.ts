@@ -11,6 +11,7 @@ import type { Test } from 'tap'
 import { hasEnded } from '../../shared/contract/import-state.ts'
 import { openCollections, type Collections } from '../../shared/contract/schemas/collections.ts'
 import { contractOf, type Contract } from './contract.ts'
+import { wentOn } from './crash-at.ts'
 import { present } from './present.ts'
 
 /**
@@ -302,6 +303,19 @@ export async function until<T>(
     await sleep(pauseMs)
   }
 }
+
+/** Resumes a process of which `crashAt` has logged that it is suspended. */
+export const resume = (child: { kill: (signal: 'SIGCONT') => unknown }, log: () => string): Promise<string> =>
+  until(
+    'its going on',
+    async () => {
+      // It logs that a moment before it is suspended, and a signal that comes in between is lost.
+      child.kill('SIGCONT')
+      return log()
+    },
+    (text) => text.includes(wentOn),
+    60_000,
+  )
 
 /** Waits until no lane of the engine works, neither on its own chunks nor on those that were taken from it. */
 export const untilIdle = ({ ready }: RunningProcess): Promise<string> =>

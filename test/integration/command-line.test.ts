@@ -22,6 +22,7 @@ import { crashAt } from '../helpers/crash-at.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import {
   bootstrapKey,
+  resume,
   startProcess,
   startProgram,
   startService,
@@ -545,15 +546,15 @@ t.test('others can end the transaction in which a key is made, as its session is
     ...crashAt('update installation credentials_revision > commitTransaction before 1 SIGSTOP'),
   })
   const end = ended(child)
-  let session = ''
-  child.stderr!.on('data', (text: string) => (session ||= / in session (\w+)/.exec(text)?.[1] ?? ''))
-  await until(
+  let log = ''
+  child.stderr!.on('data', (text: string) => (log += text))
+  const session = await until(
     'its transaction',
-    async () => session,
-    (id) => id !== '',
+    async () => / in session (\w+)\n/.exec(log)?.[1],
+    (id) => id !== undefined,
   )
   const registered = await service.collections.processes.findOne({ process_id: child.pid! })
-  child.kill('SIGCONT')
+  await resume(child, () => log)
   t.ok(registered?.session_ids.some((id) => Buffer.from(id).toString('hex') === session))
   t.equal((await end).code, 0)
   t.equal(await service.collections.processes.countDocuments({ process_id: child.pid! }), 0)
