@@ -1,5 +1,7 @@
+import type { Server } from 'node:http'
 import { BlockList, isIPv6, type Socket } from 'node:net'
-import { Counter, Gauge, type Registry } from 'prom-client'
+import { promisify } from 'node:util'
+import { Gauge, type Registry } from 'prom-client'
 import { clock } from '../shared/runtime/clock.ts'
 import type { Settings } from '../shared/runtime/config.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
@@ -14,186 +16,71 @@ export interface ConnectionLimits {
   isProxy: (address: string) => boolean
 }
 
-/** Connections above a limit that may still send a request, to be answered with 503. Further ones are just closed. */
-const maxRefused = 20
 /** A connection needs its socket and, while an import's inline content is staged, a file. */
 const descriptorsPerConnection = 2
-/** Reserved for the database (50 connections), the process itself, and refused connections. */
+/** Reserved for the database (50 connections) and the process itself. */
 const otherDescriptors = 120
 const logIntervalMs = 60_000
 
-interface Connection {
-  readonly socket: Socket
-  /** The address or IPv6 network that it counts for; null for a proxy. */
-  readonly address: string | null
-  readonly isRefused: boolean
-  readonly openedAt: number
-  requests: number
-}
-
 /**
- * Bounds the open connections, in total and from one address. At a limit, the connection that has waited longest
- * without a request is closed. One that never sent a whole request goes first, then an idle one. A new connection is
- * refused only when all others have a request in flight.
- *
- * Without it 400 silent connections took all 256 open files of a process for 80 s, the database's and those of `/healthz`
- * too; with it the slowest `/healthz` took 145 ms. `server.maxConnections` refuses new connections and keeps the silent
- * ones. Up to `maxRefused` are answered, because a failed probe restarts the process in the middle of its requests.
+ * Bounds the open connections of a server, in total by Node's own `maxConnections`, and those from one address (in IPv6,
+ * one /64). A connection above a limit is closed. Without the limits 400 silent connections took all 256 open files of a
+ * process for 80 s, the database's too. The limit by address leaves places for others, until Node's `headersTimeout`
+ * closes silent connections.
  */
-export class HttpConnections {
-  readonly #limits: ConnectionLimits
-  readonly #log: Logger
-  readonly #connections = new Map<Socket, Connection>()
-  /** Connections that have had no request yet, the oldest first. */
-  readonly #unused = new Set<Connection>()
-  /** Connections that wait for their next request, the longest idle first. */
-  readonly #idle = new Set<Connection>()
-  readonly #countByAddress = new Map<string, number>()
-  #refused = 0
-  readonly #counts = { refused: 0, closed: 0 }
-  readonly #refusals: Counter<'reason'>
-  readonly #closings: Counter<'reason'>
-  #logAt = 0
-
-  constructor(limits: ConnectionLimits, { log, registry }: { log: Logger; registry: Registry }) {
-    this.#limits = limits
-    this.#log = log
-    const connections = this.#connections
-    new Gauge({
-      name: 'rollcall_http_connections',
-      help: 'Open HTTP connections, including idle ones',
-      registers: [registry],
-      collect() {
-        this.set(connections.size)
-      },
-    })
-    this.#refusals = knownCounter(registry, {
-      name: 'rollcall_http_connections_refused_total',
-      help: 'Connections that were refused at a limit because all others had a request in flight; the limit was that of the process (in_all) or of the address',
-      labels: { reason: ['in_all', 'address'] },
-    })
-    this.#closings = knownCounter(registry, {
-      name: 'rollcall_http_connections_closed_total',
-      help: 'Connections without a request that were closed, because they sent nothing (silent) or a new connection came at a limit (room)',
-      labels: { reason: ['silent', 'room'] },
-    })
-  }
-
-  /** Counts a new connection. At a limit it or another one is closed. */
-  add(socket: Socket): void {
-    const remote = socket.remoteAddress ?? ''
-    const address = this.#limits.isProxy(remote) ? null : clientNetwork(remote)
-    const refusal = this.#findRefusal(address)
-    if (refusal !== null) this.#refuse(refusal, address)
-    const isRefused = refusal !== null
-    if (isRefused && this.#refused >= maxRefused && !this.#evictOne((each) => each.isRefused)) {
-      socket.destroy()
-      return
-    }
-    const connection = { socket, address, isRefused, openedAt: clock.monotonicMs(), requests: 0 }
-    this.#connections.set(socket, connection)
-    this.#unused.add(connection)
-    this.#count(connection, 1)
-    socket.once('close', () => this.#remove(connection))
-  }
-
-  /** Whether the connection came above a limit: its requests are answered with 503. */
-  isRefused(socket: Socket): boolean {
-    return this.#connections.get(socket)?.isRefused === true
-  }
-
-  requestBegun(socket: Socket): void {
-    const connection = this.#connections.get(socket)
-    if (connection === undefined) return
-    connection.requests += 1
-    this.#unused.delete(connection)
-    this.#idle.delete(connection)
-  }
-
-  requestEnded(socket: Socket): void {
-    const connection = this.#connections.get(socket)
-    if (connection === undefined) return
-    connection.requests -= 1
-    if (connection.requests === 0) this.#idle.add(connection)
-  }
-
-  /** Closes connections that have sent no byte within `timeoutMs` after they were opened. */
-  closeSilent(timeoutMs: number): void {
-    const openedBefore = clock.monotonicMs() - timeoutMs
-    for (const connection of this.#unused) {
-      if (connection.openedAt > openedBefore) return
-      if (connection.socket.bytesRead === 0) this.#close(connection, 'silent')
-    }
-  }
-
-  closeWithoutRequest(): void {
-    for (const { socket, requests } of this.#connections.values()) if (requests === 0) socket.destroy()
-  }
-
-  #findRefusal(address: string | null): 'address' | 'in_all' | null {
-    const { inProcess, perAddress } = this.#limits
-    const isAddressFull = address !== null && (this.#countByAddress.get(address) ?? 0) >= perAddress
-    if (isAddressFull && !this.#evictOne((each) => !each.isRefused && each.address === address))
-      return 'address'
-    const isFull = this.#connections.size - this.#refused >= inProcess
-    return isFull && !this.#evictOne((each) => !each.isRefused) ? 'in_all' : null
-  }
-
-  #evictOne(isSuitable: (connection: Connection) => boolean): boolean {
-    for (const waiting of [this.#unused, this.#idle])
-      for (const connection of waiting)
-        if (isSuitable(connection)) {
-          this.#counts.closed += 1
-          this.#close(connection, 'room')
-          this.#warn(connection.address)
-          return true
-        }
-    return false
-  }
-
-  #refuse(reason: 'address' | 'in_all', address: string | null): void {
-    this.#counts.refused += 1
-    this.#refusals.inc({ reason })
-    this.#warn(address)
-  }
-
+export function boundConnections(
+  server: Server,
+  { inProcess, perAddress, isProxy }: ConnectionLimits,
+  { log, registry }: { log: Logger; registry: Registry },
+): void {
+  const countByAddress = new Map<string, number>()
+  const count = promisify(server.getConnections.bind(server))
+  new Gauge({
+    name: 'rollcall_http_connections',
+    help: 'Open HTTP connections, including idle ones',
+    registers: [registry],
+    async collect() {
+      this.set(await count())
+    },
+  })
+  const refusals = knownCounter(registry, {
+    name: 'rollcall_http_connections_refused_total',
+    help: 'Connections that were closed at once at a limit, that of the process (in_all) or of the address',
+    labels: { reason: ['in_all', 'address'] },
+  })
+  let refused = 0
+  let logAt = 0
   /** Logs once a minute, because thousands of connections may come in a second. */
-  #warn(address: string | null): void {
-    if (clock.monotonicMs() < this.#logAt) return
-    this.#logAt = clock.monotonicMs() + logIntervalMs
-    const { inProcess, perAddress } = this.#limits
-    this.#log.warn(
-      {
-        address: address ?? 'a trusted proxy',
-        connections: this.#connections.size,
-        refused: this.#counts.refused,
-        closed: this.#counts.closed,
-      },
-      `a limit of HTTP connections is reached, ${inProcess} in total or ${perAddress} from one address: idle connections are closed, and new ones are refused when none is idle (HTTP_MAX_CONNECTIONS, HTTP_MAX_CONNECTIONS_PER_ADDRESS)`,
+  const refuse = (reason: 'in_all' | 'address', address: string | undefined): void => {
+    refused += 1
+    refusals.inc({ reason })
+    if (clock.monotonicMs() < logAt) return
+    logAt = clock.monotonicMs() + logIntervalMs
+    log.warn(
+      { address, refused },
+      `new HTTP connections are refused at a limit, ${inProcess} in total or ${perAddress} from one address (HTTP_MAX_CONNECTIONS, HTTP_MAX_CONNECTIONS_PER_ADDRESS)`,
     )
   }
 
-  #close(connection: Connection, reason: 'silent' | 'room'): void {
-    this.#closings.inc({ reason })
-    this.#remove(connection)
-    connection.socket.destroy()
-  }
-
-  #remove(connection: Connection): void {
-    if (!this.#connections.delete(connection.socket)) return
-    this.#unused.delete(connection)
-    this.#idle.delete(connection)
-    this.#count(connection, -1)
-  }
-
-  #count({ address, isRefused }: Connection, change: 1 | -1): void {
-    if (isRefused) this.#refused += change
-    else if (address !== null) {
-      const count = (this.#countByAddress.get(address) ?? 0) + change
-      if (count > 0) this.#countByAddress.set(address, count)
-      else this.#countByAddress.delete(address)
+  server.maxConnections = inProcess
+  server.on('drop', (connection) => refuse('in_all', connection?.remoteAddress))
+  server.on('connection', (socket: Socket) => {
+    const remote = socket.remoteAddress ?? ''
+    if (isProxy(remote)) return
+    const address = clientNetwork(remote)
+    const open = countByAddress.get(address) ?? 0
+    if (open >= perAddress) {
+      refuse('address', address)
+      socket.destroy()
+      return
     }
-  }
+    countByAddress.set(address, open + 1)
+    socket.once('close', () => {
+      const left = (countByAddress.get(address) ?? 0) - 1
+      if (left > 0) countByAddress.set(address, left)
+      else countByAddress.delete(address)
+    })
+  })
 }
 
 /**

@@ -9,8 +9,7 @@ import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextRound } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
 import { failureBody } from './api/envelope.ts'
-import { operationsPaths, type Part } from '../shared/runtime/service.ts'
-import type { HttpConnections } from './http-connections.ts'
+import type { Part } from '../shared/runtime/service.ts'
 
 /**
  * The HTTP server around the application. It bounds how long a client may take and how large headers may be, and it
@@ -22,9 +21,7 @@ import type { HttpConnections } from './http-connections.ts'
 export const httpLimits = {
   /** Bytes of the request line and all headers. Node's default is too small for 100 emails in one path. */
   maxHeaderSize: 64 * 1024,
-  /** A connection that has sent no byte by then is closed. */
-  firstByteTimeoutMs: 10_000,
-  /** Counts from the first byte of a request: its headers must be complete by then. */
+  /** Counts from the first byte of a request, or from the connection: the headers must be complete by then. */
   headersTimeoutMs: 20_000,
   /** Counts from the end of the headers: the body must be complete by then, unless it is a file. */
   requestTimeoutMs: 300_000,
@@ -42,7 +39,7 @@ export const httpLimits = {
   waitingGraceMs: 3_000,
   /** At a stop, headers that have begun to arrive have this long to become complete. */
   headersGraceMs: 3_000,
-  /** Interval between checks of the timeouts for the first byte, the headers and the body. */
+  /** Interval between checks of the timeouts for the headers and the body. */
   checkIntervalMs: 5_000,
 }
 
@@ -55,7 +52,6 @@ export type HttpLimits = typeof httpLimits
  */
 export function createHttpServer(
   listener: RequestListener,
-  connections: HttpConnections,
   {
     limits = httpLimits,
     onStopping = () => {},
@@ -86,8 +82,6 @@ export function createHttpServer(
         refuse(response, 400, 'the request has no Host header, which HTTP/1.1 requires')
       // A proxy may have checked one of the headers while this service would read another.
       else if (hosts > 1) refuse(response, 400, `the request has ${hosts} Host headers: send one`)
-      else if (connections.isRefused(request.socket) && !operationsPaths.includes(request.url ?? ''))
-        refuse(response, 503, 'there are too many connections at the moment: try again in a few seconds')
       else listener(request, response)
     },
   )
@@ -112,11 +106,14 @@ export function createHttpServer(
   })
   server.on('clientError', refuseClient)
 
-  server.on('connection', (socket: Socket) => connections.add(socket))
+  const connections = new Set<Socket>()
+  server.on('connection', (socket: Socket) => {
+    connections.add(socket)
+    socket.once('close', () => connections.delete(socket))
+  })
   /** The time at which the body of each must be complete. */
   const inFlight = new Map<ServerResponse, number>()
   const slownessCheck = setInterval(() => {
-    connections.closeSilent(limits.firstByteTimeoutMs)
     for (const [{ req, headersSent }, deadline] of inFlight)
       if (!req.complete && clock.monotonicMs() > deadline) refuseSlowBody(req.socket, headersSent)
   }, limits.checkIntervalMs).unref()
@@ -127,12 +124,8 @@ export function createHttpServer(
     inFlight.set(response, isLong ? Infinity : clock.monotonicMs() + limits.requestTimeoutMs)
     // Node sets the general bound again when the connection's next request comes.
     if (isLong) socket.setTimeout(limits.transferIdleTimeoutMs)
-    connections.requestBegun(socket)
-    response.once('close', () => {
-      inFlight.delete(response)
-      connections.requestEnded(socket)
-    })
-    if (isStopping || connections.isRefused(socket)) response.shouldKeepAlive = false
+    response.once('close', () => inFlight.delete(response))
+    if (isStopping) response.shouldKeepAlive = false
   })
 
   const stop = async (): Promise<void> => {
@@ -162,11 +155,15 @@ export function createHttpServer(
     const timers = [
       setTimeout(sweepIdle, limits.idleGraceMs),
       setTimeout(onRefuse, limits.waitingGraceMs),
-      setTimeout(() => connections.closeWithoutRequest(), limits.headersGraceMs),
+      setTimeout(closeWithoutRequest, limits.headersGraceMs),
       setTimeout(() => server.closeAllConnections(), limits.graceMs),
     ]
     await closed
     for (const timer of [...timers, sweep]) clearTimeout(timer)
+  }
+  function closeWithoutRequest(): void {
+    const used = new Set([...inFlight.keys()].map(({ req }) => req.socket))
+    for (const socket of connections) if (!used.has(socket)) socket.destroy()
   }
   return { server, stop }
 }
@@ -203,10 +200,8 @@ function refuse(response: ServerResponse, status: number, message: string): void
   response.writeHead(status, {
     'Content-Type': 'application/json; charset=utf-8',
     Connection: 'close',
-    ...(status === 503 ? { 'Retry-After': '5' } : {}),
   })
-  const code = status === 503 ? 'internal_error' : 'invalid_request'
-  response.end(JSON.stringify(failureBody(code, message)))
+  response.end(JSON.stringify(failureBody('invalid_request', message)))
 }
 
 /** Refuses what Node couldn't parse. It has no response object, so the reply is written to the socket as text. */

@@ -25,7 +25,7 @@ import { createApp } from './app.ts'
 import { endpoints } from './endpoints.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { bootstrap } from './store/bootstrap.ts'
-import { connectionLimits, HttpConnections } from './http-connections.ts'
+import { boundConnections, connectionLimits } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
 import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 import { createSubscriberCounts } from './resources/subscriber-counts/service.ts'
@@ -90,12 +90,12 @@ await runProcess('control-plane', async (process) => {
   observeDatabase(registry, database)
   observeImports(registry, database, log)
   observeDataFolder(registry, settings.DATA_DIR, folder)
-  const connections = new HttpConnections(connectionLimits(settings, log), { log, registry })
-  const http = createHttpServer(createApp(deps, registry), connections, {
+  const http = createHttpServer(createApp(deps, registry), {
     onStopping: () => stopping.abort(new Stopping()),
     onRefuse: () => refusing.abort(),
     isTransfer: transferMatcher(endpoints, basePath),
   })
+  boundConnections(http.server, connectionLimits(settings, log), { log, registry })
   const { port } = await listen(http.server, {
     host: settings.HTTP_HOST,
     port: settings.HTTP_PORT,

@@ -214,9 +214,8 @@ const api: Dashboard = {
       query(`sum(rate(${requests}_count{status="499"}[$__rate_interval])) or vector(0)`, '499'),
     ]),
     graph('Connections', 'short', [query('sum by (instance) (rollcall_http_connections)', '{{instance}}')]),
-    graph('Connections refused and closed', 'short', [
-      query(rate('reason', 'rollcall_http_connections_refused_total'), 'refused: {{reason}}'),
-      query(rate('reason', 'rollcall_http_connections_closed_total'), 'closed: {{reason}}'),
+    graph('Connections refused', 'short', [
+      query(rate('reason', 'rollcall_http_connections_refused_total'), '{{reason}}'),
     ]),
     graph('Open event streams', 'short', [
       query('sum by (instance) (rollcall_event_streams)', '{{instance}}'),

@@ -17,8 +17,6 @@ const ended = (state: string) => `rollcall_imports_ended_total{state="${state}",
 const requests = (status: string) =>
   `rollcall_http_request_duration_seconds_count{route="/x",status="${status}"}`
 const durations = (le: string) => `rollcall_http_request_duration_seconds_bucket{le="${le}"}`
-const closings = 'rollcall_http_connections_closed_total{reason="room"}'
-const refusals = 'rollcall_http_connections_refused_total{reason="in_all"}'
 const uploads = (result: string) =>
   `rollcall_ftp_transfers_total{protocol="ftp",kind="in",result="${result}"}`
 const callbacks = (result: string) => `rollcall_callback_attempts_total{result="${result}"}`
@@ -144,10 +142,7 @@ export const alertDays: Record<string, AlertDays> = {
     good: { [durations('2.5')]: '0+100x60', [durations('5')]: '0+100x60', [durations('+Inf')]: '0+100x60' },
   },
   RollcallApiLoginStorm: of(requests('401'), '0+60x60', '0+1x60'),
-  RollcallApiFull: {
-    bad: { [closings]: '0+1x60', [refusals]: '0x60' },
-    good: { [closings]: '5x60', [refusals]: '5x60' },
-  },
+  RollcallApiFull: of('rollcall_http_connections_refused_total{reason="in_all"}', '0+1x60', '5x60'),
   RollcallFtpLoginStorm: of('rollcall_ftp_logins_total{result="wrong"}', '0+30x60', '0+1x60'),
   RollcallFtpFull: of('rollcall_ftp_connections_refused_total', '0+1x60', '5x60'),
   RollcallFtpTransfersBreaking: {
