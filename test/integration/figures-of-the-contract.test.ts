@@ -179,7 +179,7 @@ t.test('an engine has these maintenance jobs, at these intervals', (t) => {
     "cutting leases that the database's clock made longer": 10_000,
     // P: a new limit, a pause or a cancel that no request enforced.
     'enforcing changed subscriber limits, pauses and cancels': 3_000,
-    // P: 70 minutes for inline content without an import, an hour of which it is too young.
+    // P: 72 minutes for inline content without an import, an hour of which it is too young; a fifth is jitter.
     'sweeping the staging': 10 * minute,
     'purging unfinished uploads': hour,
     'purging old logs': 10 * minute,
