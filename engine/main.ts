@@ -14,8 +14,7 @@ import { createEngineMetrics, observeStaging } from './metrics.ts'
 
 /**
  * The engine process. It takes imports from the database, and writes their state and results there. What works under
- * the engine's id (runners, worker threads) is made in registration.ts, anew at each
- * registration.
+ * the engine's id (runners, worker threads) is made in registration.ts, anew at each registration.
  */
 await runProcess('engine', async (process) => {
   const { settings, log } = process

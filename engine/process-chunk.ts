@@ -28,8 +28,8 @@ import type { ChunkReport, ChunkTask } from './workers/messages.ts'
  *
  * Quota is reserved before the rows of a part are decided, and again when they turn out to need more.
  *
- * The progress is written under the lease's token. A part that is repeated after a crash was therefore committed before
- * as a whole, or not at all.
+ * Each part also writes the chunk's progress, under the lease's token. So the part of a worker that lost the chunk
+ * doesn't commit, and the next holder resumes behind the last part that did.
  */
 
 export async function processChunk(options: ProcessChunkOptions): Promise<ChunkReport> {

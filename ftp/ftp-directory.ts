@@ -29,7 +29,7 @@ export class FtpDirectory {
     throw refusal(550, path, 'no such folder, all files lie in /')
   }
 
-  /** `resumable`: the unfinished upload, when there is one. */
+  /** The finished file, or with `resumable` the unfinished one where there is one. */
   async get(path: string, { resumable = false } = {}): Promise<ListedFile> {
     if (isRoot(path)) return toStats({ name: '.', size: 0, modifiedAt: clock.now() }, folderMode)
     const name = toName(path)

@@ -1,6 +1,6 @@
 /**
- * Aborts a session's transfer: at ABOR, which arrives while the commands after the transfer wait for its end, and at
- * the end of the session.
+ * Aborts a session's transfer at ABOR and at the end of the session. ABOR works when it arrives: its turn among the
+ * commands comes only after the transfer.
  */
 export class Interruption {
   #transfer: AbortController | null = null

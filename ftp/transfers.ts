@@ -11,7 +11,7 @@ import type { FtpSession } from './session.ts'
 
 /**
  * Transfers over the data connection, in both directions. A transfer ends when its work is done, when its data
- * connection closes or stalls, when an upload loses its lock, at ABOR, and with its session.
+ * connection closes or stalls, when an upload loses its lease, at ABOR, and with its session.
  */
 
 /** How long an aborted upload still reads: data sent before ABOR may arrive after it, on the other connection. */

@@ -3,7 +3,7 @@ import { callbackBounds } from '../stages/callback/callback-bounds.ts'
 import { cutLeases } from '../store/lease-cuts.ts'
 import type { MaintenanceJob } from './maintenance.ts'
 
-/** Ends what dead processes had leased in time although the database's clock was set back. */
+/** Cuts leases that a clock which was set back made longer, so that the work of dead processes is taken over in time. */
 export function cutLongLeases({ collections }: Database): MaintenanceJob {
   return {
     name: "cutting leases that the database's clock made longer",

@@ -31,7 +31,7 @@ export interface Kind<Queue extends { organization_id: number }, Work> {
   name: string
   /** Lanes, for chunks, else an entry of `slots`. */
   slots: SlotBounds
-  /** The same for the same queue in two polls. */
+  /** Identifies a queue across polls. */
   keyOf: (queue: Queue) => string | number
   /** What `keyOf` returns, for the log. */
   keyName: 'import_id' | 'organization_id' | 'queue'
@@ -39,7 +39,7 @@ export interface Kind<Queue extends { organization_id: number }, Work> {
   isSingle?: boolean
   /** Whether this engine may begin any work of the kind now. */
   mayBegin: () => boolean
-  /** The queues from which work may begin beside what runs; without it all. */
+  /** Of the queues with due work, those from which work may begin beside what runs. Without this function all. */
   open?: (queues: Queue[], running: Queue[]) => Queue[]
   /** Leases the next work of the queue. Null where there is none. */
   claim: (queue: Queue, token: string) => Promise<Work | null>

@@ -47,7 +47,7 @@ export function chunkKind(options: LanesOptions): Kind<WorkingImport, ChunkDocum
 }
 
 /**
- * Runs chunks. One that doesn't end well is released; one that does is closed by its last batch. What becomes of the
+ * Runs chunks. The commit of its last batch makes a chunk `done`; any other end releases it here. What becomes of the
  * import of a chunk that failed:
  *   DATA_DIR isn't available here, or the database was away → nothing, and the claim doesn't count
  *   a file is missing                                       → this engine leaves it alone for a while (missed-files.ts)
@@ -169,7 +169,7 @@ class Lanes {
     report: ChunkReport & { end: 'failed' },
   ): Promise<void> {
     const { database, folder, missedFiles, log } = this.#options
-    // Until the next poll a chunk is claimed also of an import that has just ended. What fails there is no news.
+    // Until the next poll, chunks of an import that has just ended may still be claimed. Their failures don't matter.
     if ((await readState(database.collections, chunk.import_id)) !== 'importing') {
       await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
       return

@@ -8,7 +8,7 @@ import type { Kind } from './kinds.ts'
 import { suspectDeaths } from './quarantine.ts'
 
 interface RunnerOptions {
-  /** Called when all that was known of a queue has ended: a poll now finds what follows. */
+  /** Called when the known work of a queue has ended: only a poll finds out whether more is due. */
   onDrained: () => void
   log: Logger
 }

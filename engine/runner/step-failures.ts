@@ -55,7 +55,7 @@ export async function endAfterError(error: unknown, run: StepRun): Promise<void>
   }
 }
 
-/** Whether DATA_DIR isn't available here. Errors that may come from that have the folder checked. */
+/** Whether the error comes from a DATA_DIR that isn't available here. For errors that may, the folder is checked now. */
 async function isFolderProblem(error: unknown, { folder }: StepRun): Promise<boolean> {
   if (error instanceof FolderUnavailable) return true
   const isMissing = error instanceof ImportError && error.isMissing

@@ -28,7 +28,7 @@ export function startWorkerPool(options: {
   /** Called when a thread without a task broke off. */
   onError: (error: Error) => void
 }) {
-  // Little survives a collection, and its helper threads delayed each one by 2 ms when the cores were busy.
+  // Little survives a garbage collection, and V8's helper threads delayed each one by 2 ms when the cores were busy.
   setFlagsFromString('--no-parallel-scavenge')
   // Messages to the database count as heap growth, and made V8 mark 20 MB of modules every half second.
   setFlagsFromString('--heap-growing-percent=100')

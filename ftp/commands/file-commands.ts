@@ -231,7 +231,7 @@ function parseTimeAndName(arg: string | null): TimeChange | null {
   return time === null ? null : { time, name }
 }
 
-/** `TIME NAME`, where the seconds may be missing, or `NAME ATIME MTIME CTIME UTC`. */
+/** Parses what follows SITE UTIME: `TIME NAME`, where the seconds may be missing, or `NAME ATIME MTIME CTIME UTC`. */
 function parseUtime(text: string): TimeChange | null {
   const [, name, modified] = /^(.+) \d{14} (\d{14}) \d{14} UTC$/i.exec(text) ?? []
   return parseTimeAndName(
@@ -239,7 +239,7 @@ function parseUtime(text: string): TimeChange | null {
   )
 }
 
-/** A time in front of the name is set, unless a file has the whole text as its name. */
+/** The time of the file with this name; without such a file, `TIME NAME` sets the time of the file NAME. */
 async function findOrSetTime(session: LoggedInSession, arg: string | null): Promise<Date> {
   try {
     return (await session.fs.get(arg ?? '')).mtime

@@ -120,7 +120,8 @@ async function logIn(session: FtpSession, username: string, password: string): P
   const { organizationId, keyId } = caller
   await uploads.require()
   const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, log })
-  // No await between this check and the listener for 'close': a session that closed between them would count forever.
+  // No await may stand between this check and the listener for 'close': a session that closed in between would count
+  // forever.
   if (control.destroyed) return
   if (!limits.accounts.add(organizationId)) {
     session.end('account_limit', 'too many sessions of this account; close one and log in again')

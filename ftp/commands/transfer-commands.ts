@@ -59,7 +59,7 @@ export const transferCommands: CommandDefinitions = {
       await list(session, arg ?? '', (file) => factLine(file, session.facts))
     },
   },
-  /** The transfer ended before this runs: with 426, or complete (see Interruption). */
+  /** When its turn comes, the transfer before it has ended: aborted with 426 (interruption.ts), or complete. */
   ABOR: {
     description: 'Abort the transfer',
     async handler(session) {

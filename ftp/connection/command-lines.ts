@@ -12,7 +12,7 @@ export const maxLineBytes = 1_024
 const lineFeed = 0x0a
 const carriageReturn = 0x0d
 
-/** Joins lines over packets. An unfinished line is bounded like a finished one. */
+/** Makes lines of packets, which may end within a line. An unfinished line has the same bound as a finished one. */
 export class CommandLines {
   #rest: Buffer = Buffer.alloc(0)
 
@@ -39,8 +39,8 @@ export class CommandLines {
 }
 
 /**
- * A command, or the reason why the line is none. It replaces ftp-srv's parser, which drops quotes and one-letter words
- * from names. Only UTF-8 is accepted: decoding other bytes could turn two names into one.
+ * Parses a line to a command, or to a sentence that says why it is none. It replaces ftp-srv's parser, which drops
+ * quotes and one-letter words from names. Only UTF-8 is accepted: decoding other bytes could turn two names into one.
  */
 export function parseCommand(line: Buffer): Command | string {
   if (!isUtf8(line)) return 'the command is not valid UTF-8'

@@ -6,7 +6,7 @@ export interface SessionLimits {
   perAccount: number
 }
 
-/** More refused connections of one address at a time are closed without a reply. */
+/** Refused connections of one address that are told why, at a time. Further ones are closed without a reply. */
 const maxRefusedPerAddress = 10
 
 /** A session uses its control connection, a port or data connection, and up to two files. */

@@ -18,7 +18,7 @@ export interface ControlHandler {
   onHangUp(): void
 }
 
-/** Maximum of unread replies. While the client leaves more, commands are answered in their order only. */
+/** Bytes of replies that a client may leave unread. Above them a STAT during a transfer isn't answered at once. */
 const maxUnreadBytes = 64 * 1024
 
 /**

@@ -11,8 +11,8 @@ const ticketLifetimeSeconds = 7 * 24 * 3600
 /** A method of Node.js that its types and its documentation leave out. */
 interface TicketContext {
   /**
-   * The first result for a new ticket: 1 makes it, 0 makes none. For a client's ticket: 2 accepts it and makes a new
-   * one, 1 accepts it, 0 makes a full handshake of it.
+   * The first element of the result decides. For a new ticket: 1 issues it, 0 issues none. For a ticket that the client
+   * presents: 2 accepts it and issues a new one, 1 accepts it, 0 asks for a full handshake.
    */
   onticketkeycallback: (name: Buffer, iv: Buffer, isNew: boolean) => (number | Buffer)[]
   enableTicketKeyCallback: () => void
@@ -22,17 +22,17 @@ interface TicketContext {
  * TLS of one FTP session. Its context has ticket keys of its own, and only the control connection and connections that
  * resume it get something that can be resumed. So a data connection that resumes belongs to its control connection.
  *
- * Clients that offer TLS 1.2 get it: there a TLS session may be resumed any number of times, by a ticket, or by its id
- * where the client takes no tickets, as curl. In TLS 1.3 clients use a ticket once, and many leave the new one of a data
- * connection unread when they end an upload, which resets the connection: with `curl --tlsv1.3` (7.88) 15 of 20 uploads
- * of 0.2 and 1.5 MB failed, and without new tickets PHP is refused every second transfer.
+ * Clients that offer TLS 1.2 get it: there a TLS session may be resumed any number of times, by a ticket or, where the
+ * client takes no tickets (curl), by its id. In TLS 1.3 clients use a ticket once, so each data connection has to bring
+ * a new one: without new tickets PHP is refused every second transfer. But many clients end an upload without reading
+ * the new ticket, which resets the connection: with `curl --tlsv1.3` (7.88) 15 of 20 uploads of 0.2 and 1.5 MB failed.
  *
  * Node says whether a session was resumed, not which, so a context for all sessions wouldn't do. Comparing session ids
  * wouldn't either: TLS 1.3 has none, and Go resumes by tickets only. A session costs 0.2 ms and 20 to 40 KiB.
  */
 export class SessionTls {
   readonly #context: SecureContext
-  /** Node.js asks its events for sessions by id. It never listens. */
+  /** A server that never listens: Node.js looks up sessions by their id through its events. */
   readonly #sessionsById = new Server()
   #control: TLSSocket | null = null
   #latest: TLSSocket | null = null

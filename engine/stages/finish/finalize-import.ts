@@ -24,8 +24,10 @@ export const removalMs = 10_000
 /**
  * Finalizes an import that has ended, once no chunk of it is leased: fixes its totals, frees its list and queues its
  * callback; removes its files and chunks, and its secrets unless the callback needs them. Idempotent: several engines
- * may do it at the same time, and one may die at any point. False while a chunk is leased. A callback queued with the
- * move to the end would need a write in two processes, and a cancel doesn't know the counts.
+ * may do it at the same time, and one may die at any point. False while a chunk is leased.
+ *
+ * The callback isn't queued where the state changes, because a cancel changes it too, in a control plane, and the counts
+ * that the callback sends aren't final then.
  */
 export async function finalizeImport(document: EndedImport, context: FinalizingContext): Promise<boolean> {
   const { _id: importId, state, source } = document

@@ -106,7 +106,7 @@ async function readStaged(
   }
 }
 
-/** Copies an upload that could be read in place if it needn't be converted. */
+/** Copies an upload into the staging, converted. Uploads that needn't be converted are read in place. */
 async function copyConverted(
   { staging, signal }: StepRun,
   staged: string,

@@ -5,8 +5,8 @@ import { unpacked } from '../../../shared/containers/unpack.ts'
 import type { Source, SourceContext } from './source.ts'
 
 /**
- * Stages the file behind the URL. It counts as complete only when the server has said so. A container in it that can't
- * be unpacked is final: its bytes are as the server has them.
+ * Stages the file behind the URL. It counts as complete only when the server has said so. One that is a container and
+ * can't be unpacked isn't downloaded again: another try would bring the same bytes.
  */
 export const urlSource: Source = async (document, context) => {
   const url = await openUrl(document, context)

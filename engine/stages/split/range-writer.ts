@@ -98,7 +98,7 @@ export class PartitionOutput {
   }
 }
 
-/** Doesn't wait for garbage collection: ranges fill up together, and their buffers came to 100 MB before it ran. */
+/** Frees the memory now: ranges fill up together, and their buffers came to 100 MB before a garbage collection. */
 const release = (buffer: ArrayBufferLike): void => {
   if (buffer instanceof ArrayBuffer) buffer.transfer(0)
 }

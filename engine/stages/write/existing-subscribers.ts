@@ -21,7 +21,7 @@ export async function findExisting(
   )
   const found = readReply(reply['cursor'] as Buffer)
   if (found !== null) return found
-  // They don't fit into one reply: thousands of subscribers with long values in required fields.
+  // The subscribers don't fit into one reply: thousands of subscribers with long values in required fields.
   const documents = await collections.subscribers.find(filter, { session, projection, batchSize }).toArray()
   return new Map(documents.map((subscriber) => [subscriber._id, subscriber]))
 }
