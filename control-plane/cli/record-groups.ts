@@ -37,9 +37,9 @@ export interface RecordCommand {
 }
 
 /**
- * Commands that create and list records of one kind. They are written by hand and not made from the endpoints: loading
- * those takes 0.8 to 1.1 s, where a command takes 0.5 s (2 cores), and flags such as --password-stdin or a list's name in
- * place of its id aren't fields of a body.
+ * Commands that create and list records of one kind. They are written by hand and not made from the endpoints
+ * (docs/decisions/209-no-crud.md): loading those costs more than twice the CPU time of a command, and flags such as
+ * --password-stdin or a list's name in place of its id aren't fields of a body.
  */
 interface RecordGroup {
   name: string

@@ -23,7 +23,6 @@ export const campaignTemplateTexts = {
   archived: 'whether it is archived',
   content_determined: 'whether there is exactly one content, and thus no split test',
   template: 'always true',
-  updated_at: "when it was last changed, ISO 8601 in the organization's time zone",
   stat_summary: 'always null: a template is not sent itself',
   content_stats: 'always empty: a template is not sent itself',
   automatic_winner_selection: 'always null: a template is not sent itself',

@@ -9,7 +9,6 @@ export const confirmationFormView = z
   .object({
     id: z.int(),
     ...shownFields(confirmationFormDocument.omit({ _id: true, created_at: true }).shape),
-    html: z.string().describe('`%%confirmation_url%%` stands for the link, here and in `text`'),
   })
   .meta({ id: 'ConfirmationForm' })
 export type ConfirmationFormView = z.infer<typeof confirmationFormView>

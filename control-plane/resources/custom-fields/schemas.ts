@@ -12,7 +12,7 @@ export const customFieldView = z
     id: z.int(),
     mailing_list_id: z.int(),
     ...shownFields(fieldDefinition.omit({ id: true }).shape),
-    options: z.array(z.string()).describe('option names, of the select types'),
+    options: z.array(z.string()),
     default: value.nullable(),
   })
   .meta({ id: 'CustomField' })

@@ -40,10 +40,7 @@ const common = {
   message_id: text(255)
     .min(1)
     .describe('unique for each mail; the id of the outbox message, as a string, is suitable'),
-  autoresponder_id: positiveId()
-    .nullable()
-    .default(null)
-    .describe('the autoresponder that sent the mail; null for a confirmation'),
+  autoresponder_id: positiveId().nullable().default(null),
   subscriber_id: positiveId().nullable().default(null).describe('the recipient; null for a confirmation'),
 }
 

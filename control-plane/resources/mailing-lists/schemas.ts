@@ -8,13 +8,10 @@ export const mailingListView = z
     id: z.int(),
     organization_id: z.int(),
     name: z.string(),
-    has_format: z.boolean().describe('whether its subscribers have an email format'),
-    has_confirmed: z.boolean().describe('whether its subscribers are confirmed or unconfirmed'),
+    has_format: z.boolean(),
+    has_confirmed: z.boolean(),
     is_remote_list: z.boolean(),
-    primary_key_custom_field_id: z
-      .int()
-      .nullable()
-      .describe('the field that identifies its subscribers, in place of the email'),
+    primary_key_custom_field_id: z.int().nullable(),
   })
   .meta({ id: 'MailingList' })
 export type MailingListView = z.infer<typeof mailingListView>

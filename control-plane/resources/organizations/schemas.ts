@@ -8,13 +8,8 @@ export const organizationView = z
   .object({
     id: z.int(),
     name: z.string(),
-    time_zone_name: z
-      .string()
-      .describe('IANA name; times without an offset are read in this zone, and all times are shown in it'),
-    subscriber_limit: z
-      .int()
-      .nullable()
-      .describe('maximum of active subscribers over all lists; null is unlimited'),
+    time_zone_name: z.string(),
+    subscriber_limit: z.int().nullable(),
   })
   .meta({ id: 'Organization' })
 export type OrganizationView = z.infer<typeof organizationView>

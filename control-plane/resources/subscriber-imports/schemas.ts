@@ -139,24 +139,13 @@ export const importCreation = z.object({
         .describe(
           'a backslash, as MySQL writes: in an enclosed cell the enclosure or a backslash behind it stands for itself, and a bare cell `\\N` is blank; null, the default, is no escape',
         ),
-      csv_skip_lines: z
-        .int()
-        .min(0)
-        .max(maxSkipLines)
-        .default(0)
-        .describe('physical lines before the header or first record that are no part of the table'),
+      csv_skip_lines: z.int().min(0).max(maxSkipLines).default(0),
       date_format: oneOf(['mdy', 'dmy']).default('mdy'),
     })
     .prefault({}),
-  dry_run: flag().default(false).describe('everything but the writes: the same counts and logs'),
-  blank_cells: oneOf(['keep', 'clear'])
-    .default('keep')
-    .describe('whether a blank cell clears a custom field when an existing subscriber is overwritten'),
-  apply_custom_field_defaults: flag()
-    .default(true)
-    .describe(
-      'whether an added subscriber gets the defaults of fields for which neither the file nor `default_custom_fields` has a value',
-    ),
+  dry_run: flag().default(false),
+  blank_cells: oneOf(['keep', 'clear']).default('keep'),
+  apply_custom_field_defaults: flag().default(true),
   callback_url: boundedText({ max: maxUrlLength })
     .meta({ format: 'uri' })
     .optional()

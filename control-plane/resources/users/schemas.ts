@@ -42,10 +42,7 @@ export const userView = z
     role: z.enum(roles),
     show_quick_tips: z.boolean(),
     default_preview_recipients: z.array(z.string()),
-    terms_and_conditions_version: z
-      .int()
-      .nullable()
-      .describe('the version that the user has agreed to; null for none'),
+    terms_and_conditions_version: z.int().nullable(),
     permissions: permissionsView.describe('the effective permissions: admin roles have all of them'),
     password_failure_lockout: z
       .object({
