@@ -51,11 +51,12 @@ await runProcess('control-plane', async (process) => {
   const refusing = new AbortController()
   let url = ''
   const uploads = openUploads(settings, database, folder)
+  const slots = createSlots(refusing.signal, settings)
   const transfers = process.add(new Transfers({ collections: database.collections, registry, log }))
   const deps: ControlPlane = {
     settings,
     database,
-    reads: createSharedReads(database),
+    reads: createSharedReads(database, slots),
     subscriberCounts: createSubscriberCounts(database),
     folder,
     staging: openStaging(settings, database.collections, folder),
@@ -74,7 +75,7 @@ await runProcess('control-plane', async (process) => {
       stopping: stopping.signal,
     }),
     bodies: process.add(new BodyReader(settings)),
-    slots: createSlots(refusing.signal, settings),
+    slots,
     pacer: new PiecePacer(),
     fieldCache: new FieldCache(),
     subscriberInsertions: new SubscriberInsertions(database),

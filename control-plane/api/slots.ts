@@ -18,9 +18,10 @@ const kinds = {
   /** Pages of a list, which cost as much as eight requests for one record. */
   pages: { atOnce: 24, ofOrganization: 8, maxWaiting: 1_000, maxWaitMs: 60_000 },
   /**
-   * Searches on hundreds of lists, each of which takes a read of its own. The lists are read before, in a slot of
-   * `requests`: beside 64 clients that search on 2,000 lists another organization's p99 is 176 to 235 ms, where slots with
-   * weights, which held those reads back too, left it at 54 to 94 ms.
+   * Searches on hundreds of lists, each of which takes a read of its own, and the reads of the lists to search. These wait
+   * behind searches, so that many requests share one: 64 clients that search 2,000 lists need one for each 20 searches.
+   * With the reads in slots of `requests` it was one for each 3: half as many searches were served, and another
+   * organization's p90 was 191 ms instead of 89 (load 8).
    */
   searches: { atOnce: 12, ofOrganization: 4, maxWaiting: 1_000, maxWaitMs: 60_000 },
   /** Requests that work on hundreds of records or a megabyte. */

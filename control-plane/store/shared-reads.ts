@@ -4,6 +4,7 @@ import type { SubscriberDocument } from '../../shared/contract/schemas/subscribe
 import type { Database } from '../../shared/runtime/database.ts'
 import type { AnsweringAutoresponder } from '../../shared/store/reactions.ts'
 import { countSubscribers } from '../../shared/store/subscriber-counts.ts'
+import type { AllSlots } from '../api/slots.ts'
 import { batchedRead } from './batched-read.ts'
 import { singleFlight } from './single-flight.ts'
 
@@ -13,7 +14,7 @@ export type SharedReads = ReturnType<typeof createSharedReads>
  * Reads that concurrent requests share: point reads of one moment are one query, and a larger read that several want is
  * made once. No result is older than its request. Results are shared, so callers must not change them.
  */
-export function createSharedReads(database: Database) {
+export function createSharedReads(database: Database, { searches }: Pick<AllSlots, 'searches'>) {
   const { autoresponders, customFields, mailingLists, organizations, subscribers, users } =
     database.collections
   const readZone = batchedRead(async (ids: number[]) => {
@@ -79,18 +80,24 @@ export function createSharedReads(database: Database) {
     /** The number of a list's subscribers in any status. */
     subscriberCount: singleFlight((listId: number) => countSubscribers(database, listId)),
 
-    /** Without Remote Lists, sorted by id. The filter is JSON, since equal objects would be different keys. */
-    listsToSearch: singleFlight(async (filterJson: string): Promise<SearchedList[]> => {
-      const lists = await mailingLists
-        .find(
-          { ...(JSON.parse(filterJson) as ListsToSearch), is_remote_list: false },
-          {
-            projection: { organization_id: 1, name: 1, primary_key_custom_field_id: 1 },
-            batchSize: manyDocuments,
-          },
-        )
-        .toArray()
-      return lists.sort((a, b) => a._id - b._id)
+    /**
+     * Without Remote Lists, sorted by id. The key is JSON, since equal objects would be different keys. The read waits for
+     * a slot of `searches`, behind the organization's wide searches, and so the requests that follow these share it.
+     */
+    listsToSearch: singleFlight((json: string): Promise<SearchedList[]> => {
+      const { organizationId, filter } = JSON.parse(json) as ListsOfCaller
+      return searches.run({ organizationId }, async () => {
+        const lists = await mailingLists
+          .find(
+            { ...filter, is_remote_list: false },
+            {
+              projection: { organization_id: 1, name: 1, primary_key_custom_field_id: 1 },
+              batchSize: manyDocuments,
+            },
+          )
+          .toArray()
+        return lists.sort((a, b) => a._id - b._id)
+      })
     }),
 
     /** A list's autoresponders with the trigger `subscription`, also those that don't react to requests; in no order. */
@@ -120,6 +127,11 @@ type OnSubscription = AnsweringAutoresponder & Pick<AutoresponderDocument, 'name
 
 /** The lists to search: one, those of an organization, or all. */
 export type ListsToSearch = { _id: number } | { organization_id: number } | Record<string, never>
+
+interface ListsOfCaller {
+  organizationId: number
+  filter: ListsToSearch
+}
 
 export type SearchedList = Pick<
   MailingListDocument,

@@ -15,6 +15,7 @@ await runTogether(new URL('stores/', import.meta.url), [
   'guards',
   'leading-engine',
   'list-counts',
+  'searched-lists',
   'import-sums',
   'import-stats',
   'metric-values',

@@ -87,10 +87,11 @@ export async function openSide(options: {
     limits: stagedLimits(settings),
   })
   const transfers = new Transfers({ collections: database.collections, registry, log })
+  const slots = createSlots(stopping.signal, settings)
   const deps: ControlPlane = {
     settings,
     database,
-    reads: createSharedReads(database),
+    reads: createSharedReads(database, slots),
     subscriberCounts: createSubscriberCounts(database),
     folder: marked,
     staging,
@@ -108,7 +109,7 @@ export async function openSide(options: {
       stopping: stopping.signal,
     }),
     bodies: new BodyReader(settings),
-    slots: createSlots(stopping.signal, settings),
+    slots,
     pacer: new PiecePacer(),
     fieldCache: new FieldCache(),
     subscriberInsertions: new SubscriberInsertions(database),

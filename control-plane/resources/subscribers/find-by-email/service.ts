@@ -28,7 +28,10 @@ interface Search {
   lists: SearchedList[]
 }
 
-type SearchCall = Pick<Call<TokenPageQuery, unknown>, 'deps' | 'params' | 'query' | 'changeSlot'>
+type SearchCall = Pick<
+  Call<TokenPageQuery, unknown>,
+  'deps' | 'caller' | 'params' | 'query' | 'releaseSlot' | 'changeSlot'
+>
 
 const maxListsPerQuery = 500
 /** A search on more lists needs one of the slots for searches. */
@@ -50,9 +53,7 @@ export async function findByEmail(
   const listFilterJson = JSON.stringify(listFilter)
   const scope = `${emailKey} in ${listFilterJson}`
   const start = pageStart(deps, query, scope)
-  const lists = emailKey === null ? [] : await deps.reads.listsToSearch(listFilterJson)
-  // It costs as much as its lists, which were not known before.
-  if (lists.length > maxListsInSlot) await call.changeSlot('searches')
+  const lists = emailKey === null ? [] : await readLists(call, listFilter)
   const search = { emailKey: emailKey ?? '', lists }
   const counts = start.skip === 0 ? null : await countMatches(collections, search)
   const from = { ...skipLists(search, counts ?? [], start.skip), after: readPosition(start.after) }
@@ -77,6 +78,15 @@ export async function findByEmail(
     data: found.map((match) => toFoundView(match, names)),
     paging: tokenPaging(deps, query, { scope, last, total }),
   }
+}
+
+/** The lists, with the slot that a search on so many needs. While it waits for them it has none. */
+async function readLists(call: SearchCall, filter: ListsToSearch): Promise<SearchedList[]> {
+  const { organizationId } = call.caller
+  call.releaseSlot()
+  const lists = await call.deps.reads.listsToSearch(JSON.stringify({ organizationId, filter }))
+  await call.changeSlot(lists.length > maxListsInSlot ? 'searches' : 'requests')
+  return lists
 }
 
 /** The names of the organizations that the lists belong to, by id. */
