@@ -133,11 +133,12 @@ t.test('an import waits for its time, and imports of a list go in the order of b
   const later = await make(at(4_000), 'later')
   const sooner = await make(at(3_000), 'sooner')
   t.match(await show(sooner.id), { state: 'scheduled', waiting_for_import_id: null })
-  const [first, second] = [await importEnd(service, sooner.id), await importEnd(service, later.id)]
-  t.ok(first.finished_at <= second.finished_at)
-  // Shown in whole seconds.
-  for (const { begins_at, finished_at } of [first, second])
-    t.ok(Date.parse(finished_at) + 1_000 >= Date.parse(begins_at))
+  for (const { id } of [sooner, later]) t.match(await importEnd(service, id), { state: 'finished' })
+  const stored = async ({ id }: Json) => (await collections.imports.findOne({ _id: id }))!
+  const [first, second] = [await stored(sooner), await stored(later)]
+  t.ok(first.finished_at! <= second.started_at!, 'one after the other, not in the order of their ids')
+  for (const { begins_at, started_at } of [first, second])
+    t.ok(started_at! >= begins_at, 'not before its time')
 })
 
 t.test('exactly one of the requests that race moves the import, each time', async (t) => {
