@@ -107,7 +107,7 @@ const settingsSchema = z.object({
     "an organization's quota, in MB: its upload directory with unfinished uploads, what its unfinished imports have staged, and the failed rows of its ended ones until their logs are purged; 0 is unlimited",
   ),
   IMPORTS_MAX_UNFINISHED: integer({ min: 1, max: 10_000, default: 2_000 }).describe(
-    'maximum number of imports of an organization that are not finished, failed or cancelled; an organization that has that many can create no further one',
+    'maximum number of unfinished imports of an organization, where one that has ended counts until an engine has finalized it; an organization that has that many can create no further one',
   ),
   DISK_RESERVE_MB: integer({ min: 0, max: 1_000_000_000, default: 512 }).describe(
     'space on the disk of `DATA_DIR`, in MB, that stays free: with less, imports wait, inline content and uploads are refused, and `/readyz` says so; 0 is none',
