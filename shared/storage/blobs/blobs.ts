@@ -19,7 +19,7 @@ export interface Blobs {
   truncate(id: string, size: number): Promise<void>
   /** A missing blob is no error. */
   remove(id: string): Promise<void>
-  /** Ids that begin with the room, or the room and the group; of blobs that are older than that. */
+  /** Ids that begin with a room, or a room and a group; with `olderThanMs` those of blobs whose last write is older. */
   list(prefix: string, options?: { olderThanMs: number }): AsyncIterable<string[]>
 }
 
