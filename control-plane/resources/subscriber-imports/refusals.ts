@@ -65,6 +65,6 @@ export const importOverQuota = refusal(
 export const tooManyImports = refusal(
   { code: 'not_authorized', status: 429, retryAfter: 60 },
   (max: number) =>
-    `the organization has ${max} imports that are not finished, failed or cancelled, and may not have more; nothing was created: cancel some or let them end, and create the import again`,
+    `the organization has ${max} imports that are unfinished or not cleared up yet, and may not have more; nothing was created: cancel some or let them end, and create the import again`,
   2_000,
 )
