@@ -17,7 +17,7 @@ export async function writePieces(
 }
 
 /** Resolves when the stream can take more, or is closed. */
-export function waitForDrain(stream: Writable): Promise<void> {
+function waitForDrain(stream: Writable): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
       stream.off('drain', done).off('close', done)

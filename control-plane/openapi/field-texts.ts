@@ -4,7 +4,8 @@ import { campaignTemplateTexts } from '../resources/campaign-templates/field-tex
 
 /**
  * The texts of fields in the API description, each written once for requests and replies. A field gets the entry with
- * the longest dotted end of its path. A schema's own description has precedence.
+ * the longest dotted end of its path. A schema's own description has precedence. In the schemas most of them would stand
+ * several times: of 211 texts 187 describe two or more fields.
  */
 const fieldTexts: Record<string, string> = {
   ...autoresponderTexts,

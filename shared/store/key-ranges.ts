@@ -1,4 +1,4 @@
-import { ObjectId, type Collection, type Document, type Filter } from 'mongodb'
+import type { Collection, Document, Filter } from 'mongodb'
 
 /**
  * Keyset pagination: reads a collection, or a range of it, with one query for each bounded number of documents. One
@@ -14,12 +14,6 @@ export const documentsPerQuery = 2_000
 interface KeyRange<K> {
   $gte: K
   $lt: K
-}
-
-/** All ObjectIds but the very last one, which no driver generates. */
-export const allObjectIds: KeyRange<ObjectId> = {
-  $gte: new ObjectId('0'.repeat(24)),
-  $lt: new ObjectId('f'.repeat(24)),
 }
 
 /**

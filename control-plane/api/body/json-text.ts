@@ -29,7 +29,7 @@ export function parseJson(bytes: Buffer): unknown {
   return value
 }
 
-export const halfPair = (): RequestError => refusedBody('holds half of a surrogate pair')
+const halfPair = (): RequestError => refusedBody('holds half of a surrogate pair')
 
 const hasByteOrderMark = (bytes: Buffer): boolean =>
   bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf

@@ -51,7 +51,7 @@ export const stagedSource = (importId: number, token?: string): string =>
 export const stagedPartition = (importId: number, token: string): string => `${importId}/partition-${token}`
 
 /** The id of the import that a staged file belongs to. */
-export const parseImportId = (name: string): number => Number(name.slice(0, name.indexOf('/')))
+const parseImportId = (name: string): number => Number(name.slice(0, name.indexOf('/')))
 
 /** The staging in the blobs of the room `staging`, in one group for each import. */
 export function stagingOf(blobs: Blobs, reserve: Pick<DiskReserve, 'problem'>): Staging {

@@ -20,7 +20,7 @@ import type { MarkedFolder } from '../staging/marked-folder.ts'
 import { openBlobs, type StagingLocation } from '../staging/open-staging.ts'
 
 /** A blob without a record may belong to an upload that begins. */
-export const maxStrayAgeMs = dayMs
+const maxStrayAgeMs = dayMs
 
 /** A finished file that is open: a change of its name doesn't affect it. */
 export interface UploadFile extends Blob {
