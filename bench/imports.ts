@@ -3,7 +3,7 @@ import type { ApiClient } from '../control-plane/cli/api-client.ts'
 import type { ImportView } from '../control-plane/resources/subscriber-imports/schemas.ts'
 import { hasEnded } from '../shared/contract/import-state.ts'
 import type { Database } from '../shared/runtime/database.ts'
-import type { SubscriberFile } from './datasets/subscriber-file.ts'
+import { columns, customFields } from './datasets/subscriber-file.ts'
 
 export interface List {
   listId: number
@@ -11,13 +11,8 @@ export interface List {
   fieldIds: Map<string, number>
 }
 
-/** A list with the custom fields that the file's columns need. */
-export async function createList(
-  client: ApiClient,
-  name: string,
-  { customFields }: Pick<SubscriberFile, 'customFields'>,
-  organizationId = 1,
-): Promise<List> {
+/** A list with the custom fields that the columns of a made-up file need. */
+export async function createList(client: ApiClient, name: string, organizationId = 1): Promise<List> {
   const { id: listId } = await client.post<{ id: number }>('/mailing_lists', {
     mailing_list: { name, organization_id: organizationId },
   })
@@ -32,11 +27,10 @@ export async function createList(
 
 export const uploaded = (filename: string) => ({ type: 'upload_directory', filename })
 
-/** Creates an import of a file with the usual columns or those that are given; resolves to its id. */
+/** Creates an import of a made-up file; resolves to its id. */
 export async function startImport(
   client: ApiClient,
   listId: number,
-  { columns }: Pick<SubscriberFile, 'columns'>,
   request: { file_source: object; [key: string]: unknown },
 ): Promise<number> {
   const { id } = await client.post<{ id: number }>(`/mailing_lists/${listId}/subscriber_imports`, {

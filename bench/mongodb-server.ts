@@ -32,11 +32,9 @@ export async function onServer<T>(
   try {
     const { uri } = await starting
     await unlessInterrupted()
-    const open = (name: string) => openDatabase({ uri, name })
-    const admin = await open('admin')
-    const { client: server } = admin
+    const admin = await openDatabase({ uri, name: 'admin' })
     try {
-      return await work({ rows, seed, folder, say, mongodbUri: uri, server, openDatabase: open })
+      return await work({ rows, seed, folder, say, mongodbUri: uri, server: admin.client })
     } finally {
       await admin.close()
     }
@@ -49,14 +47,13 @@ export async function onServer<T>(
 let databases = 0
 
 /** Works on a new database, which is dropped afterwards. */
-export async function inNewDatabase<T>({ openDatabase }: Bench, work: (db: Db) => Promise<T>): Promise<T> {
+export async function inNewDatabase<T>({ server }: Bench, work: (db: Db) => Promise<T>): Promise<T> {
   databases += 1
-  const { db, close } = await openDatabase(`bench_${databases}`)
+  const db = server.db(`bench_${databases}`)
   try {
     return await work(db)
   } finally {
     await db.dropDatabase()
-    await close()
   }
 }
 

@@ -40,7 +40,7 @@ export function rollcallImport(
         // The import begins in new processes: loading would compile their code, and the peers begin so too.
         const loaded = before && (await withService(options, (service) => load(service, before)))
         return await withService(options, async (service) => {
-          const list = loaded ?? (await createList(service.client, 'bench', work.dataset))
+          const list = loaded ?? (await createList(service.client, 'bench'))
           return importOnce(bench, name, work, service, list)
         })
       } finally {
@@ -51,9 +51,9 @@ export function rollcallImport(
 }
 
 async function load({ client, place }: Service, { dataset, file }: WrittenFile): Promise<List> {
-  const list = await createList(client, 'bench', dataset)
+  const list = await createList(client, 'bench')
   await place(createReadStream(file), 'before.csv')
-  const id = await startImport(client, list.listId, dataset, { file_source: uploaded('before.csv') })
+  const id = await startImport(client, list.listId, { file_source: uploaded('before.csv') })
   const view = await pollImport(client, id)
   if (view.stats.subscribers['added'] !== dataset.rows)
     throw new Error(`loading ${dataset.rows} subscribers ended ${view.state}: ${view.error_message}`)
@@ -78,7 +78,7 @@ async function importOnce(
     progress: () => imported,
     do: async () => {
       const request = { file_source: uploaded('rows.csv'), overwrite }
-      const id = await startImport(client, list.listId, dataset, request)
+      const id = await startImport(client, list.listId, request)
       return pollImport(client, id, ({ stats }) => {
         imported = stats.records_imported
         return false

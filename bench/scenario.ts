@@ -1,5 +1,4 @@
 import type { MongoClient } from 'mongodb'
-import type { Database } from '../shared/runtime/database.ts'
 import type { MeasuredProcess } from './processes.ts'
 import type { Ratios, Spread, Summary } from './statistics.ts'
 
@@ -118,7 +117,6 @@ export interface Bench {
   /** The one server that all contenders write to. */
   mongodbUri: string
   server: MongoClient
-  openDatabase: (name: string) => Promise<Database>
   say: (text: string) => void
 }
 

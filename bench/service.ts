@@ -3,7 +3,7 @@ import { createWriteStream } from 'node:fs'
 import { mkdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
-import type { Readable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { Client as FtpClient } from 'basic-ftp'
 import { ApiClient } from '../control-plane/cli/api-client.ts'
 import { programEnvironment } from '../shared/runtime/config.ts'
@@ -24,7 +24,7 @@ export interface Service {
   metrics: Record<string, string>
   /** The engine and the control plane. */
   processes: MeasuredProcess[]
-  /** Writes a file into the first organization's upload directory, as the FTP server does. */
+  /** Writes a file into the first organization's upload directory. */
   place: (content: Iterable<Buffer> | AsyncIterable<Buffer>, name: string) => Promise<void>
   ready: ReadyLine
   logFile: string
@@ -50,15 +50,11 @@ export async function withService<T>(
 ): Promise<T> {
   await mkdir(folder, { recursive: true })
   const logFile = path.join(folder, 'rollcall.log')
-  const location = {
-    STAGING: settings['STAGING'] === 'gridfs' ? 'gridfs' : 'disk',
-    DATA_DIR: path.join(folder, 'data'),
-  } as const
-  const ownDatabase = mongodb === undefined ? {} : { MONGODB_DATABASE: mongodb.database }
-  const connection = { BOOTSTRAP_API_KEY: key, MONGODB_URI: mongodb?.uri ?? '', ...ownDatabase }
+  const { uri: MONGODB_URI = '', database: databaseName = 'rollcall' } = mongodb ?? {}
+  const defaults = { STAGING: 'disk', DATA_DIR: path.join(folder, 'data'), BOOTSTRAP_API_KEY: key }
   const { ready, stop } = await startRollcall(
     tree ?? path.join(import.meta.dirname, '..'),
-    { ...location, ...connection, ...settings },
+    { ...defaults, MONGODB_URI, MONGODB_DATABASE: databaseName, ...settings },
     logFile,
     onNews,
   )
@@ -67,7 +63,7 @@ export async function withService<T>(
   let database: Database | null = null
   try {
     const mongodbUri = mongodb?.uri ?? (await readEmbeddedUri(ready))
-    database = await openDatabase({ uri: mongodbUri, name: mongodb?.database ?? 'rollcall' })
+    database = await openDatabase({ uri: mongodbUri, name: databaseName })
     return await work({
       url,
       ftp: new URL(ftp),
@@ -82,12 +78,7 @@ export async function withService<T>(
         measuredProcess('control plane', metrics['control_plane']),
       ],
       place: async (content, name) => {
-        const headers = { Authorization: `Basic ${Buffer.from(`api:${key}`).toString('base64')}` }
-        const body = ReadableStream.from(content)
-        const target = `${url}/svc/api/v2/uploads/${name}`
-        const reply = await fetch(target, { method: 'PUT', headers, body, duplex: 'half' })
-        const { success } = (await reply.json()) as { success: boolean }
-        if (!success) throw new Error(`${name} was not uploaded`)
+        await client.putBytes(`/uploads/${name}`, Readable.from(content), {})
       },
       ready,
       logFile,

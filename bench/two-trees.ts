@@ -87,7 +87,7 @@ async function prepareServiceWorks(service: Service, folder: string, cannon: Can
     name: '8 imports of 500 rows',
     async run() {
       const { done, ...cost } = await importMany(service, seeds, 1)
-      const { wrong } = await checkSmallImports(done)
+      const { wrong } = await checkSmallImports(service, done)
       if (wrong !== null) throw new Error(wrong)
       return cost
     },

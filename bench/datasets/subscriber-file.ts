@@ -72,8 +72,6 @@ export interface Rows {
 
 export class SubscriberFile {
   readonly rows: number
-  readonly columns = columns
-  readonly customFields = customFields
   /** They make the same file in another thread. */
   readonly options: SubscriberFileOptions
   readonly #seed: number

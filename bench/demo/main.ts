@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { createReadStream, createWriteStream } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
@@ -57,9 +58,9 @@ async function show(service: Service, folder: string): Promise<boolean> {
     `Made ${whole(rows)} rows with duplicates, bad emails, bad dates, quoted line breaks and non-ASCII names: ${file}\n`,
   )
   const run = async (title: string, file_source: object): Promise<Result> => {
-    const { listId } = await createList(client, `Demo, ${title}`, dataset)
+    const { listId } = await createList(client, `Demo, ${title}`)
     const startedAt = performance.now()
-    const id = await startImport(client, listId, dataset, { file_source })
+    const id = await startImport(client, listId, { file_source })
     const watched = { title, expectedRows: rows, out: process.stdout, signal: interrupted }
     const view = await watchImport(client, id, watched)
     if (view.error_message !== null) console.log(`  ${view.error_message}`)
@@ -68,7 +69,8 @@ async function show(service: Service, folder: string): Promise<boolean> {
   const inline = await run('inline', { type: 'json', content: await readFile(file, 'utf8') })
   await uploadByFtp(service, file, 'subscribers.csv')
   const byFtp = await run('FTP', uploaded('subscribers.csv'))
-  const server = await serveFile(file)
+  const server = createServer((_request, response) => void createReadStream(file).pipe(response))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
   const { port } = server.address() as AddressInfo
   const byUrl = await run('URL', { type: 'url', url: `http://127.0.0.1:${port}/subscribers.csv` })
   server.close()
@@ -82,14 +84,6 @@ Metrics   ${Object.values(ready.metrics).join('  ')}
 MongoDB   ${ready.mongodb}   (the password is in ${ready.mongodb_password_file})
 Log       ${logFile}${values.keep ? '' : '   (removed with the folder when the demo ends; --keep keeps everything up)'}`)
   return isRight
-}
-
-async function serveFile(file: string) {
-  const server = createServer((_request, response) => {
-    createReadStream(file).pipe(response)
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return server
 }
 
 /** Prints the counts side by side; true when all three are those of the generator. */

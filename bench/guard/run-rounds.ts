@@ -72,7 +72,7 @@ async function prepareOurs(
   dataset: SubscriberFile,
   round: number,
 ): Promise<Record<WorkName, () => Promise<Cost>>> {
-  const { listId } = await createList(client, `Round ${round}`, dataset)
+  const { listId } = await createList(client, `Round ${round}`)
   const importFile = async (filename: string, overwrite: boolean, expected: string): Promise<Cost> => {
     const { done: view, ...measured } = await measure(bench.server, {
       // The control plane only answers the polls of this benchmark.
@@ -82,7 +82,7 @@ async function prepareOurs(
       sampleIntervalMs: 60_000,
       do: async () => {
         const request = { overwrite, file_source: uploaded(filename) }
-        return pollImport(client, await startImport(client, listId, dataset, request))
+        return pollImport(client, await startImport(client, listId, request))
       },
     })
     const wrong = wrongCounts(view, { [expected]: dataset.rows })

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { columns } from '../datasets/subscriber-file.ts'
 import { pollImport, startImport, uploaded } from '../imports.ts'
 import type { Service } from '../service.ts'
 import type { LoadedSubscribers } from './subscribers.ts'
@@ -20,11 +21,11 @@ export async function whileImporting(
   for (let i = 0; i < fileCount; i += 1) {
     const updated = { first: (i * half) % Math.max(1, big.size - half), count: half }
     const added = { first: big.size + i * more, count: more }
-    await place(file.bytes(file.columns, [updated, added]), `running-${i}.csv`)
+    await place(file.bytes(columns, [updated, added]), `running-${i}.csv`)
   }
   const begin = (i: number) => {
     const request = { file_source: uploaded(`running-${i % fileCount}.csv`), overwrite: true }
-    return startImport(client, big.id, file, request)
+    return startImport(client, big.id, request)
   }
   let current = await begin(0)
   let [isOver, rows, seconds] = [false, 0, 0]

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { customFields, SubscriberFile, type Rows } from '../datasets/subscriber-file.ts'
+import { columns, SubscriberFile, type Rows } from '../datasets/subscriber-file.ts'
 import { createList, pollImport, startImport, uploaded } from '../imports.ts'
 import { whole } from '../report/text.ts'
 import type { Options } from '../scenario.ts'
@@ -57,7 +57,7 @@ export async function loadSubscribers(
   const ids: number[] = []
   for (const [i, size] of sizes.entries()) {
     const known = before?.lists[i]
-    const id = known?.id ?? (await createList(service.client, `List ${i + 1}`, { customFields })).listId
+    const id = known?.id ?? (await createList(service.client, `List ${i + 1}`)).listId
     const first = known?.size ?? 0
     if (size > first)
       ids.push(...(await importRows(service, file, { listId: id, first, count: size - first })))
@@ -75,14 +75,14 @@ async function importRows(
   { listId, first, count }: Rows & { listId: number },
 ): Promise<number[]> {
   if (count < minRowsOfFile) {
-    const content = [...file.text(file.columns, [{ first, count }])].join('')
-    return [await startImport(client, listId, file, { file_source: { type: 'json', content } })]
+    const content = [...file.text(columns, [{ first, count }])].join('')
+    return [await startImport(client, listId, { file_source: { type: 'json', content } })]
   }
   const ids: number[] = []
   for (let row = first; row < first + count; row += rowsOfFile) {
     const rows = { first: row, count: Math.min(rowsOfFile, first + count - row) }
-    await place(file.bytes(file.columns, [rows]), 'load.csv')
-    const id = await startImport(client, listId, file, { file_source: uploaded('load.csv') })
+    await place(file.bytes(columns, [rows]), 'load.csv')
+    const id = await startImport(client, listId, { file_source: uploaded('load.csv') })
     await pollImport(client, id)
     ids.push(id)
   }

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
-import { Client } from 'basic-ftp'
 import {
+  connect,
   largeFile,
   sessionFiles,
   type FtpAccount,
@@ -20,14 +20,6 @@ process.on('message', (order: PartnersOrder) => {
     )
 })
 process.on('disconnect', () => process.exit())
-
-async function connect({ host, port, tls, key }: FtpAccount): Promise<Client> {
-  const client = new Client(60_000)
-  const login = { user: 'api', password: key }
-  // The certificate is made for this run.
-  await client.access({ host, port, ...login, secure: tls, secureOptions: { rejectUnauthorized: false } })
-  return client
-}
 
 type LargeOrder = Extract<PartnersOrder, { kind: 'large' }>
 

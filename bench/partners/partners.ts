@@ -1,3 +1,4 @@
+import { Client } from 'basic-ftp'
 import { startProgram } from '../program.ts'
 
 export interface FtpAccount {
@@ -32,6 +33,14 @@ export interface SmallFiles {
 export const largeFile = 'large.csv'
 /** The names that the session uses again and again. */
 export const sessionFiles = 10
+
+export async function connect({ host, port, tls, key }: FtpAccount): Promise<Client> {
+  const client = new Client(60_000)
+  const login = { user: 'api', password: key }
+  // The certificate is made for this run.
+  await client.access({ host, port, ...login, secure: tls, secureOptions: { rejectUnauthorized: false } })
+  return client
+}
 
 /**
  * FTP clients in two processes, apart from the measured server: one makes and uploads the large files, the other small

@@ -11,7 +11,7 @@ const { target, numbers, dates } = order
 const milliseconds: number[] = []
 
 const client = await MongoClient.connect(target.uri, { writeConcern: { w: 'majority' } })
-const subscribers = client.db(target.database).collection(target.collection)
+const subscribers = client.db(target.database).collection('subscribers')
 const records: AsyncIterable<Record<string, string>> = createReadStream(order.file).pipe(
   parse({ columns: [...order.columns], from_line: 2, trim: true, bom: true }),
 )

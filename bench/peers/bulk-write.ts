@@ -1,5 +1,5 @@
 import { programEnvironment } from '../../shared/runtime/config.ts'
-import type { SubscriberFile } from '../datasets/subscriber-file.ts'
+import { columns, customFields, type SubscriberFile } from '../datasets/subscriber-file.ts'
 import { childProcess } from '../processes.ts'
 import { startProgram } from '../program.ts'
 import type { Bench, Contender } from '../scenario.ts'
@@ -26,8 +26,7 @@ export function bulkWritePeer(
 ): Contender {
   const { dataset, before, file, overwrite } = work
   const named = (type: string) =>
-    dataset.customFields.filter(({ field_type }) => field_type === type).map(({ name }) => name)
-  const { columns } = dataset
+    customFields.filter(({ field_type }) => field_type === type).map(({ name }) => name)
   const order = {
     file,
     columns,

@@ -24,7 +24,7 @@ parentPort?.postMessage([])
 
 async function insert(): Promise<number[]> {
   const milliseconds: number[] = []
-  const subscribers = client.db(target.database).collection<SubscriberDocument>(target.collection)
+  const subscribers = client.db(target.database).collection<SubscriberDocument>('subscribers')
   const waiting = batches.reverse()
   const lane = async () => {
     // A batch that is sent is no longer referenced, so the collector has less to mark.

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8'
 import { Worker } from 'node:worker_threads'
 import { collectionDefinitions } from '../../shared/contract/schemas/collections.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import type { SubscriberFile, SubscriberFileOptions } from '../datasets/subscriber-file.ts'
+import { customFields, type SubscriberFile, type SubscriberFileOptions } from '../datasets/subscriber-file.ts'
 import { thisProcess } from '../processes.ts'
 import type { Bench, Contender } from '../scenario.ts'
 import { collectorFlags, peer, type PeerTarget, type PeerWork } from './peer.ts'
@@ -27,7 +27,6 @@ const batchesInFlight = 3
  * order, into a collection with the same indexes. No file is read, no duplicate found, nothing counted or logged.
  */
 export function insertManyPeer(bench: Bench, dataset: SubscriberFile): Contender {
-  const { customFields } = dataset
   const indexes = collectionDefinitions.find(({ name }) => name === 'subscribers')?.indexes ?? []
   const pointsId = customFields.findIndex(({ name }) => name === 'points') + 1
   return peer(bench, {

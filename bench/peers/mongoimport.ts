@@ -64,12 +64,12 @@ export async function mongoimportPeers(
   )
 }
 
-const buildArgs = ({ uri, database, collection }: PeerTarget, file: string, mode: Mode): string[] => [
+const buildArgs = ({ uri, database }: PeerTarget, file: string, mode: Mode): string[] => [
   `--uri=${uri}`,
   // It would look for the user in the database that it writes to.
   '--authenticationDatabase=admin',
   `--db=${database}`,
-  `--collection=${collection}`,
+  '--collection=subscribers',
   '--type=csv',
   '--headerline',
   '--columnsHaveTypes',
@@ -123,10 +123,7 @@ async function findMongoimport(): Promise<{ binary: string; version: string } | 
   for (const binary of named === '' ? ['mongoimport', built] : [named])
     try {
       const { stdout } = await promisify(execFile)(binary, ['--version'])
-      return {
-        binary,
-        version: `mongoimport ${/version: (\S+)/.exec(stdout)?.[1] ?? 'unknown'}`,
-      }
+      return { binary, version: `mongoimport ${/version: (\S+)/.exec(stdout)?.[1] ?? 'unknown'}` }
     } catch (error) {
       if (named !== '')
         throw new Error(`MONGOIMPORT_BINARY is ${named}, which can't be run: ${errorMessage(error)}`)

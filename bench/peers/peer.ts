@@ -32,10 +32,10 @@ export interface PreparedPeer {
   end?: () => Promise<void>
 }
 
+/** Where the peer writes, into the collection `subscribers`. */
 export interface PeerTarget {
   uri: string
   database: string
-  collection: string
 }
 
 /** V8 flags of Rollcall's workers, which peers in Node get too. */
@@ -51,11 +51,7 @@ export function peer(bench: Bench, work: PeerWork): Contender {
       const collection = db.collection('subscribers')
       await collection.createIndexes(work.indexes)
       if (work.before !== undefined) await load(collection, work.before)
-      const prepared = await work.prepare({
-        uri: bench.mongodbUri,
-        database: db.databaseName,
-        collection: 'subscribers',
-      })
+      const prepared = await work.prepare({ uri: bench.mongodbUri, database: db.databaseName })
       const { done: times, ...measured } = await measure(bench.server, {
         processes: [prepared.process],
         rows: dataset.rows,

@@ -26,9 +26,9 @@ export const characterSets = onServices({
   async measure({ client, database, processes, place }, file, { kind, rows }) {
     await place([encoders[kind]!([...file.text()].join(''))], 'rows.csv')
     const importFile = async () => {
-      const { listId } = await createList(client, `${kind} ${performance.now()}`, file)
+      const { listId } = await createList(client, `${kind} ${performance.now()}`)
       const request = { file_source: uploaded('rows.csv'), file_format: { character_set: kind } }
-      return pollImport(client, await startImport(client, listId, file, request))
+      return pollImport(client, await startImport(client, listId, request))
     }
     // New processes compile their code during the first import, so this isn't measured.
     await importFile()

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { Client as FtpClient } from 'basic-ftp'
+import type { Client as FtpClient } from 'basic-ftp'
 import type { ApiClient } from '../../control-plane/cli/api-client.ts'
 import type { ImportView } from '../../control-plane/resources/subscriber-imports/schemas.ts'
 import { wrongImport } from '../check-import.ts'
@@ -12,9 +12,11 @@ import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { createList, pollImport, startImport, uploaded } from '../imports.ts'
 import { measure } from '../measure.ts'
 import {
+  connect,
   largeFile,
   runPartners,
   sessionFiles,
+  type FtpAccount,
   type LargeFiles,
   type SmallFiles,
 } from '../partners/partners.ts'
@@ -55,11 +57,11 @@ export const ftpUploads = onServices({
     const { client, database, ftp, metrics, processes, place } = service
     await place(createReadStream(file), 'rows.csv')
     const server = { host: ftp.hostname, port: Number(ftp.port), tls: kind === 'TLS' }
-    const account = async (name: string) => ({ ...server, ...(await createAccount(client, name)) })
+    const account = async (name: string) => ({ ...server, key: await createKey(client, name) })
     const small = await account('Partner with small files')
     const large: (typeof small)[] = []
     for (let i = 1; i <= partners; i += 1) large.push(await account(`Partner ${i}`))
-    const list = await createList(client, 'bench', dataset)
+    const list = await createList(client, 'bench')
     let uploadedMB = 0
     const received = `rollcall_ftp_bytes_total\\{protocol="${kind === 'TLS' ? 'ftps' : 'ftp'}",direction="in"\\}`
     const ftpServer = measuredProcess('FTP server', metrics['ftp'], (text) => {
@@ -71,7 +73,7 @@ export const ftpUploads = onServices({
       rows: total,
       progress: () => Math.min(uploadedMB, total),
       do: async () => {
-        const id = await startImport(client, list.listId, dataset, { file_source: uploaded('rows.csv') })
+        const id = await startImport(client, list.listId, { file_source: uploaded('rows.csv') })
         const files = await runPartners(large, small, { megabytes, seed })
         const { stats } = await client.get<ImportView>(`/subscriber_imports/${id}`)
         return { id, files, importedRows: stats.records_imported }
@@ -108,28 +110,21 @@ async function makeCertificate(folder: string): Promise<Record<string, string>> 
   return { FTP_TLS_CERT: certificate, FTP_TLS_KEY: key }
 }
 
-async function createAccount(client: ApiClient, name: string) {
+async function createKey(client: ApiClient, name: string): Promise<string> {
   const { id } = await client.post<{ id: number }>('/organizations', { organization: { name } })
   const path = `/organizations/${id}/api_keys`
   const { key } = await client.post<{ key: string }>(path, { api_key: { name: 'ftp' } })
-  return { organizationId: id, key }
+  return key
 }
 
-interface Account {
-  host: string
-  port: number
-  tls: boolean
-  key: string
-}
-
-async function wrongLargeFiles(accounts: Account[], { hashes }: LargeFiles): Promise<string | null> {
+async function wrongLargeFiles(accounts: FtpAccount[], { hashes }: LargeFiles): Promise<string | null> {
   for (const [i, account] of accounts.entries())
     if ((await inSessionOf(account, (client) => hashUpload(client, largeFile))) !== hashes[i])
       return `the file of partner ${i + 1} isn't what was uploaded`
   return null
 }
 
-const wrongSmallFiles = (account: Account, { smallMs, sessionMs, smallHash }: SmallFiles) =>
+const wrongSmallFiles = (account: FtpAccount, { smallMs, sessionMs, smallHash }: SmallFiles) =>
   inSessionOf(account, async (client) => {
     const names = (await client.list()).map(({ name }) => name).filter((name) => name.endsWith('.csv'))
     const sent = smallMs.length + Math.min(sessionMs.length, sessionFiles)
@@ -139,14 +134,9 @@ const wrongSmallFiles = (account: Account, { smallMs, sessionMs, smallHash }: Sm
     return null
   })
 
-async function inSessionOf<T>(
-  { host, port, tls, key }: Account,
-  work: (client: FtpClient) => Promise<T>,
-): Promise<T> {
-  const client = new FtpClient()
-  const secureOptions = { rejectUnauthorized: false }
+async function inSessionOf<T>(account: FtpAccount, work: (client: FtpClient) => Promise<T>): Promise<T> {
+  const client = await connect(account)
   try {
-    await client.access({ host, port, user: 'api', password: key, secure: tls, secureOptions })
     return await work(client)
   } finally {
     client.close()

@@ -1,8 +1,9 @@
+import type { ApiClient } from '../../control-plane/cli/api-client.ts'
 import type { ImportView } from '../../control-plane/resources/subscriber-imports/schemas.ts'
 import { wrongImport } from '../check-import.ts'
 import { onServices } from '../compare.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
-import { createList, importSeconds, pollImport, startImport } from '../imports.ts'
+import { createList, importSeconds, pollImport, startImport, type List } from '../imports.ts'
 import { measure } from '../measure.ts'
 import type { Service } from '../service.ts'
 
@@ -22,14 +23,14 @@ export const manySmall = onServices({
     // New processes compile their code during the first imports, so these aren't measured.
     await importMany(service, seeds.slice(0, maxLanes), maxLanes)
     const { done, ...imports } = await importMany(service, seeds, kind === 'side by side' ? maxLanes : 1)
-    const { milliseconds, wrong } = await checkSmallImports(done)
+    const { milliseconds, wrong } = await checkSmallImports(service, done)
     return { ...imports, times: { each: milliseconds }, wrong }
   },
 })
 
 /** Imports 500 rows of each seed, each into a list of a new organization. */
 export async function importMany(service: Service, seeds: number[], lanes: number) {
-  const prepared = await inLanes(maxLanes, seeds, (seed) => prepareSmallImport(service, seed))
+  const prepared = await inLanes(maxLanes, seeds, (seed) => prepareSmallImport(service.client, seed))
   return measure(service.database.client, {
     processes: service.processes,
     rows: seeds.length * smallRows,
@@ -39,46 +40,35 @@ export async function importMany(service: Service, seeds: number[], lanes: numbe
 
 interface SmallImport {
   view: ImportView
-  /** From `begins_at` to `finished_at`. */
-  check: () => Promise<{ milliseconds: number; wrong: string | null }>
+  list: List
+  file: SubscriberFile
 }
 
-/** The times of all, and the first wrong result. */
-export async function checkSmallImports(imports: SmallImport[]) {
+/** The times of all, from `begins_at` to `finished_at`, and the first wrong result. */
+export async function checkSmallImports(service: Service, imports: SmallImport[]) {
   const milliseconds: number[] = []
-  let wrong: string | null = null
-  for (const { check } of imports) {
-    const checked = await check()
-    milliseconds.push(checked.milliseconds)
-    wrong ??= checked.wrong
+  for (const { view, list, file } of imports) {
+    const expected = { added: smallRows }
+    const wrong = await wrongImport(service, { view, list, expected, leaves: file, size: 'small' })
+    if (wrong !== null) return { milliseconds, wrong }
+    milliseconds.push((await importSeconds(service.database, view.id)) * 1000)
   }
-  return { milliseconds, wrong }
+  return { milliseconds, wrong: null }
 }
 
 /** Resolves to a function that imports 500 rows into a list of an organization of its own. */
 export async function prepareSmallImport(
-  service: Service,
+  client: ApiClient,
   seed: number,
 ): Promise<() => Promise<SmallImport>> {
-  const { client, database } = service
   const file = new SubscriberFile({ rows: smallRows, seed, defects: false })
   const organization = { organization: { name: 'Small' } }
   const { id } = await client.post<{ id: number }>('/organizations', organization)
-  const list = await createList(client, 'Small', file, id)
+  const list = await createList(client, 'Small', id)
   const source = { type: 'json', content: [...file.text()].join('') }
   return async () => {
-    const view = await pollImport(
-      client,
-      await startImport(client, list.listId, file, { file_source: source }),
-    )
-    const expected = { added: smallRows }
-    return {
-      view,
-      check: async () => {
-        const wrong = await wrongImport(service, { view, list, expected, leaves: file, size: 'small' })
-        return { milliseconds: wrong === null ? (await importSeconds(database, view.id)) * 1000 : 0, wrong }
-      },
-    }
+    const id = await startImport(client, list.listId, { file_source: source })
+    return { view: await pollImport(client, id), list, file }
   }
 }
 

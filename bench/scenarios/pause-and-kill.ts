@@ -38,7 +38,7 @@ export const pauseAndKill = onServices({
     const { dataset, file } = input
     const { client, database, processes, place } = service
     await place(createReadStream(file), 'rows.csv')
-    const list = await createList(client, kind, dataset)
+    const list = await createList(client, kind)
     const isDisturbed = kind === disturbed
     const times: Record<string, number[]> = {}
     const { done: view, ...measured } = await measure(database.client, {
@@ -46,7 +46,7 @@ export const pauseAndKill = onServices({
       processes: isDisturbed ? [] : processes,
       rows,
       do: async () => {
-        const id = await startImport(client, list.listId, dataset, { file_source: uploaded('rows.csv') })
+        const id = await startImport(client, list.listId, { file_source: uploaded('rows.csv') })
         if (isDisturbed) {
           await waitForShare(service, id, 0.25)
           times['from a pause until no row is written'] = [await pauseMilliseconds(service, id)]

@@ -33,12 +33,12 @@ export const smallBesideGiant = onServices({
   async measure(service, { dataset, file }, { rows, seed, say }) {
     const { client, database, processes, place } = service
     await place(createReadStream(file), 'rows.csv')
-    const list = await createList(client, 'Giant', dataset)
+    const list = await createList(client, 'Giant')
     const { done, ...work } = await measure(database.client, {
       processes,
       rows: rows + moments.length * smallRows,
       do: async () => {
-        const id = await startImport(client, list.listId, dataset, { file_source: uploaded('rows.csv') })
+        const id = await startImport(client, list.listId, { file_source: uploaded('rows.csv') })
         const smallImports = []
         for (const share of moments) {
           const { state, stats } = await pollImport(
@@ -47,14 +47,14 @@ export const smallBesideGiant = onServices({
             (view) => hasEnded(view.state) || view.stats.records_imported >= share * rows,
           )
           say(`a small import comes; the giant is ${state}, at ${whole(stats.records_imported)} rows`)
-          smallImports.push(await (await prepareSmallImport(service, seed + 1))())
+          smallImports.push(await (await prepareSmallImport(client, seed + 1))())
         }
         return { view: await pollImport(client, id), smallImports }
       },
     })
     const { view, smallImports } = done
     const finished = { view, list, expected: dataset.expectedCounts(), leaves: dataset }
-    const checked = await checkSmallImports(smallImports)
+    const checked = await checkSmallImports(service, smallImports)
     const wrong =
       (await wrongImport(service, finished)) ??
       (await cameLate(service, view.id, smallImports.at(-1)!.view.id)) ??

@@ -2,7 +2,6 @@ import t, { type Test } from 'tap'
 import { writeSubscriberFile } from '../../../../bench/datasets/subscriber-file.ts'
 import { mongoimportPeers } from '../../../../bench/peers/mongoimport.ts'
 import type { Bench } from '../../../../bench/scenario.ts'
-import { openDatabase } from '../../../../shared/runtime/database.ts'
 import { databaseAndFolder } from '../../../helpers/database-and-folder.ts'
 import { missing } from '../../../helpers/missing-programs.ts'
 import { testMongodbUri } from '../../../helpers/service.ts'
@@ -32,7 +31,6 @@ t.test('the reason of a mongoimport that fails is shown, without the password', 
 /** Contenders whose mongoimport writes to this server; the benchmark itself reads from the test's. */
 async function peersOn(t: Test, mongodbUri: string) {
   const { database, folder } = await databaseAndFolder(t)
-  const open = (name: string) => openDatabase({ uri: testMongodbUri(), name })
   const said = (text: string) => t.comment(text)
   const bench: Bench = {
     rows: 100,
@@ -40,7 +38,6 @@ async function peersOn(t: Test, mongodbUri: string) {
     folder,
     mongodbUri,
     server: database.client,
-    openDatabase: open,
     say: said,
   }
   const written = await writeSubscriberFile(bench, { defects: false })
