@@ -14,6 +14,7 @@
  */
 export class FairOrder {
   readonly #bounds: SlotBounds
+  /** By organization, the one that began work last at the end. */
   readonly #shares = new Map<number, Share>()
   #running = 0
   /** The least virtual time of those that were there at the last choice. It never falls. */
@@ -46,6 +47,8 @@ export class FairOrder {
   /** The work takes a slot. Returns the function to call once when it has ended, with its cost in any unit. */
   begin(work: { organization_id: number }): (cost: number) => void {
     const share = this.#shareOf(work)
+    this.#shares.delete(work.organization_id)
+    this.#shares.set(work.organization_id, share)
     this.#begun += 1
     share.begunLast = this.#begun
     share.running += 1
@@ -77,18 +80,28 @@ export class FairOrder {
     return share
   }
 
-  /** Forgets the organizations that are gone and that all others have caught up with, and meets the new ones. */
+  /**
+   * Meets the new organizations, and forgets those that are gone and that all others have caught up with. Of the others
+   * that are gone it forgets those that began work longest ago.
+   */
   #meet(waiting: readonly { organization_id: number }[]): void {
     const present = new Set(waiting.map((work) => work.organization_id))
-    const times = [...this.#shares].flatMap(([id, share]) =>
-      share.running > 0 || present.has(id) ? share.virtualTime : [],
-    )
-    if (times.length > 0) this.#floor = times.reduce((least, time) => Math.min(least, time), Infinity)
+    let least = Infinity
     for (const [id, share] of this.#shares)
-      if (share.running === 0 && share.virtualTime < this.#floor) this.#shares.delete(id)
+      if (share.running > 0 || present.has(id)) least = Math.min(least, share.virtualTime)
+    if (least < Infinity) this.#floor = least
+    for (const [id, { running, virtualTime }] of this.#shares)
+      if (running === 0 && !present.has(id) && (virtualTime < this.#floor || this.#shares.size > maxKnown))
+        this.#shares.delete(id)
     for (const work of waiting) this.#shareOf(work)
   }
 }
+
+/**
+ * Each choice looks at all known organizations. While 10,000 send requests now and then, hardly one is forgotten by
+ * what others did meanwhile, and without this bound a choice took 0.8 ms instead of 0.02.
+ */
+const maxKnown = 256
 
 export interface SlotBounds {
   /** Pieces of work that run at the same time. */

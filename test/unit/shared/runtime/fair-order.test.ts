@@ -125,3 +125,15 @@ t.test('a short absence between two pieces of work is no way to jump the queue',
   }
   t.equal(served.filter((id) => id === 1).length, 2)
 })
+
+t.test('an organization is forgotten after hundreds of others have begun work', async (t) => {
+  const order = new FairOrder({ atOnce: 1 })
+  serve(order, entries(1), [1_000])
+  serve(order, entries(2), [500])
+  t.equal(order.next(entries(1, 2))?.organization_id, 2)
+  for (let id = 1_001; id <= 1_255; id += 1) serve(order, entries(id), [1])
+  t.equal(order.next(entries(1, 2))?.organization_id, 2, 'it is still known')
+  serve(order, entries(2), [500])
+  for (let id = 2_001; id <= 2_300; id += 1) serve(order, entries(id), [1])
+  t.equal(order.next(entries(1, 3))?.organization_id, 1, 'both are new')
+})
