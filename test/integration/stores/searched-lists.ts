@@ -13,7 +13,7 @@ t.test(
     const readLists = (organizationId: number) =>
       reads.listsToSearch(JSON.stringify({ organizationId, filter: { organization_id: organizationId } }))
     const running = await Promise.all(
-      Array.from({ length: 4 }, () => slots.searches.acquire({ organizationId: 1 })),
+      Array.from({ length: 3 }, () => slots.searches.acquire({ organizationId: 1 })),
     )
     await database.db.command({ profile: 2 })
     const waiting: Promise<unknown>[] = []
