@@ -1,13 +1,8 @@
-import {
-  createServer,
-  type IncomingMessage,
-  type RequestListener,
-  type Server,
-  type ServerResponse,
-} from 'node:http'
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextRound } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
+import { createServer } from '../shared/runtime/node-http.ts'
 import { failureBody } from './api/envelope.ts'
 import type { Part } from '../shared/runtime/service.ts'
 

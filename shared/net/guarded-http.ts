@@ -1,5 +1,5 @@
 import type { LookupFunction, Socket } from 'node:net'
-import { Agent, buildConnector, request, type Dispatcher } from 'undici'
+import type { Agent, Dispatcher } from 'undici'
 import { AddressRefused, type AddressGuard } from './address-guard.ts'
 import { toError } from '../contract/errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
@@ -7,7 +7,8 @@ import { failedTry, maskUrl, type RemoteTarget } from './remote-file.ts'
 
 /**
  * One request to a server that a client named, on a connection of its own to the checked address. Redirects aren't
- * followed here.
+ * followed here. undici is loaded at the first request, since it takes 25 ms or more of processor time, and many
+ * processes never make one.
  */
 
 const maxHeaderBytes = 16 * 1024
@@ -31,6 +32,7 @@ export async function sendGuardedRequest(
   agent: Agent,
   { signal, headers, ...more }: GuardedRequest,
 ): Promise<Dispatcher.ResponseData> {
+  const { request } = await import('undici')
   const flood = new AbortController()
   let informational = 0
   return request(url, {
@@ -62,11 +64,12 @@ export function refuseLiteral(guard: AddressGuard, { url }: RemoteTarget): void 
 }
 
 /** Connects only to allowed addresses, and checks the remote address of each connection again. */
-export function guardedAgent(
+export async function guardedAgent(
   guard: AddressGuard,
   { connectMs, silenceMs }: Pick<DownloadBounds, 'connectMs' | 'silenceMs'>,
   onSocket: (socket: Socket) => void = () => undefined,
-): Agent {
+): Promise<Agent> {
+  const { Agent, buildConnector } = await import('undici')
   const connect = buildConnector({
     lookup: guardedLookup(guard),
     timeout: connectMs,

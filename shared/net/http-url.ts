@@ -33,7 +33,7 @@ export async function openByHttp(
   const { cookies } = options
   refuseLiteral(options.guard, target)
   const end = new DelayedEnd()
-  const agent = guardedAgent(options.guard, options.bounds, (socket) => end.delay(socket))
+  const agent = await guardedAgent(options.guard, options.bounds, (socket) => end.delay(socket))
   try {
     const cookie = cookies.getCookieStringSync(url.href)
     const response = await sendGuardedRequest(target, agent, {

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer, type Server } from 'node:http'
+import type { Server } from 'node:http'
 import type { AddressInfo, Server as NetServer, Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Registry } from 'prom-client'
@@ -8,6 +8,7 @@ import { loadSettings, type Settings } from './config.ts'
 import { ensureDataFolder } from './data-folder.ts'
 import { errorCode, errorMessage, StartError } from '../contract/errors.ts'
 import { createLogger, type Logger } from './logger.ts'
+import { createServer } from './node-http.ts'
 import { versionWithCommit } from './package-version.ts'
 
 /**

@@ -34,7 +34,7 @@ export async function sendCallback(webhook: Webhook, options: SendOptions): Prom
   const { guard, bounds, signal } = options
   const target = splitCredentials(new URL(webhook.url))
   const deadline = AbortSignal.timeout(bounds.attemptTimeoutMs)
-  const agent = guardedAgent(guard, { connectMs: bounds.connectMs, silenceMs: bounds.attemptTimeoutMs })
+  const agent = await guardedAgent(guard, { connectMs: bounds.connectMs, silenceMs: bounds.attemptTimeoutMs })
   try {
     refuseLiteral(guard, target)
     const { statusCode, body } = await sendGuardedRequest(target, agent, {
