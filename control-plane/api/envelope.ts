@@ -6,7 +6,7 @@ import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts
 import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { drain } from './body/body-pieces.ts'
 import type { DataReply } from './endpoint.ts'
-import { groupBytes, JsonRecords, largeBytes } from './json-page.ts'
+import { pieceBytes, JsonRecords, largeBytes } from './json-page.ts'
 import type { PiecePacer } from './piece-pacer.ts'
 import { writePieces } from './pieces.ts'
 import { requestLocals } from './request-locals.ts'
@@ -39,9 +39,9 @@ export async function sendData(
 
 /** In pieces, because one write of 8 MB takes the event loop from all other requests meanwhile. */
 async function* pacedPieces(bytes: Buffer, pacer: PiecePacer): AsyncIterable<Buffer> {
-  for (let start = 0; start < bytes.length; start += groupBytes) {
+  for (let start = 0; start < bytes.length; start += pieceBytes) {
     await pacer.nextPiece()
-    yield bytes.subarray(start, start + groupBytes)
+    yield bytes.subarray(start, start + pieceBytes)
   }
 }
 

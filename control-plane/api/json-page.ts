@@ -13,10 +13,10 @@ import type { RequestCall } from './endpoint.ts'
 export const maxPageBytes = 8 * decimalMegabyte
 /** A larger reply needs a slot. */
 export const largeBytes = 256 * 1024
-/** A page becomes JSON in groups of so much, so that other requests wait for no more in a round of the event loop. */
-export const groupBytes = 64 * 1024
+/** A page becomes JSON in batches of so much, so that other requests wait for no more in a round of the event loop. */
+export const pieceBytes = 64 * 1024
 /** Records that are converted first, while their size is unknown. */
-const firstGroupSize = 8
+const firstBatchSize = 8
 
 /** The part of a call that reading a page needs. */
 export type PageCall = Pick<RequestCall, 'deps' | 'caller' | 'acquireLargeReply' | 'clientGone'>
@@ -73,8 +73,8 @@ export class PageReader<T extends object> {
   }
 
   /**
-   * Appends the cursor's records until the page is full, one group at a time. Other requests are served between two
-   * groups, and little is read beyond the page's end. Throws 429 and 503 as Slots does.
+   * Appends the cursor's records until the page is full, one batch at a time. Other requests are served between two
+   * batches, and little is read beyond the page's end. Throws 429 and 503 as Slots does.
    */
   async read(cursor: FindCursor<T>): Promise<void> {
     const { clientGone } = this.#options.call
@@ -82,7 +82,7 @@ export class PageReader<T extends object> {
       while (!this.#hasMore && !clientGone.aborted && (await hasNext(cursor))) {
         const missing = this.#options.max - this.#texts.length
         if (missing === 0) this.#hasMore = true
-        else await this.#appendGroup(cursor.readBufferedDocuments(Math.min(this.#groupSize(), missing)))
+        else await this.#appendBatch(cursor.readBufferedDocuments(Math.min(this.#batchSize(), missing)))
         if (this.#bytes > largeBytes) await this.#pause()
       }
     } finally {
@@ -96,13 +96,13 @@ export class PageReader<T extends object> {
     await deps.pacer.nextPiece()
   }
 
-  #groupSize(): number {
+  #batchSize(): number {
     const average = this.#bytes / this.#texts.length
-    return this.#texts.length === 0 ? firstGroupSize : Math.max(1, Math.floor(groupBytes / average))
+    return this.#texts.length === 0 ? firstBatchSize : Math.max(1, Math.floor(pieceBytes / average))
   }
 
-  async #appendGroup(group: T[]): Promise<void> {
-    for (const [index, record] of (await this.#options.views(group)).entries()) {
+  async #appendBatch(batch: T[]): Promise<void> {
+    for (const [index, record] of (await this.#options.views(batch)).entries()) {
       const text = JSON.stringify(record)
       this.#bytes += Buffer.byteLength(text) + 1
       if (this.#bytes > maxPageBytes && this.#texts.length > 0) {
@@ -110,7 +110,7 @@ export class PageReader<T extends object> {
         return
       }
       this.#texts.push(text)
-      this.#lastShown = group[index] ?? null
+      this.#lastShown = batch[index] ?? null
     }
   }
 }

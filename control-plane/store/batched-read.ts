@@ -43,16 +43,16 @@ class BatchLoader<Key, Item> {
 
   #begin(): void {
     if (this.#running >= maxConcurrent || this.#waiting.length === 0) return
-    const group = this.#waiting.splice(0, this.#groupSize())
+    const batch = this.#waiting.splice(0, this.#batchSize())
     this.#running += 1
-    void this.#answer(group).finally(() => {
+    void this.#answer(batch).finally(() => {
       this.#running -= 1
       this.#begin()
     })
   }
 
   /** At least one key goes into a read, whatever it weighs. */
-  #groupSize(): number {
+  #batchSize(): number {
     let weight = 0
     for (const [i, { key }] of this.#waiting.entries()) {
       weight += this.#weigh(key)
@@ -61,12 +61,12 @@ class BatchLoader<Key, Item> {
     return this.#waiting.length
   }
 
-  async #answer(group: Waiting<Key, Item>[]): Promise<void> {
+  async #answer(batch: Waiting<Key, Item>[]): Promise<void> {
     try {
-      const found = await this.#read([...new Set(group.map(({ key }) => key))])
-      for (const { key, resolve } of group) resolve(found.get(key) ?? null)
+      const found = await this.#read([...new Set(batch.map(({ key }) => key))])
+      for (const { key, resolve } of batch) resolve(found.get(key) ?? null)
     } catch (error) {
-      for (const { reject } of group) reject(error)
+      for (const { reject } of batch) reject(error)
     }
   }
 }

@@ -23,7 +23,7 @@ import { subscriberTransition } from '../../shared/values/subscriber-transition.
 /**
  * Group commit: creations of single subscribers of one organization that come at the same moment share one transaction,
  * whatever their lists. They share its cost and the wait for its commit, and each has the outcome that it would have
- * alone. A group that meets a taken identity, rows locked by an import or an exhausted quota is rolled back. Each of
+ * alone. A batch that meets a taken identity, rows locked by an import or an exhausted quota is rolled back. Each of
  * its creations then runs alone.
  */
 
@@ -37,16 +37,16 @@ interface Waiting extends Addition {
   reject: (error: unknown) => void
 }
 
-const maxGroupSize = 64
+const maxBatchSize = 64
 
 /**
- * Creations that come while a group of their organization is in flight make the next group. One that is alone begins at
+ * Creations that come while a batch of their organization is in flight make the next batch. One that is alone begins at
  * once, and sixteen at a time cost little more than two. They are grouped by organization and not by list: under a
  * subscriber limit its transactions run one by one anyway.
  */
 export class SubscriberInsertions {
   readonly #database: Database
-  /** By organization; an entry is there while a group of it is in flight. */
+  /** By organization; an entry is there while a batch of it is in flight. */
   readonly #queues = new Map<number, Waiting[]>()
 
   constructor(database: Database) {
@@ -66,49 +66,49 @@ export class SubscriberInsertions {
   async #run(organizationId: number, queue: Waiting[]): Promise<void> {
     this.#queues.set(organizationId, queue)
     while (queue.length > 0) {
-      const group = queue.splice(0, maxGroupSize)
+      const batch = queue.splice(0, maxBatchSize)
       try {
-        const results = await insertGroup(this.#database, organizationId, group)
-        for (const [i, result] of results.entries()) group[i]?.resolve(result)
+        const results = await insertBatch(this.#database, organizationId, batch)
+        for (const [i, result] of results.entries()) batch[i]?.resolve(result)
       } catch (error) {
-        for (const { reject } of group) reject(error)
+        for (const { reject } of batch) reject(error)
       }
     }
     this.#queues.delete(organizationId)
   }
 }
 
-/** Resolves when the next group may begin, to a promise of each addition's result, which may take longer. */
-async function insertGroup(
+/** Resolves when the next batch may begin, to a promise of each addition's result, which may take longer. */
+async function insertBatch(
   database: Database,
   organizationId: number,
-  group: readonly Addition[],
+  batch: readonly Addition[],
 ): Promise<Promise<WriteResult>[]> {
   try {
-    const results = await insertInOneTransaction(database, organizationId, group)
+    const results = await insertInOneTransaction(database, organizationId, batch)
     return results.map((result) => Promise.resolve(result))
   } catch (error) {
-    if (!(error instanceof GroupFailed)) throw error
-    return group.map(({ plan }) => writeAlone(database, plan))
+    if (!(error instanceof BatchFailed)) throw error
+    return batch.map(({ plan }) => writeAlone(database, plan))
   }
 }
 
-/** Rolls the group's transaction back; its creations then run alone. */
-class GroupFailed extends Error {}
+/** Rolls the batch's transaction back; its creations then run alone. */
+class BatchFailed extends Error {}
 
 const maxConflictRetries = 5
 
 async function insertInOneTransaction(
   database: Database,
   organizationId: number,
-  group: readonly Addition[],
+  batch: readonly Addition[],
 ): Promise<WriteResult[]> {
   const { collections } = database
   let conflicts = 0
   return inQuotaTransaction(database, organizationId, async ({ session, hasQuotaLock }) => {
     try {
-      const lists = await readListStates(database, session, group)
-      const fitting = group.filter(({ plan }) => isAtRevision(lists.get(plan.listId), plan))
+      const lists = await readListStates(database, session, batch)
+      const fitting = batch.filter(({ plan }) => isAtRevision(lists.get(plan.listId), plan))
       if (fitting.length > 0) {
         const subscribers = fitting.map(({ plan, subscriber }) =>
           withImportEpoch(subscriber, lists.get(plan.listId)),
@@ -118,20 +118,20 @@ async function insertInOneTransaction(
         ).length
         const quota = { amount, hasQuotaLock }
         if (amount > 0 && (await useQuota(collections, session, organizationId, quota)) !== 'ok')
-          throw new GroupFailed()
+          throw new BatchFailed()
         await collections.subscribers.insertMany(subscribers, { session })
         await changeCountsOfLists(database, session, organizationId, changesByList(subscribers))
       }
-      return group.map((addition) =>
+      return batch.map((addition) =>
         fitting.includes(addition)
           ? { outcome: 'done', before: null, after: addition.subscriber }
           : { outcome: 'outdated' },
       )
     } catch (error) {
       // Nothing is committed yet. A write conflict may be gone at the next try. A row that an import locks for longer
-      // must not delay the others in the group.
+      // must not delay the others in the batch.
       if (isWriteConflict(error)) conflicts += 1
-      if (isDuplicateKey(error) || conflicts > maxConflictRetries) throw new GroupFailed('', { cause: error })
+      if (isDuplicateKey(error) || conflicts > maxConflictRetries) throw new BatchFailed('', { cause: error })
       throw error
     }
   })
@@ -140,9 +140,9 @@ async function insertInOneTransaction(
 async function readListStates(
   { collections }: Database,
   session: ClientSession,
-  group: readonly Addition[],
+  batch: readonly Addition[],
 ): Promise<Map<number, ListState>> {
-  const listIds = [...new Set(group.map(({ plan }) => plan.listId))]
+  const listIds = [...new Set(batch.map(({ plan }) => plan.listId))]
   const lists = await collections.mailingLists
     .find({ _id: { $in: listIds } }, { session, projection: listStateProjection })
     .toArray()

@@ -7,17 +7,17 @@ export interface RandomAccessFile {
   read(target: Uint8Array, position: number): Promise<number>
 }
 
-/** Reads blocks of up to 1 MiB, as far as the file goes. It stays open, also when the reader stops early. */
+/** Reads pieces of up to 1 MiB, as far as the file goes. It stays open, also when the reader stops early. */
 export async function* readRange(
   file: Pick<RandomAccessFile, 'read'>,
   { start, end, signal }: { start: number; end: number; signal?: AbortSignal },
 ): AsyncGenerator<Buffer> {
   for (let at = start; at < end;) {
     signal?.throwIfAborted()
-    const block = Buffer.allocUnsafeSlow(Math.min(binaryMegabyte, end - at))
-    const read = await file.read(block, at)
+    const piece = Buffer.allocUnsafeSlow(Math.min(binaryMegabyte, end - at))
+    const read = await file.read(piece, at)
     if (read === 0) return
-    yield block.subarray(0, read)
+    yield piece.subarray(0, read)
     at += read
   }
 }

@@ -199,17 +199,17 @@ async function findEnd(file: RandomAccessFile, what: string): Promise<number> {
 
 /** The offset behind the last byte that isn't zero. */
 async function findDataEnd(file: RandomAccessFile): Promise<number> {
-  const block = Buffer.alloc(blockBytes)
+  const piece = Buffer.alloc(pieceBytes)
   for (let end = file.size; end > 0;) {
-    const start = Math.max(0, end - blockBytes)
-    const read = await file.read(block.subarray(0, end - start), start)
-    for (let at = read; at > 0; at -= 1) if (block[at - 1] !== 0) return start + at
+    const start = Math.max(0, end - pieceBytes)
+    const read = await file.read(piece.subarray(0, end - start), start)
+    for (let at = read; at > 0; at -= 1) if (piece[at - 1] !== 0) return start + at
     end = start
   }
   return 0
 }
 
-const blockBytes = binaryMegabyte
+const pieceBytes = binaryMegabyte
 
 /** Passes the content on. Throws when its length or checksum isn't that of the directory. */
 async function* checked(pieces: AsyncIterable<Buffer>, entry: Entry, what: string): AsyncGenerator<Buffer> {
@@ -227,15 +227,15 @@ async function* checked(pieces: AsyncIterable<Buffer>, entry: Entry, what: strin
   )
 }
 
-/** Gives yauzl the directory, from one block at a time: it reads each entry in two small pieces. */
+/** Gives yauzl the directory, which it reads entry by entry in two small pieces, from one large piece at a time. */
 class DirectoryReader extends yauzl.RandomAccessReader {
   /** An error of the file itself. */
   failure: unknown = null
   readonly #file: RandomAccessFile
   readonly #signal: AbortSignal
-  readonly #block = Buffer.alloc(256 * 1024)
-  #blockStart = 0
-  #blockLength = 0
+  readonly #buffer = Buffer.alloc(256 * 1024)
+  #bufferStart = 0
+  #bufferLength = 0
 
   constructor(file: RandomAccessFile, signal: AbortSignal) {
     super()
@@ -265,10 +265,10 @@ class DirectoryReader extends yauzl.RandomAccessReader {
 
   async #copy(target: Buffer, position: number): Promise<void> {
     this.#signal.throwIfAborted()
-    if (position < this.#blockStart || position + target.length > this.#blockStart + this.#blockLength) {
-      this.#blockStart = position
-      this.#blockLength = await this.#file.read(this.#block, position)
+    if (position < this.#bufferStart || position + target.length > this.#bufferStart + this.#bufferLength) {
+      this.#bufferStart = position
+      this.#bufferLength = await this.#file.read(this.#buffer, position)
     }
-    this.#block.copy(target, 0, position - this.#blockStart)
+    this.#buffer.copy(target, 0, position - this.#bufferStart)
   }
 }

@@ -13,10 +13,10 @@ export class ZstdFrames {
   add(piece: Uint8Array): void {
     for (let at = 0; at < piece.length;) {
       const { bytes, isSkipped } = this.#field
-      const part = piece.subarray(at, at + bytes - this.#length)
-      at += part.length
-      this.#length += part.length
-      if (!isSkipped) this.#kept = Buffer.concat([this.#kept, part])
+      const taken = piece.subarray(at, at + bytes - this.#length)
+      at += taken.length
+      this.#length += taken.length
+      if (!isSkipped) this.#kept = Buffer.concat([this.#kept, taken])
       if (this.#length < bytes) return
       const field = this.#kept
       this.#kept = Buffer.alloc(0)

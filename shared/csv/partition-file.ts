@@ -4,8 +4,8 @@ import type { ChunkDocument, ImportDocument } from '../contract/schemas/import.t
 import type { StagedFile, Staging } from '../storage/staging/staging.ts'
 
 /**
- * The partition file has the records of an import, grouped by range of identities. A range consists of extents: buffers
- * of whole records, each appended to the file when it was full. Its extents in their order give its records in file
+ * The partition file has the records of an import, grouped by range of identities. A range consists of pieces: buffers
+ * of whole records, each appended to the file when it was full. Its pieces in their order give its records in file
  * order.
  *
  * A record is a header of four little-endian uint32, its identity, and its bytes without the line end:
@@ -14,7 +14,7 @@ import type { StagedFile, Staging } from '../storage/staging/staging.ts'
 export const headerLength = 16
 
 /** Flat pairs, as they are stored: offset, length, offset, length, ... */
-export type Extents = number[]
+export type Pieces = number[]
 
 /**
  * A record in a buffer of partition bytes: `identityStart`, `start` and `end` are offsets into that buffer.
@@ -112,8 +112,8 @@ export function identityPrefix(bytes: Buffer, start: number, length: number): nu
 }
 
 /** In bytes. */
-export const extentsLength = (extents: Extents): number =>
-  extents.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)
+export const piecesLength = (pieces: Pieces): number =>
+  pieces.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)
 
 /** Throws ImportError `chunk_damaged` when the file is missing. */
 export async function openPartition(
@@ -130,38 +130,38 @@ export async function openPartition(
 }
 
 /**
- * Reads a whole range, into `buffer` when that is large enough. The result is shorter than the extents when the file ends
+ * Reads a whole range, into `buffer` when that is large enough. The result is shorter than the pieces when the file ends
  * early, so the caller must compare the checksum.
  */
-export async function readExtents(
+export async function readAllPieces(
   partition: StagedFile,
-  extents: Extents,
+  pieces: Pieces,
   buffer: Buffer = Buffer.alloc(0),
 ): Promise<{ bytes: Buffer; crc: number }> {
-  const length = extentsLength(extents)
+  const length = piecesLength(pieces)
   const target = length <= buffer.length ? buffer.subarray(0, length) : Buffer.allocUnsafeSlow(length)
   let at = 0
-  for (const { offset, length } of eachExtent(extents))
+  for (const { offset, length } of eachPiece(pieces))
     at += await partition.read(target.subarray(at, at + length), offset)
   const bytes = target.subarray(0, at)
   return { bytes, crc: crc32(bytes) }
 }
 
-function* eachExtent(extents: Extents): Generator<{ offset: number; length: number }> {
-  for (let i = 0; i < extents.length; i += 2) yield { offset: extents[i]!, length: extents[i + 1]! }
+function* eachPiece(pieces: Pieces): Generator<{ offset: number; length: number }> {
+  for (let i = 0; i < pieces.length; i += 2) yield { offset: pieces[i]!, length: pieces[i + 1]! }
 }
 
 /**
- * Reads a range of any size in pieces, one for each extent. A piece has whole records only. `crc` of the last piece is
- * the checksum of the range.
+ * Reads a range of any size piece by piece. Each result has whole records only. `crc` of the last one is the checksum of
+ * the range.
  */
 export async function* readInPieces(
   partition: StagedFile,
-  extents: Extents,
+  pieces: Pieces,
 ): AsyncGenerator<{ bytes: Buffer; crc: number }> {
   let rest: Buffer = Buffer.alloc(0)
   let crc = 0
-  for (const { offset, length } of eachExtent(extents)) {
+  for (const { offset, length } of eachPiece(pieces)) {
     const piece = Buffer.allocUnsafeSlow(rest.length + length)
     rest.copy(piece)
     const read = await partition.read(piece.subarray(rest.length), offset)

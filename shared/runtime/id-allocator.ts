@@ -23,18 +23,18 @@ export class IdAllocators {
   allocate(kind: string, amount = 1): Promise<number> {
     return new Promise((resolve) => {
       const waiting = this.#waiting.get(kind)
-      if (waiting === undefined) void this.#allocateGroups(kind, [{ amount, resolve }])
+      if (waiting === undefined) void this.#allocateBatches(kind, [{ amount, resolve }])
       else waiting.push({ amount, resolve })
     })
   }
 
-  async #allocateGroups(kind: string, first: Waiting[]): Promise<void> {
-    for (let group = first; group.length > 0; group = this.#waiting.get(kind) ?? []) {
+  async #allocateBatches(kind: string, first: Waiting[]): Promise<void> {
+    for (let batch = first; batch.length > 0; batch = this.#waiting.get(kind) ?? []) {
       this.#waiting.set(kind, [])
-      const total = group.reduce((sum, { amount }) => sum + amount, 0)
+      const total = batch.reduce((sum, { amount }) => sum + amount, 0)
       const end = this.#raise(kind, total)
       let left = total
-      for (const { amount, resolve } of group) {
+      for (const { amount, resolve } of batch) {
         const beforeEnd = left
         resolve(end.then((id) => id - beforeEnd))
         left -= amount

@@ -54,13 +54,13 @@ export function runInTransaction<T>(
   })
 }
 
-const blockSize = 32
+const batchSize = 32
 /** With fewer free sessions the pool grows in the background, so that requests rarely wait for it. */
 const minFree = 8
 
 /**
  * Pool of the sessions for transactions of requests and uploads. A session is registered before its first transaction,
- * so that other processes can end the transactions of a dead process. One write registers a block of sessions. The pool
+ * so that other processes can end the transactions of a dead process. One write registers a batch of sessions. The pool
  * grows to the number of concurrent transactions.
  */
 export class SessionPool {
@@ -112,7 +112,7 @@ export class SessionPool {
 
   async #add(): Promise<void> {
     // With causal consistency a new primary would wait for the cluster time of writes that were lost with the old one.
-    const added = Array.from({ length: blockSize }, () =>
+    const added = Array.from({ length: batchSize }, () =>
       this.#client.startSession({ causalConsistency: false }),
     )
     for (const session of added) this.#all.add(session)

@@ -35,7 +35,7 @@ export const chunkLeaseMs = 60_000
 export const maxChunkClaims = 5
 
 /**
- * Claims the next ready chunk of the import, and resolves to it without its extents. Null when none is ready, or the
+ * Claims the next ready chunk of the import, and resolves to it without its pieces. Null when none is ready, or the
  * import was paused or cancelled since it was read (fence.ts).
  */
 export function claimChunk(
@@ -54,14 +54,14 @@ export function claimChunk(
         },
       },
     ],
-    { sort: { number: 1 }, returnDocument: 'after', projection: { extents: 0 } },
+    { sort: { number: 1 }, returnDocument: 'after', projection: { pieces: 0 } },
   )
 }
 
 /** A chunk under the lease that this engine has. */
 export type HeldChunk = ChunkDocument & { token: string }
 
-/** The chunk with its extents, for the worker of its engine; null when the token's lease is lost. */
+/** The chunk with its pieces, for the worker of its engine; null when the token's lease is lost. */
 export async function readLeasedChunk(
   { chunks }: Collections,
   chunkId: string,

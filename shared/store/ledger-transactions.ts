@@ -4,7 +4,7 @@ import { inTransaction } from '../runtime/transactions.ts'
 import { makeLedger } from './ledger.ts'
 
 /** Changes in one transaction. */
-const maxGroup = 50
+const maxBatch = 50
 
 interface Change {
   run(session: ClientSession): Promise<void>
@@ -15,7 +15,7 @@ interface Change {
 
 /**
  * Group commit. All changes of an organization write its ledger, so parallel transactions would conflict. While one is
- * in flight, further changes of this process wait, and then share the next one. Where a group fails, each of its changes
+ * in flight, further changes of this process wait, and then share the next one. Where a batch fails, each of its changes
  * runs alone; so one that is refused costs the others a second run.
  */
 export class LedgerTransactions {
@@ -65,19 +65,19 @@ export class LedgerTransactions {
 
   async #run(organizationId: number, queue: Change[]): Promise<void> {
     while (queue.length > 0) {
-      const group = queue.splice(0, maxGroup)
-      if (group.length === 1 || !(await this.#runTogether(organizationId, group)))
-        for (const change of group) await change.runAlone()
-      for (const change of group) change.finish()
+      const batch = queue.splice(0, maxBatch)
+      if (batch.length === 1 || !(await this.#runTogether(organizationId, batch)))
+        for (const change of batch) await change.runAlone()
+      for (const change of batch) change.finish()
     }
     this.#queues.delete(organizationId)
   }
 
-  async #runTogether(organizationId: number, group: Change[]): Promise<boolean> {
+  async #runTogether(organizationId: number, batch: Change[]): Promise<boolean> {
     try {
       await this.#makeLedger(organizationId)
       await inTransaction(this.#database, async (session) => {
-        for (const change of group) await change.run(session)
+        for (const change of batch) await change.run(session)
       })
       return true
     } catch {

@@ -132,13 +132,13 @@ async function importFile(
 /** No chunk is much larger than it should be, unless it is of one identity and read piece by piece. */
 async function checkChunks(t: Test, service: Service, id: number, fileBytes: number): Promise<void> {
   const chunks = await service.collections.chunks.find({ import_id: id }).toArray()
-  const bytesOf = (extents: number[]): number =>
-    extents.reduce((sum, value, i) => (i % 2 === 1 ? sum + value : sum), 0)
+  const bytesOf = (pieces: number[]): number =>
+    pieces.reduce((sum, value, i) => (i % 2 === 1 ? sum + value : sum), 0)
   const large = chunks.filter(
-    (chunk) => chunk.kind !== 'single_identity' && bytesOf(chunk.extents) > maxChunkBytes(fileBytes),
+    (chunk) => chunk.kind !== 'single_identity' && bytesOf(chunk.pieces) > maxChunkBytes(fileBytes),
   )
   t.same(
-    large.map((chunk) => [chunk._id, chunk.kind, bytesOf(chunk.extents)]),
+    large.map((chunk) => [chunk._id, chunk.kind, bytesOf(chunk.pieces)]),
     [],
     `${chunks.length} chunks, none too large`,
   )

@@ -70,7 +70,7 @@ export function storedChunk(
     kind: 'sorted',
     from: null,
     to: null,
-    extents: [],
+    pieces: [],
     crc32: 0,
     record_count: 1,
     first_subscriber_id: 1,

@@ -99,7 +99,7 @@ export function requirePlan({ _id, plan }: ImportDocument): ImportPlan {
 async function readIdentities(chunk: ChunkDocument, partition: StagedFile): Promise<Set<string>> {
   const identities = new Set<string>()
   let checksum = 0
-  for await (const { bytes, crc } of readInPieces(partition, chunk.extents)) {
+  for await (const { bytes, crc } of readInPieces(partition, chunk.pieces)) {
     checksum = crc
     for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {
       identities.add(bytes.toString('utf8', record.identityStart, record.start))

@@ -86,8 +86,8 @@ export async function deactivateAbsent(run: StepRun): Promise<void> {
       absent.push(...part.absent)
       searchedTo = part.to
       while (absent.length >= subscribersPerTransaction) {
-        const portion = absent.splice(0, subscribersPerTransaction)
-        await deactivate(run, chunk, portion, afterLast(portion))
+        const batch = absent.splice(0, subscribersPerTransaction)
+        await deactivate(run, chunk, batch, afterLast(batch))
       }
       if (!isProgressDue()) continue
       await deactivate(run, chunk, absent, searchedTo)

@@ -1,10 +1,5 @@
 import { crc32 } from 'node:zlib'
-import {
-  headerLength,
-  identityPrefix,
-  writeHeader,
-  type Extents,
-} from '../../../shared/csv/partition-file.ts'
+import { headerLength, identityPrefix, writeHeader, type Pieces } from '../../../shared/csv/partition-file.ts'
 import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
 import type { StagedWriter } from '../../../shared/storage/staging/staging.ts'
 
@@ -13,8 +8,8 @@ export interface Range {
   kind: ChunkDocument['kind']
   from: Buffer | null
   to: Buffer | null
-  extents: Extents
-  /** Total bytes of its extents. */
+  pieces: Pieces
+  /** Total bytes of its pieces. */
   length: number
   crc32: number
   records: number
@@ -33,8 +28,8 @@ export interface RecordToWrite {
 }
 
 /**
- * Appends buffers to the partition file. They queue up while a block is scanned, and one write takes them all while the
- * next block is scanned.
+ * Appends buffers to the partition file. They queue up while a piece is scanned, and one write takes them all while the
+ * next piece is scanned.
  */
 export class PartitionOutput {
   readonly #file: StagedWriter
@@ -196,7 +191,7 @@ export class RangeWriter {
 
   #store(range: OpenRange, bytes: Buffer): void {
     range.crc32 = crc32(bytes, range.crc32)
-    range.extents.push(this.#output.enqueue(bytes), bytes.length)
+    range.pieces.push(this.#output.enqueue(bytes), bytes.length)
     range.length += bytes.length
   }
 }
@@ -220,7 +215,7 @@ function openRange(from: Buffer | null, to: Buffer | null): OpenRange {
     kind: isPoint ? 'single_identity' : 'sorted',
     from,
     to,
-    extents: [],
+    pieces: [],
     length: 0,
     crc32: 0,
     records: 0,

@@ -9,39 +9,39 @@ import { successor } from './range-writer.ts'
  * a sorted file says nothing about the rest.
  */
 
-/** A sampled part of the file, which is read block by block until enough identities are found. */
-const windowBytes = 16 * 1024
-const blockBytes = 4 * 1024
-const identitiesPerWindow = 24
+/** A sample of the file, which is read piece by piece until enough identities are found. */
+const sampleBytes = 16 * 1024
+const pieceBytes = 4 * 1024
+const identitiesPerSample = 24
 
 interface SampleOptions {
   source: StagedFile
   start: number
-  windows: number
+  samples: number
   identities: IdentityReader
   format: ContentFormat
   wantedColumn: number
 }
 
 /**
- * The identities of `windows` parts of the file, sorted. A window may begin inside an enclosure and read nonsense. That
+ * The identities of `samples` places in the file, sorted. A sample may begin inside an enclosure and read nonsense. That
  * seldom is a valid identity, and a misplaced border costs nothing but balance.
  */
 export async function sampleIdentities(options: SampleOptions): Promise<Buffer[]> {
-  const { source, start, windows } = options
+  const { source, start, samples } = options
   const length = source.size - start
-  if (length <= windows * windowBytes)
+  if (length <= samples * sampleBytes)
     return sorted(await readIdentities(options, { from: start, to: source.size, isInside: false }))
   const sampled: Buffer[] = []
-  for (let window = 0; window < windows; window += 1) {
-    const from = start + Math.floor(((length - windowBytes) / (windows - 1)) * window)
-    const bounds = { from, to: from + windowBytes, isInside: window > 0 }
-    for (const identity of await readIdentities(options, bounds, identitiesPerWindow)) sampled.push(identity)
+  for (let sample = 0; sample < samples; sample += 1) {
+    const from = start + Math.floor(((length - sampleBytes) / (samples - 1)) * sample)
+    const bounds = { from, to: from + sampleBytes, isInside: sample > 0 }
+    for (const identity of await readIdentities(options, bounds, identitiesPerSample)) sampled.push(identity)
   }
   return sorted(sampled)
 }
 
-/** Stops after the block in which it has found `enough`. `isInside`: `from` may be inside a line, which is skipped. */
+/** Stops after the piece in which it has found `enough`. `isInside`: `from` may be inside a line, which is skipped. */
 async function readIdentities(
   options: SampleOptions,
   { from, to, isInside }: { from: number; to: number; isInside: boolean },
@@ -59,10 +59,13 @@ async function readIdentities(
   })
   let position = from
   let atLineStart = !isInside
-  const block = enough === Infinity ? Infinity : blockBytes
+  const maxRead = enough === Infinity ? Infinity : pieceBytes
   while (position < to && found.length < enough) {
     const space = scanner.space()
-    const read = await source.read(space.subarray(0, Math.min(block, space.length, to - position)), position)
+    const read = await source.read(
+      space.subarray(0, Math.min(maxRead, space.length, to - position)),
+      position,
+    )
     if (read === 0) break
     position += read
     let usable = read

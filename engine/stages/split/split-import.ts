@@ -142,7 +142,7 @@ function chunkDocuments(
       kind: range.kind,
       from: range.from?.toString() ?? null,
       to: range.to?.toString() ?? null,
-      extents: range.extents,
+      pieces: range.pieces,
       crc32: range.crc32,
       record_count: range.records,
       first_subscriber_id: ids.firstSubscriberId + before,

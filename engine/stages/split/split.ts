@@ -77,7 +77,7 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
   const sample = await sampleIdentities({
     source,
     start,
-    windows: Math.max(256, Math.min(1_024, sizes.ranges)),
+    samples: Math.max(256, Math.min(1_024, sizes.ranges)),
     identities: new IdentityReader(plan, format),
     format,
     wantedColumn: plan.identity.column,
@@ -167,7 +167,7 @@ async function splitRange(range: Range, { reopen, output, sizes, signal }: Split
   const file = await reopen()
   try {
     const sample = new IdentitySample()
-    for await (const { bytes } of readInPieces(file, range.extents)) {
+    for await (const { bytes } of readInPieces(file, range.pieces)) {
       signal.throwIfAborted()
       for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end))
         sample.offer(bytes, record.identityStart, record.start)
@@ -177,7 +177,7 @@ async function splitRange(range: Range, { reopen, output, sizes, signal }: Split
       Math.min(maxRanges, Math.ceil(range.length / sizes.target)),
     )
     const writer = new RangeWriter({ output, bufferSize: sizes.bufferSize, borders, within: range })
-    for await (const { bytes } of readInPieces(file, range.extents)) {
+    for await (const { bytes } of readInPieces(file, range.pieces)) {
       signal.throwIfAborted()
       for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {
         writer.add({

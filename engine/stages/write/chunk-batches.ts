@@ -1,7 +1,7 @@
 import { cutBatches, listRecords, sortedByIdentity, type Batch } from '../../../shared/csv/chunk-records.ts'
 import {
-  extentsLength,
-  readExtents,
+  piecesLength,
+  readAllPieces,
   readInPieces,
   refuseDamaged,
 } from '../../../shared/csv/partition-file.ts'
@@ -24,11 +24,11 @@ export async function* readBatches(
   partition: StagedFile,
   lane: Lane,
 ): AsyncGenerator<ChunkBatch> {
-  if (chunk.kind === 'single_identity' && extentsLength(chunk.extents) > maxBytesInMemory) {
+  if (chunk.kind === 'single_identity' && piecesLength(chunk.pieces) > maxBytesInMemory) {
     yield* readBatchesInPieces(chunk, partition)
     return
   }
-  const { bytes, crc } = await readExtents(partition, chunk.extents, lane.buffer)
+  const { bytes, crc } = await readAllPieces(partition, chunk.pieces, lane.buffer)
   if (bytes.length > lane.buffer.length) lane.buffer = bytes
   refuseDamaged(chunk, crc)
   const offsets = listRecords(bytes)
@@ -39,10 +39,10 @@ export async function* readBatches(
 /** Reads all pieces twice, as the checksum is known only after the last one. */
 async function* readBatchesInPieces(chunk: ChunkDocument, partition: StagedFile): AsyncGenerator<ChunkBatch> {
   let checksum = 0
-  for await (const { crc } of readInPieces(partition, chunk.extents)) checksum = crc
+  for await (const { crc } of readInPieces(partition, chunk.pieces)) checksum = crc
   refuseDamaged(chunk, checksum)
   let remaining = chunk.record_count
-  for await (const { bytes } of readInPieces(partition, chunk.extents)) {
+  for await (const { bytes } of readInPieces(partition, chunk.pieces)) {
     for (const batch of cutBatches(listRecords(bytes), bytes)) {
       remaining -= batch.offsets.length
       yield { ...batch, isLast: remaining === 0 }

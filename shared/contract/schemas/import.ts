@@ -331,7 +331,7 @@ export const importDocument = z.object({
   /** Cells of the header as typed, for the failed log; null when the file has no header. */
   header: z.array(z.string()).nullable(),
   number_of_records: integer().min(0).nullable(),
-  /** Name of the staged partition with the extents of the chunks. */
+  /** Name of the staged partition with the pieces of the chunks. */
   partition: z.string().nullable(),
   /** The final counts; until they are fixed, the counts are the sum over the chunks. */
   totals: importCounts.nullable(),
@@ -425,8 +425,8 @@ export const chunkDocument = z.object({
   /** The range of identities [from, to); null is open. */
   from: z.string().nullable(),
   to: z.string().nullable(),
-  /** Extents of its bytes in the partition: offset, length, offset, length, ... */
-  extents: z.array(integer().min(0)),
+  /** Pieces of its bytes in the partition: offset, length, offset, length, ... */
+  pieces: z.array(integer().min(0)),
   crc32: integer().min(0),
   record_count: integer().min(0),
   /** Subscriber id for its first record; later records have the ids after it. */

@@ -8,7 +8,7 @@ import { syncFolder } from '../staging/sync-folder.ts'
 import type { Blob, Blobs, BlobWriter } from './blobs.ts'
 import { fileSystemTime } from './file-system-time.ts'
 
-/** Large blobs are synced in portions. One sync of hundreds of megabytes would delay the syncs of all others. */
+/** Large blobs are synced in pieces. One sync of hundreds of megabytes would delay the syncs of all others. */
 const syncEveryBytes = 8 * binaryMegabyte
 
 /** Blobs as files of a folder that all processes of one site share. */

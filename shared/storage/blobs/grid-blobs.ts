@@ -34,9 +34,9 @@ export function gridBlobs(pieces: Pieces): Blobs {
   const size = async (blob: string): Promise<number> => (await findLast(blob))?.end ?? 0
   /** Pieces go backwards from the end, so that a removal that breaks off leaves no gap. */
   const removeFrom = async (blob: string, from: number) => {
-    const portions = Math.floor(Math.max(0, (await size(blob)) - 1 - from) / maxDeleteBytes)
-    for (let portion = portions; portion > 0; portion -= 1)
-      await pieces.deleteMany({ blob, n: { $gte: from + portion * maxDeleteBytes } })
+    const batches = Math.floor(Math.max(0, (await size(blob)) - 1 - from) / maxDeleteBytes)
+    for (let batch = batches; batch > 0; batch -= 1)
+      await pieces.deleteMany({ blob, n: { $gte: from + batch * maxDeleteBytes } })
     await pieces.deleteMany({ blob, ...(from === 0 ? {} : { n: { $gte: from } }) })
   }
   return {

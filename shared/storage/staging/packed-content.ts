@@ -1,19 +1,19 @@
 import { constants, zstdCompress, zstdDecompress } from 'node:zlib'
 import { promisify } from 'node:util'
-import { inBlocks } from './in-blocks.ts'
+import { equalPieces } from './equal-pieces.ts'
 import { ImportError } from '../../contract/errors.ts'
 import type { StagedFile, Staging } from './staging.ts'
 
 /**
  * Inline content is compressed in the staging, because its import may be scheduled for years ahead, and a compressed
- * body of a few kilobytes may bring 64 MB. Each block is compressed by itself, so that splitting can read from any
- * position with one block in memory:
- *     block, block, ..., the blocks' packed lengths (4 bytes each), length of the content (8 bytes), mark (4 bytes)
- * Each block has a checksum of zstd.
+ * body of a few kilobytes may bring 64 MB. Each piece is compressed by itself, so that splitting can read from any
+ * position with one piece in memory:
+ *     piece, piece, ..., the pieces' packed lengths (4 bytes each), length of the content (8 bytes), mark (4 bytes)
+ * Each piece has a checksum of zstd.
  */
 
-/** Size of an unpacked block; only the last one may be smaller. */
-const blockBytes = 256 * 1024
+/** Size of an unpacked piece; only the last one may be smaller. */
+const pieceBytes = 256 * 1024
 const mark = Buffer.from('RCP1')
 const endBytes = 8 + mark.length
 
@@ -23,15 +23,15 @@ const compression = {
   params: { [constants.ZSTD_c_compressionLevel]: 1, [constants.ZSTD_c_checksumFlag]: 1 },
 }
 
-/** Yields the content as it is stored. Each block is read from the content after the one before it was written. */
+/** Yields the content as it is stored. Each piece is read from the content after the one before it was written. */
 export async function* packed(
   content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
 ): AsyncGenerator<Buffer> {
   const lengths: number[] = []
   let size = 0
-  for await (const block of inBlocks(content, blockBytes)) {
-    size += block.length
-    const bytes = await compress(block, compression)
+  for await (const piece of equalPieces(content, pieceBytes)) {
+    size += piece.length
+    const bytes = await compress(piece, compression)
     lengths.push(bytes.length)
     yield bytes
   }
@@ -78,23 +78,23 @@ async function unpackedFile(file: StagedFile, name: string): Promise<StagedFile>
   const end = await bytesAt(file.size - endBytes, endBytes)
   if (!end.subarray(8).equals(mark)) throw damaged()
   const size = Number(end.readBigUInt64LE(0))
-  const count = Math.ceil(size / blockBytes)
+  const count = Math.ceil(size / pieceBytes)
   const lengths = await bytesAt(file.size - endBytes - count * 4, count * 4)
-  const blocks: { start: number; length: number }[] = []
+  const pieces: { start: number; length: number }[] = []
   for (let i = 0, start = 0; i < count; i += 1) {
     const length = lengths.readUInt32LE(i * 4)
-    blocks.push({ start, length })
+    pieces.push({ start, length })
     start += length
   }
 
   let last: { index: number; bytes: Buffer } | null = null
-  const blockAt = async (index: number): Promise<Buffer> => {
+  const pieceAt = async (index: number): Promise<Buffer> => {
     if (last?.index === index) return last.bytes
-    const block = blocks[index]
-    if (block === undefined) throw damaged()
-    const stored = await bytesAt(block.start, block.length)
-    const bytes = await decompress(stored, { maxOutputLength: blockBytes })
-    if (bytes.length !== Math.min(blockBytes, size - index * blockBytes)) throw damaged()
+    const piece = pieces[index]
+    if (piece === undefined) throw damaged()
+    const stored = await bytesAt(piece.start, piece.length)
+    const bytes = await decompress(stored, { maxOutputLength: pieceBytes })
+    if (bytes.length !== Math.min(pieceBytes, size - index * pieceBytes)) throw damaged()
     last = { index, bytes }
     return bytes
   }
@@ -104,10 +104,10 @@ async function unpackedFile(file: StagedFile, name: string): Promise<StagedFile>
       const length = Math.max(0, Math.min(target.length, size - position))
       for (let done = 0; done < length;) {
         const at = position + done
-        const block = await blockAt(Math.floor(at / blockBytes))
-        const part = block.subarray(at % blockBytes, (at % blockBytes) + length - done)
-        target.set(part, done)
-        done += part.length
+        const piece = await pieceAt(Math.floor(at / pieceBytes))
+        const taken = piece.subarray(at % pieceBytes, (at % pieceBytes) + length - done)
+        target.set(taken, done)
+        done += taken.length
       }
       return length
     },

@@ -40,8 +40,8 @@ interface UploadContext {
   log: Logger
 }
 
-/** Reserved ahead of the data, so that most writes need no query. */
-const portionBytes = 4 * binaryMegabyte
+/** So that most writes need no query. */
+const reservedAheadBytes = 4 * binaryMegabyte
 
 /**
  * One upload: begun -> opened -> received -> prepared -> published, or left unfinished. Its record has a lease, which is
@@ -181,7 +181,7 @@ export class Upload {
     if (size <= this.#charged) return
     const { uploads, limits, name } = this.#context
     const min = size - this.#charged
-    const more = { token: this.#token, wanted: Math.max(min, portionBytes), min }
+    const more = { token: this.#token, wanted: Math.max(min, reservedAheadBytes), min }
     const grown = await refuseLost(name, () => growUpload(uploads, this.#record, more, limits))
     if (grown === null) {
       this.#state = 'over_quota'

@@ -76,7 +76,7 @@ export async function listImports(
   }
 }
 
-/** Where a page ended: the last import's values of the keys that its half of the list is sorted by. */
+/** Where a page ended: the last import's values of the keys that active or ended imports are sorted by. */
 interface Position {
   isEnded: boolean
   at: Date
@@ -87,8 +87,8 @@ const writePosition = ({ _id, begins_at, finished_at }: ImportSummary): string =
   `${finished_at === null ? 'active' : 'ended'}:${(finished_at ?? begins_at).getTime()}:${_id}`
 
 function readPosition(text: string): Position {
-  const [half, time, id] = text.split(':')
-  return { isEnded: half === 'ended', at: new Date(Number(time)), id: Number(id) }
+  const [kind, time, id] = text.split(':')
+  return { isEnded: kind === 'ended', at: new Date(Number(time)), id: Number(id) }
 }
 
 function behind(

@@ -4,7 +4,7 @@ import type { MailingListDocument } from '../../../../shared/contract/schemas/ma
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import type { TokenPaging } from '../../../api/endpoint.ts'
 import {
-  groupBytes,
+  pieceBytes,
   JsonRecords,
   largeBytes,
   maxPageBytes,
@@ -88,7 +88,7 @@ export async function namedSubscribers(
         if (bytes > maxPageBytes && found.length > 0) throw subscribersTooLarge()
         found.push({ _id, id, email_key, text })
         if (bytes > largeBytes) await acquireLargeReply()
-        if (bytes - pausedAt < groupBytes) continue
+        if (bytes - pausedAt < pieceBytes) continue
         pausedAt = bytes
         await deps.pacer.nextPiece()
       }

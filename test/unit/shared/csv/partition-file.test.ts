@@ -8,12 +8,12 @@ import fc from 'fast-check'
 import t from 'tap'
 import {
   endOfRecordAt,
-  extentsLength,
+  piecesLength,
   flagsAt,
   identityLengthAt,
   identityPrefix,
   openPartition,
-  readExtents,
+  readAllPieces,
   readInPieces,
   readRecordAt,
   recordAt,
@@ -115,25 +115,25 @@ const records = (first: number, count: number): Staged[] =>
 
 const listed = records(1, 15)
 
-/** A partition in which bytes of another range lie before and between two extents. */
-async function twoExtents() {
+/** A partition in which bytes of another range lie before and between two pieces. */
+async function twoPieces() {
   const filling = Buffer.alloc(5, 0xff)
   const [a, b] = [listed.slice(0, 6), listed.slice(6)].map((list) => Buffer.concat(list.map(staged))) as [
     Buffer,
     Buffer,
   ]
   await staging.write('two/partition', Readable.from([filling, a, filling, b]))
-  const extents = [5, a.length, 10 + a.length, b.length]
-  return { partition: await openPartition(staging, { partition: 'two/partition' }), extents, a, b }
+  const pieces = [5, a.length, 10 + a.length, b.length]
+  return { partition: await openPartition(staging, { partition: 'two/partition' }), pieces, a, b }
 }
 
 t.test('a range is read whole or in pieces of whole records, with the checksum of the written', async (t) => {
-  const { partition, extents, a, b } = await twoExtents()
+  const { partition, pieces, a, b } = await twoPieces()
   const expected = Buffer.concat([a, b])
-  t.equal(extentsLength(extents), expected.length)
+  t.equal(piecesLength(pieces), expected.length)
   for (const size of [0, expected.length - 1, expected.length, expected.length + 9]) {
     const buffer = Buffer.alloc(size)
-    const read = await readExtents(partition, extents, buffer)
+    const read = await readAllPieces(partition, pieces, buffer)
     t.ok(read.bytes.equals(expected))
     t.equal(read.crc, crc32(expected))
     t.equal(
@@ -142,17 +142,17 @@ t.test('a range is read whole or in pieces of whole records, with the checksum o
       'the buffer is used if large enough',
     )
   }
-  t.ok((await readExtents(partition, extents)).bytes.equals(expected))
-  const pieces = await Array.fromAsync(readInPieces(partition, extents))
+  t.ok((await readAllPieces(partition, pieces)).bytes.equals(expected))
+  const read = await Array.fromAsync(readInPieces(partition, pieces))
   t.same(
-    pieces.map(({ crc }) => crc),
+    read.map(({ crc }) => crc),
     [crc32(a), crc32(expected)],
   )
-  t.ok(Buffer.concat(pieces.map(({ bytes }) => bytes)).equals(expected))
+  t.ok(Buffer.concat(read.map(({ bytes }) => bytes)).equals(expected))
   await partition.close()
 })
 
-t.test('a record that two extents share is in the later piece', async (t) => {
+t.test('a record that two pieces share is in the later piece', async (t) => {
   const first = Buffer.concat(listed.map(staged))
   await staging.write('cut/partition', Readable.from([first]))
   const cut = await openPartition(staging, { partition: 'cut/partition' })
@@ -161,11 +161,11 @@ t.test('a record that two extents share is in the later piece', async (t) => {
   t.equal(pieces[0]!.bytes.length, Buffer.concat(records(1, 5).map(staged)).length)
   t.ok(Buffer.concat(pieces.map(({ bytes }) => bytes)).equals(first))
   t.equal(pieces[1]!.crc, crc32(first))
-  const short = await readExtents(cut, [0, first.length + 10])
+  const short = await readAllPieces(cut, [0, first.length + 10])
   t.ok(short.bytes.equals(first), 'a file that ends early gives fewer bytes')
   const shortPieces = await Array.fromAsync(readInPieces(cut, [0, first.length - 2, first.length - 2, 10]))
   t.ok(Buffer.concat(shortPieces.map(({ bytes }) => bytes)).equals(first))
-  t.same((await readExtents(cut, [])).bytes, Buffer.alloc(0))
+  t.same((await readAllPieces(cut, [])).bytes, Buffer.alloc(0))
   await cut.close()
 })
 

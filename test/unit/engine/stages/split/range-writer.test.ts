@@ -53,10 +53,9 @@ const recordOf = ({ identity, text }: Item, number: number) => ({
   end: 1 + text.length,
 })
 
-const bytesOf = (file: Buffer, { extents }: Range): Buffer => {
+const bytesOf = (file: Buffer, { pieces }: Range): Buffer => {
   const parts: Buffer[] = []
-  for (let i = 0; i < extents.length; i += 2)
-    parts.push(file.subarray(extents[i], extents[i]! + extents[i + 1]!))
+  for (let i = 0; i < pieces.length; i += 2) parts.push(file.subarray(pieces[i], pieces[i]! + pieces[i + 1]!))
   return Buffer.concat(parts)
 }
 
@@ -108,7 +107,7 @@ t.test('each record is in the range of its identity, in file order, whatever the
           assert.equal(range.length, content.length)
           assert.equal(range.crc32, crc32(content))
           assert.equal(range.records, expected.length)
-          assert.ok(range.extents.every((value, at) => at % 2 === 0 || value > 0))
+          assert.ok(range.pieces.every((value, at) => at % 2 === 0 || value > 0))
         }
       },
     ),
@@ -121,12 +120,12 @@ t.test('records share a buffer as long as it has space, and one write takes all 
   const file = memoryFile()
   const output = new PartitionOutput(file)
   const writer = new RangeWriter({ output, bufferSize: 40, borders: [], within: { from: null, to: null } })
-  const lengths = (extents: number[]) => extents.filter((_, i) => i % 2 === 1)
+  const lengths = (pieces: number[]) => pieces.filter((_, i) => i % 2 === 1)
   // A record has 16 bytes and its own: 20, 20 and 20 bytes, then 41, which is more than a buffer, and 16.
   for (const [i, text] of ['aaaa', 'bbbb', 'cccc', 'd'.repeat(25), ''].entries())
     writer.add(recordOf({ identity: '', text }, i))
   const [range] = writer.finish()
-  t.same(lengths(range!.extents), [40, 20, 41, 16])
+  t.same(lengths(range!.pieces), [40, 20, 41, 16])
   t.same([range!.from, range!.to, range!.kind], [null, null, 'sorted'])
   await output.end()
   t.same(file.appends, [4])
@@ -191,7 +190,7 @@ t.test('ranges with records lie side by side, up to the outer borders', (t) => {
     kind: 'sorted',
     from: from === null ? null : Buffer.from(from),
     to: to === null ? null : Buffer.from(to),
-    extents: [],
+    pieces: [],
     length: 0,
     crc32: 0,
     records,

@@ -74,10 +74,10 @@ t.test('records go to the range of their identity, those without one to ranges o
       ['unidentified', 1, undefined, undefined],
     ],
   )
-  const content = [...sorted, ...unidentified].map(({ extents }) => {
+  const content = [...sorted, ...unidentified].map(({ pieces }) => {
     const parts = []
-    for (let i = 0; i < extents.length; i += 2)
-      parts.push(bytes.subarray(extents[i], extents[i]! + extents[i + 1]!))
+    for (let i = 0; i < pieces.length; i += 2)
+      parts.push(bytes.subarray(pieces[i], pieces[i]! + pieces[i + 1]!))
     return Buffer.concat(parts)
   })
   t.same(content, [

@@ -18,11 +18,11 @@ function memorySource(content: Buffer, maxRead = Infinity) {
   }
 }
 
-const sample = (source: ReturnType<typeof memorySource>, windows: number, start = 0) =>
+const sample = (source: ReturnType<typeof memorySource>, samples: number, start = 0) =>
   sampleIdentities({
     source,
     start,
-    windows,
+    samples,
     identities: new IdentityReader(makePlan(), utf8Format),
     format: utf8Format,
     wantedColumn: 0,
@@ -35,7 +35,7 @@ t.test('all identities of a small file are sampled, sorted', async (t) => {
   const content = Buffer.from(`skipped${names.map((name) => `${name},x\n`).join('')}no address\n`)
   for (const maxRead of [Infinity, 100])
     t.same(await sample(memorySource(content, maxRead), 4, 7), names.toSorted(), `${maxRead} bytes a read`)
-  // Two windows are the whole file, which is read at once.
+  // Two samples are the whole file, which is read at once.
   const exact = Array.from({ length: 1_024 }, (_, i) => `${address(i)},${'x'.repeat(11)}\n`).join('')
   t.equal(exact.length, 2 * 16_384)
   const source = memorySource(Buffer.from(exact))
@@ -43,7 +43,7 @@ t.test('all identities of a small file are sampled, sorted', async (t) => {
   t.equal(source.reads.length, 1)
 })
 
-t.test('windows are spread from the beginning of a large file to its end', async (t) => {
+t.test('samples are spread from the beginning of a large file to its end', async (t) => {
   // A line has 64 bytes.
   const rows = 10_000
   const content = Buffer.from(
@@ -51,11 +51,11 @@ t.test('windows are spread from the beginning of a large file to its end', async
   )
   t.equal(content.length, rows * 64)
   const source = memorySource(content)
-  const windows = 5
+  const samples = 5
   const start = 640
-  const found = await sample(source, windows, start)
-  const distance = (content.length - start - 16 * 1_024) / (windows - 1)
-  const begins = Array.from({ length: windows }, (_, window) => start + Math.floor(distance * window))
+  const found = await sample(source, samples, start)
+  const distance = (content.length - start - 16 * 1_024) / (samples - 1)
+  const begins = Array.from({ length: samples }, (_, number) => start + Math.floor(distance * number))
   t.same(
     source.reads.map(({ from, to }) => [from, to]),
     begins.map((from) => [from, from + 4 * 1_024]),
@@ -101,7 +101,7 @@ t.test('24 identities are enough for a window, and it ends after 16 KiB however 
   )
 })
 
-t.test('what is sampled are first cells of whole lines, wherever windows and blocks begin', async (t) => {
+t.test('what is sampled are first cells of whole lines, wherever samples and pieces begin', async (t) => {
   // A cell further back would be a valid identity, too, and so would be one with bytes of another in it.
   const cells = `,${'x'.repeat(60)}@b.co`.repeat(140)
   const long = memorySource(Buffer.from(`${address(0)}${cells}\n`.repeat(100)))

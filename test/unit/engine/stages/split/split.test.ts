@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import { splitFile, type SplitResult } from '../../../../../engine/stages/split/split.ts'
 import {
   openPartition,
-  readExtents,
+  readAllPieces,
   readInPieces,
   readRecordAt,
 } from '../../../../../shared/csv/partition-file.ts'
@@ -64,10 +64,10 @@ async function split(content: string | Buffer, format: ContentFormat = utf8Forma
     const partition = await reopen()
     const ranges = []
     for (const range of result.ranges) {
-      const { bytes, crc } = await readExtents(partition, range.extents)
+      const { bytes, crc } = await readAllPieces(partition, range.pieces)
       const pieces: Buffer[] = []
       let crcOfPieces = 0
-      for await (const piece of readInPieces(partition, range.extents)) {
+      for await (const piece of readInPieces(partition, range.pieces)) {
         pieces.push(piece.bytes)
         crcOfPieces = piece.crc
       }
