@@ -1,6 +1,6 @@
 import { observeDatabase } from '../shared/runtime/metrics/database-metrics.ts'
 import { observeDataFolder } from '../shared/storage/disk-metrics.ts'
-import { observeImports } from '../shared/store/import-metrics.ts'
+import { observeImports } from '../shared/processes/import-metrics.ts'
 import { createRegistry } from '../shared/runtime/metrics/registry.ts'
 import { openSecretBox } from '../shared/store/secrets.ts'
 import { runProcess, serveOperations } from '../shared/runtime/service.ts'

@@ -1,6 +1,6 @@
 import { findCaller, hashKey, type Caller } from '../../shared/store/api-keys.ts'
 import { clock } from '../../shared/runtime/clock.ts'
-import { singleFlight } from '../store/single-flight.ts'
+import { singleFlight } from './single-flight.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 
 /** The API promises that changes of keys and users take effect within 5 s. */

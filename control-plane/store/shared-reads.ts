@@ -5,8 +5,8 @@ import type { Database } from '../../shared/runtime/database.ts'
 import type { AnsweringAutoresponder } from '../../shared/store/reactions.ts'
 import { countSubscribers } from '../../shared/store/subscriber-counts.ts'
 import type { AllSlots } from '../api/slots.ts'
-import { batchedRead } from './batched-read.ts'
-import { singleFlight } from './single-flight.ts'
+import { batchedRead } from '../api/batched-read.ts'
+import { singleFlight } from '../api/single-flight.ts'
 
 export type SharedReads = ReturnType<typeof createSharedReads>
 

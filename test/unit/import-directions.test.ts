@@ -61,7 +61,7 @@ for (const room of rooms) {
 /**
  * Inside `shared`, a folder may import values and functions of those before it. Types may come from anywhere in it.
  */
-const layers = ['values', 'contract', 'csv', 'containers', 'runtime', 'net', 'store', 'storage']
+const layers = ['values', 'contract', 'csv', 'containers', 'runtime', 'net', 'store', 'storage', 'processes']
 
 t.test('the folders of shared build on each other in one direction', async (t) => {
   for (const { file, text } of await sourcesOf('shared')) {

@@ -1,7 +1,7 @@
 import type { Filter } from 'mongodb'
 import { refusal } from '../../api/refusal.ts'
 import { importStates, unfinishedStates } from '../../../shared/contract/import-state.ts'
-import { summaryFields, readViewContext, type ImportSummary } from '../../../shared/store/import-views.ts'
+import { summaryFields, readViewContext, type ImportSummary } from '../../../shared/processes/import-views.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { PageCall } from '../../api/json-page.ts'

@@ -1,5 +1,5 @@
 import { clock } from '../../../shared/runtime/clock.ts'
-import type { ImportSummary, ViewContext } from '../../../shared/store/import-views.ts'
+import type { ImportSummary, ViewContext } from '../../../shared/processes/import-views.ts'
 import { recordsIn } from '../../../shared/contract/schemas/import.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { JobView } from './schemas.ts'

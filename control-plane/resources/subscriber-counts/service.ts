@@ -2,7 +2,7 @@ import type { Database } from '../../../shared/runtime/database.ts'
 import { countsByList } from '../../../shared/store/subscriber-counts.ts'
 import { noOrganization } from '../../api/scope.ts'
 import { manyDocuments } from '../../store/shared-reads.ts'
-import { singleFlight } from '../../store/single-flight.ts'
+import { singleFlight } from '../../api/single-flight.ts'
 import { toView } from './view.ts'
 
 export type SubscriberCounts = ReturnType<typeof createSubscriberCounts>

@@ -2,7 +2,7 @@ import {
   fullViews,
   listViews as sharedListViews,
   type ImportSummary,
-} from '../../../shared/store/import-views.ts'
+} from '../../../shared/processes/import-views.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { ImportSummaryView, ImportView } from './schemas.ts'

@@ -8,7 +8,7 @@ import {
   createTransferMetrics,
   type TransferMetrics,
 } from '../../../shared/storage/uploads/transfer-metrics.ts'
-import { KeyWatch, type KeyHolder, type KeyWatched } from '../../../shared/store/key-watch.ts'
+import { KeyWatch, type KeyHolder, type KeyWatched } from '../../../shared/processes/key-watch.ts'
 import { RequestError } from '../../api/request-error.ts'
 
 /** At a stop, for the last writes of transfers whose connections were closed. */

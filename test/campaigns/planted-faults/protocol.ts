@@ -616,7 +616,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'renewals overtake each other',
-    file: 'shared/store/process-registration.ts',
+    file: 'shared/processes/process-registration.ts',
     text: "return this.#renewals.runExclusive('renewal', () => this.#renewNow())",
     replacement: 'return this.#renewNow()',
     tests: [stores],

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
-import { readImportStats } from '../../../shared/store/import-stats.ts'
+import { readImportStats } from '../../../shared/processes/import-stats.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { makeOptions } from '../../helpers/make-plan.ts'
 import { leaseOf, storedChunk, storedImport } from '../../helpers/stored-import.ts'

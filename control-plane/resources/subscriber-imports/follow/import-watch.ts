@@ -4,11 +4,11 @@ import { Gauge, type Registry } from 'prom-client'
 import { callersByKey, type Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import { hasEnded } from '../../../../shared/contract/import-state.ts'
-import { fullViews } from '../../../../shared/store/import-views.ts'
+import { fullViews } from '../../../../shared/processes/import-views.ts'
 import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import type { SecretBox } from '../../../../shared/store/secrets.ts'
-import { singleFlight } from '../../../store/single-flight.ts'
+import { singleFlight } from '../../../api/single-flight.ts'
 import { mayReadImports } from './service.ts'
 
 interface ImportWatchOptions {

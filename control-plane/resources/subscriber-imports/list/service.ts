@@ -1,7 +1,7 @@
 import type { Filter } from 'mongodb'
 import { databaseTime } from '../../../../shared/runtime/database.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
-import { summaryFields, type ImportSummary } from '../../../../shared/store/import-views.ts'
+import { summaryFields, type ImportSummary } from '../../../../shared/processes/import-views.ts'
 import { dayMs } from '../../../../shared/values/durations.ts'
 import { PageReader, type PageCall } from '../../../api/json-page.ts'
 import type { Page } from '../../../api/paging.ts'

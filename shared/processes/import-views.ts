@@ -10,8 +10,8 @@ import {
   type ImportDocument,
   type RemarkKind,
 } from '../contract/schemas/import.ts'
-import { shownUrls, type SecretBox, type ShownUrls } from './secrets.ts'
-import { readSums, type ImportSums } from './chunks.ts'
+import { shownUrls, type SecretBox, type ShownUrls } from '../store/secrets.ts'
+import { readSums, type ImportSums } from '../store/chunks.ts'
 import { faultView } from './import-faults.ts'
 import { formatInstant } from '../values/time-zone.ts'
 

@@ -4,7 +4,7 @@ import { databaseTime, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { callbacksIndex } from '../contract/schemas/collections.ts'
 import { countEndedImports, readImportStats, type ImportStats, type RunningImport } from './import-stats.ts'
-import { readDueQueues } from './outbox.ts'
+import { readDueQueues } from '../store/outbox.ts'
 import { CachedMetric, registerGauges } from '../runtime/metrics/cached-metric.ts'
 
 /**

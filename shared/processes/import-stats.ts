@@ -1,6 +1,6 @@
 import { endedStates, unfinishedStates, workingStates, type ImportState } from '../contract/import-state.ts'
 import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
-import { listLockedLists } from './imports.ts'
+import { listLockedLists } from '../store/imports.ts'
 
 /** Statistics of all imports of the installation, for metrics. Each read uses an index and is bounded. */
 export interface ImportStats {

@@ -8,7 +8,7 @@ import {
 import { characterSetName } from '../csv/character-set.ts'
 import { cellReason, faultReasons } from '../csv/row-fault.ts'
 import { columnExpectation } from '../csv/row-reader.ts'
-import { valuesTooLarge } from './value-bytes.ts'
+import { valuesTooLarge } from '../store/value-bytes.ts'
 
 /** A fault as the `failure_summary` of an import shows it. The reason holds no value of a cell. */
 export interface FaultView {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Collections } from '../contract/schemas/collections.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Part } from '../runtime/service.ts'
-import { callersByKey, mayUpload } from './api-keys.ts'
+import { callersByKey, mayUpload } from '../store/api-keys.ts'
 
 export interface KeyHolder {
   keyId: number
