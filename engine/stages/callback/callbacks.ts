@@ -91,10 +91,12 @@ export class Callbacks {
       this.#runner.offer([])
       return pollIntervalMs
     }
-    const [now, beginnings] = await Promise.all([
-      databaseTime(database.db),
-      readBeginnings<CallbackDocument, string>(waitingCallbacks(database.collections)),
-    ])
+    const beginnings = await readBeginnings<CallbackDocument, string>(waitingCallbacks(database.collections))
+    if (beginnings.length === 0) {
+      this.#runner.offer([])
+      return pollIntervalMs
+    }
+    const now = await databaseTime(database.db)
     const due = beginnings.filter(({ dueAt }) => dueAt <= now)
     this.#runner.offer(
       due.map(({ queue }) => ({ name: queue, organization_id: queueOrganization(queue), until: now })),
