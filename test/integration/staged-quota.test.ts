@@ -276,124 +276,142 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
   },
 }
 
-for (const STAGING of ['disk', 'gridfs'])
-  t.test(`the quota covers what is staged: ${STAGING}`, async (t) => {
-    const service = await startService(t, ['control-plane', 'ftp'], { ...settings, STAGING })
-    for (const [name, run] of Object.entries(quotaTests)) await t.test(name, (t) => run(t, service))
-  })
+const STAGING = process.env['ROLLCALL_TEST_STAGING'] ?? 'disk'
 
-t.test('without a limit of bytes imports are bounded in number all the same', async (t) => {
-  const service = await startService(t, ['control-plane'], {
-    UPLOAD_MAX_MB: '0',
-    UPLOAD_MAX_FILES: '0',
-    IMPORTS_MAX_UNFINISHED: '3',
-  })
-  const answers = await Promise.all(Array.from({ length: 9 }, () => createInline(service, 'email\n')))
-  t.equal(answers.filter(({ body }) => body.success).length, 3)
-  t.equal(answers.filter(({ status }) => status === 429).length, 6)
-  t.equal(await service.collections.imports.countDocuments(), 3)
+t.test(`the quota covers what is staged: ${STAGING}`, async (t) => {
+  const service = await startService(t, ['control-plane', 'ftp'], { ...settings, STAGING })
+  for (const [name, run] of Object.entries(quotaTests)) await t.test(name, (t) => run(t, service))
 })
 
-t.test('a disk with less than the reserve accepts nothing, and imports wait', async (t) => {
-  const service = await startService(t, ['control-plane'])
-  const reserve = { DISK_RESERVE_MB: '1000000000' }
-  const { id } = (
-    await create(service, { type: 'json', content: 'email\na@example.com\n' }, { begins_at: later })
-  ).body.data
-  await service.processes['control-plane']!.stop()
-  await service.start('control-plane', reserve)
-  const refused = await createInline(service, random(200_000))
-  t.equal(refused.status, 507)
-  t.match(refused.body, {
-    error_code: 'internal_error',
-    error_message: /too little space left, and nothing was created/,
+// The rest doesn't depend on the staging, so staged-quota-gridfs.test.ts leaves it out.
+if (STAGING === 'disk') {
+  t.test('without a limit of bytes imports are bounded in number all the same', async (t) => {
+    const service = await startService(t, ['control-plane'], {
+      UPLOAD_MAX_MB: '0',
+      UPLOAD_MAX_FILES: '0',
+      IMPORTS_MAX_UNFINISHED: '3',
+    })
+    const answers = await Promise.all(Array.from({ length: 9 }, () => createInline(service, 'email\n')))
+    t.equal(answers.filter(({ body }) => body.success).length, 3)
+    t.equal(answers.filter(({ status }) => status === 429).length, 6)
+    t.equal(await service.collections.imports.countDocuments(), 3)
   })
-  t.equal(await service.collections.imports.countDocuments(), 1)
 
-  const engine = await service.start('engine', reserve)
-  await service.collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date(0) } })
-  await until(
-    'the metric',
-    async () => (await fetch(engine.ready.metrics['engine']!)).text(),
-    (text) => text.includes('\nrollcall_import_steps_without_space 1\n'),
-  )
-  t.match(engine.log(), /imports wait for space on the disk: .* less than the reserve of 1000000000 MB/)
-  t.match(await service.get(`/subscriber_imports/${id}`), { state: 'scheduled' }, 'nothing is begun')
-  await engine.stop()
-  await service.start('engine')
-  t.match(await importEnd(service, id), { state: 'finished' }, 'it resumes when there is space')
+  t.test('a disk with less than the reserve accepts nothing, and imports wait', async (t) => {
+    const service = await startService(t, ['control-plane'])
+    const reserve = { DISK_RESERVE_MB: '1000000000' }
+    const { id } = (
+      await create(service, { type: 'json', content: 'email\na@example.com\n' }, { begins_at: later })
+    ).body.data
+    await service.processes['control-plane']!.stop()
+    await service.start('control-plane', reserve)
+    const refused = await createInline(service, random(200_000))
+    t.equal(refused.status, 507)
+    t.match(refused.body, {
+      error_code: 'internal_error',
+      error_message: /too little space left, and nothing was created/,
+    })
+    t.equal(await service.collections.imports.countDocuments(), 1)
 
-  await service.processes.engine!.stop()
-  await service.processes['control-plane']!.stop()
-  await service.start('control-plane')
-  const { id: split } = (await create(service, { type: 'json', content: 'email\nb@example.com\n' })).body.data
-  const crashing = await service.start('engine', crashAt('findAndModify imports "state":"finished" before 1'))
-  await once(crashing.child, 'exit')
-  t.match(await service.get(`/subscriber_imports/${split}`), { state: 'importing' })
-  await service.start('engine', reserve)
-  t.match(await importEnd(service, split), { state: 'finished' }, 'one whose rows are written needs no space')
-})
+    const engine = await service.start('engine', reserve)
+    await service.collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date(0) } })
+    await until(
+      'the metric',
+      async () => (await fetch(engine.ready.metrics['engine']!)).text(),
+      (text) => text.includes('\nrollcall_import_steps_without_space 1\n'),
+    )
+    t.match(engine.log(), /imports wait for space on the disk: .* less than the reserve of 1000000000 MB/)
+    t.match(await service.get(`/subscriber_imports/${id}`), { state: 'scheduled' }, 'nothing is begun')
+    await engine.stop()
+    await service.start('engine')
+    t.match(await importEnd(service, id), { state: 'finished' }, 'it resumes when there is space')
 
-t.test('failed rows of ended imports count until their logs are purged', async (t) => {
-  const service = await startService(t, ['control-plane', 'engine'], settings)
-  const { collections } = service
-  const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
-  t.teardown(() => database.close())
-  const rows = 'x\n'.repeat(60_000)
-  const { body } = await create(service, { type: 'json', content: `email\n${rows}` })
-  await importEnd(service, body.data.id)
-  await until(
-    'its clearing up',
-    () => collections.imports.countDocuments({ finalized: true }),
-    (count) => count === 1,
-  )
-  const [{ bytes }] = (await collections.failures
-    .aggregate([{ $group: { _id: null, bytes: { $sum: { $bsonSize: '$$ROOT' } } } }])
-    .toArray()) as [{ bytes: number }]
-  t.ok(bytes > 4_000_000)
-  t.match(await usageOf(service), { imports: [], kept: bytes })
-  // Where the removal of its files is late, the sweep of the staging removes the entry first.
-  const quota = new StagedQuota({ collections, limits: { bytes: 4_000_000, imports: 12 } })
-  const entry = { import_id: body.data.id, source: 1, partition: 0, entered_at: new Date() }
-  await collections.ledgers.updateOne({ _id: 1 }, { $set: { imports: [entry], kept: 0 } })
-  await removeImportEntry(collections, entry.import_id)
-  await quota.removeEntry({ _id: entry.import_id, organization_id: 1 })
-  t.match(await usageOf(service), { imports: [], kept: bytes })
-  const refused = await createInline(service, 'email\nann@example.com\n')
-  t.equal(refused.status, 413)
-  t.match(refused.body.error_message, /failed rows of the last 7 days/)
-
-  await collections.imports.updateOne(
-    {},
-    { $set: { finished_at: new Date(Date.now() - 7 * 24 * 3_600_000) } },
-  )
-  const purge = purgeLogs(database, createLogger({ process: 'test', level: 'silent' }))
-  await purge.runOnce()
-  await purge.runOnce()
-  t.match(await usageOf(service), { kept: 0 })
-
-  const list = await createList(service, [{ name: 'Note', field_type: 'text_multiline' }])
-  const defaults = { column_mapping: ['email'], default_custom_fields: { Note: 'x'.repeat(60_000) } }
-  const cancelled = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: { ...defaults, begins_at: later, file_source: { type: 'json', content: 'email\n' } },
+    await service.processes.engine!.stop()
+    await service.processes['control-plane']!.stop()
+    await service.start('control-plane')
+    const { id: split } = (await create(service, { type: 'json', content: 'email\nb@example.com\n' })).body
+      .data
+    const crashing = await service.start(
+      'engine',
+      crashAt('findAndModify imports "state":"finished" before 1'),
+    )
+    await once(crashing.child, 'exit')
+    t.match(await service.get(`/subscriber_imports/${split}`), { state: 'importing' })
+    await service.start('engine', reserve)
+    t.match(
+      await importEnd(service, split),
+      { state: 'finished' },
+      'one whose rows are written needs no space',
+    )
   })
-  await service.post(`/subscriber_imports/${cancelled.id}/cancel`)
-  await until(
-    'its clearing up',
-    () => collections.imports.countDocuments({ finalized: true }),
-    (count) => count === 2,
-  )
-  const { kept } = (await usageOf(service))!
-  t.ok(kept > 60_000 && kept < 60_100, `the defaults of a cancelled one count ${kept}`)
 
-  const finished = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: { ...defaults, file_source: { type: 'json', content: 'email\nann@example.com\n' } },
+  t.test('failed rows of ended imports count until their logs are purged', async (t) => {
+    const service = await startService(t, ['control-plane', 'engine'], settings)
+    const { collections } = service
+    const database = await openDatabase({
+      uri: testMongodbUri(),
+      name: service.settings['MONGODB_DATABASE']!,
+    })
+    t.teardown(() => database.close())
+    const rows = 'x\n'.repeat(60_000)
+    const { body } = await create(service, { type: 'json', content: `email\n${rows}` })
+    await importEnd(service, body.data.id)
+    await until(
+      'its clearing up',
+      () => collections.imports.countDocuments({ finalized: true }),
+      (count) => count === 1,
+    )
+    const [{ bytes }] = (await collections.failures
+      .aggregate([{ $group: { _id: null, bytes: { $sum: { $bsonSize: '$$ROOT' } } } }])
+      .toArray()) as [{ bytes: number }]
+    t.ok(bytes > 4_000_000)
+    t.match(await usageOf(service), { imports: [], kept: bytes })
+    // Where the removal of its files is late, the sweep of the staging removes the entry first.
+    const quota = new StagedQuota({ collections, limits: { bytes: 4_000_000, imports: 12 } })
+    const entry = { import_id: body.data.id, source: 1, partition: 0, entered_at: new Date() }
+    await collections.ledgers.updateOne({ _id: 1 }, { $set: { imports: [entry], kept: 0 } })
+    await removeImportEntry(collections, entry.import_id)
+    await quota.removeEntry({ _id: entry.import_id, organization_id: 1 })
+    t.match(await usageOf(service), { imports: [], kept: bytes })
+    const refused = await createInline(service, 'email\nann@example.com\n')
+    t.equal(refused.status, 413)
+    t.match(refused.body.error_message, /failed rows of the last 7 days/)
+
+    await collections.imports.updateOne(
+      {},
+      { $set: { finished_at: new Date(Date.now() - 7 * 24 * 3_600_000) } },
+    )
+    const purge = purgeLogs(database, createLogger({ process: 'test', level: 'silent' }))
+    await purge.runOnce()
+    await purge.runOnce()
+    t.match(await usageOf(service), { kept: 0 })
+
+    const list = await createList(service, [{ name: 'Note', field_type: 'text_multiline' }])
+    const defaults = { column_mapping: ['email'], default_custom_fields: { Note: 'x'.repeat(60_000) } }
+    const cancelled = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: { ...defaults, begins_at: later, file_source: { type: 'json', content: 'email\n' } },
+    })
+    await service.post(`/subscriber_imports/${cancelled.id}/cancel`)
+    await until(
+      'its clearing up',
+      () => collections.imports.countDocuments({ finalized: true }),
+      (count) => count === 2,
+    )
+    const { kept } = (await usageOf(service))!
+    t.ok(kept > 60_000 && kept < 60_100, `the defaults of a cancelled one count ${kept}`)
+
+    const finished = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: { ...defaults, file_source: { type: 'json', content: 'email\nann@example.com\n' } },
+    })
+    t.match(await importEnd(service, finished.id), {
+      state: 'finished',
+      stats: { subscribers: { added: 1 } },
+    })
+    await until(
+      'its clearing up',
+      () => collections.imports.countDocuments({ finalized: true }),
+      (count) => count === 3,
+    )
+    t.match(await usageOf(service), { kept: 2 * kept }, 'those of a finished one too')
   })
-  t.match(await importEnd(service, finished.id), { state: 'finished', stats: { subscribers: { added: 1 } } })
-  await until(
-    'its clearing up',
-    () => collections.imports.countDocuments({ finalized: true }),
-    (count) => count === 3,
-  )
-  t.match(await usageOf(service), { kept: 2 * kept }, 'those of a finished one too')
-})
+}

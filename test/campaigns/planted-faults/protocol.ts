@@ -7,7 +7,9 @@ const concerns: TestRun = { files: ['test/integration/concerns.test.ts'] }
 const laggingMembers: TestRun = { files: ['test/e2e/lagging-members.test.ts'] }
 const fences: TestRun = { files: ['test/e2e/fences.test.ts'] }
 const effects: TestRun = { files: ['test/integration/effects.test.ts'] }
-const quota: TestRun = { files: ['test/integration/staged-quota.test.ts'] }
+const quota: TestRun = {
+  files: ['test/integration/staged-quota.test.ts', 'test/integration/staged-quota-gridfs.test.ts'],
+}
 const killedWhileObtaining: TestRun = { files: ['test/e2e/killed-while-obtaining.test.ts'] }
 const rowsOfImports: TestRun = { files: ['test/integration/imports.test.ts'] }
 const subscribers: TestRun = { files: ['test/integration/subscribers.test.ts'] }
