@@ -22,7 +22,8 @@ const kinds = {
    * behind searches, so that many requests share one: 64 clients that search 2,000 lists need one for each 20 searches.
    * With the reads in slots of `requests` it was one for each 3: half as many searches were served, and another
    * organization's p90 was 191 ms instead of 89 (load 8). With four at once
-   * instead of two, a seventh more are served, and p99 is 412 and 655 ms instead of 308 and 532 (load 13).
+   * instead of two a seventh more are served, and p99 is 412 and 655 ms instead of 308 and 532 (load 13). Two serve fewer
+   * than slots with weights did, and three as many.
    */
   searches: { atOnce: 9, ofOrganization: 3, maxWaiting: 1_000, maxWaitMs: 60_000 },
   /** Requests that work on hundreds of records or a megabyte. */
