@@ -246,6 +246,8 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
       (bytes) => bytes > 3_000_000,
     )
     await killed.stop('SIGKILL')
+    // Ends its lease as another engine would after 12 s.
+    await service.collections.engines.updateMany({ process_id: killed.child.pid! }, { $set: { dead: true } })
     t.equal((await createInline(service, random(3_000_000))).status, 413, 'it counts although it is dead')
     await service.post(`/subscriber_imports/${body.data.id}/cancel`)
     await clear(t, service)
