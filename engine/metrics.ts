@@ -15,10 +15,10 @@ import { retryReasons } from './stages/write/transaction.ts'
  * The metrics of an engine alone. Those of all processes are in `shared/runtime/metrics/`, those of all imports in
  * `shared/processes/import-metrics.ts`, which control planes export too.
  *
- * One table of the counters and histograms (kind, name, help, labels, place) was drafted: 169 lines for 180. Callers
- * would then write `record.chunks(1, { result })` and a second call for the duration where they write
- * `chunkEnded(result, seconds)`, labels would need a mapped type with casts, and no test would keep the column of places
- * true. The gauges are tables already.
+ * One table of the counters and histograms (kind, name, help, labels, place) would be hardly shorter. Callers would write
+ * `record.chunks(1, { result })` and a second call for the duration where they write `chunkEnded(result, seconds)`,
+ * labels would need a mapped type with casts, and no test would keep the column of places true. The gauges are tables
+ * already.
  */
 
 /** `wait` lasts from `begins_at` to the start. */
