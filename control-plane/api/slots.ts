@@ -18,12 +18,11 @@ const kinds = {
   /** Pages of a list, which cost as much as eight requests for one record. */
   pages: { atOnce: 24, ofOrganization: 8, maxWaiting: 1_000, maxWaitMs: 60_000 },
   /**
-   * Searches on hundreds of lists, each of which takes a read of its own, and the reads of the lists to search. These wait
-   * behind searches, so that many requests share one: 64 clients that search 2,000 lists need one for each 20 searches.
-   * With the reads in slots of `requests` it was one for each 3: half as many searches were served, and another
-   * organization's p90 was 191 ms instead of 89 (load 8). With four at once
-   * instead of two a seventh more are served, and p99 is 412 and 655 ms instead of 308 and 532 (load 13). Two serve fewer
-   * than slots with weights did, and three as many.
+   * Searches on hundreds of lists, each of which takes a read of its own, and the reads of the lists to search. A read of
+   * lists waits behind its organization's searches, so that many requests share it. With 64 clients on 2,000 lists one
+   * read serves 20 searches. In a slot of `requests` it served 3: half as many searches were done, and another
+   * organization's p90 was 191 ms instead of 89 (load 8). Four at once do a seventh more than two, but p99 is 412 and
+   * 655 ms instead of 308 and 532 (load 13). Two do fewer than slots with weights did, and three as many.
    */
   searches: { atOnce: 9, ofOrganization: 3, maxWaiting: 1_000, maxWaitMs: 60_000 },
   /** Requests that work on hundreds of records or a megabyte. */
