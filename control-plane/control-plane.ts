@@ -15,7 +15,7 @@ import type { AllSlots } from './api/slots.ts'
 import type { SubscriberCounts } from './resources/subscriber-counts/service.ts'
 import type { FieldCache } from './resources/subscribers/service.ts'
 import type { SharedReads } from './store/shared-reads.ts'
-import type { SubscriberInsertions } from './store/subscribers-together.ts'
+import type { SubscriberWrites } from './store/subscribers-together.ts'
 import type { Transfers } from './resources/uploads/transfers.ts'
 import type { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 
@@ -44,7 +44,7 @@ export interface ControlPlane {
   /** The custom fields of lists that requests used. */
   fieldCache: FieldCache
   /** Group commit of the subscribers that requests create. */
-  subscriberInsertions: SubscriberInsertions
+  subscriberWrites: SubscriberWrites
   /** By list: creations write the list's document, and without a mutex they would only conflict with each other. */
   importCreations: KeyedMutex<number>
   /** The secret with which API keys are hashed (HMAC). */

@@ -31,7 +31,7 @@ import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.
 import { createSubscriberCounts } from './resources/subscriber-counts/service.ts'
 import { FieldCache } from './resources/subscribers/service.ts'
 import { createSharedReads } from './store/shared-reads.ts'
-import { SubscriberInsertions } from './store/subscribers-together.ts'
+import { SubscriberWrites } from './store/subscribers-together.ts'
 import { Transfers } from './resources/uploads/transfers.ts'
 
 /** The control plane process serves the JSON API. It gives engines work through the database and never calls one. */
@@ -78,7 +78,7 @@ await runProcess('control-plane', async (process) => {
     slots,
     pacer: new PiecePacer(),
     fieldCache: new FieldCache(),
-    subscriberInsertions: new SubscriberInsertions(database),
+    subscriberWrites: new SubscriberWrites(database),
     importCreations: new KeyedMutex(),
     keyHashSecret: secret,
     pageTokenSecret: pageTokenSecret(secret),

@@ -16,14 +16,14 @@ import { subscriberTransition } from '../../shared/values/subscriber-transition.
 import { queueRequested, type QueuedReactions, type RequestedReactions } from './requested-reactions.ts'
 import { applyChange, applyValues, toUpdate, type SubscriberChange } from './subscriber-change.ts'
 import { referenceFilter, type SubscriberReference } from './subscribers.ts'
-import type { SubscriberInsertions } from './subscribers-together.ts'
+import type { SubscriberWrites } from './subscribers-together.ts'
 
 /**
  * Writes one subscriber for a request. The request hands in a plan, and the cheapest of three ways writes it:
  *
- *     a change of values alone    one guarded write
- *     an addition alone           in a transaction with other additions (subscribers-together.ts)
- *     everything else             in a transaction of its own, with quota, reactions and counts
+ *     a change of values that is alone    one guarded write
+ *     additions and changes               in a transaction with others (subscribers-together.ts)
+ *     everything else                     in a transaction of its own, with quota, reactions and counts
  *
  * A write that conflicts with a batch of an import runs again, on what the batch left. Where the list has changed since
  * the plan was made (optimistic lock), nothing is written, and the request plans again.
@@ -89,8 +89,7 @@ interface Request<Found> {
 }
 
 export interface WriteDeps {
-  database: Database
-  subscriberInsertions: SubscriberInsertions
+  subscriberWrites: SubscriberWrites
 }
 
 export const maxListReads = 20
@@ -100,35 +99,18 @@ export const maxListReads = 20
  * means that the list is being changed all the time.
  */
 export async function writeSubscriber<Found>(
-  deps: WriteDeps,
+  { subscriberWrites }: WriteDeps,
   { found: first, findAgain, plan: makePlan }: Request<Found>,
 ): Promise<(Written & { found: Found }) | { outcome: FailedWrite }> {
   let found = first
   for (let reads = 1; ; reads += 1) {
     const plan = await makePlan(found)
     if (typeof plan === 'string') return { outcome: plan }
-    const result = await writePlan(deps, plan)
+    const result = await subscriberWrites.write(plan)
     if (result.outcome === 'done') return { ...result, found }
     if (result.outcome !== 'outdated' || reads === maxListReads) return result
     found = await findAgain()
   }
-}
-
-/** Writes what one plan wants, the cheapest way. */
-export async function writePlan(
-  { database, subscriberInsertions }: WriteDeps,
-  plan: SubscriberPlan,
-): Promise<WriteResult> {
-  const { change, create, alongside } = plan
-  if (change?.inPlace !== undefined) {
-    const { existing, fieldsReadAt } = change.inPlace
-    const after = await changeInPlace(database, existing, change.decide(existing).change, fieldsReadAt)
-    if (after !== null) return { outcome: 'done', before: existing, after }
-  }
-  const addition = change === undefined && alongside === undefined ? create?.() : undefined
-  return addition !== undefined && addition.reactions === undefined
-    ? subscriberInsertions.add(plan, addition.subscriber)
-    : writeAlone(database, plan)
 }
 
 // ---- one guarded write ----
@@ -241,10 +223,7 @@ async function changeSubscriber(
   const { database, session } = transaction
   const { subscribers } = database.collections
   const { change, reactions } = decide(existing)
-  const { status: from } = existing
-  const { needsQuota, isReactivation, dropsReactions } = subscriberTransition(from, change.set.status ?? from)
-  if (isReactivation) change.set.reactivations = (existing.reactivations ?? 0) + 1
-  const after = applyChange(existing, change)
+  const { after, needsQuota, dropsReactions } = planEffect(existing, change)
   if (needsQuota) await useQuotaOrUndo(transaction)
   if (after._id !== existing._id) {
     await subscribers.deleteOne({ _id: existing._id }, { session })
@@ -261,6 +240,14 @@ async function changeSubscriber(
   }
   if (dropsReactions) await dropSubscriberReactions(database.collections, session, [after.id])
   return { after, reactions }
+}
+
+/** What the subscriber is after a change, and what its new status needs. Counts a reactivation in the change. */
+export function planEffect(existing: SubscriberDocument, change: SubscriberChange) {
+  const { status: from, reactivations = 0 } = existing
+  const { needsQuota, isReactivation, dropsReactions } = subscriberTransition(from, change.set.status ?? from)
+  if (isReactivation) change.set.reactivations = reactivations + 1
+  return { after: applyChange(existing, change), needsQuota, dropsReactions }
 }
 
 async function readSubscriber(

@@ -14,7 +14,7 @@ import { ImportWatch } from '../../../control-plane/resources/subscriber-imports
 import { createSubscriberCounts } from '../../../control-plane/resources/subscriber-counts/service.ts'
 import { FieldCache } from '../../../control-plane/resources/subscribers/service.ts'
 import { createSharedReads } from '../../../control-plane/store/shared-reads.ts'
-import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
+import { SubscriberWrites } from '../../../control-plane/store/subscribers-together.ts'
 import { Transfers } from '../../../control-plane/resources/uploads/transfers.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/runner/missed-files.ts'
@@ -112,7 +112,7 @@ export async function openSide(options: {
     slots,
     pacer: new PiecePacer(),
     fieldCache: new FieldCache(),
-    subscriberInsertions: new SubscriberInsertions(database),
+    subscriberWrites: new SubscriberWrites(database),
     importCreations: new KeyedMutex(),
     keyHashSecret: secret,
     pageTokenSecret: pageTokenSecret(secret),

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { openDatabase } from '../../../shared/runtime/database.ts'
 import { writeAlone } from '../../../control-plane/store/write-subscriber.ts'
-import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
+import { SubscriberWrites } from '../../../control-plane/store/subscribers-together.ts'
 import {
   countsOf,
   createList,
@@ -210,14 +210,14 @@ t.test('creations that share a transaction leave what an import has reserved', a
   const chunks = service.db.collection<typeof holder>('import_chunks')
   await chunks.insertOne(holder, { bypassDocumentValidation: true })
   const { revision } = (await collections.mailingLists.findOne({ _id: listId }))!
-  const insertions = new SubscriberInsertions(database)
+  const writes = new SubscriberWrites(database)
   const add = async (i: number, values: { status?: 'unsubscribed' } = {}) => {
     const subscriber = {
       ...subscriberDocument(listId, `together${i}@example.com`, 3_100_000 + i),
       ...values,
     }
     const plan = additionOf(organization, subscriber, { listRevision: revision })
-    return (await insertions.add(plan, subscriber)).outcome
+    return (await writes.write(plan)).outcome
   }
   // The first runs alone, and the next seven are a group. The ninth is answered after their transaction has ended.
   const active = Array.from({ length: 8 }, (_, i) => add(i))

@@ -2,8 +2,8 @@ import { parse } from 'csv-parse/sync'
 import t from 'tap'
 import { openDatabase } from '../../../shared/runtime/database.ts'
 import { idsOfImport } from '../../../shared/contract/schemas/import.ts'
-import { writeAlone, writePlan } from '../../../control-plane/store/write-subscriber.ts'
-import { SubscriberInsertions } from '../../../control-plane/store/subscribers-together.ts'
+import { writeAlone } from '../../../control-plane/store/write-subscriber.ts'
+import { SubscriberWrites } from '../../../control-plane/store/subscribers-together.ts'
 import { watchChunks } from '../../helpers/watch-chunks.ts'
 import { lockRow } from '../../helpers/locked-row.ts'
 import { countsOf, createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
@@ -566,8 +566,8 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
   t.equal((await insertion)?.outcome, 'done')
   t.equal((await writeAlone(database, additionOf(1, later))).outcome, 'done')
   const { revision } = (await collections.mailingLists.findOne({ _id: list.id }))!
-  const deps = { database, subscriberInsertions: new SubscriberInsertions(database) }
-  const shared = await writePlan(deps, additionOf(1, together, { listRevision: revision }))
+  const plan = additionOf(1, together, { listRevision: revision })
+  const shared = await new SubscriberWrites(database).write(plan)
   t.equal(shared.outcome, 'done')
   await letGo()
   t.match(countsOf(await importEnd(service, id)), { deactivated: 1 })

@@ -5,7 +5,7 @@ import type { SubscriberDocument } from '../../../../shared/contract/schemas/sub
 import { readUnsubscribeToken } from '../../../api/signed-token.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import type { SubscriberChange } from '../../../store/subscriber-change.ts'
-import { writePlan, type SubscriberPlan } from '../../../store/write-subscriber.ts'
+import type { SubscriberPlan } from '../../../store/write-subscriber.ts'
 import { recordUnsubscription, retryOnDuplicateEvent } from '../../delivery-events/service.ts'
 import { noIpOfVisitor, noMailOfToken } from '../refusals.ts'
 import type { SubscriberView } from '../schemas.ts'
@@ -47,7 +47,7 @@ export async function unsubscribe(
     },
   }
   // A sender may report the same event at this moment. Then the second write of it is a duplicate key, and runs again.
-  const result = await retryOnDuplicateEvent(() => writePlan(deps, plan))
+  const result = await retryOnDuplicateEvent(() => deps.subscriberWrites.write(plan))
   if (result.outcome !== 'done') throw noMailOfToken()
   return toView(result.after, context)
 }
