@@ -49,7 +49,7 @@ async function findMailingList(
   text: string | undefined,
 ): Promise<MailingListDocument> {
   const id = pathId(text, noMailingList)
-  const list = await deps.database.collections.mailingLists.findOne({ _id: id })
+  const list = await deps.reads.list(id)
   if (list === null || !canAccess(caller, list.organization_id)) throw noMailingList(text)
   return list
 }

@@ -5,7 +5,7 @@ import { localListInPath } from '../../api/scope.ts'
 import { createSubscriber } from './create/service.ts'
 import { deleteSubscribers } from './delete/service.ts'
 import { findByEmail } from './find-by-email/service.ts'
-import { listSubscribers, namedSubscribers } from './find/service.ts'
+import { listSubscribers, namedSubscribers, subscribersInPath } from './find/service.ts'
 import {
   deletionDisabled,
   failedWrites,
@@ -102,7 +102,7 @@ export const subscriberEndpoints = [
     // Several subscribers are costly: all their values come too.
     slot: ({ path }) => (/(?:,|%2c)[^/]*\/?$/i.test(path) ? 'costly' : 'requests'),
     reply: { data: z.array(subscriberView), example: [exampleSubscriber] },
-    record: subscriberListInPath,
+    record: subscribersInPath,
     refusals: [noSubscriber, noneOfThem, tooManyNames, tooManyMatches, subscribersTooLarge],
     handle: async (call) => ({ data: await namedSubscribers(call, call.record, call.lastSegment) }),
   }),
@@ -235,7 +235,7 @@ export const subscriberEndpoints = [
     summary: 'An email on one list',
     reply: { ...foundOnPages, example: [exampleFound] },
     record: localListInPath,
-    handle: (call) => findByEmail(call, { _id: call.record._id }),
+    handle: (call) => findByEmail(call, { _id: call.record._id }, { lists: [call.record] }),
   }),
   endpoint({
     ...search,

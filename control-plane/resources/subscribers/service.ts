@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { BSON } from 'mongodb'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { refusal } from '../../api/refusal.ts'
@@ -45,7 +46,7 @@ export async function findSubscriberList(
   caller: Caller,
   text: string | undefined,
 ): Promise<SubscriberList> {
-  const found = await listWithContext(deps, pathId(text, noMailingList))
+  const found = await listWithContext(deps, pathId(text, noMailingList), caller.organizationId)
   if (found === null || !canAccess(caller, found.list.organization_id)) throw noMailingList(text)
   refuseRemoteList(found.list)
   return found
@@ -56,13 +57,25 @@ export const subscriberListInPath: RecordOfPath<SubscriberList> = {
   find: ({ deps, caller, params }) => findSubscriberList(deps, caller, params['mailing_list_id']),
 }
 
-/** A list by its id, without a check of the caller. */
-export async function listWithContext(deps: ControlPlane, id: number): Promise<SubscriberList | null> {
-  const list = await deps.reads.list(id)
+/**
+ * A list by its id, without a check of the caller. The zone of `likelyOrganizationId` is read at the same time, as each
+ * read that waits for another one is a round trip more.
+ */
+export async function listWithContext(
+  deps: ControlPlane,
+  id: number,
+  likelyOrganizationId?: number,
+): Promise<SubscriberList | null> {
+  const [list, likelyZone] = await Promise.all([
+    deps.reads.list(id),
+    likelyOrganizationId === undefined ? null : deps.reads.timeZone(likelyOrganizationId),
+  ])
   if (list === null) return null
   const [{ fields, fieldNamed }, zone] = await Promise.all([
     knownFields(deps, list),
-    deps.reads.timeZone(list.organization_id),
+    list.organization_id === likelyOrganizationId && likelyZone !== null
+      ? likelyZone
+      : deps.reads.timeZone(list.organization_id),
   ])
   const primaryKey = fields.find(({ field }) => field.id === list.primary_key_custom_field_id) ?? null
   return { list, fields, fieldNamed, primaryKey, zone }
@@ -117,7 +130,10 @@ const entryBytes = 1_024
 const idText = /^[1-9]\d{0,15}$/
 
 /** What an id or email in a path names; null when the text is neither. */
-export function parseReference(list: MailingListDocument, text: string): SubscriberReference | null {
+export function parseReference(
+  list: Pick<MailingListDocument, '_id' | 'primary_key_custom_field_id'>,
+  text: string,
+): SubscriberReference | null {
   if (idText.test(text))
     return Number.isSafeInteger(Number(text)) ? { listId: list._id, id: Number(text) } : null
   const emailKey = emailIdentity(text.trim())
@@ -150,7 +166,7 @@ export async function readSubscriberPath(call: RequestCall): Promise<NamedSubscr
 }
 
 /** A reference that names at most one subscriber. */
-type UniqueReference = string | { listId: number; id: number }
+export type UniqueReference = string | { listId: number; id: number }
 
 export const isUnique = (reference: SubscriberReference): reference is UniqueReference =>
   typeof reference === 'string' || 'id' in reference
@@ -162,6 +178,25 @@ export const findSubscriber = (
   typeof reference === 'string'
     ? reads.subscriber(reference)
     : reads.subscriberById(`${reference.listId}:${reference.id}`)
+
+/**
+ * Begins to read the subscriber that the path names before its list is known, so that both take one round trip. It takes
+ * the list for one whose subscribers are identified by their email, as most are. Returns what resolves to the subscriber
+ * with the reference that the list turned out to have. Call that once the caller may access the list.
+ */
+export function readAhead({
+  deps,
+  params,
+}: RequestCall): (reference: UniqueReference) => Promise<SubscriberDocument | null> {
+  const likelyList = { _id: Number(params['mailing_list_id']), primary_key_custom_field_id: null }
+  const likely = Number.isSafeInteger(likelyList._id)
+    ? parseReference(likelyList, params['id_or_email'] ?? '')
+    : null
+  const reading = likely !== null && isUnique(likely) ? findSubscriber(deps, likely) : null
+  reading?.catch(() => undefined)
+  return (reference) =>
+    reading !== null && isDeepStrictEqual(likely, reference) ? reading : findSubscriber(deps, reference)
+}
 
 /** Throws `not_found` or `multiple_records_found`, which name the subscriber as the path does. */
 export async function refuseUnlessOne(

@@ -39,13 +39,13 @@ const maxListsInSlot = 256
 
 /**
  * A page of the subscribers with the email in the path, each with its list and, if wanted, that list's organization. It
- * is empty where the text isn't an email. Where there are more than its records, all matches are counted. Throws
+ * is empty where the text isn't an email. `lists` are read unless they are known. Where there are more than its records, all matches are counted. Throws
  * `invalid_request` for a token of another search.
  */
 export async function findByEmail(
   call: SearchCall,
   listFilter: ListsToSearch,
-  { withOrganizations = false }: { withOrganizations?: boolean } = {},
+  { withOrganizations = false, lists: known }: { withOrganizations?: boolean; lists?: SearchedList[] } = {},
 ): Promise<{ data: FoundView[]; paging: TokenPaging }> {
   const { deps, params, query } = call
   const { collections } = deps.database
@@ -53,7 +53,7 @@ export async function findByEmail(
   const listFilterJson = JSON.stringify(listFilter)
   const scope = `${emailKey} in ${listFilterJson}`
   const start = pageStart(deps, query, scope)
-  const lists = emailKey === null ? [] : await readLists(call, listFilter)
+  const lists = emailKey === null ? [] : (known ?? (await readLists(call, listFilter)))
   const search = { emailKey: emailKey ?? '', lists }
   const counts = start.skip === 0 ? null : await countMatches(collections, search)
   const from = { ...skipLists(search, counts ?? [], start.skip), after: readPosition(start.after) }

@@ -2,7 +2,7 @@ import type { Filter } from 'mongodb'
 import type { RequestError } from '../../../api/request-error.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
-import type { TokenPaging } from '../../../api/endpoint.ts'
+import type { RecordOfPath, TokenPaging } from '../../../api/endpoint.ts'
 import {
   pieceBytes,
   JsonRecords,
@@ -22,7 +22,7 @@ import {
   tooManyMatches,
   tooManyNames,
 } from '../refusals.ts'
-import { findSubscriber, isUnique, parseReference, type SubscriberList } from '../service.ts'
+import { isUnique, parseReference, readAhead, subscriberListInPath, type SubscriberList } from '../service.ts'
 import { toView } from '../view.ts'
 
 /** Subscribers of one list: pages by a range of its index on ids, named ones by point reads. */
@@ -51,13 +51,27 @@ export async function listSubscribers(
   return { data: reader.data, paging: tokenPaging(deps, query, { scope, last, total }) }
 }
 
+interface SubscribersInPath {
+  context: SubscriberList
+  find: ReturnType<typeof readAhead>
+}
+
+/** The list that the path names, and what finds a subscriber there. */
+export const subscribersInPath: RecordOfPath<SubscribersInPath> = {
+  refusals: subscriberListInPath.refusals,
+  async find(call) {
+    const find = readAhead(call)
+    return { context: await subscriberListInPath.find(call), find }
+  },
+}
+
 /**
  * The subscribers that a comma-separated path segment names, in its order, each once, without names that no subscriber has.
  * Throws `not_found` where no subscriber has any of the names, `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
  */
 export async function namedSubscribers(
   { deps, acquireLargeReply }: PageCall,
-  context: SubscriberList,
+  { context, find }: SubscribersInPath,
   segment: string,
 ): Promise<JsonRecords> {
   const { list } = context
@@ -70,7 +84,7 @@ export async function namedSubscribers(
   const references = names.map((name) => parseReference(list, name)).filter((reference) => reference !== null)
   const [only] = references
   if (references.length === 1 && only !== undefined && isUnique(only)) {
-    const subscriber = await findSubscriber(deps, only)
+    const subscriber = await find(only)
     if (subscriber === null) throw noneOf(names, segment)
     return new JsonRecords([JSON.stringify(toView(subscriber, context))])
   }

@@ -14,8 +14,8 @@ import { customFieldsTooLarge, noSubscriber, requiredFieldUnset, severalSubscrib
 import type { SubscriberUpdate, SubscriberView } from '../schemas.ts'
 import {
   checkedAgainst,
-  findSubscriber,
   isUnique,
+  readAhead,
   readSubscriberPath,
   refuseUnlessOne,
   subscriberListInPath,
@@ -40,13 +40,14 @@ export const subscriberInPath: RecordOfPath<FoundSubscriber> = {
   async find(call) {
     const { deps } = call
     const fieldsReadAt = deps.database.local.leaseWatch.lastKnownTime
+    const find = readAhead(call)
     const named = await readSubscriberPath(call)
     const { reference, text } = named
     if (!isUnique(reference)) {
       await refuseUnlessOne(deps, reference, text)
       return { ...named, existing: null, fieldsReadAt }
     }
-    const existing = await findSubscriber(deps, reference)
+    const existing = await find(reference)
     if (existing === null) throw noSubscriber(text)
     return { ...named, existing, fieldsReadAt }
   },
