@@ -14,8 +14,10 @@ import { releaseStep, writeInStep } from '../shared/store/import-steps.ts'
 import { finishImport } from '../shared/store/imports.ts'
 import { noTries } from '../shared/store/work-leases.ts'
 import { countAbsentAndWarn, deactivateAbsent } from './stages/finish/deactivation.ts'
+import { finalizeSmallImport } from './stages/finish/finalize-import.ts'
 import { bringSource, type BroughtSource } from './stages/obtain/bring-source.ts'
 import { download } from './stages/obtain/download.ts'
+import { importSmall } from './stages/split/small-import.ts'
 import { splitImport } from './stages/split/split-import.ts'
 import { maxDeaths } from './runner/quarantine.ts'
 import { countHungTry, endAfterError, failAfterDeaths } from './runner/step-failures.ts'
@@ -23,11 +25,12 @@ import type { ClaimedStep, StepOptions, StepRun } from './runner/step.ts'
 import { countingStaging, StepProgress } from './runner/step-progress.ts'
 
 /**
- * An import from its start to its end. All but `write` is done by one engine at a time, the holder of the import's
+ * An import from its start to its end. All but the writing of chunks is done by one engine at a time, the holder of the import's
  * step:
  *
  *   downloading   obtain   the source into staging, from a URL                          stages/obtain/
  *   splitting     obtain   the source, where it is no URL; split it into chunks         stages/obtain/, stages/split/
+ *                 write    a small import whole, in one transaction that finishes it     stages/write/small-import.ts
  *   importing     write    chunks, by all engines at once                               process-chunk.ts
  *                 finish   once all are done: check, deactivate the absent, fix counts  stages/finish/
  *   finished
@@ -51,38 +54,52 @@ export async function processImport(claimed: ClaimedStep, options: StepOptions):
     waitingFor: () => progress.waitingFor,
     giveUp: () => countHungTry(run),
   })
+  let isFinalized = false
   try {
     if (document.lease.deaths >= maxDeaths) await failAfterDeaths(run)
     else if (document.state === 'importing') await finish(run)
-    else await prepare(run)
+    else isFinalized = await prepare(run)
   } catch (error) {
     if (run.signal.aborted) log.debug('the step was interrupted')
     else await endAfterError(error, run)
   } finally {
     unwatch()
-    await releaseStep(collections, step.id, step.token)
-    await notifyEngines(collections, 'step')
+    if (!isFinalized) {
+      await releaseStep(collections, step.id, step.token)
+      await notifyEngines(collections, 'step')
+    }
   }
 }
 
-async function prepare(run: StepRun): Promise<void> {
-  const plan = await storePlan(run)
-  if (plan === null) return
+/** Obtains and splits. True for a small import, which is written, finished and finalized too. */
+async function prepare(run: StepRun): Promise<boolean> {
+  const { document, database } = run
+  const plan = document.plan ?? (await makePlan(database.collections, document))
+  // A download takes its time, and the plan is that of the import's start.
+  if (document.state === 'downloading' && !(await storePlan(run, plan))) return false
   const source = await obtain(run)
-  if (source === null) return
-  await timed(run, 'split', () => splitImport(run, plan, source))
+  if (source === null) return false
+  const small = await importSmall(run, plan, source)
+  if (small?.end === 'finished') {
+    reportEnd(run, small.at, small.counts)
+    await finalizeSmallImport(document, small, run)
+    return true
+  }
+  if (small === null && (await storePlan(run, plan)))
+    await timed(run, 'split', () => splitImport(run, plan, source))
+  return false
 }
 
-/** The plan is made once: a step that starts over uses the same one. Null when the step is lost. */
-async function storePlan({ document, step, database }: StepRun): Promise<ImportPlan | null> {
-  if (document.plan !== null) return document.plan
-  const plan = await makePlan(database.collections, document)
+/** A step that starts over uses the stored plan. False when the step is lost. */
+async function storePlan({ document, step, database }: StepRun, plan: ImportPlan): Promise<boolean> {
+  if (document.plan !== null) return true
   const isLeased = await writeInStep(
     database.collections,
     { ...step, state: document.state },
     { $set: { plan } },
   )
-  return isLeased ? plan : null
+  if (isLeased) document.plan = plan
+  return isLeased
 }
 
 /**
@@ -137,7 +154,7 @@ async function countStaged({ document, staging, metrics }: StepRun, name: string
 }
 
 async function finish(run: StepRun): Promise<void> {
-  const { document, step, metrics, log } = run
+  const { document, step, metrics } = run
   const { collections } = run.database
   const states = await countChunkStates(collections, document._id)
   if (states.ready + states.running > 0) return
@@ -150,9 +167,13 @@ async function finish(run: StepRun): Promise<void> {
   const finishedAt = await finishImport(collections, step, sums)
   if (finishedAt === null) return
   metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
+  reportEnd(run, finishedAt, sums.counts)
+}
+
+function reportEnd({ document, metrics, log }: StepRun, finishedAt: Date, counts: ImportCounts): void {
   const wholeMs = finishedAt.getTime() - (document.started_at?.getTime() ?? Infinity)
   metrics.stageEnded('import', Math.max(0, wholeMs) / 1000)
-  log.info(sums.counts, 'import finished')
+  log.info(counts, 'import finished')
 }
 
 function checkCounts(counts: ImportCounts, { number_of_records, options }: ImportDocument): void {

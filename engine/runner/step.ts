@@ -7,6 +7,7 @@ import type { StagedQuota } from '../../shared/storage/uploads/staged-quota.ts'
 import type { EngineParts } from '../engine-parts.ts'
 import type { MissedFiles } from './missed-files.ts'
 import type { StepProgress } from './step-progress.ts'
+import type { WorkerPool } from '../workers/pool.ts'
 import type { Watch } from './watchdog.ts'
 
 /** What all steps of an engine (obtain, split, finish) use. */
@@ -19,6 +20,8 @@ export interface StepOptions extends EngineParts {
   bounds: DownloadBounds
   /** Ends the process where a step makes no progress. */
   watch: Watch
+  /** Writes small imports. */
+  pool: WorkerPool
   /** The stripe of counts that this engine's steps write. */
   stripe: string
   /** Remembers of which imports this engine missed a staged file. */

@@ -6,13 +6,17 @@ import { registerSessions } from '../store/engines.ts'
 import { BsonWriter } from '../stages/write/bson/bson-writer.ts'
 import { importContext, type ImportContext } from '../stages/write/import-context.ts'
 import { processChunk } from '../process-chunk.ts'
+import type { ChunkRunOptions } from '../stages/write/chunk-run.ts'
 import type { Lane } from '../stages/write/lane.ts'
+import { writeSmallImport } from '../stages/write/small-import.ts'
 import {
   cancellation,
   lanesPerWorker,
   progressIndex,
   type ChunkReport,
   type ChunkTask,
+  type SmallImportReport,
+  type SmallImportTask,
   type WorkerStart,
 } from './messages.ts'
 
@@ -21,7 +25,9 @@ import {
  * its sessions with the engine. Then it runs a chunk per lane. Piscina waits for the exported promise, so no task comes
  * earlier.
  */
-async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>> {
+async function startWorker(): Promise<
+  (task: ChunkTask | SmallImportTask) => Promise<ChunkReport | SmallImportReport>
+> {
   const start = workerData as WorkerStart
   const database = await openDatabase({
     uri: start.mongodbUri,
@@ -52,7 +58,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
     const known = contexts.get(importId)
     if (known !== undefined) return known
     const document = await collections.imports.findOne({ _id: importId })
-    const context = document === null ? null : importContext(document)
+    const context = document === null || document.partition === null ? null : importContext(document)
     const [oldest] = contexts.keys()
     if (oldest !== undefined && contexts.size >= maxContexts) contexts.delete(oldest)
     if (context !== null) contexts.set(importId, context)
@@ -65,18 +71,18 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
     if (lane === undefined)
       throw new Error(`a worker has ${lanesPerWorker} lanes and was given one more chunk`)
     try {
-      return await processChunk({
+      const options: ChunkRunOptions = {
         database,
-        staging,
         lane,
-        task,
-        importContext: readContext,
         isStopped: () => {
           Atomics.add(cancelFlag, progressIndex, 1)
           return Atomics.load(cancelFlag, 0) !== cancellation.run
         },
         onBatch: (report) => parentPort?.postMessage(report),
-      })
+      }
+      return 'document' in task
+        ? await writeSmallImport(options, task)
+        : await processChunk({ ...options, staging, task, importContext: readContext })
     } finally {
       lanes.push(lane)
     }

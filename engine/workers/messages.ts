@@ -1,9 +1,10 @@
+import type { ChunkDocument, ImportCounts, ImportDocument } from '../../shared/contract/schemas/import.ts'
 import type { ImportErrorCode } from '../../shared/contract/errors.ts'
 import type { StagingLocation } from '../../shared/storage/staging/open-staging.ts'
 
 /**
  * The messages between the engine's main thread and its workers. They are plain values, because an Error loses its code
- * when it crosses threads. Rows never cross: a worker reads them from the staged partition. The report of a
+ * when it crosses threads. Rows cross with small imports only: else a worker reads them from the staged partition. The report of a
  * committed batch is in chunk-run.ts.
  */
 
@@ -29,6 +30,26 @@ export interface ChunkTask {
   /** Two Int32: the cancel flag, see `cancellation`, and at `progressIndex` how often the task has read it. */
   cancellation: SharedArrayBuffer
 }
+
+/** A small import that is written whole. Its records cross threads, as they are in no file. */
+export interface SmallImportTask {
+  /** With what the split found. */
+  document: ImportDocument
+  chunks: ChunkDocument[]
+  /** The partition. */
+  bytes: Uint8Array
+  /** Of the step. */
+  token: string
+  cancellation: SharedArrayBuffer
+}
+
+/** How the task of a small import ended. */
+export type SmallImportReport =
+  | { end: 'finished'; at: Date; counts: ImportCounts; keptBytes: number }
+  /** The step is lost, or the import no longer runs. */
+  | { end: 'lost' }
+  /** It can't be written in one transaction now. Nothing of it was written. */
+  | { end: 'not_written'; reason: string }
 
 /** Values of a task's cancel flag, which is read before each batch. */
 export const cancellation = { run: 0, stop: 1 } as const

@@ -3,7 +3,14 @@ import { setFlagsFromString } from 'node:v8'
 import type { Worker } from 'node:worker_threads'
 import { Piscina } from 'piscina'
 import type { BatchReport } from '../stages/write/chunk-run.ts'
-import { lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
+import {
+  lanesPerWorker,
+  type ChunkReport,
+  type ChunkTask,
+  type SmallImportReport,
+  type SmallImportTask,
+  type WorkerStart,
+} from './messages.ts'
 
 /** Memory and load of a worker thread. */
 export interface WorkerStats {
@@ -32,7 +39,7 @@ export function startWorkerPool(options: {
   setFlagsFromString('--no-parallel-scavenge')
   // Messages to the database count as heap growth, and made V8 mark 20 MB of modules every half second.
   setFlagsFromString('--heap-growing-percent=100')
-  const piscina = new Piscina<ChunkTask, unknown>({
+  const piscina = new Piscina<ChunkTask | SmallImportTask, unknown>({
     filename: new URL('./chunk-worker.ts', import.meta.url).href,
     workerData: options.start,
     minThreads: options.workers,
@@ -56,6 +63,8 @@ export function startWorkerPool(options: {
     /** Chunks that can run at once. */
     lanes,
     run: (task: ChunkTask) => piscina.run(task) as Promise<ChunkReport>,
+    /** Waits for a lane before the next chunk does. */
+    writeSmallImport: (task: SmallImportTask) => piscina.run(task) as Promise<SmallImportReport>,
     /** Ends the threads without waiting for their tasks. */
     destroy: () => piscina.destroy(),
     stats: () => statsReader.read(piscina.threads),

@@ -32,6 +32,20 @@ export async function fullViews(collections: Collections, documents: ImportDocum
   )
 }
 
+/** The full view of an import that is about to be created. */
+export async function newImportView(
+  document: ImportDocument,
+  { listName, zone }: { listName: string; zone: string },
+  secrets: SecretBox,
+) {
+  const context = {
+    listNames: new Map([[document.mailing_list_id, listName]]),
+    zones: new Map([[document.organization_id, zone]]),
+    sums: new Map(),
+  }
+  return fullView(document, context, { urls: await shownUrls(document, secrets), waitingFor: null })
+}
+
 function fullView(
   document: ImportDocument,
   context: ViewContext,

@@ -242,20 +242,41 @@ export function failImportOfChunk(
 export async function finishImport(
   collections: Collections,
   step: { id: number; token: string },
-  { counts, faults }: ImportSums,
+  sums: ImportSums,
 ): Promise<Date | null> {
-  const finished = {
-    ...{ state: 'finished', finished_at: '$$NOW' },
-    ...{ totals: withDefaultsKept(counts), faults: { $literal: faults } },
-    ...{ ...noHolder, holds_list: '$$REMOVE' },
-  }
   const ended = await collections.imports.findOneAndUpdate(
     { _id: step.id, state: 'importing', 'lease.token': step.token },
-    [{ $set: finished }],
+    [{ $set: { ...finishedWith(sums), ...noHolder } }],
     { returnDocument: 'after', projection: { finished_at: 1 } },
   )
   return ended?.finished_at ?? null
 }
+
+/**
+ * Inside the transaction that writes all rows of a small import: stores what its split found, and finishes it. The step
+ * stays leased, for its finalization. Resolves to its end; null when the lease is lost.
+ */
+export async function finishSmallImport(
+  collections: Collections,
+  session: ClientSession,
+  step: { id: number; token: string },
+  split: Pick<ImportDocument, 'plan' | 'beginning' | 'number_of_records' | 'header' | 'warnings'>,
+  sums: ImportSums,
+): Promise<{ at: Date; keptBytes: number } | null> {
+  const found = Object.fromEntries(Object.entries(split).map(([name, value]) => [name, { $literal: value }]))
+  const ended = await collections.imports.findOneAndUpdate(
+    { _id: step.id, state: 'splitting', 'lease.token': step.token },
+    [{ $set: { ...found, ...finishedWith(sums) } }],
+    { session, returnDocument: 'after', projection: { finished_at: 1, 'totals.kept_bytes': 1 } },
+  )
+  return ended === null ? null : { at: ended.finished_at!, keptBytes: ended.totals?.kept_bytes ?? 0 }
+}
+
+const finishedWith = ({ counts, faults }: ImportSums) => ({
+  ...{ state: 'finished', finished_at: '$$NOW' },
+  ...{ totals: withDefaultsKept(counts), faults: { $literal: faults } },
+  holds_list: '$$REMOVE',
+})
 
 /** Fixes the sums of an ended import of which no chunk is leased, and unlocks its list. */
 export async function fixTotals(
@@ -279,11 +300,11 @@ const withDefaultsKept = (totals: ImportCounts) => ({
   },
 })
 
-/** Marks an ended import with fixed totals as finalized. */
+/** Marks an ended import with fixed totals as finalized, and releases its step. */
 export async function markFinalized(collections: Collections, id: number): Promise<boolean> {
   const { modifiedCount } = await collections.imports.updateOne(
     { _id: id, state: { $in: [...endedStates] }, totals: { $ne: null } },
-    { $set: { finalized: true } },
+    { $set: { finalized: true, ...noHolder } },
   )
   return modifiedCount === 1
 }

@@ -56,14 +56,18 @@ const withEntry = (importId: number, source: number) => {
 export async function removeImportEntry(
   { imports, ledgers }: Collections,
   importId: number,
-  organizationId?: number,
+  { organizationId, keptBytes }: { organizationId?: number; keptBytes?: number | undefined } = {},
 ): Promise<void> {
-  const ended = await imports.findOne({ _id: importId }, { projection: { 'totals.kept_bytes': 1 } })
-  const kept = ended?.totals?.kept_bytes ?? 0
+  const kept = keptBytes ?? (await readKeptBytes(imports, importId))
   await ledgers.updateOne(
     { ...(organizationId === undefined ? {} : { _id: organizationId }), 'imports.import_id': importId },
     { $pull: { imports: { import_id: importId } }, $inc: { kept } },
   )
+}
+
+async function readKeptBytes(imports: Collections['imports'], importId: number): Promise<number> {
+  const ended = await imports.findOne({ _id: importId }, { projection: { 'totals.kept_bytes': 1 } })
+  return ended?.totals?.kept_bytes ?? 0
 }
 
 /** Frees the bytes of purged logs. */

@@ -31,10 +31,11 @@ import { activeSubscribers, restartOpenWrites } from './subscriber-counts.ts'
 export async function readSubscriberLimit(
   collections: Collections,
   organizationId: number,
+  session?: ClientSession,
 ): Promise<number | null> {
   const organization = await collections.organizations.findOne(
     { _id: organizationId },
-    { projection: { subscriber_limit: 1 } },
+    { projection: { subscriber_limit: 1 }, ...(session === undefined ? {} : { session }) },
   )
   return organization?.subscriber_limit ?? null
 }

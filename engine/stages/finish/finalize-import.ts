@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { errorMessage } from '../../../shared/contract/errors.ts'
-import { recordsIn } from '../../../shared/contract/schemas/import.ts'
+import { recordsIn, type ImportCounts, type ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { closeChunks, sumImport, deleteChunks } from '../../../shared/store/chunks.ts'
 import { dropSecrets } from '../../../shared/store/secrets.ts'
 import { fullViews } from '../../../shared/processes/import-views.ts'
@@ -30,9 +30,8 @@ export const removalMs = 10_000
  * that the callback sends aren't final then.
  */
 export async function finalizeImport(document: EndedImport, context: FinalizingContext): Promise<boolean> {
-  const { _id: importId, state, source } = document
-  const { database, metrics, log } = context
-  const { collections } = database
+  const { _id: importId } = document
+  const { collections } = context.database
   if ((await closeChunks(collections, importId)) > 0) return false
   const sums = await sumImport(collections, importId)
   const totals = sums.counts
@@ -40,13 +39,35 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
   await queueCallback(importId, context)
   await dropSecrets(collections, importId)
   await removeWorkingData(document, context)
+  await deleteChunks(collections, importId)
+  await markEnd(document, totals, context)
+  return true
+}
+
+/** The same for an import that was written whole, under its step: its totals are fixed, and it has no chunks. */
+export async function finalizeSmallImport(
+  document: ImportDocument,
+  { counts, keptBytes }: { counts: ImportCounts; keptBytes: number },
+  context: FinalizingContext,
+): Promise<void> {
+  const { _id: importId, callback, has_secrets: hasSecrets } = document
+  if (callback !== null) await queueCallback(importId, context)
+  if (hasSecrets) await dropSecrets(context.database.collections, importId)
+  await removeWorkingData({ ...document, state: 'finished' }, context, keptBytes)
+  await markEnd({ ...document, state: 'finished' }, counts, context)
+}
+
+async function markEnd(
+  { _id: importId, state, source }: EndedImport,
+  totals: ImportCounts,
+  { database, metrics, log }: FinalizingContext,
+): Promise<void> {
   // Only one engine reports the end.
-  if (!(await markFinalized(collections, importId))) return true
+  if (!(await markFinalized(database.collections, importId))) return
   metrics.importEnded(state, source.type)
-  if (state !== 'finished' || totals.failed === 0 || totals.failed !== recordsIn(totals)) return true
+  if (state !== 'finished' || totals.failed === 0 || totals.failed !== recordsIn(totals)) return
   metrics.everyRowFailed()
   log.warn({ import_id: importId }, 'every row failed: nothing of the file was imported')
-  return true
 }
 
 /**
@@ -71,7 +92,11 @@ async function queueCallback(importId: number, { database, secrets }: Finalizing
  * Files that can't be removed stay in the organization's quota until the sweep removes them. A temporary error of the
  * database is thrown, so that the import is finalized again.
  */
-async function removeWorkingData(document: EndedImport, context: FinalizingContext): Promise<void> {
+async function removeWorkingData(
+  document: EndedImport,
+  context: FinalizingContext,
+  keptBytes?: number,
+): Promise<void> {
   const { log } = context
   const importId = document._id
   const warn = (why: string) => {
@@ -81,7 +106,7 @@ async function removeWorkingData(document: EndedImport, context: FinalizingConte
     )
   }
   try {
-    const isLate = await within(removalMs, removeFiles(document, context), 'late')
+    const isLate = await within(removalMs, removeFiles(document, context, keptBytes), 'late')
     if (isLate === 'late')
       warn(
         `removing its files has not ended after ${removalMs / 1000} s; check that the file server of DATA_DIR answers`,
@@ -90,14 +115,17 @@ async function removeWorkingData(document: EndedImport, context: FinalizingConte
     if (driverRetryReason(error) !== null) throw error
     warn(errorMessage(error))
   }
-  await deleteChunks(context.database.collections, importId)
 }
 
 async function removeFiles(
   document: EndedImport,
   { staging, uploads, quota }: FinalizingContext,
+  keptBytes?: number,
 ): Promise<void> {
-  const importId = document._id
-  await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])
-  await quota.removeEntry(document)
+  const { _id: importId, source } = document
+  await Promise.all([
+    staging.removeImport(importId),
+    source.type === 'upload_directory' ? uploads.unpin(importId) : null,
+  ])
+  await quota.removeEntry(document, keptBytes)
 }

@@ -94,11 +94,9 @@ async function enterImporting(
   { beginning, result, partition }: { beginning: SourceBeginning; result: SplitResult; partition: string },
 ): Promise<void> {
   const { document, step, session } = run
-  const { collections, ids } = run.database
-  const firstSubscriberId = result.records === 0 ? 1 : await ids.allocate('subscriber', result.records)
-  const reactions = result.records * reactionsPerRecord(plan)
-  const firstReactionId = reactions === 0 ? 1 : await ids.allocate('reaction', reactions)
-  const chunks = chunkDocuments(document, plan, result.ranges, { firstSubscriberId, firstReactionId })
+  const { collections } = run.database
+  const firstIds = await allocateIds(run.database, plan, result.records)
+  const chunks = chunkDocuments(document, plan, result.ranges, firstIds)
   const keepsAbsent = document.options.deactivate_subscribers_not_in_import && result.mayMissRecords
   const isStored = await runInTransaction(session, async () => {
     const set = {
@@ -122,11 +120,29 @@ async function enterImporting(
 const absentKept =
   'deactivate_subscribers_not_in_import deactivates no subscriber, because records of the file may have swallowed others: correct the file and import it again'
 
-function chunkDocuments(
+interface FirstIds {
+  firstSubscriberId: number
+  firstReactionId: number
+}
+
+/** Ids for the subscribers and reactions that the records may become. */
+export async function allocateIds(
+  { ids }: StepRun['database'],
+  plan: ImportPlan,
+  records: number,
+): Promise<FirstIds> {
+  const reactions = records * reactionsPerRecord(plan)
+  return {
+    firstSubscriberId: records === 0 ? 1 : await ids.allocate('subscriber', records),
+    firstReactionId: reactions === 0 ? 1 : await ids.allocate('reaction', reactions),
+  }
+}
+
+export function chunkDocuments(
   document: ImportDocument,
   plan: ImportPlan,
   ranges: Range[],
-  ids: { firstSubscriberId: number; firstReactionId: number },
+  ids: FirstIds,
 ): ChunkDocument[] {
   let records = 0
   return ranges.map((range, number) => {

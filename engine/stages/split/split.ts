@@ -45,7 +45,8 @@ export interface SplitResult {
 }
 
 const targetRangeBytes = 1_500_000
-const minRangeBytes = 128_000
+/** A source of this size is one range, and so are its records without an identity. */
+export const minRangeBytes = 128_000
 /** A small file is split into this many ranges, or fewer of `minRangeBytes`, so that every lane has work. */
 const smallFileRanges = 24
 const maxRanges = 4_096

@@ -97,11 +97,7 @@ export class ChunkRun {
 
   /** The chunk's counts once a batch with these is committed. */
   countsWith(counts: ImportCounts): ImportCounts {
-    const sum = { ...this.#counts }
-    for (const kind of logKinds) sum[kind] += counts[kind]
-    for (const kind of furtherCounts)
-      if (counts[kind] !== undefined) sum[kind] = (this.#counts[kind] ?? 0) + counts[kind]
-    return sum
+    return addCounts(this.#counts, counts)
   }
 
   /** The chunk's faults once a batch with these is committed; null where the batch adds none. */
@@ -125,6 +121,15 @@ export class ChunkRun {
     this.#onBatch({ counts, bytes: bytesRead, writeMs, retries: this.#retries })
     this.#retries = {}
   }
+}
+
+/** The sums of both. */
+export function addCounts(counted: ImportCounts, added: ImportCounts): ImportCounts {
+  const sum = { ...counted }
+  for (const kind of logKinds) sum[kind] += added[kind]
+  for (const kind of furtherCounts)
+    if (added[kind] !== undefined) sum[kind] = (counted[kind] ?? 0) + added[kind]
+  return sum
 }
 
 /** How many records the next part of a batch has. */

@@ -9,12 +9,12 @@ import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 export type ImportContext = NonNullable<ReturnType<typeof importContext>>
 
 /**
- * The functions that read, decide and write an import's rows; made once per import and worker. Null before the import is
- * split.
+ * The functions that read, decide and write an import's rows; made once per import and worker. Null before the import
+ * has a plan.
  */
 export function importContext(document: ImportDocument) {
-  const { plan, partition, options, started_at: startedAt } = document
-  if (plan === null || partition === null || startedAt === null) return null
+  const { plan, options, started_at: startedAt } = document
+  if (plan === null || startedAt === null) return null
   const reader = rowReader(plan, options)
   const ids = {
     importId: document._id,

@@ -51,9 +51,9 @@ export class StagedQuota {
     return (ledger?.imports.length ?? 0) >= limits.imports ? 'too_many_imports' : 'over_quota'
   }
 
-  /** Removes the entry of an import that was not created, or whose files are removed. */
-  async removeEntry({ _id, organization_id }: ImportRef): Promise<void> {
-    await removeImportEntry(this.#options.collections, _id, organization_id)
+  /** Removes the entry of an import that was not created, or whose files are removed. `keptBytes`: those of its totals. */
+  async removeEntry({ _id, organization_id }: ImportRef, keptBytes?: number): Promise<void> {
+    await removeImportEntry(this.#options.collections, _id, { organizationId: organization_id, keptBytes })
   }
 
   /**

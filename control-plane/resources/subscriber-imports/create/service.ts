@@ -9,6 +9,7 @@ import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bo
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import { freeLease } from '../../../../shared/contract/schemas/lease.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
+import { newImportView } from '../../../../shared/processes/import-views.ts'
 import { insertImport } from '../../../../shared/store/imports.ts'
 import { notifyEngines } from '../../../../shared/store/wake-up.ts'
 import type { InlineContent } from '../../../api/body/parse-body.ts'
@@ -16,8 +17,7 @@ import type { ControlPlane } from '../../../control-plane.ts'
 import { insertReply } from '../../../store/idempotency-keys.ts'
 import { lockListAtRevision } from '../../../store/revisions.ts'
 import { unconfirmed } from '../refusals.ts'
-import type { CreatedImportView, ImportCreation } from '../schemas.ts'
-import { fullView } from '../view.ts'
+import type { CreatedImportView, ImportCreation, ImportView } from '../schemas.ts'
 import { admitImport, withdrawImport } from './admission.ts'
 import { checkCreation, creationContext } from './check.ts'
 import { earlierReply, idempotencyId, storedReply } from './idempotency.ts'
@@ -49,10 +49,12 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
   // Where DATA_DIR is missing, the key that encrypts the import's secrets may be missing too.
   await deps.folder.require()
   const deadline = clock.monotonicMs() + conflictTimeoutMs
-  let { document, revision } = await checkedDocument(deps, request, null)
-  await admitImport(deps, request, document)
+  let checked = await checkedDocument(deps, request, null)
+  const { _id: id } = checked.document
+  await admitImport(deps, request, checked.document)
   for (;;) {
-    const view = await viewOfNew(deps, document)
+    const { document, revision } = checked
+    const view = await viewOfNew(deps, checked)
     const stored = sealed(document, deps.secrets)
     const reply = keyId === null ? null : storedReply(deps, keyId, request, stored, view)
     const insertion = { document: stored, revision, reply, deadline }
@@ -67,7 +69,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
       return first
     }
     try {
-      ;({ document, revision } = await checkedDocument(deps, request, document._id))
+      checked = await checkedDocument(deps, request, id)
     } catch (error) {
       await withdrawImport(deps, document)
       throw error
@@ -79,6 +81,9 @@ interface CheckedDocument {
   document: ImportDocument
   /** The revision of the list that the import was checked against. */
   revision: number
+  listName: string
+  /** The organization's time zone. */
+  zone: string
 }
 
 /** The import, checked against its list. `knownId` is the id that an earlier check gave it. */
@@ -127,16 +132,18 @@ async function checkedDocument(
     logs_purged_at: null,
     finalized: false,
   }
-  return { document, revision: context.list.revision }
+  const { revision, name: listName } = context.list
+  return { document, revision, listName, zone: context.zoneName }
 }
 
-async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedImportView> {
-  const view = await fullView(deps, document)
+async function viewOfNew({ secrets }: ControlPlane, checked: CheckedDocument): Promise<CreatedImportView> {
+  const { document } = checked
+  const view: ImportView = await newImportView(document, checked, secrets)
   const secret = document.callback?.secret
   return secret === undefined ? view : { ...view, callback_secret: secret }
 }
 
-interface ImportInsertion extends CheckedDocument {
+interface ImportInsertion extends Pick<CheckedDocument, 'document' | 'revision'> {
   reply: Omit<IdempotencyDocument, 'expires_at'> | null
   deadline: number
 }

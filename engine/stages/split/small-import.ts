@@ -1,0 +1,56 @@
+import type { ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import { contentFormat } from '../../../shared/contract/schemas/import.ts'
+import { batchRecords } from '../../../shared/csv/chunk-records.ts'
+import { MemoryFile } from '../../../shared/storage/staging/memory-file.ts'
+import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
+import type { StepRun } from '../../runner/step.ts'
+import { cancellation, type SmallImportReport } from '../../workers/messages.ts'
+import { allocateIds, chunkDocuments } from './split-import.ts'
+import { minRangeBytes, splitFile } from './split.ts'
+
+/**
+ * Imports a small source in one go: splits it in memory, and hands its records to a worker, which writes all of it and the
+ * import's end in one transaction (../write/small-import.ts). Null where it isn't small, or can't be written so: then
+ * nothing is written, and the import goes the long way.
+ */
+export async function importSmall(
+  run: StepRun,
+  plan: ImportPlan,
+  staged: string,
+): Promise<Exclude<SmallImportReport, { end: 'not_written' }> | null> {
+  const { document, staging, pool, signal, step, database, log } = run
+  const { beginning, options } = document
+  if (beginning === undefined || options.deactivate_subscribers_not_in_import) return null
+  const source = await requireSource(staging, staged)
+  const partition = new MemoryFile()
+  try {
+    if (source.size > minRangeBytes) return null
+    const { ranges, records, header, warnings } = await splitFile({
+      ...{ source, output: partition, reopen: () => Promise.resolve(partition) },
+      ...{ plan, format: contentFormat(document), beginning, signal },
+    })
+    if (records > batchRecords) return null
+    const ids = await allocateIds(database, plan, records)
+    const cancelled = new Int32Array(new SharedArrayBuffer(8))
+    const cancel = () => Atomics.store(cancelled, 0, cancellation.stop)
+    signal.addEventListener('abort', cancel)
+    const report = await pool
+      .writeSmallImport({
+        document: {
+          ...document,
+          ...{ plan, header, number_of_records: records, warnings: [...document.warnings, ...warnings] },
+        },
+        chunks: chunkDocuments(document, plan, ranges, ids),
+        ...{ bytes: partition.bytes, token: step.token, cancellation: cancelled.buffer as SharedArrayBuffer },
+      })
+      .finally(() => signal.removeEventListener('abort', cancel))
+    if (report.end === 'not_written') {
+      log.debug(`the import takes the long way: ${report.reason}`)
+      return null
+    }
+    run.metrics.bytes('split', beginning.source_bytes ?? source.size)
+    return report
+  } finally {
+    await source.close()
+  }
+}
