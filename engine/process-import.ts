@@ -9,7 +9,7 @@ import {
 } from '../shared/contract/schemas/import.ts'
 import { stagedSource } from '../shared/storage/staging/staging.ts'
 import { countChunkStates, sumImport } from '../shared/store/chunks.ts'
-import { notifyEngines } from '../shared/store/wake-up.ts'
+import { wakeUp } from '../shared/store/wake-up.ts'
 import { releaseStep, writeInStep } from '../shared/store/import-steps.ts'
 import { finishImport } from '../shared/store/imports.ts'
 import { noTries } from '../shared/store/work-leases.ts'
@@ -64,10 +64,8 @@ export async function processImport(claimed: ClaimedStep, options: StepOptions):
     else await endAfterError(error, run)
   } finally {
     unwatch()
-    if (!isFinalized) {
-      await releaseStep(collections, step.id, step.token)
-      await notifyEngines(collections, 'step')
-    }
+    if (!isFinalized) await releaseStep(collections, step.id, step.token)
+    await wakeUp(collections, { reason: isFinalized ? 'finished' : 'imports', import_id: step.id })
   }
 }
 

@@ -125,7 +125,17 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
   const wake = () => {
     for (const loop of loops) loop.wake()
   }
-  void listenForWakeUps(database.collections, wake, stopping.signal)
+  void listenForWakeUps(
+    database.collections,
+    ['created', 'imports', 'callback'],
+    (what) => {
+      if (what === null) wake()
+      else if (what.reason === 'created') imports.offerStart(what)
+      else if (what.reason === 'callback') callbacks.wake()
+      else for (const loop of [imports, finalizing]) loop.wake()
+    },
+    stopping.signal,
+  )
   log.info({ number, workers: settings.ENGINE_WORKERS, lanes: pool.lanes }, 'engine is at work')
   return {
     id: engineId,

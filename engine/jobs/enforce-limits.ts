@@ -3,7 +3,7 @@ import type { Logger } from '../../shared/runtime/logger.ts'
 import { enforcePendingFences } from '../../shared/store/fence.ts'
 import { heartbeatMs } from '../../shared/store/leases.ts'
 import { enforcePendingLimits } from '../../shared/store/subscriber-quota.ts'
-import { notifyEngines } from '../../shared/store/wake-up.ts'
+import { wakeUp } from '../../shared/store/wake-up.ts'
 import type { MaintenanceJob } from './maintenance.ts'
 
 /** Enforces changed subscriber limits, pauses and cancels whose control plane died before it had enforced them. */
@@ -14,7 +14,7 @@ export function enforceLimits(database: Database, log: Logger): MaintenanceJob {
     runOnce: async () => {
       await enforcePendingFences({ database, log })
       const organizations = await enforcePendingLimits({ database, log })
-      if (organizations.length > 0) await notifyEngines(database.collections, 'limit')
+      if (organizations.length > 0) await wakeUp(database.collections, { reason: 'imports' })
       return { organizations: organizations.length }
     },
   }

@@ -10,7 +10,7 @@ import { MissedFiles } from './missed-files.ts'
 import { PollLoop, pollIntervalMs, withJitter } from './poll-loop.ts'
 import { Quarantine } from './quarantine.ts'
 import { Runner } from './runner.ts'
-import { Starts } from './starts.ts'
+import { Starts, type StartQueue } from './starts.ts'
 import type { StepOptions } from './step.ts'
 import { stepKind } from './steps.ts'
 
@@ -26,9 +26,9 @@ interface ImportWorkOptions extends Omit<StepOptions, 'missedFiles'> {
 const logSpaceEveryMs = 60_000
 
 /**
- * Decides what this engine does for imports that haven't ended. Once a second, and at every wake-up, it reads those that
+ * Decides what this engine does for imports that haven't ended. Once a second, and when it is woken, it reads those that
  * can be worked on, and offers them to the runners of their kind (kinds.ts):
- *   due, its list free        → start it (starts.ts)
+ *   due, its list free        → start it and claim its first step (starts.ts)
  *   downloading, splitting    → claim its step, if no engine has it (steps.ts)
  *   importing                 → claim chunks while lanes are free (lanes.ts); all done: claim its step, finish it
  *   anything else             → abort what this engine does for it (paused, cancelled)
@@ -41,10 +41,13 @@ export class ImportWork {
   readonly #loop: PollLoop
   readonly #doubts: DoubtfulClaims
   readonly #missedFiles: MissedFiles
-  readonly #starts: Starts
+  readonly #waiting: Starts
+  readonly #starts: Runner<StartQueue, ImportDocument>
   readonly #downloads: Runner<WorkingImport, ImportDocument>
   readonly #steps: Runner<WorkingImport, ImportDocument>
   readonly #chunks: Runner<WorkingImport, ChunkDocument>
+  /** Where imports were created since the last poll began. It may not have seen them. */
+  #created: StartQueue[] = []
   #importsWithoutSpace = 0
   #spaceLoggedAt = -Infinity
 
@@ -61,7 +64,11 @@ export class ImportWork {
       missedFiles: this.#missedFiles,
     }
     const runnerOptions = { onDrained: this.wake, log }
-    this.#starts = new Starts({ ...options, ...runnerOptions })
+    this.#waiting = new Starts({ ...shared, onDownload: this.wake })
+    const onDrained = () => {
+      if (this.#waiting.hasMore && this.#starts.isDrained) this.wake()
+    }
+    this.#starts = new Runner(this.#waiting.kind, { onDrained, log })
     this.#downloads = new Runner(stepKind('download', shared), runnerOptions)
     this.#steps = new Runner(stepKind('step', shared), runnerOptions)
     this.#chunks = new Runner(chunkKind(shared), runnerOptions)
@@ -75,9 +82,22 @@ export class ImportWork {
     this.#loop.wake()
   }
 
+  /** An import that is due was created there. */
+  offerStart(queue: StartQueue): void {
+    if (!this.#waiting.hasRoom(queue)) return
+    this.#created.push(queue)
+    this.#starts.offerMore(queue)
+    void this.#starts.fill({ isPoll: false })
+  }
+
+  get #runners() {
+    return [this.#chunks, this.#steps, this.#downloads, this.#starts]
+  }
+
   /** Running steps. */
   get steps(): { download: number; other: number } {
-    return { download: this.#downloads.running.length, other: this.#steps.running.length }
+    const other = this.#starts.running.length + this.#steps.running.length
+    return { download: this.#downloads.running.length, other }
   }
 
   /** Why it leaves imports to other engines. Null while it claims all. */
@@ -100,13 +120,12 @@ export class ImportWork {
    * and its leases are lost.
    */
   async stop({ isDead }: { isDead: boolean }): Promise<void> {
-    const stopped = [this.#chunks, this.#steps, this.#downloads].map((runner) => runner.stop({ isDead }))
-    await Promise.all([...stopped, this.#loop.stop(), this.#starts.stop()])
+    await Promise.all([...this.#runners.map((runner) => runner.stop({ isDead })), this.#loop.stop()])
   }
 
   /** Ends the chunks and steps that run now. Any engine can resume them, this one included. */
   async abortAll(): Promise<void> {
-    await Promise.all([this.#chunks, this.#steps, this.#downloads].map((runner) => runner.abortAll()))
+    await Promise.all(this.#runners.map((runner) => runner.abortAll()))
   }
 
   async #poll(): Promise<number> {
@@ -114,19 +133,21 @@ export class ImportWork {
     await this.#doubts.release()
     if (folder.problem !== null) {
       this.#chunks.abort(() => true)
-      for (const runner of [this.#chunks, this.#steps, this.#downloads]) runner.offer([])
-      await this.#starts.fill([])
+      for (const runner of this.#runners) runner.offer([])
       return withJitter(pollIntervalMs)
     }
     const spaceProblem = await staging.spaceProblem()
-    const steps = [...this.#downloads.running, ...this.#steps.running]
+    const steps = [...this.#starts.running, ...this.#downloads.running, ...this.#steps.running]
+    this.#created = []
     const working = await listWorkingImports(database.collections)
-    const startable = await this.#starts.listStartable(working)
-    await this.#starts.fill(spaceProblem === null ? startable : [])
+    const startable = await this.#waiting.listQueues(working)
+    this.#starts.offer(spaceProblem === null ? [...startable, ...this.#created] : [])
+    await this.#starts.fill()
 
     const tokens = new Set(working.map(({ lease }) => lease.token))
     const lost = new Set(steps.map(({ token }) => token).filter((token) => !tokens.has(token)))
-    for (const runner of [this.#downloads, this.#steps]) runner.abort(({ token }) => lost.has(token))
+    for (const runner of [this.#starts, this.#downloads, this.#steps])
+      runner.abort(({ token }) => lost.has(token))
     const mine = working.filter(({ _id }) => !this.#missedFiles.has(_id))
     const importing = mine.filter(({ state }) => state === 'importing')
     const importingIds = new Set(importing.map(({ _id }) => _id))

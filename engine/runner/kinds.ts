@@ -7,7 +7,7 @@ import type { Quarantine } from './quarantine.ts'
  *
  * | kind     | due when                       | runs in     | lease                       | tried again                     |
  * |----------|--------------------------------|-------------|-----------------------------|---------------------------------|
- * | start    | `begins_at` is past, list free | main thread | none: one guarded write     | after 1 s                       |
+ * | start    | `begins_at` is past, list free | main thread | the step's, until its end   | as the step that it runs        |
  * | download | `downloading`, wait is over    | main thread | the engine's, until its end | after 10 and 50 s               |
  * | step     | by state, wait is over         | main thread | the engine's, until its end | after 2, 4, 8 and 16 s          |
  * | write    | a chunk is `ready`             | a lane      | 60 s, renewed by each batch | until 5 claims without a batch  |
@@ -17,7 +17,8 @@ import type { Quarantine } from './quarantine.ts'
  * What a failure does is decided in step-failures.ts for downloads and steps, in lanes.ts for chunks, and in callbacks.ts.
  */
 export const slots = {
-  start: { atOnce: 16, ofOrganization: 16 },
+  /** Small imports run whole in it. */
+  start: { atOnce: 8, ofOrganization: 2 },
   /** A download may take 15 minutes, but costs little. So it has slots of its own. */
   download: { atOnce: 16, ofOrganization: 4 },
   /** Splits and finishes keep the processor and the database busy: more would slow down other organizations. */
@@ -37,6 +38,8 @@ export interface Kind<Queue extends { organization_id: number }, Work> {
   keyName: 'import_id' | 'organization_id' | 'queue'
   /** A queue has one piece of work at a time. */
   isSingle?: boolean
+  /** Whether the claim found that nothing else waits in the work's queue. */
+  isLast?: (work: Work) => boolean
   /** Whether this engine may begin any work of the kind now. */
   mayBegin: () => boolean
   /** Of the queues with due work, those from which work may begin beside what runs. Without this function all. */

@@ -52,11 +52,21 @@ export class Runner<Queue extends { organization_id: number }, Work> {
     return [...this.#running.values()]
   }
 
+  /** Whether no work is known to be due. */
+  get isDrained(): boolean {
+    return this.#queues.size === 0
+  }
+
   /** The queues in which work is due from now on; those of an organization in the order in which they are served. */
   offer(queues: readonly Queue[]): void {
     const { keyOf, isSingle } = this.#kind
     this.#queues = new Map(queues.map((queue) => [keyOf(queue), queue]))
     if (isSingle === true) for (const queue of this.#runningQueues()) this.#queues.delete(keyOf(queue))
+  }
+
+  /** In this queue work is due too. */
+  offerMore(queue: Queue): void {
+    this.#queues.set(this.#kind.keyOf(queue), queue)
   }
 
   /**
@@ -101,7 +111,7 @@ export class Runner<Queue extends { organization_id: number }, Work> {
   }
 
   async #claimUntilFull(isPoll: boolean): Promise<void> {
-    const { keyOf, keyName, name, claim, leased } = this.#kind
+    const { keyOf, keyName, name, claim, isSingle, isLast, leased } = this.#kind
     while (this.#mayBegin) {
       const queue = this.#order.next(this.#openQueues())
       if (queue === undefined) return
@@ -115,8 +125,9 @@ export class Runner<Queue extends { organization_id: number }, Work> {
         return null
       })
       if (work !== null) this.#begin(queue, work, token)
-      if (work !== null && this.#kind.isSingle !== true) continue
-      this.#queues.delete(keyOf(queue))
+      if (work !== null && isSingle !== true && isLast?.(work) !== true) continue
+      // Where it was offered again during the claim, that is news.
+      if (this.#queues.get(keyOf(queue)) === queue) this.#queues.delete(keyOf(queue))
       if (!isPoll) this.#wakeIfDrained(queue)
     }
   }

@@ -1,165 +1,171 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { errorMessage } from '../../shared/contract/errors.ts'
-import { sourceTypes, type SourceType } from '../../shared/contract/schemas/import.ts'
+import { sourceTypes, type ImportDocument, type SourceType } from '../../shared/contract/schemas/import.ts'
 import { peekNextId } from '../../shared/runtime/database.ts'
 import { listLockedLists, startImport } from '../../shared/store/imports.ts'
 import { beginImportEpoch } from '../../shared/store/subscriber-counts.ts'
-import type { EngineParts } from '../engine-parts.ts'
+import type { Claim } from '../../shared/store/work-leases.ts'
 import {
   listDueDryRuns,
   listFirstOfLists,
   listOrganizationsWithDryRuns,
-  readDueImport,
+  readFirstOfList,
   type DueImport,
-  type WaitingImport,
   type WorkingImport,
 } from '../store/import-queues.ts'
 import { slots, type Kind } from './kinds.ts'
-import { pollIntervalMs } from './poll-loop.ts'
-import { Runner } from './runner.ts'
+import { stepWork, type StepKindOptions } from './steps.ts'
 
-interface StartsOptions extends Pick<EngineParts, 'database' | 'uploads' | 'metrics' | 'log'> {
-  /** Called when a start has ended: the import may have a step to claim. */
-  onDrained: () => void
+/** Where imports wait for their start: on a list, or as dry runs of an organization. */
+export interface StartQueue {
+  organization_id: number
+  /** Null for dry runs, which don't lock their list. */
+  list_id: number | null
 }
 
 /**
- * An organization has at most this number of started imports that download, and this number of others. Further
- * ones wait as `scheduled`, so that a poll reads few imports however many are due at one moment.
+ * An organization has at most about this number of started imports that download, and of others. Further ones wait as
+ * `scheduled`, so that a poll reads few imports however many are due at one moment.
  */
 const maxStartedOfOrganization = 32
-/** Organizations whose dry runs are read in one poll, and how many of each. */
-const maxDryRunReads = 16
+/** Organizations whose dry runs are started after one poll. */
+const maxDryRunQueues = 16
+/** Other engines may be starting the first dry runs, so a claim tries some more. */
+const dryRunTries = 4
+
+interface StartsOptions extends StepKindOptions {
+  /** Called when an import has started to download, which is work of another kind. */
+  onDownload: () => void
+}
 
 /**
- * Starts the imports that are due and whose list is free: one at a time on a list, and dry runs beside any. An uploaded
- * file is pinned before the start.
+ * Starts the imports that are due and whose list is free: one at a time on a list, and dry runs beside any. The write that
+ * starts an import claims its first step too, and the step runs at once. A download has slots of its own: here it is only
+ * started.
  */
 export class Starts {
   readonly #options: StartsOptions
-  readonly #runner: Runner<WaitingImport, DueImport>
+  #started = new StartedCounts([])
+  /** Imports that were started as the only ones that waited on their list. */
+  readonly #lastOfLists = new WeakSet<ImportDocument>()
+  /** Whether the last poll left out queues with due imports. */
+  hasMore = false
 
   constructor(options: StartsOptions) {
     this.#options = options
-    const kind: Kind<WaitingImport, DueImport> = {
+  }
+
+  get kind(): Kind<StartQueue, ImportDocument> {
+    return {
+      ...stepWork(this.#options),
       name: 'the start of an import',
       slots: slots.start,
-      keyOf: ({ _id }) => _id,
-      keyName: 'import_id',
-      isSingle: true,
-      mayBegin: () => true,
-      claim: ({ _id }) => readDueImport(options.database.collections, _id),
-      run: (entry, { signal }) => this.#run(entry, signal),
+      keyOf: ({ organization_id, list_id }) =>
+        list_id === null ? `dry runs of ${organization_id}` : `list ${list_id}`,
+      keyName: 'queue',
+      open: (queues, running) => {
+        const lists = new Set(running.map(({ list_id }) => list_id))
+        return queues.filter(({ list_id }) => list_id === null || !lists.has(list_id))
+      },
+      isLast: (started) => this.#lastOfLists.has(started),
+      claim: (queue, token) => this.#claim(queue, { engineId: this.#options.engineId, token }),
     }
-    this.#runner = new Runner(kind, options)
   }
 
-  /** Starts these imports while there are slots. */
-  async fill(startable: readonly WaitingImport[]): Promise<void> {
-    this.#runner.offer(startable)
-    await this.#runner.fill()
-  }
-
-  /** Resolves when all starts in progress have ended. */
-  stop(): Promise<void> {
-    return this.#runner.stop()
-  }
-
-  /** The imports that may be started now, in the order of `begins_at` and id. `working` are those that are started. */
-  async listStartable(working: readonly WorkingImport[]): Promise<WaitingImport[]> {
+  /** Where imports may be started now, by the start of the first one. `working` are the imports that are started. */
+  async listQueues(working: readonly WorkingImport[]): Promise<StartQueue[]> {
     const { collections } = this.#options.database
-    const starting = this.#runner.running.map(({ queue }) => queue)
-    const started = new StartedCounts([...working.map(kindOfWorking), ...starting.map(kindOfWaiting)])
+    this.#started = new StartedCounts(working)
     const [locked, firstOfLists, withDryRuns] = await Promise.all([
       listLockedLists(collections),
       listFirstOfLists(collections),
       listOrganizationsWithDryRuns(collections),
     ])
-    const dryRuns = await Promise.all(
-      withDryRuns
-        .filter((organizationId) => started.freeSourceTypes(organizationId).length > 0)
-        .sort((a, b) => started.all(a) - started.all(b))
-        .slice(0, maxDryRunReads)
-        .map((organizationId) =>
-          listDueDryRuns(collections, organizationId, {
-            sourceTypes: started.freeSourceTypes(organizationId),
-            // The first ones include those whose start is in progress.
-            limit: slots.start.atOnce + starting.length,
-          }),
-        ),
-    )
-    const taken = new Set([...locked, ...starting.map(({ listId }) => listId)])
-    const startingIds = new Set(starting.map(({ _id }) => _id))
-    return [...firstOfLists.filter(({ listId }) => !taken.has(listId)), ...dryRuns.flat()]
-      .filter(({ _id }) => !startingIds.has(_id))
+    const taken = new Set(locked)
+    const lists = firstOfLists
+      .filter(({ list_id }) => !taken.has(list_id))
       .sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
-      .filter((entry) => started.addIfFree(kindOfWaiting(entry)))
+    const open = lists.filter((first) =>
+      this.#started.addIfFree(first.organization_id, kindOf(first.source_type)),
+    )
+    const dryRuns = withDryRuns
+      .filter((id) => this.#started.freeSourceTypes(id).length > 0)
+      .sort((a, b) => this.#started.all(a) - this.#started.all(b))
+      .slice(0, maxDryRunQueues)
+      .map((organization_id) => ({ organization_id, list_id: null }))
+    this.hasMore = open.length < lists.length || dryRuns.length < withDryRuns.length
+    return [...open, ...dryRuns]
   }
 
-  /** A start that failed keeps its slot for a while, so that it isn't tried again at once. */
-  async #run(entry: DueImport, signal: AbortSignal): Promise<void> {
-    try {
-      if (entry.source.type === 'upload_directory') await this.#pinAndStart(entry)
-      else await this.#start(entry)
-    } catch (error) {
-      if (signal.aborted) return
-      this.#options.log.warn(
-        { import_id: entry._id },
-        `an import can't be started, trying again: ${errorMessage(error)}`,
-      )
-      await sleep(pollIntervalMs, undefined, { signal }).catch(() => undefined)
-    }
+  /** Whether an import of the queue may be started, by what was started at the last poll. */
+  hasRoom({ organization_id: id }: StartQueue): boolean {
+    return this.#started.freeSourceTypes(id).length > 0
   }
 
-  async #start(entry: DueImport, pinned?: string): Promise<void> {
-    const { database, metrics, log } = this.#options
+  async #claim(queue: StartQueue, claim: Claim): Promise<ImportDocument | null> {
+    const { database, staging, onDownload } = this.#options
+    if ((await staging.spaceProblem()) !== null) return null
     const { collections } = database
+    const { organization_id: organizationId, list_id: listId } = queue
+    const waiting =
+      listId === null
+        ? await listDueDryRuns(collections, organizationId, {
+            sourceTypes: this.#started.freeSourceTypes(organizationId),
+            limit: dryRunTries,
+          })
+        : await readFirstOfList(collections, listId)
+    for (const due of listId === null ? waiting : waiting.slice(0, 1)) {
+      const isDownload = kindOf(due.source.type) === 'download'
+      const started = await this.#start(due, isDownload ? null : claim)
+      if (started === null) continue
+      if (isDownload) {
+        onDownload()
+        continue
+      }
+      if (listId !== null && waiting.length === 1) this.#lastOfLists.add(started)
+      return started
+    }
+    return null
+  }
+
+  /** Null when another engine has started the import, or its list is locked. */
+  async #start(due: DueImport, claim: Claim | null): Promise<ImportDocument | null> {
+    const { database, uploads, metrics, log } = this.#options
+    const { collections } = database
+    const { _id: importId, organization_id: organizationId, mailing_list_id: listId, source } = due
+    // Pinned before the import leaves `scheduled`, so that later changes of the file's name don't reach the import.
+    // Without a file the step fails, and says so. Where another engine starts the import, it has the same pin.
+    const pin =
+      source.type === 'upload_directory'
+        ? await uploads.pin({ organizationId, name: source.filename, importId })
+        : null
     // Raised first: deactivation must know which subscribers are older than the import, and ids don't tell (they are
     // allocated up to 20 s before the insertion commits).
-    const importEpoch = entry.options.deactivate_subscribers_not_in_import
-      ? await beginImportEpoch(collections, {
-          organizationId: entry.organization_id,
-          listId: entry.mailing_list_id,
-        })
-      : undefined
-    const firstNewSubscriberId = await peekNextId(collections, 'subscriber')
-    const startedAt = await startImport(collections, entry._id, { firstNewSubscriberId, importEpoch, pinned })
-    if (startedAt === null) return
-    const waitedMs = startedAt.getTime() - entry.begins_at.getTime()
+    const isDeactivating = due.options.deactivate_subscribers_not_in_import
+    const epoch = isDeactivating ? await beginImportEpoch(collections, { organizationId, listId }) : undefined
+    const started = await startImport(collections, importId, {
+      ...(claim === null ? {} : { claim }),
+      ...(pin === null ? {} : { pinned: pin.blob }),
+      ...(epoch === undefined ? {} : { import_epoch: epoch }),
+      ...(isDeactivating ? { first_new_subscriber_id: await peekNextId(collections, 'subscriber') } : {}),
+    })
+    if (started === null) return null
+    const waitedMs = started.started_at!.getTime() - due.begins_at.getTime()
     metrics.stageEnded('wait', Math.max(0, waitedMs) / 1000)
-    log.info({ import_id: entry._id }, 'import started')
-  }
-
-  /** Pins the file before the import leaves `scheduled`, so that later changes of its name don't reach the import. */
-  async #pinAndStart(entry: DueImport): Promise<void> {
-    const { _id: importId, organization_id: organizationId, source } = entry
-    // Without a file the step fails, and says so. Where another engine starts the import, it has the same pin.
-    const pin = await this.#options.uploads.pin({ organizationId, name: source.filename, importId })
-    await this.#start(entry, pin?.blob)
+    log.info({ import_id: importId }, 'import started')
+    return started
   }
 }
 
-interface StartedImport {
-  organization_id: number
-  kind: 'download' | 'other'
-}
+type StartedKind = 'download' | 'other'
 
-const kindOf = (type: SourceType) => (type === 'url' ? 'download' : 'other')
-const kindOfWaiting = ({ organization_id, sourceType }: WaitingImport): StartedImport => ({
-  organization_id,
-  kind: kindOf(sourceType),
-})
-const kindOfWorking = ({ organization_id, state }: WorkingImport): StartedImport => ({
-  organization_id,
-  kind: state === 'downloading' ? 'download' : 'other',
-})
+const kindOf = (type: SourceType): StartedKind => (type === 'url' ? 'download' : 'other')
 
 /** Counts started imports, by organization and by whether they still have to download their file. */
 class StartedCounts {
   readonly #counts = { download: new Map<number, number>(), other: new Map<number, number>() }
 
-  constructor(started: readonly StartedImport[]) {
-    for (const { organization_id: id, kind } of started) this.#counts[kind].set(id, this.#of(id, kind) + 1)
+  constructor(working: readonly WorkingImport[]) {
+    for (const { organization_id: id, state } of working)
+      this.#add(id, state === 'downloading' ? 'download' : 'other')
   }
 
   all(organizationId: number): number {
@@ -172,13 +178,17 @@ class StartedCounts {
   }
 
   /** Counts one more import. False, and not counted, when the organization has reached its limit. */
-  addIfFree({ organization_id: id, kind }: StartedImport): boolean {
-    const count = this.#of(id, kind)
-    if (count < maxStartedOfOrganization) this.#counts[kind].set(id, count + 1)
-    return count < maxStartedOfOrganization
+  addIfFree(organizationId: number, kind: StartedKind): boolean {
+    if (this.#of(organizationId, kind) >= maxStartedOfOrganization) return false
+    this.#add(organizationId, kind)
+    return true
   }
 
-  #of(organizationId: number, kind: StartedImport['kind']): number {
+  #add(organizationId: number, kind: StartedKind): void {
+    this.#counts[kind].set(organizationId, this.#of(organizationId, kind) + 1)
+  }
+
+  #of(organizationId: number, kind: StartedKind): number {
     return this.#counts[kind].get(organizationId) ?? 0
   }
 }

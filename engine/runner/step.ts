@@ -21,7 +21,7 @@ export interface StepOptions extends EngineParts {
   /** Ends the process where a step makes no progress. */
   watch: Watch
   /** Writes small imports. */
-  pool: WorkerPool
+  pool: Pick<WorkerPool, 'writeSmallImport'>
   /** The stripe of counts that this engine's steps write. */
   stripe: string
   /** Remembers of which imports this engine missed a staged file. */

@@ -10,9 +10,9 @@ import type { Quarantine } from './quarantine.ts'
 import type { StepOptions } from './step.ts'
 
 /** One for each step in a slot. */
-export const maxStepSessions = slots.download.atOnce + slots.step.atOnce
+export const maxStepSessions = slots.start.atOnce + slots.download.atOnce + slots.step.atOnce
 
-interface StepKindOptions extends StepOptions {
+export interface StepKindOptions extends StepOptions {
   engineId: string
   /** There are `maxStepSessions` of them. */
   stepSessions: ClientSession[]
@@ -23,17 +23,29 @@ interface StepKindOptions extends StepOptions {
 /** Steps of imports (obtain, split, finish), by their state: downloads have slots of their own. */
 export function stepKind(
   which: 'download' | 'step',
-  { engineId, stepSessions, doubts, quarantine, ...options }: StepKindOptions,
+  options: StepKindOptions,
 ): Kind<WorkingImport, ImportDocument> {
+  const { engineId, database } = options
   return {
+    ...stepWork(options),
     name: 'a step of an import',
     slots: slots[which],
     keyOf: ({ _id }) => _id,
     keyName: 'import_id',
     isSingle: true,
+    claim: ({ _id, state }, token) => claimStep(database.collections, _id, state, { engineId, token }),
+  }
+}
+
+/** How a step runs that was claimed, at an import's start or later. */
+export function stepWork({
+  stepSessions,
+  doubts,
+  quarantine,
+  ...options
+}: StepKindOptions): Pick<Kind<never, ImportDocument>, 'mayBegin' | 'run' | 'leased'> {
+  return {
     mayBegin: () => !quarantine.isOccupied && options.folder.problem === null,
-    claim: ({ _id, state }, token) =>
-      claimStep(options.database.collections, _id, state, { engineId, token }),
     run: async (document, { token, signal }) => {
       const session = stepSessions.pop()
       assert(session !== undefined, 'there is a session for each slot')

@@ -2,7 +2,7 @@ import type { Database } from '../../shared/runtime/database.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
-import { notifyEngines } from '../../shared/store/wake-up.ts'
+import { wakeUp } from '../../shared/store/wake-up.ts'
 import { isRegistered } from '../store/engines.ts'
 import {
   heartbeatMs,
@@ -64,7 +64,7 @@ async function takeOverFrom(database: Database, engine: EngineDocument, log: Log
     { dead_engine: dead, host, pid, chunks, steps, imports },
     `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${result}`,
   )
-  await notifyEngines(collections, 'taken over')
+  await wakeUp(collections, { reason: 'imports' })
   return { chunks, steps }
 }
 

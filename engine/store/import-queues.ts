@@ -14,20 +14,19 @@ import { stepIsDue } from '../../shared/store/import-steps.ts'
  * entries by skipping from queue to queue (DISTINCT_SCAN). The cost depends on the number of queues, not on their length.
  */
 
-/** An import that is due and not started. */
-export interface WaitingImport {
+/** The first import of a list, which is due. */
+export interface FirstOfList {
   _id: number
+  list_id: number
   organization_id: number
   begins_at: Date
-  sourceType: SourceType
-  /** Null for a dry run, which doesn't lock its list. */
-  listId: number | null
+  source_type: SourceType
 }
 
 /** The first import of each list, if it is due. Further ones of the list wait for it. Dry runs are left out. */
-export async function listFirstOfLists({ imports }: Collections): Promise<WaitingImport[]> {
+export function listFirstOfLists({ imports }: Collections): Promise<FirstOfList[]> {
   return imports
-    .aggregate<WaitingImport>(
+    .aggregate<FirstOfList>(
       [
         { $match: { state: 'scheduled', 'options.dry_run': false } },
         { $sort: waitingOfListIndex },
@@ -37,11 +36,11 @@ export async function listFirstOfLists({ imports }: Collections): Promise<Waitin
             begins_at: { $first: '$begins_at' },
             id: { $first: '$_id' },
             organization_id: { $first: '$organization_id' },
-            sourceType: { $first: '$source.type' },
+            source_type: { $first: '$source.type' },
           },
         },
         { $match: isDue },
-        { $project: { _id: '$id', listId: '$_id', organization_id: 1, begins_at: 1, sourceType: 1 } },
+        { $project: { _id: '$id', list_id: '$_id', organization_id: 1, begins_at: 1, source_type: 1 } },
       ],
       { hint: waitingOfListIndex },
     )
@@ -67,44 +66,49 @@ export async function listOrganizationsWithDryRuns({ imports }: Collections): Pr
   return found.map(({ _id }) => _id)
 }
 
-/** The first due dry runs of an organization with a source of these types, up to `limit`. */
-export async function listDueDryRuns(
-  { imports }: Collections,
-  organizationId: number,
-  { sourceTypes, limit }: { sourceTypes: readonly SourceType[]; limit: number },
-): Promise<WaitingImport[]> {
-  const due = await imports
-    .find(
-      {
-        ...{ state: 'scheduled', 'options.dry_run': true, organization_id: organizationId },
-        ...{ 'source.type': { $in: [...sourceTypes] }, ...isDue },
-      },
-      { projection: { organization_id: 1, begins_at: 1, 'source.type': 1 } },
-    )
-    .sort(waitingDryRunsIndex)
-    .hint(waitingDryRunsIndex)
-    .limit(limit)
-    .toArray()
-  return due.map(({ source, ...entry }) => ({ ...entry, sourceType: source.type, listId: null }))
-}
-
+/** What the start of an import needs. */
 export type DueImport = Pick<
   ImportDocument,
   '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options'
 > & { source: Pick<ImportDocument['source'], 'type' | 'filename'> }
 
-/** What the start of the import needs. Null when it was cancelled, or another engine has started it. */
-export function readDueImport({ imports }: Collections, id: number): Promise<DueImport | null> {
-  return imports.findOne(
-    { _id: id, state: 'scheduled' },
-    {
-      projection: {
-        ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1 },
-        ...{ 'source.type': 1, 'source.filename': 1 },
-        ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
+const dueFields = {
+  ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1 },
+  ...{ 'source.type': 1, 'source.filename': 1 },
+  ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
+} as const
+
+/** The first two imports that wait on a list, though they may not be due. */
+export function readFirstOfList({ imports }: Collections, listId: number): Promise<DueImport[]> {
+  return imports
+    .find(
+      { state: 'scheduled', 'options.dry_run': false, mailing_list_id: listId },
+      { projection: dueFields },
+    )
+    .sort(waitingOfListIndex)
+    .hint(waitingOfListIndex)
+    .limit(2)
+    .toArray()
+}
+
+/** The first due dry runs of an organization with a source of these types, up to `limit`. */
+export function listDueDryRuns(
+  { imports }: Collections,
+  organizationId: number,
+  { sourceTypes, limit }: { sourceTypes: readonly SourceType[]; limit: number },
+): Promise<DueImport[]> {
+  return imports
+    .find(
+      {
+        ...{ state: 'scheduled', 'options.dry_run': true, organization_id: organizationId },
+        ...{ 'source.type': { $in: [...sourceTypes] }, ...isDue },
       },
-    },
-  )
+      { projection: dueFields },
+    )
+    .sort(waitingDryRunsIndex)
+    .hint(waitingDryRunsIndex)
+    .limit(limit)
+    .toArray()
 }
 
 export type WorkingImport = Pick<

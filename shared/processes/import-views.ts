@@ -11,6 +11,8 @@ import {
   type RemarkKind,
 } from '../contract/schemas/import.ts'
 import { shownUrls, type SecretBox, type ShownUrls } from '../store/secrets.ts'
+import type { MailingListDocument } from '../contract/schemas/mailing-list.ts'
+import { read, readTogether } from '../store/read-together.ts'
 import { readSums, type ImportSums } from '../store/chunks.ts'
 import { faultView } from './import-faults.ts'
 import { formatInstant } from '../values/time-zone.ts'
@@ -152,19 +154,17 @@ export async function readViewContext(
   documents: ImportSummary[],
   { withFaults }: { withFaults: boolean } = { withFaults: false },
 ): Promise<ViewContext> {
-  const [lists, organizations, sums] = await Promise.all([
-    collections.mailingLists
-      .find(
-        { _id: { $in: [...new Set(documents.map((document) => document.mailing_list_id))] } },
-        { projection: { name: 1 } },
-      )
-      .toArray(),
-    collections.organizations
-      .find(
-        { _id: { $in: [...new Set(documents.map((document) => document.organization_id))] } },
-        { projection: { time_zone_name: 1 } },
-      )
-      .toArray(),
+  const among = (ids: number[]) => ({ $match: { _id: { $in: [...new Set(ids)] } } })
+  const [{ lists, organizations }, sums] = await Promise.all([
+    readTogether({
+      lists: read<MailingListDocument, Pick<MailingListDocument, '_id' | 'name'>>(collections.mailingLists, [
+        among(documents.map((document) => document.mailing_list_id)),
+        { $project: { name: 1 } },
+      ]),
+      organizations: read(collections.organizations, [
+        among(documents.map((document) => document.organization_id)),
+      ]),
+    }),
     readSums(collections, documents, { withFaults }),
   ])
   return {

@@ -273,11 +273,14 @@ export async function sumImport(collections: Collections, importId: number): Pro
  */
 export async function readSums(
   collections: Collections,
-  documents: Pick<ImportDocument, '_id' | 'totals' | 'faults'>[],
+  documents: Pick<ImportDocument, '_id' | 'number_of_records' | 'totals' | 'faults'>[],
   { withFaults }: { withFaults: boolean },
 ): Promise<Map<number, ImportSums>> {
   const sums = new Map(documents.map((document) => [document._id, fixedSums(document)]))
-  const open = documents.filter(({ totals }) => totals === null).map(({ _id }) => _id)
+  // An import has chunks from the write on that stores the number of its records.
+  const open = documents
+    .filter(({ totals, number_of_records: records }) => totals === null && records !== null)
+    .map(({ _id }) => _id)
   if (open.length === 0) return sums
   for (const [id, sum] of await sumChunks(collections, open, { withFaults })) sums.set(id, sum)
   const finalized = await collections.imports

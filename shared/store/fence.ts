@@ -41,9 +41,18 @@ export async function fenceChunks(
 }
 
 /**
- * Takes the running chunks of imports from their engines; any engine can claim them again. Waits like fenceChunks.
+ * Takes the running chunks of imports from their engines; any engine can claim them again. A small import that is being
+ * written whole is written anew. Waits like fenceChunks.
  */
-export async function preemptChunks(context: FenceContext, importIds: number[]): Promise<void> {
+export async function preemptWrites(context: FenceContext, importIds: number[]): Promise<void> {
+  const { imports } = context.database.collections
+  await updateMany(context, importIds, (options) =>
+    imports.updateMany(
+      { _id: { $in: importIds }, state: 'splitting' },
+      { $inc: { step_writes: 1 } },
+      options,
+    ),
+  )
   await updateMany(context, importIds, (options) =>
     context.database.collections.chunks.updateMany(
       { import_id: { $in: importIds }, state: 'running' },
@@ -53,7 +62,7 @@ export async function preemptChunks(context: FenceContext, importIds: number[]):
   )
 }
 
-/** Repeats the write once after a lost reply: it is idempotent, and the driver does not repeat an updateMany. */
+/** Repeats the write once after a lost reply: twice does no harm, and the driver does not repeat an updateMany. */
 async function updateMany(
   context: FenceContext,
   importIds: number[],

@@ -1,5 +1,5 @@
 import { ImportError } from '../contract/errors.ts'
-import { delayProjection } from '../contract/schemas/autoresponder.ts'
+import { delayProjection, type AutoresponderDocument } from '../contract/schemas/autoresponder.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
 import { toFieldDefinition, type FieldDefinition } from '../contract/schemas/custom-field.ts'
 import {
@@ -9,12 +9,10 @@ import {
   type PlannedColumn,
 } from '../contract/schemas/import.ts'
 import { fieldReader } from '../values/field-value.ts'
+import { read, readTogether } from './read-together.ts'
 import { readListCounts } from './subscriber-counts.ts'
 
-type ImportToPlan = Pick<
-  ImportDocument,
-  'organization_id' | 'mailing_list_id' | 'options' | 'field_ids' | 'first_new_subscriber_id'
->
+type ImportToPlan = Pick<ImportDocument, 'organization_id' | 'mailing_list_id' | 'options' | 'field_ids'>
 
 /**
  * Fixes all that reading and writing the rows depends on, when the import begins. Throws an ImportError when its
@@ -22,17 +20,26 @@ type ImportToPlan = Pick<
  */
 export async function makePlan(collections: Collections, document: ImportToPlan): Promise<ImportPlan> {
   const listId = document.mailing_list_id
-  const [list, organization, fieldDocuments, anySubscriber, reactions, counts] = await Promise.all([
-    collections.mailingLists.findOne({ _id: listId }),
-    collections.organizations.findOne({ _id: document.organization_id }),
-    collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
-    collections.subscribers.findOne({ mailing_list_id: listId }, { projection: { _id: 1 } }),
-    planReactions(collections, document),
-    readListCounts(collections, listId),
+  const ofList = { $match: { mailing_list_id: listId } }
+  const [found, counts] = await Promise.all([
+    readTogether({
+      lists: read(collections.mailingLists, [{ $match: { _id: listId } }]),
+      organizations: read(collections.organizations, [{ $match: { _id: document.organization_id } }]),
+      fields: read(collections.customFields, [ofList, { $sort: { _id: 1 } }]),
+      subscribers: read(collections.subscribers, [ofList, { $limit: 1 }, { $project: { _id: 1 } }]),
+      autoresponders: read<AutoresponderDocument, PlannedAutoresponder>(collections.autoresponders, [
+        ofList,
+        { $sort: { _id: 1 } },
+        { $project: plannedAutoresponder },
+      ]),
+    }),
+    document.options.deactivate_subscribers_not_in_import ? readListCounts(collections, listId) : null,
   ])
-  if (list === null || organization === null)
+  const [list] = found.lists
+  const [organization] = found.organizations
+  if (list === undefined || organization === undefined)
     throw new ImportError('plan_invalid', `mailing list ${listId} no longer exists`)
-  const fields = fieldDocuments.map(toFieldDefinition)
+  const fields = found.fields.map(toFieldDefinition)
   const columns = document.options.column_mapping.map((name) => planColumn(name, document, fields))
   return {
     time_zone_name: organization.time_zone_name,
@@ -51,10 +58,9 @@ export async function makePlan(collections: Collections, document: ImportToPlan)
         ]
       }),
     ),
-    reactions,
-    active_at_start: counts.active,
-    list_was_empty: anySubscriber === null,
-    first_new_subscriber_id: document.first_new_subscriber_id!,
+    reactions: planReactions(document, found.autoresponders),
+    active_at_start: counts?.active ?? 0,
+    list_was_empty: found.subscribers.length === 0,
   }
 }
 
@@ -98,18 +104,16 @@ function planIdentity(
   return { kind: field.field_type === 'number' ? 'number' : 'text', field_id: primaryKeyId, column }
 }
 
-async function planReactions(
-  collections: Collections,
-  { mailing_list_id, options }: ImportToPlan,
-): Promise<ImportPlan['reactions']> {
+/** The contents are left out: they may be megabytes. */
+const plannedAutoresponder = {
+  trigger: 1,
+  trigger_include_subscribers_from_import: 1,
+  ...delayProjection,
+} as const
+type PlannedAutoresponder = Pick<AutoresponderDocument, '_id' | keyof typeof plannedAutoresponder>
+
+function planReactions({ options }: ImportToPlan, known: PlannedAutoresponder[]): ImportPlan['reactions'] {
   const { subscription, api } = options.autoresponders
-  const known = await collections.autoresponders
-    .find(
-      { mailing_list_id },
-      { projection: { trigger: 1, trigger_include_subscribers_from_import: 1, ...delayProjection } },
-    )
-    .sort({ _id: 1 })
-    .toArray()
   const onSubscription = known
     .filter((entry) => entry.trigger === 'subscription' && entry.trigger_include_subscribers_from_import)
     .map((entry) => entry._id)

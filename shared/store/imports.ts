@@ -16,7 +16,7 @@ import { writeEndingBlockers, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
 import { freeKept } from './staged-usage.ts'
 import { emptyBytes } from './value-bytes.ts'
-import { noHolder } from './work-leases.ts'
+import { claimedBy, noHolder, type Claim } from './work-leases.ts'
 
 /**
  * Import documents. Each transition is one guarded write, which filters by the states before it, and for an engine by
@@ -163,34 +163,39 @@ const withoutExamples = {
   },
 }
 
+/** What is fixed at an import's start, beside its time. */
+export interface ImportStart {
+  /** The blob of an uploaded file. */
+  pinned?: string
+  /** For an import that deactivates absent subscribers: its epoch, and the next id of a subscriber. */
+  import_epoch?: number
+  first_new_subscriber_id?: number
+  /** Claims the import's first step. */
+  claim?: Claim
+}
+
 /**
- * Starts a due import. `pinned` is the blob of an uploaded file; `importEpoch` is for an import that deactivates
- * absent subscribers. Resolves to its start; null when it is no longer due, or another import has locked the list.
+ * Starts a due import. Resolves to the started import; null when it is no longer due, or another import has locked the
+ * list.
  */
 export async function startImport(
   collections: Collections,
   id: number,
-  {
-    firstNewSubscriberId,
-    importEpoch,
-    pinned,
-  }: { firstNewSubscriberId: number; importEpoch?: number | undefined; pinned?: string | undefined },
-): Promise<Date | null> {
+  { claim, ...fixed }: ImportStart,
+): Promise<ImportDocument | null> {
   const started = {
-    ...(importEpoch === undefined ? {} : { import_epoch: importEpoch }),
-    ...(pinned === undefined ? {} : { pinned }),
-    first_new_subscriber_id: firstNewSubscriberId,
+    ...fixed,
+    ...(claim === undefined ? {} : claimedBy(claim, null)),
     state: { $cond: [{ $eq: ['$source.type', 'url'] }, 'downloading', 'splitting'] },
     started_at: '$$NOW',
     holds_list: { $cond: ['$options.dry_run', '$$REMOVE', true] },
   }
   try {
-    const begun = await collections.imports.findOneAndUpdate(
+    return await collections.imports.findOneAndUpdate(
       { _id: id, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } },
       [{ $set: started }],
-      { returnDocument: 'after', projection: { started_at: 1 } },
+      { returnDocument: 'after' },
     )
-    return begun?.started_at ?? null
   } catch (error) {
     if (isDuplicateKey(error)) return null
     throw error
@@ -253,20 +258,21 @@ export async function finishImport(
 }
 
 /**
- * Inside the transaction that writes all rows of a small import: stores what its split found, and finishes it. The step
- * stays leased, for its finalization. Resolves to its end; null when the lease is lost.
+ * Inside the transaction that writes all rows of a small import: stores what its split found, and finishes it. With
+ * `isFinalized` nothing of it is left to do but the removal of its files, and the step is released; else the step stays
+ * leased. Resolves to its end; null when the lease is lost.
  */
 export async function finishSmallImport(
   collections: Collections,
   session: ClientSession,
   step: { id: number; token: string },
   split: Pick<ImportDocument, 'plan' | 'beginning' | 'number_of_records' | 'header' | 'warnings'>,
-  sums: ImportSums,
+  { isFinalized, ...sums }: ImportSums & { isFinalized: boolean },
 ): Promise<{ at: Date; keptBytes: number } | null> {
   const found = Object.fromEntries(Object.entries(split).map(([name, value]) => [name, { $literal: value }]))
   const ended = await collections.imports.findOneAndUpdate(
     { _id: step.id, state: 'splitting', 'lease.token': step.token },
-    [{ $set: { ...found, ...finishedWith(sums) } }],
+    [{ $set: { ...found, ...finishedWith(sums), ...(isFinalized ? { finalized: true, ...noHolder } : {}) } }],
     { session, returnDocument: 'after', projection: { finished_at: 1, 'totals.kept_bytes': 1 } },
   )
   return ended === null ? null : { at: ended.finished_at!, keptBytes: ended.totals?.kept_bytes ?? 0 }

@@ -11,7 +11,7 @@ import {
 } from '../contract/schemas/collections.ts'
 import type { ChunkDocument } from '../contract/schemas/import.ts'
 import { recordReservation } from './chunks.ts'
-import { preemptChunks, type FenceContext } from './fence.ts'
+import { preemptWrites, type FenceContext } from './fence.ts'
 import { activeSubscribers, restartOpenWrites } from './subscriber-counts.ts'
 
 /**
@@ -78,7 +78,8 @@ export async function reserveQuota(
 
 /**
  * Called after a limit was changed and before the request is answered: afterwards no write uses the old limit. A
- * chunk reads the limit when it is claimed, so running chunks are taken from their engines. Open transactions of
+ * chunk reads the limit when it is claimed, so running chunks are taken from their engines. The transaction of a small
+ * import reads it, and conflicts. Open transactions of
  * requests conflict on the touched stripes and are repeated.
  */
 export async function enforceLimit(
@@ -94,7 +95,7 @@ export async function enforceLimit(
     )
     .hint(notFinalizedIndex)
     .toArray()
-  await preemptChunks(
+  await preemptWrites(
     context,
     writing.map(({ _id }) => _id),
   )

@@ -1,30 +1,34 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Collections } from '../contract/schemas/collections.ts'
+import type { Collections, WakeUp } from '../contract/schemas/collections.ts'
 
 /**
- * Wakes the engines up, as LISTEN/NOTIFY does elsewhere: they follow a capped collection with a tailable cursor.
+ * Wakes other processes up, as LISTEN/NOTIFY does elsewhere: they follow a capped collection with a tailable cursor.
  * Engines poll every second anyway, so a wake-up that is lost costs a second. A change stream would make the server
  * read every subscriber that is written.
  */
-export async function notifyEngines(collections: Collections, reason: string): Promise<void> {
-  await collections.wakeUps.insertOne({ reason }).catch(() => undefined)
+export async function wakeUp(collections: Collections, what: WakeUp): Promise<void> {
+  await collections.wakeUps.insertOne({ ...what }).catch(() => undefined)
 }
 
 const waitMs = 5_000
 const reopenMs = 1_000
 
-/** Calls `onNotify` for every wake-up from now on, until the signal is aborted. */
-export async function listenForWakeUps(
+/**
+ * Calls `onWakeUp` for every wake-up of these reasons from now on, until the signal is aborted. It is called with null
+ * whenever it begins to listen, because wake-ups may have been lost before.
+ */
+export async function listenForWakeUps<Reason extends WakeUp['reason']>(
   collections: Collections,
-  onNotify: () => void,
+  reasons: readonly Reason[],
+  onWakeUp: (what: Extract<WakeUp, { reason: Reason }> | null) => void,
   signal: AbortSignal,
 ): Promise<void> {
   while (!signal.aborted) {
     try {
       // A cursor on an empty collection ends at once, so a document is inserted first.
-      const { insertedId: last } = await collections.wakeUps.insertOne({ reason: 'listening' })
+      const { insertedId: first } = await collections.wakeUps.insertOne({ reason: 'listening' })
       const cursor = collections.wakeUps.find(
-        { _id: { $gte: last } },
+        { $or: [{ reason: { $in: [...reasons] } }, { _id: first }] },
         {
           tailable: true,
           awaitData: true,
@@ -33,10 +37,16 @@ export async function listenForWakeUps(
           readConcern: { level: 'local' },
         },
       )
+      // In the order of insertion. Ids would not tell what is new: they begin with the clock of another machine.
+      let isNew = false
       const close = () => void cursor.close().catch(() => undefined)
       signal.addEventListener('abort', close, { once: true })
+      onWakeUp(null)
       try {
-        for await (const _ of cursor) onNotify()
+        for await (const what of cursor) {
+          if (isNew) onWakeUp(what as WakeUp as Extract<WakeUp, { reason: Reason }>)
+          isNew ||= first.equals(what._id)
+        }
       } finally {
         signal.removeEventListener('abort', close)
         await cursor.close()

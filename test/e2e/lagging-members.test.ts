@@ -3,7 +3,7 @@ import t from 'tap'
 import { ensureSchema } from '../../shared/runtime/database.ts'
 import { driverRetryReason } from '../../shared/runtime/driver-errors.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
-import { enforcePendingFences, preemptChunks, type FenceContext } from '../../shared/store/fence.ts'
+import { enforcePendingFences, preemptWrites, type FenceContext } from '../../shared/store/fence.ts'
 import { cancelImport, pauseImport } from '../../shared/store/imports.ts'
 import { wrongCounters } from '../campaigns/observed-end.ts'
 import { databaseAndFolder } from '../helpers/database-and-folder.ts'
@@ -78,7 +78,7 @@ for (const { name, commandName, write, importState, chunk } of [
   {
     name: "the end of chunks' leases",
     commandName: 'update',
-    write: (context: FenceContext) => preemptChunks(context, [1]),
+    write: (context: FenceContext) => preemptWrites(context, [1]),
     importState: 'importing',
     chunk: { state: 'ready', lease: { token: null } },
   },

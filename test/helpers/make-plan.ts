@@ -70,7 +70,6 @@ export function makePlan(changes: Partial<ImportPlan> = {}): ImportPlan {
     },
     active_at_start: 0,
     list_was_empty: true,
-    first_new_subscriber_id: 1,
     ...changes,
   }
 }

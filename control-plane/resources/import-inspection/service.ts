@@ -298,7 +298,6 @@ async function rehearseSample(
       mailing_list_id: list._id,
       options,
       field_ids: fieldIds,
-      first_new_subscriber_id: 1,
     })
     return await rehearse(beginning.records, {
       ...{ collections, list, plan, options, format, now },

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { inTransaction } from '../../../shared/runtime/transactions.ts'
 import type { OrganizationDocument } from '../../../shared/contract/schemas/organization.ts'
-import { notifyEngines } from '../../../shared/store/wake-up.ts'
+import { wakeUp } from '../../../shared/store/wake-up.ts'
 import { enforceLimit } from '../../../shared/store/subscriber-quota.ts'
 import type { RecordOfPath } from '../../api/endpoint.ts'
 import type { PageCall } from '../../api/json-page.ts'
@@ -74,7 +74,7 @@ export async function changeOrganization(
   })
   if (changesLimit) {
     await enforceLimit(deps, { organizationId: _id, change: changeId })
-    await notifyEngines(collections, 'limit')
+    await wakeUp(collections, { reason: 'imports' })
   }
   if (changed === null) throw noOrganization(_id)
   return changed

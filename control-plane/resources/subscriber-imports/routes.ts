@@ -125,7 +125,7 @@ export const subscriberImportEndpoints = [
     path: '/subscriber_imports/:id/events',
     operationId: 'followSubscriberImport',
     summary:
-      'Server-sent events of an import, each with the whole of it as `data`: at once, then on every change but at most one a second, a comment every 15 s; it ends after the last state',
+      'Server-sent events of an import, each with the whole of it as `data`: at once, then on every change but at most one a second, the last one at once, a comment every 15 s; it ends after the last state',
     tag,
     needs: readsImports,
     headers: {

@@ -1,7 +1,7 @@
 import { hasEnded } from '../../../shared/contract/import-state.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { cancelImport, pauseImport, readState, unpauseImport } from '../../../shared/store/imports.ts'
-import { notifyEngines } from '../../../shared/store/wake-up.ts'
+import { wakeUp } from '../../../shared/store/wake-up.ts'
 import type { RecordOfPath } from '../../api/endpoint.ts'
 import { pathId, canAccess } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -34,6 +34,6 @@ export async function moveImport(
     if (state === null) throw noImport(id)
     throw refusedMoves[kind][hasEnded(state) ? 'ended' : 'otherState'](id, state)
   }
-  await notifyEngines(collections, kind)
+  await wakeUp(collections, { reason: 'imports', import_id: id })
   return moved
 }

@@ -78,10 +78,11 @@ export async function* searchRange(
 
 /** Active subscribers that were on the list when the import began. */
 export function activeAtStart(document: ImportDocument): Filter<SubscriberDocument> {
-  const { import_epoch: epoch } = document
+  const { import_epoch: epoch, first_new_subscriber_id: firstNewId } = document
+  if (firstNewId === null) throw new Error(`import ${document._id} deactivates no subscribers`)
   return {
     status: 'active',
-    id: { $lt: requirePlan(document).first_new_subscriber_id },
+    id: { $lt: firstNewId },
     import_epoch: { $not: { $gte: epoch } },
   }
 }

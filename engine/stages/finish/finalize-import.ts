@@ -4,7 +4,7 @@ import { recordsIn, type ImportCounts, type ImportDocument } from '../../../shar
 import { closeChunks, sumImport, deleteChunks } from '../../../shared/store/chunks.ts'
 import { dropSecrets } from '../../../shared/store/secrets.ts'
 import { fullViews } from '../../../shared/processes/import-views.ts'
-import { notifyEngines } from '../../../shared/store/wake-up.ts'
+import { wakeUp } from '../../../shared/store/wake-up.ts'
 import { insertCallback } from '../../store/callbacks.ts'
 import type { EndedImport } from '../../store/import-queues.ts'
 import { fixTotals, markFinalized } from '../../../shared/store/imports.ts'
@@ -40,30 +40,36 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
   await dropSecrets(collections, importId)
   await removeWorkingData(document, context)
   await deleteChunks(collections, importId)
-  await markEnd(document, totals, context)
+  // Only one engine reports the end.
+  if (await markFinalized(collections, importId)) reportFinalized(document, totals, context)
   return true
 }
 
-/** The same for an import that was written whole, under its step: its totals are fixed, and it has no chunks. */
+/** Whether a small import has nothing that must be done after its end. Its files are removed by the sweep too. */
+export const isFinalizedAtEnd = ({ callback, has_secrets }: ImportDocument): boolean =>
+  callback === null && !has_secrets
+
+/** The same for an import that was written whole: its totals are fixed, and it has no chunks. */
 export async function finalizeSmallImport(
   document: ImportDocument,
   { counts, keptBytes }: { counts: ImportCounts; keptBytes: number },
   context: FinalizingContext,
 ): Promise<void> {
   const { _id: importId, callback, has_secrets: hasSecrets } = document
+  const { collections } = context.database
+  const ended = { ...document, state: 'finished' as const }
   if (callback !== null) await queueCallback(importId, context)
-  if (hasSecrets) await dropSecrets(context.database.collections, importId)
-  await removeWorkingData({ ...document, state: 'finished' }, context, keptBytes)
-  await markEnd({ ...document, state: 'finished' }, counts, context)
+  if (hasSecrets) await dropSecrets(collections, importId)
+  await removeWorkingData(ended, context, keptBytes)
+  if (isFinalizedAtEnd(document) || (await markFinalized(collections, importId)))
+    reportFinalized(ended, counts, context)
 }
 
-async function markEnd(
+function reportFinalized(
   { _id: importId, state, source }: EndedImport,
   totals: ImportCounts,
-  { database, metrics, log }: FinalizingContext,
-): Promise<void> {
-  // Only one engine reports the end.
-  if (!(await markFinalized(database.collections, importId))) return
+  { metrics, log }: FinalizingContext,
+): void {
   metrics.importEnded(state, source.type)
   if (state !== 'finished' || totals.failed === 0 || totals.failed !== recordsIn(totals)) return
   metrics.everyRowFailed()
@@ -85,7 +91,7 @@ async function queueCallback(importId: number, { database, secrets }: Finalizing
   const body = JSON.stringify({ success: true, data: view, error_code: null, error_message: null })
   const webhookId = `msg_${randomBytes(18).toString('base64url')}`
   if (await insertCallback(collections, document, { url: callback.url, webhookId, body, dueAt }))
-    await notifyEngines(collections, 'callback')
+    await wakeUp(collections, { reason: 'callback' })
 }
 
 /**

@@ -41,7 +41,7 @@ export async function importSmall(
           ...{ plan, header, number_of_records: records, warnings: [...document.warnings, ...warnings] },
         },
         chunks: chunkDocuments(document, plan, ranges, ids),
-        ...{ bytes: partition.bytes, token: step.token, cancellation: cancelled.buffer as SharedArrayBuffer },
+        ...{ bytes: partition.bytes, token: step.token, cancellation: cancelled.buffer },
       })
       .finally(() => signal.removeEventListener('abort', cancel))
     if (report.end === 'not_written') {

@@ -16,6 +16,7 @@ import { readBatchStart } from './batch-reads.ts'
 import { recordTriggeredByBatch, writeLogs, writeSubscribers } from './batch-writer.ts'
 import { readBatches, type ChunkBatch } from './chunk-batches.ts'
 import { addCounts, ChunkRun, type ChunkRunOptions } from './chunk-run.ts'
+import { isFinalizedAtEnd } from '../finish/finalize-import.ts'
 import { addFaults } from './fault-counts.ts'
 import { importContext } from './import-context.ts'
 import { runTransaction, type Attempt } from './transaction.ts'
@@ -103,7 +104,7 @@ async function attemptAll(
     lane.session,
     { id: document._id, token },
     { plan, beginning, number_of_records, header, warnings },
-    { counts, faults: mostFrequent(faults) },
+    { counts, faults: mostFrequent(faults), isFinalized: isFinalizedAtEnd(document) },
   )
   return ended === null ? { abort: { end: 'lost' } } : { commit: { drafts, counts, ...ended } }
 }

@@ -247,9 +247,17 @@ export const collectionDefinitions = Object.values<CollectionDefinition>(collect
 /** A capped collection: old wake-ups are removed by the server, and engines wait at its end with a tailable cursor. */
 export const wakeUpCollectionName = 'wake_ups'
 
-interface WakeUpDocument {
-  reason: string
-}
+/** What may have become due (shared/store/wake-up.ts). */
+export type WakeUp =
+  /** Imports may be started on a list, or dry runs of an organization. */
+  | { reason: 'created'; organization_id: number; list_id: number | null }
+  /** Something of imports: of one, where its id is given. */
+  | { reason: 'imports'; import_id?: number }
+  /** An import has ended, with nothing left to do. */
+  | { reason: 'finished'; import_id: number }
+  | { reason: 'callback' }
+
+type WakeUpDocument = WakeUp | { reason: 'listening' }
 
 /** Returns the collections of a database, with the types of their documents. */
 export function openCollections(db: Db) {

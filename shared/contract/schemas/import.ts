@@ -250,12 +250,10 @@ const importPlan = z.object({
     /** When the reactions of each autoresponder are due. */
     delays: z.array(delaySettings.extend({ autoresponder_id: id() })),
   }),
-  /** Number of active subscribers of the list at the start. */
+  /** Number of active subscribers of the list at the start; 0 where absent ones aren't deactivated. */
   active_at_start: integer(),
   /** The list had no subscribers at the start, so the first attempt of a batch needn't read existing ones. */
   list_was_empty: z.boolean(),
-  /** Subscriber ids from this one on were allocated after the import began. */
-  first_new_subscriber_id: id(),
 })
 export type ImportPlan = z.infer<typeof importPlan>
 
@@ -301,7 +299,7 @@ export const importDocument = z.object({
     /** Its secrets are left out when `sealed` is present, and after the end (shared/store/secrets.ts). */
     url: z.string().nullable(),
   }),
-  /** Subscriber ids from this one on were allocated after the import began; null before. */
+  /** Subscriber ids from this one on were allocated after the import began. Null: as with `import_epoch`. */
   first_new_subscriber_id: id().nullable(),
   /**
    * The list's epoch that began just before this import. Subscribers with this epoch or a later one were added after

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Document } from 'mongodb'
+import { DoubtfulClaims } from '../../../engine/runner/doubtful-claims.ts'
+import { Quarantine } from '../../../engine/runner/quarantine.ts'
 import { Starts } from '../../../engine/runner/starts.ts'
 import { processImport } from '../../../engine/process-import.ts'
 import { sweepStaging } from '../../../engine/jobs/sweep-staging.ts'
@@ -22,17 +24,26 @@ import type { Side } from './side.ts'
 
 /** What an engine does between two polls, one thing at a time. Each act says whether there was anything to do. */
 
-export async function start({ context }: Side): Promise<boolean> {
+/** Starts an import and leaves its first step, as an engine does that stops then. */
+export async function start({ context, engineId }: Side): Promise<boolean> {
   const { collections } = context.database
+  const { database } = context
   const starts = new Starts({
-    ...context,
-    onDrained: () => undefined,
+    ...{ ...context, engineId, stepSessions: [], onDownload: () => undefined },
+    doubts: new DoubtfulClaims(database, engineId),
+    quarantine: new Quarantine(
+      () => Promise.resolve(),
+      () => undefined,
+    ),
   })
-  const startable = await starts.listStartable(await listWorkingImports(collections))
-  await starts.fill(startable)
-  await starts.stop()
-  const ids = startable.map(({ _id }) => _id)
-  return (await collections.imports.countDocuments({ _id: { $in: ids }, started_at: { $ne: null } })) > 0
+  for (const queue of await starts.listQueues(await listWorkingImports(collections))) {
+    const token = randomUUID()
+    const started = await starts.kind.claim(queue, token)
+    if (started === null) continue
+    await releaseStep(collections, started._id, token)
+    return true
+  }
+  return false
 }
 
 /** A chunk or step that an engine has claimed. */

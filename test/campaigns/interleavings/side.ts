@@ -57,6 +57,11 @@ export interface Side {
   close: () => Promise<void>
 }
 
+/** Imports take the long way here, whose chunks other processes meet. */
+const noSmallImports: StepOptions['pool'] = {
+  writeSmallImport: () => Promise.resolve({ end: 'not_written', reason: 'it is left to the chunks' }),
+}
+
 export async function openSide(options: {
   uri: string
   name: string
@@ -141,6 +146,7 @@ export async function openSide(options: {
       guard: new AddressGuard([]),
       bounds: downloadBounds,
       watch: () => () => undefined,
+      pool: noSmallImports,
       stripe: `e${number * 1_024}`,
       metrics,
       missedFiles: new MissedFiles(metrics),

@@ -270,8 +270,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'running chunks go on by the old limit',
     file: places,
-    text: '  await preemptChunks(\n    context,\n    writing.map(({ _id }) => _id),\n  )',
-    replacement: '  void preemptChunks',
+    text: '  await preemptWrites(\n    context,\n    writing.map(({ _id }) => _id),\n  )',
+    replacement: '  void preemptWrites',
     tests: [fences, effects],
   },
   {

@@ -253,7 +253,11 @@ async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
   })
   const caller = { keyId: 1, organizationId: 1, role: 'system_admin' as const, permissions: {}, userId: null }
   const open = async (id: number) => {
-    const events = watch.events((await watch.snapshot(id))!, caller, () => undefined)
+    const events = watch.events(
+      await watch.snapshot((await service.collections.imports.findOne({ _id: id }))!),
+      caller,
+      () => undefined,
+    )
     t.teardown(() => {
       stop.abort()
       return events.return()

@@ -46,11 +46,11 @@ t.test('faults are summed over the chunks, and the first row of all gives the ex
   const sums = await readSums(
     collections,
     [
-      { _id: 1, totals: null },
-      { _id: 2, totals: null },
-      { _id: 3, totals: null },
-      { _id: 4, totals: failed(2) },
-      { _id: 5, totals: failed(2), faults: [fault('nul', null, 2, 1)] },
+      { _id: 1, number_of_records: 1, totals: null },
+      { _id: 2, number_of_records: 1, totals: null },
+      { _id: 3, number_of_records: 1, totals: null },
+      { _id: 4, number_of_records: 1, totals: failed(2) },
+      { _id: 5, number_of_records: 1, totals: failed(2), faults: [fault('nul', null, 2, 1)] },
     ],
     { withFaults: true },
   )
@@ -59,6 +59,8 @@ t.test('faults are summed over the chunks, and the first row of all gives the ex
   t.same(sums.get(3), { counts: noCounts(), faults: [] })
   t.same(sums.get(4), { counts: failed(2), faults: [] })
   t.same(sums.get(5)?.faults, [fault('nul', null, 2, 1)])
-  const counts = await readSums(collections, [{ _id: 1, totals: null }], { withFaults: false })
+  const counts = await readSums(collections, [{ _id: 1, number_of_records: 1, totals: null }], {
+    withFaults: false,
+  })
   t.same(counts.get(1), { counts: ofFirst.counts, faults: [] })
 })

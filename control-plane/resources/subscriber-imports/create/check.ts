@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { databaseTime } from '../../../../shared/runtime/database.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
+import { read, readTogether } from '../../../../shared/store/read-together.ts'
 import { parseApiTime } from '../../../../shared/values/date-time.ts'
 import { comparisonForm } from '../../../../shared/values/identity.ts'
 import type { RequestError } from '../../../api/request-error.ts'
@@ -37,20 +37,29 @@ export async function creationContext(
   known: MailingListDocument,
   { autoresponders: { api } }: Pick<ImportCreation, 'autoresponders'>,
 ): Promise<CreationContext> {
-  const { db, collections } = database
+  const { collections } = database
   // The list comes first. What is read after it is at least as new as its revision, and later changes raise that.
-  const list = await collections.mailingLists.findOne({ _id: known._id })
-  const [fields, triggerNew, triggerUpdated, organization, now] = await Promise.all([
-    collections.customFields.find({ mailing_list_id: known._id }).sort({ _id: 1 }).toArray(),
-    // Only the named ones: to read all of a list's, the server may have to load hundreds of megabytes of contents.
+  const { lists, fields, organizations } = await readTogether({
+    lists: read<MailingListDocument, MailingListDocument & { now: Date }>(collections.mailingLists, [
+      { $match: { _id: known._id } },
+      { $set: { now: '$$NOW' } },
+    ]),
+    fields: read(collections.customFields, [
+      { $match: { mailing_list_id: known._id } },
+      { $sort: { _id: 1 } },
+    ]),
+    organizations: read(collections.organizations, [{ $match: { _id: known.organization_id } }]),
+  })
+  // Only the named ones: to read all of a list's, the server may have to load hundreds of megabytes of contents.
+  const [triggerNew, triggerUpdated] = await Promise.all([
     namedAutoresponder(collections, known._id, api.trigger_new),
     namedAutoresponder(collections, known._id, api.trigger_updated),
-    collections.organizations.findOne({ _id: known.organization_id }),
-    databaseTime(db),
   ])
-  if (list === null || organization === null) throw noMailingList(known._id)
+  const [list] = lists
+  const [organization] = organizations
+  if (list === undefined || organization === undefined) throw noMailingList(known._id)
   return {
-    ...{ list, fields, zoneName: organization.time_zone_name, now },
+    ...{ list, fields, zoneName: organization.time_zone_name, now: list.now },
     autoresponders: { trigger_new: triggerNew, trigger_updated: triggerUpdated },
   }
 }

@@ -11,7 +11,7 @@ import { freeLease } from '../../../../shared/contract/schemas/lease.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import { newImportView } from '../../../../shared/processes/import-views.ts'
 import { insertImport } from '../../../../shared/store/imports.ts'
-import { notifyEngines } from '../../../../shared/store/wake-up.ts'
+import { wakeUp } from '../../../../shared/store/wake-up.ts'
 import type { InlineContent } from '../../../api/body/parse-body.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { insertReply } from '../../../store/idempotency-keys.ts'
@@ -60,7 +60,10 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
     const insertion = { document: stored, revision, reply, deadline }
     const outcome = await insertUnlessListChanged(deps, insertion)
     if (outcome === 'done') {
-      await notifyEngines(collections, 'created')
+      await wakeUp(collections, {
+        ...{ reason: 'created', organization_id: document.organization_id },
+        list_id: document.options.dry_run ? null : document.mailing_list_id,
+      })
       return view
     }
     if (outcome === 'key_taken') {

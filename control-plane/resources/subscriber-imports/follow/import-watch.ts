@@ -5,10 +5,11 @@ import { callersByKey, type Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import { hasEnded } from '../../../../shared/contract/import-state.ts'
 import { fullViews } from '../../../../shared/processes/import-views.ts'
+import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import type { SecretBox } from '../../../../shared/store/secrets.ts'
-import { singleFlight } from '../../../api/single-flight.ts'
+import { listenForWakeUps } from '../../../../shared/store/wake-up.ts'
 import { mayReadImports } from './service.ts'
 
 interface ImportWatchOptions {
@@ -22,7 +23,7 @@ interface ImportWatchOptions {
 }
 
 export interface WatchBounds {
-  /** Pause between two polls, and shortest time between two events of one stream. */
+  /** Pause between two polls, and shortest time between two events of one stream but for its last. */
   everyMs: number
   /** After this time without an event a stream has a comment, so that proxies don't close it as idle. */
   commentMs: number
@@ -95,8 +96,8 @@ class Watcher {
  * clients: a handful of queries, whatever the number of clients. Nothing is queued for a slow client. When it has taken one
  * view it gets the latest. An event's id is a digest of its view, so any control plane knows it.
  *
- * A change stream would have the server read the heartbeat of every import, and counts are in the chunks. The engines'
- * wake-up would come for every import there is.
+ * A wake-up has an import read at once when its state has changed, so that its end is seen without a delay. Counts change
+ * without one. A change stream would have the server read the heartbeat of every import, and counts are in the chunks.
  */
 export class ImportWatch {
   readonly #options: ImportWatchOptions
@@ -111,6 +112,12 @@ export class ImportWatch {
     options.stopping.addEventListener('abort', () => {
       for (const watcher of this.#watchers()) watcher.end()
     })
+    void listenForWakeUps(
+      options.collections,
+      ['imports', 'finished'],
+      (what) => void this.#readChanged(what?.import_id),
+      options.stopping,
+    )
     const count = () => [...this.#watchers()].length
     new Gauge({
       name: 'rollcall_event_streams',
@@ -122,10 +129,11 @@ export class ImportWatch {
     })
   }
 
-  /** The import as it is now; null when it doesn't exist. Concurrent calls share one read. */
-  readonly snapshot = singleFlight(
-    async (importId: number): Promise<ImportSnapshot | null> => (await this.read([importId]))[0] ?? null,
-  )
+  /** The import as it was when the document was read. */
+  async snapshot(document: ImportDocument): Promise<ImportSnapshot> {
+    const [snapshot] = await this.#snapshots([document], this.#order)
+    return snapshot!
+  }
 
   /**
    * An import's events for one client, beginning with a first snapshot. They end with the import's last state, when the
@@ -150,7 +158,7 @@ export class ImportWatch {
         const { snapshot } = watched
         const now = clock.monotonicMs()
         const isNews = snapshot.id !== sentId
-        if (isNews && now - sentMs >= everyMs) {
+        if (isNews && (snapshot.isLast || now - sentMs >= everyMs)) {
           yield snapshot.event
           sentId = snapshot.id
           lastBytesMs = sentMs = clock.monotonicMs()
@@ -170,9 +178,11 @@ export class ImportWatch {
 
   #subscribe(first: ImportSnapshot, watcher: Watcher): Watched {
     const { importId } = first
-    const watched = this.#watched.get(importId) ?? { snapshot: first, watchers: new Set(), endedMs: null }
+    const known = this.#watched.get(importId)
+    const watched = known ?? { snapshot: first, watchers: new Set(), endedMs: null }
     this.#watched.set(importId, watched)
-    this.#update(first)
+    // One that is watched may have been read later.
+    if (known === undefined) this.#update(first)
     watched.watchers.add(watcher)
     if (!this.#isPolling) void this.#poll()
     return watched
@@ -206,8 +216,14 @@ export class ImportWatch {
     this.#isPolling = false
   }
 
+  async #readChanged(importId: number | undefined): Promise<void> {
+    if (importId === undefined || !this.#watched.has(importId)) return
+    // The next poll reads what this can't.
+    for (const snapshot of await this.#read([importId]).catch(() => [])) this.#update(snapshot)
+  }
+
   async #pollImports(): Promise<void> {
-    for (const snapshot of await this.read([...this.#watched.keys()])) this.#update(snapshot)
+    for (const snapshot of await this.#read([...this.#watched.keys()])) this.#update(snapshot)
   }
 
   /** Ends the streams of keys that were revoked or have lost access. */
@@ -226,10 +242,14 @@ export class ImportWatch {
   }
 
   /** The imports as they are now, without those that don't exist. */
-  async read(importIds: number[]): Promise<ImportSnapshot[]> {
-    const { collections, secrets } = this.#options
+  async #read(importIds: number[]): Promise<ImportSnapshot[]> {
     const order = (this.#order += 1)
-    const documents = await collections.imports.find({ _id: { $in: importIds } }).toArray()
+    const { imports } = this.#options.collections
+    return this.#snapshots(await imports.find({ _id: { $in: importIds } }).toArray(), order)
+  }
+
+  async #snapshots(documents: ImportDocument[], order: number): Promise<ImportSnapshot[]> {
+    const { collections, secrets } = this.#options
     const views = await fullViews(collections, documents, secrets)
     return documents.map((document, i) => {
       const data = JSON.stringify(views[i])

@@ -4,7 +4,6 @@ import { meetsNeed } from '../../../api/authorization.ts'
 import { either, permission, type RequestCall, type Reply } from '../../../api/endpoint.ts'
 import { canAccess } from '../../../api/scope.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
-import { noImport } from '../refusals.ts'
 
 /** A key that creates imports can read them, but not their logs, which contain addresses. */
 export const readsImports = either(permission('subscriber', 'read'), permission('subscriber', 'import'))
@@ -19,11 +18,10 @@ export const mayReadImports = (caller: Caller, organizationId: number): boolean 
  */
 export async function importEvents(
   { importWatch }: ControlPlane,
-  { _id }: ImportDocument,
+  document: ImportDocument,
   options: { caller: Caller; lastEventId: string | undefined; onClose: RequestCall['onClose'] },
 ): Promise<Reply> {
-  const first = await importWatch.snapshot(_id)
-  if (first === null) throw noImport(_id)
+  const first = await importWatch.snapshot(document)
   if (first.isLast && options.lastEventId === first.id) return { nothing: true }
   return {
     stream: importWatch.events(first, options.caller, options.onClose),

@@ -1,0 +1,82 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import {
+  basic,
+  bootstrapKey,
+  controlPlaneOrigin,
+  createList,
+  startService,
+  type Json,
+} from '../helpers/service.ts'
+
+/** What calls and imports ask of the database, all processes together, counted by the server's profiler. */
+
+const service = await startService(t, ['control-plane', 'engine'])
+
+/** The commands of `work`, as "imports.find". A transaction counts its commit too, which no profile of a database has. */
+async function commandsOf(work: () => Promise<void>): Promise<string[]> {
+  const { db } = service
+  const profile = db.collection('system.profile')
+  await db.command({ profile: 0 })
+  await profile.drop()
+  await db.command({ profile: 2, filter: { ns: { $ne: `${db.databaseName}.system.profile` } } })
+  await work()
+  await db.command({ profile: 0 })
+  const commands: string[] = []
+  const transactions = new Set<string>()
+  for await (const {
+    ns,
+    op,
+    command,
+    lsid = command.lsid,
+    txnNumber = command.txnNumber,
+  } of profile.find()) {
+    if (command.profile !== undefined) continue
+    const verb = op === 'command' || op === 'query' ? Object.keys(command)[0]! : op
+    commands.push(`${String(ns).slice(db.databaseName.length + 1)}.${verb}`)
+    if (command.autocommit === false) transactions.add(`${lsid.id.toString('hex')} ${txnNumber}`)
+  }
+  return [...commands, ...Array.from(transactions, () => 'commitTransaction')].sort()
+}
+
+/** Waits until the import's event stream says that it has ended. */
+async function followToEnd({ id }: Json): Promise<void> {
+  const response = await fetch(`${controlPlaneOrigin(service)}/svc/api/v2/subscriber_imports/${id}/events`, {
+    headers: { authorization: basic(`api:${bootstrapKey}`) },
+  })
+  const text = await response.text()
+  if (!text.includes('"state":"finished"')) throw new Error(text)
+}
+
+t.test('an import of 100 rows takes few commands, and its end is seen soon', async (t) => {
+  const list = await createList(service)
+  const seconds: number[] = []
+  const counted: string[][] = []
+  for (let number = 0; number < 20; number += 1) {
+    const content = Array.from({ length: 100 }, (_, i) => `row${number}-${i}@example.com`).join('\n')
+    const commands = await commandsOf(async () => {
+      const startedAt = performance.now()
+      const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: { column_mapping: ['email'], file_source: { type: 'json', content } },
+      })
+      await followToEnd(created)
+      seconds.push((performance.now() - startedAt) / 1_000)
+      // Its files are removed and the next import of the list is looked for.
+      await sleep(100)
+    })
+    counted.push(commands)
+  }
+  // The others have commands of a poll too, which comes once a second.
+  const [least] = counted.sort((a, b) => a.length - b.length)
+  const names = Object.entries(Object.groupBy(least!, (name) => name))
+  t.comment(`${least!.length} commands: ${names.map(([name, all]) => `${name} ${all!.length}`).join(', ')}`)
+  t.comment(
+    `seconds from POST to end: ${seconds
+      .sort((a, b) => a - b)
+      .map((time) => time.toFixed(3))
+      .join(' ')}`,
+  )
+  t.ok(least!.length <= 27, `${least!.length} commands`)
+  // The stream's poll, once a second, would see it later than this.
+  t.ok(seconds[Math.floor(seconds.length / 4)]! < 0.5, `a quarter within ${seconds[5]} s`)
+})
