@@ -8,6 +8,8 @@ interface Read<Row> {
 }
 
 /** The documents that come out of a pipeline. The caller says their type where the pipeline changes it. */
+// The pipeline decides the rows, and its type doesn't tell.
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters
 export const read = <Stored extends Document, Row = Stored>(
   collection: Collection<Stored>,
   pipeline: Document[],
