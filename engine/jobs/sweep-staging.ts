@@ -15,7 +15,7 @@ const minStagedAgeMs = hourMs
  * off, or were written while their import was finalized.
  */
 export function sweepStaging(
-  { collections }: Database,
+  { collections }: Pick<Database, 'collections'>,
   { staging, uploads }: { staging: Staging; uploads: Uploads },
   log: Logger,
 ): MaintenanceJob {

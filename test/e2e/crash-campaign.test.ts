@@ -1,19 +1,25 @@
+import { readdir, utimes } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { seededRandom } from '../../bench/load/random.ts'
+import { sweepStaging } from '../../engine/jobs/sweep-staging.ts'
+import { createLogger } from '../../shared/runtime/logger.ts'
 import {
   beginImport,
   differences,
   leftovers,
   prepareLists,
+  threeBatches,
   untilFinalized,
   whatIsLeftBy,
   writeFiles,
   type Left,
 } from '../helpers/compared-import.ts'
 import { Engines, type RunningEngine } from '../helpers/engines.ts'
+import { folderStaging } from '../helpers/folder-staging.ts'
 import { startService, until, type Service } from '../helpers/service.ts'
 import { storedUploads } from '../helpers/stored-uploads.ts'
 
@@ -21,7 +27,7 @@ import { storedUploads } from '../helpers/stored-uploads.ts'
  * Engines are killed and suspended at the points where it may do harm. The import must leave what an undisturbed one
  * leaves.
  *
- * In `npm test` one import passes through points of each kind. An engine is killed at a point, and the next one takes
+ * In `npm test` one import passes through points of each kind, and small ones, which are written whole, through theirs. An engine is killed at a point, and the next one takes
  * over and is killed at its own point; in the end two are suspended. The test ends the leases itself, to save the
  * wait.
  *
@@ -92,6 +98,18 @@ const downloadPoints = {
   'download noted, unanswered': 'update imports "$set":{"state":"splitting" after 1',
 } as const
 
+/** Where engines die of a small import. */
+const smallPoints = {
+  'start of a small import not sent': 'findAndModify imports started_at before 1',
+  'start of a small import sent, unanswered': 'findAndModify imports started_at after 1',
+  'in a small import, subscribers inserted': 'insert subscribers after 1',
+  'before the commit of a small import':
+    'findAndModify imports number_of_records > commitTransaction before 1',
+  'small import committed, its files there':
+    'findAndModify imports number_of_records > commitTransaction after 1',
+  'files of a small import removed, still counted': 'update ledgers $pull before 1',
+} as const
+
 /** Where an engine is suspended for longer than its lease. When it is resumed, it sends the very next command. */
 const suspensionPoints = {
   'before it starts an import': 'findAndModify imports started_at before 1 SIGSTOP',
@@ -105,6 +123,11 @@ const suspensionPoints = {
     'update import_chunks deactivated_to > commitTransaction before 2 SIGSTOP',
   'before the end of an import': 'findAndModify imports "state":"finished" before 1 SIGSTOP',
   'before it settles': 'update imports $unset before 1 SIGSTOP',
+} as const
+
+const smallSuspensionPoints = {
+  'before the commit of a whole import':
+    'findAndModify imports number_of_records > commitTransaction before 1 SIGSTOP',
 } as const
 
 /** Points of the long form alone: in the short one, an engine dies next to each of them. */
@@ -144,10 +167,22 @@ if (rounds === 0) {
       // Three are used, more where an engine misses its point.
       const field = await openField(t, { rows: 3_400, imports: 5 })
       await dieOneAfterTheOther(field, all)
-      const importId = await beginImport(field.service, field.lists.pop()!)
+      const importId = await field.begin()
       const names = ['before the commit of a batch', 'before the commit of a deactivation'] as const
       await suspend(field, importId, { names, wakeAt: 'finalized', endsLease: true })
       await check(field, importId, 'suspended one after the other')
+    },
+  )
+  t.test(
+    'killed and suspended, small imports leave what an undisturbed one leaves',
+    { timeout: 300_000 },
+    async (t) => {
+      const field = await openField(t, { rows: 600, imports: 4, isSmall: true })
+      await dieOneAfterTheOther(field, Object.entries(smallPoints))
+      const importId = await field.begin()
+      const names = ['before the commit of a whole import'] as const
+      await suspend(field, importId, { names, wakeAt: 'finalized', endsLease: true })
+      await check(field, importId, 'suspended')
     },
   )
 } else {
@@ -172,29 +207,41 @@ interface Field {
   url: string
   undisturbed: Left
   undisturbedMs: number
+  isSmall: boolean
+  /** Begins the import on the next list; `url` where its file is downloaded. */
+  begin: (url?: string) => Promise<number>
 }
 
-async function openField(t: Test, size: { rows: number; imports: number }): Promise<Field> {
+async function openField(
+  t: Test,
+  { isSmall = false, ...size }: { rows: number; imports: number; isSmall?: boolean },
+): Promise<Field> {
   const service = await startService(t, ['control-plane'])
   const engines = new Engines(t, service)
-  await writeFiles(service, size.rows)
+  await writeFiles(service, { rows: size.rows, repeated: isSmall ? 100 : threeBatches })
   const engine = await engines.start()
   const lists = await prepareLists(service, size.imports + 1)
+  // Under a limit no import is small.
+  if (isSmall) await service.collections.organizations.updateMany({}, { $set: { subscriber_limit: null } })
+  const begin = (url?: string) => beginImport(service, lists.pop()!, { url, isSmall })
   const beganAt = Date.now()
-  const importId = await beginImport(service, lists.pop()!)
+  const importId = await begin()
   await untilFinalized(service, importId)
   const undisturbedMs = Date.now() - beganAt
   const undisturbed = await whatIsLeftBy(service, importId)
   t.equal(undisturbed.view.state, 'finished')
   t.strictSame(differences(undisturbed, undisturbed), [], 'the undisturbed import is consistent')
   const unused = Object.entries(undisturbed.view.stats.subscribers as Record<string, number>).filter(
-    ([kind, count]) => count === 0 && exercised.includes(kind),
+    ([kind, count]) => count === 0 && exercised.includes(kind) && !(isSmall && kind === 'deactivated'),
   )
   t.strictSame(unused, [], 'the file has a row of every kind')
   engine.signal('SIGTERM')
   await engine.ended
+  const { partition } = (await service.collections.imports.findOne({ _id: importId }))!
+  t.equal(partition === null, isSmall, 'an import that is written whole has no partition')
+  t.strictSame(await leftovers(service, importId), [], 'it left nothing else')
   const url = await serveText(t, () => storedUploads(service).content('file.csv'))
-  return { t, service, engines, lists, url, undisturbed, undisturbedMs }
+  return { t, service, engines, lists, url, undisturbed, undisturbedMs, isSmall, begin }
 }
 
 const exercised = [
@@ -242,7 +289,7 @@ async function dieOneAfterTheOther(field: Field, deaths: Point[]): Promise<void>
     const deadline = Date.now() + 60_000
     while (engine.isAlive() && Date.now() < deadline) {
       if ((await service.collections.imports.countDocuments({ finalized: false })) === 0)
-        begun.push(await beginImport(service, field.lists.pop()!, url))
+        begun.push(await field.begin(url))
       await Promise.race([engine.ended, sleep(100)])
     }
     if (!t.notOk(engine.isAlive(), `an engine died: ${name}`)) t.comment(engine.log())
@@ -252,11 +299,24 @@ async function dieOneAfterTheOther(field: Field, deaths: Point[]): Promise<void>
   const last = await engines.start()
   for (const importId of begun) {
     await untilFinalized(service, importId, 60_000)
+    if (field.isSmall) await sweepLater(service)
     await check(field, importId, `import ${importId} left what an undisturbed one leaves`)
   }
   await engines.untilDeadOnesAreGone(30_000)
   await engines.kill([last])
   await engines.endLeaseOf(last)
+}
+
+/** Runs the sweep two hours later. It removes what an engine left that died after a small import's end. */
+async function sweepLater(service: Service): Promise<void> {
+  const old = new Date(Date.now() - 2 * 3_600_000)
+  const folder = path.join(service.dataFolder, 'staging')
+  for (const name of await readdir(folder, { recursive: true }))
+    await utimes(path.join(folder, name), old, old)
+  const ofImports = { 'imports.0': { $exists: true } }
+  await service.collections.ledgers.updateMany(ofImports, { $set: { 'imports.$[].entered_at': old } })
+  const files = { staging: folderStaging(service.dataFolder), uploads: storedUploads(service).uploads }
+  await sweepStaging(service, files, createLogger({ process: 'test', level: 'fatal' })).runOnce()
 }
 
 /**
@@ -266,14 +326,14 @@ async function suspend(
   { t, service, engines }: Field,
   importId: number,
   how: {
-    names: readonly (keyof typeof suspensionPoints)[]
+    names: readonly (keyof typeof suspensionPoints | keyof typeof smallSuspensionPoints)[]
     wakeAt: 'taken over' | 'finalized'
     endsLease: boolean
   },
 ): Promise<void> {
   const suspended: [string, RunningEngine][] = []
   for (const name of how.names) {
-    const engine = await engines.start(suspensionPoints[name])
+    const engine = await engines.start({ ...suspensionPoints, ...smallSuspensionPoints }[name])
     await engines.untilSuspended(engine)
     if (how.endsLease) await engines.endLeaseOf(engine)
     suspended.push([name, engine])
@@ -321,12 +381,11 @@ async function campaign(t: Test): Promise<void> {
 const longestRecoveryMs = 45_000
 
 async function runRound(field: Field, round: number): Promise<number> {
-  const { t, service, engines, lists } = field
+  const { t, service, engines } = field
   const random = seededRandom(seed * 1_000 + round)
   const [kind, disturb] = kinds[round % kinds.length]!
-  const listId = lists.pop()!
   let importId = 0
-  const begin = async (url?: string) => (importId = await beginImport(service, listId, url))
+  const begin = async (url?: string) => (importId = await field.begin(url))
   let what = kind
   let recoveryMs = 0
   engines.lastLossAt = Date.now()
@@ -354,7 +413,7 @@ async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
   const field = await openField(t, { rows: 3_400, imports: 1 })
   const { service, engines } = field
   const engine = await engines.start(suspensionPoints['before it claims a step'])
-  const importId = await beginImport(service, field.lists.pop()!)
+  const importId = await field.begin()
   await engines.untilSuspended(engine)
   // A paused import is left alone by the engine that takes over.
   await service.post(`/subscriber_imports/${importId}/pause`)

@@ -13,8 +13,8 @@ import {
 
 /**
  * The answers of these requests are final, although an engine or a control plane is suspended or killed at the worst
- * moment. A batch is about to commit when a pause, a cancel or a new limit is answered, or an import ends while a
- * page of imports is read.
+ * moment. A batch, or a small import as a whole, is about to commit when a pause, a cancel or a new limit is answered,
+ * or an import ends while a page of imports is read.
  */
 
 const rowsOf = (count: number): string =>
@@ -26,21 +26,23 @@ const { collections, get, post, call } = service
 const there = (listId: number) =>
   collections.subscribers.countDocuments({ mailing_list_id: listId, status: 'active' })
 
-/** An import with an engine that is suspended before the n-th commit of a batch of rows. */
+/** The commit of all that a small import writes, and one of a larger import's batches. */
+const small = { rows: 500, commit: 'findAndModify imports "state":"finished" > commitTransaction before 1' }
+const large = { rows: 60_000, commit: 'update import_chunks next_record > commitTransaction before 3' }
+
+/** An import with an engine that is suspended before that commit. */
 async function suspendedImport({
   rows,
-  before,
+  commit,
   fields = [],
 }: {
   rows: number
-  before: number
+  commit: string
   fields?: Json[]
 }) {
   const organization = await post('/organizations', { organization: { name: `O${Math.random()}` } })
   const list = await createList(service, fields, { organization_id: organization.id })
-  const engine = await service.start('engine', {
-    ...crashAt(`update import_chunks next_record > commitTransaction before ${before} SIGSTOP`),
-  })
+  const engine = await service.start('engine', crashAt(`${commit} SIGSTOP`))
   const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: ['email'],
@@ -56,19 +58,20 @@ async function suspendedImport({
   return { id, list, organization, engine }
 }
 
-t.test('a paused import writes no row after the answer', async (t) => {
-  const { id, list, engine } = await suspendedImport({ rows: 60_000, before: 3 })
-  const view = await post(`/subscriber_imports/${id}/pause`)
-  t.equal(await there(list.id), view.stats.subscribers.added, 'the answer counts what is there')
-  await resume(engine.child, engine.log)
-  await untilIdle(engine)
-  t.equal(await there(list.id), view.stats.subscribers.added, 'and that stays so')
-  t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, view.stats.records_imported)
-  await post(`/subscriber_imports/${id}/unpause`)
-  t.same(countsOf(await importEnd(service, id)), { added: 60_000 }, 'every row once')
-  t.notMatch(engine.log(), /"level":"error"/)
-  await engine.stop()
-})
+for (const size of [large, small])
+  t.test(`a paused import of ${size.rows} rows writes no row after the answer`, async (t) => {
+    const { id, list, engine } = await suspendedImport(size)
+    const view = await post(`/subscriber_imports/${id}/pause`)
+    t.equal(await there(list.id), view.stats.subscribers.added, 'the answer counts what is there')
+    await resume(engine.child, engine.log)
+    await untilIdle(engine)
+    t.equal(await there(list.id), view.stats.subscribers.added, 'and that stays so')
+    t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, view.stats.records_imported)
+    await post(`/subscriber_imports/${id}/unpause`)
+    t.same(countsOf(await importEnd(service, id)), { added: size.rows }, 'every row once')
+    t.notMatch(engine.log(), /"level":"error"/)
+    await engine.stop()
+  })
 
 t.test('a pause that another transaction keeps waiting says to send it again', async (t) => {
   const list = await createList(service)
@@ -89,10 +92,9 @@ t.test('a pause that another transaction keeps waiting says to send it again', a
   t.match(await post(`/subscriber_imports/${id}/pause`), { state: 'paused' })
 })
 
-t.test(
-  'a cancelled import writes no row after the answer, and a new limit binds from its answer on',
-  async (t) => {
-    const { id, list, organization, engine } = await suspendedImport({ rows: 60_000, before: 3 })
+for (const size of [large, small])
+  t.test(`of a cancelled import of ${size.rows} rows none is written after the answer`, async (t) => {
+    const { id, list, organization, engine } = await suspendedImport(size)
     const view = await post(`/subscriber_imports/${id}/cancel`)
     const { status } = await call('PUT', `/organizations/${organization.id}`, {
       organization: { subscriber_limit: 100 },
@@ -109,13 +111,26 @@ t.test(
     t.equal(await there(list.id), active)
     t.equal(end!.totals!.added, active, 'the totals are those of the answer')
     await engine.stop()
-  },
-)
+  })
+
+for (const size of [large, small])
+  t.test(`a new limit binds an import of ${size.rows} rows from its answer on`, async (t) => {
+    const { id, list, organization, engine } = await suspendedImport(size)
+    const limit = (await there(list.id)) + 100
+    const { status } = await call('PUT', `/organizations/${organization.id}`, {
+      organization: { subscriber_limit: limit },
+    })
+    t.equal(status, 200)
+    await resume(engine.child, engine.log)
+    t.same(countsOf(await importEnd(service, id)), { added: limit, skipped_over_limit: size.rows - limit })
+    t.equal(await there(list.id), limit)
+    await engine.stop()
+  })
 
 t.test('the primary key is not changed under an import that failed or was cancelled', async (t) => {
   for (const end of ['cancelled', 'failed'] as const) {
     const { id, list, engine } = await suspendedImport({
-      ...{ rows: 500, before: 1 },
+      ...{ rows: 4_000, commit: 'update import_chunks next_record > commitTransaction before 1' },
       fields: [{ name: 'No', field_type: 'text', required: true }],
     })
     const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)

@@ -20,11 +20,17 @@ import { present } from './present.ts'
 
 const dates = '2020-02-20 20:20:20'
 
-export async function writeFiles(service: Service, rows: number): Promise<void> {
+export async function writeFiles(
+  service: Service,
+  { rows, repeated }: { rows: number; repeated: number },
+): Promise<void> {
   const file = new SubscriberFile({ rows, seed: 5 })
   await storedUploads(service).put('before.csv', [...linesBefore(file)].join(''))
-  await storedUploads(service).put('file.csv', [...file.text(), ...repeatedLines()].join(''))
+  await storedUploads(service).put('file.csv', [...file.text(), ...repeatedLines(repeated)].join(''))
 }
+
+/** Two batches, and a third one that is short. */
+export const threeBatches = 2 * batchRecords + 100
 
 function* linesBefore(file: SubscriberFile): Generator<string> {
   const line = (email: string, status: string) => `${email},${status},${dates},before\n`
@@ -38,8 +44,8 @@ function* linesBefore(file: SubscriberFile): Generator<string> {
   for (let i = 0; i < 100; i += 1) yield line(`${(i * 7919).toString(36)}.absent@example.com`, 'active')
 }
 
-function* repeatedLines(): Generator<string> {
-  for (let i = 0; i < 2 * batchRecords + 100; i += 1) yield `again@example.com,Again${i},,,,,,${dates}\n`
+function* repeatedLines(count: number): Generator<string> {
+  for (let i = 0; i < count; i += 1) yield `again@example.com,Again${i},,,,,,${dates}\n`
 }
 
 /** Lists with the same subscribers. */
@@ -77,16 +83,24 @@ async function addAutoresponder(service: Service, listId: number): Promise<void>
   )
 }
 
-/** Begins the import; `url` where the file is downloaded instead of uploaded. */
-export async function beginImport(service: Service, listId: number, url?: string): Promise<number> {
+/**
+ * Begins the import; `url` where the file is downloaded instead of uploaded. A small one has it in its request, and
+ * deactivates nothing, so that it is written whole.
+ */
+export async function beginImport(
+  service: Service,
+  listId: number,
+  { url, isSmall = false }: { url?: string | undefined; isSmall?: boolean } = {},
+): Promise<number> {
+  const uploaded = { type: 'upload_directory', filename: 'file.csv' }
+  const inline = async () => ({ type: 'json', content: await storedUploads(service).content('file.csv') })
   const { id } = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: columns,
       overwrite: true,
-      deactivate_subscribers_not_in_import: true,
+      deactivate_subscribers_not_in_import: !isSmall,
       autoresponders: { subscription: { trigger: true, also_trigger_on_updated_subscribers: true } },
-      file_source:
-        url === undefined ? { type: 'upload_directory', filename: 'file.csv' } : { type: 'url', url },
+      file_source: isSmall ? await inline() : url === undefined ? uploaded : { type: 'url', url },
     },
   })
   return id
@@ -182,7 +196,7 @@ export function differences(undisturbed: Left, found: Left): string[] {
 
 /** Names what a finalized import should have removed and hasn't. */
 export async function leftovers(service: Service, importId: number): Promise<string[]> {
-  const { imports, chunks, outcomes, failures, subscribers } = service.collections
+  const { imports, chunks, outcomes, failures, subscribers, ledgers } = service.collections
   const left: string[] = []
   const note = (what: string, is: boolean) => {
     if (is) left.push(what)
@@ -191,6 +205,7 @@ export async function leftovers(service: Service, importId: number): Promise<str
   note('it holds its list', document.holds_list === true)
   note('it has a step', document.lease.token !== null)
   note('it has chunks', (await chunks.countDocuments({ _id: idsOfImport(importId) })) > 0)
+  note('its files are counted', (await ledgers.countDocuments({ 'imports.import_id': importId })) > 0)
   const files = await readdir(path.join(service.dataFolder, 'staging', String(importId))).catch(() => [])
   note(`it has staged files: ${files.join(' ')}`, files.length > 0)
   const known = new Set((await imports.distinct('_id')).map(String))

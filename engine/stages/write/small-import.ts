@@ -104,13 +104,13 @@ async function attemptAll(
     lane.session,
     { id: document._id, token },
     { plan, beginning, number_of_records, header, warnings },
-    { counts, faults: mostFrequent(faults), isFinalized: isFinalizedAtEnd(document) },
+    { counts, faults: boundedFaults(faults), isFinalized: isFinalizedAtEnd(document) },
   )
   return ended === null ? { abort: { end: 'lost' } } : { commit: { drafts, counts, ...ended } }
 }
 
 /** As the sums of stored chunks are cut. */
-const mostFrequent = (faults: FaultCount[]): FaultCount[] =>
+const boundedFaults = (faults: FaultCount[]): FaultCount[] =>
   faults.sort((a, b) => b.rows - a.rows || a.first.record - b.first.record).slice(0, maxFaults)
 
 interface SmallImportEnd {
