@@ -179,7 +179,7 @@ t.test('an upload that is removed after its import began is imported as it was',
   await until(
     'its beginning',
     () => collections.imports.findOne({ _id: id }),
-    (document) => document!.plan !== null,
+    (document) => document!.started_at !== null,
   )
   await service.processes.engine!.stop('SIGKILL')
   await collections.engines.updateMany({}, { $set: { dead: true } })
@@ -197,7 +197,7 @@ t.test(
   async (t) => {
     const list = await createList(service)
     const letGo = await lockRow(service, `${list.id}:g1@example.com`)
-    const { id } = await create(service, list.id, { type: 'json', content: rowsOf('g', 500) })
+    const { id } = await create(service, list.id, { type: 'json', content: rowsOf('g', 4_000) })
     const running = () => collections.chunks.countDocuments({ import_id: id, state: 'running' })
     await until('a chunk in hand', running, (count) => count > 0)
     // Another engine would mark it as dead; here it does its own clean-up.
@@ -209,7 +209,7 @@ t.test(
       (text) => text.includes('it registers under a new id'),
     )
     await letGo()
-    t.same(countsOf(await importEnd(service, id)), { added: 500 })
+    t.same(countsOf(await importEnd(service, id)), { added: 4_000 })
     t.notMatch(log(), 'the worker thread broke off')
     const metrics = await (await fetch(ready.metrics['engine']!)).text()
     t.match(metrics, /^rollcall_engine_leases_lost_total [1-9]/m)
@@ -231,7 +231,7 @@ t.test('an engine that is stopped while it registers anew leaves nothing of that
 t.test('a chunk that is not written for longer than its lease is taken from a running engine', async (t) => {
   const list = await createList(service)
   const letGo = await lockRow(service, `${list.id}:h1@example.com`)
-  const { id } = await create(service, list.id, { type: 'json', content: rowsOf('h', 500) })
+  const { id } = await create(service, list.id, { type: 'json', content: rowsOf('h', 4_000) })
   // No engine works under that token, so only the lease can release the chunk.
   const lose = () =>
     collections.chunks.updateOne(
@@ -240,7 +240,7 @@ t.test('a chunk that is not written for longer than its lease is taken from a ru
     )
   await until('a chunk in hand', lose, ({ modifiedCount }) => modifiedCount > 0)
   await letGo()
-  t.same(countsOf(await importEnd(service, id, 60_000)), { added: 500 })
+  t.same(countsOf(await importEnd(service, id, 60_000)), { added: 4_000 })
 })
 
 t.test(
