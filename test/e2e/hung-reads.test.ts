@@ -102,10 +102,9 @@ t.test('an engine with a chunk that hangs ends, and another one writes the chunk
   const service = await startService(t, ['control-plane'], threads)
   const engines = new Engines(t, service)
   const list = await createList(service)
-  const { id } = await service.post(
-    `/mailing_lists/${list.id}/subscriber_imports`,
-    importOf('a@example.com\n'),
-  )
+  // A small import would have no chunk.
+  const rows = Array.from({ length: 4_000 }, (_, i) => `a${i}@example.com\n`)
+  const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, importOf(rows.join('')))
   // This one splits the file and dies.
   const splitter = await engines.start('findAndModify import_chunks before 1')
   await splitter.ended
@@ -118,7 +117,10 @@ t.test('an engine with a chunk that hangs ends, and another one writes the chunk
   t.match(await service.collections.chunks.findOne({}), { state: 'ready', lease: { tries: 1, deaths: 0 } })
   await comeBack()
   await service.start('engine')
-  t.match(await importEnd(service, id, 60_000), { state: 'finished', stats: { subscribers: { added: 1 } } })
+  t.match(await importEnd(service, id, 60_000), {
+    state: 'finished',
+    stats: { subscribers: { added: 4_000 } },
+  })
 })
 
 t.test('an engine whose step is slow but advances goes on', buffered, async (t) => {

@@ -195,50 +195,54 @@ t.test('an answered write survives a failover, although no other member had it a
   }
 })
 
-t.test('a batch that is lost with its primary is written again, once', async (t) => {
-  const rows = 2_000
-  const service = await startService(t, ['control-plane'], { MONGODB_URI: set.uri })
-  const engine = await service.start(
-    'engine',
-    crashAt('update import_chunks next_record > commitTransaction before 1 SIGSTOP'),
-  )
-  const { id: listId } = await createList(service)
-  const { id } = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
-    subscriber_import: {
-      column_mapping: ['email'],
-      file_format: { csv_has_headers: false },
-      file_source: {
-        type: 'json',
-        content: Array.from({ length: rows }, (_, row) => `s${row}@example.com\n`).join(''),
+for (const { what, rows, commit } of [
+  { what: 'a batch', rows: 4_000, commit: 'update import_chunks next_record > commitTransaction' },
+  {
+    what: 'a small import',
+    rows: 2_000,
+    commit: 'findAndModify imports number_of_records > commitTransaction',
+  },
+])
+  t.test(`${what} that is lost with its primary is written again, once`, async (t) => {
+    const service = await startService(t, ['control-plane'], { MONGODB_URI: set.uri })
+    const engine = await service.start('engine', crashAt(`${commit} before 1 SIGSTOP`))
+    const { id: listId } = await createList(service)
+    const { id } = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_format: { csv_has_headers: false },
+        file_source: {
+          type: 'json',
+          content: Array.from({ length: rows }, (_, row) => `s${row}@example.com\n`).join(''),
+        },
       },
-    },
-  })
-  const logOf = async () => engine.log()
-  await until('the first commit', logOf, (text) => text.includes('SIGSTOP at'))
-  const { primary, fetching } = await stopFetching(service.client.db(service.db.databaseName))
-  await resume(engine.child, engine.log)
-  const written = (level: 'local' | 'majority') =>
-    service.collections.subscribers.countDocuments({ mailing_list_id: listId }, { readConcern: { level } })
-  const isWritten = () => written('local')
-  await until('a batch that the primary alone has', isWritten, (count) => count > 0)
-  // It gets no reply before the next primary is asked.
-  engine.child.kill('SIGSTOP')
-  await set.kill(primary)
-  await fetching('off')
-  await set.primary()
-  t.equal(await written('majority'), 0, 'the next primary has no row')
-  engine.child.kill('SIGCONT')
-  await set.restart(primary)
+    })
+    const logOf = async () => engine.log()
+    await until('the first commit', logOf, (text) => text.includes('SIGSTOP at'))
+    const { primary, fetching } = await stopFetching(service.client.db(service.db.databaseName))
+    await resume(engine.child, engine.log)
+    const written = (level: 'local' | 'majority') =>
+      service.collections.subscribers.countDocuments({ mailing_list_id: listId }, { readConcern: { level } })
+    const isWritten = () => written('local')
+    await until(`${what} that the primary alone has`, isWritten, (count) => count > 0)
+    // It gets no reply before the next primary is asked.
+    engine.child.kill('SIGSTOP')
+    await set.kill(primary)
+    await fetching('off')
+    await set.primary()
+    t.equal(await written('majority'), 0, 'the next primary has no row')
+    engine.child.kill('SIGCONT')
+    await set.restart(primary)
 
-  // The lease of the chunk, for which another try may wait, is longer.
-  const view = await importEnd(service, id, 40_000)
-  t.match(view, { state: 'finished', stats: { records_imported: rows, subscribers: { added: rows } } })
-  const { text } = await service.call('GET', `/subscriber_imports/${id}/logs/added`)
-  const emails = text.split('\n').slice(0, -1)
-  t.equal(emails.length, rows, 'the log has each row')
-  t.equal(new Set(emails).size, rows, 'once')
-  const documents = await service.collections.subscribers.find({ mailing_list_id: listId }).toArray()
-  t.equal(documents.length, rows, 'and so has the list')
-  t.equal(new Set(documents.map((document) => document.id)).size, rows)
-  t.same(await wrongCounters(service, listId, documents), [])
-})
+    // The lease of the chunk, for which another try may wait, is longer.
+    const view = await importEnd(service, id, 40_000)
+    t.match(view, { state: 'finished', stats: { records_imported: rows, subscribers: { added: rows } } })
+    const { text } = await service.call('GET', `/subscriber_imports/${id}/logs/added`)
+    const emails = text.split('\n').slice(0, -1)
+    t.equal(emails.length, rows, 'the log has each row')
+    t.equal(new Set(emails).size, rows, 'once')
+    const documents = await service.collections.subscribers.find({ mailing_list_id: listId }).toArray()
+    t.equal(documents.length, rows, 'and so has the list')
+    t.equal(new Set(documents.map((document) => document.id)).size, rows)
+    t.same(await wrongCounters(service, listId, documents), [])
+  })

@@ -20,6 +20,9 @@ t.jobs = 3
 const delayMs = (log: string): number =>
   [...log.matchAll(/"stall_ms":(\d+)/g)].reduce((sum, [, stallMs]) => sum + Number(stallMs) + watchMs, 0)
 
+/** An import that deactivates nothing is small, and is written whole. */
+const small = 'a small import'
+
 const deaths: Record<string, string> = {
   scheduled: 'findAndModify imports started_at before 1',
   splitting: 'insert import_chunks before 1',
@@ -27,6 +30,7 @@ const deaths: Record<string, string> = {
   deactivating: 'update import_chunks deactivated_to > commitTransaction before 1',
   finishing: 'findAndModify imports "state":"finished" before 1',
   settling: 'update imports "finalized":true before 1',
+  [small]: 'findAndModify imports number_of_records > commitTransaction before 1',
 }
 
 for (const [state, crashAt] of Object.entries(deaths))
@@ -40,7 +44,7 @@ for (const [state, crashAt] of Object.entries(deaths))
     const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {
         ...{ column_mapping: ['email'], file_format: { csv_has_headers: false } },
-        deactivate_subscribers_not_in_import: true,
+        deactivate_subscribers_not_in_import: state !== small,
         file_source: { type: 'json', content: 'a@example.com\nb@example.com\n' },
       },
     })
