@@ -159,25 +159,15 @@ const quotaTests: Record<string, (t: Test, service: Service) => Promise<void>> =
     const { collections } = service
     const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
     t.teardown(() => ftp.close())
-    const engine = await service.start('engine')
     const content = `email\n${'a@example.com\n'.repeat(214_000)}`
     t.match(await ftp.upload('STOR rows.csv', content), /^226 /)
-    const { body } = await create(
-      service,
-      { type: 'upload_directory', filename: 'rows.csv' },
-      { begins_at: later },
-    )
+    // An engine that dies of the start.
+    const { child } = await service.start('engine', crashAt('findAndModify imports started_at after 1'))
+    const { body } = await create(service, { type: 'upload_directory', filename: 'rows.csv' })
     const { id } = body.data
-    await collections.imports.updateOne(
-      { _id: id },
-      { $set: { begins_at: new Date(0), 'lease.not_before': new Date('2100-01-01') } },
-    )
-    await until(
-      'its begin',
-      () => collections.imports.countDocuments({ _id: id, state: 'splitting' }),
-      (count) => count === 1,
-    )
+    if (child.signalCode === null) await once(child, 'exit')
     await service.post(`/subscriber_imports/${id}/pause`)
+    const engine = await service.start('engine')
     t.match(await usageOf(service), { bytes: content.length, files: 1 }, 'with its name it counts once')
     t.match(await ftp.command('DELE rows.csv'), /^250 /)
     t.match(await usageOf(service), { bytes: content.length, files: 0 })
@@ -331,8 +321,9 @@ if (STAGING === 'disk') {
     await service.processes.engine!.stop()
     await service.processes['control-plane']!.stop()
     await service.start('control-plane')
-    const { id: split } = (await create(service, { type: 'json', content: 'email\nb@example.com\n' })).body
-      .data
+    // A small import would be finished with its rows.
+    const rows = 'b@example.com\n'.repeat(4_000)
+    const { id: split } = (await create(service, { type: 'json', content: `email\n${rows}` })).body.data
     const crashing = await service.start(
       'engine',
       crashAt('findAndModify imports "state":"finished" before 1'),
@@ -411,8 +402,8 @@ if (STAGING === 'disk') {
     })
     await until(
       'its clearing up',
-      () => collections.imports.countDocuments({ finalized: true }),
-      (count) => count === 3,
+      () => usageOf(service),
+      (usage) => usage!.imports.length === 0,
     )
     t.match(await usageOf(service), { kept: 2 * kept }, 'those of a finished one too')
   })

@@ -205,6 +205,20 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
+    name: 'a small import is finished by who lost its step',
+    file: imports,
+    text: "{ _id: step.id, state: 'splitting', 'lease.token': step.token },",
+    replacement: "{ _id: step.id, state: 'splitting' },",
+    tests: [stores],
+  },
+  {
+    name: 'a small import goes on by the old limit',
+    file: fence,
+    text: '{ $inc: { step_writes: 1 } },',
+    replacement: '{ $inc: { step_writes: 0 } },',
+    tests: [stores, fences],
+  },
+  {
     name: 'totals that are fixed are fixed again',
     file: imports,
     text: '{ _id: id, state: { $in: [...endedStates] }, totals: null },',

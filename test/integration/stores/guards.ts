@@ -366,6 +366,7 @@ t.test('a step writes and waits under its own token alone', async (t) => {
 t.test('an import changes state only from the named states', async (t) => {
   const totals = noCounts()
   const failed = { ...ended, totals: null }
+  const split = { plan: null, number_of_records: 0, header: null, warnings: [] }
   const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'startImport',
@@ -402,6 +403,23 @@ t.test('an import changes state only from the named states', async (t) => {
       changes: { state: 'importing', ...leaseOf(step), holds_list: true },
       leaves: [...stepLost, { state: 'paused' }, { state: 'cancelled' }],
       run: () => imports.finishImport(collections, ours, { counts: totals, faults: [] }),
+    },
+    {
+      write: 'finishSmallImport',
+      changes: { ...working, holds_list: true },
+      leaves: [...stepLost, { state: 'paused' }, { state: 'cancelled' }, { state: 'importing' }],
+      run: () =>
+        inSession((session) =>
+          imports.finishSmallImport(collections, session, ours, split, {
+            ...{ counts: totals, faults: [], isFinalized: true },
+          }),
+        ),
+    },
+    {
+      write: 'preemptWrites',
+      changes: working,
+      leaves: [{ state: 'scheduled' }, { state: 'paused' }, { state: 'importing' }, { _id: 2 }],
+      run: () => preemptWrites(context, [1]),
     },
     {
       write: 'fixTotals',
