@@ -511,15 +511,15 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'the staged files of an ended import stay',
     file: 'engine/stages/finish/finalize-import.ts',
-    text: 'await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])',
-    replacement: 'await Promise.all([uploads.unpin(importId)])',
+    text: 'staging.removeImport(importId),',
+    replacement: 'null,',
     tests: [quota],
   },
   {
     name: 'a pin is not released',
     file: 'engine/stages/finish/finalize-import.ts',
-    text: 'await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])',
-    replacement: 'await Promise.all([staging.removeImport(importId)])',
+    text: "source.type === 'upload_directory' ? uploads.unpin(importId) : null,",
+    replacement: 'null,',
     tests: [interleaved('upload pinned: step stopped before command [23], then cancel')],
   },
   {
@@ -568,7 +568,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an ended import stays in the quota',
     file: 'engine/stages/finish/finalize-import.ts',
-    text: '  await quota.removeEntry(document)\n',
+    text: '  await quota.removeEntry(document, keptBytes)\n',
     replacement: '  void quota\n',
     tests: [quota],
   },
