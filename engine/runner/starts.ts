@@ -1,6 +1,6 @@
 import { sourceTypes, type ImportDocument, type SourceType } from '../../shared/contract/schemas/import.ts'
 import { peekNextId } from '../../shared/runtime/database.ts'
-import { listLockedLists, startImport } from '../../shared/store/imports.ts'
+import { listLockedLists, listNotFinalizedAmong, startImport } from '../../shared/store/imports.ts'
 import { beginImportEpoch } from '../../shared/store/subscriber-counts.ts'
 import type { Claim } from '../../shared/store/work-leases.ts'
 import {
@@ -147,7 +147,12 @@ export class Starts {
       ...(epoch === undefined ? {} : { import_epoch: epoch }),
       ...(isDeactivating ? { first_new_subscriber_id: await peekNextId(collections, 'subscriber') } : {}),
     })
-    if (started === null) return null
+    if (started === null) {
+      // The engine that started it may have finalized it before this pin, which nothing else would end soon.
+      const isFinalized = pin !== null && (await listNotFinalizedAmong(collections, [importId])).length === 0
+      if (isFinalized) await uploads.unpin(importId)
+      return null
+    }
     const waitedMs = started.started_at!.getTime() - due.begins_at.getTime()
     metrics.stageEnded('wait', Math.max(0, waitedMs) / 1000)
     log.info({ import_id: importId }, 'import started')

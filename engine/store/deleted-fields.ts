@@ -28,7 +28,9 @@ async function isWritten(
   { imports }: Collections,
   { _id, mailing_list_id: listId }: DeletedFieldDocument,
 ): Promise<boolean> {
-  const writing = { ...matchWritingImports(listId), 'plan.fields.id': _id, 'options.dry_run': false }
+  // The plan of a small import is stored with its end only.
+  const mayHaveField = { $or: [{ 'plan.fields.id': _id }, { plan: null, state: 'splitting' as const }] }
+  const writing = { $and: [matchWritingImports(listId), mayHaveField], 'options.dry_run': false }
   return (await imports.findOne(writing, { projection: { _id: 1 } })) !== null
 }
 

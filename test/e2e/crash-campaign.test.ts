@@ -110,6 +110,25 @@ const smallPoints = {
   'files of a small import removed, still counted': 'update ledgers $pull before 1',
 } as const
 
+/** Deaths of a small import with a callback, which is queued after the end. */
+const callbackPoints = {
+  'callback of a small import not queued': 'insert import_callbacks before 1',
+  'callback of a small import queued': 'insert import_callbacks after 1',
+  'small import finalized, unanswered': 'update imports "finalized":true after 1',
+} as const
+
+/** Further points, for the long form. */
+const moreSmallPoints = {
+  'ids of a small import taken': 'findAndModify counters after 1',
+  'in a small import, log lines inserted': 'insert import_outcomes after 1',
+  'in a small import, reactions queued': 'insert reactions after 1',
+  'in a small import, subscribers updated': 'update subscribers after 1',
+  'in a small import, counts written': 'update subscriber_counts after 1',
+  'in a small import, failed rows inserted': 'insert import_failures after 1',
+  'end of a small import written': 'findAndModify imports number_of_records after 1',
+  'small import counted no more': 'update ledgers $pull after 1',
+} as const
+
 /** Where an engine is suspended for longer than its lease. When it is resumed, it sends the very next command. */
 const suspensionPoints = {
   'before it starts an import': 'findAndModify imports started_at before 1 SIGSTOP',
@@ -126,6 +145,8 @@ const suspensionPoints = {
 } as const
 
 const smallSuspensionPoints = {
+  'before it starts a small import': 'findAndModify imports started_at before 1 SIGSTOP',
+  'before the end of a small import': 'findAndModify imports number_of_records before 1 SIGSTOP',
   'before the commit of a whole import':
     'findAndModify imports number_of_records > commitTransaction before 1 SIGSTOP',
 } as const
@@ -150,7 +171,14 @@ const longAlone = new Set<string>([
   'taken over, noted',
   'sessions of its lanes noted',
   'downloaded, not noted',
-] satisfies (keyof typeof points | keyof typeof takeOverPoints | keyof typeof downloadPoints)[])
+  'callback of a small import not queued',
+  'small import finalized, unanswered',
+] satisfies (
+  | keyof typeof points
+  | keyof typeof takeOverPoints
+  | keyof typeof downloadPoints
+  | keyof typeof callbackPoints
+)[])
 
 const rounds = Number(process.env['ROLLCALL_ROUNDS'] ?? 0)
 const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
@@ -177,8 +205,11 @@ if (rounds === 0) {
     'killed and suspended, small imports leave what an undisturbed one leaves',
     { timeout: 300_000 },
     async (t) => {
-      const field = await openField(t, { rows: 600, imports: 4, isSmall: true })
-      await dieOneAfterTheOther(field, Object.entries(smallPoints))
+      const field = await openField(t, { rows: 600, imports: 6, isSmall: true })
+      await dieOneAfterTheOther(
+        field,
+        Object.entries({ ...smallPoints, ...callbackPoints }).filter(([name]) => !longAlone.has(name)),
+      )
       const importId = await field.begin()
       const names = ['before the commit of a whole import'] as const
       await suspend(field, importId, { names, wakeAt: 'finalized', endsLease: true })
@@ -203,13 +234,11 @@ interface Field {
   engines: Engines
   /** Lists with the same subscribers; each round uses one. */
   lists: number[]
-  /** The file's URL. */
-  url: string
   undisturbed: Left
   undisturbedMs: number
   isSmall: boolean
-  /** Begins the import on the next list; `url` where its file is downloaded. */
-  begin: (url?: string) => Promise<number>
+  /** Begins the import on the next list, with the source or the callback that the point needs. */
+  begin: (point?: string) => Promise<number>
 }
 
 async function openField(
@@ -223,7 +252,11 @@ async function openField(
   const lists = await prepareLists(service, size.imports + 1)
   // Under a limit no import is small.
   if (isSmall) await service.collections.organizations.updateMany({}, { $set: { subscriber_limit: null } })
-  const begin = (url?: string) => beginImport(service, lists.pop()!, { url, isSmall })
+  const fileUrl = await serveText(t, () => storedUploads(service).content('file.csv'))
+  const begin = (point = '') => {
+    const url = point in downloadPoints ? fileUrl : undefined
+    return beginImport(service, lists.pop()!, { url, isSmall, hasCallback: point in callbackPoints })
+  }
   const beganAt = Date.now()
   const importId = await begin()
   await untilFinalized(service, importId)
@@ -240,8 +273,7 @@ async function openField(
   const { partition } = (await service.collections.imports.findOne({ _id: importId }))!
   t.equal(partition === null, isSmall, 'an import that is written whole has no partition')
   t.strictSame(await leftovers(service, importId), [], 'it left nothing else')
-  const url = await serveText(t, () => storedUploads(service).content('file.csv'))
-  return { t, service, engines, lists, url, undisturbed, undisturbedMs, isSmall, begin }
+  return { t, service, engines, lists, undisturbed, undisturbedMs, isSmall, begin }
 }
 
 const exercised = [
@@ -284,12 +316,11 @@ async function dieOneAfterTheOther(field: Field, deaths: Point[]): Promise<void>
   const { t, service, engines } = field
   const begun: number[] = []
   for (const [name, crashAt] of deaths) {
-    const url = name in downloadPoints ? field.url : undefined
     const engine = await engines.start(crashAt)
     const deadline = Date.now() + 60_000
     while (engine.isAlive() && Date.now() < deadline) {
       if ((await service.collections.imports.countDocuments({ finalized: false })) === 0)
-        begun.push(await field.begin(url))
+        begun.push(await field.begin(name))
       await Promise.race([engine.ended, sleep(100)])
     }
     if (!t.notOk(engine.isAlive(), `an engine died: ${name}`)) t.comment(engine.log())
@@ -361,7 +392,9 @@ async function campaign(t: Test): Promise<void> {
   await Promise.all(
     Array.from({ length: fieldCount }, async (_, number) => {
       const own = Array.from({ length: rounds }, (_, i) => i).filter((i) => i % fieldCount === number)
-      const field = await openField(t, { rows: 8_000, imports: own.length })
+      // A third of the imports are small.
+      const isSmall = number === 2
+      const field = await openField(t, { rows: isSmall ? 600 : 8_000, imports: own.length, isSmall })
       for (const round of own) recoveries.push(await runRound(field, round))
     }),
   )
@@ -385,12 +418,12 @@ async function runRound(field: Field, round: number): Promise<number> {
   const random = seededRandom(seed * 1_000 + round)
   const [kind, disturb] = kinds[round % kinds.length]!
   let importId = 0
-  const begin = async (url?: string) => (importId = await field.begin(url))
-  let what = kind
+  const begin = async (point?: string) => (importId = await field.begin(point))
+  let what = field.isSmall ? `a small import, ${kind}` : kind
   let recoveryMs = 0
   engines.lastLossAt = Date.now()
   try {
-    what = `${kind}: ${await disturb({ field, begin, random, number: Math.floor(round / kinds.length) })}`
+    what = `${what}: ${await disturb({ field, begin, random, number: Math.floor(round / kinds.length) })}`
     await untilFinalized(service, importId, 180_000)
     const { finished_at } = (await service.collections.imports.findOne({ _id: importId }))!
     recoveryMs = Math.max(0, finished_at!.getTime() - engines.lastLossAt)
@@ -398,6 +431,7 @@ async function runRound(field: Field, round: number): Promise<number> {
     t.ok(recoveryMs < longestRecoveryMs, `round ${round}, ${what}: recovered after ${recoveryMs} ms`)
     if (recoveryMs >= longestRecoveryMs) t.comment(engines.log.slice(-6_000))
     await engines.untilDeadOnesAreGone(60_000)
+    if (field.isSmall) await sweepLater(service)
     await check(field, importId, `round ${round}, ${what}`)
   } catch (error) {
     t.fail(`round ${round}, ${what}: ${String(error)}`)
@@ -439,7 +473,7 @@ async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
 
 interface Round {
   field: Field
-  begin: (url?: string) => Promise<number>
+  begin: (point?: string) => Promise<number>
   random: () => number
   /** Rounds of this kind before. */
   number: number
@@ -463,10 +497,14 @@ const kinds: [string, Disturb][] = [
 /** Four times in ten rounds; between them they go through all points. */
 function killedAtPoint(place: number): Disturb {
   return async ({ field, begin, number }) => {
-    const all = Object.entries({ ...points, ...morePoints, ...downloadPoints })
+    const all = Object.entries(
+      field.isSmall
+        ? { ...smallPoints, ...moreSmallPoints, ...callbackPoints }
+        : { ...points, ...morePoints, ...downloadPoints },
+    )
     const [name, crashAt] = all[(number * 4 + place) % all.length]!
     const engine = await field.engines.start(crashAt)
-    await begin(name in downloadPoints ? field.url : undefined)
+    await begin(name)
     await untilDeadOrFinalized(field, [engine])
     // The documents show the last points before the signal has ended the process.
     for (let i = 0; i < 100 && engine.isAlive(); i += 1) await sleep(50)
@@ -477,7 +515,9 @@ function killedAtPoint(place: number): Disturb {
 }
 
 async function twoKilledAtPoint({ field, begin, random, number }: Round): Promise<string> {
-  const all = Object.entries({ ...points, ...morePoints })
+  const all = Object.entries(
+    field.isSmall ? { ...smallPoints, ...moreSmallPoints } : { ...points, ...morePoints },
+  )
   const [name, crashAt] = all[(number * 3 + Math.floor(random() * 3)) % all.length]!
   const armed = await Promise.all([field.engines.start(crashAt), field.engines.start(crashAt)])
   await field.engines.start()
@@ -527,7 +567,8 @@ async function killedInTakeOver({ field, begin, random, number }: Round): Promis
 }
 
 async function suspendedPastItsLease({ field, begin, number }: Round): Promise<string> {
-  const names = Object.keys(suspensionPoints) as (keyof typeof suspensionPoints)[]
+  const all = field.isSmall ? smallSuspensionPoints : suspensionPoints
+  const names = Object.keys(all) as (keyof typeof suspensionPoints | keyof typeof smallSuspensionPoints)[]
   const name = names[number % names.length]!
   const wakeAt = Math.floor(number / names.length + number) % 2 === 0 ? 'taken over' : 'finalized'
   await suspend(field, await begin(), { names: [name], wakeAt, endsLease: false })

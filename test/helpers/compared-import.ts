@@ -84,13 +84,17 @@ async function addAutoresponder(service: Service, listId: number): Promise<void>
 }
 
 /**
- * Begins the import; `url` where the file is downloaded instead of uploaded. A small one has it in its request, and
- * deactivates nothing, so that it is written whole.
+ * Begins the import; `url` where the file is downloaded instead of uploaded. A small one has it in every second request,
+ * and deactivates nothing, so that it is written whole.
  */
 export async function beginImport(
   service: Service,
   listId: number,
-  { url, isSmall = false }: { url?: string | undefined; isSmall?: boolean } = {},
+  {
+    url,
+    isSmall = false,
+    hasCallback = false,
+  }: { url?: string | undefined; isSmall?: boolean; hasCallback?: boolean } = {},
 ): Promise<number> {
   const uploaded = { type: 'upload_directory', filename: 'file.csv' }
   const inline = async () => ({ type: 'json', content: await storedUploads(service).content('file.csv') })
@@ -100,7 +104,9 @@ export async function beginImport(
       overwrite: true,
       deactivate_subscribers_not_in_import: !isSmall,
       autoresponders: { subscription: { trigger: true, also_trigger_on_updated_subscribers: true } },
-      file_source: isSmall ? await inline() : url === undefined ? uploaded : { type: 'url', url },
+      file_source:
+        url !== undefined ? { type: 'url', url } : isSmall && listId % 2 === 0 ? await inline() : uploaded,
+      ...(hasCallback ? { callback_url: 'https://example.com/ended' } : {}),
     },
   })
   return id

@@ -58,11 +58,11 @@ export async function finalizeSmallImport(
   const { _id: importId, callback, has_secrets: hasSecrets } = document
   const { collections } = context.database
   const ended = { ...document, state: 'finished' as const }
+  const isFinalized = isFinalizedAtEnd(document)
   if (callback !== null) await queueCallback(importId, context)
   if (hasSecrets) await dropSecrets(collections, importId)
-  await removeWorkingData(ended, context, keptBytes)
-  if (isFinalizedAtEnd(document) || (await markFinalized(collections, importId)))
-    reportFinalized(ended, counts, context)
+  await removeWorkingData(ended, context, { keptBytes, isFinalized })
+  if (isFinalized || (await markFinalized(collections, importId))) reportFinalized(ended, counts, context)
 }
 
 function reportFinalized(
@@ -96,12 +96,12 @@ async function queueCallback(importId: number, { database, secrets }: Finalizing
 
 /**
  * Files that can't be removed stay in the organization's quota until the sweep removes them. A temporary error of the
- * database is thrown, so that the import is finalized again.
+ * database is thrown, so that the import is finalized again, unless it is finalized.
  */
 async function removeWorkingData(
   document: EndedImport,
   context: FinalizingContext,
-  keptBytes?: number,
+  { keptBytes, isFinalized = false }: { keptBytes?: number; isFinalized?: boolean } = {},
 ): Promise<void> {
   const { log } = context
   const importId = document._id
@@ -118,7 +118,7 @@ async function removeWorkingData(
         `removing its files has not ended after ${removalMs / 1000} s; check that the file server of DATA_DIR answers`,
       )
   } catch (error) {
-    if (driverRetryReason(error) !== null) throw error
+    if (!isFinalized && driverRetryReason(error) !== null) throw error
     warn(errorMessage(error))
   }
 }

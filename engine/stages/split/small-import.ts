@@ -31,6 +31,8 @@ export async function importSmall(
     })
     if (records > batchRecords) return null
     const ids = await allocateIds(database, plan, records)
+    // An abort until here is heard by no listener.
+    signal.throwIfAborted()
     const cancelled = new Int32Array(new SharedArrayBuffer(8))
     const cancel = () => Atomics.store(cancelled, 0, cancellation.stop)
     signal.addEventListener('abort', cancel)

@@ -7,13 +7,14 @@ import {
   failAndFinalize,
   finalize,
   start,
+  startAndWrite,
   step,
   takeOver,
   takeOverAndFinish,
   takeOverAndLease,
   type Other,
 } from './engine-acts.ts'
-import { replacement, upload, uploaded, type Fixture, type FixtureName } from './fixtures.ts'
+import { isSmall, replacement, upload, uploaded, type Fixture, type FixtureName } from './fixtures.ts'
 import type { Side } from './side.ts'
 import type { How } from './sweep.ts'
 
@@ -44,6 +45,7 @@ const ftp = (work: (side: Side, organizationId: number) => Promise<void>): Act =
 export const actors = {
   // Engines.
   start: (side) => start(side),
+  'start and write': (side) => startAndWrite(side),
   step: (side) => step(side),
   batch: (side) => batch(side, 1),
   'last batch': (side) => batch(side),
@@ -178,16 +180,46 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
   'upload on disk': ['step', ...whileItWorks, ...uploads],
   'first import': ['last batch', ...whileItWorks, 'primary key', 'create another subscriber', 'delete field'],
   'dead engine': ['take over', 'pause', 'cancel', 'limit', 'enforce limits'],
+  'small scheduled': ['start and write', 'pause', 'cancel', ...always],
+  'small splitting': ['step', ...whileItWorks, 'create import', 'limit', 'delete unmapped field'],
+  'small first import': [
+    'start and write',
+    'pause',
+    'cancel',
+    'primary key',
+    'create import',
+    'create another subscriber',
+    'delete field',
+  ],
+  'small upload scheduled': ['start and write', 'pause', 'cancel', ...uploads],
 }
 
-const engineActs: ActorName[] = ['start', 'step', 'batch', 'last batch', 'finalize', 'fail']
+/** They write a small import whole. */
+const wholeActs: ActorName[] = ['start and write', 'step']
+const engineActs: ActorName[] = [
+  'start',
+  'start and write',
+  'step',
+  'batch',
+  'last batch',
+  'finalize',
+  'fail',
+]
 const successors: ActorName[] = ['take over and finish', 'take over and lease', 'fail and finalize']
 /** The first one may resume after its import was finalized. */
 export const isSuccessor = (actor: ActorName): boolean => successors.includes(actor)
 
+/** Whether the first one may have ended a small import without removing its files. */
+export const mayLeaveFiles = (fixture: FixtureName, first: ActorName): boolean =>
+  isSmall(fixture) && wholeActs.includes(first)
+
 /**
  * What the second one does while the first is stopped: any other actor's work, and that of the engine that is judged
- * dead.
+ * dead. Requests beside a small import meet each other as in the other fixtures, and are left out.
  */
-export const secondsOf = (fixture: FixtureName, first: ActorName, how: How): ActorName[] =>
-  how === 'hold' && engineActs.includes(first) ? [...actorsIn[fixture], ...successors] : actorsIn[fixture]
+export const secondsOf = (fixture: FixtureName, first: ActorName, how: How): ActorName[] => {
+  const all = actorsIn[fixture].filter(
+    (second) => !isSmall(fixture) || wholeActs.includes(first) || wholeActs.includes(second),
+  )
+  return how === 'hold' && engineActs.includes(first) ? [...all, ...successors] : all
+}

@@ -25,25 +25,37 @@ import type { Side } from './side.ts'
 /** What an engine does between two polls, one thing at a time. Each act says whether there was anything to do. */
 
 /** Starts an import and leaves its first step, as an engine does that stops then. */
-export async function start({ context, engineId }: Side): Promise<boolean> {
-  const { collections } = context.database
+export async function start(side: Side): Promise<boolean> {
+  const claimed = await claimStart(side)
+  if (claimed !== null) await releaseStep(side.database.collections, claimed.document._id, claimed.token)
+  return claimed !== null
+}
+
+/** Starts an import and does its first step, which writes a small import whole. */
+export async function startAndWrite(side: Side): Promise<boolean> {
+  const claimed = await claimStart(side)
+  if (claimed === null) return false
+  const { signal } = new AbortController()
+  await claimed.starts.kind.run(claimed.document, { token: claimed.token, signal, isDead: () => false })
+  return true
+}
+
+async function claimStart({ context, engineId, stepSession }: Side) {
   const { database } = context
   const starts = new Starts({
-    ...{ ...context, engineId, stepSessions: [], onDownload: () => undefined },
+    ...{ ...context, engineId, stepSessions: [stepSession], onDownload: () => undefined },
     doubts: new DoubtfulClaims(database, engineId),
     quarantine: new Quarantine(
       () => Promise.resolve(),
       () => undefined,
     ),
   })
-  for (const queue of await starts.listQueues(await listWorkingImports(collections))) {
+  for (const queue of await starts.listQueues(await listWorkingImports(database.collections))) {
     const token = randomUUID()
-    const started = await starts.kind.claim(queue, token)
-    if (started === null) continue
-    await releaseStep(collections, started._id, token)
-    return true
+    const document = await starts.kind.claim(queue, token)
+    if (document !== null) return { starts, document, token }
   }
-  return false
+  return null
 }
 
 /** A chunk or step that an engine has claimed. */
@@ -53,7 +65,7 @@ interface Claimed {
   run: () => Promise<void>
 }
 
-/** Does the next step of the import: obtain, split, or finish after the deactivation. */
+/** Does the next step of the import: obtain, split, write a small one, or finish after the deactivation. */
 async function claimNextStep(side: Side): Promise<Claimed | null> {
   const { collections } = side.database
   for (const entry of await listWorkingImports(collections)) {
@@ -236,8 +248,9 @@ export async function drain(side: Side): Promise<void> {
 
 /** Runs the sweep an hour later, which removes what a stale engine wrote after its import was finalized. */
 export async function sweepFiles({ database, context }: Side): Promise<void> {
-  const { blobPieces } = database.collections
+  const { blobPieces, ledgers } = database.collections
   await blobPieces.updateMany({ begun_at: { $type: 'date' } }, { $set: { begun_at: new Date(1) } })
+  await ledgers.updateMany({}, { $set: { 'imports.$[].entered_at': new Date(1) } })
   await sweepStaging(database, context, context.log).runOnce()
 }
 

@@ -5,7 +5,7 @@ import type { Json } from '../../helpers/service.ts'
 import type { SubscriberTable } from '../../model/subscriber-table.ts'
 import { batch, finalize, start, step } from './engine-acts.ts'
 import { expectedTable } from './expected-rows.ts'
-import type { Side } from './side.ts'
+import { chunksOnly, type Side } from './side.ts'
 
 /**
  * The state in which an interleaving begins: a list with subscribers, autoresponders, mails, and an import in some
@@ -33,8 +33,12 @@ export const fixtureNames = [
   ...['scheduled', 'splitting', 'importing', 'begun', 'written', 'ended'],
   ...['finalized', 'paused', 'paused before the end', 'first import', 'dead engine'],
   ...['nearly full', 'upload scheduled', 'upload pinned', 'upload on disk'],
+  ...['small scheduled', 'small splitting', 'small first import', 'small upload scheduled'],
 ] as const
 export type FixtureName = (typeof fixtureNames)[number]
+
+/** Their imports are written whole, in one transaction. The others deactivate absent subscribers, or have chunks by now. */
+export const isSmall = (name: FixtureName): boolean => name.startsWith('small ')
 
 /** Most are in the database, which needs no folder. */
 export const stagingOf = (name: FixtureName): StagingLocation['STAGING'] =>
@@ -50,6 +54,8 @@ const ofTwoBatches: readonly FixtureName[] = ['begun', 'dead engine', 'paused']
 const email = (i: number) => `person${i}@example.com`
 const linesOf = (count: number, color: string): string =>
   Array.from({ length: count }, (_, i) => `${email(i)},${color},${i}\n`).join('')
+/** With rows of which one is a duplicate, and one has no identity, which makes a second chunk. */
+const smallContent = (color: string): string => `${linesOf(rows, color)}${email(3)},black,3\nnobody,black,4\n`
 /** The content of a second upload of the same name. */
 export const replacement = linesOf(rows, 'blue')
 
@@ -69,7 +75,7 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
     if (answer.body?.success !== true) throw new Error(`${path}: ${answer.text}`)
     return answer.body.data
   }
-  const isFirst = name === 'first import'
+  const isFirst = name.endsWith('first import')
   const limit = name === 'nearly full' ? there + freeQuota : null
   const organization = await post('/organizations', {
     organization: { name: `Fixture ${name}`, subscriber_limit: limit },
@@ -99,15 +105,19 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
     ids.push(subscriber.id)
   }
   const taken = await post('/outbox/take', { outbox: { limit: 2, lease_seconds: 3_600 } })
-  const content = linesOf(ofTwoBatches.includes(name) ? rowsOfTwoBatches : rows, 'green')
-  const isUpload = name.startsWith('upload ')
+  const content = isSmall(name)
+    ? smallContent('green')
+    : linesOf(ofTwoBatches.includes(name) ? rowsOfTwoBatches : rows, 'green')
+  const isUpload = name.includes('upload ')
   if (isUpload) await prepareUploads(side, organization.id, content)
   const created = await post(`${listPath}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: ['email', 'Color', 'No'],
       file_format: { csv_has_headers: false },
       overwrite: true,
-      deactivate_subscribers_not_in_import: !isFirst,
+      deactivate_subscribers_not_in_import: !isFirst && !isSmall(name),
+      // A callback is queued after the end, so that an engine can die in between.
+      ...(name === 'small first import' ? { callback_url: 'https://example.com/ended' } : {}),
       file_source: isUpload
         ? { type: 'upload_directory', filename: uploaded.file }
         : { type: 'json', content },
@@ -193,7 +203,8 @@ export async function upload(
 }
 
 /** Runs the import, and its rival where there is one, up to the state of the fixture. */
-async function advance(name: FixtureName, side: Side, pause: () => Promise<unknown>): Promise<void> {
+async function advance(name: FixtureName, whole: Side, pause: () => Promise<unknown>): Promise<void> {
+  const side = { ...whole, context: { ...whole.context, pool: chunksOnly } }
   const importing = async () => {
     await start(side)
     while (await step(side));
@@ -235,6 +246,10 @@ async function advance(name: FixtureName, side: Side, pause: () => Promise<unkno
     'upload scheduled': async () => undefined,
     'upload pinned': () => start(side),
     'upload on disk': () => start(side),
+    'small scheduled': async () => undefined,
+    'small splitting': () => start(side),
+    'small first import': async () => undefined,
+    'small upload scheduled': async () => undefined,
   }
   await stages[name]()
 }

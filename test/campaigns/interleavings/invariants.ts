@@ -169,6 +169,8 @@ async function faultsOfImport(collections: Collections, document: ImportDocument
   if (!document.finalized) say('it is never cleared up')
   if (document.holds_list) say('it keeps the list')
   if (document.lease.token !== null) say('its step is held')
+  const callbacks = await collections.callbacks.countDocuments({ _id: document._id })
+  if (callbacks !== (document.callback === null ? 0 : 1)) say(`${callbacks} callbacks are queued`)
   const { totals } = document
   if (totals === null) say('it has no totals')
   else {

@@ -21,6 +21,8 @@ import { MissedFiles } from '../../../engine/runner/missed-files.ts'
 import type { StepOptions } from '../../../engine/runner/step.ts'
 import type { Lane } from '../../../engine/stages/write/lane.ts'
 import { BsonWriter } from '../../../engine/stages/write/bson/bson-writer.ts'
+import { writeSmallImport } from '../../../engine/stages/write/small-import.ts'
+import { cancellation } from '../../../engine/workers/messages.ts'
 import { UploadDirectory } from '../../../shared/storage/uploads/upload-directory.ts'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { AuthThrottle, keyHashSecret } from '../../../shared/store/api-keys.ts'
@@ -57,10 +59,19 @@ export interface Side {
   close: () => Promise<void>
 }
 
-/** Imports take the long way here, whose chunks other processes meet. */
-const noSmallImports: StepOptions['pool'] = {
+/** With it, small imports take the long way, whose chunks other processes meet. */
+export const chunksOnly: StepOptions['pool'] = {
   writeSmallImport: () => Promise.resolve({ end: 'not_written', reason: 'it is left to the chunks' }),
 }
+
+/** Writes small imports in this process. The task is copied, as on its way to a worker. */
+const poolOf = (database: Database, lane: Lane): StepOptions['pool'] => ({
+  writeSmallImport: (task) => {
+    const cancelFlag = new Int32Array(task.cancellation)
+    const isStopped = () => Atomics.load(cancelFlag, 0) !== cancellation.run
+    return writeSmallImport({ database, lane, isStopped, onBatch: () => undefined }, structuredClone(task))
+  },
+})
 
 export async function openSide(options: {
   uri: string
@@ -131,6 +142,17 @@ export async function openSide(options: {
   const metrics = createEngineMetrics(new Registry())
   const stepSession = database.client.startSession()
   const laneSession = database.client.startSession()
+  const lane: Lane = {
+    session: laneSession,
+    stripe: `e${number * 1_024 + 1}`,
+    buffer: Buffer.alloc(0),
+    batchBuffers: {
+      subscribers: new BsonWriter(),
+      updates: new BsonWriter(),
+      reactions: new BsonWriter(1024),
+      failures: new BsonWriter(),
+    },
+  }
   return {
     database,
     engineId: randomUUID(),
@@ -146,23 +168,13 @@ export async function openSide(options: {
       guard: new AddressGuard([]),
       bounds: downloadBounds,
       watch: () => () => undefined,
-      pool: noSmallImports,
+      pool: poolOf(database, lane),
       stripe: `e${number * 1_024}`,
       metrics,
       missedFiles: new MissedFiles(metrics),
       log,
     },
-    lane: {
-      session: laneSession,
-      stripe: `e${number * 1_024 + 1}`,
-      buffer: Buffer.alloc(0),
-      batchBuffers: {
-        subscribers: new BsonWriter(),
-        updates: new BsonWriter(),
-        reactions: new BsonWriter(1024),
-        failures: new BsonWriter(),
-      },
-    },
+    lane,
     sessionIds: [stepSession, laneSession].map(sessionId),
     folder,
     uploadDirectory: (organizationId) =>

@@ -3,7 +3,7 @@ import { driverRetryReason } from '../../../shared/runtime/driver-errors.ts'
 import { errorMessage } from '../../../shared/contract/errors.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { CommandGate } from '../../helpers/command-gate.ts'
-import { actors, actorsIn, isSuccessor, secondsOf, uploads, type ActorName } from './actors.ts'
+import { actors, actorsIn, isSuccessor, mayLeaveFiles, secondsOf, uploads, type ActorName } from './actors.ts'
 import { drain, removeLateFieldValues, sweepFiles, sweepUploads, type Other } from './engine-acts.ts'
 import { activeIn, brokenPromises, faultsAtTheEnd, faultsNow, type Done } from './invariants.ts'
 import { fixtureNames, type Fixture, type FixtureName } from './fixtures.ts'
@@ -152,7 +152,7 @@ async function faultsOfEnd(
     await drain(checker)
   }
   await removeLateFieldValues(checker)
-  if (isSuccessor(second)) await sweepFiles(checker)
+  if (isSuccessor(second) || (how !== 'hold' && mayLeaveFiles(fixture.name, first))) await sweepFiles(checker)
   if (how !== 'hold' && uploads.includes(first)) await sweepUploads(checker)
   return [
     ...(await faultsNow(checker.database, fixture)),

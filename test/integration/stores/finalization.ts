@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import { Registry } from 'prom-client'
 import t from 'tap'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
-import { finalizeImport } from '../../../engine/stages/finish/finalize-import.ts'
+import { finalizeImport, finalizeSmallImport } from '../../../engine/stages/finish/finalize-import.ts'
 import { noCounts } from '../../../shared/contract/schemas/import.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
@@ -48,6 +48,23 @@ t.test('an import is finalized again when the reply to the removal of its files 
   const ledger = present(await own.collections.ledgers.findOne({ _id: 1 }), 'the ledger')
   t.same(ledger.imports, [])
 })
+
+t.test(
+  'a small import that is finalized leaves files to the sweep when the reply to their removal is lost',
+  async (t) => {
+    const callback = { url: 'https://example.com/' }
+    for (const document of [storedImport({ _id: 2 }), storedImport({ _id: 3, callback })]) {
+      await staging.write(`${document._id}/content`, Readable.from([Buffer.from('a@example.com\n')]))
+      const isCut = gate.watch(({ delete: collection }) => collection === 'blob_pieces', 'cut')
+      const finalizing = finalizeSmallImport(document, { counts: noCounts(), keptBytes: 0 }, context)
+      if (document.callback === null) await finalizing
+      else
+        await t.rejects(finalizing, { name: 'MongoNetworkError' }, 'one with a callback is finalized again')
+      await isCut
+      gate.release()
+    }
+  },
+)
 
 t.test('the mark that logs are purged and the quota that they free are written together', async (t) => {
   const organizationId = 6
