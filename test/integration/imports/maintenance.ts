@@ -14,6 +14,7 @@ import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { lockRow } from '../../helpers/locked-row.ts'
 import { createList, importEnd, importText, testMongodbUri, until, type Json } from '../../helpers/service.ts'
+import { storedImport } from '../../helpers/stored-import.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
 
@@ -179,6 +180,8 @@ t.test('a field that is deleted while an import writes its default leaves no val
   const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: ['email'],
+      // It has chunks, because it deactivates.
+      deactivate_subscribers_not_in_import: true,
       file_source: { type: 'json', content: 'email\nann@example.com\nbob@example.com\n' },
     },
   })
@@ -201,6 +204,23 @@ t.test('a field that is deleted while an import writes its default leaves no val
   t.equal(await holders(), 0)
   t.equal(await collections.deletedFields.countDocuments({ _id: field.id }), 0)
 })
+
+t.test(
+  'a field that is deleted while a small import runs loses its values after that import too',
+  async (t) => {
+    const { database } = await databaseAndFolder(t)
+    await ensureSchema(database.db, log)
+    const { imports, deletedFields } = database.collections
+    // Its plan, which may have the field, is stored with its end.
+    await imports.insertOne(storedImport({ _id: 1, plan: null }))
+    await deletedFields.insertOne({ _id: 7, mailing_list_id: 1, second_pass_at: new Date(0) })
+    await removeDeletedFieldValues(database, log).runOnce()
+    t.equal(await deletedFields.countDocuments(), 1)
+    await imports.updateOne({ _id: 1 }, { $set: { state: 'finished', finished_at: new Date() } })
+    await removeDeletedFieldValues(database, log).runOnce()
+    t.equal(await deletedFields.countDocuments(), 0)
+  },
+)
 
 t.test('10,000 subscribers lose a deleted field, also when the walk breaks off on the way', async (t) => {
   const { database } = await databaseAndFolder(t)
