@@ -42,6 +42,13 @@ async function failPoint(t: Test, name: string, mode: unknown, data: Document): 
   await set.command({ configureFailPoint: name, mode, data })
 }
 
+/** The query with which a step plans its import. */
+const planQuery = {
+  failCommands: ['aggregate'],
+  namespace: `${db.databaseName}.mailing_lists`,
+  appName: 'rollcall',
+}
+
 const rest = (t: Test, ms: number) =>
   failPoint(t, 'setYieldAllLocksWait', 'alwaysOn', { namespace, waitForMillis: ms })
 
@@ -204,12 +211,11 @@ t.test('sweeps and purges walk collections in pieces', async (t) => {
 })
 
 t.test('an import whose query takes too long each time fails after a bounded time', async (t) => {
-  const list = await listOf(10)
-  const data = { failCommands: ['find'], namespace, appName: 'rollcall', blockConnection: true }
-  await failPoint(t, 'failCommand', 'alwaysOn', { ...data, blockTimeMS: 1_500 })
-  const engine = await startEngine(1_000)
+  const id = await create((await listOf(10)).id, 'new@example.com\n')
+  await failPoint(t, 'failCommand', 'alwaysOn', { ...planQuery, blockConnection: true, blockTimeMS: 1_500 })
   const startedAt = performance.now()
-  const view = await importEnd(service, await create(list.id, 'new@example.com\n'), 120_000)
+  const engine = await startEngine(1_000)
+  const view = await importEnd(service, id, 120_000)
   t.equal(view.state, 'failed')
   t.match(
     view.error_message,
@@ -221,11 +227,9 @@ t.test('an import whose query takes too long each time fails after a bounded tim
 })
 
 t.test('dropped connections are no failures of the step, however many', async (t) => {
-  const list = await listOf(10)
-  const data = { failCommands: ['find'], namespace, appName: 'rollcall', closeConnection: true }
-  await failPoint(t, 'failCommand', { times: 20 }, data)
+  const id = await create((await listOf(10)).id, 'new@example.com\n')
+  await failPoint(t, 'failCommand', { times: 20 }, { ...planQuery, closeConnection: true })
   const engine = await startEngine(3_000)
-  const id = await create(list.id, 'new@example.com\n')
   t.equal((await importEnd(service, id, 60_000)).state, 'finished')
   t.equal((await documentOf(id)).lease.tries, 0)
   const brokeOff = engine.log().match(/the step broke off and is tried again/g) ?? []
