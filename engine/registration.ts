@@ -107,7 +107,7 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     pool,
     log,
   })
-  const finalizing = new Finalizing({ ...options, quota, log })
+  const finalizing = new Finalizing({ ...options, quota, log }, () => imports.isResting)
   const callbacks = new Callbacks({
     engineId,
     database,

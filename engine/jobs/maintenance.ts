@@ -1,8 +1,11 @@
 import type { Database } from '../../shared/runtime/database.ts'
+import { errorMessage } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
+import { heartbeatMs } from '../../shared/store/leases.ts'
 import type { Staging } from '../../shared/storage/staging/staging.ts'
 import type { Uploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { PollLoop, withJitter } from '../runner/poll-loop.ts'
+import { isAnythingLeftBehind } from '../store/left-behind.ts'
 import { takeOverFromEngines } from '../runner/take-over.ts'
 import { cutLongLeases } from './cut-long-leases.ts'
 import { dropImportSecrets } from './drop-import-secrets.ts'
@@ -31,15 +34,36 @@ export function maintenanceJobs(deps: {
 }): MaintenanceJob[] {
   const { database, uploads, log } = deps
   return [
-    takeOverFromEngines(database, log),
-    cutLongLeases(database),
-    enforceLimits(database, log),
+    recovery(database, log),
     sweepStaging(database, deps, log),
     purgeUploads(uploads),
     purgeLogs(database, log),
     removeDeletedFieldValues(database, log),
     dropImportSecrets(database),
   ]
+}
+
+/** Does what dead processes left behind. One read says whether there is anything, since at rest there isn't. */
+function recovery(database: Database, log: Logger): MaintenanceJob {
+  const jobs = [takeOverFromEngines(database, log), cutLongLeases(database), enforceLimits(database, log)]
+  const run = (job: MaintenanceJob) =>
+    runJob(job, log).catch((error: unknown) => {
+      log.warn(`${job.name} failed, trying again: ${errorMessage(error)}`)
+    })
+  return {
+    name: 'looking for what dead processes left behind',
+    everyMs: heartbeatMs,
+    runOnce: async () => {
+      if (await isAnythingLeftBehind(database)) await Promise.all(jobs.map(run))
+      return {}
+    },
+  }
+}
+
+async function runJob({ runOnce, done }: MaintenanceJob, log: Logger): Promise<void> {
+  const counts = await runOnce()
+  if (done !== undefined && Object.values(counts).some((count) => count > 0))
+    log[done.level](counts, done.text)
 }
 
 /** A stop waits this long for a running job. With the database away it could take seconds. */
@@ -49,10 +73,7 @@ const stopGraceMs = 300
 export function startMaintenance(job: MaintenanceJob, log: Logger): PollLoop {
   const nextMs = () => withJitter(job.everyMs)
   const poll = async () => {
-    const counts = await job.runOnce()
-    const { done } = job
-    if (done !== undefined && Object.values(counts).some((count) => count > 0))
-      log[done.level](counts, done.text)
+    await runJob(job, log)
     return nextMs()
   }
   const problem = `${job.name} failed`

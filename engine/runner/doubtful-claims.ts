@@ -20,6 +20,10 @@ export class DoubtfulClaims {
     this.#engineId = engineId
   }
 
+  get isEmpty(): boolean {
+    return this.#since.size === 0
+  }
+
   add(token: string): void {
     this.#since.set(token, clock.monotonicMs())
   }

@@ -3,7 +3,7 @@ import { errorMessage } from '../../shared/contract/errors.ts'
 import { finalizeImport, type FinalizingContext } from '../stages/finish/finalize-import.ts'
 import { listEndedImports, listOrganizationsToFinalize, type EndedImport } from '../store/import-queues.ts'
 import { slots } from './kinds.ts'
-import { PollLoop, pollIntervalMs, withJitter } from './poll-loop.ts'
+import { PollLoop, pollIntervalMs, restIntervalMs, withJitter } from './poll-loop.ts'
 import { Runner } from './runner.ts'
 
 /** An import with a leased chunk can't be finalized yet, and is tried again after this time. */
@@ -15,13 +15,16 @@ const postponeMs = 250
  */
 export class Finalizing {
   readonly #context: FinalizingContext
+  readonly #isResting: () => boolean
   readonly #runner: Runner<{ organization_id: number }, EndedImport>
   readonly #loop: PollLoop
   /** Imports that are being finalized, or can't be yet: the monotonic time at which they may be tried again. */
   readonly #passedOver = new Map<number, number>()
 
-  constructor(context: FinalizingContext) {
+  /** `isResting`: the last poll of imports found none that this or another engine may end. */
+  constructor(context: FinalizingContext, isResting: () => boolean) {
     this.#context = context
+    this.#isResting = isResting
     const { log } = context
     this.#loop = new PollLoop({ poll: () => this.#poll(), problem: "ended imports can't be read", log })
     this.#runner = new Runner(
@@ -51,12 +54,15 @@ export class Finalizing {
   }
 
   async #poll(): Promise<number> {
+    // Asked first: what ends after an engine's last poll with work is read by this one.
+    const isResting = this.#isResting()
     const now = clock.monotonicMs()
     for (const [id, untilMs] of this.#passedOver) if (untilMs <= now) this.#passedOver.delete(id)
     const organizations = await listOrganizationsToFinalize(this.#context.database.collections)
     this.#runner.offer(organizations.map((id) => ({ organization_id: id })))
     await this.#runner.fill()
-    return this.#passedOver.size > 0 ? postponeMs : withJitter(pollIntervalMs)
+    if (this.#passedOver.size > 0) return postponeMs
+    return withJitter(isResting && organizations.length === 0 ? restIntervalMs : pollIntervalMs)
   }
 
   async #findEnded(organizationId: number): Promise<EndedImport | null> {

@@ -2,12 +2,12 @@ import type { ClientSession } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
 import type { ChunkDocument, ImportDocument } from '../../shared/contract/schemas/import.ts'
 import { importsWithOpenChunks } from '../../shared/store/chunks.ts'
-import { listWorkingImports, type WorkingImport } from '../store/import-queues.ts'
+import { listWorkingImports, readWaitMs, type WorkingImport } from '../store/import-queues.ts'
 import type { WorkerPool } from '../workers/pool.ts'
 import { DoubtfulClaims } from './doubtful-claims.ts'
 import { chunkKind } from './lanes.ts'
 import { MissedFiles } from './missed-files.ts'
-import { PollLoop, pollIntervalMs, withJitter } from './poll-loop.ts'
+import { PollLoop, pollIntervalMs, untilDue, withJitter } from './poll-loop.ts'
 import { Quarantine } from './quarantine.ts'
 import { Runner } from './runner.ts'
 import { Starts, type StartQueue } from './starts.ts'
@@ -26,8 +26,8 @@ interface ImportWorkOptions extends Omit<StepOptions, 'missedFiles'> {
 const logSpaceEveryMs = 60_000
 
 /**
- * Decides what this engine does for imports that haven't ended. Once a second, and when it is woken, it reads those that
- * can be worked on, and offers them to the runners of their kind (kinds.ts):
+ * Decides what this engine does for imports that haven't ended. Once a second while there are any, when it is woken, and
+ * when the next one is due, it reads those that can be worked on, and offers them to the runners of their kind (kinds.ts):
  *   due, its list free        → start it and claim its first step (starts.ts)
  *   downloading, splitting    → claim its step, if no engine has it (steps.ts)
  *   importing                 → claim chunks while lanes are free (lanes.ts); all done: claim its step, finish it
@@ -50,6 +50,7 @@ export class ImportWork {
   #created: StartQueue[] = []
   #importsWithoutSpace = 0
   #spaceLoggedAt = -Infinity
+  #isResting = false
 
   constructor(options: ImportWorkOptions) {
     const { database, engineId, metrics, log } = options
@@ -82,8 +83,10 @@ export class ImportWork {
     this.#loop.wake()
   }
 
-  /** An import that is due was created there. */
+  /** An import was created there. A poll follows, because it may be due later, or not be claimed at once. */
   offerStart(queue: StartQueue): void {
+    if (this.#isResting) setTimeout(this.wake, pollIntervalMs).unref()
+    this.#isResting = false
     if (!this.#waiting.hasRoom(queue)) return
     this.#created.push(queue)
     this.#starts.offerMore(queue)
@@ -110,6 +113,11 @@ export class ImportWork {
     return this.#importsWithoutSpace
   }
 
+  /** Whether the last poll found nothing that is due or in work. */
+  get isResting(): boolean {
+    return this.#isResting
+  }
+
   /** Share of the lanes in use. */
   get utilization(): number {
     return this.#chunks.running.length / this.#options.pool.lanes
@@ -129,12 +137,20 @@ export class ImportWork {
   }
 
   async #poll(): Promise<number> {
+    // Read first: what becomes due from here on is either in it or found by the poll.
+    const waitMs = this.#isResting ? await readWaitMs(this.#options.database.collections) : pollIntervalMs
+    this.#isResting = await this.#offerWork()
+    return this.#isResting ? untilDue([waitMs]) : withJitter(pollIntervalMs)
+  }
+
+  /** Resolves to whether there was nothing that is due or in work. */
+  async #offerWork(): Promise<boolean> {
     const { database, folder, staging } = this.#options
     await this.#doubts.release()
     if (folder.problem !== null) {
       this.#chunks.abort(() => true)
       for (const runner of this.#runners) runner.offer([])
-      return withJitter(pollIntervalMs)
+      return false
     }
     const spaceProblem = await staging.spaceProblem()
     const steps = [...this.#starts.running, ...this.#downloads.running, ...this.#steps.running]
@@ -163,7 +179,8 @@ export class ImportWork {
     const idle = mine.filter((entry) => entry.lease.token === null && !claimable.includes(entry))
     this.#importsWithoutSpace = spaceProblem === null ? 0 : idle.length + startable.length
     if (spaceProblem !== null) this.#logWaiting(spaceProblem)
-    return withJitter(pollIntervalMs)
+    const isAnyDue = working.length > 0 || this.#waiting.hasDue || this.#created.length > 0
+    return !isAnyDue && this.#starts.running.length === 0 && this.#doubts.isEmpty
   }
 
   /** The imports whose next step no engine has. */

@@ -18,8 +18,11 @@ interface PollLoopOptions {
   log: Logger
 }
 
-/** A loop that waits for work polls this often, also without a wake-up. */
+/** A loop whose work goes on polls this often, also without a wake-up. */
 export const pollIntervalMs = 1_000
+
+/** A loop without work polls this often: work begins with a wake-up or at a known time, and a wake-up may be lost. */
+export const restIntervalMs = 10_000
 
 /** Spreads the polls of engines that were started together. */
 export const withJitter = (ms: number): number => ms * (0.8 + 0.4 * Math.random())
@@ -77,10 +80,6 @@ export class PollLoop implements Part {
   }
 }
 
-/** Milliseconds until the next of the waiting entries is due, up to `pollIntervalMs`. They are sorted by due time. */
-export function untilDue(waiting: readonly { dueAt: Date }[], now: Date): number {
-  const next = waiting.find(({ dueAt }) => dueAt > now)
-  return next === undefined
-    ? pollIntervalMs
-    : Math.min(pollIntervalMs, next.dueAt.getTime() - now.getTime() + 1)
-}
+/** Milliseconds until the first of these waits is over, up to the next poll of a loop without work. */
+export const untilDue = (waitsMs: readonly number[]): number =>
+  Math.min(withJitter(restIntervalMs), ...waitsMs.filter((ms) => ms > 0).map((ms) => ms + 1))

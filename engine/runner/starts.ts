@@ -48,6 +48,8 @@ export class Starts {
   readonly #lastOfLists = new WeakSet<ImportDocument>()
   /** Whether the last poll left out queues with due imports. */
   hasMore = false
+  /** Whether the last poll found due imports, of which some may wait for their list. */
+  hasDue = false
 
   constructor(options: StartsOptions) {
     this.#options = options
@@ -74,12 +76,12 @@ export class Starts {
   async listQueues(working: readonly WorkingImport[]): Promise<StartQueue[]> {
     const { collections } = this.#options.database
     this.#started = new StartedCounts(working)
-    const [locked, firstOfLists, withDryRuns] = await Promise.all([
-      listLockedLists(collections),
+    const [firstOfLists, withDryRuns] = await Promise.all([
       listFirstOfLists(collections),
       listOrganizationsWithDryRuns(collections),
     ])
-    const taken = new Set(locked)
+    this.hasDue = firstOfLists.length + withDryRuns.length > 0
+    const taken = new Set(firstOfLists.length > 0 ? await listLockedLists(collections) : [])
     const lists = firstOfLists
       .filter(({ list_id }) => !taken.has(list_id))
       .sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)

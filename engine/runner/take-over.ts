@@ -65,6 +65,8 @@ async function takeOverFrom(database: Database, engine: EngineDocument, log: Log
     `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${result}`,
   )
   await wakeUp(collections, { reason: 'imports' })
+  // Another engine may lead now.
+  await wakeUp(collections, { reason: 'callback' })
   return { chunks, steps }
 }
 
@@ -113,4 +115,6 @@ export async function unregister(database: Database, engineId: string, log: Logg
   const registered = { _id: engineId, session_ids: engine?.session_ids ?? [] }
   await releaseLeases(database, registered, { died: false, log })
   await recordStopped(database, engineId)
+  // Another engine may lead now.
+  await wakeUp(collections, { reason: 'callback' })
 }

@@ -6,7 +6,7 @@ import {
   type Collections,
 } from '../../shared/contract/schemas/collections.ts'
 import type { ImportDocument, SourceType } from '../../shared/contract/schemas/import.ts'
-import { stepIsDue } from '../../shared/store/import-steps.ts'
+import { stepDueAt, stepIsDue } from '../../shared/store/import-steps.ts'
 
 /**
  * The imports that engines have to work on. Each query has an index whose first key is a queue. For imports that lock their
@@ -134,6 +134,22 @@ export async function listWorkingImports({ imports }: Collections): Promise<Work
     .hint({ state: 1 })
     .toArray()
   return working.sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
+}
+
+/** Milliseconds until the first of the imports and steps that wait for their time is due. Infinity where none waits. */
+export async function readWaitMs({ imports }: Collections): Promise<number> {
+  const [first] = await imports
+    .aggregate<{ ms: number }>(
+      [
+        { $match: { state: { $in: ['scheduled', 'downloading', 'splitting'] } } },
+        { $project: { ms: { $subtract: [stepDueAt, '$$NOW'] } } },
+        { $match: { ms: { $gt: 0 } } },
+        { $group: { _id: null, ms: { $min: '$ms' } } },
+      ],
+      { hint: { state: 1 } },
+    )
+    .toArray()
+  return first?.ms ?? Infinity
 }
 
 export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state'> & {

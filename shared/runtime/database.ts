@@ -38,6 +38,8 @@ interface DatabaseOptions {
   name: string
   /** Default 50. A worker thread of an engine needs a connection for each lane. */
   maxPoolSize?: number
+  /** How often the driver asks each member of the database how it is; by default every 10 s. */
+  heartbeatFrequencyMS?: number
 }
 
 const connectTimeoutMs = 8_000
@@ -48,6 +50,9 @@ export const clientOptions: MongoClientOptions = {
   appName: 'rollcall',
   serverSelectionTimeoutMS: connectTimeoutMs,
   connectTimeoutMS: connectTimeoutMs,
+  // One `hello` every 10 s for a member. A stream with its measurement of round trips sends twice as many, and finds a
+  // new primary no sooner: a command that fails makes the driver ask all members at once.
+  serverMonitoringMode: 'poll',
   // A socket without a reply for this time is dead, because no command of ours takes that long (key-ranges.ts).
   socketTimeoutMS: 60_000,
   promoteBuffers: true,
@@ -116,22 +121,32 @@ export function refuseUnsafeOptions(uri: string): void {
 }
 
 /** Connects. Throws a StartError when no server answers or the server doesn't support transactions. */
-export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  refuseUnsafeOptions(options.uri)
-  const shownUri = shownMongodbUri(options.uri)
+export async function openDatabase({
+  uri,
+  name,
+  maxPoolSize = 50,
+  ...others
+}: DatabaseOptions): Promise<Database> {
+  refuseUnsafeOptions(uri)
+  const shownUri = shownMongodbUri(uri)
+  const local = new LocalState()
   let client: MongoClient
   try {
-    client = new MongoClient(options.uri, { ...clientOptions, maxPoolSize: options.maxPoolSize ?? 50 })
+    client = new MongoClient(uri, { ...clientOptions, maxPoolSize, ...others })
+    // The pool looks every 100 ms whether it has `minPoolSize` connections, by a setting that the driver lets no caller
+    // pass. Ten wake-ups a second take 0.3 % of a core from an idle process.
+    Object.assign(client.options, { minPoolSizeCheckFrequencyMS: 10_000 })
+    client.on('serverHeartbeatSucceeded', ({ reply }) => void local.leaseWatch.recordHello(reply))
     await client.connect()
     await refuseUnfitServer(client, shownUri)
   } catch (error) {
     if (error instanceof StartError) throw error
     throw new StartError(
-      `MongoDB at ${shownUri} can't be reached (tried for ${connectTimeoutMs / 1000} s): ${withoutUriSecrets(errorMessage(error), options.uri)}; check MONGODB_URI, the network and that the server runs, or leave MONGODB_URI out and run \`npm start\` for an embedded server`,
+      `MongoDB at ${shownUri} can't be reached (tried for ${connectTimeoutMs / 1000} s): ${withoutUriSecrets(errorMessage(error), uri)}; check MONGODB_URI, the network and that the server runs, or leave MONGODB_URI out and run \`npm start\` for an embedded server`,
       { cause: error },
     )
   }
-  const db = client.db(options.name)
+  const db = client.db(name)
   const collections = openCollections(db)
   return {
     client,
@@ -139,7 +154,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     db,
     collections,
     ids: new IdAllocators(collections),
-    local: new LocalState(),
+    local,
     shownUri,
     // Closing sends a command, and the driver waits the full selection timeout for a server that is down.
     close: () => within(closeMs, client.close(), undefined),

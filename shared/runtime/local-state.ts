@@ -1,3 +1,4 @@
+import type { ObjectId } from 'mongodb'
 import { clock } from './clock.ts'
 import { KeyedMutex } from './keyed-mutex.ts'
 
@@ -25,6 +26,20 @@ class RoundRobin {
   }
 }
 
+/** Time and election, from one answer of a primary. */
+export interface PrimaryClock {
+  time: Date
+  /** Null through a mongos. */
+  election: string | null
+}
+
+/** Fields of a reply to `hello`. */
+interface Hello {
+  isWritablePrimary?: boolean
+  localTime?: Date
+  electionId?: ObjectId
+}
+
 /**
  * While the database stalls, no process can renew its lease, and all leases expire. So a process judges others only
  * after its own writes to the registry have had no gap for one lease. These writes wait for a majority too. A gap is
@@ -34,8 +49,15 @@ class LeaseWatch {
   #lastWriteAt = -Infinity
   #judgesFrom = Infinity
   #stallMs: number | null = null
-  /** The database's time at the last renewal, some seconds ago: a lower bound of the current time, without a read. */
-  lastKnownTime = new Date(0)
+  /** The last answer of a primary, up to 10 s old. Its time is a lower bound of the current one, without a read. */
+  lastKnown: PrimaryClock = { time: new Date(0), election: null }
+
+  /** Called with each answer to `hello`, those to the driver's monitor included. Null where no primary gave it. */
+  recordHello({ isWritablePrimary, localTime: time, electionId }: Hello): PrimaryClock | null {
+    if (isWritablePrimary !== true || time === undefined) return null
+    this.lastKnown = { time, election: electionId?.toHexString() ?? null }
+    return this.lastKnown
+  }
 
   /** Called after each write to the registry. */
   recordWrite(maxGapMs: number, leaseMs: number): void {

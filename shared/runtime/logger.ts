@@ -39,21 +39,24 @@ export function createLogger(options: { process: string; level: string; isBuffer
 class Lines {
   readonly #isBuffered: boolean
   #text = ''
+  #timer: NodeJS.Timeout | undefined
   #isBroken = false
 
   constructor(isBuffered: boolean) {
     this.#isBuffered = isBuffered
     if (!isBuffered) return
-    setInterval(() => this.flush(), bufferMs).unref()
     process.once('exit', () => this.flush())
   }
 
   write(line: string): void {
     this.#text += line
     if (!this.#isBuffered || this.#text.length >= bufferedLength) this.flush()
+    else this.#timer ??= setTimeout(() => this.flush(), bufferMs).unref()
   }
 
   flush(): void {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
     let bytes = Buffer.from(this.#text)
     this.#text = ''
     for (let attempts = 0; bytes.length > 0 && !this.#isBroken && attempts < maxAttempts; attempts += 1) {

@@ -32,10 +32,11 @@ export function claimStep(
   )
 }
 
-/** Matches imports whose next step, or next attempt of one, may begin now. $max ignores null and absent fields. */
-export const stepIsDue = {
-  $expr: { $lte: [{ $max: ['$begins_at', '$lease.not_before', '$download.next_attempt_at'] }, '$$NOW'] },
-}
+/** When an import's next step, or next attempt of one, may begin. $max ignores null and absent fields. */
+export const stepDueAt = { $max: ['$begins_at', '$lease.not_before', '$download.next_attempt_at'] }
+
+/** Matches imports whose next step, or next attempt of one, may begin now. */
+export const stepIsDue = { $expr: { $lte: [stepDueAt, '$$NOW'] } }
 
 /** Fields of a failed import, for an update pipeline. */
 export const failedWith = (message: string) => ({

@@ -1,5 +1,6 @@
-import { UUID, type MongoClient, type ObjectId } from 'mongodb'
+import { UUID, type Filter, type MongoClient } from 'mongodb'
 import type { Database } from '../runtime/database.ts'
+import type { PrimaryClock } from '../runtime/local-state.ts'
 import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../contract/schemas/registration.ts'
 
 /**
@@ -9,8 +10,9 @@ import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../con
  * An election takes 10 to 14 s, in which no process can renew its lease, and the clock of the new primary may differ.
  * So a lease belongs to an election. Leases of an earlier election are renewed in full before any of them is judged,
  * and so are leases that end further ahead than their length: they were made before the primary's clock was set back.
- * Each write takes election and time from the same answer of a primary, so it is valid even if a later
- * primary executes it.
+ * A judgement takes election and time from the same answer of a primary, so it is valid even if a later primary executes
+ * it. A renewal is one command: it has the time of the primary that executes it, and the last election that this process
+ * knows. Where that is an earlier one, the lease is renewed in full before it is judged.
  */
 
 /** After this time a process without renewals is dead. Recovery from a kill -9 takes little longer. */
@@ -28,12 +30,6 @@ type Registry = 'engines' | 'processes'
 type Registration = Pick<RegisteredDocument, '_id' | 'host' | 'process_id' | 'session_ids'> &
   (Pick<EngineDocument, 'number' | 'sees_files'> | Pick<ProcessDocument, 'kind'>)
 
-interface PrimaryClock {
-  time: Date
-  /** Null through a mongos. */
-  election: string | null
-}
-
 const openRegistry = ({ db }: Database, registry: Registry) => db.collection<RegisteredDocument>(registry)
 
 async function writeAndDetectGap<T>({ local }: Database, write: () => Promise<T>): Promise<T> {
@@ -44,18 +40,10 @@ async function writeAndDetectGap<T>({ local }: Database, write: () => Promise<T>
 
 /** Reads the time and election of the primary. Throws where the server has just stopped being the primary. */
 export async function readPrimaryClock({ db, local }: Database): Promise<PrimaryClock> {
-  const hello: Hello = await db.command({ hello: 1 })
-  if (hello.isWritablePrimary !== true || hello.localTime === undefined)
+  const now = local.leaseWatch.recordHello(await db.command({ hello: 1 }))
+  if (now === null)
     throw new Error('the primary of the database has just stepped down, and leases use its clock')
-  local.leaseWatch.lastKnownTime = hello.localTime
-  return { time: hello.localTime, election: hello.electionId?.toHexString() ?? null }
-}
-
-/** Fields of a reply to `hello`. */
-interface Hello {
-  isWritablePrimary?: boolean
-  localTime?: Date
-  electionId?: ObjectId
+  return now
 }
 
 const newLease = ({ time, election }: PrimaryClock) => ({
@@ -85,9 +73,9 @@ export async function renewLease(
     ...change
   }: Pick<RegisteredDocument, '_id'> & Partial<Pick<EngineDocument, 'session_ids' | 'sees_files'>>,
 ): Promise<boolean> {
-  const lease = newLease(await readPrimaryClock(database))
+  const lease = { lease_until: fullLease, lease_election: database.local.leaseWatch.lastKnown.election }
   const { matchedCount } = await writeAndDetectGap(database, () =>
-    openRegistry(database, registry).updateOne({ _id, dead: false }, { $set: { ...change, ...lease } }),
+    openRegistry(database, registry).updateOne({ _id, dead: false }, [{ $set: { ...change, ...lease } }]),
   )
   return matchedCount === 1
 }
@@ -102,7 +90,8 @@ export async function markDead(database: Database, registry: Registry): Promise<
   const { election, time } = await renewAfterElection(database, registry)
   if (!database.local.leaseWatch.canJudge) return
   await openRegistry(database, registry).updateMany(
-    { dead: false, lease_election: election, lease_until: { $lt: time } },
+    // A renewal that a later primary executed has the time of that one.
+    { dead: false, lease_election: election, lease_until: { $lt: time }, $expr: hasExpired },
     { $set: { dead: true } },
   )
 }
@@ -151,6 +140,16 @@ export async function renewAfterElection(database: Database, registry: Registry)
   )
   return now
 }
+
+const fullLease = { $add: ['$$NOW', leaseMs] }
+const hasExpired = { $lt: ['$lease_until', '$$NOW'] }
+
+/** Matches processes with a valid lease. All others are to be judged, renewed in full, cut or taken over from. */
+export const matchValid = ({ local }: Database): Filter<RegisteredDocument> => ({
+  dead: false,
+  lease_election: local.leaseWatch.lastKnown.election,
+  $expr: { $and: [{ $not: hasExpired }, { $lte: ['$lease_until', fullLease] }] },
+})
 
 export const isAlive = (
   { dead, lease_election, lease_until }: RegisteredDocument,

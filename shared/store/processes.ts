@@ -1,7 +1,7 @@
 import type { Database } from '../runtime/database.ts'
 import { errorMessage } from '../contract/errors.ts'
 import type { Logger } from '../runtime/logger.ts'
-import { isAlive, killSessions, markDead, renewAfterElection, unregister } from './leases.ts'
+import { isAlive, killSessions, markDead, matchValid, renewAfterElection, unregister } from './leases.ts'
 
 const names = { 'control-plane': 'a control plane', ftp: 'an FTP server' } as const
 
@@ -30,9 +30,11 @@ export async function endDeadWithoutEngines(
   ended: ReadonlySet<string>,
   log: Logger,
 ): Promise<ReadonlySet<string>> {
+  const { engines: registry } = database.collections
+  if ((await registry.findOne(matchValid(database), { projection: { _id: 1 } })) !== null) return new Set()
   const clock = await renewAfterElection(database, 'engines')
   if (!database.local.leaseWatch.canJudge) return ended
-  const engines = await database.collections.engines.find({ cleared_at: { $exists: false } }).toArray()
+  const engines = await registry.find({ cleared_at: { $exists: false } }).toArray()
   if (engines.some((engine) => isAlive(engine, clock))) return new Set()
   await endDeadProcesses(database, log)
   const leases = new Set<string>()

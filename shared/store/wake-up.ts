@@ -3,14 +3,15 @@ import type { Collections, WakeUp } from '../contract/schemas/collections.ts'
 
 /**
  * Wakes other processes up, as LISTEN/NOTIFY does elsewhere: they follow a capped collection with a tailable cursor.
- * Engines poll every second anyway, so a wake-up that is lost costs a second. A change stream would make the server
- * read every subscriber that is written.
+ * Engines without work poll every 10 s anyway, so a wake-up that is lost costs up to 12 s. A change stream would make
+ * the server read every subscriber that is written.
  */
 export async function wakeUp(collections: Collections, what: WakeUp): Promise<void> {
   await collections.wakeUps.insertOne({ ...what }).catch(() => undefined)
 }
 
-const waitMs = 5_000
+/** The server answers a read at the end of the collection after this time, half of a socket's timeout. */
+const waitMs = 30_000
 const reopenMs = 1_000
 
 /**

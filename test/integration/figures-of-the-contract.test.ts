@@ -11,7 +11,7 @@ import { maxUrlMs } from '../../control-plane/resources/import-inspection/sample
 import { httpLimits } from '../../control-plane/http-server.ts'
 import { watchBounds } from '../../control-plane/resources/subscriber-imports/follow/import-watch.ts'
 import { callbackBounds } from '../../engine/stages/callback/callback-bounds.ts'
-import { pollIntervalMs } from '../../engine/runner/poll-loop.ts'
+import { pollIntervalMs, restIntervalMs } from '../../engine/runner/poll-loop.ts'
 import { maintenanceJobs } from '../../engine/jobs/maintenance.ts'
 import { purgeLogs } from '../../engine/jobs/purge-logs.ts'
 import { purgeUploads } from '../../engine/jobs/purge-uploads.ts'
@@ -121,6 +121,7 @@ t.test("constants that tests shorten, or that no reply shows, have the contract'
     ['P: lease of a chunk', chunkLeaseMs, 60_000],
     ['own: tries of a batch, which end long before that lease', batchTimeoutMs, 40_000],
     ['P: poll of an engine', pollIntervalMs, 1_000],
+    ['docs/recovery-times.md: poll of an engine without work, and a fifth', restIntervalMs, 10_000],
     ['P: minutes of work that stands still', watchdogBounds.stalledAfterMs, 5 * minute],
     ['P: tries of a step', maxStepFailures, 5],
     ['P: deaths of a step or a chunk', maxDeaths, 5],
@@ -173,12 +174,8 @@ t.test('an engine has these maintenance jobs, at these intervals', (t) => {
     uploads: openUploads(onDisk, database),
   })
   const expected: Record<string, number> = {
-    // P: 12 s for a lease, and a poll every 3 s.
-    'taking over from engines that died': 3_000,
-    // P: a clock that was set back delays a take-over by less than the lease.
-    "cutting leases that the database's clock made longer": 10_000,
-    // P: a new limit, a pause or a cancel that no request enforced.
-    'enforcing changed subscriber limits, pauses and cancels': 3_000,
+    // P: 12 s for a lease, and a poll every 3 s; a new limit, a pause or a cancel that no request enforced.
+    'looking for what dead processes left behind': 3_000,
     // P: 72 minutes for inline content without an import, an hour of which it is too young; a fifth is jitter.
     'sweeping the staging': 10 * minute,
     'purging unfinished uploads': hour,

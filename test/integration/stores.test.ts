@@ -11,6 +11,7 @@ await runTogether(new URL('stores/', import.meta.url), [
   'process-registration',
   'leases',
   'lease-cuts',
+  'left-behind',
   'stale-step',
   'guards',
   'leading-engine',

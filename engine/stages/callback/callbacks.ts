@@ -8,7 +8,7 @@ import { databaseTime } from '../../../shared/runtime/database.ts'
 import { readBeginnings, waitingCallbacks } from '../../../shared/store/due-queues.ts'
 import { CannotUnseal, dropSecrets, openSecrets } from '../../../shared/store/secrets.ts'
 import type { EngineParts } from '../../engine-parts.ts'
-import { PollLoop, pollIntervalMs, untilDue } from '../../runner/poll-loop.ts'
+import { PollLoop, pollIntervalMs, restIntervalMs, untilDue, withJitter } from '../../runner/poll-loop.ts'
 import { Runner } from '../../runner/runner.ts'
 import { claimCallback, markDelivered, recordFailure, releaseCallback } from '../../store/callbacks.ts'
 import { isLeadingEngine } from '../../store/engines.ts'
@@ -37,7 +37,7 @@ const graceMs = 2_000
 
 /**
  * Sends the callbacks that are due. Only the leading engine, that with the smallest number, does so, so that the bounds
- * hold whatever the number of engines. The others check once a second whether they lead. Where two believe that they
+ * hold whatever the number of engines. The others check every 10 s whether they lead, and where an engine has ended. Where two believe that they
  * lead, each callback still has one lease.
  *
  * Callbacks are queued by organization and host. Neither receivers that hang nor ten thousand imports that end at once
@@ -89,12 +89,12 @@ export class Callbacks {
     const leads = folder.problem === null && (await isLeadingEngine(database.collections, engineId))
     if (!leads) {
       this.#runner.offer([])
-      return pollIntervalMs
+      return withJitter(folder.problem === null ? restIntervalMs : pollIntervalMs)
     }
     const beginnings = await readBeginnings<CallbackDocument, string>(waitingCallbacks(database.collections))
     if (beginnings.length === 0) {
       this.#runner.offer([])
-      return pollIntervalMs
+      return withJitter(restIntervalMs)
     }
     const now = await databaseTime(database.db)
     const due = beginnings.filter(({ dueAt }) => dueAt <= now)
@@ -102,7 +102,8 @@ export class Callbacks {
       due.map(({ queue }) => ({ name: queue, organization_id: queueOrganization(queue), until: now })),
     )
     await this.#runner.fill()
-    return untilDue(beginnings, now)
+    const waitMs = untilDue(beginnings.map(({ dueAt }) => dueAt.getTime() - now.getTime()))
+    return due.length > 0 ? Math.min(waitMs, pollIntervalMs) : waitMs
   }
 
   #withFreeHost(queues: CallbackQueue[], running: CallbackQueue[]): CallbackQueue[] {

@@ -49,7 +49,7 @@ function observePool(registry: Registry, client: MongoClient): void {
   })
   const uses = new Histogram({
     name: 'rollcall_database_operation_duration_seconds',
-    help: 'Time that an operation kept its connection, about one round trip; a command with which an engine waits for wake-ups takes up to a second',
+    help: 'Time that an operation kept its connection, about one round trip; a command with which an engine waits for wake-ups takes up to 30 s',
     buckets: durations,
     registers,
   })

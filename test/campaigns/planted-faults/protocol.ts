@@ -598,8 +598,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a registration that others took for dead is renewed',
     file: leases,
-    text: 'updateOne({ _id, dead: false }, { $set: { ...change, ...lease } }),',
-    replacement: 'updateOne({ _id }, { $set: { ...change, ...lease } }),',
+    text: 'updateOne({ _id, dead: false }, [{ $set: { ...change, ...lease } }]),',
+    replacement: 'updateOne({ _id }, [{ $set: { ...change, ...lease } }]),',
     tests: [stores],
   },
   {
@@ -612,7 +612,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a registration whose lease runs on is taken for dead',
     file: leases,
-    text: '{ dead: false, lease_election: election, lease_until: { $lt: time } },',
+    text: '{ dead: false, lease_election: election, lease_until: { $lt: time }, $expr: hasExpired },',
     replacement: '{ dead: false, lease_election: election },',
     tests: [stores],
   },

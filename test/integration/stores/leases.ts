@@ -106,3 +106,34 @@ t.test(
     t.ok(left > leaseMs - 2_000 && left <= leaseMs, `${left} ms`)
   },
 )
+
+t.test('a lease that was renewed under an earlier election is made whole before it is judged', async (t) => {
+  const { _id, document } = await engineWith(t, 0)
+  database.local.leaseWatch.lastKnown = { time: new Date(0), election: earlier }
+  t.equal(await renewLease(database, 'engines', { _id }), true)
+  t.equal((await document()).lease_election, earlier)
+  await engines.updateOne({ _id }, { $set: { lease_until: new Date(0) } })
+  await markDead(database, 'engines')
+  const { dead, lease_election } = await document()
+  t.same(
+    { dead, lease_election },
+    { dead: false, lease_election: (await readPrimaryClock(database)).election },
+  )
+})
+
+t.test(
+  'a lease that a later primary renewed, whose clock is behind, is not judged by the earlier clock',
+  async (t) => {
+    const { _id, document } = await engineWith(t, 0)
+    t.equal(await renewLease(database, 'engines', { _id }), true)
+    const command = async (...args: Parameters<typeof db.command>) => {
+      const hello = await db.command(...args)
+      return { ...hello, localTime: new Date((hello['localTime'] as Date).getTime() + hour) }
+    }
+    await markDead(
+      { ...database, db: { command, collection: db.collection.bind(db) } as unknown as typeof db },
+      'engines',
+    )
+    t.equal((await document()).dead, false)
+  },
+)

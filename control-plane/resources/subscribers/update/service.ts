@@ -30,7 +30,7 @@ import { subscriberTransition } from '../../../../shared/values/subscriber-trans
 interface FoundSubscriber extends NamedSubscriber {
   /** Null where an email may name several subscribers. */
   existing: SubscriberDocument | null
-  /** The database's time as of the last heartbeat, which is earlier than the reads of list and fields. */
+  /** The database's time as of its last answer to `hello`, which is earlier than the reads of list and fields. */
   fieldsReadAt: Date
 }
 
@@ -39,7 +39,7 @@ export const subscriberInPath: RecordOfPath<FoundSubscriber> = {
   refusals: [...subscriberListInPath.refusals, noSubscriber, severalSubscribers],
   async find(call) {
     const { deps } = call
-    const fieldsReadAt = deps.database.local.leaseWatch.lastKnownTime
+    const fieldsReadAt = deps.database.local.leaseWatch.lastKnown.time
     const find = readAhead(call)
     const named = await readSubscriberPath(call)
     const { reference, text } = named
