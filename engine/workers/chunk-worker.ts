@@ -1,5 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { openDatabase } from '../../shared/runtime/database.ts'
+import { trimHeapWhenIdle } from '../../shared/runtime/idle-memory.ts'
 import { sessionId } from '../../shared/runtime/transactions.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { registerSessions } from '../store/engines.ts'
@@ -29,10 +30,13 @@ async function startWorker(): Promise<
   (task: ChunkTask | SmallImportTask) => Promise<ChunkReport | SmallImportReport>
 > {
   const start = workerData as WorkerStart
+  trimHeapWhenIdle()
   const database = await openDatabase({
     uri: start.mongodbUri,
     name: start.mongodbDatabase,
     maxPoolSize: lanesPerWorker + 2,
+    // There is a thread for each core. One that misses a failover learns of it by its next command.
+    heartbeatFrequencyMS: 30_000,
   })
   const { client, collections } = database
   const staging = openStaging(start.stagingLocation, collections)

@@ -25,8 +25,9 @@ export interface WorkerStats {
 export type WorkerPool = ReturnType<typeof startWorkerPool>
 
 /**
- * Starts the threads. Each one connects to the database itself, and tasks wait until it has. A task is rejected with the
- * error that it threw, or with the reason why its thread ended.
+ * Starts the first thread. The others start with the first chunks that find no free lane, because each takes 25 MB at
+ * rest, and small imports need none of them. Each connects to the database itself, and tasks wait until it has. A task is
+ * rejected with the error that it threw, or with the reason why its thread ended.
  */
 export function startWorkerPool(options: {
   workers: number
@@ -42,12 +43,12 @@ export function startWorkerPool(options: {
   const piscina = new Piscina<ChunkTask | SmallImportTask, unknown>({
     filename: new URL('./chunk-worker.ts', import.meta.url).href,
     workerData: options.start,
-    minThreads: options.workers,
+    minThreads: 1,
     maxThreads: options.workers,
     concurrentTasksPerWorker: lanesPerWorker,
     // A thread that waits in Atomics.wait can't run the heartbeats of its database connections.
     atomics: 'disabled',
-    // A thread that ended when idle would close its connections.
+    // A thread that ended when idle would close its connections, and the next one would need other stripes and sessions.
     idleTimeout: Infinity,
     // The limit of the old space is a fuse: V8 ends a thread that needs more, and its chunks are done again. With a small
     // young space V8 collects more often, which is cheap because nearly nothing survives.

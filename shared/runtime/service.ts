@@ -7,6 +7,7 @@ import { clock } from './clock.ts'
 import { loadSettings, type Settings } from './config.ts'
 import { ensureDataFolder } from './data-folder.ts'
 import { errorCode, errorMessage, StartError } from '../contract/errors.ts'
+import { trimHeapWhenIdle } from './idle-memory.ts'
 import { createLogger, type Logger } from './logger.ts'
 import { createServer } from './node-http.ts'
 import { versionWithCommit } from './package-version.ts'
@@ -50,6 +51,7 @@ const sameSignalMs = 250
 export async function runProcess(name: string, start: (process: Process) => Promise<void>): Promise<void> {
   const settings = settingsOrExit(name)
   const log = createLogger({ process: name, level: settings.LOG_LEVEL, isBuffered: true })
+  trimHeapWhenIdle()
   const parts: Part[] = []
   const stopping = new AbortController()
   let stoppingSince = 0

@@ -1,3 +1,4 @@
+import { flushCompileCache } from 'node:module'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
@@ -7,6 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 const pid = Number(process.argv[2])
 const stopTimeoutMs = 8_000
 const pollIntervalMs = 25
+
+// SIGKILL would end this program before its code is cached, and without the cache it takes 12 MB more.
+flushCompileCache()
 
 /** Signal 0 only asks. False when the process is gone. */
 function signal(name: NodeJS.Signals | 0): boolean {
