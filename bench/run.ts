@@ -10,19 +10,17 @@ import { describeGoals, describeReport } from './report/page.ts'
 import { compactJson, makeReport, type Report } from './report/report.ts'
 import { keepReport, writePage } from './report/results-folder.ts'
 import type { Options, Scenario } from './scenario.ts'
-import { characterSets } from './scenarios/character-sets.ts'
+import { againstBareHandler } from './scenarios/bare-handler.ts'
 import { allSkipped, beyondCache, newRows, overwriting, staging } from './scenarios/comparisons.ts'
 import { ftpUploads } from './scenarios/ftp-uploads.ts'
 import { manySmall } from './scenarios/many-small.ts'
-import { pauseAndKill } from './scenarios/pause-and-kill.ts'
 import { requests } from './scenarios/requests.ts'
 import { smallBesideGiant } from './scenarios/small-beside-giant.ts'
-import { uploadDoors } from './scenarios/upload-doors.ts'
 
 /** In the order in which they are listed and shown. */
 const scenarios: Scenario[] = [
-  ...[newRows, overwriting, allSkipped, beyondCache, pauseAndKill, smallBesideGiant, manySmall, staging],
-  ...[characterSets, requests, ftpUploads, uploadDoors],
+  ...[newRows, overwriting, allSkipped, beyondCache, smallBesideGiant, manySmall, staging],
+  ...[requests, againstBareHandler, ftpUploads],
 ]
 const names = scenarios.map((one) => one.name)
 

@@ -1,3 +1,4 @@
+import { subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
 import { customFields } from '../datasets/subscriber-file.ts'
 import { whole } from '../report/text.ts'
 import type { Service } from '../service.ts'
@@ -11,6 +12,8 @@ export interface Operation {
   /** The bound of the 99th percentile. */
   goalMs: number | null
   makeRequests: () => CannonRequest[]
+  /** Where it is sent and what is measured, by default the service. */
+  at?: Pick<Service, 'url' | 'processes'>
 }
 
 interface Known {
@@ -67,6 +70,9 @@ export async function makeOperations(
     many('read by email', ({ listId, email }) =>
       get(`/mailing_lists/${listId}/subscribers/${encodeURIComponent(email)}`, `"email":"${email}"`),
     ),
+    many('find by email, in a list', ({ listId, email }) =>
+      get(`/mailing_lists/${listId}/subscribers_by_email/${encodeURIComponent(email)}`, `"email":"${email}"`),
+    ),
     many('find by email, on 1-4 lists', ({ email }) =>
       get(`/subscribers_by_email/${encodeURIComponent(email)}`, `"email":"${email}"`),
     ),
@@ -83,11 +89,13 @@ export async function makeOperations(
       const subscriber = { email, subscribe_ip: '192.0.2.7', custom_fields }
       return send('POST', `/mailing_lists/${big.id}/subscribers`, subscriber, `"email":"${email}"`)
     }),
-    many('update', ({ listId, id }) => {
-      const status = random() < 0.5 ? 'active' : 'unsubscribed'
+    many('update of values', ({ listId, id }) => {
       const custom_fields = { points: draw(100_000), plan: plans[draw(plans.length)] }
-      const subscriber = { ...(random() < 0.25 ? { status } : {}), custom_fields }
-      return send('PUT', `/mailing_lists/${listId}/subscribers/${id}`, subscriber, `"id":${id},`)
+      return send('PUT', `/mailing_lists/${listId}/subscribers/${id}`, { custom_fields }, `"id":${id},`)
+    }),
+    many('change of status', ({ listId, id }) => {
+      const status = subscriberStatuses[draw(subscriberStatuses.length)]
+      return send('PUT', `/mailing_lists/${listId}/subscribers/${id}`, { status }, `"id":${id},`)
     }),
     one('counts', 15, '/subscriber_counts', `"mailing_list":{"id":${smallest.id},`),
     one('page 1', null, far.path, `"id":${far.idOnFirst},`),
