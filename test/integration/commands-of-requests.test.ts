@@ -16,7 +16,7 @@ const uri = `${testMongodbUri()}&monitorCommands=true`
 const side = await openSide({ uri, name: database.db.databaseName, folder, number: 1, staging: 'disk' })
 t.teardown(() => side.close())
 // The last heartbeat, without which no change is made in place.
-side.database.local.leaseWatch.lastKnownTime = await databaseTime(database.db)
+side.database.local.leaseWatch.lastKnown = { time: await databaseTime(database.db), election: null }
 
 const commands: string[] = []
 side.database.client.on('commandStarted', ({ commandName, command }) => {
