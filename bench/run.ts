@@ -14,13 +14,15 @@ import { againstBareHandler } from './scenarios/bare-handler.ts'
 import { allSkipped, beyondCache, newRows, overwriting, staging } from './scenarios/comparisons.ts'
 import { ftpUploads } from './scenarios/ftp-uploads.ts'
 import { manySmall } from './scenarios/many-small.ts'
+import { pauseAndKill } from './scenarios/pause-and-kill.ts'
 import { requests } from './scenarios/requests.ts'
 import { smallBesideGiant } from './scenarios/small-beside-giant.ts'
+import { uploadDoors } from './scenarios/upload-doors.ts'
 
 /** In the order in which they are listed and shown. */
 const scenarios: Scenario[] = [
-  ...[newRows, overwriting, allSkipped, beyondCache, smallBesideGiant, manySmall, staging],
-  ...[requests, againstBareHandler, ftpUploads],
+  ...[newRows, overwriting, allSkipped, beyondCache, pauseAndKill, smallBesideGiant, manySmall, staging],
+  ...[requests, againstBareHandler, ftpUploads, uploadDoors],
 ]
 const names = scenarios.map((one) => one.name)
 
