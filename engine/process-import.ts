@@ -50,7 +50,7 @@ export async function processImport(claimed: ClaimedStep, options: StepOptions):
   const unwatch = options.watch({
     importId: document._id,
     name: `the step (${document.state})`,
-    progress: () => progress.count,
+    progress: () => progress.sample(),
     waitingFor: () => progress.waitingFor,
     giveUp: () => countHungTry(run),
   })

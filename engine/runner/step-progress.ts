@@ -3,11 +3,19 @@ import type { StagedFile, Staging } from '../../shared/storage/staging/staging.t
 /** Counts the progress of a step: finished reads and writes of its files, subscribers read or changed. */
 export class StepProgress {
   count = 0
+  /** Whether the step waits for a lane of the worker pool. */
+  waitsForLane = (): boolean => false
   /** The reads and writes of files in progress. */
   readonly #waits = new Set<{ for: string }>()
 
   readonly add = (): void => {
     this.count += 1
+  }
+
+  /** The count, for the watchdog. A wait for a lane raises it, because the chunks in the lanes are watched themselves. */
+  sample(): number {
+    if (this.waitsForLane()) this.add()
+    return this.count
   }
 
   /** What the step waits for, for the log. */

@@ -54,7 +54,10 @@ export type SmallImportReport =
 /** Values of a task's cancel flag, which is read before each batch. */
 export const cancellation = { run: 0, stop: 1 } as const
 
-/** A chunk reads its cancel flag before each batch, each try and each wait, so the count of the reads shows its progress. */
+/**
+ * A chunk reads its cancel flag before each batch, each try and each wait, so the count of the reads shows its progress. A
+ * small import reads it first of all.
+ */
 export const progressIndex = 1
 
 /** How a chunk task ended. */

@@ -4,7 +4,7 @@ import { batchRecords } from '../../../shared/csv/chunk-records.ts'
 import { MemoryFile } from '../../../shared/storage/staging/memory-file.ts'
 import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
 import type { StepRun } from '../../runner/step.ts'
-import { cancellation, type SmallImportReport } from '../../workers/messages.ts'
+import { cancellation, progressIndex, type SmallImportReport } from '../../workers/messages.ts'
 import { allocateIds, chunkDocuments } from './split-import.ts'
 import { minRangeBytes, splitFile } from './split.ts'
 
@@ -34,6 +34,7 @@ export async function importSmall(
     // An abort until here is heard by no listener.
     signal.throwIfAborted()
     const cancelled = new Int32Array(new SharedArrayBuffer(8))
+    run.progress.waitsForLane = () => Atomics.load(cancelled, progressIndex) === 0
     const cancel = () => Atomics.store(cancelled, 0, cancellation.stop)
     signal.addEventListener('abort', cancel)
     const report = await pool

@@ -34,7 +34,8 @@ export async function writeSmallImport(
 ): Promise<SmallImportReport> {
   const { lane, isStopped } = options
   const context = importContext(task.document)
-  if (context === null) return { end: 'lost' }
+  // The task may have waited for a lane until its step was aborted. The read says that it waits no more.
+  if (isStopped() || context === null) return { end: 'lost' }
   const partition = new MemoryFile(task.bytes)
   const startedAt = clock.monotonicMs()
   try {

@@ -5,6 +5,11 @@ import { processImport } from '../../../engine/process-import.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/runner/missed-files.ts'
 import type { StepOptions } from '../../../engine/runner/step.ts'
+import {
+  progressIndex,
+  type SmallImportReport,
+  type SmallImportTask,
+} from '../../../engine/workers/messages.ts'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
@@ -47,6 +52,7 @@ async function stepOf(
   id: number,
   engineId: string,
   beforeItEnters: () => Promise<void> = () => Promise.resolve(),
+  changes: Partial<StepOptions> = {},
 ): Promise<() => Promise<void>> {
   const token = randomUUID()
   const document = (await claimStep(collections, id, 'splitting', { engineId, token }))!
@@ -70,6 +76,7 @@ async function stepOf(
     },
     ...{ stripe: 'e1', metrics },
     uploads,
+    ...changes,
   }
   return async () => {
     const { signal } = new AbortController()
@@ -114,3 +121,32 @@ t.test('a split that was taken over removes nothing of its successor', async (t)
   await suspended()
   t.ok(await hasPartition(4), 'the chunks of the successor can be read')
 })
+
+t.test(
+  'a small import that waits for a lane is taken for no work that hangs, until its task begins',
+  async (t) => {
+    await beginImport(5)
+    const queued = Promise.withResolvers<SmallImportTask>()
+    const report = Promise.withResolvers<SmallImportReport>()
+    let progress = (): number => 0
+    const run = await stepOf(5, 'waiting', undefined, {
+      watch: (work) => {
+        progress = work.progress
+        return () => undefined
+      },
+      pool: {
+        writeSmallImport: (task) => {
+          queued.resolve(task)
+          return report.promise
+        },
+      },
+    })
+    const ended = run()
+    const { cancellation: flags } = await queued.promise
+    t.ok(progress() < progress(), 'the watchdog sees progress')
+    Atomics.add(new Int32Array(flags), progressIndex, 1)
+    t.equal(progress(), progress(), 'and none once the task has begun')
+    report.resolve({ end: 'lost' })
+    await ended
+  },
+)
