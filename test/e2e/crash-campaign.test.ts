@@ -38,7 +38,6 @@ import { storedUploads } from '../helpers/stored-uploads.ts'
 /** Where engines die; test/helpers/crash-at.ts says how. */
 const points = {
   'start of an import sent, unanswered': 'findAndModify imports started_at after 1',
-  'claim of the first step sent, unanswered': 'findAndModify imports "state":"splitting" after 1',
   'chunks written, not committed': 'insert import_chunks after 1',
   'split committed, unanswered': 'update imports number_of_records > commitTransaction after 1',
   'claim of a chunk sent, unanswered': 'findAndModify import_chunks after 2',
@@ -132,7 +131,7 @@ const moreSmallPoints = {
 /** Where an engine is suspended for longer than its lease. When it is resumed, it sends the very next command. */
 const suspensionPoints = {
   'before it starts an import': 'findAndModify imports started_at before 1 SIGSTOP',
-  'before it claims a step': 'findAndModify imports "state":"splitting" before 1 SIGSTOP',
+  'before it claims a step': 'findAndModify imports "state":"importing" before 1 SIGSTOP',
   'before it claims a chunk': 'findAndModify import_chunks before 1 SIGSTOP',
   'before the commit of the split': 'update imports number_of_records > commitTransaction before 1 SIGSTOP',
   'before a batch': 'update import_chunks $literal before 2 SIGSTOP',
@@ -154,7 +153,6 @@ const smallSuspensionPoints = {
 /** Points of the long form alone: in the short one, an engine dies next to each of them. */
 const longAlone = new Set<string>([
   'start of an import sent, unanswered',
-  'claim of the first step sent, unanswered',
   'in a batch, subscribers inserted',
   'in a batch, subscribers updated',
   "before the commit of a chunk's last batch",
@@ -462,7 +460,7 @@ async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
   const { imports } = service.collections
   while ((await imports.countDocuments({ _id: importId, 'lease.holder': deadName })) === 0) {
     // The engine gives the step back within milliseconds, so this loop has no pause.
-    if ((await imports.countDocuments({ _id: importId, state: 'splitting' })) === 0) break
+    if ((await imports.countDocuments({ _id: importId, state: 'importing' })) === 0) break
   }
   await engines.kill([engine])
   await resumed
