@@ -65,6 +65,17 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [interleaved('importing: last batch stopped before .* then limit')],
   },
   {
+    name: 'an upload that is pinned after the end of its import stays pinned',
+    file: 'engine/runner/starts.ts',
+    text: 'if (isFinalized) await uploads.unpin(importId)',
+    replacement: 'void isFinalized',
+    tests: [
+      interleaved(
+        'small upload scheduled: start and write stopped before command [4-8], then start and write',
+      ),
+    ],
+  },
+  {
     name: 'a held chunk is claimed',
     file: chunks,
     text: "{ import_id: _id, state: 'ready', fence: { $not: { $gt: fence } } },",
