@@ -11,6 +11,7 @@ import {
   type RemarkKind,
 } from '../contract/schemas/import.ts'
 import { shownUrls, type SecretBox, type ShownUrls } from '../store/secrets.ts'
+import type { OrganizationDocument } from '../contract/schemas/organization.ts'
 import type { MailingListDocument } from '../contract/schemas/mailing-list.ts'
 import { read, readTogether } from '../store/read-together.ts'
 import { readSums, type ImportSums } from '../store/chunks.ts'
@@ -23,9 +24,14 @@ import { formatInstant } from '../values/time-zone.ts'
  */
 
 /** Full views with all options and counts, in the order of `documents`. */
-export async function fullViews(collections: Collections, documents: ImportDocument[], secrets: SecretBox) {
+export async function fullViews(
+  collections: Collections,
+  documents: ImportDocument[],
+  secrets: SecretBox,
+  names?: Names,
+) {
   const [context, waitedFor, shown] = await Promise.all([
-    readViewContext(collections, documents, { withFaults: true }),
+    readViewContext(collections, documents, { withFaults: true, names }),
     importsWaitedFor(collections, documents),
     withUrls(documents, secrets),
   ])
@@ -148,23 +154,34 @@ export interface ViewContext {
   sums: Map<number, ImportSums>
 }
 
+type Named = Pick<ImportDocument, 'mailing_list_id' | 'organization_id'>
+
+/** Reads of the names that views of these imports show. */
+export const namesOf = (collections: Collections, documents: Named[]) => ({
+  lists: read<MailingListDocument, Pick<MailingListDocument, '_id' | 'name'>>(collections.mailingLists, [
+    among(documents.map((document) => document.mailing_list_id)),
+    { $project: { name: 1 } },
+  ]),
+  organizations: read(collections.organizations, [
+    among(documents.map((document) => document.organization_id)),
+  ]),
+})
+
+const among = (ids: number[]) => ({ $match: { _id: { $in: [...new Set(ids)] } } })
+
+interface Names {
+  lists: Pick<MailingListDocument, '_id' | 'name'>[]
+  organizations: OrganizationDocument[]
+}
+
 /** Names by list id, time zones by organization id, sums by import id. A deleted list has no name. */
 export async function readViewContext(
   collections: Collections,
   documents: ImportSummary[],
-  { withFaults }: { withFaults: boolean } = { withFaults: false },
+  { withFaults, names }: { withFaults: boolean; names?: Names | undefined } = { withFaults: false },
 ): Promise<ViewContext> {
-  const among = (ids: number[]) => ({ $match: { _id: { $in: [...new Set(ids)] } } })
   const [{ lists, organizations }, sums] = await Promise.all([
-    readTogether({
-      lists: read<MailingListDocument, Pick<MailingListDocument, '_id' | 'name'>>(collections.mailingLists, [
-        among(documents.map((document) => document.mailing_list_id)),
-        { $project: { name: 1 } },
-      ]),
-      organizations: read(collections.organizations, [
-        among(documents.map((document) => document.organization_id)),
-      ]),
-    }),
+    names ?? readTogether(namesOf(collections, documents)),
     readSums(collections, documents, { withFaults }),
   ])
   return {

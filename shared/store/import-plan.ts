@@ -60,6 +60,7 @@ export async function makePlan(collections: Collections, document: ImportToPlan)
     ),
     reactions: planReactions(document, found.autoresponders),
     active_at_start: counts?.active ?? 0,
+    has_subscriber_limit: (organization.subscriber_limit ?? null) !== null,
     list_was_empty: found.subscribers.length === 0,
   }
 }

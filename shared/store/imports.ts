@@ -265,13 +265,13 @@ export async function finishImport(
 export async function finishSmallImport(
   collections: Collections,
   session: ClientSession,
-  step: { id: number; token: string },
+  step: { id: number; token: string; stepWrites: number },
   split: Pick<ImportDocument, 'plan' | 'beginning' | 'number_of_records' | 'header' | 'warnings'>,
   { isFinalized, ...sums }: ImportSums & { isFinalized: boolean },
 ): Promise<{ at: Date; keptBytes: number } | null> {
   const found = Object.fromEntries(Object.entries(split).map(([name, value]) => [name, { $literal: value }]))
   const ended = await collections.imports.findOneAndUpdate(
-    { _id: step.id, state: 'splitting', 'lease.token': step.token },
+    { _id: step.id, state: 'splitting', 'lease.token': step.token, step_writes: step.stepWrites },
     [{ $set: { ...found, ...finishedWith(sums), ...(isFinalized ? { finalized: true, ...noHolder } : {}) } }],
     { session, returnDocument: 'after', projection: { finished_at: 1, 'totals.kept_bytes': 1 } },
   )

@@ -69,6 +69,7 @@ export function makePlan(changes: Partial<ImportPlan> = {}): ImportPlan {
       delays: [],
     },
     active_at_start: 0,
+    has_subscriber_limit: false,
     list_was_empty: true,
     ...changes,
   }

@@ -21,6 +21,8 @@ export async function importSmall(
   const { document, staging, pool, signal, step, database, log } = run
   const { beginning, options } = document
   if (beginning === undefined || options.deactivate_subscribers_not_in_import) return null
+  // A stored plan may be older than this claim of the step, and so than a new limit of the organization.
+  if (document.plan !== null) return null
   const source = await requireSource(staging, staged)
   const partition = new MemoryFile()
   try {

@@ -9,7 +9,6 @@ import {
 import { clock } from '../../../shared/runtime/clock.ts'
 import { MemoryFile } from '../../../shared/storage/staging/memory-file.ts'
 import { finishSmallImport } from '../../../shared/store/imports.ts'
-import { readSubscriberLimit } from '../../../shared/store/subscriber-quota.ts'
 import type { SmallImportReport, SmallImportTask } from '../../workers/messages.ts'
 import { BatchDraft } from './batch-draft.ts'
 import { readBatchStart } from './batch-reads.ts'
@@ -98,12 +97,13 @@ async function attemptAll(
   if (recordsIn(counts) !== number_of_records)
     return { abort: { end: 'not_written', reason: 'its counts are wrong' } }
   const usesQuota = drafts.some(({ quotaUsed }) => quotaUsed > 0)
-  if (usesQuota && (await readSubscriberLimit(collections, document.organization_id, lane.session)) !== null)
+  if (usesQuota && plan?.has_subscriber_limit === true)
     return { abort: { end: 'not_written', reason: 'its organization has a limit' } }
   const ended = await finishSmallImport(
     collections,
     lane.session,
-    { id: document._id, token },
+    // A limit that was set since the claim has raised its step_writes.
+    { id: document._id, token, stepWrites: document.step_writes },
     { plan, beginning, number_of_records, header, warnings },
     { counts, faults: boundedFaults(faults), isFinalized: isFinalizedAtEnd(document) },
   )

@@ -252,6 +252,8 @@ const importPlan = z.object({
   }),
   /** Number of active subscribers of the list at the start; 0 where absent ones aren't deactivated. */
   active_at_start: integer(),
+  /** Whether the organization had a limit when the plan was made. Chunks read it when they are claimed. */
+  has_subscriber_limit: z.boolean(),
   /** The list had no subscribers at the start, so the first attempt of a batch needn't read existing ones. */
   list_was_empty: z.boolean(),
 })

@@ -218,8 +218,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a small import is finished by who lost its step',
     file: imports,
-    text: "{ _id: step.id, state: 'splitting', 'lease.token': step.token },",
-    replacement: "{ _id: step.id, state: 'splitting' },",
+    text: "{ _id: step.id, state: 'splitting', 'lease.token': step.token, step_writes: step.stepWrites },",
+    replacement: "{ _id: step.id, state: 'splitting', step_writes: step.stepWrites },",
     tests: [stores],
   },
   {

@@ -407,10 +407,10 @@ t.test('an import changes state only from the named states', async (t) => {
     {
       write: 'finishSmallImport',
       changes: { ...working, holds_list: true },
-      leaves: [...stepLost, { state: 'paused' }, { state: 'cancelled' }, { state: 'importing' }],
+      leaves: [...stepLost, { state: 'paused' }, { state: 'importing' }, { step_writes: 1 }],
       run: () =>
         inSession((session) =>
-          imports.finishSmallImport(collections, session, ours, split, {
+          imports.finishSmallImport(collections, session, { ...ours, stepWrites: 0 }, split, {
             ...{ counts: totals, faults: [], isFinalized: true },
           }),
         ),

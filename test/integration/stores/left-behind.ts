@@ -3,7 +3,7 @@ import t from 'tap'
 import { isAnythingLeftBehind } from '../../../engine/store/left-behind.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
-import { leaseMs, register } from '../../../shared/store/leases.ts'
+import { leaseMs, register, renewLease } from '../../../shared/store/leases.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
 /** What an engine looks for every 3 s, where a living engine and a living control plane are at rest. */
@@ -14,6 +14,12 @@ await ensureSchema(db, createLogger({ process: 'test', level: 'silent' }))
 const living = { _id: 'living', host: 'test', process_id: 1, session_ids: [] }
 await register(database, 'engines', { ...living, number: 0, sees_files: true })
 await register(database, 'processes', { ...living, kind: 'control-plane' })
+
+/** The tests run long after this file was loaded. */
+async function renewLiving(): Promise<void> {
+  await renewLease(database, 'engines', { _id: 'living', sees_files: true })
+  await renewLease(database, 'processes', { _id: 'living' })
+}
 
 const { election } = database.local.leaseWatch.lastKnown
 const ahead = (ms: number) => new Date(Date.now() + ms)
@@ -35,6 +41,7 @@ const work: [what: string, collection: string, document: Document][] = [
 for (const collection of ['engines', 'processes'])
   for (const [what, change] of Object.entries(registered))
     t.test(`${collection}: one that ${what}`, async (t) => {
+      await renewLiving()
       const { insertedId: _id } = await db.collection(collection).insertOne(
         {
           host: 'test',
@@ -53,6 +60,7 @@ for (const collection of ['engines', 'processes'])
 
 for (const [what, collection, document] of work)
   t.test(`${collection}: ${what}`, async (t) => {
+    await renewLiving()
     await db.collection(collection).insertOne({ ...document }, { bypassDocumentValidation: true })
     t.equal(await isAnythingLeftBehind(database), true)
     await db.collection(collection).deleteMany({})

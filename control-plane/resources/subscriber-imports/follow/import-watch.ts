@@ -4,11 +4,12 @@ import { Gauge, type Registry } from 'prom-client'
 import { callersByKey, type Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import { hasEnded } from '../../../../shared/contract/import-state.ts'
-import { fullViews } from '../../../../shared/processes/import-views.ts'
+import { fullViews, namesOf } from '../../../../shared/processes/import-views.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import type { SecretBox } from '../../../../shared/store/secrets.ts'
+import { read, readTogether } from '../../../../shared/store/read-together.ts'
 import { listenForWakeUps } from '../../../../shared/store/wake-up.ts'
 import { mayReadImports } from './service.ts'
 
@@ -42,8 +43,7 @@ export const watchBounds: WatchBounds = {
 
 /** An import as it was at one moment. */
 interface ImportSnapshot {
-  importId: number
-  organizationId: number
+  document: Pick<ImportDocument, '_id' | 'organization_id' | 'mailing_list_id'>
   /** Rises with each read that this process starts. */
   order: number
   /** Digest of the view. */
@@ -177,7 +177,7 @@ export class ImportWatch {
   }
 
   #subscribe(first: ImportSnapshot, watcher: Watcher): Watched {
-    const { importId } = first
+    const { _id: importId } = first.document
     const known = this.#watched.get(importId)
     const watched = known ?? { snapshot: first, watchers: new Set(), endedMs: null }
     this.#watched.set(importId, watched)
@@ -190,7 +190,7 @@ export class ImportWatch {
 
   #unsubscribe(watched: Watched, watcher: Watcher): void {
     watched.watchers.delete(watcher)
-    if (watched.watchers.size === 0) this.#watched.delete(watched.snapshot.importId)
+    if (watched.watchers.size === 0) this.#watched.delete(watched.snapshot.document._id)
   }
 
   *#watchers(): Iterable<Watcher> {
@@ -230,7 +230,7 @@ export class ImportWatch {
   async #pollKeys(): Promise<void> {
     const { collections, stopping } = this.#options
     const streams = [...this.#watched.values()].flatMap(({ snapshot, watchers }) =>
-      [...watchers].map((watcher) => ({ watcher, organizationId: snapshot.organizationId })),
+      [...watchers].map((watcher) => ({ watcher, organizationId: snapshot.document.organization_id })),
     )
     const keyIds = [...new Set(streams.map(({ watcher }) => watcher.keyId))]
     if (keyIds.length === 0) return
@@ -244,19 +244,28 @@ export class ImportWatch {
   /** The imports as they are now, without those that don't exist. */
   async #read(importIds: number[]): Promise<ImportSnapshot[]> {
     const order = (this.#order += 1)
-    const { imports } = this.#options.collections
-    return this.#snapshots(await imports.find({ _id: { $in: importIds } }).toArray(), order)
+    const { collections } = this.#options
+    const known = importIds.flatMap((id) => this.#watched.get(id)?.snapshot.document ?? [])
+    const { imports, ...names } = await readTogether({
+      imports: read(collections.imports, [{ $match: { _id: { $in: importIds } } }]),
+      ...namesOf(collections, known),
+    })
+    return this.#snapshots(imports, order, names)
   }
 
-  async #snapshots(documents: ImportDocument[], order: number): Promise<ImportSnapshot[]> {
+  async #snapshots(
+    documents: ImportDocument[],
+    order: number,
+    names?: Parameters<typeof fullViews>[3],
+  ): Promise<ImportSnapshot[]> {
     const { collections, secrets } = this.#options
-    const views = await fullViews(collections, documents, secrets)
+    const views = await fullViews(collections, documents, secrets, names)
     return documents.map((document, i) => {
+      const { _id, organization_id, mailing_list_id } = document
       const data = JSON.stringify(views[i])
       const id = createHash('sha256').update(data).digest('base64url').slice(0, 16)
       return {
-        importId: document._id,
-        organizationId: document.organization_id,
+        document: { _id, organization_id, mailing_list_id },
         order,
         id,
         event: Buffer.from(`id: ${id}\nevent: import\ndata: ${data}\n\n`),
@@ -268,7 +277,7 @@ export class ImportWatch {
 
   /** Ignores a snapshot whose read started before that of the current one: it may be older. */
   #update(snapshot: ImportSnapshot): void {
-    const watched = this.#watched.get(snapshot.importId)
+    const watched = this.#watched.get(snapshot.document._id)
     if (watched === undefined || snapshot.order < watched.snapshot.order) return
     const now = clock.monotonicMs()
     if (snapshot.hasEnded) watched.endedMs ??= now
