@@ -25,8 +25,8 @@ import type { ClaimedStep, StepOptions, StepRun } from './runner/step.ts'
 import { countingStaging, StepProgress } from './runner/step-progress.ts'
 
 /**
- * An import from its start to its end. All but the writing of chunks is done by one engine at a time, the holder of the import's
- * step:
+ * An import from its start to its end. All but the writing of chunks is done by one engine at a time, the holder of the
+ * import's step:
  *
  *   downloading   obtain   the source into staging, from a URL                          stages/obtain/
  *   splitting     obtain   the source, where it is no URL; split it into chunks         stages/obtain/, stages/split/

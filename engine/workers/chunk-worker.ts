@@ -35,7 +35,7 @@ async function startWorker(): Promise<
     uri: start.mongodbUri,
     name: start.mongodbDatabase,
     maxPoolSize: lanesPerWorker + 2,
-    // There is a thread for each core. One that misses a failover learns of it by its next command.
+    // There is a thread for each core.
     heartbeatFrequencyMS: 30_000,
   })
   const { client, collections } = database

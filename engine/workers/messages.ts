@@ -4,8 +4,8 @@ import type { StagingLocation } from '../../shared/storage/staging/open-staging.
 
 /**
  * The messages between the engine's main thread and its workers. They are plain values, because an Error loses its code
- * when it crosses threads. Rows cross with small imports only: else a worker reads them from the staged partition. The report of a
- * committed batch is in chunk-run.ts.
+ * when it crosses threads. Rows cross with small imports only: else a worker reads them from the staged partition. The
+ * report of a committed batch is in chunk-run.ts.
  */
 
 /** Given to every worker when it starts. */

@@ -38,7 +38,7 @@ interface DatabaseOptions {
   name: string
   /** Default 50. A worker thread of an engine needs a connection for each lane. */
   maxPoolSize?: number
-  /** How often the driver asks each member of the database how it is; by default every 10 s. */
+  /** How often the driver asks each member of the database how it is, at rest; by default every 20 s. */
   heartbeatFrequencyMS?: number
 }
 
@@ -50,9 +50,9 @@ export const clientOptions: MongoClientOptions = {
   appName: 'rollcall',
   serverSelectionTimeoutMS: connectTimeoutMs,
   connectTimeoutMS: connectTimeoutMs,
-  // One `hello` every 10 s for a member. A stream with its measurement of round trips sends twice as many, and finds a
-  // new primary no sooner: a command that fails makes the driver ask all members at once.
-  serverMonitoringMode: 'poll',
+  // A member answers a `hello` when the primary changes, else after this time. By polls the driver would miss a new primary
+  // for as long. Its own 10 s would send twice as many commands at rest, with its measurements of the round trip.
+  heartbeatFrequencyMS: 20_000,
   // A socket without a reply for this time is dead, because no command of ours takes that long (key-ranges.ts).
   socketTimeoutMS: 60_000,
   promoteBuffers: true,

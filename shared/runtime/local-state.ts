@@ -49,7 +49,7 @@ class LeaseWatch {
   #lastWriteAt = -Infinity
   #judgesFrom = Infinity
   #stallMs: number | null = null
-  /** The last answer of a primary, up to 10 s old. Its time is a lower bound of the current one, without a read. */
+  /** The last answer of a primary, up to 20 s old. Its time is a lower bound of the current one, without a read. */
   lastKnown: PrimaryClock = { time: new Date(0), election: null }
 
   /** Called with each answer to `hello`, those to the driver's monitor included. Null where no primary gave it. */

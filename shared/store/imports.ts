@@ -14,6 +14,7 @@ import { logDays, type ImportCounts, type ImportDocument } from '../contract/sch
 import { releaseFailedChunk, type ImportSums, type LeasedChunk } from './chunks.ts'
 import { writeEndingBlockers, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
+import { read } from './read-together.ts'
 import { freeKept } from './staged-usage.ts'
 import { emptyBytes } from './value-bytes.ts'
 import { claimedBy, noHolder, type Claim } from './work-leases.ts'
@@ -105,6 +106,10 @@ export const matchWritingImports = (listId: number): Filter<ImportDocument> => (
 export async function readState(collections: Collections, id: number): Promise<ImportState | null> {
   return (await collections.imports.findOne({ _id: id }, { projection: { state: 1 } }))?.state ?? null
 }
+
+/** A part of a read of several collections: the imports with these ids. */
+export const importsAmong = ({ imports }: Collections, ids: number[]) =>
+  read(imports, [{ $match: { _id: { $in: ids } } }])
 
 /** Ids of the lists that an import has locked. */
 export async function listLockedLists(collections: Collections): Promise<number[]> {

@@ -27,9 +27,9 @@ import { storedUploads } from '../helpers/stored-uploads.ts'
  * Engines are killed and suspended at the points where it may do harm. The import must leave what an undisturbed one
  * leaves.
  *
- * In `npm test` one import passes through points of each kind, and small ones, which are written whole, through theirs. An engine is killed at a point, and the next one takes
- * over and is killed at its own point; in the end two are suspended. The test ends the leases itself, to save the
- * wait.
+ * In `npm test` one import passes through points of each kind, and small ones, which are written whole, through theirs.
+ * An engine is killed at a point, and the next one takes over and is killed at its own point; in the end two are
+ * suspended. The test ends the leases itself, to save the wait.
  *
  * With ROLLCALL_ROUNDS (docs/campaigns.md) it runs that number of rounds, each with one import and one or several
  * deaths. Leases run out by themselves, and the time from the last death to the end of the import is measured.

@@ -37,8 +37,8 @@ const graceMs = 2_000
 
 /**
  * Sends the callbacks that are due. Only the leading engine, that with the smallest number, does so, so that the bounds
- * hold whatever the number of engines. The others check every 10 s whether they lead, and where an engine has ended. Where two believe that they
- * lead, each callback still has one lease.
+ * hold whatever the number of engines. The others check every 10 s whether they lead, and where an engine has ended.
+ * Where two believe that they lead, each callback still has one lease.
  *
  * Callbacks are queued by organization and host. Neither receivers that hang nor ten thousand imports that end at once
  * delay another organization's callbacks.

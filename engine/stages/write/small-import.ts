@@ -77,6 +77,7 @@ async function attemptAll(
   { document, token }: SmallImportTask,
   parts: SmallPart[],
 ): Promise<Attempt<SmallImportEnd, SmallImportReport>> {
+  const { plan, beginning, number_of_records, header, warnings } = document
   const drafts: BatchDraft[] = []
   let counts = noCounts()
   let faults: FaultCount[] = []
@@ -87,18 +88,16 @@ async function attemptAll(
     })
     if (draft.fill(batch) !== null)
       return { abort: { end: 'not_written', reason: 'its rows are too many bytes' } }
+    if (draft.quotaUsed > 0 && plan?.has_subscriber_limit === true)
+      return { abort: { end: 'not_written', reason: 'its organization has a limit' } }
     await writeLogs(run, draft)
     if (!document.options.dry_run) await writeSubscribers(run, draft)
     counts = addCounts(counts, draft.counts)
     faults = addFaults(faults, draft.faults.all)
     drafts.push(draft)
   }
-  const { plan, beginning, number_of_records, header, warnings } = document
   if (recordsIn(counts) !== number_of_records)
     return { abort: { end: 'not_written', reason: 'its counts are wrong' } }
-  const usesQuota = drafts.some(({ quotaUsed }) => quotaUsed > 0)
-  if (usesQuota && plan?.has_subscriber_limit === true)
-    return { abort: { end: 'not_written', reason: 'its organization has a limit' } }
   const ended = await finishSmallImport(
     collections,
     lane.session,

@@ -9,7 +9,8 @@ import type { ImportDocument } from '../../../../shared/contract/schemas/import.
 import type { Logger } from '../../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../../shared/contract/schemas/collections.ts'
 import type { SecretBox } from '../../../../shared/store/secrets.ts'
-import { read, readTogether } from '../../../../shared/store/read-together.ts'
+import { importsAmong } from '../../../../shared/store/imports.ts'
+import { readTogether } from '../../../../shared/store/read-together.ts'
 import { listenForWakeUps } from '../../../../shared/store/wake-up.ts'
 import { mayReadImports } from './service.ts'
 
@@ -247,7 +248,7 @@ export class ImportWatch {
     const { collections } = this.#options
     const known = importIds.flatMap((id) => this.#watched.get(id)?.snapshot.document ?? [])
     const { imports, ...names } = await readTogether({
-      imports: read(collections.imports, [{ $match: { _id: { $in: importIds } } }]),
+      imports: importsAmong(collections, importIds),
       ...namesOf(collections, known),
     })
     return this.#snapshots(imports, order, names)

@@ -39,8 +39,8 @@ const maxListsInSlot = 256
 
 /**
  * A page of the subscribers with the email in the path, each with its list and, if wanted, that list's organization. It
- * is empty where the text isn't an email. `lists` are read unless they are known. Where there are more than its records, all matches are counted. Throws
- * `invalid_request` for a token of another search.
+ * is empty where the text isn't an email. `lists` are read unless they are known. Where there are more than its records,
+ * all matches are counted. Throws `invalid_request` for a token of another search.
  */
 export async function findByEmail(
   call: SearchCall,

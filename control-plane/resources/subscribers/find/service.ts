@@ -66,8 +66,9 @@ export const subscribersInPath: RecordOfPath<SubscribersInPath> = {
 }
 
 /**
- * The subscribers that a comma-separated path segment names, in its order, each once, without names that no subscriber has.
- * Throws `not_found` where no subscriber has any of the names, `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
+ * The subscribers that a comma-separated path segment names, in its order, each once, without names that no subscriber
+ * has. Throws `not_found` where no subscriber has any of the names, `requested_too_many` for more than 100 names, more
+ * than 500 subscribers, or 8 MB of several.
  */
 export async function namedSubscribers(
   { deps, acquireLargeReply }: PageCall,
