@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { Document } from 'mongodb'
 import { Registry } from 'prom-client'
 import t from 'tap'
 import { processImport } from '../../../engine/process-import.ts'
@@ -10,6 +11,7 @@ import {
   type SmallImportReport,
   type SmallImportTask,
 } from '../../../engine/workers/messages.ts'
+import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
@@ -35,14 +37,14 @@ const staging = openStaging(location, collections)
 const uploads = openUploads(location, database)
 
 /** Puts the upload there anew, and an import that has begun with it. */
-async function beginImport(id: number): Promise<void> {
+async function beginImport(id: number, changes: Partial<ImportDocument> = {}): Promise<void> {
   await putUpload(
     uploads,
     'rows.csv',
     Array.from({ length: 1_000 }, (_, i) => `row${i}@example.com\n`).join(''),
   )
   const pinned = (await uploads.pin({ organizationId: 1, name: 'rows.csv', importId: id }))!.blob
-  await collections.imports.insertOne(storedImport({ _id: id, pinned }))
+  await collections.imports.insertOne(storedImport({ _id: id, pinned, ...changes }))
 }
 
 /**
@@ -125,7 +127,13 @@ t.test('a split that was taken over removes nothing of its successor', async (t)
 t.test(
   'a small import that waits for a lane is taken for no work that hangs, until its task begins',
   async (t) => {
-    await beginImport(5)
+    const { db } = database
+    const unchecked = { bypassDocumentValidation: true }
+    const organization: Document = { _id: 1, time_zone_name: 'UTC' }
+    const list: Document = { _id: 1, organization_id: 1, primary_key_custom_field_id: null }
+    await db.collection<Document>('organizations').insertOne(organization, unchecked)
+    await db.collection<Document>('mailing_lists').insertOne(list, unchecked)
+    await beginImport(5, { plan: null })
     const queued = Promise.withResolvers<SmallImportTask>()
     const report = Promise.withResolvers<SmallImportReport>()
     let progress = (): number => 0
