@@ -131,8 +131,8 @@ t.test(
     const unchecked = { bypassDocumentValidation: true }
     const organization: Document = { _id: 1, time_zone_name: 'UTC' }
     const list: Document = { _id: 1, organization_id: 1, primary_key_custom_field_id: null }
-    await db.collection<Document>('organizations').insertOne(organization, unchecked)
-    await db.collection<Document>('mailing_lists').insertOne(list, unchecked)
+    await db.collection('organizations').insertOne(organization, unchecked)
+    await db.collection('mailing_lists').insertOne(list, unchecked)
     await beginImport(5, { plan: null })
     const queued = Promise.withResolvers<SmallImportTask>()
     const report = Promise.withResolvers<SmallImportReport>()
