@@ -311,11 +311,15 @@ const withDefaultsKept = (totals: ImportCounts) => ({
   },
 })
 
-/** Marks an ended import with fixed totals as finalized, and releases its step. */
-export async function markFinalized(collections: Collections, id: number): Promise<boolean> {
-  const { modifiedCount } = await collections.imports.updateOne(
-    { _id: id, state: { $in: [...endedStates] }, totals: { $ne: null } },
+/**
+ * Marks an ended import with fixed totals as finalized, and releases its step. Resolves to its totals, for the one caller
+ * that marked it; null for all others.
+ */
+export async function markFinalized(collections: Collections, id: number): Promise<ImportCounts | null> {
+  const marked = await collections.imports.findOneAndUpdate(
+    { _id: id, state: { $in: [...endedStates] }, totals: { $ne: null }, finalized: false },
     { $set: { finalized: true, ...noHolder } },
+    { projection: { totals: 1 } },
   )
-  return modifiedCount === 1
+  return marked?.totals ?? null
 }

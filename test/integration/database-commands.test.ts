@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
+import { metricValue } from '../helpers/metric-value.ts'
 import {
   basic,
   bootstrapKey,
@@ -88,4 +89,13 @@ t.test('an import of 100 rows takes few commands, and its end is seen soon', asy
     seconds[Math.floor(seconds.length / 4)]! < 0.5,
     `a quarter within ${seconds[Math.floor(seconds.length / 4)]} s`,
   )
+  const metrics = await (await fetch(service.processes.engine!.ready.metrics['engine']!)).text()
+  const done = counted.length
+  t.equal(
+    metricValue(metrics, 'rollcall_import_chunks_total{result="done"}'),
+    done,
+    'their chunks are counted',
+  )
+  const splits = metricValue(metrics, 'rollcall_import_stage_duration_seconds_count{stage="split"}')
+  t.equal(splits, done, 'and the times of their splits')
 })

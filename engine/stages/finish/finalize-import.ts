@@ -33,15 +33,12 @@ export async function finalizeImport(document: EndedImport, context: FinalizingC
   const { _id: importId } = document
   const { collections } = context.database
   if ((await closeChunks(collections, importId)) > 0) return false
-  const sums = await sumImport(collections, importId)
-  const totals = sums.counts
-  await fixTotals(collections, importId, sums)
+  await fixTotals(collections, importId, await sumImport(collections, importId))
   await queueCallback(importId, context)
   await dropSecrets(collections, importId)
   await removeWorkingData(document, context)
   await deleteChunks(collections, importId)
-  // Only one engine reports the end.
-  if (await markFinalized(collections, importId)) reportFinalized(document, totals, context)
+  await markAndReport(document, context)
   return true
 }
 
@@ -62,7 +59,14 @@ export async function finalizeSmallImport(
   if (callback !== null) await queueCallback(importId, context)
   if (hasSecrets) await dropSecrets(collections, importId)
   await removeWorkingData(ended, context, { keptBytes, isFinalized })
-  if (isFinalized || (await markFinalized(collections, importId))) reportFinalized(ended, counts, context)
+  if (isFinalized) reportFinalized(ended, counts, context)
+  else await markAndReport(ended, context)
+}
+
+/** Only one engine reports the end. */
+async function markAndReport(document: EndedImport, context: FinalizingContext): Promise<void> {
+  const totals = await markFinalized(context.database.collections, document._id)
+  if (totals !== null) reportFinalized(document, totals, context)
 }
 
 function reportFinalized(

@@ -1,5 +1,6 @@
 import type { ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { contentFormat } from '../../../shared/contract/schemas/import.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
 import { batchRecords } from '../../../shared/csv/chunk-records.ts'
 import { MemoryFile } from '../../../shared/storage/staging/memory-file.ts'
 import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
@@ -18,13 +19,14 @@ export async function importSmall(
   plan: ImportPlan,
   staged: string,
 ): Promise<Exclude<SmallImportReport, { end: 'not_written' }> | null> {
-  const { document, staging, pool, signal, step, database, log } = run
+  const { document, staging, pool, signal, step, database, metrics, log } = run
   const { beginning, options } = document
   if (beginning === undefined || options.deactivate_subscribers_not_in_import) return null
   // A stored plan may be older than this claim of the step, and so than a new limit of the organization.
   if (document.plan !== null) return null
   const source = await requireSource(staging, staged)
   const partition = new MemoryFile()
+  const beganAt = clock.monotonicMs()
   try {
     if (source.size > minRangeBytes) return null
     const { ranges, records, header, warnings } = await splitFile({
@@ -32,6 +34,7 @@ export async function importSmall(
       ...{ plan, format: contentFormat(document), beginning, signal },
     })
     if (records > batchRecords) return null
+    const splitAt = clock.monotonicMs()
     const ids = await allocateIds(database, plan, records)
     // An abort until here is heard by no listener.
     signal.throwIfAborted()
@@ -53,7 +56,10 @@ export async function importSmall(
       log.debug(`the import takes the long way: ${report.reason}`)
       return null
     }
-    run.metrics.bytes('split', beginning.source_bytes ?? source.size)
+    metrics.bytes('split', beginning.source_bytes ?? source.size)
+    metrics.stageEnded('split', (splitAt - beganAt) / 1000)
+    if (report.end === 'finished')
+      for (const _ of ranges) metrics.chunkEnded('done', (clock.monotonicMs() - splitAt) / 1000)
     return report
   } finally {
     await source.close()
