@@ -4,6 +4,7 @@ import { AddressGuard } from '../shared/net/address-guard.ts'
 import { downloadBounds, type DownloadBounds } from '../shared/net/download-bounds.ts'
 import type { Settings } from '../shared/runtime/config.ts'
 import type { Database } from '../shared/runtime/database.ts'
+import { ownOrigin } from '../shared/runtime/process-end.ts'
 import { errorMessage } from '../shared/contract/errors.ts'
 import { sessionId } from '../shared/runtime/transactions.ts'
 import { within } from '../shared/runtime/within.ts'
@@ -63,6 +64,7 @@ export async function beginRegistration(options: EngineOptions): Promise<EngineR
     _id: engineId,
     host: hostname(),
     process_id: process.pid,
+    ...(ownOrigin === null ? {} : { origin: ownOrigin }),
     session_ids: [...stepSessions, ...chunkSessions].map(sessionId),
     sees_files: folder.problem === null,
   })

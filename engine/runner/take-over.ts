@@ -3,7 +3,7 @@ import type { Logger } from '../../shared/runtime/logger.ts'
 import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import { wakeUp } from '../../shared/store/wake-up.ts'
-import { isRegistered } from '../store/engines.ts'
+import { isRegistered, markEnded } from '../store/engines.ts'
 import {
   heartbeatMs,
   leaseMs,
@@ -17,8 +17,8 @@ import { endDeadProcesses, endTransactions } from '../../shared/store/processes.
 import type { MaintenanceJob } from '../jobs/maintenance.ts'
 
 /**
- * Takes over the chunks and steps of engines whose lease expired, and chunks whose own lease did. Ends the transactions of
- * other processes that died, too.
+ * Takes over the chunks and steps of engines that ended on this machine or whose lease expired, and chunks whose own
+ * lease did. Ends the transactions of other processes that died, too.
  */
 export function takeOverFromEngines(database: Database, log: Logger): MaintenanceJob {
   return {
@@ -26,6 +26,7 @@ export function takeOverFromEngines(database: Database, log: Logger): Maintenanc
     everyMs: heartbeatMs,
     runOnce: async () => {
       await endDeadProcesses(database, log)
+      await markEnded(database.collections)
       await markDead(database, 'engines')
       const stallMs = database.local.leaseWatch.takeStallMs()
       if (stallMs !== null)
@@ -62,7 +63,7 @@ async function takeOverFrom(database: Database, engine: EngineDocument, log: Log
       : `its ${chunks} chunks and ${steps} steps of import ${imports.join(', ')} are resumed by other engines`
   log.warn(
     { dead_engine: dead, host, pid, chunks, steps, imports },
-    `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${result}`,
+    `took over from an engine that died or was suspended: engine ${dead} (process ${pid} on ${host}); ${result}`,
   )
   await wakeUp(collections, { reason: 'imports' })
   // Another engine may lead now.

@@ -1,5 +1,6 @@
 import type { Database } from '../../shared/runtime/database.ts'
 import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
+import { hasEnded } from '../../shared/runtime/process-end.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
 import { register } from '../../shared/store/leases.ts'
@@ -7,7 +8,7 @@ import { register } from '../../shared/store/leases.ts'
 /** Registers an engine, with its sessions, under the smallest number that no other engine has; returns the number. */
 export async function registerEngine(
   database: Database,
-  engine: Pick<EngineDocument, '_id' | 'host' | 'process_id' | 'session_ids' | 'sees_files'>,
+  engine: Pick<EngineDocument, '_id' | 'host' | 'process_id' | 'origin' | 'session_ids' | 'sees_files'>,
 ): Promise<number> {
   for (;;) {
     const taken = new Set(
@@ -38,6 +39,19 @@ export async function registerSessions(
     { $push: { session_ids: { $each: sessionIds } } },
   )
   return matchedCount === 1
+}
+
+/** Marks engines that have ended on this machine as dead, before their lease expires. They can't renew it afterwards. */
+export async function markEnded({ engines }: Collections): Promise<void> {
+  const living = await engines.find({ dead: false }, { projection: { process_id: 1, origin: 1 } }).toArray()
+  const ended = living.filter(
+    ({ process_id, origin }) => origin !== undefined && hasEnded(process_id, origin),
+  )
+  if (ended.length === 0) return
+  await engines.updateMany(
+    { _id: { $in: ended.map(({ _id }) => _id) }, dead: false },
+    { $set: { dead: true } },
+  )
 }
 
 /**

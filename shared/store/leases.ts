@@ -28,7 +28,7 @@ const maxGapMs = 2 * heartbeatMs
 type Registry = 'engines' | 'processes'
 
 type Registration = Pick<RegisteredDocument, '_id' | 'host' | 'process_id' | 'session_ids'> &
-  (Pick<EngineDocument, 'number' | 'sees_files'> | Pick<ProcessDocument, 'kind'>)
+  (Pick<EngineDocument, 'number' | 'origin' | 'sees_files'> | Pick<ProcessDocument, 'kind'>)
 
 const openRegistry = ({ db }: Database, registry: Registry) => db.collection<RegisteredDocument>(registry)
 

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { ownOrigin } from '../../shared/runtime/process-end.ts'
 import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
 import { countsOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
 
@@ -69,6 +70,11 @@ t.test(
     await until('three at work', holders, (engines) => engines.size === 3)
     await doomed.stop('SIGKILL')
     const killedAt = Date.now()
+    const registration = () => collections.engines.findOne({ process_id: doomed.child.pid! })
+    await until('the take-over', registration, (engine) => engine?.cleared_at !== undefined, 30_000)
+    // Those that are left poll every 3 s. Where they can't tell that it has ended, its lease takes 12 s.
+    const takeOverMs = Date.now() - killedAt
+    t.ok(takeOverMs < (ownOrigin === null ? 30_000 : 10_000), `taken over after ${takeOverMs} ms`)
     const view = await importEnd(service, id)
     t.comment(`finished ${Date.now() - killedAt} ms after the kill`)
     t.match(view, {

@@ -32,6 +32,8 @@ export type RegisteredDocument = z.infer<typeof registeredDocument>
  * dies.
  */
 export const engineDocument = registeredDocument.extend({
+  /** Tells engines of its machine when it has ended (runtime/process-end.ts). Absent where that can't be told. */
+  origin: z.object({ id_space: z.string(), start_ticks: integer() }).optional(),
   /** The smallest number that no other registered engine has; it selects the stripes of its counters. */
   number: integer().min(0),
   /** False while it takes no work because its DATA_DIR is unavailable. */

@@ -635,6 +635,20 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
+    name: 'an engine of another machine is judged by the processes of this one',
+    file: 'shared/runtime/process-end.ts',
+    text: 'if (origin.id_space !== ownOrigin?.id_space) return false\n',
+    replacement: '',
+    tests: [stores],
+  },
+  {
+    name: 'an engine whose process id is in use again is alive',
+    file: 'shared/runtime/process-end.ts',
+    text: 'startTicks !== origin.start_ticks || ',
+    replacement: '',
+    tests: [stores],
+  },
+  {
     name: 'an engine is registered before its sessions',
     file: 'engine/store/engines.ts',
     text: '{ ...engine, number }',

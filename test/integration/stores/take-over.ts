@@ -1,13 +1,18 @@
+import { spawn, type ChildProcess } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
 import { pino } from 'pino'
 import t from 'tap'
 import { releaseLeasesOfUnknown, takeOverFromEngines } from '../../../engine/runner/take-over.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
+import { ownOrigin } from '../../../shared/runtime/process-end.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import { claimChunk, countChunkStates } from '../../../shared/store/chunks.ts'
 import { registerSessions, registerEngine } from '../../../engine/store/engines.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { until } from '../../helpers/service.ts'
 import { leaseOf, storedChunk, storedImport } from '../../helpers/stored-import.ts'
 
 const { database } = await databaseAndFolder(t)
@@ -135,3 +140,81 @@ t.test('a take-over is logged with the process that died and the imports that it
     { dead_engine: engineId.slice(0, 8), host: 'far', pid: 4711, chunks: 1, steps: 1, imports: [1, 6] },
   )
 })
+
+t.test(
+  'an engine that ended on this machine is taken over from before its lease ends, and no other one is',
+  { skip: ownOrigin === null && 'this system does not say which of its processes have ended' },
+  async (t) => {
+    await collections.chunks.deleteMany({})
+    const own = ownOrigin!
+    const children: ChildProcess[] = []
+    t.teardown(() => children.forEach((child) => child.kill('SIGKILL')))
+    const start = (command: string) => {
+      const child = spawn('/bin/sh', ['-c', command], { stdio: ['ignore', 'pipe', 'ignore'] })
+      children.push(child)
+      return child
+    }
+    const stateOf = async (pid: number) =>
+      (await readFile(`/proc/${pid}/stat`, 'utf8')).split(') ')[1]!.split(' ')
+    const untilIn = (pid: number, state: string) =>
+      until(
+        `state ${state} of ${pid}`,
+        () => stateOf(pid),
+        ([found]) => found === state,
+        10_000,
+        10,
+      )
+    const originOf = async (pid: number) => ({ ...own, start_ticks: Number((await stateOf(pid))[19]) })
+
+    const [killed, running, suspended] = [
+      start('exec sleep 60'),
+      start('exec sleep 60'),
+      start('exec sleep 60'),
+    ]
+    // The parent becomes a program that never waits for its child, which stays as a zombie.
+    const parent = start('sleep 0 & echo $!; exec sleep 60 >&2')
+    const [line] = (await once(parent.stdout!, 'data')) as [Buffer]
+    const zombie = Number(line)
+    await untilIn(zombie, 'Z')
+    const origins = Object.fromEntries(
+      await Promise.all(
+        [killed.pid!, running.pid!, suspended.pid!, zombie].map(async (pid) => [pid, await originOf(pid)]),
+      ),
+    ) as Record<number, typeof own>
+    killed.kill('SIGKILL')
+    suspended.kill('SIGSTOP')
+    await once(killed, 'exit')
+    await untilIn(suspended.pid!, 'T')
+
+    const [gone, lives] = [killed.pid!, running.pid!]
+    const foreign = { ...origins[gone]!, id_space: own.id_space.replace('pid:[', 'pid:[1') }
+    const cases: [what: string, pid: number, origin: typeof own | undefined, isTakenOver: boolean][] = [
+      ['killed', gone, origins[gone], true],
+      ['killed, a zombie', zombie, origins[zombie], true],
+      [
+        'killed, and its id is in use again',
+        lives,
+        { ...own, start_ticks: origins[lives]!.start_ticks - 1 },
+        true,
+      ],
+      ['killed in another namespace, or on another host', gone, foreign, false],
+      ['killed, of a system that does not say so', gone, undefined, false],
+      ['running', lives, origins[lives], false],
+      ['suspended', suspended.pid!, origins[suspended.pid!], false],
+    ]
+    for (const [number, [what, process_id, origin]] of cases.entries()) {
+      const engine = { _id: what, host: 'here', process_id, session_ids: [], sees_files: true }
+      await registerEngine(database, { ...engine, ...(origin === undefined ? {} : { origin }) })
+      await addChunk(number)
+      await claim(what)
+    }
+    const log = createLogger({ process: 'test', level: 'silent' })
+    await takeOverFromEngines(database, log).runOnce()
+    for (const [what, , , isTakenOver] of cases) {
+      t.match(await collections.engines.findOne({ _id: what }), { dead: isTakenOver }, what)
+      const held = await collections.chunks.countDocuments({ 'lease.holder': what })
+      t.equal(held, isTakenOver ? 0 : 1, `${what}: its chunk`)
+    }
+    t.equal(await collections.chunks.countDocuments({ state: 'ready', 'lease.deaths': 1 }), 3)
+  },
+)
