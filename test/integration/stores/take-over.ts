@@ -173,7 +173,7 @@ t.test(
     ]
     // The parent becomes a program that never waits for its child, which stays as a zombie.
     const parent = start('sleep 0 & echo $!; exec sleep 60 >&2')
-    const [line] = (await once(parent.stdout!, 'data')) as [Buffer]
+    const [line] = (await once(parent.stdout, 'data')) as [Buffer]
     const zombie = Number(line)
     await untilIn(zombie, 'Z')
     const origins = Object.fromEntries(
