@@ -31,12 +31,14 @@ async function sendAll<T extends Document>(
   writes: BsonWriter,
 ): Promise<void> {
   for (const bytes of writes.pieces(maxMessageBytes)) {
-    const sequence = new DocumentSequence(name)
-    sequence.push(null, bytes)
+    // A section of the message: its kind, its length, and the name that stands for the documents.
+    const header = Buffer.from(`\x01\0\0\0\0${name}\0`)
+    header.writeInt32LE(header.length - 1 + bytes.length, 1)
     const reply: { writeErrors?: { code: number; errmsg: string }[] } = await db.command(
       {
         [command]: collection.collectionName,
-        [name]: sequence,
+        [name]: new MessagePart(header),
+        [`${name}_bytes`]: new MessagePart(bytes),
         ordered: true,
         bypassDocumentValidation: true,
       },
@@ -44,6 +46,21 @@ async function sendAll<T extends Document>(
     )
     const error = reply.writeErrors?.[0]
     if (error !== undefined) throw new MongoServerError(error)
+  }
+}
+
+/** Bytes of a message. The driver appends them to the command in the order of its fields, which it then removes. */
+class MessagePart extends DocumentSequence {
+  readonly #bytes: Buffer
+
+  constructor(bytes: Buffer) {
+    super('')
+    this.#bytes = bytes
+  }
+
+  /** The driver's own method copies the documents once more: of 4 MB, a tenth of the time that such a row takes. */
+  override toBin(): Uint8Array {
+    return this.#bytes
   }
 }
 

@@ -8,7 +8,10 @@ import { binaryMegabyte } from '../../../../shared/values/byte-sizes.ts'
  */
 const maxShortText = 12
 
-/** Memory that `clear` keeps: more is rarely needed, and each lane has several writers. */
+/**
+ * Memory that `clear` keeps in any case. It keeps more only while a quarter of it is used: each lane has several writers.
+ * Memory that is allocated anew for each batch of long rows made V8 mark the heap for a fifth of the engine's time.
+ */
 const maxKeptBytes = 2 * binaryMegabyte
 
 /** A byte buffer that grows as it is written, and is reused after `clear`. */
@@ -33,8 +36,9 @@ export class ByteWriter {
   }
 
   clear(): void {
+    const isUsed = this.at > this.target.length / 4
     this.at = 0
-    if (this.target.length > maxKeptBytes) this.target = Buffer.allocUnsafeSlow(this.#initialBytes)
+    if (this.target.length > maxKeptBytes && !isUsed) this.target = Buffer.allocUnsafeSlow(this.#initialBytes)
   }
 
   /** Writes the text in UTF-8. The caller has reserved three bytes a unit. */
