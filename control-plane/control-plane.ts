@@ -10,6 +10,7 @@ import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/open-uploads.ts'
 import type { BodyReader } from './api/body/read-body.ts'
 import type { KnownCallers } from './api/known-callers.ts'
+import type { LoginLog } from './api/login-log.ts'
 import type { PiecePacer } from './api/piece-pacer.ts'
 import type { AllSlots } from './api/slots.ts'
 import type { SubscriberCounts } from './resources/subscriber-counts/service.ts'
@@ -35,6 +36,7 @@ export interface ControlPlane {
   stagedQuota: StagedQuota
   throttle: AuthThrottle
   callers: KnownCallers
+  logins: LoginLog
   importWatch: ImportWatch
   bodies: BodyReader
   /** Limit what is done at once, fairly by organization. */

@@ -15,6 +15,7 @@ import { openUploads } from '../shared/storage/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
 import { BodyReader } from './api/body/read-body.ts'
 import { KnownCallers } from './api/known-callers.ts'
+import { LoginLog } from './api/login-log.ts'
 import { pageTokenSecret } from './api/token-paging.ts'
 import { PiecePacer } from './api/piece-pacer.ts'
 import { createSlots } from './api/slots.ts'
@@ -67,6 +68,7 @@ await runProcess('control-plane', async (process) => {
     }),
     throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE, log),
     callers: new KnownCallers(database.collections, secret),
+    logins: new LoginLog(),
     importWatch: new ImportWatch({
       collections: database.collections,
       secrets,

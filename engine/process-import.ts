@@ -7,6 +7,7 @@ import {
   type ImportDocument,
   type ImportPlan,
 } from '../shared/contract/schemas/import.ts'
+import { logImportState } from '../shared/processes/import-log.ts'
 import { stagedSource } from '../shared/storage/staging/staging.ts'
 import { countChunkStates, sumImport } from '../shared/store/chunks.ts'
 import { wakeUp } from '../shared/store/wake-up.ts'
@@ -133,6 +134,10 @@ async function obtain(run: StepRun): Promise<string | null> {
   if (!isLeased) return null
   // The split that follows in this run counts its failures from zero.
   document.lease.tries = 0
+  if (state === 'downloading') {
+    document.state = 'splitting'
+    logImportState(run.log, document, { from: state, to: document.state, by: { by: 'service' } })
+  }
   addBeginning(document, obtained.brought)
   if (staged === target) await countStaged(run, target)
   return staged
@@ -171,7 +176,10 @@ async function finish(run: StepRun): Promise<void> {
 function reportEnd({ document, metrics, log }: StepRun, finishedAt: Date, counts: ImportCounts): void {
   const wholeMs = finishedAt.getTime() - (document.started_at?.getTime() ?? Infinity)
   metrics.stageEnded('import', Math.max(0, wholeMs) / 1000)
-  log.info(counts, 'import finished')
+  logImportState(log, document, {
+    ...{ from: document.state, to: 'finished', by: { by: 'service' } },
+    end: { at: finishedAt, counts },
+  })
 }
 
 function checkCounts(counts: ImportCounts, { number_of_records, options }: ImportDocument): void {

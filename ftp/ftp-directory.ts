@@ -2,6 +2,7 @@ import { Stats } from 'node:fs'
 import type { Readable } from 'node:stream'
 import { clock } from '../shared/runtime/clock.ts'
 import type { UploadDirectory, UploadEntry } from '../shared/storage/uploads/upload-directory.ts'
+import { composeName } from '../shared/storage/uploads/upload-names.ts'
 import type { UploadRefusal, UploadRefused } from '../shared/storage/uploads/upload-refused.ts'
 import type { Upload, UploadOptions } from '../shared/storage/uploads/upload.ts'
 import { refusal, type FtpError } from './ftp-error.ts'
@@ -17,6 +18,11 @@ export class FtpDirectory {
 
   constructor(uploads: UploadDirectory) {
     this.#uploads = uploads
+  }
+
+  /** The name in the organization's directory of the file with this path. */
+  nameOf(path: string): string {
+    return composeName(toName(path))
   }
 
   currentDirectory(): string {
@@ -43,10 +49,10 @@ export class FtpDirectory {
   }
 
   /** The finished file from byte `start`. Throws FtpError 554 when it ends before. */
-  async read(path: string, start: number): Promise<Readable> {
+  async read(path: string, start: number): Promise<{ content: Readable; size: number }> {
     const name = toName(path)
     const file = await this.#uploads.open(name)
-    if (start <= file.size) return file.stream({ start })
+    if (start <= file.size) return { content: file.stream({ start }), size: file.size }
     await file.close()
     throw refusal(554, name, `has ${file.size} bytes, so it can't be read from byte ${start}`)
   }

@@ -81,6 +81,8 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler, KeyW
   /** The facts that MLSD and MLST show; null shows all. */
   facts: string[] | null = null
   account: KeyHolder | null = null
+  /** Logs what the client does; from the login on its lines say whose key that is. */
+  clientLog: Logger
   wrongLogins = 0
   endedBy: SessionEnd = 'connection_lost'
   readonly #running = new Set<Promise<unknown>>()
@@ -93,6 +95,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler, KeyW
     this.control = control
     this.context = context
     this.isDataPrivate = control.tls !== null
+    this.clientLog = context.log
     this.#loginTimer = setTimeout(() => {
       if (this.account === null) this.end('login_timeout', `no login within ${timeouts.loginMs / 1000} s`)
     }, timeouts.loginMs)

@@ -4,6 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { setImmediate as yieldToEventLoop, setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
 import { gatheredPieces } from '../shared/runtime/gathered-pieces.ts'
+import { failureReason, logFileAct, secondsSince } from '../shared/storage/uploads/file-acts.ts'
 import type { TransferKind, TransferResult } from '../shared/storage/uploads/transfer-metrics.ts'
 import type { Upload } from '../shared/storage/uploads/upload.ts'
 import { FtpError } from './ftp-error.ts'
@@ -19,36 +20,86 @@ const lingerMs = 100
 /** How long the control connection must outlive the data: a client that was killed closes both at once. */
 export const closeGraceMs = 100
 
-/** Runs a transfer; `signal` is aborted when it must end. */
+/** The file of a transfer, for its line of the log. */
+export interface TransferredFile {
+  filename: string
+  /** Of the whole file, once it is known. */
+  size?: number
+  isResumed: boolean
+  /** Set once an upload is visible, whatever breaks off after that. */
+  isPublished?: true
+}
+
+/** Runs a transfer; `signal` is aborted when it must end. `file` is null for a listing. */
 async function transfer(
   session: FtpSession,
   kind: TransferKind,
+  file: TransferredFile | null,
   work: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  if (session.context.isTlsRequired && !session.isDataPrivate)
-    throw new FtpError(521, 'this server requires TLS for data connections; send PROT P first')
   const { protocol } = session
   const { transfers } = session.context
   const startedAt = clock.monotonicMs()
   let result: TransferResult = 'done'
+  let reason: string | undefined
   transfers.begun(protocol, kind)
   try {
+    if (session.context.isTlsRequired && !session.isDataPrivate)
+      throw new FtpError(521, 'this server requires TLS for data connections; send PROT P first')
     await work(session.interruption.begin())
   } catch (error) {
     result = session.transferredBytes === null ? 'refused' : 'broken_off'
+    reason = brokenBecause(session, error)
     throw error instanceof Error && error.name === 'AbortError' ? transferAborted() : error
   } finally {
     transfers.ended(protocol, kind, result, (clock.monotonicMs() - startedAt) / 1000)
+    if (file !== null)
+      logFileAct(session.clientLog, {
+        event: kind === 'in' ? 'upload' : 'download',
+        protocol: 'ftp',
+        filename: file.filename,
+        bytes: session.transferredBytes ?? 0,
+        size: file.size,
+        seconds: secondsSince(startedAt),
+        resumed: file.isResumed,
+        result: file.isPublished === true ? 'complete' : logResults[result],
+        ...(reason === undefined ? {} : { reason }),
+      })
     session.interruption.end()
     session.transferredBytes = null
     session.replaceData(null)
   }
 }
 
+const logResults = { done: 'complete', broken_off: 'unfinished', refused: 'refused' } as const
+
+function brokenBecause({ interruption, endedBy }: FtpSession, error: unknown): string {
+  if (interruption.sessionEnded.aborted) return `the session ended: ${endedBy.replaceAll('_', ' ')}`
+  if (isAborted(error)) return abortReason(error.cause)
+  return failureReason(error, [FtpError])
+}
+
+const isAborted = (error: unknown): error is Error =>
+  error instanceof Error && (error.name === 'AbortError' || error.message === abortedText)
+
+/** A stalled or broken data connection is the cause of the abort; the client's own abort has none. */
+function abortReason(cause: unknown): string {
+  if (isAborted(cause)) return abortReason(cause.cause)
+  return cause instanceof Error
+    ? `the data connection broke off: ${cause.message}`
+    : 'the client aborted the transfer'
+}
+
 /** Receives an upload and publishes it. Throws when it is incomplete; the upload has ended in any case. */
-export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>): Promise<void> {
-  return transfer(session, 'in', async (transferSignal) => {
+export function receiveUpload(
+  session: FtpSession,
+  filename: string,
+  begin: () => Promise<Upload>,
+): Promise<void> {
+  const file: TransferredFile = { filename, isResumed: false }
+  return transfer(session, 'in', file, async (transferSignal) => {
     const upload = await begin()
+    file.isResumed = upload.isResumed
     const signal = AbortSignal.any([transferSignal, upload.lost])
     try {
       const connection = await openData(session, signal)
@@ -59,19 +110,23 @@ export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>)
       await Promise.all([outliveData(signal), upload.prepare()])
       signal.throwIfAborted()
       await upload.publish(signal)
+      Object.assign(file, { size: upload.size, isPublished: true })
+    } catch (error) {
+      throw upload.lost.aborted ? takenOver(error) : error
     } finally {
       await upload.end()
     }
   })
 }
 
-/** `isFile` tells files from listings, for the reply and the metrics. */
+/** Sends a file, or a listing, for which `file` is null. */
 export function send(
   session: FtpSession,
   open: (signal: AbortSignal) => Promise<Readable>,
-  { isFile }: { isFile: boolean },
+  file: TransferredFile | null,
 ): Promise<void> {
-  return transfer(session, isFile ? 'out' : 'list', async (signal) => {
+  const isFile = file !== null
+  return transfer(session, isFile ? 'out' : 'list', file, async (signal) => {
     const content = await open(signal)
     try {
       const connection = await openData(session, signal)
@@ -147,5 +202,9 @@ async function* receivedPieces(
   }
 }
 
-const transferAborted = (cause?: unknown) =>
-  new FtpError(426, 'the transfer was aborted; resume a file with REST', { cause })
+const takenOver = (cause: unknown) =>
+  new FtpError(426, 'another session has taken over this upload', { cause })
+
+const abortedText = 'the transfer was aborted; resume a file with REST'
+
+const transferAborted = (cause?: unknown) => new FtpError(426, abortedText, { cause })

@@ -1,6 +1,7 @@
 import type { Request } from 'express'
 import type { z } from 'zod'
 import type { Caller } from '../../shared/store/api-keys.ts'
+import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Refusal } from './refusal.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { SlotName } from './slots.ts'
@@ -164,6 +165,10 @@ export type Reply =
 export interface RequestCall {
   deps: ControlPlane
   caller: Caller
+  /** The client's address. */
+  address: string
+  /** Its lines have the request's id. */
+  log: Logger
   /** The organization in the path, which exists and which the caller can access; else the caller's own. */
   organizationId: number
   params: Readonly<Record<string, string>>

@@ -25,6 +25,10 @@ export interface RequestState {
   /** The path's pattern, never the path itself, which may contain an email. */
   route: string
   errorCode: string
+  /** The client's address. */
+  address: string
+  /** The ids in the path, under the path's names. */
+  pathIds: Readonly<Record<string, number>>
   /** Measures the request now and not at its end, because an event stream lasts as long as its client listens. */
   measureNow: () => void
   /** Excludes a scrape or a probe from the metrics, and logs it at debug level only. */

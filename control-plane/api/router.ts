@@ -10,6 +10,7 @@ import { rateLimitByKey } from '../middleware/rate-limit.ts'
 import { findCallOrganization, refuseCaller } from './authorization.ts'
 import { notAFile, notJson, rawPieces } from './body/body-pieces.ts'
 import { credentialCandidates } from './credentials.ts'
+import { logRefusedLogin } from './login-log.ts'
 import type { BodyDescription, Endpoint, Reply, RequestCall } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import { writePieces } from './pieces.ts'
@@ -76,12 +77,19 @@ function requireCredential(deps: ControlPlane): RequestHandler {
     for (const { key, organizationId } of credentialCandidates(header)) {
       const caller = await callers.find(key)
       if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
-      Object.assign(requestLocals(response), { caller, key, checkedAt: clock.monotonicMs() })
+      const { state } = Object.assign(requestLocals(response), {
+        caller,
+        key,
+        checkedAt: clock.monotonicMs(),
+      })
+      deps.logins.record(state, caller)
       next()
       return
     }
-    const seconds = await throttle.recordFailure(clientAddress(request))
-    throw seconds > 0 ? tooManyFailures(seconds) : unauthorized(wrongKey)
+    const { state } = requestLocals(response)
+    const { blockedSeconds, isLogged } = await throttle.recordFailure(state.address)
+    if (isLogged) await logRefusedLogin(deps, state, header)
+    throw blockedSeconds > 0 ? tooManyFailures(blockedSeconds) : unauthorized(wrongKey)
   }
 }
 
@@ -89,11 +97,6 @@ const wrongKey = 'the API key is wrong or no longer active'
 
 const basicOnly =
   'must have the scheme Basic, with the user "api" and the API key as password, as in curl -u api:KEY'
-
-/** An IPv4 address that comes over an IPv6 socket loses its prefix ::ffff:. */
-function clientAddress(request: Request): string {
-  return (request.ip ?? '').replace(/^::ffff:/, '')
-}
 
 function unauthorized(message: string): RequestError {
   return new RequestError('not_authorized', message, {
@@ -111,13 +114,22 @@ function tooManyFailures(seconds: number): RequestError {
 }
 
 function authorize(described: Endpoint): RequestHandler {
-  return (_request, response, next) => {
+  return (request, response, next) => {
     const { state, caller } = requestLocals(response)
     state.route = described.path
+    state.pathIds = pathIds(request.params)
     refuseCaller(caller, described)
     next()
   }
 }
+
+/** The ids in a path. An address of a subscriber, a name of a file or a token is none. */
+const pathIds = (params: Request['params']): Record<string, number> =>
+  Object.fromEntries(
+    Object.entries(params).flatMap(([name, value]) =>
+      /(^|_)id$/.test(name) && /^\d{1,15}$/.test(String(value)) ? [[name, Number(value)]] : [],
+    ),
+  )
 
 /** A request may wait for its body or its slot for minutes. What its caller lost meanwhile must not be used. */
 const maxCheckedMs = 2_000
@@ -262,13 +274,15 @@ async function createCall(
   slotRequest: ReturnType<typeof createSlotRequest>,
   slot: Pick<RequestCall, 'releaseSlot' | 'changeSlot'>,
 ): Promise<RequestCall> {
-  const { caller, body: sent } = requestLocals(response)
+  const { caller, body: sent, state } = requestLocals(response)
   const params = request.params as Record<string, string>
   const organizationId = await findCallOrganization(deps, caller, described, params)
   let largeReply: Promise<void> | undefined
   return {
     deps,
     caller,
+    address: state.address,
+    log: state.log,
     organizationId,
     params,
     lastSegment: lastSegment(request),

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import type { RequestHandler } from 'express'
+import type { Request, RequestHandler, Response } from 'express'
 import { Gauge, Histogram, type Registry } from 'prom-client'
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import { credentialCandidates } from '../api/credentials.ts'
 import { requestLocals, type RequestState } from '../api/request-locals.ts'
+import { actorFields } from '../../shared/store/api-keys.ts'
 
 const clientRequestId = /^[\w.-]{1,128}$/
 
@@ -61,6 +62,8 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
       log: log.child({ request_id: id }),
       route: 'none',
       errorCode: '',
+      address: clientAddress(request),
+      pathIds: {},
       measureNow() {
         isStream = true
         measure()
@@ -82,12 +85,22 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
           status: status(),
           error_code: state.errorCode || undefined,
           ms: Math.round(elapsedMs()),
+          ...callerFields(response),
+          ...state.pathIds,
         },
         'request',
       )
     })
     next()
   }
+}
+
+/** An IPv4 address that comes over an IPv6 socket loses its prefix ::ffff:. */
+const clientAddress = (request: Request): string => (request.ip ?? '').replace(/^::ffff:/, '')
+
+function callerFields(response: Response) {
+  const { caller, state } = requestLocals(response)
+  return caller === undefined ? { address: state.address } : actorFields(caller, state.address)
 }
 
 /** Ids are logged, so they must not contain the request's own key. */

@@ -12,6 +12,7 @@ import type { WorkingImport } from '../store/import-queues.ts'
 import { cancellation, progressIndex, type ChunkReport } from '../workers/messages.ts'
 import type { WorkerPool } from '../workers/pool.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
+import { logFailedImport } from './failed-import.ts'
 import type { Kind, WorkControl } from './kinds.ts'
 import type { MissedFiles } from './missed-files.ts'
 import { deathsMessage, maxDeaths, type Quarantine } from './quarantine.ts'
@@ -144,12 +145,15 @@ class Lanes {
     token: string,
     { message, reason }: { message: string; reason: FailureReason },
   ): Promise<void> {
-    const { database, metrics } = this.#options
+    const { database, metrics, log } = this.#options
     const lease = { importId: chunk.import_id, chunkId: chunk._id, token }
     const isFailed = await this.#withSession((session) =>
       failImportOfChunk(database.collections, session, lease, message),
     )
-    if (isFailed) metrics.importFailed(reason)
+    if (!isFailed) return
+    metrics.importFailed(reason)
+    const importLog = log.child({ import_id: chunk.import_id })
+    await logFailedImport({ database, log: importLog }, chunk.import_id, { from: 'importing', message })
   }
 
   async #withSession<T>(work: (session: ClientSession) => Promise<T>): Promise<T> {

@@ -1,4 +1,5 @@
 import { sourceTypes, type ImportDocument, type SourceType } from '../../shared/contract/schemas/import.ts'
+import { logImportState } from '../../shared/processes/import-log.ts'
 import { peekNextId } from '../../shared/runtime/database.ts'
 import { listLockedLists, listNotFinalizedAmong, startImport } from '../../shared/store/imports.ts'
 import { beginImportEpoch } from '../../shared/store/subscriber-counts.ts'
@@ -157,7 +158,11 @@ export class Starts {
     }
     const waitedMs = started.started_at!.getTime() - due.begins_at.getTime()
     metrics.stageEnded('wait', Math.max(0, waitedMs) / 1000)
-    log.info({ import_id: importId }, 'import started')
+    logImportState(log.child({ import_id: importId }), started, {
+      from: 'scheduled',
+      to: started.state,
+      by: { by: 'service' },
+    })
     return started
   }
 }

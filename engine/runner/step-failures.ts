@@ -7,6 +7,7 @@ import { delayStep, postponeStep, scheduleRetry } from '../../shared/store/impor
 import { failImport } from '../../shared/store/imports.ts'
 import type { FailureReason } from '../metrics.ts'
 import { leaveAloneMs } from './missed-files.ts'
+import { logFailedImport } from './failed-import.ts'
 import { deathsMessage } from './quarantine.ts'
 import { QuotaInUse } from '../stages/obtain/source.ts'
 import { downloadTimeLeft, type StepRun } from './step.ts'
@@ -148,9 +149,9 @@ const stepActivity = (state: ImportState): string =>
   state === 'importing' ? 'finished the import' : `prepared the import (${state})`
 
 async function fail(run: StepRun, reason: FailureReason, message: string): Promise<void> {
-  const { step, database, log, metrics } = run
+  const { document, step, database, log, metrics } = run
   // The error of an engine that has lost the step may be caused by the engine that has it now, and is ignored.
   if (!(await failImport(database.collections, step, message))) return
-  log.warn(`import failed: ${message}`)
   metrics.importFailed(reason)
+  await logFailedImport({ database, log }, step.id, { from: document.state, message })
 }

@@ -51,7 +51,7 @@ function toEntry(definition: CommandDefinition): CommandEntry {
   }
 }
 
-/** Runs a command and replies to what it throws. Errors that aren't FtpErrors are logged and not shown to the client. */
+/** Runs a command and replies to what it throws. Errors that aren't refusals are logged and not shown to the client. */
 async function replyToErrors(session: FtpSession, work: () => Promise<unknown>): Promise<void> {
   const { log } = session.context
   try {
@@ -59,7 +59,6 @@ async function replyToErrors(session: FtpSession, work: () => Promise<unknown>):
   } catch (thrown) {
     const error = thrown instanceof UploadRefused ? toFtpError(thrown) : thrown
     if (error instanceof FtpError) {
-      if (error.code === 426) log.info({ err: error.cause }, 'an FTP transfer was aborted')
       await session.reply(error.code, error.message)
       return
     }

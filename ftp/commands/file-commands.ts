@@ -1,3 +1,4 @@
+import { loggedFileAct } from '../../shared/storage/uploads/file-acts.ts'
 import type { ListedFile } from '../ftp-directory.ts'
 import { FtpError, printable, refusal } from '../ftp-error.ts'
 import { listingLine, type ReplyLine } from '../ftp-srv-internals.ts'
@@ -113,7 +114,10 @@ export const fileCommands: CommandDefinitions = {
     parameters: '<name>',
     description: 'Delete a file, or an unfinished upload when there is no finished file of the name',
     async handler(session, arg) {
-      await session.fs.delete(arg ?? '')
+      const filename = session.fs.nameOf(arg ?? '')
+      await loggedFileAct(session.clientLog, { event: 'delete', protocol: 'ftp', filename }, () =>
+        session.fs.delete(arg ?? ''),
+      )
       await session.reply(250, `${printable(arg ?? '')}: deleted`)
     },
   },
@@ -134,7 +138,10 @@ export const fileCommands: CommandDefinitions = {
       const { renameFrom } = session
       if (renameFrom === undefined) throw new FtpError(503, 'send RNFR with the old name first')
       session.renameFrom = undefined
-      await session.fs.rename(renameFrom, arg ?? '')
+      const [filename, to] = [session.fs.nameOf(renameFrom), session.fs.nameOf(arg ?? '')]
+      await loggedFileAct(session.clientLog, { event: 'rename', protocol: 'ftp', filename, to }, () =>
+        session.fs.rename(renameFrom, arg ?? ''),
+      )
       await session.reply(250, `${printable(renameFrom)}: renamed to ${printable(arg ?? '')}`)
     },
   },

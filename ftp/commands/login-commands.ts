@@ -1,5 +1,11 @@
 import { UploadDirectory } from '../../shared/storage/uploads/upload-directory.ts'
-import { findCaller, mayUpload, type Caller } from '../../shared/store/api-keys.ts'
+import {
+  actorFields,
+  findCaller,
+  findRefusedKey,
+  mayUpload,
+  type Caller,
+} from '../../shared/store/api-keys.ts'
 import type { Certificate } from '../connection/certificate.ts'
 import { FtpDirectory } from '../ftp-directory.ts'
 import { FtpError, printable } from '../ftp-error.ts'
@@ -13,7 +19,13 @@ const loginRefusals = {
   wrong: 'wrong user or API key; log in as user api with an API key as password',
   forbidden: 'this API key lacks the permission subscriber/import',
 }
-type LoginRefusal = keyof typeof loginRefusals
+
+interface LoginRefusal {
+  result: keyof typeof loginRefusals
+  /** Whose key it was; null for a wrong one. */
+  key: Pick<Caller, 'keyId' | 'organizationId' | 'userId'> | null
+  isLogged: boolean
+}
 
 /** The commands for logging in and for encryption: RFC 959, RFC 2228, RFC 4217. */
 export const loginCommands: CommandDefinitions = {
@@ -116,7 +128,7 @@ async function logIn(session: FtpSession, username: string, password: string): P
   const { control, context } = session
   const { metrics, limits, uploads, uploadLimits, log } = context
   const caller = await identify(session, username, password)
-  if (typeof caller === 'string') return refuseLogin(session, caller)
+  if ('result' in caller) return refuseLogin(session, caller)
   const { organizationId, keyId } = caller
   await uploads.require()
   const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, log })
@@ -124,7 +136,9 @@ async function logIn(session: FtpSession, username: string, password: string): P
   // forever.
   if (control.destroyed) return
   if (!limits.accounts.add(organizationId)) {
-    session.end('account_limit', 'too many sessions of this account; close one and log in again')
+    const reason = 'too many sessions of this account; close one and log in again'
+    logRefusedLogin(session, caller, reason)
+    session.end('account_limit', reason)
     return
   }
   control.once('close', () => {
@@ -133,15 +147,24 @@ async function logIn(session: FtpSession, username: string, password: string): P
   session.fs = new FtpDirectory(directory)
   session.account = { keyId, organizationId }
   session.authenticated = true
+  session.clientLog = log.child(actorFields(caller, control.remoteAddress))
+  session.clientLog.info({ event: 'login', protocol: 'ftp' }, 'login')
   metrics.login('ok')
   await session.reply(230, 'logged in')
 }
 
-async function refuseLogin(session: FtpSession, refusal: LoginRefusal): Promise<void> {
-  session.context.metrics.login(refusal)
+function logRefusedLogin({ context, control }: FtpSession, key: LoginRefusal['key'], reason: string): void {
+  const address = control.remoteAddress
+  const who = key === null ? { address } : actorFields(key, address)
+  context.log.info({ event: 'login_refused', protocol: 'ftp', ...who, reason }, 'a login was refused')
+}
+
+async function refuseLogin(session: FtpSession, { result, key, isLogged }: LoginRefusal): Promise<void> {
+  session.context.metrics.login(result)
   session.wrongLogins += 1
   const isLast = session.wrongLogins >= maxWrongLogins
-  const reason = loginRefusals[refusal]
+  const reason = loginRefusals[result]
+  if (isLogged) logRefusedLogin(session, key, reason)
   await session.reply(
     530,
     isLast ? `${reason}; the connection closes after ${maxWrongLogins} failed logins` : reason,
@@ -158,8 +181,11 @@ async function identify(
 ): Promise<Caller | LoginRefusal> {
   const { throttle, collections, keyHashSecret } = context
   const caller = username === 'api' ? await findCaller(collections, keyHashSecret, password) : null
-  if (caller !== null) return mayUpload(caller) ? caller : 'forbidden'
-  return (await throttle.recordFailure(control.remoteAddress)) > 0 ? 'throttled' : 'wrong'
+  if (caller !== null)
+    return mayUpload(caller) ? caller : { result: 'forbidden', key: caller, isLogged: true }
+  const { blockedSeconds, isLogged } = await throttle.recordFailure(control.remoteAddress)
+  const key = isLogged ? await findRefusedKey(collections, keyHashSecret, password) : null
+  return { result: blockedSeconds > 0 ? 'throttled' : 'wrong', key, isLogged }
 }
 
 /** Forgets a USER that came unencrypted: an attacker on the way may have sent it. */

@@ -6,7 +6,7 @@ import { listingLine } from '../ftp-srv-internals.ts'
 import { factLine } from '../listing.ts'
 import { isPattern, matchFiles, maxPatternLength } from '../name-pattern.ts'
 import type { FtpSession, LoggedInSession } from '../session.ts'
-import { receiveUpload, send } from '../transfers.ts'
+import { receiveUpload, send, type TransferredFile } from '../transfers.ts'
 import type { CommandDefinitions } from './command-table.ts'
 
 /** The commands that use the data connection, and ABOR. */
@@ -36,7 +36,13 @@ export const transferCommands: CommandDefinitions = {
     description: 'Download a file',
     async handler(session, arg) {
       const start = consumeStart(session) ?? 0
-      await send(session, () => session.fs.read(arg ?? '', start), { isFile: true })
+      const file: TransferredFile = { filename: session.fs.nameOf(arg ?? ''), isResumed: start > 0 }
+      const open = async () => {
+        const { content, size } = await session.fs.read(arg ?? '', start)
+        file.size = size
+        return content
+      }
+      await send(session, open, file)
       await session.reply(226, `${printable(arg ?? '')}: download complete`)
     },
   },
@@ -77,7 +83,7 @@ async function store(
   const start = consumeStart(session)
   const { announcedBytes } = session
   session.announcedBytes = undefined
-  await receiveUpload(session, () =>
+  await receiveUpload(session, session.fs.nameOf(arg ?? ''), () =>
     session.fs.beginUpload(arg ?? '', { append, start, announced: announcedBytes }),
   )
   await session.reply(226, `${printable(arg ?? '')}: upload complete`)
@@ -95,7 +101,7 @@ async function list(
     const lines = (await findListed(session, path, signal)).map((file) => `${formatLine(file)}\r\n`)
     return Readable.from(lines, { objectMode: false })
   }
-  await send(session, open, { isFile: false })
+  await send(session, open, null)
   await session.reply(226, 'listing complete')
 }
 

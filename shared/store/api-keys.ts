@@ -20,6 +20,16 @@ export interface Caller {
   userId: number | null
 }
 
+/** Whose key acts, and from where, as lines of the log name it. */
+export const actorFields = (
+  { organizationId, keyId, userId }: Pick<Caller, 'keyId' | 'organizationId' | 'userId'>,
+  address: string,
+) => ({
+  ...{ organization_id: organizationId, api_key_id: keyId },
+  ...(userId === null ? {} : { user_id: userId }),
+  address,
+})
+
 /** Uploading is the first half of importing, so it needs the permission to import. */
 export const mayUpload = ({ permissions }: Caller): boolean =>
   permissions['subscriber']?.includes('import') === true
@@ -57,6 +67,22 @@ export async function findCaller(
   if (!keyPattern.test(key)) return null
   const document = await collections.apiKeys.findOne({ key_hash: hashKey(key, secret), active: true })
   return document === null ? null : callerOf(collections, document)
+}
+
+/** Whose key was refused, for the log; null for a key that was never made, or was deleted. */
+export async function findRefusedKey(
+  { apiKeys }: Collections,
+  secret: Uint8Array,
+  key: string,
+): Promise<Pick<Caller, 'keyId' | 'organizationId' | 'userId'> | null> {
+  if (!keyPattern.test(key)) return null
+  const found = await apiKeys.findOne(
+    { key_hash: hashKey(key, secret) },
+    { projection: { organization_id: 1, user_id: 1 } },
+  )
+  return found === null
+    ? null
+    : { keyId: found._id, organizationId: found.organization_id, userId: found.user_id }
 }
 
 /** The caller with its current permissions; null when the user of the key is inactive. */
@@ -119,22 +145,23 @@ export class AuthThrottle {
     this.#log = log
   }
 
-  /** Counts a wrong credential. Resolves to the seconds for which the address is blocked; 0 when it isn't. */
-  async recordFailure(client: string): Promise<number> {
+  /** Counts a wrong credential. */
+  async recordFailure(client: string): Promise<CountedFailure> {
     const address = clientNetwork(client)
     const leftMs = (this.#blockedUntil.get(address) ?? 0) - clock.monotonicMs()
-    if (leftMs > 0) return Math.ceil(leftMs / 1_000)
+    if (leftMs > 0) return { blockedSeconds: Math.ceil(leftMs / 1_000), isLogged: false }
     this.#blockedUntil.delete(address)
     const { count, seconds } = await this.#count(address)
-    if (count <= this.#limit) return 0
+    if (count <= this.#limit) return { blockedSeconds: 0, isLogged: true }
     if (this.#blockedUntil.size >= maxBlocked) this.#blockedUntil.clear()
     this.#blockedUntil.set(address, clock.monotonicMs() + seconds * 1_000)
-    if (count === this.#limit + 1)
+    const beginsBlock = count === this.#limit + 1
+    if (beginsBlock)
       this.#log.warn(
         { address: client },
         `more than ${this.#limit} wrong credentials came from this address within a minute: further ones are refused for ${seconds} s, right ones pass`,
       )
-    return seconds
+    return { blockedSeconds: seconds, isLogged: beginsBlock }
   }
 
   /** Uses the database's clock, as the clocks of several processes may differ by more than a minute. */
@@ -161,6 +188,13 @@ export class AuthThrottle {
     )
     return counted as unknown as CountedFailures
   }
+}
+
+export interface CountedFailure {
+  /** How long the address is blocked; 0 when it isn't. */
+  blockedSeconds: number
+  /** While an address is blocked, only the refusal that began the block is logged. */
+  isLogged: boolean
 }
 
 interface CountedFailures {

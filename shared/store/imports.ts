@@ -66,7 +66,13 @@ export function cancelImport(context: FenceContext, id: number): Promise<ImportD
   return moveAndFence(
     context,
     { _id: id, state: { $in: [...unfinishedStates] } },
-    { state: 'cancelled', finished_at: '$$NOW', paused_from: null, paused_at: null },
+    {
+      cancelled_from: '$state',
+      state: 'cancelled',
+      finished_at: '$$NOW',
+      paused_from: null,
+      paused_at: null,
+    },
   )
 }
 

@@ -38,9 +38,7 @@ function moveEndpoint(move: ImportMove, summary: string): Endpoint {
     reply: { data: importView, example: exampleImport },
     record: importInPath,
     refusals: Object.values(refusedMoves[move]),
-    handle: async ({ deps, record }) => ({
-      data: await fullView(deps, await moveImport(deps, record, move)),
-    }),
+    handle: async (call) => ({ data: await moveImport(call, call.record, move) }),
   })
 }
 
@@ -94,6 +92,8 @@ export const subscriberImportEndpoints = [
     handle: async ({
       deps,
       caller,
+      address,
+      log,
       record: list,
       header,
       body,
@@ -103,7 +103,7 @@ export const subscriberImportEndpoints = [
       content,
     }) => ({
       data: await createImport(deps, {
-        ...{ caller, list, body, content, bodyDigest },
+        ...{ caller, address, log, list, body, content, bodyDigest },
         sent: { document, unknownKeys: unknownKeys() },
         idempotencyKey: readIdempotencyKey(header('idempotency-key')),
       }),

@@ -1,10 +1,13 @@
-import { hasEnded } from '../../../shared/contract/import-state.ts'
+import { logImportState } from '../../../shared/processes/import-log.ts'
+import { actorFields } from '../../../shared/store/api-keys.ts'
+import { hasEnded, type ImportState } from '../../../shared/contract/import-state.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { cancelImport, pauseImport, readState, unpauseImport } from '../../../shared/store/imports.ts'
 import { wakeUp } from '../../../shared/store/wake-up.ts'
-import type { RecordOfPath } from '../../api/endpoint.ts'
+import type { RecordOfPath, RequestCall } from '../../api/endpoint.ts'
 import { pathId, canAccess } from '../../api/scope.ts'
-import type { ControlPlane } from '../../control-plane.ts'
+import type { ImportView } from './schemas.ts'
+import { fullView } from './view.ts'
 import { noImport, refusedMoves, type ImportMove } from './refusals.ts'
 
 /** One import by its id: found for a caller, paused, unpaused, cancelled. */
@@ -21,12 +24,12 @@ export const importInPath: RecordOfPath<ImportDocument> = {
 
 const moves = { pause: pauseImport, unpause: unpauseImport, cancel: cancelImport }
 
-/** Throws `validation_failed` where the import's state doesn't allow the move. */
+/** The full view of the moved import. Throws `validation_failed` where the import's state doesn't allow the move. */
 export async function moveImport(
-  deps: ControlPlane,
+  { deps, caller, address, log }: RequestCall,
   { _id: id }: ImportDocument,
   kind: ImportMove,
-): Promise<ImportDocument> {
+): Promise<ImportView> {
   const { collections } = deps.database
   const moved = await moves[kind](deps, id)
   if (moved === null) {
@@ -35,5 +38,17 @@ export async function moveImport(
     throw refusedMoves[kind][hasEnded(state) ? 'ended' : 'otherState'](id, state)
   }
   await wakeUp(collections, { reason: 'imports', import_id: id })
-  return moved
+  const view = await fullView(deps, moved)
+  logImportState(log.child({ import_id: id }), moved, {
+    ...{ from: stateBefore(moved, kind), to: moved.state },
+    by: { by: 'api', ...actorFields(caller, address) },
+    ...(kind === 'cancel' ? { end: { at: moved.finished_at!, counts: view.stats.subscribers } } : {}),
+  })
+  return view
 }
+
+const stateBefore = (
+  { paused_from: pausedFrom, cancelled_from: cancelledFrom }: ImportDocument,
+  kind: ImportMove,
+): ImportState | null =>
+  kind === 'unpause' ? 'paused' : ((kind === 'pause' ? pausedFrom : cancelledFrom) ?? null)

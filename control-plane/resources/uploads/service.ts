@@ -1,6 +1,7 @@
 import { clock } from '../../../shared/runtime/clock.ts'
 import { UploadDirectory, type NamedUpload } from '../../../shared/storage/uploads/upload-directory.ts'
 import type { UploadFile } from '../../../shared/storage/uploads/open-uploads.ts'
+import { loggedFileAct } from '../../../shared/storage/uploads/file-acts.ts'
 import { composeName, fileNameProblem } from '../../../shared/storage/uploads/upload-names.ts'
 import { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts'
 import type { Upload } from '../../../shared/storage/uploads/upload.ts'
@@ -11,6 +12,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { readContentRange, requestedRange, type ContentRange } from './ranges.ts'
 import { badName, beyondEnd, takenOver, toRequestError, wrongBodyLength } from './refusals.ts'
 import type { UploadView } from './schemas.ts'
+import { clientLog, TransferLog } from './transfer-log.ts'
 import type { Transfer } from './transfers.ts'
 import { toView } from './view.ts'
 
@@ -26,25 +28,34 @@ export async function listUploads({ deps, organizationId }: RequestCall): Promis
 export async function receiveUpload(call: RequestCall): Promise<UploadView> {
   const { deps, organizationId, header, acquireTransfer } = call
   const filename = composeName(call.params['filename'] ?? '')
-  const problem = fileNameProblem(filename)
-  if (problem !== null) throw badName(problem)
-  const [length] = header('content-length')
-  const contentLength = length === undefined ? undefined : Number(length)
-  const range = readContentRange(header('content-range'), contentLength)
-  const zoneName = await deps.reads.timeZone(organizationId)
-  await acquireTransfer()
-  const pair = await mappingRefusals(deps, () => receive(call, filename, range, contentLength))
-  return toView(pair, zoneName)
+  const log = new TransferLog(call, 'upload', filename)
+  try {
+    const problem = fileNameProblem(filename)
+    if (problem !== null) throw badName(problem)
+    const [length] = header('content-length')
+    const contentLength = length === undefined ? undefined : Number(length)
+    const range = readContentRange(header('content-range'), contentLength)
+    const zoneName = await deps.reads.timeZone(organizationId)
+    await acquireTransfer()
+    const pair = await mappingRefusals(deps, () => receive(call, log, range, contentLength))
+    return toView(pair, zoneName)
+  } catch (error) {
+    log.failed(error)
+    throw error
+  } finally {
+    log.write()
+  }
 }
 
 async function receive(
   call: RequestCall,
-  filename: string,
+  log: TransferLog,
   range: ContentRange | null,
   contentLength: number | undefined,
 ): Promise<NamedUpload> {
   const { deps, caller, organizationId } = call
-  const transfer = deps.transfers.begin(caller, 'in')
+  const { filename } = log
+  const transfer = log.began(deps.transfers.begin(caller, 'in'))
   try {
     const directory = openDirectory(deps, organizationId)
     const upload = await directory.beginUpload(filename, {
@@ -53,12 +64,14 @@ async function receive(
       isAtEnd: range !== null,
       announced: range === null ? contentLength : range.total - range.first,
     })
+    log.isResumed = upload.isResumed
     try {
       await receiveInto(upload, call, range, transfer).catch((error: unknown) => {
-        deps.log.info({ err: error }, 'an upload over HTTP did not end')
         throw upload.lost.aborted ? takenOver(filename) : error
       })
       transfer.complete()
+      log.size = upload.size
+      if (!upload.isPublished) log.stayedUnfinished()
       const pair = await directory.findPair(filename)
       // The file may be renamed or deleted by now, as by the import that it started.
       if (pair.finished !== null || pair.unfinished !== null) return pair
@@ -105,22 +118,34 @@ async function* ofRange(
 
 /** The finished file, or the range of it that the request asks for. */
 export async function sendUpload(call: RequestCall): Promise<Reply> {
-  const { deps, organizationId, header, onClose, acquireTransfer } = call
-  const filename = call.params['filename'] ?? ''
-  await acquireTransfer()
-  const file = await mappingRefusals(deps, () => openDirectory(deps, organizationId).open(filename))
+  const { deps, organizationId, acquireTransfer } = call
+  const log = new TransferLog(call, 'download', composeName(call.params['filename'] ?? ''))
+  try {
+    await acquireTransfer()
+    const file = await mappingRefusals(deps, () => openDirectory(deps, organizationId).open(log.filename))
+    return sentFile(call, file, log)
+  } catch (error) {
+    log.failed(error)
+    log.write()
+    throw error
+  }
+}
+
+function sentFile(call: RequestCall, file: UploadFile, log: TransferLog): Reply {
+  const { header, onClose } = call
   onClose(() => void file.close().catch(() => undefined))
   const { size, modifiedAt, version } = file
   const etag = `"${size.toString(16)}-${version}"`
   const lastModified = modifiedAt.toUTCString()
   const range = requestedRange(header('range'), header('if-range'), { size, etag })
   if (range === null) {
-    const { code, message, status } = beyondEnd(filename, size)
+    const { code, message, status } = beyondEnd(log.filename, size)
     throw new RequestError(code, message, { status, headers: { 'Content-Range': `bytes */${size}` } })
   }
   const { start, end } = range === 'whole' ? { start: 0, end: size } : range
+  Object.assign(log, { size, isResumed: start > 0 })
   return {
-    stream: content(call, file, { start, end }),
+    stream: content(call, file, log, { start, end }),
     contentType: 'application/octet-stream',
     status: range === 'whole' ? 200 : 206,
     headers: {
@@ -136,9 +161,10 @@ export async function sendUpload(call: RequestCall): Promise<Reply> {
 async function* content(
   { deps, caller }: RequestCall,
   file: UploadFile,
+  log: TransferLog,
   range: { start: number; end: number },
 ): AsyncGenerator<Buffer> {
-  const transfer = deps.transfers.begin(caller, 'out')
+  const transfer = log.began(deps.transfers.begin(caller, 'out'))
   let rest = range.end - range.start
   try {
     for await (const piece of transfer.counted(file.stream(range))) {
@@ -150,12 +176,19 @@ async function* content(
     transfer.complete()
   } finally {
     transfer.end()
+    log.write()
   }
 }
 
 /** Deletes the finished file, or else the unfinished upload. */
-export async function deleteUpload({ deps, organizationId, params }: RequestCall): Promise<void> {
-  await mappingRefusals(deps, () => openDirectory(deps, organizationId).delete(params['filename'] ?? ''))
+export async function deleteUpload(call: RequestCall): Promise<void> {
+  const { deps, organizationId } = call
+  const filename = composeName(call.params['filename'] ?? '')
+  await mappingRefusals(deps, () =>
+    loggedFileAct(clientLog(call), { event: 'delete', protocol: 'http', filename }, () =>
+      openDirectory(deps, organizationId).delete(filename),
+    ),
+  )
 }
 
 function openDirectory(deps: ControlPlane, organizationId: number): UploadDirectory {

@@ -48,6 +48,7 @@ export class Transfer implements KeyWatched {
   readonly #revoked = new AbortController()
   readonly #ended = Promise.withResolvers<null>()
   #result: 'refused' | 'broken_off' | 'done' = 'refused'
+  #bytes = 0
 
   constructor(account: KeyHolder, direction: 'in' | 'out', metrics: TransferMetrics) {
     this.account = account
@@ -65,6 +66,15 @@ export class Transfer implements KeyWatched {
     return this.#ended.promise
   }
 
+  /** Bytes that were transferred so far. */
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  get result(): 'refused' | 'broken_off' | 'done' {
+    return this.#result
+  }
+
   onKeyRevoked(): void {
     this.#revoked.abort(
       new RequestError('not_authorized', 'the API key was revoked during the transfer', { status: 401 }),
@@ -76,6 +86,7 @@ export class Transfer implements KeyWatched {
     this.#result = 'broken_off'
     for await (const piece of pieces) {
       this.signal.throwIfAborted()
+      this.#bytes += piece.length
       this.#metrics.bytes('http', this.#direction, piece.length)
       yield piece
     }

@@ -13,6 +13,7 @@ import {
   type ImportPlan,
 } from '../../../shared/contract/schemas/import.ts'
 import { freeLease } from '../../../shared/contract/schemas/lease.ts'
+import { logImportState } from '../../../shared/processes/import-log.ts'
 import { requireSource } from '../../../shared/storage/staging/packed-content.ts'
 import { isStagingFull, stagedPartition } from '../../../shared/storage/staging/staging.ts'
 import { replaceChunks } from '../../../shared/store/chunks.ts'
@@ -114,7 +115,9 @@ async function enterImporting(
     await replaceChunks(collections, session, document._id, chunks)
     return true
   })
-  if (isStored) run.log.info({ records: result.records, chunks: chunks.length }, 'split')
+  if (!isStored) return
+  run.log.info({ records: result.records, chunks: chunks.length }, 'split')
+  logImportState(run.log, document, { from: 'splitting', to: 'importing', by: { by: 'service' } })
 }
 
 const absentKept =

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { recordFromKeys } from '../record-from-keys.ts'
-import { importStates, pausableStates } from '../import-state.ts'
+import { importStates, pausableStates, unfinishedStates } from '../import-state.ts'
 import { delaySettings } from './autoresponder.ts'
 import { bytes, id, instant, integer } from './bson-schema.ts'
 import { lease } from './lease.ts'
@@ -287,6 +287,8 @@ export const importDocument = z.object({
   paused_from: z.enum(pausableStates).nullable(),
   /** Time of the pause; null unless it is paused. */
   paused_at: instant().nullable(),
+  /** The state in which it was cancelled; absent unless it was. */
+  cancelled_from: z.enum(unfinishedStates).optional(),
   /** Fencing number, raised by each pause and by a cancel. A chunk can be claimed only with the latest one. */
   fence: integer().min(0),
   /** True while this import has the lock of its list, and absent otherwise, for a partial unique index. */

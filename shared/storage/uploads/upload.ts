@@ -111,6 +111,16 @@ export class Upload {
     return this.#openWriter().size
   }
 
+  /** Whether it began with bytes of an earlier upload or file. */
+  get isResumed(): boolean {
+    return this.#start > 0
+  }
+
+  /** Whether the file of its name is this one. */
+  get isPublished(): boolean {
+    return this.#state === 'published'
+  }
+
   /** Aborted when another session has taken over the upload. */
   get lost(): AbortSignal {
     return this.#lost.signal

@@ -5,6 +5,7 @@ import { Registry } from 'prom-client'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
 import { BodyReader } from '../../../control-plane/api/body/read-body.ts'
 import { pageTokenSecret } from '../../../control-plane/api/token-paging.ts'
+import { LoginLog } from '../../../control-plane/api/login-log.ts'
 import { PiecePacer } from '../../../control-plane/api/piece-pacer.ts'
 import { createSlots } from '../../../control-plane/api/slots.ts'
 import { createApp } from '../../../control-plane/app.ts'
@@ -117,6 +118,7 @@ export async function openSide(options: {
     transfers,
     throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE, log),
     callers: new KnownCallers(database.collections, secret),
+    logins: new LoginLog(),
     importWatch: new ImportWatch({
       collections: database.collections,
       secrets,

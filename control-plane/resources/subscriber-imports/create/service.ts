@@ -1,7 +1,8 @@
 import type { ClientSession } from 'mongodb'
-import type { Caller } from '../../../../shared/store/api-keys.ts'
+import { actorFields, type Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import { conflictTimeoutMs, inTransaction } from '../../../../shared/runtime/transactions.ts'
+import type { Logger } from '../../../../shared/runtime/logger.ts'
 import { isDuplicateKey } from '../../../../shared/runtime/driver-errors.ts'
 import { BusyError } from '../../../../shared/contract/errors.ts'
 import { sealed } from '../../../../shared/store/secrets.ts'
@@ -10,6 +11,7 @@ import type { ImportDocument } from '../../../../shared/contract/schemas/import.
 import { freeLease } from '../../../../shared/contract/schemas/lease.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import { newImportView } from '../../../../shared/processes/import-views.ts'
+import { logImportState } from '../../../../shared/processes/import-log.ts'
 import { insertImport } from '../../../../shared/store/imports.ts'
 import { wakeUp } from '../../../../shared/store/wake-up.ts'
 import type { InlineContent } from '../../../api/body/parse-body.ts'
@@ -25,6 +27,8 @@ import { optionWarnings, type SentRequest } from './option-warnings.ts'
 
 export interface CreationRequest {
   caller: Caller
+  address: string
+  log: Logger
   list: MailingListDocument
   body: ImportCreation
   sent: SentRequest
@@ -60,6 +64,10 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
     const insertion = { document: stored, revision, reply, deadline }
     const outcome = await insertUnlessListChanged(deps, insertion)
     if (outcome === 'done') {
+      logImportState(request.log.child({ import_id: id }), document, {
+        ...{ from: null, to: 'scheduled' },
+        by: { by: 'api', ...actorFields(request.caller, request.address) },
+      })
       await wakeUp(collections, {
         ...{ reason: 'created', organization_id: document.organization_id },
         list_id: document.options.dry_run ? null : document.mailing_list_id,
