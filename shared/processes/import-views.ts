@@ -1,4 +1,4 @@
-import { unfinishedOfListIndex, type Collections } from '../contract/schemas/collections.ts'
+import { waitingOfListIndex, type Collections } from '../contract/schemas/collections.ts'
 import {
   detectedCharacterSet,
   detectedSeparator,
@@ -244,21 +244,20 @@ async function importsWaitedFor(
   const lists = { mailing_list_id: { $in: [...new Set(due.map((document) => document.mailing_list_id))] } }
   const [locking, next] = await Promise.all([
     imports.find({ ...lists, holds_list: true }, { projection: { mailing_list_id: 1 } }).toArray(),
+    // The server skips from list to list, however many wait on one.
     imports
-      .aggregate<{ _id: number; first: Pick<ImportDocument, '_id' | 'begins_at'> }>(
+      .aggregate<{ _id: number; first: number }>(
         [
-          { $match: { ...lists, finished_at: null, state: 'scheduled', 'options.dry_run': false } },
-          { $sort: { begins_at: 1, _id: 1 } },
-          {
-            $group: { _id: '$mailing_list_id', first: { $first: { _id: '$_id', begins_at: '$begins_at' } } },
-          },
+          { $match: { state: 'scheduled', 'options.dry_run': false, ...lists } },
+          { $sort: waitingOfListIndex },
+          { $group: { _id: '$mailing_list_id', first: { $first: '$_id' } } },
         ],
-        { hint: unfinishedOfListIndex },
+        { hint: waitingOfListIndex },
       )
       .toArray(),
   ])
   const lockingImports = new Map(locking.map(({ _id, mailing_list_id }) => [mailing_list_id, _id]))
-  const nextImports = new Map(next.map(({ _id, first }) => [_id, first._id]))
+  const nextImports = new Map(next.map(({ _id, first }) => [_id, first]))
   return new Map(
     due.flatMap(({ _id, mailing_list_id: list }) => {
       const waitedFor = lockingImports.get(list) ?? nextImports.get(list)

@@ -34,7 +34,7 @@ export const noTries = { 'lease.tries': 0, 'lease.deaths': 0 }
 
 const stepLeases: Home = {
   collection: 'imports',
-  matches: { finalized: false },
+  matches: { finalized: false, state: { $ne: 'scheduled' } },
   hint: notFinalizedIndex,
   released: noHolder,
   unclaimed: {},

@@ -42,8 +42,8 @@ export const unpurgedIndex = 'finished_at_with_logs'
 /** The lock of a list: at most one import has `holds_list`. */
 export const lockedListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
 
-/** Imports that aren't finalized yet. Finalized ones, nearly all imports, aren't in the index. */
-export const notFinalizedIndex = { begins_at: 1, _id: 1 } as const
+/** Imports that aren't finalized yet, so that those which still wait can be passed over. Finalized ones aren't in the index. */
+export const notFinalizedIndex = { state: 1, begins_at: 1, _id: 1 } as const
 
 /**
  * Imports that haven't started, by list. Dry runs need no lock of a list, so they are indexed by organization. The
@@ -68,9 +68,6 @@ export const waitingDryRunsIndex = {
 
 /** Imports that ended and aren't finalized yet, by organization. */
 export const endedIndex = { finalized: 1, organization_id: 1, finished_at: 1, _id: 1 } as const
-
-/** The imports of a list by their end; those that haven't ended are neighbours. */
-export const unfinishedOfListIndex = { mailing_list_id: 1, finished_at: -1, _id: -1 } as const
 
 /** Queued reactions, by autoresponder and the time at which they can be taken. */
 export const queuedIndex = { state: 1, autoresponder_id: 1, available_at: 1, id: 1 } as const
@@ -195,7 +192,8 @@ const collections = {
       options: { name: unpurgedIndex, partialFilterExpression: { logs_purged_at: null } },
     },
     { keys: { organization_id: 1, finished_at: -1, _id: -1 } },
-    { keys: unfinishedOfListIndex },
+    // The imports of a list by their end; those that haven't ended are neighbours.
+    { keys: { mailing_list_id: 1, finished_at: -1, _id: -1 } },
     { keys: { organization_id: 1, _id: -1 } },
     // Finds ended imports that still have secrets.
     { keys: { has_secrets: 1, finalized: 1 } },
