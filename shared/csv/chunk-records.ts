@@ -1,9 +1,8 @@
 import type { ChunkDocument, ContentFormat } from '../contract/schemas/import.ts'
-import { characterSetName, recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
-import { bareCell, parseEnclosedRecords, readCells } from './csv-cells.ts'
+import { characterSetName } from './character-set.ts'
+import { RecordCells } from './csv-cells.ts'
 import {
   endOfRecordAt,
-  flagsAt,
   headerLength,
   identityPrefix,
   identityLengthAt,
@@ -12,14 +11,17 @@ import {
 } from './partition-file.ts'
 import { recordFlags } from './record-scanner.ts'
 import { binaryMegabyte } from '../values/byte-sizes.ts'
+import { TextBytes } from '../values/text-bytes.ts'
 
-/** A decoded record, split into cells. */
+/** A record, split into cells. Its identity and cells are overwritten with the next record. */
 export interface ReadRecord {
   /** Position in the file, from 1. */
   number: number
   /** Null when the record has no valid identity. */
-  identity: string | null
-  cells: string[]
+  identity: TextBytes | null
+  /** Whether the record before it in the batch has the same identity. */
+  isRepeated: boolean
+  cells: RecordCells
   /** Physical line of the file on which it begins, from 1. */
   line: number
   /** Why the whole record is unusable; null when its cells can be read. */
@@ -78,6 +80,13 @@ function compareIdentities(bytes: Buffer, a: number, b: number): number {
   )
 }
 
+function haveSameIdentity(bytes: Buffer, a: number, b: number): boolean {
+  const end = headerLength + identityLengthAt(bytes, a)
+  if (identityLengthAt(bytes, b) !== identityLengthAt(bytes, a)) return false
+  for (let i = headerLength; i < end; i += 1) if (bytes[a + i] !== bytes[b + i]) return false
+  return true
+}
+
 /**
  * Cuts records, in the given order, into batches of up to `batchRecords`. A batch ends earlier with the record that
  * brings it to `batchBytes`.
@@ -109,27 +118,22 @@ export function* identitiesOf({ offsets, bytes }: Batch): Generator<string> {
   for (const offset of offsets) yield identityAt(bytes, offset)
 }
 
-/**
- * Decodes the records of a batch one after the other, so that each can be collected before the next one is made. Only
- * records for csv-parse are read ahead, because one call of it costs as much as parsing a dozen records.
- */
+/** Reads the records of a batch one after the other, into the same memory. */
 export class BatchReader {
   readonly #batch: Batch
   readonly #format: ContentFormat
   readonly #kind: ChunkDocument['kind']
-  readonly #decoder: RecordDecoder
+  readonly #cells: RecordCells
+  readonly #identity = new TextBytes()
   /** Bytes of the imported file, without the partition's headers and identities. */
   bytesRead = 0
   #next = 0
-  /** Cells of records that csv-parse has parsed ahead; those from `#nextParsed` on are not returned yet. */
-  #parsed: string[][] = []
-  #nextParsed = 0
 
   constructor(batch: Batch, format: ContentFormat, kind: ChunkDocument['kind']) {
     this.#batch = batch
     this.#format = format
     this.#kind = kind
-    this.#decoder = recordDecoder(format.character_set)
+    this.#cells = new RecordCells(format)
   }
 
   /** The next record; null after the last one. */
@@ -139,52 +143,24 @@ export class BatchReader {
     if (offset === undefined) return null
     const found = recordAt(bytes, offset)
     this.bytesRead += found.end - found.start
-    const text = this.#decoder.decode(bytes, found.start, found.end)
-    const record: ReadRecord = {
+    const before = offsets[this.#next - 1]
+    this.#next += 1
+    const hasIdentity = this.#kind !== 'unidentified'
+    const cells = this.#cells.read(bytes, found.start, found.end, found.flags)
+    return {
       number: found.number,
       line: found.line,
-      identity:
-        this.#kind === 'unidentified' ? null : bytes.toString('utf8', found.identityStart, found.start),
-      cells: this.#cells(found.flags, text),
-      problem: this.#findProblem(found, text),
+      identity: hasIdentity ? this.#identity.set(bytes, found.identityStart, found.start) : null,
+      isRepeated: hasIdentity && before !== undefined && haveSameIdentity(bytes, before, offset),
+      cells,
+      problem: this.#findProblem(found, cells),
     }
-    this.#next += 1
-    return record
   }
 
-  #cells(flags: number, text: string): string[] {
-    if ((flags & recordFlags.unterminated) !== 0) return [text]
-    if ((flags & recordFlags.enclosed) === 0) return this.#bareCells(text)
-    if (!isForCsvParse(flags, text, this.#format)) return readCells(text, this.#format)
-    if (this.#nextParsed === this.#parsed.length) this.#parseAhead()
-    this.#nextParsed += 1
-    return this.#parsed[this.#nextParsed - 1]!
-  }
-
-  #bareCells(text: string): string[] {
-    const cells = text.split(this.#format.csv_field_separator)
-    return this.#format.csv_field_escape ? cells.map((cell) => bareCell(cell, this.#format)) : cells
-  }
-
-  /** Parses the next record and later ones of the batch that csv-parse must read too. */
-  #parseAhead(): void {
-    const { offsets, bytes } = this.#batch
-    const texts: string[] = []
-    for (const offset of offsets.subarray(this.#next)) {
-      if (texts.length === maxParsedAhead) break
-      if (flagsAt(bytes, offset) !== recordFlags.enclosed) continue
-      const { start, end, flags } = recordAt(bytes, offset)
-      const text = this.#decoder.decode(bytes, start, end)
-      if (isForCsvParse(flags, text, this.#format)) texts.push(text)
-    }
-    this.#parsed = parseEnclosedRecords(texts, this.#format)
-    this.#nextParsed = 0
-  }
-
-  #findProblem({ flags, start, end, line }: PartitionedRecord, text: string): RecordProblem | null {
+  #findProblem({ flags, line }: PartitionedRecord, cells: RecordCells): RecordProblem | null {
     if ((flags & recordFlags.unterminated) !== 0) {
       // The record ends with the line on which the enclosure opens, but may begin some lines earlier.
-      const lineEnds = text.match(/\r\n|\n|\r/g)?.length ?? 0
+      const lineEnds = cells.string(0)!.match(/\r\n|\n|\r/g)?.length ?? 0
       return { kind: 'unterminated', reason: `unterminated enclosure, line ${line + lineEnds}` }
     }
     if ((flags & recordFlags.tooLong) !== 0)
@@ -192,20 +168,11 @@ export class BatchReader {
         kind: 'too_long',
         reason: `the record at line ${line} is too long: it has more than 1 MiB, and only its beginning is shown here`,
       }
-    if (text.includes(undecodable) && !this.#decoder.isValid(this.#batch.bytes, start, end)) {
+    if (!cells.isValid) {
       const name = characterSetName(this.#format.character_set)
       return { kind: 'encoding', reason: `invalid ${name} in the record at line ${line}` }
     }
-    if (text.includes('\0')) return { kind: 'nul', reason: `a NUL character in the record at line ${line}` }
+    if (cells.hasNul) return { kind: 'nul', reason: `a NUL character in the record at line ${line}` }
     return null
   }
 }
-
-const maxParsedAhead = 128
-
-/** Whether all enclosed cells are regular and some enclosure is doubled. */
-const isForCsvParse = (
-  flags: number,
-  text: string,
-  { csv_field_enclosure: enclosure, csv_field_escape: escape }: ContentFormat,
-): boolean => flags === recordFlags.enclosed && !escape && text.includes(enclosure + enclosure)

@@ -2,8 +2,8 @@ import type { ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
 import { emailIdentity } from '../values/email.ts'
 import { fieldReader, type FieldReader } from '../values/field-value.ts'
 import { comparisonForm } from '../values/identity.ts'
-import { recordDecoder, undecodable, type RecordDecoder } from './character-set.ts'
-import { bareCell, cellText, readCells } from './csv-cells.ts'
+import { undecodable } from './character-set.ts'
+import { RecordCells } from './csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 
 /**
@@ -13,16 +13,14 @@ import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 export class IdentityReader {
   identityBytes: Buffer = Buffer.allocUnsafeSlow(1024)
 
-  readonly #format: ContentFormat
-  readonly #decoder: RecordDecoder
+  readonly #cells: RecordCells
   readonly #column: number
   readonly #kind: ImportPlan['identity']['kind']
   readonly #field: FieldReader | null
   readonly #separator: number
 
   constructor(plan: Pick<ImportPlan, 'identity' | 'fields'>, format: ContentFormat) {
-    this.#format = format
-    this.#decoder = recordDecoder(format.character_set)
+    this.#cells = new RecordCells(format)
     this.#column = plan.identity.column
     this.#kind = plan.identity.kind
     this.#separator = format.csv_field_separator.charCodeAt(0)
@@ -38,11 +36,11 @@ export class IdentityReader {
   read(record: ScannedRecord): number {
     const { bytes, start, end, flags } = record
     if ((flags & recordFlags.unterminated) !== 0) return -1
-    if ((flags & recordFlags.tooLong) !== 0) return this.#readLongCell(record.longCell)
-    if ((flags & recordFlags.enclosed) !== 0) {
-      const cell = readCells(this.#decoder.decode(bytes, start, end), this.#format)[this.#column]
-      return cell === undefined ? -1 : this.#readText(cell, bytes, start, end)
+    if ((flags & recordFlags.tooLong) !== 0) {
+      const cell = record.longCell
+      return cell === null ? -1 : this.#readCell(cell, 0, cell.length, recordFlags.enclosed, 0)
     }
+    if ((flags & recordFlags.enclosed) !== 0) return this.#readCell(bytes, start, end, flags, this.#column)
     let from = start
     for (let column = this.#column; column > 0; column -= 1) {
       while (from < end && bytes[from] !== this.#separator) from += 1
@@ -55,20 +53,20 @@ export class IdentityReader {
       const length = asciiEmailIdentity(bytes, from, to, this.identityBytes)
       if (length !== -1) return length
     }
-    return this.#readText(bareCell(this.#decoder.decode(bytes, from, to), this.#format), bytes, from, to)
+    return this.#readCell(bytes, from, to, 0, 0)
   }
 
-  #readLongCell(cell: Buffer | null): number {
-    if (cell === null) return -1
-    const text = readCells(this.#decoder.decode(cell, 0, cell.length), this.#format)[0] ?? ''
-    return this.#readText(text, cell, 0, cell.length)
-  }
-
-  /** The cell was decoded from these bytes, or from some of them. */
-  #readText(cell: string, bytes: Buffer, start: number, end: number): number {
-    const text = cellText(cell)
+  /** Reads a cell of these bytes, which are a record or a part of one. */
+  #readCell(bytes: Buffer, start: number, end: number, flags: number, column: number): number {
+    const cells = this.#cells.read(bytes, start, end, flags)
+    const cell = cells.text(column)
+    if (this.#kind === 'email') {
+      const length = asciiEmailIdentity(cell.bytes, cell.start, cell.end, this.identityBytes)
+      if (length !== -1) return length
+    }
+    const text = cell.toString()
     if (text === '' || text.includes('\0')) return -1
-    if (text.includes(undecodable) && !this.#decoder.isValid(bytes, start, end)) return -1
+    if (text.includes(undecodable) && !cells.isValid) return -1
     const identity = this.#parseIdentity(text)
     if (identity === null) return -1
     const length = Buffer.byteLength(identity)

@@ -8,7 +8,8 @@ import type {
 } from '../contract/schemas/import.ts'
 import type { EmailFormat, SubscriberDocument, SubscriberStatus } from '../contract/schemas/subscriber.ts'
 import { emailIdentity } from '../values/email.ts'
-import { fieldReader } from '../values/field-value.ts'
+import { fieldReader, type CellValue } from '../values/field-value.ts'
+import type { TextBytes } from '../values/text-bytes.ts'
 import { faultReasons } from './row-fault.ts'
 import { shorten, type Row } from './row-reader.ts'
 import { subscriberTransition } from '../values/subscriber-transition.ts'
@@ -28,10 +29,9 @@ export type Decision =
  * V8 deoptimizes code that meets many shapes.
  */
 export interface NewSubscriber {
-  key: string
   id: number
-  email: string
-  /** Comparison form of the email; null where `key` contains it. */
+  email: TextBytes | string
+  /** Comparison form of the email; null where the identity is it. */
   emailKey: string | null
   status: SubscriberStatus
   createdAt: Date
@@ -43,7 +43,7 @@ export interface NewSubscriber {
   confirmed: boolean | null
   confirmTime: Date | null
   /** In the order of the plan's fields. */
-  values: (FieldValue | null)[]
+  values: (CellValue | null)[]
 }
 
 /** Stands in `values` for a value that the update removes. */
@@ -51,7 +51,7 @@ export const cleared = Symbol('cleared')
 
 /** Changes of an existing subscriber, in one shape for the same reason. Null leaves a value as it is. */
 export interface SubscriberUpdate {
-  email: string | null
+  email: TextBytes | string | null
   emailKey: string | null
   status: SubscriberStatus | null
   subscribeTime: Date | null
@@ -67,7 +67,7 @@ export interface SubscriberUpdate {
   confirmed: boolean | null
   confirmTime: Date | null
   /** In the order of the plan's fields. */
-  values: (FieldValue | typeof cleared | null)[]
+  values: (CellValue | typeof cleared | null)[]
 }
 
 /**
@@ -88,8 +88,6 @@ interface RowContext {
 }
 
 interface RowToDecide {
-  /** `_id` of the row's subscriber. */
-  key: string
   row: Row
   /** Public id, in case the subscriber is new. */
   newId: number
@@ -162,8 +160,8 @@ export function rowDecider(context: RowContext): RowDecider {
     return change(toDecide, existing)
   }
 
-  function addition({ key, row, newId, now }: RowToDecide): Decision {
-    const values = initialValues.slice()
+  function addition({ row, newId, now }: RowToDecide): Decision {
+    const values: NewSubscriber['values'] = initialValues.slice()
     for (let i = 0; i < mappedIndexes.length; i += 1) {
       const value = row.fields[i]
       if (value !== null && value !== undefined) values[mappedIndexes[i]!] = value
@@ -177,10 +175,9 @@ export function rowDecider(context: RowContext): RowDecider {
     const hasLeft = subscriberTransition(null, status).removal === 'begins'
     const confirmed = plan.has_confirmed ? (row.confirmed ?? fallback.confirmed ?? false) : null
     const subscriber: NewSubscriber = {
-      key,
       id: newId,
       email: row.email,
-      emailKey: plan.identity.kind === 'email' ? null : emailIdentity(row.email),
+      emailKey: plan.identity.kind === 'email' ? null : emailIdentity(String(row.email)),
       status,
       createdAt: now,
       subscribeTime: row.subscribe_time ?? context.startedAt,
@@ -244,7 +241,7 @@ export function rowDecider(context: RowContext): RowDecider {
     const isKeyed = plan.identity.kind !== 'email'
     const update: SubscriberUpdate = {
       email: isKeyed ? row.email : null,
-      emailKey: isKeyed ? emailIdentity(row.email) : null,
+      emailKey: isKeyed ? emailIdentity(String(row.email)) : null,
       status: null,
       subscribeTime: null,
       subscribeIp: null,

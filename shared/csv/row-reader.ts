@@ -1,5 +1,5 @@
 import type { ReadRecord } from './chunk-records.ts'
-import type { FieldType, FieldValue } from '../contract/schemas/custom-field.ts'
+import type { FieldType } from '../contract/schemas/custom-field.ts'
 import type {
   BuiltInColumn,
   FaultKind,
@@ -19,6 +19,7 @@ import {
   isNoDate,
   parseDateTime,
   parseDayOfYear,
+  readDateTime,
   toInstant,
   type DateOrder,
 } from '../values/date-time.ts'
@@ -29,16 +30,21 @@ import {
   dateExamples,
   fieldReader,
   maxTextLength,
+  type CellValue,
 } from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
 import { statusFromConsent, statusFromText } from '../values/subscriber-status.ts'
-import { cellText } from './csv-cells.ts'
+import { remembering, TextBytes } from '../values/text-bytes.ts'
+import { cellText, type RecordCells } from './csv-cells.ts'
 import { cellReason, RowFailure, wholeFault } from './row-fault.ts'
 
-/** The parsed cells of a good row. Null means that the file has no value: no such column, or a blank cell. */
+/**
+ * The parsed cells of a good row. Null means that the file has no value: no such column, or a blank cell. Texts are bytes
+ * of the cells where they are stored as typed.
+ */
 export interface Row {
   /** The email in the form in which it is stored. */
-  email: string
+  email: TextBytes | string
   /** From the column `status` or `consent`. */
   status: SubscriberStatus | null
   email_format: EmailFormat | null
@@ -49,7 +55,7 @@ export interface Row {
   confirmed: boolean | null
   confirm_time: Date | null
   /** Values of the mapped custom fields, in the order of `RowReader.mappedFieldIds`. */
-  fields: (FieldValue | null)[]
+  fields: (CellValue | null)[]
   /** What the import warns of, once for each cell; null is none. */
   remarks: RemarkKind[] | null
 }
@@ -59,12 +65,12 @@ export interface RowReader {
   mappedFieldIds: number[]
   /** Index of the email column: logs show the email as typed, also when the row fails. */
   emailColumn: number
-  /** The parsed row, or why it can't be imported. Only a failure makes an object beside the row. */
-  read(cells: readonly string[]): Row | RowFailure
+  /** The parsed row, which the next call overwrites, or why it can't be imported. */
+  read(cells: RecordCells): Row | RowFailure
   /** Index of the column with the identity. */
   identityColumn: number
   /** Why a record without a valid identity can't be imported. */
-  identityFailure(cells: readonly string[]): RowFailure
+  identityFailure(cells: RecordCells): RowFailure
 }
 
 /** The parsed row of a record, or why it can't be imported. */
@@ -84,8 +90,9 @@ export function readRow(
  * Whether a faulty record's identity could be read, so that a wrong one is its first fault. Of a record that is too
  * long only the beginning is kept.
  */
-function hasReadableIdentity(reader: RowReader, kind: FaultKind, cells: readonly string[]): boolean {
-  return (kind === 'encoding' || kind === 'nul') && !/[\0\ufffd]/.test(cells[reader.identityColumn] ?? '')
+function hasReadableIdentity(reader: RowReader, kind: FaultKind, cells: RecordCells): boolean {
+  const isText = kind === 'encoding' || kind === 'nul'
+  return isText && !/[\0\ufffd]/.test(cells.string(reader.identityColumn) ?? '')
 }
 
 interface CellReader {
@@ -94,7 +101,7 @@ interface CellReader {
   required: boolean
   isEmail?: boolean
   /** Parses a trimmed, non-blank cell into the row; false when the column can't have that value. */
-  read(text: string, row: Row): boolean
+  read(text: TextBytes, row: Row): boolean
   /** For a column of dates: their order, and whether a text is a date in a given order. */
   dates?: { order: DateOrder; isReadIn(text: string, order: DateOrder): boolean }
 }
@@ -111,43 +118,51 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
     (column) => column?.kind === 'built_in' && column.name === 'email',
   )
 
+  const fields = mappedFieldIds.map((): CellValue | null => null)
   return {
     mappedFieldIds,
     emailColumn,
     identityColumn: plan.identity.column,
     read(cells) {
+      const isLonger = cells.count > columns.length
       const surplus =
-        cells.length > columns.length
-          ? cells
-              .slice(columns.length)
-              .map(cellText)
-              .find((text) => text !== '')
-          : undefined
-      if (surplus !== undefined) {
-        const reason = `the record has ${cells.length} cells, but the mapping has ${columns.length} columns; the first extra cell is ${shorten(surplus)}`
+        isLonger &&
+        cells
+          .strings(columns.length)
+          .map(cellText)
+          .find((text) => text !== '')
+      if (typeof surplus === 'string') {
+        const reason = `the record has ${cells.count} cells, but the mapping has ${columns.length} columns; the first extra cell is ${shorten(surplus)}`
         return new RowFailure(reason, wholeFault('surplus_cells'))
       }
-      const row = blankRow(mappedFieldIds.length)
+      const row = blankRow(fields.fill(null))
       let failure: RowFailure | null = null
       for (let i = 0; i < columns.length; i += 1) {
         const column = columns[i]
         if (column === null || column === undefined) continue
-        const text = cellText(cells[i] ?? '')
-        if (text === '' ? column.required : !column.read(text, row)) {
-          if (failure === null) failure = cellFailure(column, i, text)
-          else failure.reason += `; ${describeProblem(column, text)}`
-        } else if (column.dates !== undefined) {
-          if (column.dates.order === 'dmy' && isMonthFirstDate(text)) remark(row, 'month_first_dates')
-          else if (isNoDate(text)) remark(row, 'no_dates')
-        }
+        const text = cells.text(i)
+        if (text.length === 0 ? column.required : !column.read(text, row)) {
+          if (failure === null) failure = cellFailure(column, i, String(text))
+          else failure.reason += `; ${describeProblem(column, String(text))}`
+        } else if (column.dates !== undefined) noteDate(text, column.dates.order, row)
       }
       return failure ?? row
     },
     identityFailure(cells) {
       const { column } = plan.identity
-      return cellFailure(columns[column]!, column, cellText(cells[column] ?? ''))
+      return cellFailure(columns[column]!, column, String(cells.text(column)))
     },
   }
+}
+
+function noteDate(text: TextBytes, order: DateOrder, row: Row): void {
+  const { bytes, start } = text
+  // Nearly all dates begin with four digits, or under `mdy` with a number that isn't zero.
+  const hasYearFirst = bytes[start + 1]! >= 0x30 && bytes[start + 2]! >= 0x30
+  const isUsual = bytes[start]! > 0x30 && bytes[start]! <= 0x39 && (order === 'mdy' || hasYearFirst)
+  if (isUsual) return
+  if (order === 'dmy' && isMonthFirstDate(String(text))) remark(row, 'month_first_dates')
+  else if (isNoDate(String(text))) remark(row, 'no_dates')
 }
 
 function remark(row: Row, kind: RemarkKind): void {
@@ -204,7 +219,7 @@ function customFieldReader(
     required: plan.identity.field_id === field.id,
     ...(isReadIn === undefined ? {} : { dates: { order, isReadIn } }),
     read(text, row) {
-      const value = reader.fromText(text)
+      const value = reader.fromBytes(text)
       row.fields[index] = Array.isArray(value) && value.length === 0 ? null : value
       return value !== null
     },
@@ -221,72 +236,47 @@ const dateReaders: Partial<Record<FieldType, (text: string, order: DateOrder) =>
 
 export const dependsOnDateFormat = (type: FieldType): boolean => dateReaders[type] !== undefined
 
-function blankRow(fields: number): Row {
-  return {
-    email: '',
-    status: null,
-    email_format: null,
-    subscribe_time: null,
-    subscribe_ip: null,
-    remove_time: null,
-    remove_ip: null,
-    confirmed: null,
-    confirm_time: null,
-    fields: new Array<null>(fields).fill(null),
-    remarks: null,
-  }
-}
+const blankRow = (fields: Row['fields']): Row => ({
+  email: '',
+  status: null,
+  email_format: null,
+  subscribe_time: null,
+  subscribe_ip: null,
+  remove_time: null,
+  remove_ip: null,
+  confirmed: null,
+  confirm_time: null,
+  fields,
+  remarks: null,
+})
 
 function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOptions): CellReader {
   const order = options.file_format.date_format
   const zone = plan.time_zone_name
-  const optional = (expectation: string, read: CellReader['read']): CellReader => ({
+  const optional = <N extends 'status' | 'email_format' | 'confirmed' | 'subscribe_ip' | 'remove_ip'>(
+    expectation: string,
+    property: N,
+    read: (text: TextBytes) => Row[N],
+  ): CellReader => ({
     name,
     required: false,
     expectation,
-    read,
+    read(text, row) {
+      row[property] = read(text)
+      return row[property] !== null
+    },
   })
   switch (name) {
     case 'email':
-      return {
-        name,
-        required: true,
-        expectation: emailExpectation,
-        isEmail: true,
-        read(text, row) {
-          row.email = text
-          const isPlain = !isRemarkable.test(text)
-          // An email that is the identity was validated when the file was split.
-          if (plan.identity.kind === 'email' && isPlain) return true
-          const email = parseEmail(text)
-          if (email === null) return false
-          if (isPlain) return true
-          row.email = email.address
-          if (visibleEmail(text) !== text) remark(row, 'invisible_characters')
-          if (/[{|}].*@/.test(text)) remark(row, 'unusual_addresses')
-          return true
-        },
-      }
+      return emailReader(plan)
     case 'status':
-      return optional(`one of ${subscriberStatuses.join(', ')}`, (text, row) => {
-        row.status = statusFromText(text)
-        return row.status !== null
-      })
+      return optional(`one of ${subscriberStatuses.join(', ')}`, 'status', remembering(statusFromText))
     case 'consent':
-      return optional(booleanExpectation, (text, row) => {
-        row.status = statusFromConsent(text)
-        return row.status !== null
-      })
+      return optional(booleanExpectation, 'status', remembering(statusFromConsent))
     case 'email_format':
-      return optional(`one of ${emailFormats.join(', ')}`, (text, row) => {
-        row.email_format = oneOf(emailFormats, text)
-        return row.email_format !== null
-      })
+      return optional(`one of ${emailFormats.join(', ')}`, name, remembering(emailFormatFromText))
     case 'confirmed':
-      return optional(booleanExpectation, (text, row) => {
-        row.confirmed = booleanFromText(text)
-        return row.confirmed !== null
-      })
+      return optional(booleanExpectation, name, remembering(booleanFromText))
     case 'subscribe_time':
     case 'remove_time':
     case 'confirm_time':
@@ -296,27 +286,50 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
         expectation: `a date or time such as ${dateExamples(order)}, in the years 1000 to 9999`,
         dates: { order, isReadIn: isDateTime },
         read(text, row) {
-          const value = parseDateTime(text, order)
+          const value = readDateTime(text, order)
           row[name] = value === null ? null : toInstant(value, zone)
-          return row[name] !== null || isNoDate(text)
+          return row[name] !== null || isNoDate(text.toString())
         },
       }
     case 'subscribe_ip':
     case 'remove_ip':
-      return optional(ipExpectation, (text, row) => {
-        row[name] = canonicalIp(text)
-        return row[name] !== null
-      })
+      return optional(ipExpectation, name, (text) => canonicalIp(String(text)))
   }
 }
 
-/** Of an email: it may not be stored as typed, or has a character of the unusual ones. */
-const isRemarkable = /[{|}\u0080-\uffff]/
-
-function oneOf<T extends string>(values: readonly T[], text: string): T | null {
-  const wanted = text.toLowerCase()
-  return values.find((value) => value === wanted) ?? null
+function emailReader(plan: ImportPlan): CellReader {
+  const value = new TextBytes()
+  return {
+    name: 'email',
+    required: true,
+    expectation: emailExpectation,
+    isEmail: true,
+    read(text, row) {
+      const isPlain = !isRemarkable(text)
+      row.email = value.set(text.bytes, text.start, text.end)
+      // An email that is the identity was validated when the file was split.
+      if (plan.identity.kind === 'email' && isPlain) return true
+      const typed = text.toString()
+      const email = parseEmail(typed)
+      if (email === null) return false
+      if (isPlain) return true
+      row.email = email.address
+      if (visibleEmail(typed) !== typed) remark(row, 'invisible_characters')
+      if (/[{|}].*@/.test(typed)) remark(row, 'unusual_addresses')
+      return true
+    },
+  }
 }
+
+/** Whether an email may not be stored as typed, or has one of the characters `{`, `|` and `}`. */
+function isRemarkable({ bytes, start, end }: TextBytes): boolean {
+  for (let at = start; at < end; at += 1)
+    if (bytes[at]! >= 0x7b && bytes[at] !== 0x7e && bytes[at] !== 0x7f) return true
+  return false
+}
+
+const emailFormatFromText = (text: string): EmailFormat | null =>
+  emailFormats.find((value) => value === text.toLowerCase()) ?? null
 
 const shownCharacters = 60
 

@@ -4,6 +4,8 @@ import type { Collections } from '../contract/schemas/collections.ts'
 import type { FieldValue } from '../contract/schemas/custom-field.ts'
 import type { ImportPlan } from '../contract/schemas/import.ts'
 import { binaryMegabyte } from '../values/byte-sizes.ts'
+import type { CellValue } from '../values/field-value.ts'
+import { TextBytes } from '../values/text-bytes.ts'
 
 /**
  * Limits of the total size of a subscriber's custom fields, so that neither an update nor a row meets the database's
@@ -18,8 +20,8 @@ const maxValueBytes = 4 * binaryMegabyte
 export const valuesTooLarge = `the subscriber's custom fields would hold more than ${maxValueBytes} bytes together`
 
 /** Bytes of one value with its name. */
-export const valueBytes = (fieldId: number, value: FieldValue): number =>
-  BSON.calculateObjectSize({ [fieldId]: value }) - emptyBytes
+export const valueBytes = (fieldId: number, value: CellValue): number =>
+  BSON.calculateObjectSize({ [fieldId]: value instanceof TextBytes ? value.toString() : value }) - emptyBytes
 
 export const valuesBytes = (values: Record<string, FieldValue>): number =>
   BSON.calculateObjectSize(values) - emptyBytes

@@ -1,4 +1,5 @@
 import { dayMs, minuteMs } from './durations.ts'
+import { TextBytes } from './text-bytes.ts'
 import { localToUtcMs, twoDigits, zoneOffsetMs } from './time-zone.ts'
 
 /**
@@ -83,11 +84,17 @@ export function isNoDate(text: string): boolean {
 export function parseDateTime(text: string, order: DateOrder): WrittenDateTime | null {
   if (text.length > maxTextLength) return null
   if (text.charCodeAt(0) > 0x39) return readMonthFirst(text) ?? readBehindWeekday(text)
-  if (isDigit(text.charCodeAt(1)) && isDigit(text.charCodeAt(2)))
-    return readPlain(text) ?? readYearFirst(text)
-  const numeric = readPlainYearLast(text, order) ?? readYearLast(text, order)
-  return numeric ?? readDayFirst(text)
+  if (isDigit(text.charCodeAt(1)) && isDigit(text.charCodeAt(2))) return readYearFirst(text)
+  return readYearLast(text, order) ?? readDayFirst(text)
 }
+
+/** The same by bytes: the usual forms need no string and no pattern. */
+export const readDateTime = (text: TextBytes, order: DateOrder): WrittenDateTime | null =>
+  readPlainDateTime(text, order) ?? parseDateTime(text.toString(), order)
+
+/** Null also for texts in other forms. */
+export const readPlainDateTime = (text: TextBytes, order: DateOrder): WrittenDateTime | null =>
+  readPlain(text) ?? readPlainYearLast(text, order)
 
 /** Whether a trimmed text is a date in either order of day and month. */
 export const isDateTime = (text: string): boolean =>
@@ -101,39 +108,34 @@ function readBehindWeekday(text: string): WrittenDateTime | null {
 const readMonthFirst = (text: string) => readNamedMonth(monthFirst.exec(text), 1, 2)
 const readDayFirst = (text: string) => readNamedMonth(dayFirst.exec(text), 2, 1)
 
-const isDigit = (unit: number): boolean => unit >= 0x30 && unit <= 0x39
+const isDigit = (unit: number | undefined): boolean => unit !== undefined && unit >= 0x30 && unit <= 0x39
 
-/**
- * Fast path for `YYYY-MM-DD`, alone or with ` HH:MM` or ` HH:MM:SS`, which spares the match of a pattern. Null for
- * other texts.
- */
-function readPlain(text: string): WrittenDateTime | null {
-  const hasSeconds = text.length === 19
-  const hasTime = hasSeconds || text.length === 16
-  if (!hasTime && text.length !== 10) return null
-  if (text.charCodeAt(4) !== 0x2d || text.charCodeAt(7) !== 0x2d) return null
-  const year = twoDigitsAt(text, 0) * 100 + twoDigitsAt(text, 2)
-  const month = twoDigitsAt(text, 5)
-  const day = twoDigitsAt(text, 8)
+/** Fast path for `YYYY-MM-DD`, alone or with ` HH:MM` or ` HH:MM:SS`. Null for other texts. */
+function readPlain({ bytes, start, length }: TextBytes): WrittenDateTime | null {
+  const hasSeconds = length === 19
+  const hasTime = hasSeconds || length === 16
+  if (!hasTime && length !== 10) return null
+  if (bytes[start + 4] !== 0x2d || bytes[start + 7] !== 0x2d) return null
+  const year = twoDigitsAt(bytes, start) * 100 + twoDigitsAt(bytes, start + 2)
+  const month = twoDigitsAt(bytes, start + 5)
+  const day = twoDigitsAt(bytes, start + 8)
   if (!hasTime) return Number.isNaN(year + month + day) ? null : dateTimeIfValid(year, month, day, 0, null)
-  const between = text.charCodeAt(10)
-  if (between !== 0x20 && between !== 0x54) return null
-  if (text.charCodeAt(13) !== 0x3a || (hasSeconds && text.charCodeAt(16) !== 0x3a)) return null
-  const hour = twoDigitsAt(text, 11)
-  const minute = twoDigitsAt(text, 14)
-  const second = hasSeconds ? twoDigitsAt(text, 17) : 0
+  if (bytes[start + 10] !== 0x20 && bytes[start + 10] !== 0x54) return null
+  if (bytes[start + 13] !== 0x3a || (hasSeconds && bytes[start + 16] !== 0x3a)) return null
+  const hour = twoDigitsAt(bytes, start + 11)
+  const minute = twoDigitsAt(bytes, start + 14)
+  const second = hasSeconds ? twoDigitsAt(bytes, start + 17) : 0
   if (Number.isNaN(year + month + day + hour + minute + second)) return null
   const exists = hour <= 23 && minute <= 59 && second <= 59
   return dateTimeIfValid(year, month, day, exists ? (hour * 60 + minute) * 60 + second : -1, null)
 }
 
-const digitAt = (text: string, at: number): number =>
-  isDigit(text.charCodeAt(at)) ? text.charCodeAt(at) - 0x30 : Number.NaN
+const digitAt = (bytes: Buffer, at: number): number => (isDigit(bytes[at]) ? bytes[at]! - 0x30 : Number.NaN)
 
 /** NaN unless there are two digits at `at`. */
-function twoDigitsAt(text: string, at: number): number {
-  const tens = text.charCodeAt(at) - 0x30
-  const ones = text.charCodeAt(at + 1) - 0x30
+function twoDigitsAt(bytes: Buffer, at: number): number {
+  const tens = bytes[at]! - 0x30
+  const ones = bytes[at + 1]! - 0x30
   return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN
 }
 
@@ -161,16 +163,16 @@ function readNamedMonth(match: RegExpExecArray | null, name: 1 | 2, day: 1 | 2):
   )
 }
 
-/** Fast path for `D/M/YYYY` without a time, which spares the match of a pattern. Null for other texts. */
-function readPlainYearLast(text: string, order: DateOrder): WrittenDateTime | null {
-  const firstEnd = isDigit(text.charCodeAt(1)) ? 2 : 1
-  const separator = text.charCodeAt(firstEnd)
-  const secondEnd = firstEnd + (isDigit(text.charCodeAt(firstEnd + 2)) ? 3 : 2)
+/** Fast path for `D/M/YYYY` without a time. Null for other texts. */
+function readPlainYearLast({ bytes, start, end }: TextBytes, order: DateOrder): WrittenDateTime | null {
+  const firstEnd = start + (isDigit(bytes[start + 1]) ? 2 : 1)
+  const separator = bytes[firstEnd]
+  const secondEnd = firstEnd + (isDigit(bytes[firstEnd + 2]) ? 3 : 2)
   if (separator !== 0x2f && separator !== 0x2d) return null
-  if (text.length !== secondEnd + 5 || text.charCodeAt(secondEnd) !== separator) return null
-  const first = firstEnd === 2 ? twoDigitsAt(text, 0) : digitAt(text, 0)
-  const second = secondEnd - firstEnd === 3 ? twoDigitsAt(text, firstEnd + 1) : digitAt(text, firstEnd + 1)
-  const year = twoDigitsAt(text, secondEnd + 1) * 100 + twoDigitsAt(text, secondEnd + 3)
+  if (end !== secondEnd + 5 || bytes[secondEnd] !== separator) return null
+  const first = firstEnd - start === 2 ? twoDigitsAt(bytes, start) : digitAt(bytes, start)
+  const second = secondEnd - firstEnd === 3 ? twoDigitsAt(bytes, firstEnd + 1) : digitAt(bytes, firstEnd + 1)
+  const year = twoDigitsAt(bytes, secondEnd + 1) * 100 + twoDigitsAt(bytes, secondEnd + 3)
   if (Number.isNaN(first + second + year)) return null
   const [month, day] = isMonthFirst(second, order) ? [first, second] : [second, first]
   return dateTimeIfValid(year, month, day, 0, null)

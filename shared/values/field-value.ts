@@ -1,6 +1,17 @@
 import type { FieldDefinition, FieldValue } from '../contract/schemas/custom-field.ts'
-import { isNoDate, parseDateTime, parseDayOfYear, toDate, type DateOrder } from './date-time.ts'
+import {
+  isNoDate,
+  parseDateTime,
+  parseDayOfYear,
+  readPlainDateTime,
+  toDate,
+  type DateOrder,
+} from './date-time.ts'
 import { comparisonForm } from './identity.ts'
+import { remembering, TextBytes } from './text-bytes.ts'
+
+/** The value of a cell: a text may be bytes of the cell itself. */
+export type CellValue = FieldValue | TextBytes
 
 /**
  * Converts cells and JSON values of one custom field to the stored value. An import makes one reader per field, so that
@@ -12,6 +23,8 @@ export interface FieldReader {
   expectation: string
   /** Parses a trimmed, non-blank text; null when the field can't have that value. */
   fromText(text: string): FieldValue | null
+  /** The same by bytes, for cells. The next call overwrites a value that is bytes. */
+  fromBytes(text: TextBytes): CellValue | null
   /**
    * Checks a JSON value other than null; null when the field can't have it. Nothing is coerced, but texts are parsed as
    * cells are.
@@ -55,11 +68,7 @@ export function fieldReader(field: FieldDefinition, order: DateOrder): FieldRead
     case 'number':
       return numberReader(field)
     case 'date':
-      return reader(field, `a date such as ${dateExamples(order)}`, (text) => {
-        const value = parseDateTime(text, order)
-        if (value !== null) return toDate(value)
-        return isNoDate(text) ? noValue : null
-      })
+      return dateReader(field, order)
     case 'day_of_year':
       return dayOfYearReader(field, order)
     case 'boolean':
@@ -91,6 +100,7 @@ function reader(
     field,
     expectation,
     fromText,
+    fromBytes: remembering(fromText),
     fromJson: (value) => (typeof value === 'string' ? fromText(value.trim()) : fromOther(value)),
   }
 }
@@ -98,12 +108,20 @@ function reader(
 function textReader(field: FieldDefinition): FieldReader {
   const min = field.minimum_length ?? 0
   const max = field.maximum_length ?? maxTextLength
-  return reader(field, `a text of ${min} to ${max} characters`, (text) => {
-    // A code point is one or two UTF-16 units, so the length alone accepts nearly every text.
-    if (text.length <= max && text.length >= min * 2) return text
+  const value = new TextBytes()
+  const base = reader(field, `a text of ${min} to ${max} characters`, (text) => {
     const length = codePoints(text)
     return length >= min && length <= max ? text : null
   })
+  return {
+    ...base,
+    fromBytes(text) {
+      const { bytes, start, end, length } = text
+      // A code point has up to four bytes, so the length alone accepts nearly every text.
+      const isGood = (length <= max && length >= min * 4) || base.fromText(String(text)) !== null
+      return isGood ? value.set(bytes, start, end) : null
+    },
+  }
 }
 
 export function codePoints(text: string): number {
@@ -117,6 +135,21 @@ export function codePoints(text: string): number {
   return count
 }
 
+function dateReader(field: FieldDefinition, order: DateOrder): FieldReader {
+  const base = reader(field, `a date such as ${dateExamples(order)}`, (text) => {
+    const value = parseDateTime(text, order)
+    if (value !== null) return toDate(value)
+    return isNoDate(text) ? noValue : null
+  })
+  return {
+    ...base,
+    fromBytes(text) {
+      const value = readPlainDateTime(text, order)
+      return value === null ? base.fromBytes(text) : toDate(value)
+    },
+  }
+}
+
 function numberReader(field: FieldDefinition): FieldReader {
   const min = field.minimum_value ?? -Number.MAX_SAFE_INTEGER
   const max = field.maximum_value ?? Number.MAX_SAFE_INTEGER
@@ -124,9 +157,26 @@ function numberReader(field: FieldDefinition): FieldReader {
     Number.isSafeInteger(value) && value >= min && value <= max ? value + 0 : null
   const bounds = field.minimum_value === null && field.maximum_value === null ? '' : ` from ${min} to ${max}`
   const fromText = (text: string) => (integerText.test(text) ? inRange(Number(text)) : null)
-  return reader(field, `an integer${bounds}`, fromText, (value) =>
+  const base = reader(field, `an integer${bounds}`, fromText, (value) =>
     typeof value === 'number' ? inRange(value) : null,
   )
+  const fromBytes = (text: TextBytes) => {
+    const plain = plainInteger(text)
+    return plain === -1 ? fromText(String(text)) : inRange(plain)
+  }
+  return { ...base, fromBytes }
+}
+
+/** The integer of up to 15 digits without a sign; -1 for another text. */
+function plainInteger({ bytes, start, end }: TextBytes): number {
+  if (end - start > 15) return -1
+  let value = 0
+  for (let at = start; at < end; at += 1) {
+    const digit = bytes[at]! - 0x30
+    if (digit < 0 || digit > 9) return -1
+    value = value * 10 + digit
+  }
+  return value
 }
 
 function dayOfYearReader(field: FieldDefinition, order: DateOrder): FieldReader {

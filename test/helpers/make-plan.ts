@@ -5,6 +5,8 @@ import type {
   ImportOptions,
   ImportPlan,
 } from '../../shared/contract/schemas/import.ts'
+import { RecordCells } from '../../shared/csv/csv-cells.ts'
+import { recordFlags } from '../../shared/csv/record-scanner.ts'
 
 /** Plans and options for tests of what lies below an import: complete, with the defaults of the API. */
 
@@ -15,6 +17,12 @@ export const utf8Format: ContentFormat = {
   csv_field_enclosure: '"',
   csv_field_escape: null,
   date_format: 'mdy',
+}
+
+/** A record with these cells. */
+export function cellsOf(cells: readonly string[]): RecordCells {
+  const bytes = Buffer.from(cells.map((cell) => `"${cell.replaceAll('"', '""')}"`).join(','))
+  return new RecordCells(utf8Format).read(bytes, 0, bytes.length, recordFlags.enclosed)
 }
 
 export function makeOptions(changes: Partial<ImportOptions> = {}): ImportOptions {

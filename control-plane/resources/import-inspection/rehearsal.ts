@@ -23,6 +23,7 @@ import { RefusalCounts } from './refusal-counts.ts'
 import { activeSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { findValueSizes, makesTooLarge, noSizes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
+import { TextBytes } from '../../../shared/values/text-bytes.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import { scanSample, type Sample } from '../../../shared/csv/sampled-records.ts'
 
@@ -152,10 +153,11 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
   let remainingQuota = limit === null ? Infinity : Math.max(0, limit - active)
   const identities = new Set<string>()
   return records.map((record): RehearsedRecord => {
-    const { identity, number } = record
+    const { number } = record
+    const identity = record.identity?.toString() ?? null
     const asTyped = (result: RowResult, error: string | null): RehearsedRecord => ({
       ...{ record: number, result, error },
-      values: typedValues(record.cells, plan),
+      values: typedValues(record.cells.strings(), plan),
     })
     if (identity !== null && identities.has(identity)) return asTyped('skipped_duplicate', null)
     if (identity !== null) identities.add(identity)
@@ -163,7 +165,7 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
     if (row instanceof RowFailure) return asTyped('failed', row.reason)
     if (identity === null) throw new Error('a valid row has no identity')
     const key = subscriberKey(list._id, identity)
-    const decision = decider.decide({ key, row, newId: 1, now }, existing.get(key))
+    const decision = decider.decide({ row, newId: 1, now }, existing.get(key))
     if (decision.result === 'failed') return asTyped('failed', decision.reason)
     const isWritten = decision.result === 'added' || decision.result === 'updated'
     if (isWritten && makesTooLarge(decision, plan, sizes.get(key) ?? noSizes))
@@ -183,7 +185,9 @@ async function findExisting(
   records: ReadRecord[],
   projection: Record<string, 1>,
 ): Promise<Map<string, ExistingSubscriber>> {
-  const keys = records.flatMap(({ identity }) => (identity === null ? [] : subscriberKey(listId, identity)))
+  const keys = records.flatMap(({ identity }) =>
+    identity === null ? [] : subscriberKey(listId, String(identity)),
+  )
   const found = await collections.subscribers
     .find({ _id: { $in: [...new Set(keys)] } }, { projection })
     .toArray()
@@ -222,7 +226,8 @@ function rowValues(row: Row, plan: ImportPlan, reader: RowReader): RehearsedReco
             ? row.status && row.status === 'active'
             : row[column.name]
       if (value instanceof Date) return [[name, formatInstant(value, zone)] as const]
-      return [[name, typeof value === 'string' ? shortened(value) : value] as const]
+      const isText = typeof value === 'string' || value instanceof TextBytes
+      return [[name, isText ? shortened(String(value)) : value] as const]
     }),
   )
 }

@@ -1,4 +1,4 @@
-import { BatchReader, type Batch, type ReadRecord } from '../../../shared/csv/chunk-records.ts'
+import { BatchReader, identityAt, type Batch, type ReadRecord } from '../../../shared/csv/chunk-records.ts'
 import { needsQuota, type Decision, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
 import { exampleOf, RowFailure, wholeFault } from '../../../shared/csv/row-fault.ts'
 import { readRow } from '../../../shared/csv/row-reader.ts'
@@ -76,7 +76,8 @@ export class BatchDraft {
   bytesRead = 0
   /** Rows that become active. Rows that make a subscriber inactive are not subtracted. */
   quotaUsed = 0
-  lastIdentity: string | null
+  /** Identity of its last record. */
+  lastIdentity: string | null = null
   readonly now: Date
   /** The lane's buffers, filled with what the batch writes. */
   readonly buffers: BatchBuffers
@@ -92,7 +93,6 @@ export class BatchDraft {
     this.#chunk = chunk
     this.buffers = buffers
     this.#start = start
-    this.lastIdentity = start.lastIdentity
     this.now = start.now
     this.#dueTimes = context.reactions.dueTimes(this.now)
     for (const buffer of Object.values(buffers)) buffer.clear()
@@ -110,6 +110,9 @@ export class BatchDraft {
       records += 1
     }
     this.bytesRead = reader.bytesRead
+    const last = batch.offsets.at(-1)
+    const hasIdentity = last !== undefined && this.#chunk.kind !== 'unidentified'
+    this.lastIdentity = hasIdentity ? identityAt(batch.bytes, last) : null
     for (const [kind, lines] of this.logs) this.counts[kind] = lines.lines
     return null
   }
@@ -129,11 +132,10 @@ export class BatchDraft {
   #process(record: ReadRecord, position: number, bytes: number): void {
     const { reader, decider, document, writeSubscriber, writeUpdate, reactions } = this.#context
     const { identity } = record
-    const isDuplicate = identity !== null && identity === this.lastIdentity
-    const email = (record.cells[reader.emailColumn] ?? this.#emailOf(identity)).trim()
-    this.lastIdentity = identity
-    if (isDuplicate) {
-      this.#log('skipped_duplicate', email)
+    const isFirst = position === this.#start.position
+    const isAgain = isFirst ? identity?.toString() === this.#start.lastIdentity : record.isRepeated
+    if (identity !== null && isAgain) {
+      this.#log('skipped_duplicate', record)
       return
     }
     const row = readRow(reader, record)
@@ -141,18 +143,20 @@ export class BatchDraft {
       this.#fail(record, row)
       return
     }
+    if (identity === null) throw new Error('a valid row has no identity')
     if (row.remarks !== null) for (const kind of row.remarks) this.counts[kind] = (this.counts[kind] ?? 0) + 1
-    const key = subscriberKey(document.mailing_list_id, identity!)
+    const key =
+      this.#start.existing.size === 0 ? '' : subscriberKey(document.mailing_list_id, identity.toString())
     const newId = this.#chunk.first_subscriber_id + position
     const subscriber = this.#start.existing.get(key)
-    const decision = decider.decide({ key, row, newId, now: this.now }, subscriber)
+    const decision = decider.decide({ row, newId, now: this.now }, subscriber)
     if (this.#isTooLarge(decision, key, bytes)) {
       this.#fail(record, { reason: valuesTooLarge, fault: wholeFault('too_large') })
       return
     }
     if (needsQuota(decision)) {
       if (this.quotaUsed >= this.#start.maxQuota) {
-        this.#log('skipped_over_limit', email)
+        this.#log('skipped_over_limit', record)
         return
       }
       this.quotaUsed += 1
@@ -163,7 +167,7 @@ export class BatchDraft {
         return
       case 'added': {
         const { status } = decision.subscriber
-        writeSubscriber(this.buffers.subscribers, decision.subscriber)
+        writeSubscriber(this.buffers.subscribers, identity, decision.subscriber)
         addMove(this.statusChanges, null, status)
         this.#queueReactions({ result: 'added', subscriberId: newId, status, reactivations: 0 }, position)
         break
@@ -173,7 +177,7 @@ export class BatchDraft {
         const { id, reactivations } = subscriber!
         addMove(this.statusChanges, from, to)
         // Where a reaction is queued, an unchanged row is written too, so that a concurrent deletion conflicts with it.
-        writeUpdate(this.buffers.updates, key, update, reactions.queuesForUpdates)
+        writeUpdate(this.buffers.updates, identity, update, reactions.queuesForUpdates)
         if (subscriberTransition(from, to).dropsReactions) this.leaving.push(id)
         this.#queueReactions(
           {
@@ -188,7 +192,7 @@ export class BatchDraft {
       }
       default:
     }
-    this.#log(decision.result, email)
+    this.#log(decision.result, record)
   }
 
   /** Whether the subscriber's values would exceed their limit; `bytes` is the record's length. */
@@ -200,12 +204,6 @@ export class BatchDraft {
       return bytes + defaultBytes.added > longRowBytes && makesTooLarge(decision, plan, noSizes)
     const sizes = this.#start.valueSizes.get(key)
     return sizes !== undefined && makesTooLarge(decision, plan, sizes)
-  }
-
-  /** For a record that is too long, of which the email's cell may not be kept. */
-  #emailOf(identity: string | null): string {
-    const { kind } = this.#context.plan.identity
-    return kind === 'email' && identity !== null ? identity : ''
   }
 
   #bytesToWrite(): number {
@@ -233,9 +231,9 @@ export class BatchDraft {
     const { document, format } = this.#context
     const { failures } = this.buffers
     // Missing cells are added when the log is read: blanks for 2,000 columns would outweigh a short row.
-    const line = writeLine([...record.cells, reason], format)
+    const line = writeLine([...record.cells.strings(), reason], format)
     this.counts.failed += 1
-    const example = fault.column === null ? null : exampleOf(record.cells[fault.column] ?? '')
+    const example = fault.column === null ? null : exampleOf(record.cells.string(fault.column) ?? '')
     this.faults.add({ ...fault, rows: 1, first: { record: record.number, example } })
     const failure = failures.begin()
     failures.string('_id', failureId(document._id, record.number))
@@ -245,9 +243,11 @@ export class BatchDraft {
     this.counts.kept_bytes = failures.length
   }
 
-  #log(kind: Exclude<LogKind, 'failed'>, email: string): void {
+  #log(kind: Exclude<LogKind, 'failed'>, { cells, identity }: ReadRecord): void {
+    const { plan, reader } = this.#context
+    // Of a record that is too long the email's cell may not be kept.
+    const isKept = reader.emailColumn < cells.count || plan.identity.kind !== 'email'
     const lines = (this.#logs[kind] ??= new LineWriter())
-    // In a list with an alternate key a duplicate row's email may be any text: its line breaks must not split the line.
-    lines.add(email.includes('\n') || email.includes('\r') ? email.replaceAll(/[\r\n]+/g, ' ') : email)
+    lines.add(isKept ? cells.trimmed(reader.emailColumn) : identity!)
   }
 }

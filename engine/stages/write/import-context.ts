@@ -29,7 +29,7 @@ export function importContext(document: ImportDocument) {
     reader,
     decider: rowDecider({ plan, options, mappedFieldIds: reader.mappedFieldIds, startedAt }),
     writeSubscriber: subscriberWriter(ids.mailingListId, plan.fields),
-    writeUpdate: updateWriter(plan.fields),
+    writeUpdate: updateWriter(ids.mailingListId, plan.fields),
     reactions: reactionWriter(ids, plan),
     /** Bytes of the default values that added rows, and updated ones, get where the file has no value. */
     defaultBytes: {

@@ -1,16 +1,19 @@
 import { cleared, type NewSubscriber, type SubscriberUpdate } from '../../../shared/csv/row-decision.ts'
 import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
-import type { BsonWriter } from './bson/bson-writer.ts'
+import { subscriberKey } from '../../../shared/values/identity.ts'
+import type { TextBytes } from '../../../shared/values/text-bytes.ts'
+import { elementName, type BsonWriter } from './bson/bson-writer.ts'
 
 /** Makes the function that writes new subscribers, as documents of shared/contract/schemas/subscriber.ts. */
 export function subscriberWriter(
   mailingListId: number,
   fields: readonly FieldDefinition[],
-): (writer: BsonWriter, subscriber: NewSubscriber) => void {
-  const elementNames = fields.map((field) => String(field.id))
-  return (writer, subscriber) => {
+): (writer: BsonWriter, identity: TextBytes, subscriber: NewSubscriber) => void {
+  const elementNames = fields.map((field) => elementName(String(field.id)))
+  const keyPrefix = subscriberKey(mailingListId, '')
+  return (writer, identity, subscriber) => {
     const document = writer.begin()
-    writer.string('_id', subscriber.key)
+    writer.string('_id', identity, keyPrefix)
     writer.number('id', subscriber.id)
     writer.number('mailing_list_id', mailingListId)
     writer.string('email', subscriber.email)
@@ -39,16 +42,18 @@ export function subscriberWriter(
  * none. With `isForced` there is always a statement, so that a concurrent deletion conflicts with it.
  */
 export function updateWriter(
+  mailingListId: number,
   fields: readonly FieldDefinition[],
-): (writer: BsonWriter, key: string, update: SubscriberUpdate, isForced: boolean) => void {
-  const paths = fields.map((field) => `custom_fields.${field.id}`)
-  return (writer, key, update, isForced) => {
+): (writer: BsonWriter, identity: TextBytes, update: SubscriberUpdate, isForced: boolean) => void {
+  const paths = fields.map((field) => elementName(`custom_fields.${field.id}`))
+  const keyPrefix = subscriberKey(mailingListId, '')
+  return (writer, identity, update, isForced) => {
     const { values } = update
     const statement = writer.begin()
     // The filter `{_id}` alone keeps the server on its fast path; the transaction's snapshot replaces every other
     // guard.
     const filter = writer.beginObject('q')
-    writer.string('_id', key)
+    writer.string('_id', identity, keyPrefix)
     writer.end(filter)
     const changes = writer.beginObject('u')
     const set = writer.beginObject('$set')

@@ -1,6 +1,12 @@
-import type { FieldValue } from '../../../../shared/contract/schemas/custom-field.ts'
+import type { CellValue } from '../../../../shared/values/field-value.ts'
+import { TextBytes } from '../../../../shared/values/text-bytes.ts'
 import { bsonType } from './bson-types.ts'
 import { ByteWriter } from './byte-writer.ts'
+
+/** A name of an element, or the bytes that `elementName` makes of one that comes again in every document. */
+export type ElementName = string | Buffer
+
+export const elementName = (name: string): Buffer => Buffer.from(`${name}\0`)
 
 /**
  * Serializes documents as BSON into one buffer, which the next batch reuses. The driver's serializer needs the
@@ -41,7 +47,7 @@ export class BsonWriter extends ByteWriter {
     return start
   }
 
-  beginObject(name: string): number {
+  beginObject(name: ElementName): number {
     this.#name(bsonType.object, name)
     return this.begin()
   }
@@ -54,7 +60,7 @@ export class BsonWriter extends ByteWriter {
   }
 
   /** Ends an object that `beginObject` began. Removes it and returns false when it is empty. */
-  endFilled(name: string, start: number): boolean {
+  endFilled(name: ElementName, start: number): boolean {
     const isFilled = this.at > start + 4
     if (isFilled) this.end(start)
     else this.at = start - this.#nameBytes(name).length - 1
@@ -66,18 +72,21 @@ export class BsonWriter extends ByteWriter {
     this.at = start
   }
 
-  string(name: string, text: string): void {
+  /** `prefix` is ASCII. */
+  string(name: ElementName, text: TextBytes | string, prefix = ''): void {
     this.#name(bsonType.string, name)
-    this.reserve(text.length * 3 + 8)
+    this.reserve((prefix.length + text.length) * 3 + 8)
     const start = this.at
     this.at += 4
-    this.writeText(text)
+    if (prefix !== '') this.writeText(prefix)
+    if (typeof text === 'string') this.writeText(text)
+    else this.writeBytes(text)
     this.target[this.at] = 0
     this.at += 1
     this.#putInt32(start, this.at - start - 4)
   }
 
-  number(name: string, value: number): void {
+  number(name: ElementName, value: number): void {
     if ((value | 0) === value && !Object.is(value, -0)) {
       this.#name(bsonType.int32, name)
       this.#putInt32(this.at, value)
@@ -89,13 +98,13 @@ export class BsonWriter extends ByteWriter {
     }
   }
 
-  boolean(name: string, value: boolean): void {
+  boolean(name: ElementName, value: boolean): void {
     this.#name(bsonType.boolean, name)
     this.target[this.at] = value ? 1 : 0
     this.at += 1
   }
 
-  date(name: string, value: Date): void {
+  date(name: ElementName, value: Date): void {
     this.#name(bsonType.date, name)
     const ms = value.getTime()
     const high = Math.floor(ms / 0x1_0000_0000)
@@ -104,22 +113,22 @@ export class BsonWriter extends ByteWriter {
     this.at += 8
   }
 
-  texts(name: string, values: readonly string[]): void {
+  texts(name: ElementName, values: readonly string[]): void {
     this.#name(bsonType.array, name)
     const start = this.begin()
     for (let i = 0; i < values.length; i += 1) this.string(String(i), values[i]!)
     this.end(start)
   }
 
-  value(name: string, value: FieldValue): void {
-    if (typeof value === 'string') this.string(name, value)
+  value(name: ElementName, value: CellValue): void {
+    if (typeof value === 'string' || value instanceof TextBytes) this.string(name, value)
     else if (typeof value === 'number') this.number(name, value)
     else if (typeof value === 'boolean') this.boolean(name, value)
     else this.texts(name, value)
   }
 
   /** Writes an element's type and name, and reserves bytes for a value of fixed size. */
-  #name(type: number, name: string): void {
+  #name(type: number, name: ElementName): void {
     const bytes = this.#nameBytes(name)
     this.reserve(bytes.length + 16)
     const { target, at } = this
@@ -136,10 +145,11 @@ export class BsonWriter extends ByteWriter {
     target[at + 3] = value >> 24
   }
 
-  #nameBytes(name: string): Buffer {
+  #nameBytes(name: ElementName): Buffer {
+    if (typeof name !== 'string') return name
     let bytes = this.#names.get(name)
     if (bytes === undefined) {
-      bytes = Buffer.from(`${name}\0`)
+      bytes = elementName(name)
       if (this.#names.size >= maxNames) this.#names.clear()
       this.#names.set(name, bytes)
     }

@@ -1,4 +1,5 @@
 import { binaryMegabyte } from '../../../../shared/values/byte-sizes.ts'
+import type { TextBytes } from '../../../../shared/values/text-bytes.ts'
 
 /**
  * Up to this length a text is written unit by unit; for longer ones a call into native code is cheaper. 3 units take 11 ns
@@ -7,6 +8,9 @@ import { binaryMegabyte } from '../../../../shared/values/byte-sizes.ts'
  * twenty names and ten short texts.
  */
 const maxShortText = 12
+
+/** The same for bytes. */
+const maxShortBytes = 40
 
 /**
  * Memory that `clear` keeps in any case. It keeps more only while a quarter of it is used: each lane has several writers.
@@ -56,6 +60,14 @@ export class ByteWriter {
     return text.length
   }
 
+  /** The caller has reserved the bytes. */
+  protected writeBytes({ bytes, start, end }: TextBytes): void {
+    const { target, at } = this
+    if (end - start > maxShortBytes) bytes.copy(target, at, start, end)
+    else for (let from = start, to = at; from < end; from += 1, to += 1) target[to] = bytes[from]!
+    this.at = at + end - start
+  }
+
   protected reserve(bytes: number): void {
     const needed = this.at + bytes
     if (needed <= this.target.length) return
@@ -77,10 +89,21 @@ export class LineWriter extends ByteWriter {
     return this.#lines
   }
 
-  add(line: string): void {
-    this.reserve(line.length * 3 + 1)
-    this.writeText(line)
-    this.target[this.at] = 0x0a
+  /** Line breaks within the line become a blank. */
+  add({ bytes, start, end }: TextBytes): void {
+    this.reserve(end - start + 1)
+    const { target } = this
+    let wasBreak = false
+    for (let from = start; from < end; from += 1) {
+      const byte = bytes[from]!
+      const isBreak = byte === 0x0a || byte === 0x0d
+      if (!isBreak || !wasBreak) {
+        target[this.at] = isBreak ? 0x20 : byte
+        this.at += 1
+      }
+      wasBreak = isBreak
+    }
+    target[this.at] = 0x0a
     this.at += 1
     this.#lines += 1
   }

@@ -7,7 +7,8 @@ import { wholeFault } from '../../../../shared/csv/row-fault.ts'
 import { rowReader, type Row } from '../../../../shared/csv/row-reader.ts'
 import type { BuiltInColumn, ImportOptions, ImportPlan } from '../../../../shared/contract/schemas/import.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
-import { columnsOf, makeField, makeOptions, makePlan } from '../../../helpers/make-plan.ts'
+import { TextBytes } from '../../../../shared/values/text-bytes.ts'
+import { cellsOf, columnsOf, makeField, makeOptions, makePlan } from '../../../helpers/make-plan.ts'
 
 const now = new Date('2026-01-02T03:04:05Z')
 const startedAt = new Date('2026-01-01T00:00:00Z')
@@ -19,6 +20,8 @@ const fields = [
 ]
 const columns: ImportPlan['columns'] = columnsOf('email', 'status', 'remove_time', 1, 2)
 
+const identity = new TextBytes(Buffer.from('a@b.co'))
+
 function deciderOf(options: Partial<ImportOptions>, plan: Partial<ImportPlan>) {
   const wholePlan = makePlan({ fields, columns, ...plan })
   const wholeOptions = makeOptions(options)
@@ -29,12 +32,12 @@ function deciderOf(options: Partial<ImportOptions>, plan: Partial<ImportPlan>) {
     plan: wholePlan,
     projection: decider.projection,
     decide: (cells: string[], existing: Partial<ExistingSubscriber> | undefined) => {
-      const row = reader.read(cells) as Row
+      const row = reader.read(cellsOf(cells)) as Row
       const subscriber =
         existing === undefined
           ? undefined
           : { _id: '9:a@b.co', id: 5, status: 'active' as const, custom_fields: {}, ...existing }
-      return decider.decide({ key: '9:a@b.co', row, newId: 77, now }, subscriber)
+      return decider.decide({ row, newId: 77, now }, subscriber)
     },
   }
 }
@@ -51,11 +54,11 @@ function decide(
   const writer = new BsonWriter()
   switch (decision.result) {
     case 'added':
-      subscriberWriter(9, wholePlan.fields)(writer, decision.subscriber)
+      subscriberWriter(9, wholePlan.fields)(writer, identity, decision.subscriber)
       return { result: 'added', document: BSON.deserialize(writer.bytes) }
     case 'updated': {
       const { from, to, update } = decision
-      updateWriter(wholePlan.fields)(writer, '9:a@b.co', update, false)
+      updateWriter(9, wholePlan.fields)(writer, identity, update, false)
       return { result: 'updated', from, to, ...changesOf(writer) }
     }
     default:
@@ -494,10 +497,15 @@ t.test('a blank cell keeps what is there, and defaults are custom fields too', a
 
 t.test('a row leaves nothing for the next one', async (t) => {
   const { decide } = deciderOf({ overwrite: true }, { default_values: { 3: 'd3' } })
-  t.match(decide(['a@b.co', '', '', 'x', 'y'], undefined), { subscriber: { values: ['x', 'y', 'd3'] } })
-  t.match(decide(['a@b.co'], undefined), { subscriber: { values: [null, 'field default', 'd3'] } })
-  t.match(decide(['a@b.co', '', '', 'x', 'y'], {}), { update: { values: ['x', 'y', 'd3'] } })
-  t.match(decide(['a@b.co'], {}), { update: { values: [null, null, 'd3'] } })
+  const values = (cells: string[], existing?: object): unknown[] => {
+    const decision = decide(cells, existing)
+    if (decision.result === 'added') return decision.subscriber.values.map((value) => value && String(value))
+    return decision.result === 'updated' ? decision.update.values.map((value) => value && String(value)) : []
+  }
+  t.same(values(['a@b.co', '', '', 'x', 'y']), ['x', 'y', 'd3'])
+  t.same(values(['a@b.co']), [null, 'field default', 'd3'])
+  t.same(values(['a@b.co', '', '', 'x', 'y'], {}), ['x', 'y', 'd3'])
+  t.same(values(['a@b.co'], {}), [null, null, 'd3'])
 })
 
 t.test('the projection of existing subscribers has all fields that the decision reads', async (t) => {

@@ -6,17 +6,30 @@ import {
   rowReader as realReader,
   type Row,
 } from '../../../../shared/csv/row-reader.ts'
-import { columnsOf, makeField, makeOptions, makePlan, utf8Format } from '../../../helpers/make-plan.ts'
+import { TextBytes } from '../../../../shared/values/text-bytes.ts'
+import {
+  cellsOf,
+  columnsOf,
+  makeField,
+  makeOptions,
+  makePlan,
+  utf8Format,
+} from '../../../helpers/make-plan.ts'
 
-/** A failure as its reason alone. */
-const reasonOr = (row: Row | RowFailure): Row | string => (row instanceof RowFailure ? row.reason : row)
+/** A failure as its reason alone; a row with strings for its texts. */
+function reasonOr(row: Row | RowFailure): Row | string {
+  if (row instanceof RowFailure) return row.reason
+  const shown = (value: unknown) => (value instanceof TextBytes ? value.toString() : value)
+  const entries = Object.entries(row).map(([name, value]) => [name, shown(value)])
+  return { ...Object.fromEntries(entries), fields: row.fields.map(shown) } as Row
+}
 
 function rowReader(...args: Parameters<typeof realReader>) {
   const reader = realReader(...args)
   return {
     ...reader,
-    read: (cells: string[]) => reasonOr(reader.read(cells)),
-    identityProblem: (cells: string[]) => reader.identityFailure(cells).reason,
+    read: (cells: string[]) => reasonOr(reader.read(cellsOf(cells))),
+    identityProblem: (cells: string[]) => reader.identityFailure(cellsOf(cells)).reason,
   }
 }
 
@@ -265,21 +278,22 @@ t.test('a value in a reason is on one line and at most 60 characters long', asyn
 })
 
 t.test("the reasons begin with a record's own problem, or with that of its identity", async (t) => {
-  const cells = [' x@y ', '', '', '', '', '11']
+  const cells = cellsOf([' x@y ', '', '', '', '', '11'])
   const problem = { kind: 'too_long', reason: 'the record is too long' } as const
+  const identity = new TextBytes(Buffer.from('a@b.co'))
   const shown = (record: Parameters<typeof readRow>[1]) => reasonOr(readRow(realReader(plan, dmy), record))
   t.equal(shown({ problem, identity: null, cells }), problem.reason)
-  t.equal(shown({ problem, identity: 'a@b.co', cells }), problem.reason)
+  t.equal(shown({ problem, identity, cells }), problem.reason)
   t.equal(shown({ problem: null, identity: null, cells }), "email: 'x@y' is not an email address")
   t.equal(
-    shown({ problem: null, identity: null, cells: [] }),
+    shown({ problem: null, identity: null, cells: cellsOf([]) }),
     'email: the cell is blank instead of an email address',
   )
   t.equal(
-    shown({ problem: null, identity: 'a@b.co', cells: ['a@b.co', '', '', '', '', '11'] }),
+    shown({ problem: null, identity, cells: cellsOf(['a@b.co', '', '', '', '', '11']) }),
     "Points: '11' is not an integer from 0 to 10",
   )
-  t.match(shown({ problem: null, identity: 'a@b.co', cells: ['a@b.co'] }), { email: 'a@b.co' })
+  t.match(shown({ problem: null, identity, cells: cellsOf(['a@b.co']) }), { email: 'a@b.co' })
 })
 
 t.test('only the address belongs in an email cell', async (t) => {
@@ -308,7 +322,9 @@ t.test('a row has one fault: of its identity, else of the record, else of its fi
     kind?: 'encoding' | 'nul' | 'too_long' | 'unterminated',
   ) => {
     const problem = kind === undefined ? null : { kind, reason: '' }
-    const row = readRow(realReader(plan, makeOptions()), { problem, identity, cells })
+    const key = identity === null ? null : new TextBytes(Buffer.from(identity))
+    const record = { problem, identity: key, cells: cellsOf(cells) }
+    const row = readRow(realReader(plan, makeOptions()), record)
     return row instanceof RowFailure ? row.fault : null
   }
   const cell = (kind: string, column: number) => ({ kind, column, field_id: null })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { cellText, parseEnclosedRecords, readCells } from '../../../../shared/csv/csv-cells.ts'
+import { cellText, readCells } from '../../../../shared/csv/csv-cells.ts'
 import { errorMessage, withoutData } from '../../../../shared/contract/errors.ts'
 import { maskPassword } from '../../../../shared/runtime/logger.ts'
 import type { FieldDefinition } from '../../../../shared/contract/schemas/custom-field.ts'
@@ -106,7 +106,7 @@ const functions: Record<string, (text: string) => unknown> = {
   columnWord: columnWordTest(['Surname']),
   speaksOfEmail: (text) => speaksOfEmail(comparedName(text)),
   readCells: (text) => readCells(text, csv),
-  parseEnclosedRecords: (text) => parseEnclosedRecords([`"${text.replaceAll('"', '""')}"`], csv),
+  'readCells, doubled enclosures': (text) => readCells(`"${text.replaceAll('"', '""')}"`, csv),
   writeLine: (text) => writeLine([text], csv),
   withoutFormula,
   cellText,
