@@ -14,9 +14,6 @@ interface FinishedImport {
   expected: Partial<ImportCounts>
   /** The file whose values the list's subscribers have now. */
   leaves: SubscriberFile
-  /** The file that has their subscribe times, where that is another one. */
-  subscribeTimes?: SubscriberFile | undefined
-  size?: 'large' | 'small'
 }
 
 /**
@@ -25,19 +22,19 @@ interface FinishedImport {
  */
 export async function wrongImport(
   { client, database }: { client: ApiClient; database: Database },
-  { view, list, expected, leaves, subscribeTimes = leaves, size = 'large' }: FinishedImport,
+  { view, list, expected, leaves }: FinishedImport,
 ): Promise<string | null> {
   const { subscribers } = database.collections
   // A small list's subscribers are found by its index. Most of a collection is read in its natural order, because in
   // the index's order a server with a small cache would read each page many times.
-  const hint = size === 'large' ? { hint: { $natural: 1 } } : {}
+  const hint = leaves.rows > 10_000 ? { hint: { $natural: 1 } } : {}
   const points = `custom_fields.${list.fieldIds.get('points')}`
   const stored = () => sumDocuments(subscribers, { mailing_list_id: list.listId }, points, hint)
   return (
     wrongCounts(view, expected) ??
     (await wrongLogs(client, view)) ??
     wrongDocuments(await stored(), leaves.expectedDocuments()) ??
-    (await wrongSubscribers(database, list, leaves, subscribeTimes))
+    (await wrongSubscribers(database, list, leaves))
   )
 }
 
@@ -95,13 +92,12 @@ async function wrongSubscribers(
   { collections }: Database,
   { listId, fieldIds }: List,
   leaves: SubscriberFile,
-  subscribeTimes: SubscriberFile,
 ): Promise<string | null> {
   const expected: Sample = new Map()
   for (const row of sampleRows(leaves.rows)) {
     const first = leaves.firstRow(row)
     const email = leaves.emailOf(first)
-    const { subscribe_time } = flatDocument(subscribeTimes, first)
+    const { subscribe_time } = flatDocument(leaves, first)
     const stored = {
       email,
       status: 'active',

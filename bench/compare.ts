@@ -6,7 +6,7 @@ import { plural, whole } from './report/text.ts'
 import { roundOrder } from './round-order.ts'
 import type { Bench, Contender, Goal, Measurement, Options, Outcome, Scenario, Unit } from './scenario.ts'
 import { withService, type Service } from './service.ts'
-import { middle, ratios, spread, summarize, summarizeLatency } from './statistics.ts'
+import { ratios, spread, summarize, summarizeLatency, type Spread } from './statistics.ts'
 
 /**
  * Scenarios whose contenders do the same work in alternating order, round after round. A shared machine changes its
@@ -15,12 +15,12 @@ import { middle, ratios, spread, summarize, summarizeLatency } from './statistic
 
 interface WorkOfContenders extends Omit<Scenario, 'run'> {
   defaultRows: number
-  goals?: (measured: MeasuredRounds) => Goal[]
+  goals?: ((measured: MeasuredRounds) => Goal[]) | undefined
 }
 
 export type MeasuredRounds = Required<Pick<Outcome, 'contenders' | 'comparisons' | 'latencies'>>
 
-type RoundOptions = Pick<Options, 'rows' | 'rounds' | 'seed' | 'folder' | 'say'>
+type RoundOptions = Pick<Options, 'rows' | 'rounds' | 'seed' | 'tree' | 'folder' | 'say'>
 type SizedOptions = RoundOptions & { rows: number }
 
 interface OnOneServer extends WorkOfContenders {
@@ -36,10 +36,14 @@ export function comparison(work: OnOneServer) {
     ...scenario,
     run: (given: RoundOptions): Promise<Outcome> => {
       const options = { ...given, rows: given.rows ?? defaultRows }
-      return onServer({ ...options, cacheMB }, async (bench) => ({
-        mongodb: await serverVersion(bench.server),
-        ...(await runRounds(options, await prepare(bench), { goals })),
-      }))
+      return onServer({ ...options, cacheMB }, async (bench) => {
+        const contenders = await prepare(bench)
+        const wanted = options.tree === null ? contenders : contenders.filter(({ isRollcall }) => isRollcall)
+        return {
+          mongodb: await serverVersion(bench.server),
+          ...(await runRounds(options, wanted, { goals })),
+        }
+      })
     },
   }
 }
@@ -47,9 +51,9 @@ export function comparison(work: OnOneServer) {
 interface OnServices<Input> extends WorkOfContenders {
   /** Names of the contenders. */
   kinds: string[]
-  unit?: Unit
+  unit?: Unit | undefined
   /** What took the times: "an import of 500 rows". */
-  timesOf?: string
+  timesOf?: string | undefined
   prepare: (options: SizedOptions) => Promise<Input>
   settings?: (kind: string, folder: string) => Promise<Record<string, string>>
   measure: (
@@ -66,11 +70,11 @@ export function onServices<Input>(work: OnServices<Input>): Scenario {
     const options = { ...given, rows: given.rows ?? defaultRows }
     const input = await prepare(options)
     let mongodb = ''
-    const measureOnce = async (kind: string): Promise<Measurement> => {
+    const measureOnce = async (kind: string, tree: string | null): Promise<Measurement> => {
       await unlessInterrupted()
       const folder = path.join(options.folder, 'service')
       await mkdir(folder)
-      const started = { folder, settings: (await settings?.(kind, folder)) ?? {} }
+      const started = { folder, tree, settings: (await settings?.(kind, folder)) ?? {} }
       const { wrong, ...measured } = await withService(started, async (service) => {
         mongodb = await serverVersion(service.database.client)
         return measure(service, input, { ...options, kind, folder })
@@ -79,37 +83,40 @@ export function onServices<Input>(work: OnServices<Input>): Scenario {
       if (wrong !== null) options.say(`${kind}: ${wrong}`)
       return { ...measured, is_right: wrong === null }
     }
-    const contenders = kinds.map((name) => ({ name, run: () => measureOnce(name) }))
+    const contenders = kinds.flatMap((kind) => {
+      const own = { name: kind, run: () => measureOnce(kind, null) }
+      const { tree } = options
+      const other = { name: `${kind}, other tree`, run: () => measureOnce(kind, tree) }
+      return tree === null ? [own] : [own, other]
+    })
     const outcome = await runRounds(options, contenders, { unit, timesOf, goals })
     return { mongodb, ...outcome }
   }
   return { ...scenario, run }
 }
 
-interface Presentation {
-  unit?: Unit | undefined
-  timesOf?: string | undefined
-  goals?: WorkOfContenders['goals'] | undefined
-}
+/** A goal of the first table for times, of which every one counts. */
+export const maxMilliseconds = (measured: Spread | undefined, max: number): Omit<Goal, 'work'> => ({
+  ...{ max, unit: ' ms', measured: measured ?? null },
+  headline: measured && { we: `${whole(measured.max)} ms at most`, peer: '' },
+})
 
 type Rounds = [contender: Contender, rounds: Measurement[]][]
 
 async function runRounds(
   { rows, rounds, seed, say }: SizedOptions,
   contenders: Contender[],
-  { unit = 'row', timesOf, goals }: Presentation,
+  { unit = 'row', timesOf, goals }: Pick<OnServices<never>, 'unit' | 'timesOf' | 'goals'>,
 ): Promise<Omit<Outcome, 'mongodb'>> {
   say(`${rounds} rounds, seed ${seed}\n`)
   const all: Rounds = contenders.map((contender) => [contender, []])
   for (let round = 0; round < rounds; round += 1)
-    for (const [{ name, run }, measured] of roundOrder(all, round, seed)) {
+    for (const [{ name, run }, measured] of roundOrder(all, round)) {
       const one = await run()
       measured.push(one)
       const rate = whole(one.rows / one.seconds).padStart(9)
-      const verdict = one.is_right ? '' : '  WRONG RESULT'
-      say(
-        `round ${round + 1}  ${name.padEnd(24)} ${rate} ${plural(unit)}/s  ${one.seconds.toFixed(1)} s${verdict}`,
-      )
+      const shown = `${rate} ${plural(unit)}/s  ${one.seconds.toFixed(1)} s`
+      say(`round ${round + 1}  ${name.padEnd(32)} ${shown}${one.is_right ? '' : '  WRONG RESULT'}`)
     }
   const compared = compareRounds(all, timesOf)
   return {
@@ -124,19 +131,17 @@ async function runRounds(
   }
 }
 
-/** Latencies are those of each contender's middle round, times those of all rounds. */
 export function compareRounds(all: Rounds, timesOf = ''): MeasuredRounds {
   const contenders = all.map(([{ run: _, ...contender }, rounds]) => ({
     ...contender,
     ...summarize(rounds),
-    found: [
-      ...collectByName(rounds, ({ times }) => times).map(
-        ([what, values]) => [`ms, ${what}`, values.flat()] as const,
-      ),
-      ...collectByName(rounds, ({ figures }) => figures),
-    ]
-      .filter(([, values]) => values.every(Number.isFinite))
-      .map(([what, values]) => ({ what, count: values.length, ...spread(values) })),
+    found: collectByName(rounds, ({ times }) => times)
+      .map(([what, values]) => ({
+        what: `ms, ${what}`,
+        count: values.flat().length,
+        ...spread(values.flat()),
+      }))
+      .filter(({ max }) => Number.isFinite(max)),
     rounds,
   }))
   const [first, ...others] = contenders
@@ -146,14 +151,12 @@ export function compareRounds(all: Rounds, timesOf = ''): MeasuredRounds {
     comparisons: others
       .filter(({ client_us_per_row }) => client_us_per_row.max > 0)
       .map(({ name: to, rounds }) => ({ of: first!.name, to, ...ratios(first!.rounds, rounds) })),
-    latencies: contenders.flatMap(({ name, rounds }) => {
-      const latency = middle(rounds, ({ seconds }) => seconds)?.latency
-      const times = collectByName(rounds, (round) => round.times).map(([what, values]) => ({
+    latencies: contenders.flatMap(({ name, rounds }) =>
+      collectByName(rounds, (round) => round.times).map(([what, values]) => ({
         name: `${name}: ${what}`,
         ...summarizeLatency(timesOf, values.flat()),
-      }))
-      return latency === undefined ? times : [{ name, ...latency }, ...times]
-    }),
+      })),
+    ),
   }
 }
 

@@ -1,8 +1,7 @@
-import { execFileSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { arch, availableParallelism, cpus, loadavg, platform, release, totalmem } from 'node:os'
 import path from 'node:path'
-import { currentCommit } from '../shared/runtime/package-version.ts'
 
 /** Where a benchmark ran. */
 export interface Machine {
@@ -54,11 +53,21 @@ function packageVersion(folder: string): string {
   return (JSON.parse(text) as { version: string }).version
 }
 
-/** ` (1a2b3c4)`, with a `+` when files differ from that commit; empty outside of a checkout. */
+const measuredPaths = [
+  'engine',
+  'control-plane',
+  'ftp',
+  'shared',
+  'bench',
+  'package-lock.json',
+  ':!bench/*.md',
+  ':!bench/*.json',
+]
+
+/** ` (1a2b3c4)`: the last commit that changed what is measured, with a `+` when files differ; empty without git. */
 function readCommit(): string {
-  const commit = currentCommit()
-  if (commit === null) return ''
-  // Each benchmark of `all` writes results before the next one runs.
-  const args = ['status', '--porcelain', '--', '.', ':!bench/RESULTS.json', ':!bench/RESULTS.md']
-  return ` (${commit}${execFileSync('git', args, { cwd: root, encoding: 'utf8' }) === '' ? '' : '+'})`
+  const git = (...args: string[]) =>
+    spawnSync('git', [...args, '--', ...measuredPaths], { cwd: root, encoding: 'utf8' }).stdout.trim()
+  const commit = git('log', '-1', '--format=%h')
+  return commit === '' ? '' : ` (${commit}${git('status', '--porcelain') === '' ? '' : '+'})`
 }

@@ -1,23 +1,31 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { MongoClient } from 'mongodb'
 import { serverUsage } from './mongodb-server.ts'
-import type { Usage } from './processes.ts'
+import { readPeakMB, resetPeak } from './processes.ts'
 import type { Measured, Work } from './scenario.ts'
 
 /** Samples the work's processes and the server while the work is done, and says what it cost. */
 export async function measure<T>(server: MongoClient, work: Work<T>): Promise<Measured & { done: T }> {
-  const names = [...work.processes.map(({ name }) => name), 'mongod']
-  const before = await readUsages(server, work)
-  const peaks = before.usages.map(({ memoryMB }) => memoryMB)
+  const { pid: serverPid, writes: writesBefore } = await serverUsage(server)
+  const ofServer = { name: 'mongod', pids: () => [serverPid] }
+  const all = [...work.processes, ofServer]
+  await Promise.all(all.flatMap(({ pids }) => pids().map(resetPeak)))
+  const peaks = all.map(() => 0)
+  const read = async (): Promise<Omit<Sample, 'seconds'>> => {
+    const [{ writes, cpuSeconds }, ...clients] = await Promise.all([
+      serverUsage(server),
+      ...work.processes.map((one) => one.cpuSeconds()),
+    ])
+    // The peak of a child ends with it, so each sample reads it.
+    for (const [i, { pids }] of all.entries()) peaks[i] = Math.max(peaks[i]!, await readPeakMB(pids()))
+    return { rows: work.progress?.() ?? writes - writesBefore, cpu: [...clients, cpuSeconds] }
+  }
+  const before = await read()
   const startedAt = performance.now()
   const elapsed = () => (performance.now() - startedAt) / 1000
-  const read = async (): Promise<Sample> => {
-    const { writes, usages } = await readUsages(server, work)
-    for (const [i, { memoryMB }] of usages.entries()) peaks[i] = Math.max(peaks[i] ?? 0, memoryMB)
-    return { seconds: elapsed(), rows: work.progress?.() ?? writes - before.writes, usages }
-  }
   const ended = new AbortController()
-  const sampling = collectSamples(read, work.sampleIntervalMs ?? 250, ended.signal)
+  const sample = async () => ({ seconds: elapsed(), ...(await read()) })
+  const sampling = collectSamples(sample, work.sampleIntervalMs ?? 250, ended.signal)
   let done: T
   try {
     done = await work.do()
@@ -26,27 +34,26 @@ export async function measure<T>(server: MongoClient, work: Work<T>): Promise<Me
   }
   const seconds = elapsed()
   const rows = typeof work.rows === 'number' ? work.rows : work.rows()
-  const between = (await sampling).filter((sample) => sample.seconds < seconds)
+  const between = (await sampling).filter((one) => one.seconds < seconds)
   // The last sample has all rows, whatever the counter says: it may lag behind.
   const last: Sample = { ...(await read()), seconds, rows }
-  const samples = [{ seconds: 0, rows: 0, usages: before.usages }, ...between, last]
+  const samples = [{ ...before, seconds: 0, rows: 0 }, ...between, last]
 
   const byName = <V>(pick: (i: number) => V): Record<string, V> =>
-    Object.fromEntries(names.map((name, i) => [name, pick(i)]))
-  const cpuSince = ({ usages }: Sample, i: number) => usages[i]!.cpuSeconds - before.usages[i]!.cpuSeconds
+    Object.fromEntries(all.map(({ name }, i) => [name, pick(i)]))
+  const cpuSince = ({ cpu }: Sample, i: number) => cpu[i]! - before.cpu[i]!
   const clients = work.processes.reduce((sum, _, i) => sum + cpuSince(last, i), 0)
   return {
     done,
     seconds,
     rows,
     client_us_per_row: (clients / rows) * 1e6,
-    server_us_per_row: (cpuSince(last, names.length - 1) / rows) * 1e6,
-    processes: byName((i) => ({ cpu_seconds: cpuSince(last, i), peak_memory_mb: peaks[i] ?? 0 })),
+    server_us_per_row: (cpuSince(last, all.length - 1) / rows) * 1e6,
+    processes: byName((i) => ({ cpu_seconds: cpuSince(last, i), peak_memory_mb: peaks[i]! })),
     timeline: {
-      seconds: samples.map((sample) => sample.seconds),
-      rows: samples.map((sample) => sample.rows),
-      cpu_seconds: byName((i) => samples.map((sample) => cpuSince(sample, i))),
-      memory_mb: byName((i) => samples.map(({ usages }) => usages[i]!.memoryMB)),
+      seconds: samples.map((one) => one.seconds),
+      rows: samples.map((one) => one.rows),
+      cpu_seconds: byName((i) => samples.map((one) => cpuSince(one, i))),
     },
   }
 }
@@ -54,8 +61,8 @@ export async function measure<T>(server: MongoClient, work: Work<T>): Promise<Me
 interface Sample {
   seconds: number
   rows: number
-  /** In the order of the processes, the server last. */
-  usages: Usage[]
+  /** Seconds of CPU time in the order of the processes, the server last. */
+  cpu: number[]
 }
 
 const maxSamples = 240
@@ -72,12 +79,4 @@ async function collectSamples(read: () => Promise<Sample>, intervalMs: number, s
     intervalMs *= 2
   }
   return samples
-}
-
-async function readUsages(server: MongoClient, { processes }: Work<unknown>) {
-  const [ofServer, ...ofClients] = await Promise.all([
-    serverUsage(server),
-    ...processes.map(({ usage }) => usage()),
-  ])
-  return { writes: ofServer.writes, usages: [...ofClients, ofServer] }
 }

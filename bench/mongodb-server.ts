@@ -3,7 +3,6 @@ import { openDatabase } from '../shared/runtime/database.ts'
 import { createLogger } from '../shared/runtime/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/runtime/mongod/embedded-mongodb.ts'
 import { endOnInterrupt, interrupted, unlessInterrupted } from './interrupt.ts'
-import type { Usage } from './processes.ts'
 import type { Bench } from './scenario.ts'
 
 export async function serverVersion(client: MongoClient): Promise<string> {
@@ -11,16 +10,21 @@ export async function serverVersion(client: MongoClient): Promise<string> {
   return String(info['version'])
 }
 
-type ServerOptions = Pick<Bench, 'rows' | 'seed' | 'folder' | 'say'> & { cacheMB: number }
+/** Writes what earlier work has left in the cache, so that its checkpoint isn't part of the next work. */
+export async function awaitCheckpoint(client: MongoClient): Promise<void> {
+  await client.db('admin').command({ fsync: 1 })
+}
+
+type ServerOptions = Omit<Bench, 'mongodbUri' | 'server'> & { cacheMB: number }
 
 /** Does work on a MongoDB server of its own, whose data are in the scratch folder. */
 export async function onServer<T>(
-  { rows, seed, folder, say, cacheMB }: ServerOptions,
+  { cacheMB, ...options }: ServerOptions,
   work: (bench: Bench) => Promise<T>,
 ): Promise<T> {
   const log = createLogger({ process: 'bench', level: 'warn' })
   const starting = startEmbeddedMongoDB({
-    dataFolder: folder,
+    dataFolder: options.folder,
     cacheMB,
     binarySetting: process.env['MONGOD_BINARY'],
     cacheFolder: process.env['MONGOD_CACHE_DIR'],
@@ -34,7 +38,7 @@ export async function onServer<T>(
     await unlessInterrupted()
     const admin = await openDatabase({ uri, name: 'admin' })
     try {
-      return await work({ rows, seed, folder, say, mongodbUri: uri, server: admin.client })
+      return await work({ ...options, mongodbUri: uri, server: admin.client })
     } finally {
       await admin.close()
     }
@@ -57,29 +61,26 @@ export async function inNewDatabase<T>({ server }: Bench, work: (db: Db) => Prom
   }
 }
 
-export interface ServerUsage extends Usage {
-  /** Documents inserted or updated since the server's start. Upserts count here only. */
-  writes: number
-}
-
-/** Sections that the server needn't compute. `mem` comes only with `metrics`. */
+/** Sections of its status that the server needn't compute. */
 const without = Object.fromEntries(
-  ['wiredTiger', 'tcmalloc', 'locks', 'transactions', 'repl', 'logicalSessionRecordCache', 'network'].map(
-    (section) => [section, 0],
-  ),
+  ['metrics', 'wiredTiger', 'tcmalloc', 'locks', 'transactions', 'repl', 'network'].map((section) => [
+    section,
+    0,
+  ]),
 )
 
-export async function serverUsage(client: MongoClient): Promise<ServerUsage> {
+/** CPU time since the server's start, and documents inserted or updated since then. Upserts count here only. */
+export async function serverUsage(client: MongoClient) {
   const status = await client.db('admin').command({ serverStatus: 1, ...without })
-  const { extra_info, mem, opcounters } = status as {
+  const { pid, extra_info, opcounters } = status as {
+    /** A Long. */
+    pid: unknown
     extra_info: { user_time_us: number; system_time_us: number }
-    /** In MiB. */
-    mem: { resident: number }
     opcounters: { insert: number; update: number }
   }
   return {
+    pid: Number(pid),
     cpuSeconds: (extra_info.user_time_us + extra_info.system_time_us) / 1e6,
-    memoryMB: (mem.resident * 1024 * 1024) / 1e6,
     writes: opcounters.insert + opcounters.update,
   }
 }

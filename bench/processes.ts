@@ -1,109 +1,81 @@
-import { execFile } from 'node:child_process'
-import { readFile } from 'node:fs/promises'
-import { promisify } from 'node:util'
+import { readFile, writeFile } from 'node:fs/promises'
 
-/** A process whose CPU time and memory are measured. */
+/** A process whose CPU time and memory are measured, or several that do the same. */
 export interface MeasuredProcess {
   name: string
-  usage: () => Promise<Usage>
+  /** Of those that run now. */
+  pids: () => number[]
+  /** CPU time since the start. */
+  cpuSeconds: () => Promise<number>
 }
 
-export interface Usage {
-  /** Since its start. */
-  cpuSeconds: number
-  /** Resident, now. */
-  memoryMB: number
-}
-
-/** A process of Rollcall, by its metrics. This works on each system and costs it 1-2 ms of CPU time a reading. */
+/** A process of Rollcall, by its metrics, which cost it 1-2 ms of CPU time a reading and are exact. */
 export function measuredProcess(
   name: string,
   metricsUrl: string | undefined,
+  pid: number | undefined,
   onMetrics: (metrics: string) => void = () => undefined,
 ): MeasuredProcess {
-  if (metricsUrl === undefined) throw new Error(`the service has no metrics of the ${name}`)
+  if (metricsUrl === undefined || pid === undefined) throw new Error(`the service has no ${name}`)
   return {
     name,
-    usage: async () => {
+    pids: () => [pid],
+    cpuSeconds: async () => {
       const text = await (await fetch(metricsUrl)).text()
       onMetrics(text)
-      return {
-        cpuSeconds: metric(text, 'process_cpu_seconds_total'),
-        memoryMB: metric(text, 'process_resident_memory_bytes') / 1e6,
-      }
+      return metric(text, 'process_cpu_seconds_total')
     },
   }
 }
 
 /** The process in which the benchmark itself runs, with its threads. */
 export function thisProcess(name: string): MeasuredProcess {
-  return {
-    name,
-    usage: async () => {
-      const { user, system } = process.cpuUsage()
-      return { cpuSeconds: (user + system) / 1e6, memoryMB: process.memoryUsage.rss() / 1e6 }
-    },
+  const cpuSeconds = async () => {
+    const { user, system } = process.cpuUsage()
+    return (user + system) / 1e6
   }
+  return { name, pids: () => [process.pid], cpuSeconds }
 }
 
 /**
- * A child of this process, by its id while it runs. When it has ended, its CPU time is what the system added to this
- * process (on Linux; elsewhere the last sample stays). So no other child may end meanwhile.
+ * The highest resident memory since `resetPeak`, by the kernel (Linux), which misses no moment between two samples. Of
+ * several processes the sum; 0 where it isn't known.
  */
-export async function childProcess(name: string, pid: () => number | undefined): Promise<MeasuredProcess> {
-  const endedBefore = await endedChildrenCpuSeconds()
-  let last: Usage = { cpuSeconds: 0, memoryMB: 0 }
-  return {
-    name,
-    usage: async () => {
-      const id = pid()
-      if (id === undefined) return last
-      const ofEnded = async () => ({
-        cpuSeconds: Math.max(last.cpuSeconds, (await endedChildrenCpuSeconds()) - endedBefore),
-        memoryMB: 0,
-      })
-      last = (await usageOfProcess(id)) ?? (await ofEnded())
-      return last
-    },
+export async function readPeakMB(pids: number[]): Promise<number> {
+  const texts = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')))
+  return texts.reduce((sum, text) => sum + (Number(/^VmHWM:\s+(\d+)/m.exec(text)?.[1] ?? 0) * 1024) / 1e6, 0)
+}
+
+/** Where it isn't allowed, a peak is that since the process's start. */
+export const resetPeak = (pid: number): Promise<void> =>
+  writeFile(`/proc/${pid}/clear_refs`, '5').catch(() => undefined)
+
+/**
+ * Children of this process, by their ids while they run. The CPU time of those that have ended is what the system added
+ * to this process. So no other child may end meanwhile. On Linux alone.
+ */
+export async function childProcesses(name: string, pids: () => number[]): Promise<MeasuredProcess> {
+  const readCpu = async () => {
+    const all = await Promise.all([
+      readCpuSeconds('self', 13),
+      ...pids().map((pid) => readCpuSeconds(pid, 11)),
+    ])
+    return all.reduce((sum, seconds) => sum + seconds, 0)
   }
+  const endedBefore = await readCpuSeconds('self', 13)
+  let last = 0
+  const cpuSeconds = async () => (last = Math.max(last, (await readCpu()) - endedBefore))
+  return { name, pids, cpuSeconds }
 }
 
 const ticksPerSecond = 100
 
-/** Null where there is no such process. */
-async function usageOfProcess(pid: number): Promise<Usage | null> {
-  try {
-    if (process.platform !== 'linux') return await usageByPs(pid)
-    const [fields, status] = [await statFields(pid), await readFile(`/proc/${pid}/status`, 'utf8')]
-    // A zombie has no memory any more.
-    const resident = /^VmRSS:\s+(\d+) kB/m.exec(status)?.[1]
-    if (resident === undefined) return null
-    return {
-      cpuSeconds: (Number(fields[11]) + Number(fields[12])) / ticksPerSecond,
-      memoryMB: (Number(resident) * 1024) / 1e6,
-    }
-  } catch {
-    return null
-  }
-}
-
-async function usageByPs(pid: number): Promise<Usage> {
-  const { stdout } = await promisify(execFile)('ps', ['-o', 'rss=,time=', '-p', String(pid)])
-  const [resident, time = ''] = stdout.trim().split(/\s+/)
-  const cpuSeconds = time.split(/[:-]/).reduce((sum, part) => sum * 60 + Number(part), 0)
-  return { cpuSeconds, memoryMB: (Number(resident) * 1024) / 1e6 }
-}
-
-async function endedChildrenCpuSeconds(): Promise<number> {
-  if (process.platform !== 'linux') return 0
-  const fields = await statFields('self')
-  return (Number(fields[13]) + Number(fields[14])) / ticksPerSecond
-}
-
-/** The fields after the process's name, which may contain anything. */
-async function statFields(pid: number | string): Promise<string[]> {
-  const text = await readFile(`/proc/${pid}/stat`, 'utf8')
-  return text.slice(text.lastIndexOf(')') + 2).split(' ')
+/** User and system time are two fields beside each other: from 11 on a process's own, from 13 on that of its ended children. */
+async function readCpuSeconds(pid: number | 'self', field: 11 | 13): Promise<number> {
+  const text = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
+  // After the process's name, which may contain anything.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  return (Number(fields[field] ?? 0) + Number(fields[field + 1] ?? 0)) / ticksPerSecond
 }
 
 export function metric(text: string, name: string): number {

@@ -5,7 +5,7 @@ import { endOnInterrupt } from './interrupt.ts'
 
 /** A program in a process of its own, so that its times contain no other work. */
 export interface Program<Order, Reply> {
-  pid: () => number | undefined
+  pids: () => number[]
   send: (order: Order) => void
   /** The next message that isn't a number; fails when the process ends before. */
   reply: () => Promise<Reply>
@@ -36,7 +36,7 @@ export function startProgram<Order extends object, Reply extends object>(
     return ended
   })
   return {
-    pid: () => child.pid,
+    pids: () => (child.pid === undefined ? [] : [child.pid]),
     send: (order) => void child.send(order),
     reply: () => Promise.race([new Promise<Reply>((resolve) => (onReply = resolve)), ended]),
     async end() {

@@ -1,15 +1,13 @@
 import { createReadStream } from 'node:fs'
 import path from 'node:path'
 import type { ImportCounts } from '../shared/contract/schemas/import.ts'
-import { batchRecords } from '../shared/csv/chunk-records.ts'
 import { wrongImport } from './check-import.ts'
 import type { SubscriberFile, WrittenFile } from './datasets/subscriber-file.ts'
 import { createList, importSeconds, pollImport, startImport, uploaded, type List } from './imports.ts'
 import { removeFolder } from './interrupt.ts'
 import { measure } from './measure.ts'
-import { inNewDatabase } from './mongodb-server.ts'
-import { whole } from './report/text.ts'
-import type { Bench, Contender, Latency, Measurement } from './scenario.ts'
+import { awaitCheckpoint, inNewDatabase } from './mongodb-server.ts'
+import type { Bench, Contender, Measurement } from './scenario.ts'
 import { withService, type Service } from './service.ts'
 
 export interface ImportWork extends WrittenFile {
@@ -20,15 +18,26 @@ export interface ImportWork extends WrittenFile {
   expected?: Partial<ImportCounts>
   /** The file whose values the subscribers have afterwards, by default the imported one. */
   leaves?: SubscriberFile
-  /** The file that has their subscribe times, by default the same. */
-  subscribeTimes?: SubscriberFile
 }
 
-/** Imports the file from the upload directory, in a new database each time. Its time is stored: `begins_at` to `finished_at`. */
-export function rollcallImport(
+/**
+ * Imports the file from the upload directory, in a new database each time. Its time is stored: `begins_at` to
+ * `finished_at`. Where the benchmark compares with another tree, that one does the same.
+ */
+export function rollcallImports(
   bench: Bench,
   work: ImportWork,
-  { name = 'rollcall', STAGING = 'disk', tree }: { name?: string; STAGING?: string; tree?: string } = {},
+  { name = 'rollcall', STAGING = 'disk' }: { name?: string; STAGING?: string } = {},
+): Contender[] {
+  const own = rollcallImport(bench, work, { name, STAGING })
+  const { tree } = bench
+  return tree ? [own, rollcallImport(bench, work, { name: `${name}, other tree`, STAGING, tree })] : [own]
+}
+
+function rollcallImport(
+  bench: Bench,
+  work: ImportWork,
+  { name, STAGING, tree }: { name: string; STAGING: string; tree?: string },
 ): Contender {
   const { before } = work
   const run = () =>
@@ -47,7 +56,7 @@ export function rollcallImport(
         await removeFolder(folder)
       }
     })
-  return { name, run }
+  return { name, isRollcall: true, run }
 }
 
 async function load({ client, place }: Service, { dataset, file }: WrittenFile): Promise<List> {
@@ -70,14 +79,15 @@ async function importOnce(
   const { file, dataset, overwrite = false } = work
   const { client, database, processes } = service
   await service.place(createReadStream(file), 'rows.csv')
-  const before = await readBuckets(service)
+  await awaitCheckpoint(server)
   let imported = 0
   const { done: view, ...measured } = await measure(server, {
     processes,
     rows: dataset.rows,
     progress: () => imported,
     do: async () => {
-      const request = { file_source: uploaded('rows.csv'), overwrite }
+      // The switch of the status is that of the subscribe time too: all columns are written, as peers do.
+      const request = { file_source: uploaded('rows.csv'), overwrite, overwrite_what: { status: overwrite } }
       const id = await startImport(client, list.listId, request)
       return pollImport(client, id, ({ stats }) => {
         imported = stats.records_imported
@@ -85,34 +95,9 @@ async function importOnce(
       })
     },
   })
-  const latency = batchLatency(before, await readBuckets(service))
-  const { expected = dataset.expectedCounts(), leaves = dataset, subscribeTimes } = work
-  const wrong = await wrongImport(service, { view, list, expected, leaves, subscribeTimes })
+  const { expected = dataset.expectedCounts(), leaves = dataset } = work
+  const wrong = await wrongImport(service, { view, list, expected, leaves })
   if (wrong !== null) say(`${name}: ${wrong}`)
   const seconds = wrong === null ? await importSeconds(database, view.id) : measured.seconds
-  return { ...measured, seconds, latency, is_right: wrong === null }
-}
-
-type Buckets = { bound: number; count: number }[]
-
-/** The engine's histogram of batches: bounds in seconds, and how many batches didn't exceed them. */
-async function readBuckets({ metrics }: Service): Promise<Buckets> {
-  const text = await (await fetch(String(metrics['engine']))).text()
-  const buckets = /^rollcall_bulk_write_duration_seconds_bucket\{[^}]*le="([^"]+)"[^}]*\} (\d+)$/gm
-  return [...text.matchAll(buckets)].map(([, bound, count]) => ({
-    bound: bound === '+Inf' ? Infinity : Number(bound),
-    count: Number(count),
-  }))
-}
-
-function batchLatency(before: Buckets, after: Buckets): Latency {
-  const since = after.map(({ bound, count }, i) => ({ bound, count: count - (before[i]?.count ?? 0) }))
-  const total = since.at(-1)?.count ?? 0
-  return {
-    of: `a batch of ${whole(batchRecords)} rows`,
-    count: total,
-    quantiles: since
-      .filter(({ bound, count }, i) => Number.isFinite(bound) && count > (since[i - 1]?.count ?? 0))
-      .map(({ bound, count }) => [count / total, bound * 1_000]),
-  }
+  return { ...measured, seconds, is_right: wrong === null }
 }

@@ -10,8 +10,7 @@ import { describeGoals, describeReport } from './report/page.ts'
 import { compactJson, makeReport, type Report } from './report/report.ts'
 import { keepReport, writePage } from './report/results-folder.ts'
 import type { Options, Scenario } from './scenario.ts'
-import { againstBareHandler } from './scenarios/bare-handler.ts'
-import { allSkipped, beyondCache, newRows, overwriting, staging } from './scenarios/comparisons.ts'
+import { allSkipped, beyondCache, newRows, overwriting, staging, upserting } from './scenarios/comparisons.ts'
 import { ftpUploads } from './scenarios/ftp-uploads.ts'
 import { manySmall } from './scenarios/many-small.ts'
 import { pauseAndKill } from './scenarios/pause-and-kill.ts'
@@ -19,18 +18,21 @@ import { requests } from './scenarios/requests.ts'
 import { smallBesideGiant } from './scenarios/small-beside-giant.ts'
 import { uploadDoors } from './scenarios/upload-doors.ts'
 
-/** In the order in which they are listed and shown. */
-const scenarios: Scenario[] = [
-  ...[newRows, overwriting, allSkipped, beyondCache, pauseAndKill, smallBesideGiant, manySmall, staging],
-  ...[requests, againstBareHandler, ftpUploads, uploadDoors],
+/** Those of the first table of the results. */
+const headlines: Scenario[] = [
+  ...[newRows, upserting, overwriting, allSkipped, beyondCache, pauseAndKill, smallBesideGiant, requests],
 ]
+/** In the order in which they are listed and shown. */
+const scenarios = [...headlines, manySmall, staging, ftpUploads, uploadDoors]
 const names = scenarios.map((one) => one.name)
 
-const usage = `npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quick]
-                      requests also: [--subscribers N[,N ...]] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]
+const usage = `npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quick] [--tree OTHER]
+                      requests also: [--subscribers N[,N ...]] [--seconds N] [--only WORD]
+npm run bench -- table [--quick]
+                      runs those of the first table of bench/RESULTS.md, and writes that page; about two hours
 npm run bench -- all [--quick] [--only NAME,NAME]
-                      runs all, and writes the page bench/RESULTS.md (bench/quick/RESULTS.md with --quick);
-                      other options are passed on
+                      the same with all or some; with --quick the page is bench/quick/RESULTS.md; other options are
+                      passed on
 npm run bench -- results [--quick]
                       writes the page again, from RESULTS.json
 `
@@ -38,7 +40,7 @@ const given = process.argv.slice(2)
 const { values: options, positionals } = parse(given)
 const [name] = positionals
 const scenario = scenarios.find((candidate) => candidate.name === name)
-const isKnown = scenario !== undefined || name === 'all' || name === 'results'
+const isKnown = scenario !== undefined || ['all', 'table', 'results'].includes(name ?? '')
 if (!isKnown || options.help) {
   console.log(usage)
   for (const one of scenario === undefined ? scenarios : [scenario])
@@ -54,16 +56,15 @@ await exitAfter('rollcall-bench-', (folder) =>
 
 function parse(args: string[]) {
   const text = { type: 'string' } as const
-  const sizes = { rows: text, rounds: text, seed: text, subscribers: text, connections: text, seconds: text }
+  const sizes = { rows: text, rounds: text, seed: text, subscribers: text, seconds: text, tree: text }
   const flags = { quick: { type: 'boolean', default: false }, help: { type: 'boolean', short: 'h' } } as const
-  const types = { ...sizes, only: text, data: text, json: text, html: text, ...flags }
+  const types = { ...sizes, only: text, json: text, html: text, ...flags }
   return parseArgs({ args, allowPositionals: true, options: types })
 }
 
 async function runOne({ name, summary, quick, run }: Scenario, folder: string): Promise<number> {
-  if (options.quick && quick === null) refuse(`${name} can't be quick; --rows and --rounds make it smaller`)
   // The last of two equal options wins: one on the command line over one of --quick.
-  const { values } = parse(options.quick ? [...(quick ?? []), ...given] : given)
+  const { values } = parse(options.quick ? [...quick, ...given] : given)
   const transcript: string[] = []
   const say = (text: string) => {
     transcript.push(text)
@@ -73,7 +74,7 @@ async function runOne({ name, summary, quick, run }: Scenario, folder: string): 
   const { rows, rounds, seed } = size
   const machine = readMachine()
   const startedAt = performance.now()
-  const asked = pick(values, ['subscribers', 'connections', 'seconds', 'only'])
+  const asked = pick(values, ['subscribers', 'seconds', 'only', 'tree'])
   const work = { ...(rows === null ? {} : { rows }), rounds, seed, ...asked }
   const particulars = { benchmark: name, summary, startedAt, work, versions: versions() }
   console.log(`${name}: ${summary}`)
@@ -92,17 +93,17 @@ async function runOne({ name, summary, quick, run }: Scenario, folder: string): 
  */
 async function runMany(folder: string): Promise<number> {
   const out = path.join(import.meta.dirname, options.quick ? 'quick' : '')
-  const wanted = name === 'results' ? [] : (options.only?.split(',') ?? names)
+  const list = name === 'table' ? headlines : scenarios
+  const wanted = name === 'results' ? [] : (options.only?.split(',') ?? list.map((one) => one.name))
   const unknown = wanted.find((one) => !names.includes(one))
   if (unknown !== undefined) throw new Error(`there is no benchmark ${unknown}`)
-  const sizes = ['rows', 'rounds', 'seed', 'subscribers', 'connections', 'seconds', 'data']
+  const sizes = ['rows', 'rounds', 'seed', 'subscribers', 'seconds']
   const passedOn = Object.entries(pick(options, sizes)).flatMap(([option, value]) => [`--${option}`, value])
   const failed: string[] = []
   for (const { name, quick, full = [] } of scenarios.filter((one) => wanted.includes(one.name))) {
     const size = options.quick ? quick : full
     const json = path.join(folder, `${name}.json`)
-    if (size === null) console.log(`${name} is left out: a small run of it says nothing`)
-    else if (await runInProcess([name, ...size, ...passedOn, '--json', json]))
+    if (await runInProcess([name, ...size, ...passedOn, '--json', json]))
       await keepReport(out, names, JSON.parse(await readFile(json, 'utf8')) as Report)
     else failed.push(name)
     console.log('')
@@ -126,17 +127,16 @@ async function runInProcess(args: string[]): Promise<boolean> {
 }
 
 function readSize(values: ReturnType<typeof parse>['values']): Omit<Options, 'folder' | 'say'> {
-  const { rows, rounds = '3', seed = '1', subscribers = '200000', connections = '16', seconds = '5' } = values
+  const { rows, rounds = '3', seed = '1', subscribers = '200000', seconds = '5' } = values
   const [first = 0, ...more] = subscribers.split(',').map((text) => wholeNumber('--subscribers', text))
   return {
     rows: rows === undefined ? null : wholeNumber('--rows', rows),
     rounds: wholeNumber('--rounds', rounds),
     seed: wholeNumber('--seed', seed),
     subscribers: [first, ...more],
-    connections: wholeNumber('--connections', connections),
     seconds: wholeNumber('--seconds', seconds),
     only: values.only ?? '',
-    data: values.data === undefined ? null : path.resolve(values.data),
+    tree: values.tree === undefined ? null : path.resolve(values.tree),
   }
 }
 

@@ -7,8 +7,8 @@ export interface Scenario {
   name: string
   /** One sentence: the work, and what it is compared with. */
   summary: string
-  /** Options with which it takes about a minute; null for one that says nothing with few rows. */
-  quick: string[] | null
+  /** Options with which it takes about a minute. */
+  quick: string[]
   /** Options that `all` adds to those that are given. */
   full?: string[]
   run: (options: Options) => Promise<Outcome>
@@ -21,13 +21,12 @@ export interface Options {
   seed: number
   /** List sizes of `requests`: everything is measured with the first, only what may grow with the others. */
   subscribers: [number, ...number[]]
-  connections: number
   /** Seconds for each operation in each round. */
   seconds: number
   /** Only operations whose name has this part. */
   only: string
-  /** A folder that is kept and used again, instead of the scratch folder. */
-  data: string | null
+  /** The root of another checkout with its own node_modules, with which this one is compared instead of with peers. */
+  tree: string | null
   /** Scratch folder, removed at the end. */
   folder: string
   say: (text: string) => void
@@ -47,8 +46,6 @@ export interface Outcome {
   comparisons?: Comparison[]
   goals?: Goal[]
   latencies?: NamedLatency[]
-  /** Those of contenders are in their rounds. */
-  timelines?: NamedTimelines[]
   /** What the scenario found besides, as it names it. */
   result?: Record<string, unknown>
 }
@@ -56,20 +53,21 @@ export interface Outcome {
 /** What the rows of a run are. */
 export type Unit = 'row' | 'MB'
 
-/** A bound that a scenario must reach. One that is missed is shown; it doesn't fail the run. */
+/** A bound that a scenario must reach, or without one a comparison. One that is missed is shown; it doesn't fail the run. */
 export interface Goal {
   work: string
   against?: string
-  /** One of the two. The median must reach `min`. Every round must stay under `max`, or, `by_median`, the median. */
+  /** One of the two at most. The median must reach `min`, and every round must stay under `max`. */
   min?: number
   max?: number
-  by_median?: boolean
   unit: string
   /** The bound is set for this number of rows or subscribers; the run had that of `size`. */
   set_for?: number
   size?: number
   /** Null where the run had no such contender. */
   measured: Spread | null
+  /** The goal is a line of the first table: what Rollcall and the best peer did. */
+  headline?: { we: string; peer: string } | undefined
 }
 
 export interface NamedLatency extends Latency {
@@ -78,30 +76,20 @@ export interface NamedLatency extends Latency {
   plot?: string
 }
 
-/** How a kind of work went, round by round. */
-export interface NamedTimelines {
-  name: string
-  /** What is counted where it isn't rows: "MB". */
-  of?: string
-  /** Series with the same text share a plot, as those of latencies do. */
-  plot?: string
-  rounds: Timeline[]
-}
-
 export interface Contender {
   name: string
   /** Name and version of another project's program: "mongoimport 100.9.4". */
   version?: string | undefined
-  /** Threads, batch sizes and the like. */
-  settings?: Record<string, string | number | boolean>
-  /** What it leaves out, or does otherwise. */
+  /** Threads, batch sizes and the like; what it leaves out, or does otherwise. */
   note?: string | undefined
+  /** Rollcall, of this tree or another one. */
+  isRollcall?: true
   /** Does the work once, in a new database, and checks its result. */
   run: () => Promise<Measurement>
 }
 
 export interface MeasuredContender extends Omit<Contender, 'run'>, Summary {
-  /** Times, in milliseconds, and figures of all rounds. */
+  /** Times, in milliseconds, of all rounds. */
   found: (Spread & { what: string; count: number })[]
   rounds: Measurement[]
 }
@@ -114,6 +102,7 @@ export interface Bench {
   seed: number
   /** Scratch folder, removed at the end. */
   folder: string
+  tree?: string | null
   /** The one server that all contenders write to. */
   mongodbUri: string
   server: MongoClient
@@ -144,22 +133,17 @@ export interface Measured {
 }
 
 export interface Measurement extends Measured {
-  latency?: Latency
   /** By name: milliseconds of each of many alike things. */
   times?: Record<string, number[]>
-  /** By name: other numbers. */
-  figures?: Record<string, number>
   is_right: boolean
 }
 
 /** Samples, one array entry each; they count from the work's beginning. */
 export interface Timeline {
   seconds: number[]
-  /** Null where nothing was counted. */
-  rows: number[] | null
+  rows: number[]
   /** By process. */
   cpu_seconds: Record<string, number[]>
-  memory_mb: Record<string, number[]>
 }
 
 /** Milliseconds that a share of many things, from 0 to 1, didn't exceed. */

@@ -22,6 +22,7 @@ export interface Service {
   database: Database
   /** URLs of the processes' metrics, by name. */
   metrics: Record<string, string>
+  measured: (name: ProcessName, onMetrics?: (metrics: string) => void) => MeasuredProcess
   /** The engine and the control plane. */
   processes: MeasuredProcess[]
   /** Writes a file into the first organization's upload directory. */
@@ -33,7 +34,7 @@ export interface Service {
 interface ServiceOptions {
   folder: string
   /** The root of another checkout with its own node_modules, whose processes are to run. */
-  tree?: string
+  tree?: string | null
   /** Without a database, the embedded one, whose data are in the folder. */
   mongodb?: { uri: string; database: string }
   settings?: Record<string, string>
@@ -64,6 +65,9 @@ export async function withService<T>(
   try {
     const mongodbUri = mongodb?.uri ?? (await readEmbeddedUri(ready))
     database = await openDatabase({ uri: mongodbUri, name: databaseName })
+    const pids = await readProcessIds(database)
+    const measured: Service['measured'] = (name, onMetrics) =>
+      measuredProcess(name, metrics[metricsNames[name]], pids[name], onMetrics)
     return await work({
       url,
       ftp: new URL(ftp),
@@ -73,10 +77,8 @@ export async function withService<T>(
       mongodbUri,
       database,
       metrics,
-      processes: [
-        measuredProcess('engine', metrics['engine']),
-        measuredProcess('control plane', metrics['control_plane']),
-      ],
+      measured,
+      processes: [measured('engine'), measured('control plane')],
       place: async (content, name) => {
         await client.putBytes(`/uploads/${name}`, Readable.from(content), {})
       },
@@ -88,6 +90,17 @@ export async function withService<T>(
     await client.destroy()
     await stop()
   }
+}
+
+const metricsNames = { engine: 'engine', 'control plane': 'control_plane', 'FTP server': 'ftp' } as const
+type ProcessName = keyof typeof metricsNames
+
+/** As the processes have registered. */
+async function readProcessIds({ collections: { engines, processes } }: Database) {
+  const find = async (kind: 'control-plane' | 'ftp') =>
+    (await processes.findOne({ kind, dead: false }))?.process_id
+  const engine = (await engines.findOne({ dead: false }))?.process_id
+  return { engine, 'control plane': await find('control-plane'), 'FTP server': await find('ftp') }
 }
 
 /** Uploads a stream, or the file with this path, into the first organization's upload directory. */

@@ -227,9 +227,13 @@ export async function writeSubscriberFile(
   const dataset = new SubscriberFile({ rows, seed, ...options })
   const file = path.join(folder, name)
   say('making the file ...')
-  await pipeline(Readable.from(dataset.bytes(typedHeader)), createWriteStream(file))
+  await writeRows(dataset, file)
   return { dataset, file }
 }
+
+/** Writes the header and some rows, by default all. */
+export const writeRows = (dataset: SubscriberFile, file: string, ranges?: Rows[]): Promise<void> =>
+  pipeline(Readable.from(dataset.bytes(typedHeader, ranges)), createWriteStream(file))
 
 /** A file that fills a list, and one with other values for the same emails; both without defects. */
 export async function writeFileTwice(

@@ -11,6 +11,7 @@ import { parseArgs } from 'node:util'
 import type { ImportView } from '../../control-plane/resources/subscriber-imports/schemas.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
 import type { ImportCounts } from '../../shared/contract/schemas/import.ts'
+import { wrongCounts } from '../check-import.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { createList, startImport, uploaded } from '../imports.ts'
 import { exitAfter, interrupted } from '../interrupt.ts'
@@ -88,23 +89,18 @@ Log       ${logFile}${values.keep ? '' : '   (removed with the folder when the d
 
 /** Prints the counts side by side; true when all three are those of the generator. */
 function compare(results: Result[], expected: ImportCounts): boolean {
-  const kinds = Object.entries(expected).map(([kind, right = 0]) => ({
-    kind,
-    right,
-    counts: results.map(({ stats }) => (stats.subscribers as Record<string, number>)[kind] ?? 0),
-  }))
-  const table = [
+  const counts = results.map(({ stats }): Record<string, number> => stats.subscribers)
+  const table = Object.entries(expected)
+    .map(([kind, right = 0]) => [kind, [...counts.map((of) => of[kind] ?? 0), right]] as const)
+    .filter(([, values]) => values.some((value) => value > 0))
+  const rates = results.map(({ seconds }) => whole(rows / seconds))
+  const lines = [
     ['', ...results.map(({ title }) => title), 'expected'],
-    ...kinds
-      .map(({ kind, right, counts }) => ({ kind, values: [...counts, right] }))
-      .filter(({ values }) => values.some((value) => value > 0))
-      .map(({ kind, values }) => [kind, ...values.map(whole)]),
-    ['rows/s', ...results.map(({ seconds }) => whole(rows / seconds)), ''],
+    ...table.map(([kind, values]) => [kind, ...values.map(whole)]),
+    ['rows/s', ...rates, ''],
   ]
-  console.log(['', ...alignColumns(table)].join('\n'))
-  const isRight =
-    results.every(({ state, stats }) => state === 'finished' && stats.records_imported === rows) &&
-    kinds.every(({ right, counts }) => counts.every((count) => count === right))
+  console.log(['', ...alignColumns(lines)].join('\n'))
+  const isRight = results.every((view) => wrongCounts(view, expected) === null)
   console.log(
     isRight
       ? '\nAll three are equal, and equal to what the generator knows.'

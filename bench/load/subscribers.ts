@@ -1,5 +1,3 @@
-import { readFile, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { columns, SubscriberFile, type Rows } from '../datasets/subscriber-file.ts'
 import { createList, pollImport, startImport, uploaded } from '../imports.ts'
@@ -29,30 +27,16 @@ function listSizes(subscribers: number): number[] {
   return [subscribers - others.reduce((sum, size) => sum + size, 0), ...others]
 }
 
-interface LoadRecord {
-  subscribers: number
-  seed: number
-  lists: LoadedSubscribers['lists']
-}
-
-type LoadOptions = Omit<LoadRecord, 'lists'> & Pick<Options, 'folder' | 'say'>
-
-/** Loads what a kept folder doesn't have yet. */
+/** Loads what isn't there `before`. */
 export async function loadSubscribers(
   service: Service,
-  { subscribers, seed, folder, say }: LoadOptions,
+  { subscribers, seed, say }: Pick<Options, 'seed' | 'say'> & { subscribers: number },
+  before: LoadedSubscribers | null = null,
 ): Promise<LoadedSubscribers> {
-  const record = path.join(folder, 'subscribers.json')
-  const before = JSON.parse(await readFile(record, 'utf8').catch(() => 'null')) as LoadRecord | null
-  if (before !== null && (before.subscribers > subscribers || before.seed !== seed))
-    throw new Error(
-      `${folder} has ${before.subscribers} subscribers of seed ${before.seed}: use --subscribers ${before.subscribers} --seed ${before.seed}, or another folder`,
-    )
   const startedAt = performance.now()
   const sizes = listSizes(subscribers)
   const file = new SubscriberFile({ rows: Math.max(...sizes), seed, defects: false })
-  const more = subscribers - (before?.subscribers ?? 0)
-  if (more > 0) say(`loading ${whole(more)} subscribers into ${sizes.length} lists ...`)
+  say(`loading up to ${whole(subscribers)} subscribers into ${sizes.length} lists ...`)
   const lists: LoadedSubscribers['lists'] = []
   const ids: number[] = []
   for (const [i, size] of sizes.entries()) {
@@ -64,8 +48,7 @@ export async function loadSubscribers(
     lists.push({ id, size })
   }
   await waitForEnds(service, ids)
-  await writeFile(record, JSON.stringify({ subscribers, seed, lists } satisfies LoadRecord))
-  if (more > 0) say(`loaded in ${Math.round((performance.now() - startedAt) / 1000)} s`)
+  say(`loaded in ${Math.round((performance.now() - startedAt) / 1000)} s`)
   return { lists, big: lists[0]!, smallest: lists.at(-1)!, file }
 }
 

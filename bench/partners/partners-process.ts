@@ -3,7 +3,6 @@ import { Readable } from 'node:stream'
 import {
   connect,
   largeFile,
-  sessionFiles,
   type FtpAccount,
   type LargeFiles,
   type PartnersOrder,
@@ -53,24 +52,13 @@ function* pieces({ megabytes, seed }: LargeOrder, content: Buffer, partner: numb
 async function uploadSmall(account: FtpAccount): Promise<SmallFiles> {
   const content = randomBytes(1_000)
   const smallHash = createHash('sha256').update(content).digest('hex')
-  const repeat = async (upload: (i: number) => Promise<unknown>) => {
-    const milliseconds: number[] = []
-    while (!stopped.signal.aborted) {
-      const startedAt = performance.now()
-      await upload(milliseconds.length)
-      milliseconds.push(performance.now() - startedAt)
-    }
-    return milliseconds
+  const smallMs: number[] = []
+  while (!stopped.signal.aborted) {
+    const startedAt = performance.now()
+    const client = await connect(account)
+    await client.uploadFrom(Readable.from([content]), `small-${smallMs.length}.csv`)
+    client.close()
+    smallMs.push(performance.now() - startedAt)
   }
-  const session = await connect(account)
-  const [smallMs, sessionMs] = await Promise.all([
-    repeat(async (i) => {
-      const client = await connect(account)
-      await client.uploadFrom(Readable.from([content]), `small-${i}.csv`)
-      client.close()
-    }),
-    repeat((i) => session.uploadFrom(Readable.from([content]), `session-${i % sessionFiles}.csv`)),
-  ])
-  session.close()
-  return { smallMs, sessionMs, smallHash }
+  return { smallMs, smallHash }
 }

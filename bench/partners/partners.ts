@@ -24,15 +24,11 @@ export interface LargeFiles {
 export interface SmallFiles {
   /** Milliseconds of each 1 kB upload that opens its own connection. */
   smallMs: number[]
-  /** Milliseconds of each 1 kB upload within one session. */
-  sessionMs: number[]
   /** SHA-256 of the content, which is the same for all. */
   smallHash: string
 }
 
 export const largeFile = 'large.csv'
-/** The names that the session uses again and again. */
-export const sessionFiles = 10
 
 export async function connect({ host, port, tls, key }: FtpAccount): Promise<Client> {
   const client = new Client(60_000)

@@ -68,12 +68,6 @@ app.get(
   answer(async ({ list, email }) => views([await subscribers.findOne({ _id: `${list}:${email}` })])),
 )
 app.get(
-  ofList,
-  answer(async ({ list }) =>
-    views(await subscribers.find({ mailing_list_id: list }).sort({ id: 1 }).limit(100).toArray()),
-  ),
-)
-app.get(
   `${base}/subscriber_counts`,
   answer(async () => {
     const lists = await mailingLists.find({}, { projection: { name: 1 }, batchSize: 500 }).toArray()

@@ -4,11 +4,10 @@ import { parse } from 'csv-parse'
 import { MongoClient, type AnyBulkWriteOperation, type Document } from 'mongodb'
 import type { BulkWriteOrder } from './bulk-write.ts'
 
-/** The process of the peer in bulk-write.ts: it is told its order once it is ready, and replies with its batches' times. */
+/** The process of the peer in bulk-write.ts: it is told its order once it is ready, and replies when all is written. */
 process.send?.([])
 const [order] = (await once(process, 'message')) as [BulkWriteOrder]
 const { target, numbers, dates } = order
-const milliseconds: number[] = []
 
 const client = await MongoClient.connect(target.uri, { writeConcern: { w: 'majority' } })
 const subscribers = client.db(target.database).collection('subscribers')
@@ -29,11 +28,9 @@ for await (const record of records) {
 if (batch.length > 0) await write()
 await client.close()
 
-process.send?.(milliseconds)
+process.send?.([])
 
 async function write(): Promise<void> {
-  const startedAt = performance.now()
   await subscribers.bulkWrite(batch, { ordered: false })
-  milliseconds.push(performance.now() - startedAt)
   batch = []
 }

@@ -1,6 +1,6 @@
 import { programEnvironment } from '../../shared/runtime/config.ts'
 import { columns, customFields, type SubscriberFile } from '../datasets/subscriber-file.ts'
-import { childProcess } from '../processes.ts'
+import { childProcesses } from '../processes.ts'
 import { startProgram } from '../program.ts'
 import type { Bench, Contender } from '../scenario.ts'
 import { collectorFlags, peer, type PeerTarget, type PreparedPeer } from './peer.ts'
@@ -36,8 +36,7 @@ export function bulkWritePeer(
   }
   return peer(bench, {
     name: 'csv-parse, bulkWrite',
-    settings: { batch: 1_000, batches_in_flight: 1, ordered: false, write_concern: 'majority' },
-    note: 'the last row of an address wins, 30 February is 1 March; no counts, no logs, nothing after a crash',
+    note: 'batches of 1,000, one in flight, unordered; the last row of an address wins, 30 February is 1 March; no counts, no logs, nothing after a crash',
     dataset,
     before,
     indexes: [{ key: { email: 1 }, unique: true }],
@@ -47,7 +46,7 @@ export function bulkWritePeer(
 }
 
 async function startImporter(order: BulkWriteOrder): Promise<PreparedPeer> {
-  const { pid, send, reply, end } = startProgram<BulkWriteOrder, number[]>(
+  const { pids, send, reply, end } = startProgram<BulkWriteOrder, []>(
     new URL('./bulk-write-process.ts', import.meta.url),
     {
       // Its dates must not depend on the machine's time zone.
@@ -58,7 +57,7 @@ async function startImporter(order: BulkWriteOrder): Promise<PreparedPeer> {
   // It is ready.
   await reply()
   return {
-    process: await childProcess('importer', pid),
+    process: await childProcesses('importer', pids),
     do: () => {
       send(order)
       return reply()

@@ -5,10 +5,16 @@ import { collectionDefinitions } from '../../shared/contract/schemas/collections
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { customFields, type SubscriberFile, type SubscriberFileOptions } from '../datasets/subscriber-file.ts'
 import { thisProcess } from '../processes.ts'
+import { whole } from '../report/text.ts'
 import type { Bench, Contender } from '../scenario.ts'
 import { collectorFlags, peer, type PeerTarget, type PeerWork } from './peer.ts'
 
+/** The last one is the most that this server takes: nothing is left of a client but sending. */
+export const insertModes = ['insertMany in file order', 'insertMany by _id', 'ready-made BSON'] as const
+export type InsertMode = (typeof insertModes)[number]
+
 export interface InsertManyOrder {
+  mode: InsertMode
   target: PeerTarget
   dataset: SubscriberFileOptions
   thread: number
@@ -23,16 +29,15 @@ const batch = 2_000
 const batchesInFlight = 3
 
 /**
- * The driver's own speed: two threads write the documents that the import ends up with, made beforehand and in file
- * order, into a collection with the same indexes. No file is read, no duplicate found, nothing counted or logged.
+ * The speed of driver and server: two threads write the documents that the import ends up with, made beforehand, into a
+ * collection with the same indexes. No file is read, no duplicate found, nothing counted or logged.
  */
-export function insertManyPeer(bench: Bench, dataset: SubscriberFile): Contender {
+export function insertManyPeer(bench: Bench, dataset: SubscriberFile, mode: InsertMode): Contender {
   const indexes = collectionDefinitions.find(({ name }) => name === 'subscribers')?.indexes ?? []
   const pointsId = customFields.findIndex(({ name }) => name === 'points') + 1
   return peer(bench, {
-    name: 'plain insertMany',
-    settings: { threads, batch, batches_in_flight: batchesInFlight, write_concern: 'majority' },
-    note: 'documents made beforehand; reads no file, finds no duplicates, counts and logs nothing',
+    name: mode,
+    note: `${threads} threads, batches of ${whole(batch)}, ${batchesInFlight} in flight each; documents made ${mode === insertModes[0] ? '' : 'and sorted by _id '}beforehand; reads no file, finds no duplicates, counts and logs nothing`,
     dataset,
     indexes: indexes.map(({ keys, options }) => ({ key: keys, ...options }) as PeerWork['indexes'][number]),
     pointsPath: `custom_fields.${pointsId}`,
@@ -46,7 +51,7 @@ export function insertManyPeer(bench: Bench, dataset: SubscriberFile): Contender
     },
     async prepare(target) {
       for (const flag of collectorFlags) setFlagsFromString(flag)
-      const order = { target, dataset: dataset.options, threads, batch, batchesInFlight }
+      const order = { mode, target, dataset: dataset.options, threads, batch, batchesInFlight }
       const workers = await Promise.all(
         Array.from({ length: threads }, (_, thread) => startInserter({ ...order, thread })),
       )
@@ -54,7 +59,7 @@ export function insertManyPeer(bench: Bench, dataset: SubscriberFile): Contender
         process: thisProcess('importer'),
         do: async () => {
           for (const worker of workers) worker.postMessage('insert')
-          return (await Promise.all(workers.map(nextMessage))).flat()
+          await Promise.all(workers.map((worker) => once(worker, 'message')))
         },
         end: async () => {
           await Promise.all(workers.map((worker) => worker.terminate()))
@@ -64,17 +69,12 @@ export function insertManyPeer(bench: Bench, dataset: SubscriberFile): Contender
   })
 }
 
-/** A thread that has its documents in memory. Told to insert, it replies with the milliseconds of its batches. */
+/** A thread that has its documents in memory. Told to insert, it replies when all are written. */
 async function startInserter(order: InsertManyOrder): Promise<Worker> {
   const worker = new Worker(new URL('./insert-many-worker.ts', import.meta.url), {
     workerData: order,
     resourceLimits: { maxOldGenerationSizeMb: 8_192 },
   })
-  await nextMessage(worker)
+  await once(worker, 'message')
   return worker
-}
-
-async function nextMessage(worker: Worker): Promise<number[]> {
-  const [milliseconds] = (await once(worker, 'message')) as number[][]
-  return milliseconds ?? []
 }

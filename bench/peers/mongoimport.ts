@@ -1,20 +1,22 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
+import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { withoutUriSecrets } from '../../shared/runtime/shown-uri.ts'
-import type { SubscriberFile } from '../datasets/subscriber-file.ts'
+import { writeRows, type Rows, type SubscriberFile } from '../datasets/subscriber-file.ts'
 import { endOnInterrupt } from '../interrupt.ts'
-import { childProcess } from '../processes.ts'
+import { childProcesses } from '../processes.ts'
 import type { Bench, Contender } from '../scenario.ts'
 import { peer, type PeerTarget } from './peer.ts'
 
 /**
  * `insert` writes with four workers and skips rows whose email is there. `upsert` replaces a document, `merge` sets the
- * row's fields; for both mongoimport uses one worker, which stops at the first error.
+ * row's fields; for both mongoimport uses one worker, which stops at the first error. So two processes with half of the
+ * file each are a further peer.
  */
-type Mode = 'insert' | 'upsert' | 'merge'
+type Mode = 'insert' | 'upsert' | 'merge' | 'upsert, 2 processes'
 
 const insertionWorkers = 4
 
@@ -36,32 +38,46 @@ export async function mongoimportPeers(
     return []
   }
   const { binary, version } = found
-  return modes.map((mode) =>
-    peer(bench, {
-      name: `mongoimport ${mode}`,
-      version,
-      settings: {
-        insertion_workers: mode === 'insert' ? insertionWorkers : 1,
-        batch: 1_000,
-        write_concern: 'majority',
-      },
-      note: 'checks no address, takes one in capitals for another one, no lists, counts or logs; stores dates as dates',
-      dataset,
-      before,
-      indexes: [{ key: { email: 1 }, unique: true }],
-      leaves: mode === 'insert' ? before : dataset,
-      prepare: async (target) => {
-        let child: ChildProcess | undefined
-        return {
-          process: await childProcess('mongoimport', () => child?.pid),
-          do: () => {
-            const work = { uri: target.uri, args: buildArgs(target, file, mode) }
-            return runMongoimport(binary, work, (started) => (child = started))
-          },
-        }
-      },
+  return Promise.all(
+    modes.map(async (mode) => {
+      const files = mode === 'upsert, 2 processes' ? await writeHalves(bench, dataset) : [file]
+      const worst =
+        'repeated rows are its worst mode: for one the server writes up to 500 rows again, one by one; '
+      return peer(bench, {
+        name: `mongoimport ${mode}`,
+        version,
+        note: `${mode === 'insert' ? insertionWorkers : files.length} insertion workers, batches of 1,000; ${mode === 'insert' && before !== undefined ? worst : ''}checks no address, takes one in capitals for another one, no lists, counts or logs; stores dates as dates`,
+        dataset,
+        before,
+        indexes: [{ key: { email: 1 }, unique: true }],
+        leaves: mode === 'insert' ? before : dataset,
+        prepare: async (target) => {
+          const children: ChildProcess[] = []
+          const pids = () => children.flatMap(({ pid, exitCode }) => (exitCode === null ? (pid ?? []) : []))
+          return {
+            process: await childProcesses('mongoimport', pids),
+            do: () => {
+              const run = (part: string) =>
+                runMongoimport(binary, target.uri, buildArgs(target, part, mode), (started) =>
+                  children.push(started),
+                )
+              return Promise.all(files.map(run))
+            },
+          }
+        },
+      })
     }),
   )
+}
+
+function writeHalves({ folder }: Bench, dataset: SubscriberFile): Promise<string[]> {
+  const count = Math.ceil(dataset.rows / 2)
+  const write = async (half: Rows) => {
+    const file = path.join(folder, `half-${half.first}.csv`)
+    await writeRows(dataset, file, [half])
+    return file
+  }
+  return Promise.all([write({ first: 0, count }), write({ first: count, count: dataset.rows - count })])
 }
 
 const buildArgs = ({ uri, database }: PeerTarget, file: string, mode: Mode): string[] => [
@@ -74,7 +90,7 @@ const buildArgs = ({ uri, database }: PeerTarget, file: string, mode: Mode): str
   '--headerline',
   '--columnsHaveTypes',
   '--parseGrace=skipRow',
-  `--mode=${mode}`,
+  `--mode=${mode.split(',')[0]}`,
   ...(mode === 'insert' ? [] : ['--upsertFields=email']),
   `--numInsertionWorkers=${insertionWorkers}`,
   '--writeConcern=majority',
@@ -82,16 +98,17 @@ const buildArgs = ({ uri, database }: PeerTarget, file: string, mode: Mode): str
 ]
 
 /**
- * Resolves to no times: mongoimport doesn't tell those of its batches. It is quiet, as a line for each skipped row would
+ * It is quiet, as a line for each skipped row would
  * be most of what is measured. That also hides why it failed, so after a failure it runs again and may speak.
  */
 async function runMongoimport(
   binary: string,
-  { uri, args }: { uri: string; args: string[] },
+  uri: string,
+  args: string[],
   onStart: (child: ChildProcess) => void,
-): Promise<number[]> {
+): Promise<void> {
   const quiet = await run(binary, [...args, '--quiet'], onStart)
-  if (quiet.code === 0) return []
+  if (quiet.code === 0) return
   const { code, output } = await run(binary, args)
   const reason = withoutUriSecrets(output, uri).slice(-1_000)
   throw new Error(`${binary} ended with ${quiet.code}; run again without --quiet, with ${code}: ${reason}`)

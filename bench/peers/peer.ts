@@ -3,15 +3,12 @@ import { sumDocuments, wrongDocuments } from '../check-import.ts'
 import { flatDocument, flatSample, wrongSample, type Sample } from '../datasets/documents.ts'
 import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { measure } from '../measure.ts'
-import { inNewDatabase } from '../mongodb-server.ts'
+import { awaitCheckpoint, inNewDatabase } from '../mongodb-server.ts'
 import type { MeasuredProcess } from '../processes.ts'
-import { whole } from '../report/text.ts'
 import type { Bench, Contender } from '../scenario.ts'
-import { summarizeLatency } from '../statistics.ts'
 
 /** Another importer: it writes into a new collection each time, whose content is then compared. No file has defects. */
-export interface PeerWork extends Pick<Contender, 'name' | 'version' | 'note'> {
-  settings: { batch: number; [name: string]: string | number | boolean }
+export interface PeerWork extends Omit<Contender, 'run'> {
   dataset: SubscriberFile
   /** Rows that are loaded before the measurement. */
   before?: SubscriberFile | undefined
@@ -27,8 +24,7 @@ export interface PeerWork extends Pick<Contender, 'name' | 'version' | 'note'> {
 
 export interface PreparedPeer {
   process: MeasuredProcess
-  /** Does the work; resolves to the milliseconds of each batch, where they are known. */
-  do: () => Promise<number[]>
+  do: () => Promise<unknown>
   end?: () => Promise<void>
 }
 
@@ -42,7 +38,7 @@ export interface PeerTarget {
 export const collectorFlags = ['--no-parallel-scavenge', '--heap-growing-percent=100']
 
 export function peer(bench: Bench, work: PeerWork): Contender {
-  const { name, version, settings, note, dataset, leaves = dataset } = work
+  const { name, version, note, dataset, leaves = dataset } = work
   const { pointsPath = 'points', flatten = (document) => document } = work
   const expected = leaves.expectedDocuments()
   const sample = flatSample(leaves)
@@ -52,7 +48,8 @@ export function peer(bench: Bench, work: PeerWork): Contender {
       await collection.createIndexes(work.indexes)
       if (work.before !== undefined) await load(collection, work.before)
       const prepared = await work.prepare({ uri: bench.mongodbUri, database: db.databaseName })
-      const { done: times, ...measured } = await measure(bench.server, {
+      await awaitCheckpoint(bench.server)
+      const { done: _, ...measured } = await measure(bench.server, {
         processes: [prepared.process],
         rows: dataset.rows,
         do: prepared.do,
@@ -64,11 +61,9 @@ export function peer(bench: Bench, work: PeerWork): Contender {
       const wrong =
         wrongDocuments(await sumDocuments(collection, {}, pointsPath), expected) ?? wrongSample(found, sample)
       if (wrong !== null) bench.say(`${name}: ${wrong}`)
-      const of = `a batch of ${whole(settings.batch)} rows`
-      const latency = times.length === 0 ? {} : { latency: summarizeLatency(of, times) }
-      return { ...measured, ...latency, is_right: wrong === null }
+      return { ...measured, is_right: wrong === null }
     })
-  return { name, version, settings, note, run }
+  return { name, version, note, run }
 }
 
 async function load(collection: Collection, dataset: SubscriberFile): Promise<void> {

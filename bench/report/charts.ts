@@ -1,5 +1,5 @@
 import type { ChartConfiguration, ChartDataset } from 'chart.js'
-import type { NamedLatency, NamedTimelines, Timeline } from '../scenario.ts'
+import type { NamedLatency, Timeline } from '../scenario.ts'
 import { middle } from '../statistics.ts'
 import type { Report } from './report.ts'
 import { capitalize, plural } from './text.ts'
@@ -12,49 +12,25 @@ type Point = { x: number; y: number }
 
 /** The plots of a report that have at least one line. Lines over time are those of the middle round. */
 export function drawCharts(report: Report): Chart[] {
-  const ofContenders = report.contenders.map(({ name, rounds }): NamedTimelines => ({
-    name,
-    of: plural(report.unit),
-    rounds: rounds.map(({ timeline }) => timeline),
-  }))
-  const works = [...ofContenders, ...report.timelines].map(({ rounds, ...work }) => ({
-    of: 'rows',
-    ...work,
-    ...(middle(rounds, ({ seconds }) => seconds.at(-1) ?? 0) ?? nothing),
-  }))
+  const works = report.contenders.flatMap(({ name, rounds }): Work[] => {
+    const timeline = middle(rounds, ({ seconds }) => seconds)?.timeline
+    return timeline === undefined ? [] : [{ name, ...timeline }]
+  })
+  const plots = Map.groupBy(report.latencies, ({ plot }) => plot)
   return [
-    ...byPlot(works).map(([title, list]) => drawThroughput(title, list)),
-    ...byPlot(report.latencies).map(([title, list]) => drawLatencies(title, list)),
-    drawMemory(works),
+    drawOverTime(
+      'Throughput',
+      `${plural(report.unit)} a second`,
+      works.map(({ name, seconds, rows }, i) => drawLine(name, rates(seconds, rows), i)),
+    ),
+    ...[...plots].map(([plot, list]) =>
+      drawLatencies(plot === undefined ? '' : `${capitalize(plot)}. `, list),
+    ),
     drawCores(works),
   ].filter(({ data }) => data.datasets.some((line) => line.data.length > 1))
 }
 
-const nothing: Timeline = { seconds: [], rows: null, cpu_seconds: {}, memory_mb: {} }
-
-type Work = Omit<NamedTimelines, 'rounds'> & Timeline & { of: string }
-
-/** What shares a plot, with the beginning of the plot's title. */
-function byPlot<T extends { plot?: string }>(all: T[]): [title: string, list: T[]][] {
-  const groups = Map.groupBy(all, ({ plot }) => (plot === undefined ? '' : `${capitalize(plot)}. `))
-  return [...groups]
-}
-
-function drawThroughput(title: string, works: Work[]): Chart {
-  const units = [...new Set(works.map(({ of }) => of))].join(' or ')
-  const lines = works.map(({ name, seconds, rows }, i) => drawLine(name, rates(seconds, rows ?? []), i))
-  return drawOverTime(`${title}Throughput`, `${units} a second`, lines)
-}
-
-function drawMemory(works: Work[]): Chart {
-  const lines = works.flatMap(({ name, seconds, memory_mb }, color) =>
-    Object.entries(memory_mb).map(([process, values], dash) => {
-      const points = values.map((y, i) => ({ x: seconds[i]!, y }))
-      return drawLine(`${name}: ${process}`, points, color, dash)
-    }),
-  )
-  return drawOverTime('Resident memory', 'MB', lines)
-}
+type Work = Timeline & { name: string }
 
 function drawCores(works: Work[]): Chart {
   const lines = works.flatMap(({ name, seconds, cpu_seconds: { mongod = [], ...clients } }, color) => {

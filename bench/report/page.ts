@@ -14,28 +14,57 @@ import {
 } from './text.ts'
 
 const introduction =
-  'Made by `npm run bench -- all` from `RESULTS.json`, which has the last run of each benchmark. [README.md](README.md) says what is measured and how to read it. Values are medians over the rounds, with the lowest and the highest. Ratios are taken within each round, between contenders that ran one after the other, of some benchmarks each on a new service. Plots and samples of a run are in `results/`, which git ignores. `npm run bench -- all --quick` makes such a page in `bench/quick` with fewer rows.'
+  'Made by `npm run bench -- all` from `RESULTS.json`, which has the last run of each benchmark. [README.md](README.md) says what is measured and how to read it. Values are medians over the rounds, with the lowest and the highest. Ratios are taken within each round, between contenders that ran one after the other, of some benchmarks each on a new service. Plots and samples of a run are in `results/`, which git ignores.'
 
-/** The page of all results, in Markdown. */
+/** The page of all results, in Markdown. What most readers want is one table and one plot. */
 export function resultsPage(reports: Report[], names: string[]): string {
   const absent = names.filter((name) => reports.every(({ benchmark }) => benchmark !== name))
   const goals = reports.flatMap((report) =>
     goalRows(report).map((cells) => [...cells, `[${report.benchmark}](#${report.benchmark})`]),
   )
+  const headlines = reports.flatMap((report) => report.goals.flatMap(headlineRow))
+  const commits = Map.groupBy(reports, ({ versions }) => versions['rollcall'])
+  const measured = [...commits].map(
+    ([version, list]) => `${version}: ${list.map((one) => one.benchmark).join(', ')}`,
+  )
   return [
     '# Results',
     '',
+    ...markdownTable(['work', 'Rollcall', 'best peer', 'ratio', 'goal', ''], headlines),
+    ...drawBars(reports),
+    `Measured with Rollcall ${measured.join('; ')}.${absent.length === 0 ? '' : ` Without a result here: ${absent.join(', ')}.`}`,
+    '',
     introduction,
     '',
-    '## What it is to reach',
+    '## All goals and comparisons',
     '',
     ...markdownTable([...goalHeads, 'benchmark'], goals),
-    ...(absent.length === 0 ? [] : [`Without a result here: ${absent.join(', ')}.`, '']),
     ...reports.flatMap((report) => [
       ...describeReport(report),
       ...(report.contenders.length > 0 ? [] : ['```', ...report.transcript, '```', '']),
     ]),
   ].join('\n')
+}
+
+function headlineRow(goal: Goal): Table {
+  const { work, headline, unit, measured } = goal
+  if (headline === undefined || measured === null) return []
+  const ratio = unit === 'x' ? two(measured.median) : ''
+  return [[work, headline.we, headline.peer, ratio, describeBound(goal), verdictOn(goal)]]
+}
+
+/** How fast the contenders were whose rows are of one file. */
+function drawBars(reports: Report[]): string[] {
+  const compared = reports.filter(({ comparisons, goals }) => comparisons.length > 0 && goals.length > 0)
+  const rates = compared.flatMap(({ contenders }) => contenders.map((one) => one.rows_per_second.median))
+  const lines = compared.flatMap(({ benchmark, contenders }) => [
+    `${benchmark}, rows a second`,
+    ...contenders.map(({ name, rows_per_second: { median } }) => {
+      const bar = '█'.repeat(Math.round((40 * median) / Math.max(...rates)))
+      return `  ${name.padEnd(32)} ${bar} ${whole(median)}`
+    }),
+  ])
+  return lines.length === 0 ? [] : ['```text', ...lines, '```', '']
 }
 
 /** A report without its goals and what it printed, in Markdown. */
@@ -70,9 +99,8 @@ function describeContenders({ contenders, comparisons, unit }: Report): string[]
     withRange(speed, two),
     withRange(cpu, two),
   ])
-  const notes = contenders.flatMap(({ name, version, settings = {}, note }) => {
-    const shown = Object.entries(settings).map(([key, value]) => `${key.replaceAll('_', ' ')} ${value}`)
-    const parts = [version, ...shown, note].filter((part) => part !== undefined)
+  const notes = contenders.flatMap(({ name, version, note }) => {
+    const parts = [version, note].filter((part) => part !== undefined)
     return parts.length === 0 ? [] : [`- ${name}: ${parts.join('; ')}`]
   })
   const short = (value: number) => (value < 100 ? two : whole)(value)
@@ -97,23 +125,26 @@ export const describeGoals = (report: Report): string[] => markdownTable(goalHea
 
 const goalRows = ({ goals }: Report): Table =>
   goals.map((goal) => {
-    const { work, against = '', min = 0, max, unit, measured } = goal
-    const show = (value: number) =>
-      (unit === 'x' ? two : value < 100 && !Number.isInteger(value) ? one : whole)(value) + unit
-    const bound = max === undefined ? `at least ${show(min)}` : `at most ${show(max)}`
-    return [
-      work,
-      against,
-      bound,
-      measured === null ? 'not measured' : withRange(measured, show),
-      verdictOn(goal),
-    ]
+    const { work, against = '', measured } = goal
+    const shown = measured === null ? 'not measured' : withRange(measured, showIn(goal))
+    return [work, against, describeBound(goal), shown, verdictOn(goal)]
   })
 
-function verdictOn({ min = -Infinity, max = Infinity, by_median, set_for, size, measured }: Goal): string {
-  if (measured === null) return ''
-  const highest = by_median === true ? measured.median : measured.max
-  const verdict = measured.median >= min && highest <= max ? 'met' : '**missed**'
+const showIn =
+  ({ unit }: Goal) =>
+  (value: number): string =>
+    (unit === 'x' ? two : value < 100 && !Number.isInteger(value) ? one : whole)(value) + unit
+
+function describeBound(goal: Goal): string {
+  const { min, max } = goal
+  if (max !== undefined) return `at most ${showIn(goal)(max)}`
+  return min === undefined ? '' : `at least ${showIn(goal)(min)}`
+}
+
+function verdictOn({ min, max, set_for, size, measured }: Goal): string {
+  if (measured === null || (min === undefined && max === undefined)) return ''
+  const isMet = measured.median >= (min ?? -Infinity) && measured.max <= (max ?? Infinity)
+  const verdict = isMet ? 'met' : '**missed**'
   if (set_for === undefined || size === undefined || size === set_for) return verdict
   return `${verdict} with ${whole(size)}, set for ${whole(set_for)}`
 }

@@ -4,7 +4,7 @@ import type { Outcome } from '../scenario.ts'
 /** One run, as `--json` writes it. */
 export interface Report extends Particulars, Required<Omit<Outcome, 'mongodb' | 'rows'>> {
   /** Grows when a field changes its meaning or is removed. */
-  format: 3
+  format: 4
   /** When it ended, ISO 8601. */
   at: string
   took_seconds: number
@@ -31,7 +31,7 @@ export function makeReport(
   for (const [program, version] of contenders.map((one) => one.version?.split(' ') ?? []))
     if (program !== undefined && version !== undefined) programs[program] = version
   return {
-    format: 3,
+    format: 4,
     ...particulars,
     at: new Date().toISOString(),
     took_seconds: Math.round((performance.now() - startedAt) / 1000),
@@ -41,7 +41,6 @@ export function makeReport(
     comparisons: [],
     goals: [],
     latencies: [],
-    timelines: [],
     result: {},
     ...outcome,
     contenders,
@@ -53,7 +52,7 @@ export function withoutSamples(report: Report): Report {
   const contenders = report.contenders.map((one) => ({ ...one, rounds: [] }))
   // Tables show a comparison; what other scenarios found is in what they printed.
   const transcript = contenders.length === 0 ? report.transcript : []
-  return { ...report, contenders, transcript, latencies: [], timelines: [], result: {} }
+  return { ...report, contenders, transcript, latencies: [], result: {} }
 }
 
 /** Measurements have four significant digits, six above 1,000; whole numbers stay. */

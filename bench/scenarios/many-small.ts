@@ -20,23 +20,22 @@ export const manySmall = onServices({
   timesOf: `an import of ${smallRows} rows`,
   prepare: async ({ rows, seed }) => Array.from({ length: Math.ceil(rows / smallRows) }, (_, i) => seed + i),
   async measure(service, seeds, { kind }) {
+    const prepare = (some: number[]) =>
+      inLanes(maxLanes, some, (seed) => prepareSmallImport(service.client, seed))
+    const run = (prepared: (() => Promise<SmallImport>)[], lanes: number) =>
+      inLanes(lanes, prepared, (one) => one())
     // New processes compile their code during the first imports, so these aren't measured.
-    await importMany(service, seeds.slice(0, maxLanes), maxLanes)
-    const { done, ...imports } = await importMany(service, seeds, kind === 'side by side' ? maxLanes : 1)
+    await run(await prepare(seeds.slice(0, maxLanes)), maxLanes)
+    const prepared = await prepare(seeds)
+    const { done, ...imports } = await measure(service.database.client, {
+      processes: service.processes,
+      rows: seeds.length * smallRows,
+      do: () => run(prepared, kind === 'side by side' ? maxLanes : 1),
+    })
     const { milliseconds, wrong } = await checkSmallImports(service, done)
     return { ...imports, times: { each: milliseconds }, wrong }
   },
 })
-
-/** Imports 500 rows of each seed, each into a list of a new organization. */
-export async function importMany(service: Service, seeds: number[], lanes: number) {
-  const prepared = await inLanes(maxLanes, seeds, (seed) => prepareSmallImport(service.client, seed))
-  return measure(service.database.client, {
-    processes: service.processes,
-    rows: seeds.length * smallRows,
-    do: () => inLanes(lanes, prepared, (run) => run()),
-  })
-}
 
 interface SmallImport {
   view: ImportView
@@ -49,7 +48,7 @@ export async function checkSmallImports(service: Service, imports: SmallImport[]
   const milliseconds: number[] = []
   for (const { view, list, file } of imports) {
     const expected = { added: smallRows }
-    const wrong = await wrongImport(service, { view, list, expected, leaves: file, size: 'small' })
+    const wrong = await wrongImport(service, { view, list, expected, leaves: file })
     if (wrong !== null) return { milliseconds, wrong }
     milliseconds.push((await importSeconds(service.database, view.id)) * 1000)
   }

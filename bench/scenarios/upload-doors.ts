@@ -1,14 +1,9 @@
 import { Readable } from 'node:stream'
 import { onServices } from '../compare.ts'
 import { measure } from '../measure.ts'
-import { measuredProcess } from '../processes.ts'
 import { uploadByFtp, type Service } from '../service.ts'
 
 const piece = Buffer.alloc(100_000, 'x')
-
-function* repeatPiece(pieces: number): Generator<Buffer> {
-  for (let i = 0; i < pieces; i += 1) yield piece
-}
 
 /** A row is a megabyte. */
 export const uploadDoors = onServices({
@@ -23,9 +18,8 @@ export const uploadDoors = onServices({
   async measure(service, _, { kind, rows }) {
     // New processes compile their code during the first upload, so this isn't measured.
     await upload(service, kind, 64)
-    const receiver = kind === 'FTP' ? 'ftp' : 'control_plane'
     const work = await measure(service.database.client, {
-      processes: [measuredProcess(receiver, service.metrics[receiver])],
+      processes: [service.measured(kind === 'FTP' ? 'FTP server' : 'control plane')],
       rows,
       do: () => upload(service, kind, rows),
     })
@@ -36,7 +30,10 @@ export const uploadDoors = onServices({
 })
 
 async function upload(service: Service, kind: string, megabytes: number): Promise<void> {
-  const source = Readable.from(repeatPiece(megabytes * 10), { objectMode: false })
+  const source = Readable.from(
+    Array.from({ length: megabytes * 10 }, () => piece),
+    { objectMode: false },
+  )
   if (kind === 'FTP') await uploadByFtp(service, source, 'door.bin')
   else {
     const headers = { 'content-length': String(megabytes * 1e6) }
