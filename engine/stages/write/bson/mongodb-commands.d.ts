@@ -2,6 +2,8 @@
 declare module 'mongodb/lib/cmap/commands.js' {
   export class DocumentSequence {
     constructor(field: string)
+    /** Adds documents that are BSON already. */
+    push(document: unknown, bytes: Uint8Array): number
     /** The bytes of the sequence in a message. */
     toBin(): Uint8Array
   }
