@@ -1,5 +1,6 @@
 import type { Endpoint } from './api/endpoint.ts'
 import { apiKeyEndpoints } from './resources/api-keys/routes.ts'
+import { auditEventEndpoints } from './resources/audit-events/routes.ts'
 import { autoresponderStatisticsEndpoints } from './resources/autoresponder-statistics/routes.ts'
 import { autoresponderEndpoints } from './resources/autoresponders/routes.ts'
 import { campaignTemplateEndpoints } from './resources/campaign-templates/routes.ts'
@@ -17,6 +18,7 @@ import { subscriberImportEndpoints } from './resources/subscriber-imports/routes
 import { subscriberEndpoints } from './resources/subscribers/routes.ts'
 import { uploadEndpoints } from './resources/uploads/routes.ts'
 import { userEndpoints } from './resources/users/routes.ts'
+import { whoamiEndpoints } from './resources/whoami/routes.ts'
 
 /**
  * Every endpoint of the API. The first match wins, so a fixed segment stands before a parameter at the same position.
@@ -40,4 +42,6 @@ export const endpoints: readonly Endpoint[] = [
   ...outboxEndpoints,
   ...subscriberCountEndpoints,
   ...jobEndpoints,
+  ...auditEventEndpoints,
+  ...whoamiEndpoints,
 ]

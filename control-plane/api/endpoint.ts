@@ -1,9 +1,9 @@
 import type { Request } from 'express'
 import type { z } from 'zod'
-import type { Caller } from '../../shared/store/api-keys.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Refusal } from './refusal.ts'
 import type { ControlPlane } from '../control-plane.ts'
+import type { RequestCaller } from './request-locals.ts'
 import type { SlotName } from './slots.ts'
 import type { ContentSample, InlineContent, InlineText } from './body/parse-body.ts'
 
@@ -164,9 +164,7 @@ export type Reply =
 /** A request whose query and body are not yet checked. */
 export interface RequestCall {
   deps: ControlPlane
-  caller: Caller
-  /** The client's address. */
-  address: string
+  caller: RequestCaller
   /** Its lines have the request's id. */
   log: Logger
   /** The organization in the path, which exists and which the caller can access; else the caller's own. */

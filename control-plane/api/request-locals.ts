@@ -3,12 +3,17 @@ import type { Caller } from '../../shared/store/api-keys.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { ParsedBody } from './body/parse-body.ts'
 
+/** The caller of a request, with the address that it came from. */
+export interface RequestCaller extends Caller {
+  address: string
+}
+
 /** What the handlers of a request share, in `response.locals`. */
 interface RequestLocals {
   /** Set by the request log, which comes first. */
   state: RequestState
   /** Set once the credential is checked, and again when that is long ago. */
-  caller: Caller
+  caller: RequestCaller
   /** The API key as it was sent. */
   key: string
   /** When the credential was checked, by `clock.monotonicMs`. */

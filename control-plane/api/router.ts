@@ -77,8 +77,10 @@ function requireCredential(deps: ControlPlane): RequestHandler {
     for (const { key, organizationId } of credentialCandidates(header)) {
       const caller = await callers.find(key)
       if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
-      const { state } = Object.assign(requestLocals(response), {
-        caller,
+      const locals = requestLocals(response)
+      const { state } = locals
+      Object.assign(locals, {
+        caller: { ...caller, address: state.address },
         key,
         checkedAt: clock.monotonicMs(),
       })
@@ -144,7 +146,7 @@ async function checkCallerAgain(
   if (clock.monotonicMs() - locals.checkedAt < maxCheckedMs) return
   const caller = await callers.find(locals.key)
   if (caller === null) throw unauthorized(wrongKey)
-  locals.caller = caller
+  locals.caller = { ...caller, address: locals.state.address }
   refuseCaller(caller, described)
 }
 
@@ -281,7 +283,6 @@ async function createCall(
   return {
     deps,
     caller,
-    address: state.address,
     log: state.log,
     organizationId,
     params,

@@ -43,6 +43,7 @@ const tagTexts: Record<string, string> = {
   Outbox:
     'Mails for a program that sends them, since this service sends none. A message is taken under a lease and acknowledged when it was mailed; one whose lease expires is handed out again',
   Users: 'People with a role, permissions and a password',
+  'Audit events': 'Who changed what, when, and from which address',
 }
 
 export function openApiDocument(
@@ -116,7 +117,7 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
     'x-scope': endpointScope(described),
     requestParams: {
       ...(names.length === 0 ? {} : { path: z.object(Object.fromEntries(names.map(pathParameter))) }),
-      ...(query instanceof z.ZodObject ? { query } : {}),
+      ...(query instanceof z.ZodObject ? { query: describedQuery(query) } : {}),
       ...(headers === undefined ? {} : { header: z.object(Object.fromEntries(headerSchemas)) }),
     },
     ...(body === undefined ? {} : { requestBody: requestBody(body) }),
@@ -124,6 +125,16 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
     responses: responses(described),
   }
 }
+
+/** Without the parameters that are always refused. */
+const describedQuery = (query: z.ZodObject): z.ZodObject =>
+  z.object(
+    Object.fromEntries(
+      Object.entries(query.shape).filter(
+        ([, schema]) => (schema as z.ZodType).meta()?.['isRefused'] !== true,
+      ),
+    ),
+  )
 
 const parameterTexts: Record<string, string> = {
   id: 'id of the record',

@@ -19,3 +19,13 @@ export async function updateAutoresponder(
 ): Promise<void> {
   await autoresponders.updateOne({ _id }, { $set: fields }, { session })
 }
+
+/** False when it is gone. */
+export async function deleteAutoresponderDocument(
+  { autoresponders }: Collections,
+  id: number,
+  session: ClientSession,
+): Promise<boolean> {
+  const { deletedCount } = await autoresponders.deleteOne({ _id: id }, { session })
+  return deletedCount === 1
+}

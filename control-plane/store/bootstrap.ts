@@ -3,9 +3,11 @@ import { clock } from '../../shared/runtime/clock.ts'
 import type { Database } from '../../shared/runtime/database.ts'
 import { inTransaction } from '../../shared/runtime/transactions.ts'
 import { isDuplicateKey } from '../../shared/runtime/driver-errors.ts'
+import { byService, type AuditEventDocument } from '../../shared/contract/schemas/audit-event.ts'
 import type { ApiKeyDocument } from '../../shared/contract/schemas/api-key.ts'
 import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 import { insertApiKey } from './api-keys.ts'
+import { insertAuditEvent } from './audit-events.ts'
 import { raiseCredentialsRevision } from './revisions.ts'
 
 /** Makes system-admin keys where no key is known that the API would accept. */
@@ -29,6 +31,7 @@ export async function bootstrap(
     { upsert: true },
   )
   const keyId = await database.ids.allocate('api_key')
+  const eventId = await database.ids.allocate('audit_event')
   try {
     await inTransaction(database, async (session) => {
       const organization = {
@@ -41,7 +44,9 @@ export async function bootstrap(
       }
       await collections.organizations.insertOne(organization, { session })
       const keyHash = hashKey(key, options.keyHashSecret)
-      await insertApiKey(collections, systemAdminKey(keyId, 'First key', keyHash, createdAt), session)
+      const document = systemAdminKey(keyId, 'First key', keyHash, createdAt)
+      await insertApiKey(collections, document, session)
+      await insertAuditEvent(collections, keyCreated(document, eventId), session)
     })
   } catch (error) {
     if (isDuplicateKey(error)) return null
@@ -58,13 +63,29 @@ export async function recoverKey(database: Database, keyHashSecret: Uint8Array):
   const { collections } = database
   const key = generateKey()
   const id = await database.ids.allocate('api_key')
+  const eventId = await database.ids.allocate('audit_event')
   await inTransaction(database, async (session) => {
     await raiseCredentialsRevision(collections, session)
     const keyHash = hashKey(key, keyHashSecret)
-    await insertApiKey(collections, systemAdminKey(id, 'Recovered key', keyHash, clock.now()), session)
+    const document = systemAdminKey(id, 'Recovered key', keyHash, clock.now())
+    await insertApiKey(collections, document, session)
+    await insertAuditEvent(collections, keyCreated(document, eventId), session)
   })
   return key
 }
+
+const keyCreated = (key: ApiKeyDocument, eventId: number): AuditEventDocument => ({
+  _id: eventId,
+  organization_id: key.organization_id,
+  occurred_at: key.created_at,
+  action: 'created',
+  record_type: 'api_key',
+  record_id: key._id,
+  record_name: key.name,
+  ...byService,
+  address: null,
+  changes: [],
+})
 
 const systemAdminKey = (_id: number, name: string, key_hash: Buffer, created_at: Date): ApiKeyDocument => ({
   _id,

@@ -10,6 +10,15 @@ export async function insertTemplate(
   await campaignTemplates.insertOne(document)
 }
 
+/** False when it is gone. */
+export async function deleteTemplateDocument(
+  { campaignTemplates }: Collections,
+  id: number,
+): Promise<boolean> {
+  const { deletedCount } = await campaignTemplates.deleteOne({ _id: id })
+  return deletedCount === 1
+}
+
 /** Optimistic lock: false when the template has another revision by now, or is gone. */
 export async function updateTemplate(
   { campaignTemplates }: Collections,

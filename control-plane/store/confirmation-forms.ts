@@ -8,3 +8,21 @@ export async function insertConfirmationForm(
 ): Promise<void> {
   await confirmationForms.insertOne(document)
 }
+
+/** The changed form; null when it is gone. */
+export function updateConfirmationForm(
+  { confirmationForms }: Collections,
+  id: number,
+  fields: Partial<ConfirmationFormDocument>,
+): Promise<ConfirmationFormDocument | null> {
+  return confirmationForms.findOneAndUpdate({ _id: id }, { $set: fields }, { returnDocument: 'after' })
+}
+
+/** False when it is gone. */
+export async function deleteConfirmationFormDocument(
+  { confirmationForms }: Collections,
+  id: number,
+): Promise<boolean> {
+  const { deletedCount } = await confirmationForms.deleteOne({ _id: id })
+  return deletedCount === 1
+}

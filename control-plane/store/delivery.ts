@@ -96,3 +96,15 @@ export async function addToDays(
       })
   if (codeWrites.length > 0) await bounceCodes.bulkWrite(codeWrites, { session, ordered: false })
 }
+
+/** Deletes the counts of all days of an autoresponder. */
+export async function deleteStatistics(
+  { autoresponderDays, bounceCodes }: Collections,
+  autoresponderId: number,
+  session: ClientSession,
+): Promise<void> {
+  // In ASCII ";" follows ":".
+  const _id = { $gte: `${autoresponderId}:`, $lt: `${autoresponderId};` }
+  await autoresponderDays.deleteMany({ _id }, { session })
+  await bounceCodes.deleteMany({ _id }, { session })
+}

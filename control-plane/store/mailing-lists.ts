@@ -7,8 +7,9 @@ import type { MailingListDocument } from '../../shared/contract/schemas/mailing-
 export async function insertMailingList(
   { mailingLists }: Collections,
   document: MailingListDocument,
+  session: ClientSession,
 ): Promise<void> {
-  await mailingLists.insertOne(document)
+  await mailingLists.insertOne(document, { session })
 }
 
 /** The changed list; null when there is none with that id. */

@@ -7,8 +7,9 @@ import type { OrganizationDocument } from '../../shared/contract/schemas/organiz
 export async function insertOrganization(
   { organizations }: Collections,
   document: OrganizationDocument,
+  session: ClientSession,
 ): Promise<void> {
-  await organizations.insertOne(document)
+  await organizations.insertOne(document, { session })
 }
 
 export async function updateOrganization(

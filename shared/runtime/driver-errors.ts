@@ -83,6 +83,10 @@ export const isMaxTimeExpired = (error: unknown): boolean => hasCode(error, 50)
 export const isCommitUnknown = (error: unknown): boolean =>
   error instanceof MongoError && error.hasErrorLabel('UnknownTransactionCommitResult')
 
+/** Whether a transaction was aborted, as by a write conflict, and may succeed when it is run again. */
+export const isAbortedTransaction = (error: unknown): boolean =>
+  error instanceof MongoError && error.hasErrorLabel('TransientTransactionError')
+
 /** Whether a member no longer has the cursor, because it was restarted. A read that begins anew succeeds. */
 export const isCursorLost = (error: unknown): boolean => hasCode(error, 43)
 

@@ -1,7 +1,8 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession, MongoClient } from 'mongodb'
 import { BusyError } from '../contract/errors.ts'
 import { clock } from './clock.ts'
-import { isNetworkError } from './driver-errors.ts'
+import { isAbortedTransaction, isNetworkError } from './driver-errors.ts'
 
 /**
  * A request whose writes conflict with others is retried for this time, and so is one that waits for quota which imports
@@ -52,6 +53,41 @@ export function runInTransaction<T>(
     readConcern: { level: 'snapshot' },
     writeConcern: { w: 'majority' },
   })
+}
+
+const conflictPauseMs = 20
+
+/**
+ * Runs `work` in a transaction whose attempts and whose commit have this time. Then it throws the write conflict, or a
+ * MongoWriteConcernError where no majority has the commit; the primary may keep what it committed. `work` reads what it
+ * depends on, so that a repeated call finds what an earlier one has done.
+ */
+export async function inShortTransaction<T>(
+  { sessions }: { sessions: SessionPool },
+  work: (session: ClientSession) => Promise<T>,
+  { timeoutMs }: { timeoutMs: number },
+): Promise<T> {
+  const session = await sessions.acquire()
+  const deadline = clock.monotonicMs() + timeoutMs
+  for (;;) {
+    try {
+      session.startTransaction({
+        readConcern: { level: 'snapshot' },
+        writeConcern: { w: 'majority', wtimeoutMS: timeoutMs },
+      })
+      const result = await work(session)
+      await session.commitTransaction()
+      await sessions.release(session)
+      return result
+    } catch (error) {
+      await session.abortTransaction().catch(() => undefined)
+      if (isAbortedTransaction(error) && clock.monotonicMs() < deadline) await sleep(conflictPauseMs)
+      else {
+        await sessions.release(session, error)
+        throw error
+      }
+    }
+  }
 }
 
 const batchSize = 32

@@ -14,10 +14,13 @@ import type { Logger } from '../runtime/logger.ts'
 /** The authenticated caller. A key of a user has the role and the permissions of that user. */
 export interface Caller {
   keyId: number
+  keyName: string
   organizationId: number
   role: Role
   permissions: Permissions
   userId: number | null
+  /** Full name of the user. */
+  userName: string | null
 }
 
 /** Whose key acts, and from where, as lines of the log name it. */
@@ -95,12 +98,12 @@ async function callerOf(collections: Collections, key: ApiKeyDocument): Promise<
 }
 
 function buildCaller(key: ApiKeyDocument, user: UserDocument | null | undefined): Caller | null {
-  const { _id: keyId, organization_id: organizationId, user_id: userId } = key
+  const { _id: keyId, name: keyName, organization_id: organizationId, user_id: userId } = key
   const holder = userId === null ? { role: key.role, permissions: {} } : user
   if (holder === null || holder === undefined) return null
   const { role } = holder
   const permissions = role === 'standard' ? holder.permissions : permissionValues
-  return { keyId, organizationId, role, permissions, userId }
+  return { keyId, keyName, organizationId, role, permissions, userId, userName: user?.full_name ?? null }
 }
 
 /** The callers of several keys, by key id. Inactive keys and keys of inactive users are missing. */

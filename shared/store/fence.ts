@@ -2,7 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoWriteConcernError } from 'mongodb'
 import { clock } from '../runtime/clock.ts'
 import type { Database } from '../runtime/database.ts'
-import { isMaxTimeExpired, driverRetryReason } from '../runtime/driver-errors.ts'
+import {
+  isCommitUnknown,
+  isMaxTimeExpired,
+  isWriteConflict,
+  driverRetryReason,
+} from '../runtime/driver-errors.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { BusyError, errorMessage } from '../contract/errors.ts'
 import { idsOfImport, type ImportDocument } from '../contract/schemas/import.ts'
@@ -81,13 +86,12 @@ async function updateMany(
  * of those engines are ended, and the engines repeat their work. Throws BusyError after five attempts.
  *
  * A write that no majority has within 2 s is repeated, because a failover may lose it. So `write` must be safe to repeat.
- * `onUnconfirmed` gets the result of a write that is repeated. Throws BusyError where the other members lag for a minute.
+ * Throws BusyError where the other members lag for a minute.
  */
 export async function writeEndingBlockers<T>(
   { database, log }: FenceContext,
   importIds: number[],
   write: (options: { maxTimeMS: number }) => Promise<T>,
-  onUnconfirmed: (value: T) => void = () => undefined,
 ): Promise<T> {
   const deadline = clock.monotonicMs() + maxLagMs
   let tries = 0
@@ -95,14 +99,12 @@ export async function writeEndingBlockers<T>(
     try {
       return await write({ maxTimeMS: fenceTimeoutMs })
     } catch (error) {
-      if (error instanceof MongoWriteConcernError) {
+      if (error instanceof MongoWriteConcernError || isCommitUnknown(error)) {
         if (clock.monotonicMs() > deadline) throw lagging(error)
-        const result: { value?: T } = error.result
-        onUnconfirmed(result.value as T)
         await sleep(lagPauseMs)
         continue
       }
-      if (!isMaxTimeExpired(error)) throw error
+      if (!isMaxTimeExpired(error) && !isWriteConflict(error)) throw error
       tries += 1
       if (tries === maxFenceTries) throw stillLocked(error)
     }

@@ -1,6 +1,7 @@
 import type { ClientSession, Filter } from 'mongodb'
+import type { ActingParty } from '../contract/schemas/audit-event.ts'
 import type { Database } from '../runtime/database.ts'
-import { inTransaction, runInTransaction } from '../runtime/transactions.ts'
+import { inShortTransaction, inTransaction, runInTransaction } from '../runtime/transactions.ts'
 import { isDuplicateKey } from '../runtime/driver-errors.ts'
 import {
   endedStates,
@@ -35,26 +36,41 @@ export async function insertImport(
 
 // ---- transitions by requests; null where the current state does not allow them ----
 
+export interface MoveOptions {
+  /** Writes what tells of the move, in its transaction. It may be called several times. */
+  onMove?: ((session: ClientSession, moved: ImportDocument) => Promise<void>) | undefined
+  /** Who cancels it. */
+  by?: ActingParty
+}
+
 /**
  * Pauses an import. Its list stays locked, and none of its rows are written afterwards. Null when it was paused
  * already or has ended.
  */
-export function pauseImport(context: FenceContext, id: number): Promise<ImportDocument | null> {
+export function pauseImport(
+  context: FenceContext,
+  id: number,
+  options?: MoveOptions,
+): Promise<ImportDocument | null> {
   return moveAndFence(
     context,
     { _id: id, state: { $in: [...pausableStates] } },
     { paused_from: '$state', paused_at: '$$NOW', state: 'paused' },
+    options,
   )
 }
 
 /** Resumes a paused import in its former state; null when it wasn't paused. */
-export function unpauseImport({ database }: FenceContext, id: number): Promise<ImportDocument | null> {
+export function unpauseImport(
+  { database }: FenceContext,
+  id: number,
+  { onMove }: MoveOptions = {},
+): Promise<ImportDocument | null> {
   // A pause does not count to the time for a download. Null stays null.
   const endsAt = { $add: ['$download.ends_at', { $subtract: ['$$NOW', '$paused_at'] }] }
-  return database.collections.imports.findOneAndUpdate(
-    { _id: id, state: 'paused' },
-    [{ $set: { state: '$paused_from', paused_from: null, paused_at: null, 'download.ends_at': endsAt } }],
-    { returnDocument: 'after' },
+  const to = { state: '$paused_from', paused_from: null, paused_at: null, 'download.ends_at': endsAt }
+  return inTransaction(database, (session) =>
+    move(database.collections, session, { from: { _id: id, state: 'paused' }, to, onMove }),
   )
 }
 
@@ -62,17 +78,20 @@ export function unpauseImport({ database }: FenceContext, id: number): Promise<I
  * Cancels an import. None of its rows are written afterwards; an engine fixes its totals and unlocks its list
  * (fixTotals). Null when it had ended.
  */
-export function cancelImport(context: FenceContext, id: number): Promise<ImportDocument | null> {
+export function cancelImport(
+  context: FenceContext,
+  id: number,
+  options: MoveOptions = {},
+): Promise<ImportDocument | null> {
   return moveAndFence(
     context,
     { _id: id, state: { $in: [...unfinishedStates] } },
     {
+      ...{ state: 'cancelled', finished_at: '$$NOW', paused_from: null, paused_at: null },
       cancelled_from: '$state',
-      state: 'cancelled',
-      finished_at: '$$NOW',
-      paused_from: null,
-      paused_at: null,
+      ...(options.by === undefined ? {} : { cancelled_by: { $literal: options.by } }),
     },
+    options,
   )
 }
 
@@ -80,17 +99,23 @@ async function moveAndFence(
   context: FenceContext,
   from: Filter<ImportDocument> & { _id: number },
   to: { state: ImportState } & Record<string, unknown>,
+  { onMove }: MoveOptions = {},
 ): Promise<ImportDocument | null> {
-  const { imports } = context.database.collections
-  const fence = { $add: ['$fence', 1] }
-  /** What the primary wrote when it was asked first, if no majority confirmed it. */
+  const { database } = context
+  const { imports } = database.collections
+  const fenced = { ...to, fence: { $add: ['$fence', 1] } }
+  /** What the primary committed when it was asked first, where no majority confirmed it. */
   let unconfirmed: ImportDocument | null = null
-  const moved = await writeEndingBlockers(
-    context,
-    [from._id],
-    (options) =>
-      imports.findOneAndUpdate(from, [{ $set: { ...to, fence } }], { ...options, returnDocument: 'after' }),
-    (written) => (unconfirmed ??= written),
+  const moved = await writeEndingBlockers(context, [from._id], ({ maxTimeMS: timeoutMs }) =>
+    inShortTransaction(
+      database,
+      async (session) => {
+        const written = await move(database.collections, session, { from, to: fenced, onMove })
+        unconfirmed ??= written
+        return written
+      },
+      { timeoutMs },
+    ),
   )
   // Null where this request wrote it before, or an earlier one did that may have died before the fence. "Already paused"
   // must be true then too.
@@ -98,6 +123,17 @@ async function moveAndFence(
     moved ?? (await imports.findOne({ _id: from._id, state: to.state }, { projection: { fence: 1 } }))
   if (stopped !== null) await fenceChunks(context, stopped)
   return moved ?? (stopped === null ? null : unconfirmed)
+}
+
+/** Moves an import that matches `from`, and lets `onMove` tell of it. Null when it doesn't match. */
+async function move(
+  { imports }: Collections,
+  session: ClientSession,
+  { from, to, onMove }: { from: Filter<ImportDocument>; to: Record<string, unknown> } & MoveOptions,
+): Promise<ImportDocument | null> {
+  const moved = await imports.findOneAndUpdate(from, [{ $set: to }], { session, returnDocument: 'after' })
+  if (moved !== null) await onMove?.(session, moved)
+  return moved
 }
 
 /** Matches the imports of a list that may still write rows. Ended ones do so until none of their chunks is leased. */

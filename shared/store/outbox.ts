@@ -6,7 +6,7 @@ import {
   type ReactionDocument,
 } from '../contract/schemas/autoresponder.ts'
 import { databaseTime, type Database } from '../runtime/database.ts'
-import { leasedIndex, type Collections } from '../contract/schemas/collections.ts'
+import { leasedIndex, queuedIndex, type Collections } from '../contract/schemas/collections.ts'
 import { queuedReactions, readBeginnings, readDue, type QueueBeginning } from './due-queues.ts'
 
 /**
@@ -102,6 +102,22 @@ export async function dropAllWithoutContent(
   while (dropped > 0)
 }
 
+/** Drops the queued reactions of a deleted autoresponder that no sender has taken. */
+export async function dropQueuedReactions(
+  { reactions }: Collections,
+  autoresponderId: number,
+): Promise<void> {
+  const queued = { state: 'queued', autoresponder_id: autoresponderId, lease: { $exists: false } } as const
+  for (;;) {
+    const found = await reactions
+      .find(queued, { projection: keyOnly, hint: queuedIndex })
+      .limit(maxDropped)
+      .toArray()
+    if (found.length === 0) return
+    await reactions.updateMany({ _id: keysOf(found), ...queued }, ended('dropped'), byKey)
+  }
+}
+
 const isAvailable = (now: Date): Filter<ReactionDocument> => ({
   state: 'queued',
   available_at: { $lte: now },
@@ -142,7 +158,9 @@ export async function claimMessages(
 }
 
 type Message = Pick<ReactionDocument, '_id' | 'pending_subscriber'>
-const keysOf = (messages: readonly Message[]) => ({ $in: messages.map(({ _id }) => _id) })
+const keysOf = (messages: readonly Pick<ReactionDocument, '_id'>[]) => ({
+  $in: messages.map(({ _id }) => _id),
+})
 
 /** Gives leased messages back, as if they hadn't been leased. */
 export async function returnMessages(

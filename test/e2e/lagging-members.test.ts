@@ -70,7 +70,7 @@ t.test('pauses and cancels take effect while the other members lag', { timeout: 
 for (const { name, commandName, write, importState, chunk } of [
   {
     name: 'a pause',
-    commandName: 'findAndModify',
+    commandName: 'commitTransaction',
     write: (context: FenceContext) => pauseImport(context, 1),
     importState: 'paused',
     chunk: { state: 'ready', lease: { token: null }, fence: 1 },

@@ -1,4 +1,5 @@
 import { apiKeyRows } from './conformance/api-keys.ts'
+import { auditEventRows } from './conformance/audit-events.ts'
 import { autoresponderRows } from './conformance/autoresponders.ts'
 import { campaignTemplateRows } from './conformance/campaign-templates.ts'
 import { confirmationFormRows } from './conformance/confirmation-forms.ts'
@@ -36,4 +37,5 @@ export const conformanceRows: Rows = {
   ...deliveryEventRows,
   ...outboxRows,
   ...uploadRows,
+  ...auditEventRows,
 }

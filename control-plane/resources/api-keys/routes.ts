@@ -18,7 +18,7 @@ import { toView } from './view.ts'
 
 const tag = 'API keys'
 
-/** The four endpoints exist twice: on the caller's organization, and on the one in the path. */
+/** The endpoints exist twice: on the caller's organization, and on the one in the path. */
 function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: string): Endpoint[] {
   const keyInPath: RecordOfPath<ApiKeyDocument> = {
     refusals: [noApiKey],
@@ -61,6 +61,17 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         const { document, secret } = await createApiKey(deps, caller, organizationId, body)
         return { data: { ...(await toView(deps, document)), key: secret } }
       },
+    }),
+    endpoint({
+      method: 'get',
+      path: `${prefix}/api_keys/:id`,
+      operationId: `getApiKey${suffix}`,
+      summary: 'One API key, without its secret',
+      tag,
+      needs: 'admin',
+      record: keyInPath,
+      reply: { data: apiKeyView, example: exampleApiKey },
+      handle: async ({ deps, record }) => ({ data: await toView(deps, record) }),
     }),
     endpoint({
       method: 'put',

@@ -1,5 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { generateKey, hashKey, type Caller } from '../../../shared/store/api-keys.ts'
+import { generateKey, hashKey } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { ApiKeyDocument } from '../../../shared/contract/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
@@ -9,9 +9,11 @@ import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { pathId, canAccess } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
+import type { RequestCaller } from '../../api/request-locals.ts'
 import { refuseAll, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { deleteApiKeyDocument, insertApiKey, updateApiKey } from '../../store/api-keys.ts'
+import { changedFields, recordAct, recordChange } from '../audit-events/record.ts'
 import { changeCredentials, systemAdminElsewhere } from '../credential-changes.ts'
 import { moreThanYours, noApiKey, noSuchUser } from './refusals.ts'
 import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
@@ -42,7 +44,7 @@ export const listApiKeys = (call: PageCall, organizationId: number, query: Token
 /** Throws as requireCallerNotBelow, checkApiKey and changeCredentials. */
 export async function createApiKey(
   deps: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   organizationId: number,
   creation: ApiKeyCreation,
 ): Promise<{ document: ApiKeyDocument; secret: string }> {
@@ -60,6 +62,7 @@ export async function createApiKey(
     await requireCallerNotBelow(deps, caller, document, session)
     await checkApiKey(deps, document, null, session)
     await insertApiKey(collections, document, session)
+    await recordAct(deps.database, session, caller, { ...audited(document), action: 'created' })
   })
   return { document, secret }
 }
@@ -67,7 +70,7 @@ export async function createApiKey(
 /** The key as stored. Throws `not_found` when it was deleted meanwhile, and as createApiKey. */
 export async function changeApiKey(
   deps: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   { _id: id, organization_id: organizationId }: ApiKeyDocument,
   change: ApiKeyChange,
 ): Promise<ApiKeyDocument> {
@@ -80,27 +83,32 @@ export async function changeApiKey(
     await requireCallerNotBelow(deps, caller, wanted, session)
     await checkApiKey(deps, wanted, current.user_id, session)
     if (Object.keys(set).length > 0) await updateApiKey(collections, current._id, set, session)
+    const changes = changedFields(current, set)
+    await recordChange(deps.database, session, caller, { ...audited(wanted), changes })
     return wanted
   })
 }
 
+const audited = (key: ApiKeyDocument) => ({ recordType: 'api_key' as const, record: key, name: key.name })
+
 /** Throws as findApiKey, requireCallerNotBelow and changeCredentials. */
 export async function deleteApiKey(
   deps: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   { _id: id, organization_id: organizationId }: ApiKeyDocument,
 ): Promise<void> {
   await changeCredentials(deps, caller, async (session) => {
     const key = await findApiKey(deps, caller, String(id), organizationId, session)
     await requireCallerNotBelow(deps, caller, key, session)
     await deleteApiKeyDocument(deps.database.collections, key._id, session)
+    await recordAct(deps.database, session, caller, { ...audited(key), action: 'deleted' })
   })
 }
 
 /** Throws `not_found`. Null for `organizationId`: a key of any organization that the caller can access. */
 export async function findApiKey(
   { database }: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   id: string | undefined,
   organizationId: number | null,
   session?: ClientSession,
@@ -124,7 +132,7 @@ export async function findApiKey(
  */
 export async function requireCallerNotBelow(
   { database }: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   key: KeyPowers,
   session?: ClientSession,
 ): Promise<void> {

@@ -1,3 +1,4 @@
+import type { ImportState } from '../../../shared/contract/import-state.ts'
 import type { AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
 import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import { invalid, notFound, takenByAnother } from '../../api/refusal.ts'
@@ -46,6 +47,20 @@ export const noSuchTarget = invalid(
   (field: string, id: number) => `${field}: there is no autoresponder ${id} in the organization`,
   'trigger_autoresponder_to_send_id',
   4711,
+)
+
+export const isTarget = invalid(
+  (id: number, other: number) =>
+    `autoresponder ${id} can't be deleted, because autoresponder ${other} is triggered by its mails: change or delete that one first`,
+  5,
+  7,
+)
+export const isTriggeredByImport = invalid(
+  (id: number, importId: number, state: ImportState) =>
+    `autoresponder ${id} can't be deleted, because import ${importId} of the list, which is ${state}, triggers it: wait for its end, or cancel it`,
+  5,
+  41,
+  'scheduled',
 )
 
 const maxNamedIds = 10

@@ -2,7 +2,15 @@ import { z } from 'zod'
 import { lacksNeed, refuseUnless } from '../../api/authorization.ts'
 import { endpoint, orFor, permission } from '../../api/endpoint.ts'
 import { localListInPath } from '../../api/scope.ts'
-import { contentTooLarge, faultySettings, nameTaken, noSuchTarget, wouldBeCycle } from './refusals.ts'
+import {
+  contentTooLarge,
+  faultySettings,
+  isTarget,
+  isTriggeredByImport,
+  nameTaken,
+  noSuchTarget,
+  wouldBeCycle,
+} from './refusals.ts'
 import {
   autoresponderChange,
   autoresponderCreation,
@@ -16,6 +24,7 @@ import {
   autoresponderInPath,
   changeAutoresponder,
   createAutoresponder,
+  deleteAutoresponder,
   listAutoresponders,
 } from './service.ts'
 import { viewer } from './view.ts'
@@ -85,6 +94,19 @@ export const autoresponderEndpoints = [
     },
   }),
   endpoint({
+    method: 'get',
+    path: `${path}/:id`,
+    operationId: 'getAutoresponder',
+    summary: 'One autoresponder',
+    tag,
+    needs: 'any_key',
+    reply: { data: autoresponderView, example: exampleAutoresponder },
+    record: autoresponderInPath,
+    handle: async ({ deps, record: { list, autoresponder } }) => ({
+      data: (await viewer(deps, list))(autoresponder),
+    }),
+  }),
+  endpoint({
     method: 'put',
     path: `${path}/:id`,
     operationId: 'updateAutoresponder',
@@ -108,6 +130,21 @@ export const autoresponderEndpoints = [
       if (changesMoreThanState(body)) refuseUnless(caller, mayUpdate)
       const changed = await changeAutoresponder(deps, list, autoresponder._id, body)
       return { data: (await viewer(deps, list))(changed) }
+    },
+  }),
+  endpoint({
+    method: 'delete',
+    path: `${path}/:id`,
+    operationId: 'deleteAutoresponder',
+    summary: 'Deletes an autoresponder with its statistics; its queued reactions are dropped',
+    tag,
+    needs: permission('autoresponder', 'delete'),
+    reply: { data: z.null(), example: null },
+    record: autoresponderInPath,
+    refusals: [isTarget, isTriggeredByImport],
+    async handle({ deps, record: { list, autoresponder } }) {
+      await deleteAutoresponder(deps, list, autoresponder)
+      return { data: null }
     },
   }),
 ]

@@ -1,11 +1,15 @@
+import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
 import { clock } from '../../../shared/runtime/clock.ts'
 import {
   autoresponderDefaults,
+  autoresponderTargets,
   type AutoresponderDocument,
 } from '../../../shared/contract/schemas/autoresponder.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
-import { dropAllWithoutContent } from '../../../shared/store/outbox.ts'
+import { matchWritingImports } from '../../../shared/store/imports.ts'
+import { dropAllWithoutContent, dropQueuedReactions } from '../../../shared/store/outbox.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { RecordOfPath, WholePaging } from '../../api/endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
@@ -13,12 +17,17 @@ import { localListInPath, pathId } from '../../api/scope.ts'
 import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import { refuseAll, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { insertAutoresponder, updateAutoresponder } from '../../store/autoresponders.ts'
+import {
+  deleteAutoresponderDocument,
+  insertAutoresponder,
+  updateAutoresponder,
+} from '../../store/autoresponders.ts'
+import { deleteStatistics } from '../../store/delivery.ts'
 import { bumpRevisions } from '../../store/mailing-lists.ts'
 import { changeList } from '../list-changes.ts'
 import { namesToClear } from '../outside-names.ts'
 import { globMatcher } from './glob.ts'
-import { nameTaken, noAutoresponder } from './refusals.ts'
+import { isTarget, isTriggeredByImport, nameTaken, noAutoresponder } from './refusals.ts'
 import { findFaults, impliedByDelay, sizeFaults, triggeredBy } from './rules.ts'
 import type { AutoresponderChange, AutoresponderCreation, autoresponderQuery } from './schemas.ts'
 import { requireNoCycle, requireTargets } from './targets.ts'
@@ -157,6 +166,48 @@ export async function changeAutoresponder(
     await updateAutoresponder(collections, document, session)
     return document
   })
+}
+
+/**
+ * Deletes it with its statistics, and drops its queued reactions; those that a sender has taken stay with the sender. Throws
+ * `validation_failed` while another autoresponder or an unfinished import names it.
+ */
+export async function deleteAutoresponder(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  { _id: id, name }: AutoresponderDocument,
+): Promise<void> {
+  const { collections } = deps.database
+  await changeList(deps, list._id, nameTaken(name), async (session) => {
+    await requireUnused(collections, { id, list }, session)
+    if (!(await deleteAutoresponderDocument(collections, id, session))) throw noAutoresponder(id)
+    await deleteStatistics(collections, id, session)
+  })
+  // Nothing hands out a reaction without its autoresponder, so a process that dies here leaves none to be sent.
+  await dropQueuedReactions(collections, id)
+}
+
+async function requireUnused(
+  { autoresponders, imports }: Collections,
+  { id, list }: { id: number; list: MailingListDocument },
+  session: ClientSession,
+): Promise<void> {
+  const options = { session, projection: { state: 1 } }
+  const other = await autoresponders.findOne(
+    { $or: autoresponderTargets.map((target) => ({ [target]: id })), _id: { $ne: id } },
+    options,
+  )
+  if (other !== null) throw isTarget(id, other._id)
+  const named = [
+    'options.autoresponders.api.trigger_new.id',
+    'options.autoresponders.api.trigger_updated.id',
+    'plan.reactions.delays.autoresponder_id',
+  ]
+  const writer = await imports.findOne(
+    { $and: [matchWritingImports(list._id), { $or: named.map((path) => ({ [path]: id })) }] },
+    options,
+  )
+  if (writer !== null) throw isTriggeredByImport(id, writer._id, writer.state)
 }
 
 const namesById = {

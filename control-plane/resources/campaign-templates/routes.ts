@@ -23,7 +23,7 @@ import {
   templateSummaryView,
   templateView,
 } from './schemas.ts'
-import { changeTemplate, createTemplate, listTemplates, templateInPath } from './service.ts'
+import { changeTemplate, createTemplate, deleteTemplate, listTemplates, templateInPath } from './service.ts'
 import { toView } from './view.ts'
 
 const tag = 'Campaign templates'
@@ -148,6 +148,20 @@ export const campaignTemplateEndpoints = [
     async handle({ deps, record, body, document }) {
       const request = { body, faults: readOnlyFaults(document) }
       return { data: await toView(deps, await changeTemplate(deps, record, request)) }
+    },
+  }),
+  endpoint({
+    method: 'delete',
+    path: '/templates/:template_id',
+    operationId: 'deleteTemplate',
+    summary: 'Deletes a campaign template',
+    tag,
+    needs: permission('campaign/template', 'delete'),
+    reply: { data: z.null(), example: null },
+    record: templateInPath,
+    async handle({ deps, record }) {
+      await deleteTemplate(deps, record)
+      return { data: null }
     },
   }),
 ]

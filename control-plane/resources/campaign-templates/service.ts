@@ -9,7 +9,7 @@ import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import type { RequestError } from '../../api/request-error.ts'
 import { refuseAll, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { insertTemplate, updateTemplate } from '../../store/campaign-templates.ts'
+import { deleteTemplateDocument, insertTemplate, updateTemplate } from '../../store/campaign-templates.ts'
 import { changedContents, countNewContents } from './contents.ts'
 import { changedDispatch } from './delivery.ts'
 import { nameTaken, noTemplate, sqlElsewhere, twoSegments } from './refusals.ts'
@@ -124,6 +124,14 @@ export async function changeTemplate(
     if (reread === null) throw noTemplate(changed._id)
     current = reread
   }
+}
+
+/** Throws `not_found` when it was deleted meanwhile. */
+export async function deleteTemplate(
+  { database }: ControlPlane,
+  { _id }: CampaignTemplateDocument,
+): Promise<void> {
+  if (!(await deleteTemplateDocument(database.collections, _id))) throw noTemplate(_id)
 }
 
 /** What a change depends on besides the document and the request. */

@@ -2,12 +2,28 @@ import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { localListInPath, mailingListIn } from '../../api/scope.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
-import { confirmationFormCreation, confirmationFormView, exampleConfirmationForm } from './schemas.ts'
-import { createConfirmationForm, listConfirmationForms } from './service.ts'
+import {
+  confirmationFormChange,
+  confirmationFormCreation,
+  confirmationFormView,
+  exampleConfirmationForm,
+} from './schemas.ts'
+import {
+  changeConfirmationForm,
+  createConfirmationForm,
+  deleteConfirmationForm,
+  formInPath,
+  listConfirmationForms,
+} from './service.ts'
 import { toView } from './view.ts'
+
+const { html, text } = exampleConfirmationForm
 
 const tag = 'Confirmation forms'
 const path = '/mailing_lists/:mailing_list_id/confirmation_forms'
+
+/** Keys whose values only the schema refuses. */
+const faultyKeys = [{ name: ' ' }, { from_email: 'nobody' }, { html: 'Hello' }, { text: 'Hello' }]
 
 export const confirmationFormEndpoints = [
   endpoint({
@@ -33,12 +49,57 @@ export const confirmationFormEndpoints = [
       wrapper: 'confirmation_form',
       schema: confirmationFormCreation,
       example: { confirmation_form: { name: 'Welcome' } },
-      faulty: [{ name: ' ' }, { from_email: 'nobody' }, { html: 'Hello' }, { text: 'Hello' }],
+      faulty: faultyKeys,
     },
     reply: { data: confirmationFormView, example: exampleConfirmationForm },
     record: localListInPath,
     handle: async ({ deps, record, body }) => ({
       data: toView(await createConfirmationForm(deps, record, body)),
     }),
+  }),
+  endpoint({
+    method: 'get',
+    path: `${path}/:id`,
+    operationId: 'getConfirmationForm',
+    summary: 'One confirmation form',
+    tag,
+    needs: 'any_key',
+    reply: { data: confirmationFormView, example: exampleConfirmationForm },
+    record: formInPath,
+    handle: async ({ record }) => ({ data: toView(record) }),
+  }),
+  endpoint({
+    method: 'put',
+    path: `${path}/:id`,
+    operationId: 'updateConfirmationForm',
+    summary: 'Changes the fields that are given; mails that are taken from now on have the new texts',
+    tag,
+    needs: permission('web_form', 'update'),
+    body: {
+      wrapper: 'confirmation_form',
+      schema: confirmationFormChange,
+      isUpdate: true,
+      example: { confirmation_form: { subject: 'Welcome', html, text } },
+      faulty: faultyKeys,
+    },
+    reply: { data: confirmationFormView, example: { ...exampleConfirmationForm, subject: 'Welcome' } },
+    record: formInPath,
+    handle: async ({ deps, record, body }) => ({
+      data: toView(await changeConfirmationForm(deps, record, body)),
+    }),
+  }),
+  endpoint({
+    method: 'delete',
+    path: `${path}/:id`,
+    operationId: 'deleteConfirmationForm',
+    summary: 'Deletes a confirmation form; its pending confirmations then show the neutral page',
+    tag,
+    needs: permission('web_form', 'delete'),
+    reply: { data: z.null(), example: null },
+    record: formInPath,
+    async handle({ deps, record }) {
+      await deleteConfirmationForm(deps, record)
+      return { data: null }
+    },
   }),
 ]

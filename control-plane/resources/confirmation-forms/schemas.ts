@@ -21,21 +21,32 @@ const defaults = {
 }
 
 /** The link is required: without it the subscription could never be confirmed. */
-const content = (fallback: string) =>
+const content = () =>
   boundedText({ max: 500_000 })
     .refine((text) => text.includes(link), { error: `must hold ${link}` })
     .meta({ pattern: link })
-    .default(fallback)
 
 export const confirmationFormCreation = z.object({
   name: nameText(255),
   from_name: nameText(255).nullable().default(null),
   from_email: validEmail().nullable().default(null),
   subject: nameText(998).default(defaults.subject),
-  html: content(defaults.html),
-  text: content(defaults.text),
+  html: content().default(defaults.html),
+  text: content().default(defaults.text),
 })
 export type ConfirmationFormCreation = z.infer<typeof confirmationFormCreation>
+
+export const confirmationFormChange = z
+  .object({
+    name: nameText(255),
+    from_name: nameText(255).nullable(),
+    from_email: validEmail().nullable(),
+    subject: nameText(998),
+    html: content(),
+    text: content(),
+  })
+  .partial()
+export type ConfirmationFormChange = z.infer<typeof confirmationFormChange>
 
 export const exampleConfirmationForm: ConfirmationFormView = {
   id: 3,

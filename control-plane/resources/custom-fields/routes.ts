@@ -74,7 +74,20 @@ export const customFieldEndpoints = [
     reply: { data: customFieldView, example: exampleCustomField },
     record: listInPath,
     refusals: [...Object.values(faultySettings), nameTaken, tooManyFields, fieldsTooLarge],
-    handle: async ({ deps, record, body }) => ({ data: toView(await createCustomField(deps, record, body)) }),
+    handle: async ({ deps, caller, record, body }) => ({
+      data: toView(await createCustomField(deps, caller, record, body)),
+    }),
+  }),
+  endpoint({
+    method: 'get',
+    path: '/mailing_lists/:mailing_list_id/custom_fields/:id',
+    operationId: 'getCustomField',
+    summary: 'One custom field',
+    tag,
+    needs: 'any_key',
+    reply: { data: customFieldView, example: exampleCustomField },
+    record: fieldInPath,
+    handle: async ({ record: { field } }) => ({ data: toView(field) }),
   }),
   endpoint({
     method: 'put',
@@ -96,8 +109,8 @@ export const customFieldEndpoints = [
     },
     record: fieldInPath,
     refusals: [...Object.values(faultySettings), nameTaken, otherType, keyMustBeRequired, fieldsTooLarge],
-    handle: async ({ deps, record: { list, field }, body }) => ({
-      data: toView(await changeCustomField(deps, list, field, body)),
+    handle: async ({ deps, caller, record: { list, field }, body }) => ({
+      data: toView(await changeCustomField(deps, caller, list, field, body)),
     }),
   }),
   endpoint({
@@ -110,8 +123,8 @@ export const customFieldEndpoints = [
     reply: { data: z.null(), example: null },
     record: fieldInPath,
     refusals: [isPrimaryKey, isMapped],
-    async handle({ deps, record: { list, field } }) {
-      await deleteCustomField(deps, list, field)
+    async handle({ deps, caller, record: { list, field } }) {
+      await deleteCustomField(deps, caller, list, field)
       return { data: null }
     },
   }),

@@ -16,9 +16,11 @@ import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { pathId } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
+import type { RequestCaller } from '../../api/request-locals.ts'
 import { refuseAll, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { deleteCustomFieldDocument, insertCustomField, updateCustomField } from '../../store/custom-fields.ts'
+import { changedFields, recordAct, recordChange } from '../audit-events/record.ts'
 import { changeList } from '../list-changes.ts'
 import {
   faultySettings,
@@ -71,6 +73,7 @@ export async function findCustomField(
 /** The field as stored. Throws `validation_failed` with all problems, or when the name is taken. */
 export async function createCustomField(
   deps: ControlPlane,
+  caller: RequestCaller,
   list: MailingListDocument,
   creation: CustomFieldCreation,
 ): Promise<CustomFieldDocument> {
@@ -79,6 +82,7 @@ export async function createCustomField(
   await changeList(deps, list._id, nameTaken(document.name), async (session) => {
     await checkNumber(collections, document, session)
     await insertCustomField(collections, document, session)
+    await recordAct(deps.database, session, caller, { ...audited(list, document), action: 'created' })
   })
   return document
 }
@@ -142,6 +146,7 @@ async function checkSize(
 /** The field as stored. Throws `not_found` when it was deleted meanwhile, and as createCustomField. */
 export async function changeCustomField(
   deps: ControlPlane,
+  caller: RequestCaller,
   list: MailingListDocument,
   field: CustomFieldDocument,
   change: CustomFieldChange,
@@ -153,6 +158,11 @@ export async function changeCustomField(
     if (BSON.calculateObjectSize(changed) > BSON.calculateObjectSize(field))
       await checkSize(collections, changed, session)
     if (!(await updateCustomField(collections, changed, session))) throw noCustomField(changed._id)
+    const given = Object.fromEntries(
+      Object.keys(withoutUndefined(change)).map((name) => [name, Reflect.get(changed, name)]),
+    )
+    const changes = changedFields(field, given)
+    await recordChange(deps.database, session, caller, { ...audited(list, changed), changes })
   })
   return changed
 }
@@ -163,6 +173,7 @@ export async function changeCustomField(
  */
 export async function deleteCustomField(
   deps: ControlPlane,
+  caller: RequestCaller,
   list: MailingListDocument,
   field: CustomFieldDocument,
 ): Promise<void> {
@@ -175,8 +186,15 @@ export async function deleteCustomField(
     const mapping = writers.find((document) => Object.values(document.field_ids).includes(field._id))
     if (mapping !== undefined) throw isMapped(field._id, mapping._id, mapping.state)
     await deleteCustomFieldDocument(collections, field, session)
+    await recordAct(deps.database, session, caller, { ...audited(list, field), action: 'deleted' })
   })
 }
+
+const audited = (list: MailingListDocument, { _id, name }: CustomFieldDocument) => ({
+  recordType: 'custom_field' as const,
+  record: { _id, organization_id: list.organization_id },
+  name,
+})
 
 const withOptions: readonly FieldType[] = [
   'select_single_dropdown',

@@ -1,7 +1,8 @@
 import { z } from 'zod'
+import { malformedTime } from '../../api/query-time.ts'
 import { endpoint } from '../../api/endpoint.ts'
 import { exampleJob, jobQuery, jobView } from './schemas.ts'
-import { listJobs, noTime } from './service.ts'
+import { listJobs } from './service.ts'
 
 /** Each exists twice: with all jobs, and with the unfinished ones. */
 const lists = [
@@ -26,7 +27,7 @@ export const jobEndpoints = lists.flatMap(({ prefix, everywhere, operation, wher
       needs: everywhere ? 'system_admin' : 'any_key',
       query: jobQuery,
       reply: { data: z.array(jobView), paging: 'pages', example: [exampleJob] },
-      refusals: [noTime],
+      refusals: [malformedTime('begins_at__after')],
       handle: (call) =>
         listJobs(call, call.query, { organizationId: call.organizationId, everywhere, unfinished }),
     }),

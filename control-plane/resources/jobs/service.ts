@@ -1,11 +1,10 @@
 import type { Filter } from 'mongodb'
-import { refusal } from '../../api/refusal.ts'
 import { importStates, unfinishedStates } from '../../../shared/contract/import-state.ts'
 import { summaryFields, readViewContext, type ImportSummary } from '../../../shared/processes/import-views.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
-import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage, type Page } from '../../api/paging.ts'
+import { readTime } from '../../api/query-time.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { jobTypes, type JobQuery } from './schemas.ts'
 import { toView } from './view.ts'
@@ -65,18 +64,3 @@ function buildFilter(
 
 /** Replies show times in whole seconds. So what is after a time begins with its next second. */
 const nextSecond = (time: Date): Date => new Date((Math.floor(time.getTime() / 1_000) + 1) * 1_000)
-
-export const noTime = refusal(
-  'invalid_request',
-  (parameter: string) =>
-    `${parameter} must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), in the years 1000 to 9999, or UNIX seconds`,
-  'begins_at__after',
-)
-
-const unixSeconds = /^-?\d{1,12}(\.\d{1,9})?$/
-
-function readTime(parameter: string, text: string, zone: string): Date {
-  const instant = unixSeconds.test(text) ? new Date(Number(text) * 1000) : parseApiTime(text, zone)
-  if (instant === null) throw noTime(parameter)
-  return instant
-}

@@ -79,6 +79,8 @@ export const mailingListEndpoints = [
     reply: { data: mailingListView, example: { ...exampleMailingList, has_format: true } },
     record: mailingListIn('id'),
     refusals: [nameTaken, keyNamesNoField, keyDoesNotFit, keyOfFullList, keyWhileImporting],
-    handle: async ({ deps, record, body }) => ({ data: toView(await changeMailingList(deps, record, body)) }),
+    handle: async ({ deps, caller, record, body }) => ({
+      data: toView(await changeMailingList(deps, caller, record, body)),
+    }),
   }),
 ]

@@ -1,6 +1,6 @@
 import type { ClientSession } from 'mongodb'
-import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
+import { inTransaction } from '../../../shared/runtime/transactions.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { matchWritingImports } from '../../../shared/store/imports.ts'
 import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
@@ -9,9 +9,11 @@ import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { missingOrganization, noMailingList } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
+import type { RequestCaller } from '../../api/request-locals.ts'
 import { refuseAll, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { insertMailingList, updateMailingList } from '../../store/mailing-lists.ts'
+import { changedFields, recordAct, recordChange } from '../audit-events/record.ts'
 import { changeList } from '../list-changes.ts'
 import { keyDoesNotFit, keyNamesNoField, keyOfFullList, keyWhileImporting, nameTaken } from './refusals.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
@@ -34,7 +36,7 @@ export const listMailingLists = (call: PageCall, organizationId: number, query: 
 /** The list as stored. Throws `validation_failed` when the organization doesn't exist, or the name is taken. */
 export async function createMailingList(
   deps: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   creation: MailingListCreation,
 ): Promise<MailingListDocument> {
   const { collections } = deps.database
@@ -49,13 +51,19 @@ export async function createMailingList(
     revision: 0,
     created_at: clock.now(),
   }
-  await mapDuplicateKey(nameTaken(fields.name), () => insertMailingList(collections, document))
+  await mapDuplicateKey(nameTaken(fields.name), () =>
+    inTransaction(deps.database, async (session) => {
+      await insertMailingList(collections, document, session)
+      await recordAct(deps.database, session, caller, { ...audited(document), action: 'created' })
+    }),
+  )
   return document
 }
 
 /** The list as stored. Throws `validation_failed` when the name is taken, or the field can't be the primary key. */
 export async function changeMailingList(
   deps: ControlPlane,
+  caller: RequestCaller,
   list: MailingListDocument,
   change: MailingListChange,
 ): Promise<MailingListDocument> {
@@ -69,9 +77,17 @@ export async function changeMailingList(
     if (Object.keys(set).length === 0) return current
     const changed = await updateMailingList(deps.database.collections, list._id, set, session)
     if (changed === null) throw noMailingList(list._id)
+    const changes = changedFields(current, withoutUndefined(change))
+    await recordChange(deps.database, session, caller, { ...audited(changed), changes })
     return changed
   })
 }
+
+const audited = (list: MailingListDocument) => ({
+  recordType: 'mailing_list' as const,
+  record: list,
+  name: list.name,
+})
 
 /** Throws `validation_failed` unless the list is empty, without a running import, and the field fits. */
 async function checkPrimaryKey(

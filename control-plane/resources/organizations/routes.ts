@@ -48,7 +48,9 @@ export const organizationEndpoints = [
       faulty,
     },
     reply: { data: organizationView, example: exampleOrganization },
-    handle: async ({ deps, body }) => ({ data: toView(await createOrganization(deps, body)) }),
+    handle: async ({ deps, caller, body }) => ({
+      data: toView(await createOrganization(deps, caller, body)),
+    }),
   }),
   endpoint({
     method: 'put',
@@ -66,8 +68,8 @@ export const organizationEndpoints = [
     },
     record: organizationInPath,
     reply: { data: organizationView, example: { ...exampleOrganization, subscriber_limit: 100_000 } },
-    handle: async ({ deps, record, body }) => ({
-      data: toView(await changeOrganization(deps, record, body)),
+    handle: async ({ deps, caller, record, body }) => ({
+      data: toView(await changeOrganization(deps, caller, record, body)),
     }),
   }),
 ]

@@ -9,9 +9,11 @@ import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { noOrganization, pathId, canAccess } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
+import type { RequestCaller } from '../../api/request-locals.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { insertOrganization, updateOrganization } from '../../store/organizations.ts'
+import { changedFields, recordAct, recordChange } from '../audit-events/record.ts'
 import type { OrganizationChange, OrganizationCreation } from './schemas.ts'
 import { toView } from './view.ts'
 
@@ -42,6 +44,7 @@ export const organizationInPath: RecordOfPath<OrganizationDocument> = {
 /** The organization as stored. */
 export async function createOrganization(
   { database }: ControlPlane,
+  caller: RequestCaller,
   creation: OrganizationCreation,
 ): Promise<OrganizationDocument> {
   const { collections } = database
@@ -51,7 +54,10 @@ export async function createOrganization(
     places_revision: 0,
     created_at: clock.now(),
   }
-  await insertOrganization(collections, document)
+  await inTransaction(database, async (session) => {
+    await insertOrganization(collections, document, session)
+    await recordAct(database, session, caller, { ...audited(document), action: 'created' })
+  })
   return document
 }
 
@@ -61,6 +67,7 @@ export async function createOrganization(
  */
 export async function changeOrganization(
   deps: ControlPlane,
+  caller: RequestCaller,
   { _id }: OrganizationDocument,
   change: OrganizationChange,
 ): Promise<OrganizationDocument> {
@@ -69,8 +76,13 @@ export async function changeOrganization(
   const changesLimit = change.subscriber_limit !== undefined
   const set = { ...withoutUndefined(change), ...(changesLimit ? { limit_change: changeId } : {}) }
   const changed = await inTransaction(deps.database, async (session) => {
-    if (Object.keys(set).length > 0) await updateOrganization(collections, _id, set, session)
-    return collections.organizations.findOne({ _id }, { session })
+    const current = await collections.organizations.findOne({ _id }, { session })
+    if (current === null || Object.keys(set).length === 0) return current
+    await updateOrganization(collections, _id, set, session)
+    const result = { ...current, ...set }
+    const changes = changedFields(current, change)
+    await recordChange(deps.database, session, caller, { ...audited(result), changes })
+    return result
   })
   if (changesLimit) {
     await enforceLimit(deps, { organizationId: _id, change: changeId })
@@ -79,3 +91,9 @@ export async function changeOrganization(
   if (changed === null) throw noOrganization(_id)
   return changed
 }
+
+const audited = (organization: OrganizationDocument) => ({
+  recordType: 'organization' as const,
+  record: { _id: organization._id, organization_id: organization._id },
+  name: organization.name,
+})

@@ -92,7 +92,6 @@ export const subscriberImportEndpoints = [
     handle: async ({
       deps,
       caller,
-      address,
       log,
       record: list,
       header,
@@ -103,7 +102,7 @@ export const subscriberImportEndpoints = [
       content,
     }) => ({
       data: await createImport(deps, {
-        ...{ caller, address, log, list, body, content, bodyDigest },
+        ...{ caller, log, list, body, content, bodyDigest },
         sent: { document, unknownKeys: unknownKeys() },
         idempotencyKey: readIdempotencyKey(header('idempotency-key')),
       }),

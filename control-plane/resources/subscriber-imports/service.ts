@@ -5,6 +5,7 @@ import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { cancelImport, pauseImport, readState, unpauseImport } from '../../../shared/store/imports.ts'
 import { wakeUp } from '../../../shared/store/wake-up.ts'
 import type { RecordOfPath, RequestCall } from '../../api/endpoint.ts'
+import { auditedImport, partyOf, recordAct } from '../audit-events/record.ts'
 import { pathId, canAccess } from '../../api/scope.ts'
 import type { ImportView } from './schemas.ts'
 import { fullView } from './view.ts'
@@ -22,16 +23,21 @@ export const importInPath: RecordOfPath<ImportDocument> = {
   },
 }
 
+const pastMoves = { pause: 'paused', unpause: 'unpaused', cancel: 'cancelled' } as const
 const moves = { pause: pauseImport, unpause: unpauseImport, cancel: cancelImport }
 
 /** The full view of the moved import. Throws `validation_failed` where the import's state doesn't allow the move. */
 export async function moveImport(
-  { deps, caller, address, log }: RequestCall,
+  { deps, caller, log }: RequestCall,
   { _id: id }: ImportDocument,
   kind: ImportMove,
 ): Promise<ImportView> {
   const { collections } = deps.database
-  const moved = await moves[kind](deps, id)
+  const moved = await moves[kind](deps, id, {
+    by: partyOf(caller),
+    onMove: (session, document) =>
+      recordAct(deps.database, session, caller, { ...auditedImport(document), action: pastMoves[kind] }),
+  })
   if (moved === null) {
     const state = await readState(collections, id)
     if (state === null) throw noImport(id)
@@ -41,7 +47,7 @@ export async function moveImport(
   const view = await fullView(deps, moved)
   logImportState(log.child({ import_id: id }), moved, {
     ...{ from: stateBefore(moved, kind), to: moved.state },
-    by: { by: 'api', ...actorFields(caller, address) },
+    by: { by: 'api', ...actorFields(caller, caller.address) },
     ...(kind === 'cancel' ? { end: { at: moved.finished_at!, counts: view.stats.subscribers } } : {}),
   })
   return view

@@ -11,8 +11,8 @@ import type { RequestCall } from '../../api/endpoint.ts'
 import { RequestError } from '../../api/request-error.ts'
 import type { Transfer } from './transfers.ts'
 
-export const clientLog = ({ log, caller, address }: RequestCall): Logger =>
-  log.child(actorFields(caller, address))
+export const clientLog = ({ log, caller }: RequestCall): Logger =>
+  log.child(actorFields(caller, caller.address))
 
 /** The line of one upload or download, beside that of its request. */
 export class TransferLog {

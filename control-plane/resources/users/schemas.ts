@@ -26,7 +26,7 @@ const permissionKeys = Object.keys(permissionValues) as PermissionKey[]
 export const byPermissionKey = <Value>(make: (key: PermissionKey) => Value) =>
   recordFromKeys(permissionKeys, make)
 
-const permissionsView = z
+export const permissionsView = z
   .object(byPermissionKey((key): z.ZodType<string[]> => z.array(z.enum(permissionValues[key]))))
   .meta({ id: 'Permissions' })
 

@@ -1,6 +1,5 @@
 import type { ClientSession, Filter } from 'mongodb'
 import type { z } from 'zod'
-import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { RequestError } from '../../api/request-error.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
@@ -12,9 +11,11 @@ import type { RecordOfPath } from '../../api/endpoint.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { missingOrganization, pathId, canAccess } from '../../api/scope.ts'
+import type { RequestCaller } from '../../api/request-locals.ts'
 import { refuseAll, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { clearLockout, deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
+import { changedFields, recordAct, recordChange } from '../audit-events/record.ts'
 import { changeCredentials, systemAdminElsewhere } from '../credential-changes.ts'
 import { hashingSlot, hashPassword } from './passwords.ts'
 import { emailTaken, moreThanYours, noTerms, noUser, ownUser } from './refusals.ts'
@@ -64,7 +65,7 @@ export function listUsers(
 /** Throws `not_found`, also when the caller can't access the user. */
 async function findUser(
   deps: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   text: string | undefined,
   session?: ClientSession,
 ): Promise<UserDocument> {
@@ -91,7 +92,7 @@ type UserChange = z.infer<typeof userChange>
  */
 export async function createUser(
   deps: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   wanted: UserCreation,
   clientGone: AbortSignal,
 ): Promise<UserDocument> {
@@ -121,7 +122,10 @@ export async function createUser(
     created_at: clock.now(),
   }
   await mapDuplicateKey(emailTaken(fields.email), () =>
-    changeCredentials(deps, caller, (session) => insertUser(collections, document, session)),
+    changeCredentials(deps, caller, async (session) => {
+      await insertUser(collections, document, session)
+      await recordAct(deps.database, session, caller, { ...audited(document), action: 'created' })
+    }),
   )
   return document
 }
@@ -132,7 +136,7 @@ export async function createUser(
  */
 export async function changeUser(
   deps: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   found: UserDocument,
   wanted: UserChange,
   clientGone: AbortSignal,
@@ -160,6 +164,12 @@ export async function changeUser(
       if (Object.keys(set).length === 0) return current
       const changed = await updateUser(deps.database.collections, current._id, set, session)
       if (changed === null) throw noUser(current._id)
+      const changes = [
+        ...changedFields(current, fields),
+        ...(changedFields(current.permissions, permissions ?? {}).length > 0 ? ['permissions'] : []),
+        ...(password1 === undefined ? [] : ['password']),
+      ]
+      await recordChange(deps.database, session, caller, { ...audited(changed), changes })
       return changed
     }),
   )
@@ -168,7 +178,7 @@ export async function changeUser(
 /** Throws `validation_failed` for the caller's own user, and `not_found` and 403 as changeUser. */
 export async function deleteUser(
   deps: ControlPlane,
-  caller: Caller,
+  caller: RequestCaller,
   { _id: id }: UserDocument,
 ): Promise<void> {
   await changeCredentials(deps, caller, async (session) => {
@@ -176,17 +186,30 @@ export async function deleteUser(
     requireNotAbove(user, caller, moreThanYours)
     if (user._id === caller.userId) throw ownUser(user._id)
     await deleteUserDocument(deps.database.collections, user._id, session)
+    await recordAct(deps.database, session, caller, { ...audited(user), action: 'deleted' })
   })
 }
 
 /** Resolves to whether the user was locked out. Throws `not_found` and 403 as changeUser. */
-export function endLockout(deps: ControlPlane, caller: Caller, { _id: id }: UserDocument): Promise<boolean> {
+export function endLockout(
+  deps: ControlPlane,
+  caller: RequestCaller,
+  { _id: id }: UserDocument,
+): Promise<boolean> {
   return changeCredentials(deps, caller, async (session) => {
     const locked = await findUser(deps, caller, String(id), session)
     requireNotAbove(locked, caller, moreThanYours)
-    return clearLockout(deps.database.collections, locked._id, session)
+    const wasLocked = await clearLockout(deps.database.collections, locked._id, session)
+    if (wasLocked) await recordAct(deps.database, session, caller, { ...audited(locked), action: 'updated' })
+    return wasLocked
   })
 }
+
+const audited = (user: UserDocument) => ({
+  recordType: 'user' as const,
+  record: user,
+  name: user.full_name,
+})
 
 const roleProblems = (role: UserDocument['role'], organizationId: number): RequestError[] =>
   role === 'system_admin' && organizationId !== systemOrganizationId ? [systemAdminElsewhere()] : []

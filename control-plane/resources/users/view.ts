@@ -1,6 +1,7 @@
 import type { z } from 'zod'
 import { databaseTime } from '../../../shared/runtime/database.ts'
 import { permissionValues, type UserDocument } from '../../../shared/contract/schemas/user.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { sameFields } from '../stored-fields.ts'
@@ -36,5 +37,8 @@ async function viewAt({ reads }: ControlPlane, user: UserDocument, now: Date | n
 }
 
 /** Admin roles have every permission. */
-const effectivePermissions = ({ role, permissions }: UserDocument): UserView['permissions'] =>
-  byPermissionKey((key) => (role === 'standard' ? (permissions[key] ?? []) : [...permissionValues[key]]))
+export const effectivePermissions = ({
+  role,
+  permissions,
+}: Pick<Caller, 'role' | 'permissions'>): UserView['permissions'] =>
+  byPermissionKey((key) => (role === 'standard' ? [...(permissions[key] ?? [])] : [...permissionValues[key]]))

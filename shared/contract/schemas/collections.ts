@@ -1,6 +1,7 @@
 import type { Collection, CreateIndexesOptions, Db, Document } from 'mongodb'
 import type { z } from 'zod'
 import { apiKeyDocument } from './api-key.ts'
+import { auditDays, auditEventDocument } from './audit-event.ts'
 import { autoresponderDocument, autoresponderTargets, reactionDocument } from './autoresponder.ts'
 import {
   authFailureDocument,
@@ -107,6 +108,11 @@ const collections = {
     { keys: { key_hash: 1 }, options: { unique: true } },
     { keys: { organization_id: 1, _id: 1 } },
     { keys: { user_id: 1 } },
+  ]),
+  auditEvents: collection('audit_events', auditEventDocument, [
+    { keys: { organization_id: 1, _id: -1 } },
+    { keys: { organization_id: 1, record_id: 1, _id: -1 } },
+    { keys: { occurred_at: 1 }, options: { expireAfterSeconds: auditDays * 24 * 3_600 } },
   ]),
   users: collection('users', userDocument, [
     { keys: { email_key: 1 }, options: { unique: true } },

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { recordFromKeys } from '../record-from-keys.ts'
 import { importStates, pausableStates, unfinishedStates } from '../import-state.ts'
+import { actingParty } from './audit-event.ts'
 import { delaySettings } from './autoresponder.ts'
 import { bytes, id, instant, integer } from './bson-schema.ts'
 import { lease } from './lease.ts'
@@ -287,7 +288,10 @@ export const importDocument = z.object({
   paused_from: z.enum(pausableStates).nullable(),
   /** Time of the pause; null unless it is paused. */
   paused_at: instant().nullable(),
-  /** The state in which it was cancelled; absent unless it was. */
+  /** Absent in imports of earlier versions. */
+  created_by: actingParty.optional(),
+  /** Who cancelled it, and in which state; absent unless it was. */
+  cancelled_by: actingParty.optional(),
   cancelled_from: z.enum(unfinishedStates).optional(),
   /** Fencing number, raised by each pause and by a cancel. A chunk can be claimed only with the latest one. */
   fence: integer().min(0),

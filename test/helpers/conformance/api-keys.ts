@@ -5,7 +5,7 @@ import type { World } from './world.ts'
 
 const newKey = (world: World) => world.post('/api_keys', { api_key: { name: 'A key' } })
 
-/** The same four endpoints, with and without an organization in the path. */
+/** The same endpoints, with and without an organization in the path. */
 function rows(
   suffix: string,
   organizationOf: (world: World) => Record<string, number>,
@@ -40,6 +40,7 @@ function rows(
         ...refusalsOfCreation,
       ],
     },
+    [`getApiKey${suffix}`]: { good: onNewKey() },
     [`updateApiKey${suffix}`]: {
       good: onNewKey({ api_key: { name: 'Renamed', active: false } }),
       refusals: [

@@ -4,6 +4,8 @@ import { permission } from '../../../control-plane/api/endpoint.ts'
 import {
   contentTooLarge,
   faultySettings,
+  isTarget,
+  isTriggeredByImport,
   nameTaken,
   noSuchTarget,
   wouldBeCycle,
@@ -122,6 +124,39 @@ export const autoresponderRows: Rows = {
         params: { mailing_list_id: (await world.list()).id },
         body: { autoresponder: { ...welcome, ...fields } },
       })),
+    ],
+  },
+  getAutoresponder: {
+    good: async (world) => ({ params: paramsOf(await newAutoresponder(world)) }),
+    refusals: [onRemoteList({ params: { id: 1 } })],
+  },
+  deleteAutoresponder: {
+    good: async (world) => ({ params: paramsOf(await newAutoresponder(world)) }),
+    refusals: [
+      onRemoteList({ params: { id: 1 } }),
+      async (world) => {
+        const target = await newAutoresponder(world)
+        const other = await world.post(`/mailing_lists/${target.mailing_list_id}/autoresponders`, {
+          autoresponder: {
+            name: 'Other',
+            trigger: 'autoresponder_open',
+            trigger_autoresponder_to_open_id: target.id,
+          },
+        })
+        return { sent: { params: paramsOf(target) }, refused: isTarget(target.id, other.id) }
+      },
+      async (world) => {
+        const api = await newAutoresponder(world, { trigger: 'api' })
+        const { id } = await world.post(`/mailing_lists/${api.mailing_list_id}/subscriber_imports`, {
+          subscriber_import: {
+            begins_at: '2030-01-31T08:00:00Z',
+            column_mapping: ['email'],
+            autoresponders: { api: { trigger_new: { id: api.id } } },
+            file_source: { type: 'json', content: 'ann@example.com' },
+          },
+        })
+        return { sent: { params: paramsOf(api) }, refused: isTriggeredByImport(api.id, id, 'scheduled') }
+      },
     ],
   },
   updateAutoresponder: {

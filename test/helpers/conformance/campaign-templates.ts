@@ -78,6 +78,7 @@ export const campaignTemplateRows: Rows = {
     good: async (world) => ({ params: { mailing_list_id: (await newTemplate(world)).mailing_list_id } }),
   },
   getTemplate: { good: async (world) => ({ params: { template_id: (await newTemplate(world)).id } }) },
+  deleteTemplate: { good: async (world) => ({ params: { template_id: (await newTemplate(world)).id } }) },
   createTemplate: {
     good: async (world) => ({
       params: { mailing_list_id: (await world.list({ list: { is_remote_list: true } })).id },

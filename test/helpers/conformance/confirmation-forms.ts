@@ -7,6 +7,8 @@ export async function newForm(world: World): Promise<Json> {
   return world.post(`/mailing_lists/${id}/confirmation_forms`, { confirmation_form: { name: 'Welcome' } })
 }
 
+const paramsOf = (form: Json) => ({ mailing_list_id: form.mailing_list_id, id: form.id })
+
 export const confirmationFormRows: Rows = {
   listConfirmationForms: {
     good: async (world) => ({ params: { mailing_list_id: (await newForm(world)).mailing_list_id } }),
@@ -27,4 +29,21 @@ export const confirmationFormRows: Rows = {
     }),
     refusals: [onRemoteList({ body: { confirmation_form: { name: 'Welcome' } } })],
   },
+  getConfirmationForm: { good: async (world) => ({ params: paramsOf(await newForm(world)) }) },
+  updateConfirmationForm: {
+    good: async (world) => ({
+      params: paramsOf(await newForm(world)),
+      body: {
+        confirmation_form: {
+          name: 'Renamed',
+          from_name: null,
+          from_email: 'bob@example.com',
+          subject: 'Please',
+          html: '<a href="%%confirmation_url%%">yes</a>',
+          text: '%%confirmation_url%%',
+        },
+      },
+    }),
+  },
+  deleteConfirmationForm: { good: async (world) => ({ params: paramsOf(await newForm(world)) }) },
 }

@@ -118,6 +118,7 @@ export const customFieldRows: Rows = {
       },
     ],
   },
+  getCustomField: { good: async (world) => ({ params: paramsOf(await newField(world)) }) },
   updateCustomField: {
     good: async (world) => ({
       params: paramsOf(await newField(world)),

@@ -1,4 +1,4 @@
-import { noTime } from '../../../control-plane/resources/jobs/service.ts'
+import { malformedTime } from '../../../control-plane/api/query-time.ts'
 import type { Row, Rows } from './row.ts'
 
 const query =
@@ -22,7 +22,7 @@ const row = (isOfOrganization: boolean): Row => {
       (time) =>
         ({ organizationId }) => ({
           sent: { ...params(organizationId), query: `?begins_at__after=${time}` },
-          refused: noTime('begins_at__after'),
+          refused: malformedTime('begins_at__after')('begins_at__after'),
         }),
     ),
   }

@@ -251,7 +251,13 @@ async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
     stopping: stop.signal,
     bounds: { ...watchBounds, ...bounds },
   })
-  const caller = { keyId: 1, organizationId: 1, role: 'system_admin' as const, permissions: {}, userId: null }
+  const caller = {
+    keyId: 1,
+    organizationId: 1,
+    role: 'system_admin' as const,
+    permissions: {},
+    ...{ keyName: 'First key', userId: null, userName: null },
+  }
   const open = async (id: number) => {
     const events = watch.events(
       await watch.snapshot((await service.collections.imports.findOne({ _id: id }))!),

@@ -188,7 +188,8 @@ function misplaced({ text, body }: Answer, expected: Records[]): string | null {
       return `${isDue ? 'lacks' : 'shows'} ${records.mark}: ${text.slice(0, 300)}`
   }
   const count = body?.num_records
-  if (typeof count === 'number' && count !== body.data.length) return `counts ${count} of ${body.data.length}`
+  if (typeof count === 'number' && Math.min(count, body.per_page) !== body.data.length)
+    return `counts ${count} of ${body.data.length}`
   return null
 }
 
@@ -329,7 +330,9 @@ async function faultsOfFilters(name: string, row: Row): Promise<string[]> {
       filters.map(async ([query, [[, value] = ['', '']]]) => {
         const text = `${query}=${encodeURIComponent(value)}`
         const answer = await show(`?${text}&page_token=${encodeURIComponent(token)}`)
-        return answer.body?.error_code === 'invalid_request' ? null : `with ${text}: ${shown(answer)}`
+        // The token's own organization is another one, which the caller can't access.
+        const due = query === 'organization_id' ? 'not_found' : 'invalid_request'
+        return answer.body?.error_code === due ? null : `with ${text}: ${shown(answer)}`
       }),
     ),
   )
@@ -346,7 +349,8 @@ t.test('every endpoint has a row, and every row is of an endpoint', (t) => {
 t.test('every query key of an endpoint has its values here', (t) => {
   for (const { method, path, query } of endpoints) {
     const name = `${method.toUpperCase()} ${path}`
-    const keys = query === undefined ? [] : Object.keys((query as z.ZodObject).shape)
+    const shape: Record<string, z.ZodType> = query === undefined ? {} : (query as z.ZodObject).shape
+    const keys = Object.keys(shape).filter((key) => shape[key]!.meta()?.['isRefused'] !== true)
     const tried = Object.keys(queries[name] ?? {})
     t.same(tried.toSorted(), keys.filter((key) => key !== 'page_token').sort(), name)
   }

@@ -71,6 +71,16 @@ export const spares: Record<
     world.post(`/mailing_lists/${list}/custom_fields`, {
       custom_field: { name: world.unique(mark), field_type: 'text' },
     }),
+  form: (world, { mark, list }) =>
+    world.post(`/mailing_lists/${list}/confirmation_forms`, {
+      confirmation_form: { name: world.unique(mark) },
+    }),
+  autoresponder: (world, { mark, list }) =>
+    world.post(`/mailing_lists/${list}/autoresponders`, {
+      autoresponder: autoresponderOf(world.unique(mark)),
+    }),
+  template: (world, { mark, list }) =>
+    world.post(`/mailing_lists/${list}/templates`, { campaign: { name: world.unique(mark) } }),
   subscriber: (world, { mark, list }) =>
     world.post(`/mailing_lists/${list}/subscribers`, {
       subscriber: { email: `${world.unique(mark).replace(' ', '-')}@example.com` },

@@ -82,6 +82,7 @@ export function rowsFor(
           },
         ],
       },
+      [`GET ${prefix}/api_keys/:id`]: { needs: 'admin', path: [...path, 'key'] },
       [`PUT ${prefix}/api_keys/:id`]: {
         needs: 'admin',
         path: [...path, 'key'],
@@ -257,6 +258,7 @@ export function rowsFor(
 
     'GET /mailing_lists/:mailing_list_id/custom_fields': { needs: 'any key', path: ['list'] },
     'POST /mailing_lists/:mailing_list_id/custom_fields': { needs: ['custom_field/create'], path: ['list'] },
+    'GET /mailing_lists/:mailing_list_id/custom_fields/:id': { needs: 'any key', path: ['list', 'field'] },
     'PUT /mailing_lists/:mailing_list_id/custom_fields/:id': {
       needs: ['custom_field/update'],
       path: ['list', 'field'],
@@ -267,6 +269,18 @@ export function rowsFor(
     },
     'GET /mailing_lists/:mailing_list_id/confirmation_forms': { needs: 'any key', path: ['list'] },
     'POST /mailing_lists/:mailing_list_id/confirmation_forms': { needs: ['web_form/create'], path: ['list'] },
+    'GET /mailing_lists/:mailing_list_id/confirmation_forms/:id': {
+      needs: 'any key',
+      path: ['list', 'form'],
+    },
+    'PUT /mailing_lists/:mailing_list_id/confirmation_forms/:id': {
+      needs: ['web_form/update'],
+      path: ['list', 'form'],
+    },
+    'DELETE /mailing_lists/:mailing_list_id/confirmation_forms/:id': {
+      needs: ['web_form/delete'],
+      path: ['list', 'form'],
+    },
 
     'GET /mailing_lists/:mailing_list_id/autoresponders': { needs: 'any key', path: ['list'] },
     'POST /mailing_lists/:mailing_list_id/autoresponders': {
@@ -289,6 +303,14 @@ export function rowsFor(
           gets: 'validation_failed',
         },
       ],
+    },
+    'GET /mailing_lists/:mailing_list_id/autoresponders/:id': {
+      needs: 'any key',
+      path: ['list', 'autoresponder'],
+    },
+    'DELETE /mailing_lists/:mailing_list_id/autoresponders/:id': {
+      needs: ['autoresponder/delete'],
+      path: ['list', 'autoresponder'],
     },
     'PUT /mailing_lists/:mailing_list_id/autoresponders/:id': {
       needs: ['autoresponder/update', 'autoresponder/update_state'],
@@ -343,6 +365,7 @@ export function rowsFor(
         },
       ],
     },
+    'DELETE /templates/:template_id': { needs: ['campaign/template/delete'], path: ['template'] },
     'PUT /templates/:template_id': {
       needs: ['campaign/template/update'],
       path: ['template'],
@@ -513,6 +536,10 @@ export function rowsFor(
       ],
     },
 
+    'GET /audit_events': {
+      needs: 'admin',
+    },
+    'GET /whoami': { needs: 'any key', namesNothing: true },
     'GET /subscriber_counts': { needs: 'any key' },
     'GET /organization/:organization_id/subscriber_counts': { needs: 'any key', path: ['organization'] },
     'GET /organizations/:organization_id/subscriber_counts': { needs: 'any key', path: ['organization'] },

@@ -1,5 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { actorFields, type Caller } from '../../../../shared/store/api-keys.ts'
+import { actorFields } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
 import { conflictTimeoutMs, inTransaction } from '../../../../shared/runtime/transactions.ts'
 import type { Logger } from '../../../../shared/runtime/logger.ts'
@@ -14,10 +14,12 @@ import { newImportView } from '../../../../shared/processes/import-views.ts'
 import { logImportState } from '../../../../shared/processes/import-log.ts'
 import { insertImport } from '../../../../shared/store/imports.ts'
 import { wakeUp } from '../../../../shared/store/wake-up.ts'
+import type { RequestCaller } from '../../../api/request-locals.ts'
 import type { InlineContent } from '../../../api/body/parse-body.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { insertReply } from '../../../store/idempotency-keys.ts'
 import { lockListAtRevision } from '../../../store/revisions.ts'
+import { allocateEventId, auditedImport, partyOf, recordAct } from '../../audit-events/record.ts'
 import { unconfirmed } from '../refusals.ts'
 import type { CreatedImportView, ImportCreation, ImportView } from '../schemas.ts'
 import { admitImport, withdrawImport } from './admission.ts'
@@ -26,8 +28,7 @@ import { earlierReply, idempotencyId, storedReply } from './idempotency.ts'
 import { optionWarnings, type SentRequest } from './option-warnings.ts'
 
 export interface CreationRequest {
-  caller: Caller
-  address: string
+  caller: RequestCaller
   log: Logger
   list: MailingListDocument
   body: ImportCreation
@@ -53,7 +54,11 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
   // Where DATA_DIR is missing, the key that encrypts the import's secrets may be missing too.
   await deps.folder.require()
   const deadline = clock.monotonicMs() + conflictTimeoutMs
-  let checked = await checkedDocument(deps, request, null)
+  const [checkedFirst, eventId] = await Promise.all([
+    checkedDocument(deps, request, null),
+    allocateEventId(deps.database.ids),
+  ])
+  let checked = checkedFirst
   const { _id: id } = checked.document
   await admitImport(deps, request, checked.document)
   for (;;) {
@@ -61,12 +66,12 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
     const view = await viewOfNew(deps, checked)
     const stored = sealed(document, deps.secrets)
     const reply = keyId === null ? null : storedReply(deps, keyId, request, stored, view)
-    const insertion = { document: stored, revision, reply, deadline }
+    const insertion = { document: stored, revision, reply, deadline, caller: request.caller, eventId }
     const outcome = await insertUnlessListChanged(deps, insertion)
     if (outcome === 'done') {
       logImportState(request.log.child({ import_id: id }), document, {
         ...{ from: null, to: 'scheduled' },
-        by: { by: 'api', ...actorFields(request.caller, request.address) },
+        by: { by: 'api', ...actorFields(request.caller, request.caller.address) },
       })
       await wakeUp(collections, {
         ...{ reason: 'created', organization_id: document.organization_id },
@@ -100,7 +105,7 @@ interface CheckedDocument {
 /** The import, checked against its list. `knownId` is the id that an earlier check gave it. */
 async function checkedDocument(
   deps: ControlPlane,
-  { list: known, body, sent, content }: CreationRequest,
+  { caller, list: known, body, sent, content }: CreationRequest,
   knownId: number | null,
 ): Promise<CheckedDocument> {
   const context = await creationContext(deps, known, body)
@@ -117,6 +122,7 @@ async function checkedDocument(
     started_at: null,
     finished_at: null,
     state: 'scheduled',
+    created_by: partyOf(caller),
     paused_from: null,
     paused_at: null,
     fence: 0,
@@ -157,6 +163,8 @@ async function viewOfNew({ secrets }: ControlPlane, checked: CheckedDocument): P
 interface ImportInsertion extends Pick<CheckedDocument, 'document' | 'revision'> {
   reply: Omit<IdempotencyDocument, 'expires_at'> | null
   deadline: number
+  caller: RequestCaller
+  eventId: number
 }
 
 /** `key_taken`: another request with the same Idempotency-Key has created its import. */
@@ -182,10 +190,11 @@ async function insertUnlessListChanged(
 
 /** False when the list's fields or primary key changed since the import was checked against them. */
 async function insertInTransaction(
-  { database: { collections } }: ControlPlane,
+  { database }: ControlPlane,
   session: ClientSession,
-  { document, revision, reply }: ImportInsertion,
+  { document, revision, reply, caller, eventId }: ImportInsertion,
 ): Promise<boolean> {
+  const { collections } = database
   const isUnchanged = await lockListAtRevision(collections, session, {
     listId: document.mailing_list_id,
     revision,
@@ -193,5 +202,6 @@ async function insertInTransaction(
   if (!isUnchanged) return false
   if (reply !== null) await insertReply(collections, session, reply)
   await insertImport(collections, document, session)
+  await recordAct(database, session, caller, { ...auditedImport(document), action: 'created' }, eventId)
   return true
 }

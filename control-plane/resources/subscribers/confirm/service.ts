@@ -31,8 +31,14 @@ export async function confirm(
     findAgain: find,
     async plan(pending) {
       if (pending === null) return 'missing'
-      const context = await listWithContext(deps, pending.mailing_list_id)
-      if (context === null) return 'missing'
+      const [context, form] = await Promise.all([
+        listWithContext(deps, pending.mailing_list_id),
+        collections.confirmationForms.findOne(
+          { _id: pending.confirmation_form_id },
+          { projection: { _id: 1 } },
+        ),
+      ])
+      if (context === null || form === null) return 'missing'
       const subscriber = confirmedSubscriber(pending, context, ip)
       if (subscriber === null) return 'missing'
       const { autoresponder_filter: filter, ...others } = pending.autoresponders

@@ -78,7 +78,7 @@ const caller = (role: Role, permissions = {}): Caller => ({
   organizationId: 1,
   role,
   permissions: role === 'standard' ? permissions : permissionValues,
-  userId: null,
+  ...{ keyName: 'A key', userId: null, userName: null },
 })
 
 t.test('each role has the permissions of the contract', (t) => {

@@ -1,0 +1,112 @@
+import { z } from 'zod'
+import {
+  auditActions,
+  auditDays,
+  auditedRecords,
+  auditEventDocument,
+} from '../../../shared/contract/schemas/audit-event.ts'
+import { instantView, wholeNumber } from '../../api/fields.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
+import { shownFields } from '../stored-fields.ts'
+
+/** Audit events in requests and replies. */
+
+const texts: Record<string, string> = {
+  organization_id: 'the organization of the record',
+  action:
+    'created, updated, deleted, run (an import profile, by hand), paused, unpaused, cancelled, undone, exported or erased',
+  record_type: 'what kind of record it is; null for an erasure',
+  record_id: 'id of the record; null for an erasure',
+  record_name:
+    'its name at that moment, of an import that of its file, of a user the full name; null for an erasure',
+  by: 'api: a request; profile: an import profile; service: Rollcall itself',
+  api_key_id: 'the API key that did it; null for none',
+  api_key_name: 'name of the key at that moment',
+  user_id: 'the user of that key; null for none',
+  user_name: 'full name of the user at that moment',
+  address: 'the address that the request came from; null for none',
+  changes: "names of the request's fields whose value changed, sorted; empty unless the action is updated",
+}
+
+const described = <Shape extends Record<string, z.ZodType>>(shape: Shape): Shape =>
+  Object.fromEntries(
+    Object.entries(shape).map(([name, schema]) => {
+      const text = texts[name]
+      return [name, text === undefined ? schema : schema.describe(text)]
+    }),
+  ) as Shape
+
+export const auditEventView = z
+  .object({
+    id: z.int(),
+    occurred_at: instantView().describe('when it was done'),
+    ...described(shownFields(auditEventDocument.omit({ _id: true, occurred_at: true }).shape)),
+  })
+  .meta({ id: 'AuditEvent' })
+export type AuditEventView = z.infer<typeof auditEventView>
+
+export const exampleAuditEvent: AuditEventView = {
+  id: 812,
+  organization_id: 2,
+  occurred_at: '2026-11-21T09:00:00+01:00',
+  action: 'cancelled',
+  record_type: 'subscriber_import',
+  record_id: 41,
+  record_name: 'subscribers.csv',
+  by: 'api',
+  api_key_id: 7,
+  api_key_name: 'Nightly import',
+  user_id: null,
+  user_name: null,
+  address: '192.0.2.10',
+  changes: [],
+}
+
+const words = <const T extends readonly string[]>(values: T, what: string) =>
+  z
+    .string()
+    .transform((text) => text.split(',').map((part) => part.trim()))
+    .refine((parts) => parts.every((part) => values.includes(part)), {
+      error: `must be one or more of ${values.join(', ')}, separated by commas`,
+    })
+    .transform((parts): T[number][] => values.filter((value) => parts.includes(value)))
+    .optional()
+    .meta({
+      description: `only events of these ${what}, comma-separated: ${values.join(', ')}`,
+      override: { type: 'string' },
+    })
+
+const filterId = (description: string) =>
+  wholeNumber(1)
+    .optional()
+    .meta({ description, override: { type: 'integer', minimum: 1 } })
+
+const time = (description: string) =>
+  z
+    .string()
+    .optional()
+    .describe(`${description}; ISO 8601 with a time (the plus sign sent as %2B), or UNIX seconds`)
+
+const { per_page, page_token } = tokenPagingQuery({ perPage: 100, max: 500 }).shape
+
+export const auditEventQuery = z.object({
+  per_page,
+  page_token,
+  page: z
+    .string()
+    .refine(() => false, { error: 'must not be given: the next page is asked for by page_token' })
+    .optional()
+    .meta({ isRefused: true }),
+  record_type: words(auditedRecords, 'types of record'),
+  action: words(auditActions, 'actions'),
+  record_id: filterId('only events of the record with this id'),
+  api_key_id: filterId('only what this API key did'),
+  since: time('only events from this time on'),
+  until: time('only events before this time'),
+  organization_id: filterId(
+    "the organization whose events are shown, for system admins; the caller's own by default",
+  ),
+})
+export type AuditEventQuery = z.infer<typeof auditEventQuery>
+
+export const summary = `What callers changed, newest first, kept for ${auditDays} days: imports, lists, fields, API keys, users and organizations. Subscribers, autoresponders, templates, forms and files are not told here`

@@ -1,0 +1,3 @@
+import { notFound } from '../../api/refusal.ts'
+
+export const noConfirmationForm = notFound('confirmation form')
