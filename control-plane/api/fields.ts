@@ -98,6 +98,18 @@ export const flag = () => z.boolean()
 
 export const positiveId = () => z.int().min(1)
 
+/** In a query: one or several of the values, separated by commas. Without it undefined. */
+export const someOf = <const T extends readonly string[]>(what: string, values: T) =>
+  z
+    .string()
+    .transform((text) => text.split(',').map((part) => part.trim()))
+    .refine((parts) => parts.every((part) => values.includes(part)), {
+      error: `must be one or more of ${values.join(', ')}, separated by commas`,
+    })
+    .transform((parts): readonly T[number][] => values.filter((value) => parts.includes(value)))
+    .optional()
+    .meta({ description: `${what}, comma-separated: ${values.join(', ')}`, override: { type: 'string' } })
+
 export const oneOf = <const T extends readonly [string, ...string[]]>(values: T) => z.enum(values)
 
 /** A value from a list, accepted in any letter case and converted to lower case. */

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { programEnvironment } from '../../shared/runtime/config.ts'
+import { programArguments } from '../../shared/runtime/program-arguments.ts'
 import { exitCodes } from './exit-codes.ts'
 
 /**
@@ -59,9 +60,9 @@ export async function becomeProgram(program: {
 }): Promise<number> {
   const environment = programEnvironment({ fallbacks: program.environment })
   if (process.platform !== 'win32' && environment['npm_command'] !== 'exec')
-    process.execve?.(process.execPath, [process.execPath, program.file], environment)
+    process.execve?.(process.execPath, [process.execPath, ...programArguments(program.file)], environment)
   // The program notices by the IPC channel when this process has gone.
-  const child = spawn(process.execPath, [program.file], {
+  const child = spawn(process.execPath, programArguments(program.file), {
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
     env: environment,
   })

@@ -7,7 +7,7 @@ import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { completionScript, shells, type Shell } from './commands/completion.ts'
 import { importSource } from './commands/import.ts'
 import { listImports, moveImport, printLog, showImport } from './commands/imports.ts'
-import { createRecord, listRecords } from './commands/records.ts'
+import { createRecord, deleteRecord, listRecords } from './commands/records.ts'
 import { maxInlineBytes } from './commands/send-file.ts'
 import { listSubscribers, showCounts, showSubscribers } from './commands/subscribers.ts'
 import { listUploads, putFile, removeFile } from './commands/uploads.ts'
@@ -31,7 +31,7 @@ interface Context {
 }
 
 type Json = { json?: true }
-type ImportsFlags = { scope?: string; list?: string; watch?: true; failOn?: number } & Json
+type ImportsFlags = { scope?: string; state?: string; list?: string; watch?: true; failOn?: number } & Json
 
 /** Builds the tree of commands, with their arguments, help and actions. */
 export function buildProgram({ terminal, openSession, onEnd }: Context): Command {
@@ -151,7 +151,7 @@ function addImportCommands(program: Command, run: Run, openSession: () => Sessio
     .command('import')
     .summary('import a file or a URL')
     .description(
-      'Import a file (- is standard input) or a URL into a mailing list. The meaning of each column is guessed and shown; on a terminal you are asked to confirm it.',
+      'Import a file (- is standard input, people.zip:NAME a file in a zip) or a URL into a mailing list. The meaning of each column is guessed and shown; on a terminal you are asked to confirm it.',
     )
     .argument('<file>', 'the file, or the URL')
   addImportOptions(command)
@@ -183,15 +183,21 @@ Examples:
     .addArgument(new Argument('[id]', 'an import').argParser(positiveInteger))
     .option('--watch', 'follow it to its end')
     .option('--scope <scope>', 'active, finished, recent (those of the last two weeks) or all')
+    .option('--state <states>', 'only those in one of these states, separated by commas')
     .addOption(listOption('--list <list>', 'only those of a mailing list, by id or name'))
     .addOption(failOnOption())
-    .addHelpText('after', '\nExamples:\n  rollcall imports --scope active\n  rollcall imports 12 --watch')
+    .addHelpText(
+      'after',
+      '\nExamples:\n  rollcall imports --scope active\n  rollcall imports --scope all --state failed,cancelled\n  rollcall imports 12 --watch',
+    )
     .action(
       run((id: number | undefined, options: ImportsFlags) => {
         if (id === undefined && options.watch === true)
           throw usage('--watch follows one import: add its ID, as in rollcall imports 12 --watch')
-        if (id !== undefined && (options.scope !== undefined || options.list !== undefined))
-          throw usage(`--scope and --list select from all imports: leave out either them or the ID ${id}`)
+        if (id !== undefined && (options.scope ?? options.state ?? options.list) !== undefined)
+          throw usage(
+            `--scope, --state and --list select from all imports: leave out either them or the ID ${id}`,
+          )
         requireWatch(options)
         return id === undefined ? listImports(openSession(), options) : showImport(openSession(), id, options)
       }),
@@ -224,7 +230,7 @@ Examples:
 }
 
 function addRecordCommands(program: Command, run: Run, openSession: () => Session, terminal: Terminal): void {
-  for (const { name, description, create, list } of recordGroups) {
+  for (const { name, description, create, list, delete: removal } of recordGroups) {
     const group = program.command(name).description(description)
     addRecordCommand(group, 'create', create).action(
       run(async (options: RecordOptions) => {
@@ -239,6 +245,15 @@ function addRecordCommands(program: Command, run: Run, openSession: () => Sessio
         return listRecords(session, list.path(await withListId(session, options)), list.columns, options)
       }),
     )
+    if (removal === undefined) continue
+    addRecordCommand(group, 'delete', removal)
+      .argument(`<${name}>`, 'its id or name')
+      .action(
+        run(async (record: string, options: RecordOptions) => {
+          const session = openSession()
+          return deleteRecord(session, removal.path(await withListId(session, options)), record, options)
+        }),
+      )
   }
 }
 

@@ -37,7 +37,7 @@ export interface RecordCommand {
 }
 
 /**
- * Commands that create and list records of one kind. They are written by hand and not made from the endpoints
+ * Commands that create, list and delete records of one kind. They are written by hand and not made from the endpoints
  * (docs/decisions/209-no-crud.md): loading those costs more than twice the CPU time of a command, and flags such as
  * --password-stdin or a list's name in place of its id aren't fields of a body.
  */
@@ -46,6 +46,8 @@ interface RecordGroup {
   description: string
   create: RecordCommand & { body: (options: RecordOptions, terminal: Terminal) => Body | Promise<Body> }
   list: RecordCommand & { columns: string[] }
+  /** Deletes a record, which is given by its id or its name. */
+  delete?: RecordCommand
 }
 
 const option = (flags: string, description: string) => new Option(flags, description)
@@ -114,7 +116,7 @@ export const recordGroups: RecordGroup[] = [
   },
   {
     name: 'field',
-    description: 'create and list custom fields of a mailing list',
+    description: 'create, list and delete custom fields of a mailing list',
     create: {
       description: 'create a custom field',
       options: [
@@ -142,6 +144,12 @@ export const recordGroups: RecordGroup[] = [
       examples: ['rollcall field list --list 1', 'rollcall field list --list News'],
       path: customFields,
       columns: ['id', 'name', 'field_type', 'required', 'options', 'default'],
+    },
+    delete: {
+      description: 'delete a custom field, with its values of all subscribers',
+      options: [ofList],
+      examples: ["rollcall field delete 'First name' --list News", 'rollcall field delete 12 --list 1'],
+      path: customFields,
     },
   },
   {

@@ -6,23 +6,25 @@ import { fileURLToPath } from 'node:url'
 
 /**
  * Starts the command line. An older Node.js, which doesn't run TypeScript, hands over to the one that came with the
- * dependencies, passes signals on, and ends as that one ends.
+ * dependencies, passes signals on, and ends as that one ends. Where this package was installed, that one is beside it.
  */
 const main = new URL('./main.ts', import.meta.url)
 const root = new URL('../../', import.meta.url)
 
 if (process.features.typescript) {
   module.enableCompileCache?.(fileURLToPath(new URL('node_modules/.cache/rollcall', root)))
+  if (root.pathname.includes('/node_modules/')) await import('../../shared/runtime/strip-types.js')
   await import(main.href)
 } else {
-  const node = fileURLToPath(new URL('node_modules/.bin/node', root))
-  if (!existsSync(node)) {
+  const nodes = ['node_modules/.bin/node', '../.bin/node'].map((path) => fileURLToPath(new URL(path, root)))
+  const node = nodes.find((path) => existsSync(path))
+  if (node === undefined) {
     console.error(
       `rollcall needs Node.js 22.18 or newer, and this is ${process.version}: run "npm ci" in ${fileURLToPath(root)}, which brings one along`,
     )
     process.exit(1)
   }
-  const child = spawn(node, [fileURLToPath(main), ...process.argv.slice(2)], { stdio: 'inherit' })
+  const child = spawn(node, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], { stdio: 'inherit' })
   for (const signal of ['SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
   // A terminal sends Ctrl-C to both, and a second one would end the child at once.
   process.on('SIGINT', () => process.stdin.isTTY || child.kill('SIGINT'))

@@ -1,11 +1,14 @@
 import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
-import { createReadStream, type BigIntStats } from 'node:fs'
+import { createReadStream, createWriteStream, mkdtempSync, rmSync, type BigIntStats } from 'node:fs'
 import { open, readFile, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { errorMessage } from '../../shared/contract/errors.ts'
 import { findContainer } from '../../shared/containers/container-kind.ts'
+import { unzip } from '../../shared/containers/zip.ts'
 import { findNonTable, findOfficeFile } from '../../shared/csv/no-table.ts'
 import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import { withoutCutCharacter } from '../../shared/values/utf8.ts'
@@ -31,14 +34,21 @@ const beginningBytes = binaryMegabyte
 /** Standard input is kept in memory, so it is bounded. */
 const maxPipeBytes = 64 * binaryMegabyte
 
-/** Opens a file; `-` is standard input. Throws wrong usage when it can't be read. */
+/**
+ * Opens a file; `-` is standard input, and `FILE.zip:NAME` a file in a zip. Throws wrong usage when it can't be read, and
+ * a failure that lists the files of a zip with several.
+ */
 export async function openSourceFile(file: string, input: Readable): Promise<SourceFile> {
   if (file === '-') return pipedFile(await readPipe(input))
+  const [, zip, wanted] = /^(.+\.zip):(.+)$/is.exec(file) ?? []
+  if (zip !== undefined && wanted !== undefined && !(await exists(file)))
+    return openSourceFile(await unzipToFolder(zip, wanted), input)
   const { stats, beginning } = await readBeginning(file).catch((error: unknown) => {
     if (error instanceof CommandFailure) throw error
     throw usage(`can't read ${file}: ${errorMessage(error)}`)
   })
   requireTable(file, beginning)
+  if (findContainer(beginning) === 'zip') await requireOneFile(file)
   const size = Number(stats.size)
   return {
     name: path.basename(file),
@@ -53,6 +63,53 @@ export async function openSourceFile(file: string, input: Readable): Promise<Sou
         () => true,
       ),
   }
+}
+
+const exists = (file: string): Promise<boolean> =>
+  stat(file).then(
+    () => true,
+    () => false,
+  )
+
+/** The bytes of the one file in a zip, or of the one that is wanted. Throws the zip's ImportError. */
+async function* unzipped(zip: string, wanted?: string): AsyncGenerator<Buffer> {
+  const handle = await open(zip).catch((error: unknown) => {
+    throw usage(`can't read ${zip}: ${errorMessage(error)}`)
+  })
+  try {
+    const { size } = await handle.stat()
+    const read = async (target: Uint8Array, position: number) =>
+      (await handle.read(target, 0, target.length, position)).bytesRead
+    const { signal } = new AbortController()
+    yield* unzip({ size, read }, { what: zip, ...(wanted === undefined ? {} : { wanted }), signal })
+  } finally {
+    await handle.close()
+  }
+}
+
+/** A zip with several files is refused before it is uploaded. What else may be wrong with a zip, the service says. */
+async function requireOneFile(zip: string): Promise<void> {
+  try {
+    for await (const _ of unzipped(zip)) return
+  } catch (error) {
+    const [, names] = / is a zip with several files, .* It has (.+)$/s.exec(errorMessage(error)) ?? []
+    if (names === undefined) return
+    throw new CommandFailure(`${zip} has several files, of which an import takes one: ${names}`, {
+      hint: `name the one to import: rollcall import '${zip}:NAME'`,
+    })
+  }
+}
+
+/** Unpacks a file of a zip into a folder that goes when this process ends; resolves to its path. */
+async function unzipToFolder(zip: string, wanted: string): Promise<string> {
+  const folder = mkdtempSync(path.join(tmpdir(), 'rollcall-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  const target = path.join(folder, wanted.split(/[/\\]/).at(-1) ?? 'table')
+  await pipeline(unzipped(zip, wanted), createWriteStream(target)).catch((error: unknown) => {
+    if (error instanceof CommandFailure) throw error
+    throw new CommandFailure(errorMessage(error))
+  })
+  return target
 }
 
 export function requireFile(file: string, stats: { isFile: () => boolean }): void {

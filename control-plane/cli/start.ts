@@ -1,8 +1,30 @@
 import { runProcess } from '../../shared/runtime/service.ts'
 import { exitCodes } from './exit-codes.ts'
+import { versionWithCommit } from '../../shared/runtime/package-version.ts'
 import { startOwnMongoDB } from '../../shared/runtime/start-database.ts'
 import { createSecretsKey } from '../../shared/store/secrets.ts'
 import { superviseChild } from './supervised-child.ts'
+
+const help = `Usage: npm start
+
+Runs the whole service in the foreground: the control plane, an engine, the FTP server, and without MONGODB_URI a
+database of its own, whose data are in DATA_DIR. Ctrl-C stops it.
+
+Settings are environment variables, or lines of a file .env: docs/operating.md has them all, such as HTTP_PORT,
+FTP_PORT, DATA_DIR and MONGODB_URI.
+
+On a terminal it prints where everything is, else one line of JSON. Logs go to standard error.
+`
+const [argument] = process.argv.slice(2)
+if (argument !== undefined) {
+  const isHelp = argument === '--help' || argument === '-h'
+  if (isHelp) process.stdout.write(help)
+  else
+    process.stderr.write(
+      `rollcall: unknown argument ${argument}: settings are environment variables\n\n${help}`,
+    )
+  process.exit(isHelp ? exitCodes.done : exitCodes.wrongUsage)
+}
 
 /**
  * Runs the whole service in the foreground. The three processes are children: started in order, restarted when one
@@ -22,7 +44,7 @@ await runProcess('start', async (process) => {
   for (const start of await Promise.allSettled(starts))
     if (start.status === 'fulfilled') process.add(start.value)
   const [engine, ftp] = await Promise.all(starts)
-  process.ready({
+  const line = {
     http: controlPlane.ready.http,
     ftp: ftp.ready.ftp,
     ...(ftp.ready.ftps === undefined ? {} : { ftps: ftp.ready.ftps }),
@@ -30,5 +52,33 @@ await runProcess('start', async (process) => {
     mongodb: controlPlane.ready.mongodb,
     mongodb_password_file: embedded?.passwordFile ?? null,
     api_key: controlPlane.ready.api_key,
-  })
+  }
+  process.ready(line, forPeople(line))
 })
+
+interface Addresses {
+  http?: string | undefined
+  ftp?: string | undefined
+  metrics: Record<string, string>
+  mongodb: string
+  api_key?: string | null | undefined
+}
+
+/** What a person at a terminal needs: where everything is, the first key, and the commands to begin with. */
+function forPeople({ http = '', ftp = '', metrics, mongodb, api_key: key = null }: Addresses): string {
+  const url = http === 'http://127.0.0.1:8080' ? '' : `  export ROLLCALL_URL=${http}\n`
+  return `
+Rollcall ${versionWithCommit()} is ready. Ctrl-C stops it.
+
+  API      ${http}/svc/api/v2, described at ${http}/docs/
+  FTP      ${ftp}, user api, password: an API key
+  Metrics  ${Object.values(metrics).join('  ')}
+  MongoDB  ${mongodb}
+${key === null ? '' : `\nThe first API key, which is shown only now: ${key}\n`}
+Next, in another terminal:
+
+${url}  export ROLLCALL_API_KEY=${key ?? 'KEY   # npx rollcall recover-key makes one'}
+  npx rollcall list create --name News
+  npx rollcall import people.csv --list News --watch
+`
+}

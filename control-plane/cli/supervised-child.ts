@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../shared/runtime/clock.ts'
 import { programEnvironment } from '../../shared/runtime/config.ts'
+import { programArguments } from '../../shared/runtime/program-arguments.ts'
 import { errorMessage, StartError } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 import type { Part } from '../../shared/runtime/service.ts'
@@ -120,7 +121,7 @@ async function startChild(
 ): Promise<{ child: ChildProcess; ready: ReadyLine }> {
   stopping.throwIfAborted()
   const { file, environment } = programs[name]
-  const child = spawn(process.execPath, [file], {
+  const child = spawn(process.execPath, programArguments(file), {
     env: programEnvironment({ fallbacks: environment, settings }),
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     // A process group of its own, so that Ctrl-C reaches the child only once, through this process.

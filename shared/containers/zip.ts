@@ -10,6 +10,8 @@ import { binaryMegabyte } from '../values/byte-sizes.ts'
 interface UnzipOptions {
   /** Names the file in messages. */
   what: string
+  /** The name of the file that is wanted, where the zip may have several. */
+  wanted?: string
   signal: AbortSignal
 }
 
@@ -18,7 +20,7 @@ interface UnzipOptions {
  * `content_refused` for zips that imports don't take, `source_unreadable` for damaged ones, and the errors of `file`.
  */
 export async function* unzip(file: RandomAccessFile, options: UnzipOptions): AsyncGenerator<Buffer> {
-  const { what, signal } = options
+  const { what, wanted, signal } = options
   const reader = new DirectoryReader(file, signal)
   try {
     const end = await findEnd(file, what)
@@ -30,7 +32,7 @@ export async function* unzip(file: RandomAccessFile, options: UnzipOptions): Asy
     })
     const head = Buffer.alloc(Math.min(256, file.size))
     await file.read(head, 0)
-    const files = new ZipFiles<Entry>(what)
+    const files = new ZipFiles<Entry>(what, wanted)
     for await (const entry of zip.eachEntry()) {
       files.add(shortName(entry.fileNameRaw, entry.generalPurposeBitFlag), entry)
       if (files.isEnough) break
@@ -110,39 +112,53 @@ export class ZipFiles<T> {
   readonly #what: string
   readonly #allNames: string[] = []
   readonly #names: string[] = []
+  readonly #wanted: string | undefined
   #only: T | null = null
 
-  constructor(what: string) {
+  constructor(what: string, wanted?: string) {
     this.#what = what
+    this.#wanted = wanted
   }
 
   add(name: string, entry: T): void {
     if (this.#allNames.length < maxOfficeNames) this.#allNames.push(name)
     if (isLeftOut(name)) return
-    this.#only ??= entry
+    if (this.#wanted === undefined || this.#wanted === name) this.#only ??= entry
     if (this.#names.length <= maxShownNames) this.#names.push(name)
   }
 
   /** Whether further names can't change the result. */
   get isEnough(): boolean {
-    return this.#allNames.length >= maxOfficeNames && this.#names.length > maxShownNames
+    const isKnown = this.#wanted === undefined || this.#only !== null
+    return isKnown && this.#allNames.length >= maxOfficeNames && this.#names.length > maxShownNames
   }
 
   /** The only entry that is left. Throws for an Office file, which `head` may tell, and for none or several. */
   only(head: Buffer): T {
     const office = findOfficeZip(this.#allNames, head)
     if (office !== null) throw new ImportError('content_refused', office)
+    if (this.#wanted !== undefined && this.#names.length > 0) {
+      if (this.#only !== null) return this.#only
+      throw new ImportError(
+        'content_refused',
+        `${this.#what} is a zip without ${JSON.stringify(this.#wanted)}. It has ${this.#shownNames}`,
+      )
+    }
     if (this.#only === null)
       throw new ImportError(
         'content_refused',
         `${this.#what} is a zip without a file: pack the table into it`,
       )
     if (this.#names.length === 1) return this.#only
-    const shown = this.#names.slice(0, maxShownNames).map((name) => JSON.stringify(name))
     throw new ImportError(
       'content_refused',
-      `${this.#what} is a zip with several files, of which an import takes one: pack each into a zip of its own. It has ${shown.join(', ')}${this.#names.length > maxShownNames ? ' and more' : ''}`,
+      `${this.#what} is a zip with several files, of which an import takes one: pack each into a zip of its own. It has ${this.#shownNames}`,
     )
+  }
+
+  get #shownNames(): string {
+    const shown = this.#names.slice(0, maxShownNames).map((name) => JSON.stringify(name))
+    return `${shown.join(', ')}${this.#names.length > maxShownNames ? ' and more' : ''}`
   }
 }
 

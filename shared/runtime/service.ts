@@ -33,7 +33,8 @@ export interface Process {
   add<T extends Part>(part: T): T
   /** Keeps a first API key, so that it is printed even if the process ends before its ready line, which shows it. */
   keepFirstKey(apiKey: string | null): void
-  ready(line: Record<string, unknown>): void
+  /** Prints that everything is ready, as one line of JSON, or on a terminal as the text for people, where there is one. */
+  ready(line: Record<string, unknown>, forPeople?: string): void
   /** Begins a stop, as a signal does. */
   stop(exitCode: number): void
 }
@@ -115,9 +116,10 @@ export async function runProcess(name: string, start: (process: Process) => Prom
       keepFirstKey: (apiKey) => {
         unseenKey = apiKey
       },
-      ready: (line) => {
+      ready: (line, forPeople) => {
         if (stopping.signal.aborted) return
-        print({ ready: true, ...line })
+        if (forPeople !== undefined && process.stdout.isTTY) process.stdout.write(forPeople)
+        else print({ ready: true, ...line })
         log.info({ version: versionWithCommit() }, 'ready')
         unseenKey = null
       },

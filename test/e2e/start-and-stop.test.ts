@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, mkdir, mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
@@ -12,6 +12,7 @@ import t, { type Test } from 'tap'
 import { superviseChild } from '../../control-plane/cli/supervised-child.ts'
 import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { findMongod } from '../../shared/runtime/mongod/find-mongod.ts'
+import { hasTerminals } from '../helpers/command-line.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { processesOf } from '../helpers/processes-of.ts'
 import {
@@ -125,6 +126,37 @@ t.test(
     t.equal(await first.stop('SIGTERM'), 0, 'exit code 0')
     t.ok(Date.now() - startedAt < 10_000, `within ${Date.now() - startedAt} ms`)
     t.same(await processesOf(DATA_DIR), [], 'nothing is left running')
+  },
+)
+
+t.test(
+  'on a terminal a start prints what people need, and --help starts nothing',
+  { skip: hasTerminals ? false : 'python3 with pty not installed' },
+  async (t) => {
+    const start = path.join(root, 'control-plane/cli/start.ts')
+    const help = spawnSync(process.execPath, [start, '--help'], { encoding: 'utf8' })
+    t.match(help, { status: 0, stdout: /Usage: npm start[^]*DATA_DIR/, stderr: '' })
+    const wrong = spawnSync(process.execPath, [start, '--port', '1'], { encoding: 'utf8' })
+    t.match(wrong, { status: 2, stdout: '', stderr: /unknown argument --port/ })
+
+    const inTerminal = 'import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))'
+    const child = spawn('python3', ['-c', inTerminal, process.execPath, start], {
+      env: { ...process.env, ...free, DATA_DIR, LOG_LEVEL: 'error' },
+    })
+    let shown = ''
+    child.stdout.setEncoding('utf8').on('data', (text: string) => (shown += text))
+    const exit = once(child, 'exit')
+    await until(
+      'the text for people',
+      async () => shown,
+      (text) => text.includes('--watch'),
+    )
+    child.stdin.write('\x03')
+    t.equal((await exit)[0], 0)
+    t.notMatch(shown, /"ready"/)
+    t.match(shown, /ready\. Ctrl-C stops it[^]*http:\/\/127\.0\.0\.1:\d+\/docs\/[^]*ftp:\/\/127/)
+    t.match(shown, /npx rollcall import people\.csv --list News --watch/)
+    t.notMatch(shown, /mongodb:\/\/rollcall:[^*@]+@/, 'the password of the database is not shown')
   },
 )
 

@@ -259,7 +259,7 @@ t.test('the reasons of failed rows name options of the command line', async (t) 
     'email,subscribe_time\nann;a@example.com,\nbob@example.com,31/12/2014\n',
   )
   const ended = await call([
-    ...['import', source, '--list', list, '--watch'],
+    ...['import', source, '--list', list, '--watch', '--yes'],
     ...['--separator', ',', '--date-format', 'mdy'],
   ])
   const said = unwrapped(ended.err)
@@ -346,8 +346,11 @@ t.test('columns without field are named with the command that makes one', async 
   const args = ['import', await file('columns.csv', content), '--list', String(list), '--dry-run']
   const { code, err } = await call(args)
   t.equal(code, 0)
+  t.match(err, /# +header without a field +first value\n *4 +It's new +1\n *6 +Notes +3\n/)
+  t.match(unwrapped(err), /these 2 columns have no field and are ignored; import all .* with --create-fields/)
   t.ok(err.includes(`\n  rollcall field create --list ${list} --name 'It'\\''s new' --type text\n`))
-  t.ok(err.includes(`\n  rollcall field create --list ${list} --name 'Notes' --type text\n`))
+  t.equal(err.match(/rollcall field create/g)?.length, 1, 'one command is shown, however many columns')
+  t.ok(err.indexOf('warning:') < err.indexOf('imported as'), 'the mapping comes last')
   t.match(err, /column 3 'AGE' is ignored, although there is 'Age'[^]*--map '3=Age'/)
   t.notMatch(err, /field create.*(AGE|first_name)/)
   t.equal(err.match(/imported as/g)?.length, 1, 'the mapping is shown once')
@@ -357,6 +360,69 @@ t.test('columns without field are named with the command that makes one', async 
   const silent = await call([...args, '--map', 'email,-,-,-,-,-'])
   t.match(silent.err, /column 2 'first_name' is ignored, although there is 'First name'/)
 })
+
+t.test('of a zip with several files one can be named', async (t) => {
+  const list = String(await makeList('Zip'))
+  const zip = await file(
+    'several.zip',
+    makeZip([
+      { name: 'a.csv', content: 'email\na@example.com\n' },
+      { name: 'folder/b.csv', content: 'email\nb@example.com\nc@example.com\n' },
+    ]),
+  )
+  const several = await call(['import', zip, '--list', list, '--watch'])
+  t.match(several, { code: 1, err: /several files[^]*"a\.csv", "folder\/b\.csv"[^]*several\.zip:NAME/ })
+  t.same(await service.get('/uploads'), [], 'nothing was uploaded')
+  const named = await call(['import', `${zip}:folder/b.csv`, '--list', list, '--watch'])
+  t.match(named, { code: 0, out: /2 of 2 records into Zip/ })
+  const none = await call(['import', `${zip}:c.csv`, '--list', list])
+  t.match(none, { code: 1, err: /without "c\.csv"[^]*"a\.csv"/ })
+})
+
+t.test('a corrected failed log is imported without a word about its own columns', async (t) => {
+  const list = String(await makeList('Mended'))
+  const log = await file('failed.csv', 'email,line,error\nann@example.com,2,email: wrong\n')
+  const { code, err } = await call(['import', log, '--list', list, '--watch', '--create-fields'])
+  t.equal(code, 0)
+  t.notMatch(err, /field create|new field|created/)
+  t.match(err, /error +email: wrong +\(of a failed log\)/)
+  t.same(await service.get(`/mailing_lists/${list}/custom_fields`), [])
+})
+
+t.test('rows that exist already lead to --overwrite', async (t) => {
+  const list = String(await makeList('Again'))
+  const args = ['import', await file('again.csv', 'email\na@example.com\nb@example.com\n'), '--list', list]
+  t.notMatch((await call([...args, '--watch'])).err, /--overwrite/)
+  t.match(
+    unwrapped((await call([...args, '--watch'])).err),
+    /2 of 2 rows are on the list already .* --overwrite/,
+  )
+  t.notMatch((await call([...args, '--watch', '--overwrite'])).err, /--overwrite/)
+})
+
+t.test(
+  'imports are filtered by state and shown with their failed rows, and fields are deleted',
+  async (t) => {
+    const list = String(await makeList('States'))
+    await makeField(Number(list), 'First name')
+    const later = ['import', await file('later.csv', 'email\na@example.com\n'), '--list', list, '--json']
+    const [{ id: cancelled }] = (await call([...later, '--begins-at', '2030-01-01T00:00:00Z'])).json
+    await call(['cancel', String(cancelled)])
+    const all = ['imports', '--scope', 'all', '--list', list]
+    t.match(await call([...all, '--state', 'cancelled,failed']), {
+      out: new RegExp(`^ *id +state +records +of +failed.*\n *${cancelled} +cancelled`),
+    })
+    t.notMatch((await call([...all, '--state', 'finished'])).out, /cancelled/)
+    t.match(await call([...all, '--state', 'gone']), { code: 1, err: /state/ })
+    t.match(await call(['imports', '1', '--state', 'failed']), { code: 2, err: /--state/ })
+    t.match(await call(['field', 'delete', 'FIRST name', '--list', list]), {
+      code: 0,
+      out: /FIRST name was deleted/,
+    })
+    t.same(await service.get(`/mailing_lists/${list}/custom_fields`), [])
+    t.match(await call(['field', 'delete', 'Gone', '--list', list]), { code: 1, err: /there is no "Gone"/ })
+  },
+)
 
 t.test('fields are created of the columns that have none', async (t) => {
   const list = await makeList('New fields')
@@ -421,6 +487,7 @@ t.test('the exit code says how many rows may fail', async (t) => {
   t.match(await call([...exact, '24.99']), { code: 3 })
   const all = await call([
     ...['import', await file('all.csv', 'email\ncarl\n'), '--list', list, '--watch', '--fail-on', '100'],
+    '--yes',
   ])
   t.equal(all.code, 3, 'an import of which every row failed')
   const id = /Import (\d+) is finished/.exec(all.out)![1]!
@@ -445,7 +512,7 @@ t.test('a watched import ends with its counts and the reasons on standard error'
   const args = ['import', await file('reasons.csv', rows), '--list', list, '--watch']
   const { code, out, err } = await call(args)
   t.equal(code, 0)
-  t.match(out, /^Import \d+ is finished: 4 of 4 records\n$/)
+  t.match(out, /^Import \d+ is finished: 4 of 4 records into Reasons in .*\n$/)
   t.match(err, /result +rows\nadded +1\nfailed +3\n/)
   t.match(
     err,

@@ -171,17 +171,24 @@ t.test('imports a file, and detects its format by itself', async (t) => {
     call(['logs', String(last.id), 'nothing']),
     call(['imports', '--list', String(listId)]),
   ])
-  t.match(shown, { code: 0, out: /finished: 3 of 3 records\nresult +rows\nadded +2\nfailed +1\n/ })
+  t.match(shown, { code: 0, out: /finished: 3 of 3 records .*\nresult +rows\nadded +2\nfailed +1\n/ })
   t.match(log, { code: 0, out: /^bob@example;Bob;fair;/m })
   t.match(unknown, { code: 1, err: /has no log nothing/ })
-  t.match(listed.out, new RegExp(`${last.id} +finished +3 +3`))
+  t.match(listed.out, new RegExp(`${last.id} +finished +3 +3 +1 `))
 })
 
 t.test('an import of which every row failed has an exit code of its own', async (t) => {
   const source = await file('nobody.csv', 'E-Mail;Vorname\nann;Ann\nbob;Bob\n')
   const args = ['--map', 'email,First name', '--watch', '--list', String(listId)]
-  const ended = await call(['import', source, ...args])
-  t.match(ended, { code: 3, out: /finished: 2 of 2 records\n$/, err: /result +rows\nfailed +2\n/ })
+  const unasked = await call(['import', source, ...args])
+  t.match(
+    unasked,
+    { code: 1, err: /all of the first 2 records would fail[^]*--yes/ },
+    'it is most likely a mistake',
+  )
+  t.notMatch(unasked.out, /Import/)
+  const ended = await call(['import', source, ...args, '--yes'])
+  t.match(ended, { code: 3, out: /finished: 2 of 2 records .*\n$/, err: /result +rows\nfailed +2\n/ })
   const id = /Import (\d+) is finished/.exec(ended.out)![1]!
   t.equal((await call(['imports', id, '--watch'])).code, 3)
 })
@@ -315,7 +322,12 @@ t.test('an error says what is wrong, and its exit code says on which side', asyn
     call(['imports', '1', '--list', '1']),
   ])
   t.match(windows, { code: 1, err: /127\.0\.0\.1/ })
-  const reasons = [/leave out --via/, /add its ID/, /--scope and --list/, /--scope and --list/]
+  const reasons = [
+    /leave out --via/,
+    /add its ID/,
+    /--scope, --state and --list/,
+    /--scope, --state and --list/,
+  ]
   for (const [i, ended] of misused.entries()) t.match(ended, { code: 2, err: reasons[i] })
   t.match(typo, { code: 2, err: /Did you mean import\?/ })
   t.match(none, { code: 2 })
@@ -511,6 +523,7 @@ t.test(
       '--map',
       'email',
       '--json',
+      '--yes',
     ])
     const hostileId = String(watched.json.at(-1).id)
     t.match(await run(['logs', hostileId, 'failed']), { out: /^\u001b]0;owned\u0007=1,/m }, 'a file as it is')

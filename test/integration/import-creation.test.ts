@@ -717,6 +717,16 @@ t.test('imports are listed by scope, those that have not ended first', async (t)
   t.same(await ids('?scope=all'), [early, late, endedLater, ended])
   t.same(await ids('?scope=all&per_page=3&page=1'), [ended])
   t.same(await ids('?scope=all&per_page=3&page=0'), [early, late, endedLater])
+  t.same(await ids('?scope=all&state=cancelled'), [endedLater, ended])
+  t.same(await ids('?state=cancelled,scheduled'), [early, late, endedLater], 'within the scope')
+  t.same(await ids('?state=paused'), [])
+  t.same(await ids('?scope=all&view=full&per_page=3&page=1'), [ended])
+  const [full] = await get(`/mailing_lists/${ownList.id}/subscriber_imports?view=full`)
+  t.same(full, await get(`/subscriber_imports/${early}`), 'as when it is read alone')
+  for (const query of ['state=gone', 'view=short'])
+    t.match((await call('GET', `/mailing_lists/${ownList.id}/subscriber_imports?${query}`)).body, {
+      error_code: 'invalid_request',
+    })
   const [view] = await get(`/mailing_lists/${ownList.id}/subscriber_imports`)
   t.same(Object.keys(view), [
     ...['id', 'mailing_list_id', 'mailing_list_name', 'created_at'],

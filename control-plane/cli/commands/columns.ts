@@ -43,15 +43,16 @@ const fieldName = (header: string): string =>
 
 /** The fields to make. A column whose name is taken gets none. */
 export function planFields(
-  { columns }: InspectionView,
+  inspection: InspectionView,
   { mapping, ignored }: Columns,
   fieldNames: string[],
 ): NewField[] {
   const taken = new Set([...builtInColumns, ...fieldNames].map(comparisonForm))
   const fields: NewField[] = []
-  for (const [column, { header }] of columns.entries()) {
+  const own = ownColumns(inspection)
+  for (const [column, { header }] of inspection.columns.entries()) {
     const name = fieldName(header ?? '')
-    if (name === '' || ignored.has(column) || (mapping[column] ?? null) !== null) continue
+    if (name === '' || own.has(column) || ignored.has(column) || (mapping[column] ?? null) !== null) continue
     if (!taken.has(comparisonForm(name))) fields.push({ column, name })
     taken.add(comparisonForm(name))
   }
@@ -60,7 +61,10 @@ export function planFields(
 
 const separatorNames: Record<string, string> = { ',': 'commas', ';': 'semicolons', '\t': 'tabs', '|': 'bars' }
 
-/** Shows the format of the file and the mapping of its columns on standard error. */
+/**
+ * Shows the format of the file and the mapping of its columns on standard error. It comes after all warnings, so that the
+ * mapping is in sight when it is to be confirmed.
+ */
 export function showInspection(
   terminal: Terminal,
   inspection: InspectionView,
@@ -75,7 +79,8 @@ export function showInspection(
   const rows = inspection.columns.map(({ header, samples, proposed, confidence }, i) => {
     const target = mapping[i] ?? null
     const newField = newFields.find(({ column }) => column === i)
-    const ignored = i < mapping.length ? '(ignored)' : '(not in the mapping)'
+    const isOwn = ownColumns(inspection).has(i)
+    const ignored = isOwn ? '(of a failed log)' : i < mapping.length ? '(ignored)' : '(not in the mapping)'
     return [
       i + 1,
       header ?? '',
@@ -92,7 +97,6 @@ export function showInspection(
       err,
       `${style('yellow', `${failed.length} of the first ${inspection.records.length} records would fail`)}: ${printable(inCommandTerms(firstFailed.error ?? ''))}`,
     )
-  for (const warning of inspection.warnings) warn(terminal, inCommandTerms(warning))
 }
 
 export function warn(terminal: Terminal, text: string): void {
@@ -100,10 +104,23 @@ export function warn(terminal: Terminal, text: string): void {
   writeSentence(err, `${styledFor(terminal, err)('yellow', 'warning:')} ${printable(text)}`)
 }
 
-/** Warns of the columns that are ignored although they may be meant, each with the command or option that helps. */
-export function warnOfIgnored(
+/**
+ * The columns that a failed log has behind those of its file, counted from 0: `error`, and before it `line` where it was
+ * asked for. They say nothing about a subscriber.
+ */
+function ownColumns({ columns }: InspectionView): ReadonlySet<number> {
+  const last = columns.length - 1
+  if (columns[last]?.header !== 'error') return new Set()
+  return new Set(columns[last - 1]?.header === 'line' ? [last, last - 1] : [last])
+}
+
+/**
+ * Says what the service warns of, and which columns are ignored although they may be meant, each with the command or
+ * option that helps.
+ */
+export function showWarnings(
   terminal: Terminal,
-  { columns }: InspectionView,
+  inspection: InspectionView,
   {
     mapping,
     ignored,
@@ -112,6 +129,10 @@ export function warnOfIgnored(
     newFields,
   }: Columns & { list: MailingListView; fieldNames: string[]; newFields: NewField[] },
 ): void {
+  for (const warning of inspection.warnings) warn(terminal, inCommandTerms(warning))
+  const { columns } = inspection
+  const own = ownColumns(inspection)
+  const withoutField: number[] = []
   const targets = [...fieldNames, ...builtInColumns.filter((name) => isUsable(name, list))]
   const newNames = newFields.map((field) => field.name)
   const taken = new Set([...builtInColumns, ...fieldNames, ...newNames].map(comparisonForm))
@@ -119,7 +140,7 @@ export function warnOfIgnored(
     const name = fieldName(header ?? '')
     const isTakenCareOf =
       (mapping[column] ?? null) !== null || newFields.some((field) => field.column === column)
-    if (name === '' || isTakenCareOf) continue
+    if (name === '' || isTakenCareOf || own.has(column)) continue
     const equal = targets.find((target) => looseForm(target) === looseForm(header ?? ''))
     const text = `column ${column + 1} ${quote(header ?? '')}`
     if (equal !== undefined) {
@@ -139,14 +160,39 @@ export function warnOfIgnored(
         `no field can be made of ${text}, because the name is taken: map the column with --map ${column + 1}=NAME, or ignore it with --map ${column + 1}=-`,
       )
     else {
-      suggest(
-        terminal,
-        `${text} has no field and is ignored; create one with:`,
-        `rollcall field create --list ${list.id} --name ${shellQuoted(name)} --type text`,
-      )
+      withoutField.push(column)
       taken.add(comparisonForm(name))
     }
   }
+  warnWithoutField(terminal, inspection, withoutField, list)
+}
+
+/** One warning for all columns that have no field, however many there are. */
+function warnWithoutField(
+  terminal: Terminal,
+  { columns }: InspectionView,
+  withoutField: number[],
+  list: MailingListView,
+): void {
+  const [first] = withoutField
+  if (first === undefined) return
+  const headerOf = (column: number): string => columns[column]?.header ?? ''
+  const create = `rollcall field create --list ${list.id} --name ${shellQuoted(fieldName(headerOf(first)))} --type text`
+  if (withoutField.length === 1) {
+    suggest(
+      terminal,
+      `column ${first + 1} ${quote(headerOf(first))} has no field and is ignored; import it with --create-fields, or create a field with:`,
+      create,
+    )
+    return
+  }
+  const rows = withoutField.map((column) => [column + 1, headerOf(column), columns[column]?.samples[0] ?? ''])
+  writeTable(terminal, terminal.err, ['#', 'header without a field', 'first value'], rows)
+  suggest(
+    terminal,
+    `these ${withoutField.length} columns have no field and are ignored; import all of them with --create-fields, or create the fields that you want, as with:`,
+    create,
+  )
 }
 
 const isUsable = (name: string, list: MailingListView): boolean =>

@@ -17,7 +17,7 @@ import {
   chooseColumns,
   planFields,
   showInspection,
-  warnOfIgnored,
+  showWarnings,
   type Columns,
   type NewField,
 } from './columns.ts'
@@ -139,8 +139,8 @@ async function decideColumns(run: Run): Promise<{ inspection: InspectionView; ma
   const explicit = chooseColumns(run.map, inspection.column_mapping)
   const guessed = { mapping: inspection.column_mapping, ignored: explicit.ignored }
   const newFields = plan(guessed)
+  showWarnings(terminal, inspection, { ...guessed, list, fieldNames, newFields })
   showInspection(terminal, inspection, { mapping: guessed.mapping, newFields })
-  warnOfIgnored(terminal, inspection, { ...guessed, list, fieldNames, newFields })
   const columns = await confirmColumns(run, inspection, guessed)
   const fields = columns === guessed ? newFields : plan(columns)
   return { inspection, mapping: await createFields(run, columns.mapping, fields) }
@@ -206,9 +206,20 @@ async function confirmColumns(run: Run, inspection: InspectionView, guessed: Col
     const hint = 'say what each column is, for example --map email,-,"First name"'
     throw new CommandFailure(problem, { hint: isMappingAtFault && options.map === undefined ? hint : null })
   }
+  if (!isInteractive(run)) requireSomeGoodRecord(run, inspection)
   if (hasToBeUsable) return guessed
   if (problem !== null) writeSentence(session.terminal.err, printable(problem))
   return withKeyboard(run, (terminal) => askForColumns(terminal, inspection, guessed))
+}
+
+/** Without a question, an import of which no record could be imported is most likely a mistake. */
+function requireSomeGoodRecord({ options }: Run, { records }: InspectionView): void {
+  if (options.yes === true || records.length === 0 || records.some(({ result }) => result !== 'failed'))
+    return
+  throw new CommandFailure(
+    `nothing was imported: all of the first ${records.length} records would fail, the first one because of ${inCommandTerms(records[0]?.error ?? '')}`,
+    { hint: 'say what each column is with --map, or import it as it is with --yes' },
+  )
 }
 
 /** Standard input may have been the file and has ended then; answers are read from the terminal itself. */

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { errorMessage } from '../../../shared/contract/errors.ts'
-import type { ImportSummaryView, ImportView } from '../../resources/subscriber-imports/schemas.ts'
+import type { ImportView } from '../../resources/subscriber-imports/schemas.ts'
 import { inCommandTerms } from '../command-terms.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure } from '../failures.ts'
@@ -21,24 +21,35 @@ import { warn } from './columns.ts'
 
 export async function listImports(
   session: Session,
-  options: { scope?: string; list?: string; json?: true },
+  options: { scope?: string; state?: string; list?: string; json?: true },
 ): Promise<void> {
   const { client, terminal } = session
   const path = options.list === undefined ? '' : `/mailing_lists/${(await findList(client, options.list)).id}`
-  const query = options.scope === undefined ? '' : `?scope=${encodeURIComponent(options.scope)}`
-  const imports = await Array.fromAsync(client.list<ImportSummaryView>(`${path}/subscriber_imports${query}`))
-  const toRow = ({ id, state, stats, begins_at, mailing_list_name, file_source }: ImportSummaryView) => [
-    id,
-    state,
-    stats.records_imported,
-    stats.number_of_records,
-    begins_at,
-    mailing_list_name,
-    file_source.filename,
-  ]
-  const header = ['id', 'state', 'records', 'of', 'begins at', 'list', 'file']
-  if (options.json === true) session.print(imports)
-  else writeTable(terminal, terminal.out, header, imports.map(toRow))
+  const { scope, state } = options
+  const query = new URLSearchParams({
+    ...(scope === undefined ? {} : { scope }),
+    ...(state === undefined ? {} : { state }),
+  })
+  // Only full views have counts.
+  if (options.json !== true) query.set('view', 'full')
+  const listed = client.list<ImportView>(`${path}/subscriber_imports?${query.toString()}`)
+  const imports = await Array.fromAsync(listed)
+  if (options.json === true) {
+    session.print(imports)
+    return
+  }
+  const rows = imports.map((view) => [
+    view.id,
+    view.state,
+    view.stats.records_imported,
+    view.stats.number_of_records,
+    view.stats.subscribers.failed,
+    view.begins_at,
+    view.mailing_list_name,
+    view.file_source.filename,
+  ])
+  const header = ['id', 'state', 'records', 'of', 'failed', 'begins at', 'list', 'file']
+  writeTable(terminal, terminal.out, header, rows)
 }
 
 export async function showImport(
@@ -59,6 +70,7 @@ export async function showImport(
     sayState(session, view)
     printCounts(session.terminal, session.terminal.out, view)
     printWarnings(session.terminal, view)
+    sayNext(session.terminal.out, view)
   }
   return exitCodes.done
 }
@@ -146,19 +158,51 @@ export function printEnd(session: Session, view: ImportView, { isJson }: { isJso
   if (!isJson) sayState(session, view)
   printCounts(session.terminal, session.terminal.err, view)
   printWarnings(session.terminal, view)
+  sayNext(session.terminal.err, view)
 }
 
 const count = (value: number | null): string => (value === null ? '?' : value.toLocaleString('en'))
 
+/** Says in words what became of the import, and what can be done next. */
 function sayState({ terminal }: Session, view: ImportView): void {
   const { number_of_records: total, records_imported: done } = view.stats
   const colour = ({ finished: 'green', failed: 'red' } as Record<string, Style>)[view.state] ?? 'yellow'
   const state = styledFor(terminal, terminal.out)(colour, view.state)
   const dry = view.dry_run ? ' (a dry run: nothing was written)' : ''
+  const file = view.file_source.type === 'json' ? '' : (view.file_source.filename ?? '')
+  const source = file === '' ? '' : ` of ${printable(file)}`
   writeSentence(
     terminal.out,
-    `Import ${view.id} is ${state}: ${count(done)} of ${count(total)} records${dry}`,
+    `Import ${view.id} is ${state}: ${count(done)} of ${count(total)} records${source} into ${printable(view.mailing_list_name)}${duration(view)}${dry}`,
   )
+}
+
+/** How long an ended import took, and how fast it was. The API's times are in whole seconds. */
+function duration({ begins_at, finished_at, stats }: ImportView): string {
+  if (finished_at === null) return ''
+  const seconds = (Date.parse(finished_at) - Date.parse(begins_at)) / 1000
+  if (seconds < 1) return ' in less than a second'
+  return ` in ${seconds} s, ${count(Math.round(stats.records_imported / seconds))} rows/s`
+}
+
+/** From this share on, the rows that existed already are most likely meant to be overwritten. */
+const nearlyAll = 0.9
+
+function sayNext(stream: NodeJS.WriteStream, view: ImportView): void {
+  const { records_imported: rows, subscribers } = view.stats
+  const { failed, skipped_overwrite: kept } = subscribers
+  if (kept > 0 && kept >= nearlyAll * rows)
+    writeSentence(
+      stream,
+      `${count(kept)} of ${count(rows)} rows are on the list already and were left as they are: import the file again with --overwrite to change them`,
+    )
+  if (failed > 0)
+    writeSentence(
+      stream,
+      `The failed rows, to be corrected and imported again: rollcall logs ${view.id} failed > ${view.id}.csv`,
+    )
+  else if (view.state === 'finished' && view.dry_run && rows > 0)
+    writeSentence(stream, 'No row would fail: import the file without --dry-run')
 }
 
 /** Prints a table of the counts and one of the reasons why rows failed. */
@@ -177,11 +221,6 @@ function printCounts(terminal: Terminal, stream: NodeJS.WriteStream, view: Impor
   )
   if (faults.length > 0)
     writeTable(terminal, stream, ['failed', 'column', 'header', 'reason', 'record', 'example'], faults)
-  if (view.stats.subscribers.failed > 0)
-    writeSentence(
-      stream,
-      `The failed rows, to be corrected and imported again: rollcall logs ${view.id} failed`,
-    )
 }
 
 function printWarnings(terminal: Terminal, view: ImportView): void {

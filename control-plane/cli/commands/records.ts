@@ -1,9 +1,10 @@
 import { createInterface } from 'node:readline'
-import { usage } from '../failures.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
+import { CommandFailure, usage } from '../failures.ts'
 import type { Session } from '../session.ts'
 import { ask, cutTo, displayWidth, terminalWidth, printable, writeTable, type Terminal } from '../terminal.ts'
 
-/** Creates and lists organizations, lists, fields, keys and users. */
+/** Creates, lists and deletes organizations, lists, fields, keys and users. */
 
 export type RecordView = Record<string, unknown>
 
@@ -28,6 +29,28 @@ export async function listRecords(
   const toRow = (record: RecordView) => columns.map((column) => shown(record[column]))
   if (options.json === true) session.print(records)
   else writeTable(session.terminal, session.terminal.out, columns, records.map(toRow))
+}
+
+/** Deletes the record with this id, or with this name without case. A text of digits alone is an id. */
+export async function deleteRecord(
+  { client, print, say }: Session,
+  path: string,
+  idOrName: string,
+  options: { json?: true },
+): Promise<void> {
+  const text = idOrName.trim()
+  const id = /^\d+$/.test(text) ? text : await findByName(client, path, text)
+  await client.delete(`${path}/${id}`)
+  if (options.json === true) print(null)
+  else say(printable(`${text} was deleted.`))
+}
+
+async function findByName(client: Session['client'], path: string, name: string): Promise<string> {
+  for await (const record of client.list<{ id: number; name: string }>(path))
+    if (comparisonForm(record.name) === comparisonForm(name)) return String(record.id)
+  throw new CommandFailure(`there is no ${JSON.stringify(name)}`, {
+    hint: 'the command "list" in place of "delete" shows what there is',
+  })
 }
 
 /** Shown only once, so they are never cut. */

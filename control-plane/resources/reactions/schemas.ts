@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { wholeNumber } from '../../api/fields.ts'
+import { someOf, wholeNumber } from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 
 /** Reactions in requests and replies. */
@@ -35,23 +35,10 @@ export const exampleReaction: ReactionView = {
   created_at: '2026-11-21T09:00:00+01:00',
 }
 
-const states = z
-  .string()
-  .transform((text) => text.split(',').map((part) => part.trim()))
-  .refine((parts) => parts.every((part) => shownStates.some((state) => state === part)), {
-    error: `must be one or more of ${shownStates.join(', ')}, separated by commas`,
-  })
-  .transform((parts): readonly ShownState[] => shownStates.filter((state) => parts.includes(state)))
-  .optional()
-  .meta({
-    description: `states, comma-separated: ${shownStates.join(', ')}`,
-    override: { type: 'string' },
-  })
-
 export const reactionQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safeExtend({
   subscriber_id: filterId('the subscriber that they answer'),
   autoresponder_id: filterId('the autoresponder that answers'),
-  state: states,
+  state: someOf('states', shownStates),
 })
 
 export type ReactionQuery = z.infer<typeof reactionQuery>

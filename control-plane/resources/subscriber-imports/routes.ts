@@ -42,6 +42,9 @@ function moveEndpoint(move: ImportMove, summary: string): Endpoint {
   })
 }
 
+/** Full views with `view=full`. */
+const listed = z.array(z.union([importView, importListView]))
+
 export const subscriberImportEndpoints = [
   endpoint({
     method: 'get',
@@ -52,7 +55,7 @@ export const subscriberImportEndpoints = [
     tag,
     needs: readsImports,
     query: importListQuery,
-    reply: { data: z.array(importListView), paging: 'pages', example: [exampleImportSummary] },
+    reply: { data: listed, paging: 'pages', example: [exampleImportSummary] },
     handle: (call) => listImports(call, { organization_id: call.caller.organizationId }, call.query),
   }),
   endpoint({
@@ -63,7 +66,7 @@ export const subscriberImportEndpoints = [
     tag,
     needs: readsImports,
     query: importListQuery,
-    reply: { data: z.array(importListView), paging: 'pages', example: [exampleImportSummary] },
+    reply: { data: listed, paging: 'pages', example: [exampleImportSummary] },
     record: localListInPath,
     handle: (call) => listImports(call, { mailing_list_id: call.record._id }, call.query),
   }),

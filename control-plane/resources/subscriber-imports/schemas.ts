@@ -20,6 +20,7 @@ import {
   flag,
   instantView,
   oneOf,
+  someOf,
   oneOfAnyCase,
   positiveId,
   punctuation,
@@ -157,6 +158,10 @@ export const importListQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safe
   scope: oneOf(['finished', 'active', 'recent', 'all'])
     .default('recent')
     .describe('active: those that have not ended; recent: these, and those that ended within 14 days'),
+  state: someOf('only imports of the scope in these states', importStates),
+  view: oneOf(['full'])
+    .optional()
+    .describe('full: each import as when it is read alone, and at most 100 on a page'),
 })
 export type ImportListQuery = z.infer<typeof importListQuery>
 

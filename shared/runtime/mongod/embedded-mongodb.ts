@@ -6,12 +6,12 @@ import { createServer, type AddressInfo } from 'node:net'
 import path from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { MongoClient, MongoServerError } from 'mongodb'
 import { z } from 'zod'
 import { clock } from '../clock.ts'
 import { errorMessage, StartError } from '../../contract/errors.ts'
 import { programEnvironment } from '../config.ts'
+import { programArguments } from '../program-arguments.ts'
 import { readOrCreateSecret } from '../private-file.ts'
 import { findMongod, type Mongod, type MongodSearch } from './find-mongod.ts'
 
@@ -202,7 +202,7 @@ function endWithThisProcess(child: ChildProcess): Server & { failure: () => stri
   let failure: string | null = null
   const guard = spawn(
     process.execPath,
-    [fileURLToPath(new URL('end-with-parent.ts', import.meta.url)), String(child.pid ?? '')],
+    [...programArguments(new URL('end-with-parent.ts', import.meta.url)), String(child.pid ?? '')],
     {
       detached: true,
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],

@@ -1,7 +1,7 @@
 import type { Filter } from 'mongodb'
 import { databaseTime } from '../../../../shared/runtime/database.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
-import { summaryFields, type ImportSummary } from '../../../../shared/processes/import-views.ts'
+import { fullViews, summaryFields, type ImportSummary } from '../../../../shared/processes/import-views.ts'
 import { dayMs } from '../../../../shared/values/durations.ts'
 import { PageReader, type PageCall } from '../../../api/json-page.ts'
 import type { Page } from '../../../api/paging.ts'
@@ -10,20 +10,24 @@ import type { ImportListQuery } from '../schemas.ts'
 import { listViews } from '../view.ts'
 
 const recentDays = 14
+const maxFullViews = 100
 
 /** A page: imports that haven't ended, soonest first, then the ended ones, newest first. */
 export async function listImports(
   call: PageCall,
   where: Filter<ImportDocument>,
-  query: ImportListQuery,
+  asked: ImportListQuery,
 ): Promise<Page> {
   const { db, collections } = call.deps.database
   const { imports } = collections
-  const scope = `imports ${JSON.stringify([where, query.scope])}`
+  const { view, state: states } = asked
+  const query = view === 'full' ? { ...asked, per_page: Math.min(asked.per_page, maxFullViews) } : asked
+  const scope = `imports ${JSON.stringify([where, query.scope, states, view])}`
   const { skip, after } = pageStart(call.deps, query, scope)
   const since = new Date((await databaseTime(db)).getTime() - recentDays * dayMs)
-  const active = { ...where, finished_at: null }
-  const ended = { ...where, finished_at: query.scope === 'recent' ? { $gte: since } : { $ne: null } }
+  const wanted = states === undefined ? where : { ...where, state: { $in: [...states] } }
+  const active = { ...wanted, finished_at: null }
+  const ended = { ...wanted, finished_at: query.scope === 'recent' ? { $gte: since } : { $ne: null } }
   const [activeTotal, endedTotal] = await Promise.all([
     query.scope === 'finished' ? 0 : imports.countDocuments(active),
     query.scope === 'active' ? 0 : imports.countDocuments(ended),
@@ -34,10 +38,11 @@ export async function listImports(
     max: query.per_page,
     views: (documents) => {
       shownIds.push(...documents.map(({ _id }) => _id))
-      return listViews(call.deps, documents)
+      if (view !== 'full') return listViews(call.deps, documents)
+      return fullViews(collections, documents as ImportDocument[], call.deps.secrets)
     },
   })
-  const options = { projection: summaryFields }
+  const options = view === 'full' ? {} : { projection: summaryFields }
   const position = after === null ? null : readPosition(after)
   if (activeTotal > 0 && skip < activeTotal && position?.isEnded !== true)
     await reader.read(
