@@ -32,10 +32,11 @@ export class RecordCells {
 
   /** Reads a record with these `recordFlags`. */
   read(bytes: Buffer, start: number, end: number, flags: number): this {
-    const isInPlace = this.#isUtf8 && (flags & recordFlags.enclosed) === 0
+    const isInPlace = (flags & recordFlags.enclosed) === 0
     if (isInPlace) this.#split(flags, bytes, start, end)
-    this.isValid = (isInPlace && this.#isAscii) || this.#decoder.isValid(bytes, start, end)
-    if (isInPlace && this.isValid) return this
+    const isAscii = isInPlace && this.#isAscii
+    this.isValid = isAscii || this.#decoder.isValid(bytes, start, end)
+    if (isAscii || (isInPlace && this.#isUtf8 && this.isValid)) return this
     // A character of one byte may become three.
     const maxLength = 3 * (end - start)
     if (maxLength > this.#copy.length) this.#copy = Buffer.allocUnsafeSlow(2 * maxLength)
@@ -79,9 +80,11 @@ export class RecordCells {
     for (let cell = start, at = start; cell <= end; cell = at + 1) {
       const open = hasEnclosures ? this.#afterBlanks(cell, end) : end
       const close = open < end && bytes[open] === this.#dialect.enclosure ? this.#closing(open, end) : -1
-      for (at = cell; at <= close || (at < end && bytes[at] !== separator); at += 1) {
-        seen |= bytes[at]!
-        if (bytes[at] === 0) this.hasNul = true
+      for (at = cell; at < end; at += 1) {
+        const byte = bytes[at]!
+        if (byte === separator && at > close) break
+        seen |= byte
+        if (byte === 0) this.hasNul = true
       }
       if (close !== -1 && this.#afterBlanks(close + 1, at) === at)
         this.#add(open + 1, this.#unescape(open + 1, close))

@@ -2,6 +2,7 @@ import type { ContentFormat, ImportPlan } from '../contract/schemas/import.ts'
 import { emailIdentity } from '../values/email.ts'
 import { fieldReader, type FieldReader } from '../values/field-value.ts'
 import { comparisonForm } from '../values/identity.ts'
+import type { TextBytes } from '../values/text-bytes.ts'
 import { undecodable } from './character-set.ts'
 import { RecordCells } from './csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
@@ -49,10 +50,6 @@ export class IdentityReader {
     }
     let to = from
     while (to < end && bytes[to] !== this.#separator) to += 1
-    if (this.#kind === 'email') {
-      const length = asciiEmailIdentity(bytes, from, to, this.identityBytes)
-      if (length !== -1) return length
-    }
     return this.#readCell(bytes, from, to, 0, 0)
   }
 
@@ -60,10 +57,8 @@ export class IdentityReader {
   #readCell(bytes: Buffer, start: number, end: number, flags: number, column: number): number {
     const cells = this.#cells.read(bytes, start, end, flags)
     const cell = cells.text(column)
-    if (this.#kind === 'email') {
-      const length = asciiEmailIdentity(cell.bytes, cell.start, cell.end, this.identityBytes)
-      if (length !== -1) return length
-    }
+    const asciiLength = this.#kind === 'email' ? asciiEmailIdentity(cell, this.identityBytes) : -1
+    if (asciiLength !== -1) return asciiLength
     const text = cell.toString()
     if (text === '' || text.includes('\0')) return -1
     if (text.includes(undecodable) && !cells.isValid) return -1
@@ -91,9 +86,6 @@ for (const character of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 }
 for (const character of "+=%/?!#$&'*^`{}|~") kinds[character.charCodeAt(0)] = inLocalPart
 
-/** The ASCII characters that `trim` removes. */
-const isBlank = (byte: number): boolean => byte === 0x20 || (byte >= 0x09 && byte <= 0x0d)
-
 const AT = 0x40
 const DOT = 0x2e
 const DASH = 0x2d
@@ -102,29 +94,24 @@ const DASH = 0x2d
  * Fast path of `emailIdentity`: writes the comparison form of an ASCII email to `target` and returns its length.
  * After -1 `emailIdentity` decides, because the cell may be a valid email in another form.
  */
-export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, target: Buffer): number {
-  let from = start
-  let to = end
-  while (from < to && isBlank(bytes[from]!)) from += 1
-  while (to > from && isBlank(bytes[to - 1]!)) to -= 1
-
+export function asciiEmailIdentity({ bytes, start, end }: TextBytes, target: Buffer): number {
   let length = 0
-  let at = from
-  for (; at < to; at += 1) {
+  let at = start
+  for (; at < end; at += 1) {
     const byte = bytes[at]!
     if (byte === AT) break
     if ((kinds[byte]! & inLocalPart) === 0) return -1
     target[length++] = lower[byte]!
     if (length > 256) return -1
   }
-  const domainLength = to - at - 1
+  const domainLength = end - at - 1
   if (length === 0 || domainLength > 256) return -1
   target[length++] = AT
 
   let label = 0
   let hasDot = false
   let onlyDigits = true
-  for (at += 1; at < to; at += 1) {
+  for (at += 1; at < end; at += 1) {
     const byte = bytes[at]!
     const kind = kinds[byte]!
     if ((kind & inDomain) === 0) return -1
@@ -139,5 +126,5 @@ export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, ta
     }
     target[length++] = lower[byte]!
   }
-  return !hasDot || label === 0 || onlyDigits || bytes[to - 1] === DASH ? -1 : length
+  return !hasDot || label === 0 || onlyDigits || bytes[end - 1] === DASH ? -1 : length
 }

@@ -34,14 +34,15 @@ export interface NewSubscriber {
   /** Comparison form of the email; null where the identity is it. */
   emailKey: string | null
   status: SubscriberStatus
-  createdAt: Date
-  subscribeTime: Date
+  /** Times are milliseconds since 1970. */
+  createdAt: number
+  subscribeTime: number
   subscribeIp: string | null
-  removeTime: Date | null
+  removeTime: number | null
   removeIp: string | null
   format: EmailFormat | null
   confirmed: boolean | null
-  confirmTime: Date | null
+  confirmTime: number | null
   /** In the order of the plan's fields. */
   values: (CellValue | null)[]
 }
@@ -54,9 +55,9 @@ export interface SubscriberUpdate {
   email: TextBytes | string | null
   emailKey: string | null
   status: SubscriberStatus | null
-  subscribeTime: Date | null
+  subscribeTime: number | null
   subscribeIp: string | null
-  removeTime: Date | null
+  removeTime: number | null
   removeIp: string | null
   /** The subscriber becomes active again: time and address of the removal are unset. */
   forgetsRemoval: boolean
@@ -65,7 +66,7 @@ export interface SubscriberUpdate {
   reactivations: number | null
   format: EmailFormat | null
   confirmed: boolean | null
-  confirmTime: Date | null
+  confirmTime: number | null
   /** In the order of the plan's fields. */
   values: (CellValue | typeof cleared | null)[]
 }
@@ -91,7 +92,7 @@ interface RowToDecide {
   row: Row
   /** Public id, in case the subscriber is new. */
   newId: number
-  now: Date
+  now: number
 }
 
 interface RowDecider {
@@ -130,6 +131,7 @@ export function rowDecider(context: RowContext): RowDecider {
     ? ['id', 'status', 'confirmed', 'reactivations', ...readsFields.map(({ id }) => `custom_fields.${id}`)]
     : ['_id']
   const projection = Object.fromEntries(readPaths.map((path) => [path, 1 as const]))
+  const startedAt = context.startedAt.getTime()
   const initialValues = valuesWithoutFile(plan, options)
   const wrongDefaults = listWrongDefaults(plan, options)
   const mappedIndexes = context.mappedFieldIds.map((id) => plan.fields.findIndex((field) => field.id === id))
@@ -180,7 +182,7 @@ export function rowDecider(context: RowContext): RowDecider {
       emailKey: plan.identity.kind === 'email' ? null : emailIdentity(String(row.email)),
       status,
       createdAt: now,
-      subscribeTime: row.subscribe_time ?? context.startedAt,
+      subscribeTime: row.subscribe_time ?? startedAt,
       subscribeIp: row.subscribe_ip,
       removeTime: hasLeft ? (row.remove_time ?? now) : null,
       removeIp: hasLeft ? row.remove_ip : null,

@@ -20,7 +20,7 @@ import {
   parseDateTime,
   parseDayOfYear,
   readDateTime,
-  toInstant,
+  toInstantMs,
   type DateOrder,
 } from '../values/date-time.ts'
 import { emailExpectation, isMailto, parseEmail, visibleEmail } from '../values/email.ts'
@@ -48,12 +48,13 @@ export interface Row {
   /** From the column `status` or `consent`. */
   status: SubscriberStatus | null
   email_format: EmailFormat | null
-  subscribe_time: Date | null
+  /** Times are milliseconds since 1970: V8 computes the local time of each Date, which takes 0.15 us. */
+  subscribe_time: number | null
   subscribe_ip: string | null
-  remove_time: Date | null
+  remove_time: number | null
   remove_ip: string | null
   confirmed: boolean | null
-  confirm_time: Date | null
+  confirm_time: number | null
   /** Values of the mapped custom fields, in the order of `RowReader.mappedFieldIds`. */
   fields: (CellValue | null)[]
   /** What the import warns of, once for each cell; null is none. */
@@ -287,7 +288,7 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
         dates: { order, isReadIn: isDateTime },
         read(text, row) {
           const value = readDateTime(text, order)
-          row[name] = value === null ? null : toInstant(value, zone)
+          row[name] = value === null ? null : toInstantMs(value, zone)
           return row[name] !== null || isNoDate(text.toString())
         },
       }

@@ -253,17 +253,17 @@ function dayExists(year: number, month: number, day: number): boolean {
 const isLeapYear = (year: number): boolean => (year % 4 === 0 && year % 100 !== 0) || year % 400 === 0
 
 /**
- * The instant of a parsed text; a text without an offset is local time of the zone. Null when an offset moves it into a
- * local year outside of 1000 to 9999, because replies couldn't show that year in four digits.
+ * The instant of a parsed text in milliseconds since 1970; a text without an offset is local time of the zone. Null when
+ * an offset moves it into a local year outside of 1000 to 9999, because replies couldn't show that year in four digits.
  */
-export function toInstant(value: WrittenDateTime, zoneName: string): Date | null {
+export function toInstantMs(value: WrittenDateTime, zoneName: string): number | null {
   const { year, month, day, second, offsetMinutes } = value
   const localMs = daysSince1970(year, month, day) * dayMs + second * 1000
-  if (offsetMinutes === null) return new Date(localToUtcMs(zoneName, localMs))
+  if (offsetMinutes === null) return localToUtcMs(zoneName, localMs)
   const utcMs = localMs - offsetMinutes * minuteMs
   // An offset moves an instant by less than a year, so only the first and the last year need a check.
   const isSafe = year > firstYear && year < lastYear
-  return isSafe || isInYears(utcMs + zoneOffsetMs(zoneName, utcMs)) ? new Date(utcMs) : null
+  return isSafe || isInYears(utcMs + zoneOffsetMs(zoneName, utcMs)) ? utcMs : null
 }
 
 const firstYear = 1000
@@ -308,5 +308,6 @@ const apiTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{
  */
 export function parseApiTime(text: string, zoneName: string): Date | null {
   const value = apiTime.test(text) ? parseDateTime(text, 'mdy') : null
-  return value === null ? null : toInstant(value, zoneName)
+  const ms = value === null ? null : toInstantMs(value, zoneName)
+  return ms === null ? null : new Date(ms)
 }

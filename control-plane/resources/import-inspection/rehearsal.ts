@@ -165,7 +165,7 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
     if (row instanceof RowFailure) return asTyped('failed', row.reason)
     if (identity === null) throw new Error('a valid row has no identity')
     const key = subscriberKey(list._id, identity)
-    const decision = decider.decide({ row, newId: 1, now }, existing.get(key))
+    const decision = decider.decide({ row, newId: 1, now: now.getTime() }, existing.get(key))
     if (decision.result === 'failed') return asTyped('failed', decision.reason)
     const isWritten = decision.result === 'added' || decision.result === 'updated'
     if (isWritten && makesTooLarge(decision, plan, sizes.get(key) ?? noSizes))
@@ -225,7 +225,8 @@ function rowValues(row: Row, plan: ImportPlan, reader: RowReader): RehearsedReco
           : column.name === 'consent'
             ? row.status && row.status === 'active'
             : row[column.name]
-      if (value instanceof Date) return [[name, formatInstant(value, zone)] as const]
+      const isTime = column.kind === 'built_in' && typeof value === 'number'
+      if (isTime) return [[name, formatInstant(new Date(value), zone)] as const]
       const isText = typeof value === 'string' || value instanceof TextBytes
       return [[name, isText ? shortened(String(value)) : value] as const]
     }),

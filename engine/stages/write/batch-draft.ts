@@ -149,7 +149,7 @@ export class BatchDraft {
       this.#start.existing.size === 0 ? '' : subscriberKey(document.mailing_list_id, identity.toString())
     const newId = this.#chunk.first_subscriber_id + position
     const subscriber = this.#start.existing.get(key)
-    const decision = decider.decide({ row, newId, now: this.now }, subscriber)
+    const decision = decider.decide({ row, newId, now: this.now.getTime() }, subscriber)
     if (this.#isTooLarge(decision, key, bytes)) {
       this.#fail(record, { reason: valuesTooLarge, fault: wholeFault('too_large') })
       return

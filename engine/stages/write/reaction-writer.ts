@@ -58,10 +58,10 @@ export function reactionWriter(
         writer.number('subscriber_id', row.subscriberId)
         writer.number('import_id', ids.importId)
         writer.string('state', 'queued')
-        writer.date('due_at', row.dueTimes.get(autoresponderId)!)
-        writer.date('available_at', row.dueTimes.get(autoresponderId)!)
+        writer.date('due_at', row.dueTimes.get(autoresponderId)!.getTime())
+        writer.date('available_at', row.dueTimes.get(autoresponderId)!.getTime())
         if (row.reactivations > 0) writer.number('reactivations', row.reactivations)
-        writer.date('created_at', row.now)
+        writer.date('created_at', row.now.getTime())
         writer.end(document)
         row.triggered.add(autoresponderId)
         id += 1

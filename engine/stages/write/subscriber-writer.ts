@@ -2,14 +2,14 @@ import { cleared, type NewSubscriber, type SubscriberUpdate } from '../../../sha
 import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import type { TextBytes } from '../../../shared/values/text-bytes.ts'
-import { elementName, type BsonWriter } from './bson/bson-writer.ts'
+import type { BsonWriter } from './bson/bson-writer.ts'
 
 /** Makes the function that writes new subscribers, as documents of shared/contract/schemas/subscriber.ts. */
 export function subscriberWriter(
   mailingListId: number,
   fields: readonly FieldDefinition[],
 ): (writer: BsonWriter, identity: TextBytes, subscriber: NewSubscriber) => void {
-  const elementNames = fields.map((field) => elementName(String(field.id)))
+  const elementNames = fields.map((field) => String(field.id))
   const keyPrefix = subscriberKey(mailingListId, '')
   return (writer, identity, subscriber) => {
     const document = writer.begin()
@@ -45,7 +45,7 @@ export function updateWriter(
   mailingListId: number,
   fields: readonly FieldDefinition[],
 ): (writer: BsonWriter, identity: TextBytes, update: SubscriberUpdate, isForced: boolean) => void {
-  const paths = fields.map((field) => elementName(`custom_fields.${field.id}`))
+  const paths = fields.map((field) => `custom_fields.${field.id}`)
   const keyPrefix = subscriberKey(mailingListId, '')
   return (writer, identity, update, isForced) => {
     const { values } = update

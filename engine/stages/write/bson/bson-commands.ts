@@ -37,8 +37,8 @@ async function sendAll<T extends Document>(
     const reply: { writeErrors?: { code: number; errmsg: string }[] } = await db.command(
       {
         [command]: collection.collectionName,
-        [name]: new MessagePart(header),
-        [`${name}_bytes`]: new MessagePart(bytes),
+        [name]: messagePart(header),
+        [`${name}_bytes`]: messagePart(bytes),
         ordered: true,
         bypassDocumentValidation: true,
       },
@@ -49,20 +49,12 @@ async function sendAll<T extends Document>(
   }
 }
 
-/** Bytes of a message. The driver appends them to the command in the order of its fields, which it then removes. */
-class MessagePart extends DocumentSequence {
-  readonly #bytes: Buffer
-
-  constructor(bytes: Buffer) {
-    super('')
-    this.#bytes = bytes
-  }
-
-  /** The driver's own method copies the documents once more: of 4 MB, a tenth of the time that such a row takes. */
-  override toBin(): Uint8Array {
-    return this.#bytes
-  }
-}
+/**
+ * Bytes of a message. The driver appends them to the command in the order of its fields, which it then removes. Its own
+ * `toBin` copies the documents once more: of 4 MB, a tenth of the time that such rows take.
+ */
+const messagePart = (bytes: Buffer): DocumentSequence =>
+  Object.assign(new DocumentSequence(''), { toBin: () => bytes })
 
 /** The server accepts messages of 48,000,000 bytes. Only long defaults in thousands of rows come near that. */
 const maxMessageBytes = 32 * binaryMegabyte

@@ -3,11 +3,6 @@ import { TextBytes } from '../../../../shared/values/text-bytes.ts'
 import { bsonType } from './bson-types.ts'
 import { ByteWriter } from './byte-writer.ts'
 
-/** A name of an element, or the bytes that `elementName` makes of one that comes again in every document. */
-export type ElementName = string | Buffer
-
-export const elementName = (name: string): Buffer => Buffer.from(`${name}\0`)
-
 /**
  * Serializes documents as BSON into one buffer, which the next batch reuses. The driver's serializer needs the
  * objects of a whole batch to live until the command is sent. Their garbage collection took a third of the engine's
@@ -17,9 +12,6 @@ export const elementName = (name: string): Buffer => Buffer.from(`${name}\0`)
  * deoptimized a hundred times a second. The bytes are those of the driver, which a test compares.
  */
 export class BsonWriter extends ByteWriter {
-  /** Bytes of element names, the zero at the end included: names are few and come again in every document. */
-  readonly #names = new Map<string, Buffer>()
-
   constructor(initialBytes = 64 * 1024) {
     super(initialBytes)
   }
@@ -47,7 +39,7 @@ export class BsonWriter extends ByteWriter {
     return start
   }
 
-  beginObject(name: ElementName): number {
+  beginObject(name: string): number {
     this.#name(bsonType.object, name)
     return this.begin()
   }
@@ -60,10 +52,10 @@ export class BsonWriter extends ByteWriter {
   }
 
   /** Ends an object that `beginObject` began. Removes it and returns false when it is empty. */
-  endFilled(name: ElementName, start: number): boolean {
+  endFilled(name: string, start: number): boolean {
     const isFilled = this.at > start + 4
     if (isFilled) this.end(start)
-    else this.at = start - this.#nameBytes(name).length - 1
+    else this.at = start - Buffer.byteLength(name) - 2
     return isFilled
   }
 
@@ -73,7 +65,7 @@ export class BsonWriter extends ByteWriter {
   }
 
   /** `prefix` is ASCII. */
-  string(name: ElementName, text: TextBytes | string, prefix = ''): void {
+  string(name: string, text: TextBytes | string, prefix = ''): void {
     this.#name(bsonType.string, name)
     this.reserve((prefix.length + text.length) * 3 + 8)
     const start = this.at
@@ -86,7 +78,7 @@ export class BsonWriter extends ByteWriter {
     this.#putInt32(start, this.at - start - 4)
   }
 
-  number(name: ElementName, value: number): void {
+  number(name: string, value: number): void {
     if ((value | 0) === value && !Object.is(value, -0)) {
       this.#name(bsonType.int32, name)
       this.#putInt32(this.at, value)
@@ -98,29 +90,29 @@ export class BsonWriter extends ByteWriter {
     }
   }
 
-  boolean(name: ElementName, value: boolean): void {
+  boolean(name: string, value: boolean): void {
     this.#name(bsonType.boolean, name)
     this.target[this.at] = value ? 1 : 0
     this.at += 1
   }
 
-  date(name: ElementName, value: Date): void {
+  /** `ms`: milliseconds since 1970. */
+  date(name: string, ms: number): void {
     this.#name(bsonType.date, name)
-    const ms = value.getTime()
     const high = Math.floor(ms / 0x1_0000_0000)
     this.#putInt32(this.at, ms - high * 0x1_0000_0000)
     this.#putInt32(this.at + 4, high)
     this.at += 8
   }
 
-  texts(name: ElementName, values: readonly string[]): void {
+  texts(name: string, values: readonly string[]): void {
     this.#name(bsonType.array, name)
     const start = this.begin()
     for (let i = 0; i < values.length; i += 1) this.string(String(i), values[i]!)
     this.end(start)
   }
 
-  value(name: ElementName, value: CellValue): void {
+  value(name: string, value: CellValue): void {
     if (typeof value === 'string' || value instanceof TextBytes) this.string(name, value)
     else if (typeof value === 'number') this.number(name, value)
     else if (typeof value === 'boolean') this.boolean(name, value)
@@ -128,13 +120,13 @@ export class BsonWriter extends ByteWriter {
   }
 
   /** Writes an element's type and name, and reserves bytes for a value of fixed size. */
-  #name(type: number, name: ElementName): void {
-    const bytes = this.#nameBytes(name)
-    this.reserve(bytes.length + 16)
-    const { target, at } = this
-    target[at] = type
-    for (let i = 0; i < bytes.length; i += 1) target[at + 1 + i] = bytes[i]!
-    this.at = at + 1 + bytes.length
+  #name(type: number, name: string): void {
+    this.reserve(name.length * 3 + 18)
+    this.target[this.at] = type
+    this.at += 1
+    this.writeText(name)
+    this.target[this.at] = 0
+    this.at += 1
   }
 
   #putInt32(at: number, value: number): void {
@@ -144,17 +136,4 @@ export class BsonWriter extends ByteWriter {
     target[at + 2] = value >> 16
     target[at + 3] = value >> 24
   }
-
-  #nameBytes(name: ElementName): Buffer {
-    if (typeof name !== 'string') return name
-    let bytes = this.#names.get(name)
-    if (bytes === undefined) {
-      bytes = elementName(name)
-      if (this.#names.size >= maxNames) this.#names.clear()
-      this.#names.set(name, bytes)
-    }
-    return bytes
-  }
 }
-
-const maxNames = 10_000

@@ -3,6 +3,7 @@ import { IdentityReader, asciiEmailIdentity } from '../../../../shared/csv/ident
 import { RecordScanner, dialectBytes } from '../../../../shared/csv/record-scanner.ts'
 import type { FieldDefinition } from '../../../../shared/contract/schemas/custom-field.ts'
 import type { ContentFormat } from '../../../../shared/contract/schemas/import.ts'
+import { TextBytes } from '../../../../shared/values/text-bytes.ts'
 import { makeField, utf8Format } from '../../../helpers/make-plan.ts'
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
@@ -150,7 +151,8 @@ t.test('a domain of four numbers is none, and one of three is', async (t) => {
 function fastPath(cell: string, around: string): string | null {
   const bytes = Buffer.from(`${around}${cell}${around}`)
   const target = Buffer.alloc(1_024)
-  const length = asciiEmailIdentity(bytes, around.length, bytes.length - around.length, target)
+  const text = new TextBytes(bytes, around.length, bytes.length - around.length).trim()
+  const length = asciiEmailIdentity(text, target)
   return length === -1 ? null : target.toString('utf8', 0, length)
 }
 

@@ -37,7 +37,7 @@ function deciderOf(options: Partial<ImportOptions>, plan: Partial<ImportPlan>) {
         existing === undefined
           ? undefined
           : { _id: '9:a@b.co', id: 5, status: 'active' as const, custom_fields: {}, ...existing }
-      return decider.decide({ row, newId: 77, now }, subscriber)
+      return decider.decide({ row, newId: 77, now: now.getTime() }, subscriber)
     },
   }
 }

@@ -16,12 +16,15 @@ import {
   utf8Format,
 } from '../../../helpers/make-plan.ts'
 
-/** A failure as its reason alone; a row with strings for its texts. */
+/** A failure as its reason alone; a row with strings for its texts, and dates for its times. */
 function reasonOr(row: Row | RowFailure): Row | string {
   if (row instanceof RowFailure) return row.reason
   const shown = (value: unknown) => (value instanceof TextBytes ? value.toString() : value)
-  const entries = Object.entries(row).map(([name, value]) => [name, shown(value)])
-  return { ...Object.fromEntries(entries), fields: row.fields.map(shown) } as Row
+  const entries = Object.entries(row).map(([name, value]) => [
+    name,
+    typeof value === 'number' ? new Date(value) : shown(value),
+  ])
+  return { ...Object.fromEntries(entries), fields: row.fields.map(shown) } as unknown as Row
 }
 
 function rowReader(...args: Parameters<typeof realReader>) {

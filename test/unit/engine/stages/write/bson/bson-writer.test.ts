@@ -28,7 +28,7 @@ function write(writer: BsonWriter, content: Content): void {
 
 function writeElements(writer: BsonWriter, content: Content): void {
   for (const [key, value] of Object.entries(content)) {
-    if (value instanceof Date) writer.date(key, value)
+    if (value instanceof Date) writer.date(key, value.getTime())
     else if (typeof value !== 'object' || Array.isArray(value)) writer.value(key, value)
     else {
       const start = writer.beginObject(key)
