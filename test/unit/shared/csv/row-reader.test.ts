@@ -24,7 +24,7 @@ function reasonOr(row: Row | RowFailure): Row | string {
     name,
     typeof value === 'number' ? new Date(value) : shown(value),
   ])
-  return { ...Object.fromEntries(entries), fields: row.fields.map(shown) } as unknown as Row
+  return { ...Object.fromEntries(entries), fields: row.fields.map(shown) }
 }
 
 function rowReader(...args: Parameters<typeof realReader>) {
