@@ -30,7 +30,7 @@ interface SupervisedChild extends Part {
 /** A service must survive a moment in which MongoDB or a port is unavailable. */
 const restartBounds = {
   /** Pause before the first restart; each further pause is twice as long (exponential backoff). */
-  firstPauseMs: 1_000,
+  firstPauseMs: 250,
   maxPauseMs: 30_000,
   /** When restarts have failed for this time, the supervisor gives up. */
   giveUpAfterMs: 300_000,

@@ -62,7 +62,7 @@ const points = {
   'totals fixed, working data there': 'update imports $unset after 1',
   'files removed, chunks there': 'delete import_chunks "ordered":true,"writeConcern" before 1',
   'chunks removed, not finalized': 'delete import_chunks "ordered":true,"writeConcern" after 1',
-  'finalized, unanswered': 'update imports "finalized":true after 1',
+  'finalized, unanswered': 'findAndModify imports "finalized":true after 1',
 } as const
 
 /** Further points, for the long form. */
@@ -113,7 +113,7 @@ const smallPoints = {
 const callbackPoints = {
   'callback of a small import not queued': 'insert import_callbacks before 1',
   'callback of a small import queued': 'insert import_callbacks after 1',
-  'small import finalized, unanswered': 'update imports "finalized":true after 1',
+  'small import finalized, unanswered': 'findAndModify imports "finalized":true after 1',
 } as const
 
 /** Further points, for the long form. */

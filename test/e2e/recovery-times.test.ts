@@ -30,7 +30,7 @@ const deaths: Record<string, string> = {
   'a running chunk': 'update import_chunks "state":"done"} > commitTransaction before 1',
   deactivating: 'update import_chunks deactivated_to > commitTransaction before 1',
   finishing: 'findAndModify imports "state":"finished" before 1',
-  settling: 'update imports "finalized":true before 1',
+  settling: 'findAndModify imports "finalized":true before 1',
   [small]: 'findAndModify imports number_of_records > commitTransaction before 1',
 }
 

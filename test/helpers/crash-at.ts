@@ -10,7 +10,7 @@ import { Connection } from 'mongodb/lib/cmap/connection.js'
  *
  *     insert subscribers after 3
  *         after the third insert into subscribers
- *     update imports "finalized":true before 1
+ *     findAndModify imports "finalized":true before 1
  *         before the first update of imports that contains this text
  *     update import_chunks deactivated_to > commitTransaction before 2
  *         before the second commit of a transaction with such an update
