@@ -24,7 +24,7 @@ export function factLine(file: ListedFile, chosen: string[] | null, name = file.
   return `${shown.map((fact) => `${fact}=${facts[fact]};`).join('')} ${name}`
 }
 
-/** `perm`: a file allows append, delete, rename, read and write; the directory creating, changing into and listing. */
+/** `perm`: a file allows append, delete, rename, read and write; a directory creating, changing into and listing. */
 function fileFacts(file: ListedFile): Partial<Record<(typeof factNames)[number], string | number>> {
   const modify = formatTime(file.mtime)
   if (file.isDirectory()) return { type: 'dir', modify, perm: 'cel' }

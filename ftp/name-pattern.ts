@@ -1,6 +1,6 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
-import { maxFileNameBytes } from '../shared/storage/uploads/upload-names.ts'
+import { maxFileNameBytes } from '../shared/values/upload-names.ts'
 
 /**
  * Patterns of names in LIST and NLST, with which clients expand `mget` on the server: `*` is any characters, `?` one,

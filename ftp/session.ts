@@ -1,8 +1,8 @@
 import type { FtpSrv } from 'ftp-srv'
-import type { AuthThrottle } from '../shared/store/api-keys.ts'
+import type { AuthThrottle, KeyHolder } from '../shared/store/api-keys.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
 import type { Collections } from '../shared/contract/schemas/collections.ts'
-import { keyPollMs, type KeyHolder, type KeyWatched } from '../shared/processes/key-watch.ts'
+import { keyPollMs, type KeyWatched } from '../shared/processes/key-watch.ts'
 import type { UploadLimits } from '../shared/store/ledger.ts'
 import type { TransferMetrics, TransferProtocol } from '../shared/storage/uploads/transfer-metrics.ts'
 import type { Uploads } from '../shared/storage/uploads/open-uploads.ts'
@@ -127,7 +127,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler, KeyW
   }
 
   onKeyRevoked(): void {
-    this.end('key_revoked', 'the API key of this session may no longer upload')
+    this.end('key_revoked', 'the API key of this session was changed or may no longer upload')
   }
 
   /** Resolves when the running commands have ended. */

@@ -16,7 +16,9 @@ import { isHash } from './validation.ts'
  */
 
 export function meetsNeed(caller: Caller, need: Need): boolean {
-  if (need === 'any_key' || caller.role === 'system_admin') return true
+  if (need === 'every_key' || caller.role === 'system_admin') return true
+  if (caller.role === 'uploads') return typeof need !== 'string' && need.orRole === 'uploads'
+  if (need === 'any_key') return true
   if (need === 'system_admin') return false
   if (need === 'admin') return caller.role === 'organization_admin'
   return sufficientPermissions(need).some(([key, value]) => caller.permissions[key]?.includes(value) === true)
@@ -34,11 +36,13 @@ export function refuseUnless(caller: Caller, need: Need): void {
 export const lacksNeed = (need: Need): Refusal<[]> => forbidden(`this needs ${describeNeed(need)}`)
 
 export function describeNeed(need: Need): string {
-  if (need === 'any_key') return "any of the organization's keys"
+  if (need === 'every_key') return "any of the organization's keys"
+  if (need === 'any_key') return "any of the organization's keys but those of the role uploads"
   if (need === 'admin') return 'the role organization_admin or system_admin'
   if (need === 'system_admin') return 'the role system_admin'
-  const { permission, or } = need
+  const { permission, or, orRole } = need
   const needed = `the permission ${permission.join('/')}`
+  if (orRole !== undefined) return `${needed} or the role ${orRole}`
   if (or === undefined) return needed
   const other = or.permission.join('/')
   return or.forBodies === undefined
@@ -50,9 +54,10 @@ export function describeNeed(need: Need): string {
 export const needText = (need: Need): string =>
   typeof need === 'string'
     ? need
-    : sufficientPermissions(need)
-        .map((permission) => permission.join('/'))
-        .join(' or ')
+    : [
+        ...sufficientPermissions(need).map((permission) => permission.join('/')),
+        ...(need.orRole === undefined ? [] : [`role ${need.orRole}`]),
+      ].join(' or ')
 
 /** The scope that an endpoint declares, else the one that its path implies. */
 export function endpointScope({ path, scope }: Pick<Endpoint, 'path' | 'scope'>): Scope {

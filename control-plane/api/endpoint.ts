@@ -56,8 +56,11 @@ export interface RecordOfPath<Found> {
   find(call: RequestCall): Promise<Found>
 }
 
-/** Which callers are allowed: any key, an admin, a system admin, or a key with the permission (admins have all). */
-export type Need = 'any_key' | 'admin' | 'system_admin' | PermissionNeed
+/**
+ * Which callers are allowed: every key, any key but those of the role `uploads`, an admin, a system admin, or a key with
+ * the permission (admins have all).
+ */
+export type Need = 'every_key' | 'any_key' | 'admin' | 'system_admin' | PermissionNeed
 
 export interface PermissionNeed {
   permission: Permission
@@ -66,6 +69,8 @@ export interface PermissionNeed {
    * for some bodies; the handler decides for each body.
    */
   or?: { permission: Permission; forBodies?: string }
+  /** Keys of this role are allowed too, which have no permission. */
+  orRole?: 'uploads'
 }
 
 export type Permission = readonly [key: string, value: string]
@@ -216,6 +221,9 @@ export interface Call<Query, Body, Found = unknown> extends RequestCall {
 export function endpoint<Query, Body, Found>(description: Endpoint<Query, Body, Found>): Endpoint {
   return description
 }
+
+/** For what partners' keys may do beside those with the permission. */
+export const orUploadsRole = (need: PermissionNeed): PermissionNeed => ({ ...need, orRole: 'uploads' })
 
 export const permission = (key: string, value: string): PermissionNeed => ({ permission: [key, value] })
 

@@ -319,7 +319,9 @@ function createSlotRequest(response: Response): SlotRequest & { clientGone: Abor
   whenClosed(response, () => {
     if (!response.writableFinished) gone.abort()
   })
-  return { organizationId: requestLocals(response).caller.organizationId, clientGone: gone.signal }
+  const { organizationId, keyId, role } = requestLocals(response).caller
+  const partnerKeyId = role === 'uploads' ? keyId : undefined
+  return { organizationId, partnerKeyId, clientGone: gone.signal }
 }
 
 const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role }: Caller) =>

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Response } from 'express'
 import { clock } from '../../shared/runtime/clock.ts'
+import { BoundedCounts, halfOf } from '../../shared/runtime/bounded-counts.ts'
 import { FairOrder } from '../../shared/runtime/fair-order.ts'
 import { RequestError } from './request-error.ts'
 import { requestLocals } from './request-locals.ts'
@@ -88,6 +89,8 @@ export interface SlotKind {
 /** The organization for which work waits for a slot, and the signal that ends the wait. */
 export interface SlotRequest {
   organizationId: number
+  /** A partner's key. It gets at most half of the slots and of the queue of its organization. */
+  partnerKeyId?: number | undefined
   /** Aborted when the client has closed its connection: its work then leaves the queue. */
   clientGone?: AbortSignal | undefined
 }
@@ -117,6 +120,7 @@ const refusalDelayMs = { min: 1_000, max: 5_000 }
 
 interface Waiting {
   readonly organization_id: number
+  readonly partnerKeyId: number | undefined
   readonly begin: (release: () => void) => void
 }
 
@@ -135,11 +139,13 @@ export class Slots {
   readonly #order: FairOrder
   /** By organization. A queue without waiting work is removed. */
   readonly #queues = new Map<number, Waiting[]>()
+  readonly #ofPartners: BoundedCounts<number>
 
   constructor(kind: SlotKind, refusing: AbortSignal) {
     this.#kind = kind
     this.#refusing = refusing
     this.#order = new FairOrder(kind)
+    this.#ofPartners = new BoundedCounts(halfOf(kind.ofOrganization))
   }
 
   /** Runs `work` when it has a slot; refuses it once `refusing` is aborted. Throws as `acquire` does. */
@@ -158,10 +164,10 @@ export class Slots {
    * and 503 when no slot is free in time, or when it would wait after `refusing` was aborted. A request whose client has
    * gone leaves the queue.
    */
-  async acquire({ organizationId, clientGone }: SlotRequest): Promise<() => void> {
+  async acquire({ organizationId, partnerKeyId, clientGone }: SlotRequest): Promise<() => void> {
     if (clientGone?.aborted === true) throw clientLeft()
     const queue = this.#queues.get(organizationId) ?? []
-    if (queue.length >= this.#kind.maxWaiting) throw await this.#tooMany(clientGone)
+    if (this.#isFull(queue, partnerKeyId)) throw await this.#tooMany(clientGone)
     this.#queues.set(organizationId, queue)
     return new Promise((resolve, reject) => {
       const unlisten = (): void => {
@@ -178,6 +184,7 @@ export class Slots {
       }
       const waiting: Waiting = {
         organization_id: organizationId,
+        partnerKeyId,
         begin(release) {
           unlisten()
           resolve(release)
@@ -193,9 +200,22 @@ export class Slots {
     })
   }
 
+  #isFull(queue: readonly Waiting[], partnerKeyId: number | undefined): boolean {
+    const { maxWaiting } = this.#kind
+    if (queue.length >= maxWaiting) return true
+    if (partnerKeyId === undefined || queue.length < halfOf(maxWaiting)) return false
+    return queue.filter((waiting) => waiting.partnerKeyId === partnerKeyId).length >= halfOf(maxWaiting)
+  }
+
+  /** The first piece of an organization's work that isn't of a partner with half of its slots. */
+  #first(queue: readonly Waiting[]): Waiting[] {
+    const first = queue.find(({ partnerKeyId: key }) => key === undefined || !this.#ofPartners.isFull(key))
+    return first === undefined ? [] : [first]
+  }
+
   #serve(): void {
     while (this.#queues.size > 0) {
-      const next = this.#order.next([...this.#queues.values()].map(([first]) => first!))
+      const next = this.#order.next([...this.#queues.values()].flatMap((queue) => this.#first(queue)))
       if (next === undefined) return
       this.#remove(next)
       next.begin(this.#occupy(next))
@@ -211,12 +231,15 @@ export class Slots {
   /** Returns the function that releases the slot. */
   #occupy(work: Waiting): () => void {
     const end = this.#order.begin(work)
+    const { partnerKeyId } = work
+    if (partnerKeyId !== undefined) this.#ofPartners.add(partnerKeyId)
     const begunAt = clock.monotonicMs()
     let isReleased = false
     return () => {
       if (isReleased) return
       isReleased = true
       end(clock.monotonicMs() - begunAt)
+      if (partnerKeyId !== undefined) this.#ofPartners.remove(partnerKeyId)
       this.#serve()
     }
   }

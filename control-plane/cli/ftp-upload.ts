@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { Client, FTPError } from 'basic-ftp'
 import { errorMessage } from '../../shared/contract/errors.ts'
+import type { ClientSettings } from '../../shared/runtime/config.ts'
 import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from '../../shared/net/ftp-tls.ts'
 import { certificateHint, CommandFailure, isCertificateProblem } from './failures.ts'
 import type { SourceFile } from './source-file.ts'
@@ -14,6 +15,26 @@ export interface FtpTarget {
   url: URL
   /** The API key, which is the password. */
   key: string
+}
+
+export function ftpAddress({ ROLLCALL_URL, ROLLCALL_FTP }: ClientSettings): URL {
+  return new URL(ROLLCALL_FTP ?? `ftp://${new URL(ROLLCALL_URL).hostname}:2121`)
+}
+
+export const ftpPort = ({ port, protocol }: URL): number =>
+  Number(port || (protocol === 'ftps:' ? 990 : 2121))
+
+/** Whether the server offers TLS; null when none answers there within 5 s. It isn't logged in to. */
+export async function offersTls(url: URL): Promise<boolean | null> {
+  const client = new Client(5_000)
+  try {
+    return await connect(client, url)
+  } catch (error) {
+    // A certificate that isn't trusted here is one all the same.
+    return isCertificateProblem(error) ? true : null
+  } finally {
+    client.close()
+  }
 }
 
 /** Uploads a file under a unique name, and resolves to that name. */
@@ -68,7 +89,7 @@ function hintFor(error: unknown): string | null {
 async function connect(client: Client, url: URL): Promise<boolean> {
   const host = url.hostname.replace(/^\[|\]$/g, '')
   const isFtps = url.protocol === 'ftps:'
-  const server = { host, address: host, port: Number(url.port || (isFtps ? 990 : 2121)) }
+  const server = { host, address: host, port: ftpPort(url) }
   if (isFtps && server.port !== 21) {
     try {
       await connectImplicitTls(client, server)

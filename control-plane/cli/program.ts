@@ -236,7 +236,8 @@ function addRecordCommands(program: Command, run: Run, openSession: () => Sessio
       run(async (options: RecordOptions) => {
         const body = await create.body(options, terminal)
         const session = openSession()
-        return createRecord(session, create.path(await withListId(session, options)), body, options)
+        const path = create.path(await withListId(session, options))
+        return createRecord(session, path, body, { ...options, show: create.show })
       }),
     )
     addRecordCommand(group, 'list', list).action(

@@ -1,7 +1,9 @@
 import { Option } from 'commander'
-import { roles } from '../../shared/contract/schemas/api-key.ts'
+import { roles, userRoles } from '../../shared/contract/schemas/api-key.ts'
 import { fieldTypes } from '../../shared/contract/schemas/custom-field.ts'
-import { readPassword } from './commands/records.ts'
+import { chooseRole, showKey } from './commands/keys.ts'
+import { readPassword, type RecordView } from './commands/records.ts'
+import type { Session } from './session.ts'
 import { listOption, positiveInteger, wholeNumber } from './option-values.ts'
 import type { Terminal } from './terminal.ts'
 
@@ -13,6 +15,8 @@ export interface RecordOptions {
   list?: string
   org?: number
   role?: string
+  uploads?: true
+  folder?: string
   timeZone?: string
   subscriberLimit?: number
   hasFormat?: true
@@ -44,7 +48,11 @@ export interface RecordCommand {
 interface RecordGroup {
   name: string
   description: string
-  create: RecordCommand & { body: (options: RecordOptions, terminal: Terminal) => Body | Promise<Body> }
+  create: RecordCommand & {
+    body: (options: RecordOptions, terminal: Terminal) => Body | Promise<Body>
+    /** Prints the record for people, where that is more than its fields. */
+    show?: (session: Session, record: RecordView) => Promise<void>
+  }
   list: RecordCommand & { columns: string[] }
   /** Deletes a record, which is given by its id or its name. */
   delete?: RecordCommand
@@ -157,17 +165,33 @@ export const recordGroups: RecordGroup[] = [
     description: 'create and list API keys',
     create: {
       description: 'create an API key; it is shown only once',
-      options: [required('--name <name>', 'what it is for'), role, organizationOption],
-      examples: ['rollcall key create --name uploads', 'rollcall key create --name acme --org 2 --json'],
+      options: [
+        required('--name <name>', 'what it is for'),
+        role,
+        option('--uploads', 'a key for a partner, who sends files and does nothing else (the role uploads)'),
+        option('--folder <folder>', 'the only folder of the upload directory that the partner sees'),
+        organizationOption,
+      ],
+      examples: [
+        'rollcall key create --name nightly --role organization_admin',
+        'rollcall key create --name acme --uploads --folder acme',
+        'rollcall key create --name acme --role standard --org 2 --json',
+      ],
       path: inOrganization('/api_keys'),
-      body: ({ name, role }) => ({ api_key: { name, role } }),
+      body: async (options, terminal) => ({
+        api_key: {
+          ...{ name: options.name, role: await chooseRole(options, terminal) },
+          uploads_folder: options.folder,
+        },
+      }),
+      show: showKey,
     },
     list: {
       description: 'list the API keys',
       options: [organizationOption],
       examples: ['rollcall key list'],
       path: inOrganization('/api_keys'),
-      columns: ['id', 'organization_id', 'name', 'role', 'active', 'user_id'],
+      columns: ['id', 'organization_id', 'name', 'role', 'active', 'user_id', 'uploads_folder'],
     },
   },
   {
@@ -178,7 +202,7 @@ export const recordGroups: RecordGroup[] = [
       options: [
         required('--email <email>', 'the email address'),
         required('--full-name <name>', 'first and last name'),
-        option('--role <role>', `one of ${roles.join(', ')}`).default('standard'),
+        option('--role <role>', `one of ${userRoles.join(', ')}`).default('standard'),
         option('--password-stdin', 'read the password from standard input'),
         organizationOption,
       ],

@@ -1,5 +1,5 @@
 import path from 'node:path'
-import { composeName } from '../../shared/storage/uploads/upload-names.ts'
+import { composeName } from '../../shared/values/upload-names.ts'
 
 /**
  * The name under which a file is uploaded for its import: its own, shortened, and a mark that makes it unique, because

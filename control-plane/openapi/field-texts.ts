@@ -25,6 +25,10 @@ const fieldTexts: Record<string, string> = {
 
   'api_key.name': 'what it is for, 1 to 100 characters',
   role: 'what it may do; system_admin only in organization 1',
+  'api_key.role':
+    'what it may do; system_admin only in organization 1; uploads for a partner, who may send, list, read and delete files of the upload directory and nothing else',
+  uploads_folder:
+    'the folder of the upload directory that is all that a key with the role uploads sees; null for the whole directory. A key that gets another role loses it',
   active: 'whether it is accepted',
   user_id: "the user whose role and permissions apply in place of the key's own; null for none",
 

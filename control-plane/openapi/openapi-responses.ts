@@ -109,7 +109,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
       ),
       headers: z.object({ 'WWW-Authenticate': z.string().describe('Basic realm="svc"') }),
     },
-    ...(needs === 'any_key' && forbids.length === 0
+    ...(needs === 'every_key' && forbids.length === 0
       ? {}
       : {
           '403': refusal(

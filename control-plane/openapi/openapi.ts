@@ -139,7 +139,8 @@ const describedQuery = (query: z.ZodObject): z.ZodObject =>
 const parameterTexts: Record<string, string> = {
   id: 'id of the record',
   kind: 'kind of the log',
-  filename: 'name of the file, encoded as in every URL',
+  filename: 'name of the file, encoded as in every URL; FOLDER%2FNAME is one in a folder',
+  folder: 'folder of the file',
 }
 
 const parameterValues: Record<string, readonly string[]> = { kind: logKinds }

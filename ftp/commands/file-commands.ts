@@ -8,11 +8,11 @@ import type { CommandDefinition, CommandDefinitions } from './command-table.ts'
 
 const changeDirectory: CommandDefinition = {
   parameters: '<path>',
-  description: 'Change the directory; the only one is /',
+  description: 'Change the directory',
   handler: (session, arg) => replyDirectory(session, 250, session.fs.chdir(arg ?? '.')),
 }
 const toParent: CommandDefinition = {
-  description: 'Change to the parent directory; the only directory is /',
+  description: 'Change to the parent directory',
   handler: (session) => replyDirectory(session, 250, session.fs.chdir('..')),
 }
 const printDirectory: CommandDefinition = {
@@ -21,9 +21,9 @@ const printDirectory: CommandDefinition = {
 }
 const refuseFolder: CommandDefinition = {
   parameters: '<path>',
-  description: 'Refused: folders are not supported',
+  description: 'Refused: clients make and remove no folders',
   async handler(_session, arg) {
-    throw refusal(550, arg, 'folders are not supported, all files lie in /')
+    throw refusal(550, arg, 'folders are not made or removed by clients')
   },
 }
 
@@ -95,7 +95,7 @@ export const fileCommands: CommandDefinitions = {
     description: 'Facts of one file, for programs',
     async handler(session, arg) {
       const file = await session.fs.get(arg ?? '')
-      const name = arg === null ? '/' : file.name
+      const name = arg === null ? session.fs.currentDirectory() : file.name
       const line = factLine(file, session.facts, name)
       await session.reply(250, `facts of ${name}`, indented(line), 'end of facts')
     },
@@ -127,7 +127,7 @@ export const fileCommands: CommandDefinitions = {
     async handler(session, arg) {
       session.renameFrom = undefined
       const file = await findFile(session, arg)
-      session.renameFrom = arg ?? ''
+      session.renameFrom = session.fs.absolute(arg ?? '')
       await session.reply(350, `${file.name}: send RNTO with the new name`)
     },
   },
@@ -222,7 +222,7 @@ async function findFile(
 ): Promise<ListedFile> {
   const file = await session.fs.get(arg ?? '', options)
   if (file.isFile()) return file
-  throw refusal(550, arg, 'not a file but the directory; give the name of a file')
+  throw refusal(550, arg, 'not a file but a directory; give the name of a file')
 }
 
 interface TimeChange {

@@ -129,13 +129,21 @@ async function logIn(session: FtpSession, username: string, password: string): P
   const { metrics, limits, uploads, uploadLimits, log } = context
   const caller = await identify(session, username, password)
   if ('result' in caller) return refuseLogin(session, caller)
-  const { organizationId, keyId } = caller
+  const { organizationId, keyId, uploadsFolder: folder } = caller
   await uploads.require()
-  const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, log })
+  const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, folder, log })
   // No await may stand between this check and the listener for 'close': a session that closed in between would count
   // forever.
   if (control.destroyed) return
+  const isPartner = caller.role === 'uploads'
+  if (isPartner && !limits.partners.add(keyId)) {
+    const reason = 'too many sessions with this API key; close one and log in again'
+    logRefusedLogin(session, caller, reason)
+    session.end('account_limit', reason)
+    return
+  }
   if (!limits.accounts.add(organizationId)) {
+    if (isPartner) limits.partners.remove(keyId)
     const reason = 'too many sessions of this account; close one and log in again'
     logRefusedLogin(session, caller, reason)
     session.end('account_limit', reason)
@@ -143,9 +151,10 @@ async function logIn(session: FtpSession, username: string, password: string): P
   }
   control.once('close', () => {
     limits.accounts.remove(organizationId)
+    if (isPartner) limits.partners.remove(keyId)
   })
   session.fs = new FtpDirectory(directory)
-  session.account = { keyId, organizationId }
+  session.account = caller
   session.authenticated = true
   session.clientLog = log.child(actorFields(caller, control.remoteAddress))
   session.clientLog.info({ event: 'login', protocol: 'ftp' }, 'login')

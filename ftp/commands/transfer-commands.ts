@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import { composeName } from '../../shared/storage/uploads/upload-names.ts'
+import { composeName } from '../../shared/values/upload-names.ts'
 import type { ListedFile } from '../ftp-directory.ts'
 import { FtpError, printable, refusal } from '../ftp-error.ts'
 import { listingLine } from '../ftp-srv-internals.ts'
@@ -49,12 +49,13 @@ export const transferCommands: CommandDefinitions = {
   LIST: {
     parameters: '[<name or pattern>]',
     description: 'List files as ls -l does',
-    handler: (session, arg) => list(session, withoutFlags(arg), listingLine),
+    handler: (session, arg) =>
+      list(session, withoutFlags(arg), (files) => files.map((file) => listingLine(file))),
   },
   NLST: {
     parameters: '[<name or pattern>]',
     description: 'List names of files',
-    handler: (session, arg) => list(session, withoutFlags(arg), ({ name }) => name),
+    handler: (session, arg) => list(session, withoutFlags(arg), listedNames),
   },
   MLSD: {
     parameters: '[<path>]',
@@ -62,7 +63,7 @@ export const transferCommands: CommandDefinitions = {
     async handler(session, arg) {
       if (!(await session.fs.get(arg ?? '')).isDirectory())
         throw refusal(501, arg, 'MLSD lists the directory; use MLST for one file')
-      await list(session, arg ?? '', (file) => factLine(file, session.facts))
+      await list(session, arg ?? '', (files) => files.map((file) => factLine(file, session.facts)))
     },
   },
   /** When its turn comes, the transfer before it has ended: aborted with 426 (interruption.ts), or complete. */
@@ -95,35 +96,52 @@ const withoutFlags = (arg: string | null): string => (arg ?? '').replace(/^(-[A-
 async function list(
   session: LoggedInSession,
   path: string,
-  formatLine: (file: ListedFile) => string,
+  formatLines: (files: ListedFile[], folder: string) => string[],
 ): Promise<void> {
   const open = async (signal: AbortSignal) => {
-    const lines = (await findListed(session, path, signal)).map((file) => `${formatLine(file)}\r\n`)
+    const { files, folder } = await findListed(session, path, signal)
+    const lines = formatLines(files, folder).map((line) => `${line}\r\n`)
     return Readable.from(lines, { objectMode: false })
   }
   await send(session, open, null)
   await session.reply(226, 'listing complete')
 }
 
+/** Names that a client can send back: in another directory than the current one, with the path of that. */
+const listedNames = (files: ListedFile[], folder: string): string[] =>
+  files.filter((file) => file.isFile()).map(({ name }) => `${folder}${name}`)
+
+interface Listed {
+  files: ListedFile[]
+  /** The path of their directory as the client wrote it, with a slash at its end; blank for the current one. */
+  folder: string
+}
+
 /** A pattern without a match gives an empty list: clients expand `mget` with it and take an error for a failure. */
-async function findListed(
-  session: LoggedInSession,
-  path: string,
-  signal: AbortSignal,
-): Promise<ListedFile[]> {
-  const pattern = composeName(path.replace(/^(\.?\/)+/, ''))
-  if (!isPattern(pattern) || pattern.includes('/')) return session.fs.list(path)
+async function findListed({ fs }: LoggedInSession, path: string, signal: AbortSignal): Promise<Listed> {
+  const [, folder = '', last = ''] = /^((?:.*\/)?)([^/]*)$/s.exec(path) ?? []
+  const pattern = composeName(last)
+  if (!isPattern(pattern)) {
+    const files = await fs.listDirectory(path)
+    return files === null
+      ? { files: [await fs.get(path)], folder: shownFolder(fs, folder) }
+      : { files, folder: shownFolder(fs, path) }
+  }
   if (pattern.length > maxPatternLength)
     throw new FtpError(
       501,
       `the pattern has ${pattern.length} characters; at most ${maxPatternLength} are allowed`,
     )
-  const files = await session.fs.list()
+  const files = await fs.listDirectory(folder)
+  if (files === null) throw refusal(550, folder, 'no such folder')
   // The name of a file may itself contain the characters of a pattern.
   const exactMatches = files.filter(({ name }) => name === pattern)
-  if (exactMatches.length > 0) return exactMatches
-  return matchFiles(files, pattern, signal)
+  const matches = exactMatches.length > 0 ? exactMatches : await matchFiles(files, pattern, signal)
+  return { files: matches, folder: shownFolder(fs, folder) }
 }
+
+const shownFolder = (fs: LoggedInSession['fs'], path: string): string =>
+  fs.absolute(path) === fs.currentDirectory() ? '' : `${path.replace(/\/+$/, '')}/`
 
 /** REST applies to the next transfer only, even when that one is refused. */
 function consumeStart(session: FtpSession): number | undefined {

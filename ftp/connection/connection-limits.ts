@@ -1,3 +1,4 @@
+import { BoundedCounts, halfOf } from '../../shared/runtime/bounded-counts.ts'
 import { maxOpenFiles } from '../../shared/runtime/open-files.ts'
 
 export interface SessionLimits {
@@ -14,9 +15,11 @@ const descriptorsPerSession = 4
 /** For the database, the staging, metrics and refused connections. */
 const otherDescriptors = 200
 
-/** Counts sessions in the process, by address and by account, and refused connections by address. */
+/** Counts sessions in the process, by address, account and partner's key, and refused connections by address. */
 export class ConnectionLimits {
   readonly accounts: BoundedCounts<number>
+  /** Sessions of each key of the role `uploads`: at most half of its account's. */
+  readonly partners: BoundedCounts<number>
   /** Connections that are told the reason of their refusal, by address. */
   readonly refused = new BoundedCounts<string>(maxRefusedPerAddress)
   readonly #addresses: BoundedCounts<string>
@@ -27,6 +30,7 @@ export class ConnectionLimits {
     this.#maxSessions = inProcess
     this.#addresses = new BoundedCounts(perAddress)
     this.accounts = new BoundedCounts(perAccount)
+    this.partners = new BoundedCounts(halfOf(perAccount))
   }
 
   /** Counts a session and returns null, or returns the reason why it may not begin. */
@@ -40,30 +44,6 @@ export class ConnectionLimits {
   release(address: string): void {
     this.#sessions -= 1
     this.#addresses.remove(address)
-  }
-}
-
-/** Counts by key, each up to `max`. */
-export class BoundedCounts<Key> {
-  readonly #max: number
-  readonly #counts = new Map<Key, number>()
-
-  constructor(max: number) {
-    this.#max = max
-  }
-
-  /** Counts one more; false, and not counted, when there are `max` already. */
-  add(key: Key): boolean {
-    const count = this.#counts.get(key) ?? 0
-    if (count >= this.#max) return false
-    this.#counts.set(key, count + 1)
-    return true
-  }
-
-  remove(key: Key): void {
-    const count = (this.#counts.get(key) ?? 0) - 1
-    if (count > 0) this.#counts.set(key, count)
-    else this.#counts.delete(key)
   }
 }
 

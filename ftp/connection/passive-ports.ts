@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:net'
 import { clock } from '../../shared/runtime/clock.ts'
 import { within } from '../../shared/runtime/within.ts'
 import { FtpError } from '../ftp-error.ts'
-import { BoundedCounts } from './connection-limits.ts'
+import { BoundedCounts } from '../../shared/runtime/bounded-counts.ts'
 
 export interface PassivePort {
   port: number

@@ -2,12 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Collections } from '../contract/schemas/collections.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Part } from '../runtime/service.ts'
-import { callersByKey, mayUpload } from '../store/api-keys.ts'
-
-export interface KeyHolder {
-  keyId: number
-  organizationId: number
-}
+import { callersByKey, mayUpload, type Caller, type KeyHolder } from '../store/api-keys.ts'
 
 /** A session or a transfer that ends with its API key. */
 export interface KeyWatched {
@@ -28,7 +23,8 @@ interface KeyWatchOptions {
 
 /**
  * Polls the API keys of all sessions and transfers in one query. It ends those whose key was revoked or deactivated, lost
- * the permission to import, or belonged to a deleted user. While the database doesn't answer, they continue.
+ * the permission to import, got another role or folder, or belonged to a deleted user. While the database doesn't answer,
+ * they continue.
  */
 export class KeyWatch implements Part {
   readonly #stopping = new AbortController()
@@ -74,7 +70,9 @@ async function checkKeys(
   const callers = await callersByKey(collections, keyIds, signal)
   for (const { each, account } of loggedIn) {
     const caller = callers.get(account.keyId)
-    if (caller === undefined || caller.organizationId !== account.organizationId || !mayUpload(caller))
-      each.onKeyRevoked()
+    if (caller === undefined || !mayUpload(caller) || !isSame(caller, account)) each.onKeyRevoked()
   }
 }
+
+const isSame = (caller: Caller, account: KeyHolder): boolean =>
+  (['organizationId', 'role', 'uploadsFolder'] as const).every((key) => caller[key] === account[key])

@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { clock } from '../runtime/clock.ts'
-import type { ApiKeyDocument, Role } from '../contract/schemas/api-key.ts'
+import { isAdminRole, type ApiKeyDocument, type Role } from '../contract/schemas/api-key.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
 import { permissionValues, type Permissions, type UserDocument } from '../contract/schemas/user.ts'
 import { clientNetwork } from '../values/ip.ts'
@@ -12,11 +12,8 @@ import type { Logger } from '../runtime/logger.ts'
  */
 
 /** The authenticated caller. A key of a user has the role and the permissions of that user. */
-export interface Caller {
-  keyId: number
+export interface Caller extends KeyHolder {
   keyName: string
-  organizationId: number
-  role: Role
   permissions: Permissions
   userId: number | null
   /** Full name of the user. */
@@ -33,9 +30,18 @@ export const actorFields = (
   address,
 })
 
-/** Uploading is the first half of importing, so it needs the permission to import. */
-export const mayUpload = ({ permissions }: Caller): boolean =>
-  permissions['subscriber']?.includes('import') === true
+/** A key, and what its session or transfer depends on. */
+export interface KeyHolder {
+  keyId: number
+  organizationId: number
+  role: Role
+  /** The only folder of the upload directory that the key sees; null for all of it. */
+  uploadsFolder: string | null
+}
+
+/** Uploading is the first half of importing, so it needs the permission to import, or the role that only uploads. */
+export const mayUpload = ({ role, permissions }: Caller): boolean =>
+  role === 'uploads' || permissions['subscriber']?.includes('import') === true
 
 export const keyPattern = /^[\w-]{16,128}$/
 
@@ -102,8 +108,10 @@ function buildCaller(key: ApiKeyDocument, user: UserDocument | null | undefined)
   const holder = userId === null ? { role: key.role, permissions: {} } : user
   if (holder === null || holder === undefined) return null
   const { role } = holder
-  const permissions = role === 'standard' ? holder.permissions : permissionValues
-  return { keyId, keyName, organizationId, role, permissions, userId, userName: user?.full_name ?? null }
+  const permissions = isAdminRole(role) ? permissionValues : holder.permissions
+  const uploadsFolder = role === 'uploads' ? (key.uploads_folder ?? null) : null
+  const userName = user?.full_name ?? null
+  return { keyId, keyName, organizationId, role, uploadsFolder, permissions, userId, userName }
 }
 
 /** The callers of several keys, by key id. Inactive keys and keys of inactive users are missing. */

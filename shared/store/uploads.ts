@@ -1,9 +1,10 @@
-import type { ClientSession } from 'mongodb'
+import type { ClientSession, Document } from 'mongodb'
 import type { Collections } from '../contract/schemas/collections.ts'
 import type { UploadDocument } from '../contract/schemas/upload.ts'
 import { isDuplicateKey } from '../runtime/driver-errors.ts'
 import { charge, type UploadLimits } from './ledger.ts'
 import type { LedgerTransactions } from './ledger-transactions.ts'
+import { judgeName, nameAndFolder, namesIn, withName, type NameRefusal } from './upload-folders.ts'
 
 /**
  * The records of uploads. Each move that changes bytes or names is one transaction with the ledger of the organization,
@@ -39,35 +40,79 @@ interface Uploads {
   ledger: LedgerTransactions
 }
 
-const named = { state: { $in: ['finished', 'unfinished'] as UploadDocument['state'][] } }
 const withLease = [{ $set: { is_leased: { $gt: ['$lease.until', '$$NOW'] } } }]
 
-/** Records of an organization that have a name, by name. */
+/** Records of an organization that have a name, or of those in a folder, by name. */
 export function listUploads(
   { uploads }: Collections,
   organizationId: number,
-  state?: 'finished',
+  { folder, state }: { folder: string | null; state?: 'finished' },
 ): Promise<UploadDocument[]> {
-  const states = state === undefined ? named : { state }
+  const states = state === undefined ? withName : { state }
+  const names = folder === null ? {} : { name: namesIn(folder) }
   return uploads
-    .find({ organization_id: organizationId, ...states })
+    .find({ organization_id: organizationId, ...names, ...states })
     .sort({ name: 1 })
     .toArray()
 }
 
 export async function findPair(
-  { uploads }: Collections,
+  collections: Collections,
   organizationId: number,
   name: string,
   session?: ClientSession,
 ): Promise<UploadPair> {
-  const found = await uploads
-    .aggregate<FoundUpload>(
-      [{ $match: { organization_id: organizationId, name, ...named } }, ...withLease],
-      session === undefined ? {} : { session },
-    )
+  const named = { organization_id: organizationId, name, ...withName }
+  return toPair(await findWithLease(collections, [{ $match: named }], session), name)
+}
+
+/**
+ * The pair of a name that is to have a file. Throws NameRefused where it can't have one. `own`: the folder of the caller's
+ * key.
+ */
+async function findTarget(
+  collections: Collections,
+  organizationId: number,
+  { name, own }: { name: string; own: string | null },
+  session: ClientSession,
+): Promise<UploadPair> {
+  const named = { organization_id: organizationId, ...nameAndFolder(name, own), ...withName }
+  const first = [{ $match: named }, { $sort: { name: 1 } }, { $limit: maxRecordsOfTarget }]
+  const records = await findWithLease(collections, first, session)
+  const pair = toPair(records, name)
+  if (isName(pair)) return pair
+  const found = records.map((record) => record.name)
+  const refusal = await judgeName(collections, session, organizationId, { name, own, found })
+  if (refusal !== null) throw new NameRefused(refusal)
+  return pair
+}
+
+/** Two of the name, and two of the name of its folder. */
+const maxRecordsOfTarget = 4
+
+/** The name can't have a file. */
+export class NameRefused extends Error {
+  override readonly name = 'NameRefused'
+  readonly refusal: NameRefusal
+
+  constructor(refusal: NameRefusal) {
+    super(refusal)
+    this.refusal = refusal
+  }
+}
+
+const findWithLease = (
+  { uploads }: Collections,
+  stages: Document[],
+  session?: ClientSession,
+): Promise<FoundUpload[]> =>
+  uploads
+    .aggregate<FoundUpload>([...stages, ...withLease], session === undefined ? {} : { session })
     .toArray()
-  const find = (state: UploadDocument['state']) => found.find((record) => record.state === state) ?? null
+
+function toPair(found: readonly FoundUpload[], name: string): UploadPair {
+  const find = (state: UploadDocument['state']) =>
+    found.find((record) => record.state === state && record.name === name) ?? null
   return { finished: find('finished'), unfinished: find('unfinished') }
 }
 
@@ -80,17 +125,18 @@ export interface BegunUpload {
 
 /**
  * Makes the unfinished record of a name, or takes it over. `decide` says from what is there with how many bytes the
- * upload begins and what it will have, where that is known. What it throws is thrown. Null over a limit.
+ * upload begins and what it will have, where that is known. What it throws is thrown, and NameRefused. Null over a limit.
+ * `own`: the folder of the caller's key.
  */
 export function beginUpload(
   { collections, ledger }: Uploads,
-  upload: { organizationId: number; name: string; token: string; blob: string },
+  upload: { organizationId: number; name: string; own: string | null; token: string; blob: string },
   decide: (pair: UploadPair) => Promise<{ start: number; expected: number | null }>,
   limits: UploadLimits,
 ): Promise<BegunUpload | null> {
-  const { organizationId, name, token, blob } = upload
+  const { organizationId, name, own, token, blob } = upload
   return ledger.change(organizationId, async (session) => {
-    const before = await findPair(collections, organizationId, name, session)
+    const before = await findTarget(collections, organizationId, { name, own }, session)
     const { unfinished } = before
     const { start, expected } = await decide(before)
     const present = unfinished?.charged ?? 0
@@ -278,18 +324,21 @@ export function removeFinished(
   })
 }
 
-/** Renames the finished file, and replaces one of the new name. `over_quota`: one name too many. */
+/**
+ * Renames the finished file, and replaces one of the new name. `over_quota`: one name too many. Throws NameRefused. `own`:
+ * the folder of the caller's key, in which both names are.
+ */
 export function renameUpload(
   { collections, ledger }: Uploads,
   organizationId: number,
-  { from, to }: { from: string; to: string },
+  { from, to, own }: { from: string; to: string; own: string | null },
   limits: UploadLimits,
 ): Promise<string[] | 'missing' | 'over_quota'> {
   return ledger.change(organizationId, async (session) => {
     const source = await findPair(collections, organizationId, from, session)
     if (source.finished === null) return 'missing'
     if (from === to) return []
-    const target = await findPair(collections, organizationId, to, session)
+    const target = await findTarget(collections, organizationId, { name: to, own }, session)
     const files = Number(!isName(target)) - Number(source.unfinished === null)
     if (!(await charge(collections, session, organizationId, { bytes: 0, files }, limits)))
       return 'over_quota'

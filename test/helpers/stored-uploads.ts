@@ -26,7 +26,7 @@ export function storedUploads(service: Service, organizationId = 1) {
     /** Uploads a file. */
     put: (name: string, content: Uint8Array | string) => putUpload(uploads, name, content, organizationId),
     remove: (name: string) =>
-      new UploadDirectory({ uploads, organizationId, limits: noLimits, log }).delete(name),
+      new UploadDirectory({ uploads, organizationId, folder: null, limits: noLimits, log }).delete(name),
     /** Whether a session has the upload of that name. */
     isLocked: async (name: string) =>
       (await list()).some((upload) => upload.name === name && upload.lease !== null),
@@ -46,7 +46,7 @@ export async function putUpload(
   content: Uint8Array | string,
   organizationId = 1,
 ): Promise<void> {
-  const directory = new UploadDirectory({ uploads, organizationId, limits: noLimits, log })
+  const directory = new UploadDirectory({ uploads, organizationId, folder: null, limits: noLimits, log })
   const upload = await directory.beginUpload(name, { append: false, start: undefined })
   try {
     await upload.open(new AbortController().signal)

@@ -217,7 +217,8 @@ t.test('each fault is answered before the body is read, and changes nothing', as
   await put('kept.csv', 'kept')
   const names = await stored.entries()
   for (const [name, message] of [
-    ['a/b.csv', /^filename must be a plain file name without a path$/],
+    ['a.b/c.csv', /^filename must be a plain file name without a path$/],
+    ['a/b.csv', /^filename "a\/b\.csv" is in no folder that there is/],
     ['a\\b.csv', /plain file name/],
     ['a\nb.csv', /control characters/],
     ['a\u009bb.csv', /control characters/],

@@ -119,7 +119,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     t.teardown(() => database.close())
     const uploads = openUploads({ STAGING, DATA_DIR: dataFolder }, database)
     const stored = storedUploads(service, 2)
-    const directory = new UploadDirectory({ uploads, organizationId: 2, limits: noLimits, log })
+    const directory = new UploadDirectory({ uploads, organizationId: 2, folder: null, limits: noLimits, log })
     for (const name of ['old.csv', 'young.csv', 'killed.csv']) {
       const upload = await directory.beginUpload(name, { append: false, start: undefined })
       await upload.open(new AbortController().signal)

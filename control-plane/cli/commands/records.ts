@@ -12,10 +12,14 @@ export async function createRecord(
   session: Session,
   path: string,
   body: Record<string, RecordView>,
-  options: { json?: true },
+  options: {
+    json?: true
+    show?: ((session: Session, record: RecordView) => Promise<void>) | undefined
+  },
 ): Promise<void> {
   const created = await session.client.post<RecordView>(path, body)
   if (options.json === true) session.print(created)
+  else if (options.show !== undefined) await options.show(session, created)
   else printRecord(session.terminal, created)
 }
 

@@ -3,7 +3,7 @@ import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import type { CreatedImportView } from '../../resources/subscriber-imports/schemas.ts'
 import { ApiRefusal } from '../api-client.ts'
 import { isOverQuota, usage } from '../failures.ts'
-import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
+import { ftpAddress, removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
 import { removeByHttp, uploadByHttp, uploadProgress } from '../http-upload.ts'
 import type { ImportFlags } from '../import-options.ts'
 import type { Session } from '../session.ts'
@@ -83,10 +83,7 @@ export const sayStays = ({ err }: Terminal, name: string, what: string): void =>
   writeSentence(err, printable(`${name} stays in the upload directory: ${what}`))
 }
 
-function ftpTarget({ settings }: Session): FtpTarget {
-  const service = new URL(settings.ROLLCALL_URL)
-  return {
-    url: new URL(settings.ROLLCALL_FTP ?? `ftp://${service.hostname}:2121`),
-    key: settings.ROLLCALL_API_KEY ?? '',
-  }
-}
+const ftpTarget = ({ settings }: Session): FtpTarget => ({
+  url: ftpAddress(settings),
+  key: settings.ROLLCALL_API_KEY ?? '',
+})

@@ -4,7 +4,15 @@ import { requireRequestedRoleNotAbove } from '../../api/authorization.ts'
 import { endpoint, type Endpoint, type RecordOfPath } from '../../api/endpoint.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { noSystemKeyLeft, systemAdminElsewhere } from '../credential-changes.ts'
-import { moreThanYours, noApiKey, noSuchUser } from './refusals.ts'
+import {
+  isFile,
+  moreThanYours,
+  noApiKey,
+  noSuchUser,
+  noUserWithUploads,
+  otherCase,
+  uploadsOnly,
+} from './refusals.ts'
 import { apiKeyChange, apiKeyCreation, apiKeyView, createdApiKeyView, exampleApiKey } from './schemas.ts'
 import {
   changeApiKey,
@@ -17,6 +25,7 @@ import {
 import { toView } from './view.ts'
 
 const tag = 'API keys'
+const ofUploads = [uploadsOnly, noUserWithUploads, otherCase, isFile]
 
 /** The endpoints exist twice: on the caller's organization, and on the one in the path. */
 function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: string): Endpoint[] {
@@ -51,7 +60,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         example: { api_key: { name: 'Nightly import' } },
       },
       // Without an organization in the path, a system admin creates the key in organization 1, where every role is possible.
-      refusals: [moreThanYours, noSuchUser, ...(prefix === '' ? [] : [systemAdminElsewhere])],
+      refusals: [moreThanYours, noSuchUser, ...ofUploads, ...(prefix === '' ? [] : [systemAdminElsewhere])],
       reply: {
         data: createdApiKeyView,
         example: { ...exampleApiKey, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' },
@@ -91,7 +100,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         await requireCallerNotBelow(deps, caller, key)
         requireRequestedRoleNotAbove(document, caller, moreThanYours)
       },
-      refusals: [moreThanYours, noSuchUser, systemAdminElsewhere, noSystemKeyLeft],
+      refusals: [moreThanYours, noSuchUser, ...ofUploads, systemAdminElsewhere, noSystemKeyLeft],
       reply: { data: apiKeyView, example: { ...exampleApiKey, active: false } },
       handle: async ({ deps, caller, record, body }) => ({
         data: await toView(deps, await changeApiKey(deps, caller, record, body)),

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { roles } from '../../../shared/contract/schemas/api-key.ts'
+import { folderExpectation, isFolderName } from '../../../shared/values/upload-names.ts'
 import { flag, nameText, oneOf, positiveId } from '../../api/fields.ts'
 
 /** API keys in requests and replies. */
@@ -12,6 +13,7 @@ export const apiKeyView = z
     role: z.enum(roles).describe('the effective role: that of the user when the key has one'),
     active: z.boolean(),
     user_id: z.int().nullable(),
+    uploads_folder: z.string().nullable(),
   })
   .meta({ id: 'ApiKey' })
 export type ApiKeyView = z.infer<typeof apiKeyView>
@@ -27,17 +29,31 @@ export const exampleApiKey = {
   role: 'organization_admin',
   active: true,
   user_id: null,
+  uploads_folder: null,
 }
+
+const uploadsFolder = z
+  .string()
+  .refine(isFolderName, { error: folderExpectation })
+  .nullable()
+  .meta({ override: { anyOf: [{ type: 'string', pattern: '^[A-Za-z0-9_-]{1,50}$' }, { type: 'null' }] } })
 
 export const apiKeyCreation = z.object({
   name: nameText(100),
   role: oneOf(roles).default('organization_admin'),
   active: flag().default(true),
   user_id: positiveId().nullable().default(null),
+  uploads_folder: uploadsFolder.default(null),
 })
 export type ApiKeyCreation = z.infer<typeof apiKeyCreation>
 
 export const apiKeyChange = z
-  .object({ name: nameText(100), role: oneOf(roles), active: flag(), user_id: positiveId().nullable() })
+  .object({
+    name: nameText(100),
+    role: oneOf(roles),
+    active: flag(),
+    user_id: positiveId().nullable(),
+    uploads_folder: uploadsFolder,
+  })
   .partial()
 export type ApiKeyChange = z.infer<typeof apiKeyChange>

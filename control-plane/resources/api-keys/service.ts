@@ -2,7 +2,9 @@ import type { ClientSession } from 'mongodb'
 import { generateKey, hashKey } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { ApiKeyDocument } from '../../../shared/contract/schemas/api-key.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
+import { prepareFolder, reserveFolder } from '../../../shared/store/upload-folders.ts'
 import { requireNotAbove } from '../../api/authorization.ts'
 import type { RequestError } from '../../api/request-error.ts'
 import type { PageCall } from '../../api/json-page.ts'
@@ -15,7 +17,15 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { deleteApiKeyDocument, insertApiKey, updateApiKey } from '../../store/api-keys.ts'
 import { changedFields, recordAct, recordChange } from '../audit-events/record.ts'
 import { changeCredentials, systemAdminElsewhere } from '../credential-changes.ts'
-import { moreThanYours, noApiKey, noSuchUser } from './refusals.ts'
+import {
+  isFile,
+  moreThanYours,
+  noApiKey,
+  noSuchUser,
+  noUserWithUploads,
+  otherCase,
+  uploadsOnly,
+} from './refusals.ts'
 import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
 import { toView } from './view.ts'
 
@@ -26,6 +36,10 @@ import { toView } from './view.ts'
 
 /** The fields that decide what a key may do. */
 type KeyPowers = Pick<ApiKeyDocument, 'role' | 'user_id' | 'organization_id'>
+
+/** The stored fields that a key keeps although a new key couldn't have them. */
+type Stored = Pick<ApiKeyDocument, 'user_id' | 'uploads_folder'>
+const noKey: Stored = { user_id: null, uploads_folder: null }
 
 /** One page of the organization's keys, by id. */
 export const listApiKeys = (call: PageCall, organizationId: number, query: TokenPageQuery) =>
@@ -50,6 +64,8 @@ export async function createApiKey(
 ): Promise<{ document: ApiKeyDocument; secret: string }> {
   const { collections } = deps.database
   const secret = generateKey()
+  const { uploads_folder: folder } = creation
+  if (folder !== null) await prepareFolder(collections, organizationId)
   const document: ApiKeyDocument = {
     _id: 0,
     organization_id: organizationId,
@@ -60,7 +76,7 @@ export async function createApiKey(
   document._id = await deps.database.ids.allocate('api_key')
   await changeCredentials(deps, caller, async (session) => {
     await requireCallerNotBelow(deps, caller, document, session)
-    await checkApiKey(deps, document, null, session)
+    await checkApiKey(deps, document, noKey, session)
     await insertApiKey(collections, document, session)
     await recordAct(deps.database, session, caller, { ...audited(document), action: 'created' })
   })
@@ -75,15 +91,21 @@ export async function changeApiKey(
   change: ApiKeyChange,
 ): Promise<ApiKeyDocument> {
   const { collections } = deps.database
-  const set: Partial<ApiKeyDocument> = withoutUndefined(change)
+  const { role, uploads_folder: folder = null } = change
+  if (folder !== null) await prepareFolder(collections, organizationId)
+  const requested: Partial<ApiKeyDocument> = withoutUndefined(change)
+  const set: Partial<ApiKeyDocument> = {
+    ...(role === undefined || role === 'uploads' ? {} : { uploads_folder: null }),
+    ...requested,
+  }
   return changeCredentials(deps, caller, async (session) => {
     const current = await findApiKey(deps, caller, String(id), organizationId, session)
     await requireCallerNotBelow(deps, caller, current, session)
     const wanted = { ...current, ...set }
     await requireCallerNotBelow(deps, caller, wanted, session)
-    await checkApiKey(deps, wanted, current.user_id, session)
+    await checkApiKey(deps, wanted, current, session)
     if (Object.keys(set).length > 0) await updateApiKey(collections, current._id, set, session)
-    const changes = changedFields(current, set)
+    const changes = changedFields({ uploads_folder: null, ...current }, requested)
     await recordChange(deps.database, session, caller, { ...audited(wanted), changes })
     return wanted
   })
@@ -147,24 +169,53 @@ export async function requireCallerNotBelow(
 }
 
 /**
- * Throws `validation_failed` for a role or a user that the key can't have. The stored user isn't checked: a key whose
- * user was deleted can still be renamed or deactivated.
+ * Throws `validation_failed` for a role, a user or a folder that the key can't have. The stored user isn't checked: a key
+ * whose user was deleted can still be renamed or deactivated.
  */
 async function checkApiKey(
   { database }: ControlPlane,
-  { role, user_id: userId, organization_id: organizationId }: KeyPowers,
-  storedUserId: number | null,
-  session?: ClientSession,
+  key: ApiKeyDocument,
+  stored: Stored,
+  session: ClientSession,
 ): Promise<void> {
+  const { role, user_id: userId, organization_id: organizationId, uploads_folder: folder = null } = key
   const problems: RequestError[] = []
   if (role === 'system_admin' && organizationId !== systemOrganizationId)
     problems.push(systemAdminElsewhere())
-  if (userId !== null && userId !== storedUserId) {
+  if (userId !== null && userId !== stored.user_id) {
     const user = await database.collections.users.findOne(
       { _id: userId, organization_id: organizationId },
-      { ...(session === undefined ? {} : { session }), projection: { _id: 1 } },
+      { session, projection: { _id: 1 } },
     )
     if (user === null) problems.push(noSuchUser(organizationId))
   }
+  if (role === 'uploads' && userId !== null) problems.push(noUserWithUploads())
+  if (role !== 'uploads' && folder !== null) problems.push(uploadsOnly())
+  else if (folder !== null && folder !== stored.uploads_folder)
+    problems.push(...(await folderProblems(database.collections, key, folder, session)))
   refuseAll(problems)
 }
+
+async function folderProblems(
+  collections: Collections,
+  { _id, organization_id: organizationId }: ApiKeyDocument,
+  folder: string,
+  session: ClientSession,
+): Promise<RequestError[]> {
+  const others = await collections.apiKeys
+    .find(
+      { organization_id: organizationId, _id: { $ne: _id }, uploads_folder: folder },
+      { session, collation: withoutCase, projection: { uploads_folder: 1 } },
+    )
+    .toArray()
+  const inOtherCase = others.flatMap(({ uploads_folder: other }) =>
+    typeof other === 'string' && other !== folder ? [other] : [],
+  )
+  const isFree = await reserveFolder(collections, session, organizationId, folder)
+  return [
+    ...inOtherCase.slice(0, 1).map((other) => otherCase(folder, other)),
+    ...(isFree ? [] : [isFile(folder)]),
+  ]
+}
+
+const withoutCase = { locale: 'en', strength: 2 }

@@ -5,5 +5,10 @@ import { apiKeyView, type ApiKeyView } from './schemas.ts'
 
 export async function toView({ reads }: ControlPlane, key: ApiKeyDocument): Promise<ApiKeyView> {
   const userRole = key.user_id === null ? null : await reads.roleOfUser(key.user_id)
-  return { id: key._id, ...sameFields(apiKeyView, key), role: userRole ?? key.role }
+  return {
+    id: key._id,
+    ...sameFields(apiKeyView, key),
+    role: userRole ?? key.role,
+    uploads_folder: key.uploads_folder ?? null,
+  }
 }

@@ -113,7 +113,7 @@ export const importCreation = z.object({
     content: z.string().optional().describe('of `json`: the CSV text; the rest of the body may have 1 MiB'),
     filename: boundedText({ max: maxFilenameLength })
       .optional()
-      .describe('of `upload_directory`: a file in it'),
+      .describe('of `upload_directory`: a file in it; FOLDER/NAME is one in a folder of a partner'),
     url: boundedText({ max: maxUrlLength }).optional().describe('of `url`: http, https, ftp or ftps'),
   }),
   file_format: z

@@ -20,6 +20,19 @@ export const badName = refusal(
   'must be a plain file name without a path',
 )
 
+export const isFolder = refusal(
+  { code: 'validation_failed', status: 422 },
+  (filename: string) => `filename ${JSON.stringify(filename)} is the name of a folder: choose another one`,
+  'acme',
+)
+
+export const noSuchFolder = refusal(
+  { code: 'validation_failed', status: 422 },
+  (filename: string) =>
+    `filename ${JSON.stringify(filename)} is in no folder that there is: a folder is there while an API key has it as uploads_folder, or a file lies in it`,
+  'acme/subscribers.csv',
+)
+
 export const badContentRange = refusal(
   badRequest,
   'Content-Range must be "bytes FIRST-LAST/TOTAL", such as "bytes 1000-1999/5000", with FIRST up to LAST and LAST below TOTAL',
@@ -101,6 +114,10 @@ export function toRequestError(
     case 'bad_name':
     case 'no_such_file':
       return noUpload(filename)
+    case 'is_folder':
+      return isFolder(filename)
+    case 'no_such_folder':
+      return noSuchFolder(filename)
     case 'wrong_start':
       return wrongStart(filename, message)
     case 'locked':

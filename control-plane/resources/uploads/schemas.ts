@@ -5,7 +5,11 @@ import { instantView } from '../../api/fields.ts'
 
 export const uploadView = z
   .object({
-    filename: z.string().describe('name in the upload directory'),
+    filename: z
+      .string()
+      .describe(
+        'name in the upload directory; FOLDER/NAME of a file in a folder, of which the keys of the folder see NAME',
+      ),
     size: z.int().min(0).nullable().describe('bytes; null where there is only an unfinished upload'),
     modified_at: instantView().describe(
       "when the file was complete, or the time that its sender gave it by FTP; of an unfinished upload, when it was last written; in the organization's time zone",

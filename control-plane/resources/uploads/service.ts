@@ -2,7 +2,7 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import { UploadDirectory, type NamedUpload } from '../../../shared/storage/uploads/upload-directory.ts'
 import type { UploadFile } from '../../../shared/storage/uploads/open-uploads.ts'
 import { loggedFileAct } from '../../../shared/storage/uploads/file-acts.ts'
-import { composeName, fileNameProblem } from '../../../shared/storage/uploads/upload-names.ts'
+import { composeName, joinName } from '../../../shared/values/upload-names.ts'
 import { UploadRefused } from '../../../shared/storage/uploads/upload-refused.ts'
 import type { Upload } from '../../../shared/storage/uploads/upload.ts'
 import { uploadLimits } from '../../../shared/store/ledger.ts'
@@ -16,9 +16,10 @@ import { clientLog, TransferLog } from './transfer-log.ts'
 import type { Transfer } from './transfers.ts'
 import { toView } from './view.ts'
 
-export async function listUploads({ deps, organizationId }: RequestCall): Promise<UploadView[]> {
+export async function listUploads(call: RequestCall): Promise<UploadView[]> {
+  const { deps, organizationId } = call
   const [pairs, zoneName] = await Promise.all([
-    openDirectory(deps, organizationId).listPairs(),
+    openDirectory(call).listPairs(),
     deps.reads.timeZone(organizationId),
   ])
   return pairs.map((pair) => toView(pair, zoneName))
@@ -27,17 +28,18 @@ export async function listUploads({ deps, organizationId }: RequestCall): Promis
 /** Receives a file, or the range of it that Content-Range names. Refuses what it can before the body is read. */
 export async function receiveUpload(call: RequestCall): Promise<UploadView> {
   const { deps, organizationId, header, acquireTransfer } = call
-  const filename = composeName(call.params['filename'] ?? '')
-  const log = new TransferLog(call, 'upload', filename)
+  const directory = openDirectory(call)
+  const filename = composeName(nameInPath(call))
+  const log = new TransferLog(call, 'upload', directory.nameInOrganization(filename))
   try {
-    const problem = fileNameProblem(filename)
+    const problem = directory.nameProblem(filename)
     if (problem !== null) throw badName(problem)
     const [length] = header('content-length')
     const contentLength = length === undefined ? undefined : Number(length)
     const range = readContentRange(header('content-range'), contentLength)
     const zoneName = await deps.reads.timeZone(organizationId)
     await acquireTransfer()
-    const pair = await mappingRefusals(deps, () => receive(call, log, range, contentLength))
+    const pair = await mappingRefusals(deps, () => receive(call, { filename, log, range, contentLength }))
     return toView(pair, zoneName)
   } catch (error) {
     log.failed(error)
@@ -47,17 +49,22 @@ export async function receiveUpload(call: RequestCall): Promise<UploadView> {
   }
 }
 
+interface Received {
+  /** As the caller sees it. */
+  filename: string
+  log: TransferLog
+  range: ContentRange | null
+  contentLength: number | undefined
+}
+
 async function receive(
   call: RequestCall,
-  log: TransferLog,
-  range: ContentRange | null,
-  contentLength: number | undefined,
+  { filename, log, range, contentLength }: Received,
 ): Promise<NamedUpload> {
-  const { deps, caller, organizationId } = call
-  const { filename } = log
+  const { deps, caller } = call
   const transfer = log.began(deps.transfers.begin(caller, 'in'))
   try {
-    const directory = openDirectory(deps, organizationId)
+    const directory = openDirectory(call)
     const upload = await directory.beginUpload(filename, {
       append: false,
       start: range?.first,
@@ -118,12 +125,14 @@ async function* ofRange(
 
 /** The finished file, or the range of it that the request asks for. */
 export async function sendUpload(call: RequestCall): Promise<Reply> {
-  const { deps, organizationId, acquireTransfer } = call
-  const log = new TransferLog(call, 'download', composeName(call.params['filename'] ?? ''))
+  const { deps, acquireTransfer } = call
+  const directory = openDirectory(call)
+  const filename = composeName(nameInPath(call))
+  const log = new TransferLog(call, 'download', directory.nameInOrganization(filename))
   try {
     await acquireTransfer()
-    const file = await mappingRefusals(deps, () => openDirectory(deps, organizationId).open(log.filename))
-    return sentFile(call, file, log)
+    const file = await mappingRefusals(deps, () => directory.open(filename))
+    return sentFile(call, { filename, file, log })
   } catch (error) {
     log.failed(error)
     log.write()
@@ -131,7 +140,10 @@ export async function sendUpload(call: RequestCall): Promise<Reply> {
   }
 }
 
-function sentFile(call: RequestCall, file: UploadFile, log: TransferLog): Reply {
+function sentFile(
+  call: RequestCall,
+  { filename, file, log }: { filename: string; file: UploadFile; log: TransferLog },
+): Reply {
   const { header, onClose } = call
   onClose(() => void file.close().catch(() => undefined))
   const { size, modifiedAt, version } = file
@@ -139,7 +151,7 @@ function sentFile(call: RequestCall, file: UploadFile, log: TransferLog): Reply 
   const lastModified = modifiedAt.toUTCString()
   const range = requestedRange(header('range'), header('if-range'), { size, etag })
   if (range === null) {
-    const { code, message, status } = beyondEnd(log.filename, size)
+    const { code, message, status } = beyondEnd(filename, size)
     throw new RequestError(code, message, { status, headers: { 'Content-Range': `bytes */${size}` } })
   }
   const { start, end } = range === 'whole' ? { start: 0, end: size } : range
@@ -182,18 +194,22 @@ async function* content(
 
 /** Deletes the finished file, or else the unfinished upload. */
 export async function deleteUpload(call: RequestCall): Promise<void> {
-  const { deps, organizationId } = call
-  const filename = composeName(call.params['filename'] ?? '')
-  await mappingRefusals(deps, () =>
-    loggedFileAct(clientLog(call), { event: 'delete', protocol: 'http', filename }, () =>
-      openDirectory(deps, organizationId).delete(filename),
-    ),
+  const directory = openDirectory(call)
+  const filename = composeName(nameInPath(call))
+  const act = { event: 'delete', protocol: 'http', filename: directory.nameInOrganization(filename) } as const
+  await mappingRefusals(call.deps, () =>
+    loggedFileAct(clientLog(call), act, () => directory.delete(filename)),
   )
 }
 
-function openDirectory(deps: ControlPlane, organizationId: number): UploadDirectory {
+/** A name with its folder may be one segment of the path, with an encoded slash, or two. */
+const nameInPath = ({ params: { folder, filename = '' } }: RequestCall): string =>
+  joinName(folder ?? null, filename)
+
+function openDirectory({ deps, caller, organizationId }: RequestCall): UploadDirectory {
   const { uploads, settings, log } = deps
-  return new UploadDirectory({ uploads, limits: uploadLimits(settings), organizationId, log })
+  const limits = uploadLimits(settings)
+  return new UploadDirectory({ uploads, limits, organizationId, folder: caller.uploadsFolder, log })
 }
 
 async function mappingRefusals<T>({ settings }: ControlPlane, work: () => Promise<T>): Promise<T> {

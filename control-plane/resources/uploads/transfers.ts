@@ -8,7 +8,8 @@ import {
   createTransferMetrics,
   type TransferMetrics,
 } from '../../../shared/storage/uploads/transfer-metrics.ts'
-import { KeyWatch, type KeyHolder, type KeyWatched } from '../../../shared/processes/key-watch.ts'
+import { KeyWatch, type KeyWatched } from '../../../shared/processes/key-watch.ts'
+import type { KeyHolder } from '../../../shared/store/api-keys.ts'
 import { RequestError } from '../../api/request-error.ts'
 
 /** At a stop, for the last writes of transfers whose connections were closed. */
@@ -57,7 +58,7 @@ export class Transfer implements KeyWatched {
     metrics.begun('http', direction)
   }
 
-  /** Aborted with the refusal when the API key may no longer upload. */
+  /** Aborted with the refusal when the API key may no longer upload, or got another role or folder. */
   get signal(): AbortSignal {
     return this.#revoked.signal
   }
@@ -77,7 +78,9 @@ export class Transfer implements KeyWatched {
 
   onKeyRevoked(): void {
     this.#revoked.abort(
-      new RequestError('not_authorized', 'the API key was revoked during the transfer', { status: 401 }),
+      new RequestError('not_authorized', 'the API key was revoked or changed during the transfer', {
+        status: 401,
+      }),
     )
   }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { recordFromKeys } from '../../../shared/contract/record-from-keys.ts'
-import { roles } from '../../../shared/contract/schemas/api-key.ts'
+import { userRoles } from '../../../shared/contract/schemas/api-key.ts'
 import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 import {
   emailText,
@@ -39,7 +39,7 @@ export const userView = z
     active: z
       .boolean()
       .describe('whether the user can sign in; the API keys of an inactive user are refused'),
-    role: z.enum(roles),
+    role: z.enum(userRoles),
     show_quick_tips: z.boolean(),
     default_preview_recipients: z.array(z.string()),
     terms_and_conditions_version: z.int().nullable(),
@@ -110,7 +110,7 @@ const fields = {
   full_name: nameText(100),
   email,
   active: flag(),
-  role: oneOf(roles),
+  role: oneOf(userRoles),
   show_quick_tips: flag(),
   default_preview_recipients: recipients,
   terms_and_conditions_version: z.int().min(0).nullable(),

@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import { isAdminRole } from '../../../shared/contract/schemas/api-key.ts'
 import { databaseTime } from '../../../shared/runtime/database.ts'
 import { permissionValues, type UserDocument } from '../../../shared/contract/schemas/user.ts'
 import type { Caller } from '../../../shared/store/api-keys.ts'
@@ -41,4 +42,4 @@ export const effectivePermissions = ({
   role,
   permissions,
 }: Pick<Caller, 'role' | 'permissions'>): UserView['permissions'] =>
-  byPermissionKey((key) => (role === 'standard' ? [...(permissions[key] ?? [])] : [...permissionValues[key]]))
+  byPermissionKey((key) => (isAdminRole(role) ? [...permissionValues[key]] : [...(permissions[key] ?? [])]))

@@ -10,7 +10,7 @@ export const whoamiEndpoints = [
     operationId: 'whoami',
     summary: 'The API key of the request, with its user, its organization and what it may do',
     tag: 'API keys',
-    needs: 'any_key',
+    needs: 'every_key',
     scope: 'own_organization',
     reply: { data: whoamiView, example: exampleWhoami },
     handle: async ({ deps, caller }) => ({ data: toView(caller, await findCallerRecords(deps, caller)) }),

@@ -15,6 +15,7 @@ export const whoamiView = z
       .object({ id: z.int(), name: z.string(), time_zone_name: z.string() })
       .describe('the organization of the key'),
     role: z.enum(roles).describe('the effective role: that of the user when the key has one'),
+    uploads_folder: z.string().nullable(),
     permissions: permissionsView.describe('the effective permissions: admin roles have all of them'),
   })
   .meta({ id: 'Whoami' })
@@ -25,5 +26,6 @@ export const exampleWhoami: WhoamiView = {
   user: { id: 3, email: 'jane@example.com' },
   organization: { id: 2, name: 'Example Ltd', time_zone_name: 'Europe/Berlin' },
   role: 'standard',
+  uploads_folder: null,
   permissions: { ...byPermissionKey(() => []), subscriber: ['read', 'import'] },
 }

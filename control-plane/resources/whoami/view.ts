@@ -16,5 +16,6 @@ export const toView = (
     time_zone_name: organization.time_zone_name,
   },
   role: caller.role,
+  uploads_folder: caller.uploadsFolder,
   permissions: effectivePermissions(caller),
 })

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { roles } from './api-key.ts'
+import { userRoles } from './api-key.ts'
 import { id, instant, integer } from './bson-schema.ts'
 
 /** All permissions, by key. */
@@ -27,7 +27,7 @@ export const userDocument = z.object({
   /** Comparison form of the email, unique in the installation. */
   email_key: z.string(),
   active: z.boolean(),
-  role: z.enum(roles),
+  role: z.enum(userRoles),
   /** Apply to the role `standard`; admin roles have all permissions. */
   permissions: z.record(z.string(), z.array(z.string())),
   show_quick_tips: z.boolean(),

@@ -3,6 +3,7 @@ import type { UploadDocument } from '../../contract/schemas/upload.ts'
 import { clock } from '../../runtime/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
 import type { UploadLimits } from '../../store/ledger.ts'
+import { hasFinishedFile } from '../../store/upload-folders.ts'
 import {
   findPair,
   listUploads,
@@ -11,9 +12,15 @@ import {
   renameUpload,
   setUploadTime,
 } from '../../store/uploads.ts'
+import {
+  composeName,
+  fileNameProblem,
+  joinName,
+  splitName,
+  uploadNameProblem,
+} from '../../values/upload-names.ts'
 import type { UploadFile, Uploads } from './open-uploads.ts'
-import { composeName, fileNameProblem } from './upload-names.ts'
-import { isUploadedElsewhere, noSuchFile, UploadRefused } from './upload-refused.ts'
+import { isUploadedElsewhere, noSuchFile, refuseName, UploadRefused } from './upload-refused.ts'
 import { Upload, type UploadOptions } from './upload.ts'
 
 /** How long a session waits for the end of another one: a client that was cut off often reconnects at once. */
@@ -24,10 +31,13 @@ interface UploadDirectoryOptions {
   uploads: Uploads
   limits: UploadLimits
   organizationId: number
+  /** The folder of the caller's key, which is then all that there is; null for the whole directory. */
+  folder: string | null
   log: Logger
 }
 
 export interface UploadEntry {
+  /** As the caller sees it. */
   name: string
   /** In bytes. */
   size: number
@@ -43,9 +53,10 @@ export interface NamedUpload {
 }
 
 /**
- * The directory of one organization as clients see it over any protocol: flat, with regular files only. An upload gets
- * its name when it is complete; a later upload of the name may resume one that broke off. Names may come decomposed. All
- * methods throw UploadRefused for a name that isn't valid.
+ * The directory of one organization as clients see it over any protocol: regular files with names, or FOLDER/NAME for
+ * those in partners' folders. A partner's key sees its folder alone, and NAME of its names. An upload gets its name when
+ * it is complete; a later upload of the name may resume one that broke off. Names may come decomposed. All methods throw
+ * UploadRefused for a name that isn't valid.
  */
 export class UploadDirectory {
   readonly #options: UploadDirectoryOptions
@@ -54,22 +65,40 @@ export class UploadDirectory {
     this.#options = options
   }
 
-  /** The finished files, by name. */
-  async list(): Promise<UploadEntry[]> {
-    const { uploads, organizationId } = this.#options
+  /** Whether there may be folders in it. */
+  get hasFolders(): boolean {
+    return this.#options.folder === null
+  }
+
+  /** The finished files, by name; with `folder` those in a folder of the organization. */
+  async list(folder: string | null = null): Promise<UploadEntry[]> {
+    const { uploads, organizationId, folder: own } = this.#options
     await uploads.require()
-    return (await listUploads(uploads.collections, organizationId, 'finished')).map(toEntry)
+    const within = { folder: own ?? folder, state: 'finished' } as const
+    const records = await listUploads(uploads.collections, organizationId, within)
+    return records.map((record) => this.#toEntry(record))
+  }
+
+  /** Whether a finished file lies in the folder of the organization. */
+  async hasFolder(folder: string): Promise<boolean> {
+    const { uploads, organizationId } = this.#options
+    return this.hasFolders && hasFinishedFile(uploads.collections, organizationId, folder)
+  }
+
+  /** Why a composed name isn't valid; null when it is. */
+  nameProblem(name: string): string | null {
+    return this.hasFolders ? uploadNameProblem(name) : fileNameProblem(name)
   }
 
   /** Finished and unfinished files, by name. Bytes of uploads in progress that are on their way are missing. */
   async listPairs(): Promise<NamedUpload[]> {
-    const { uploads, organizationId } = this.#options
+    const { uploads, organizationId, folder } = this.#options
     await uploads.require()
     const pairs = new Map<string, NamedUpload>()
-    for (const record of await listUploads(uploads.collections, organizationId)) {
-      const { name } = record
+    for (const record of await listUploads(uploads.collections, organizationId, { folder })) {
+      const name = this.#shownName(record.name)
       const pair = pairs.get(name) ?? { name, finished: null, unfinished: null }
-      if (record.state === 'finished') pair.finished = toEntry(record)
+      if (record.state === 'finished') pair.finished = this.#toEntry(record)
       else pair.unfinished = await this.#unfinishedEntry(record)
       pairs.set(name, pair)
     }
@@ -77,11 +106,11 @@ export class UploadDirectory {
   }
 
   async findPair(filename: string): Promise<NamedUpload> {
-    const name = validName(filename)
+    const name = this.#validName(filename)
     const { finished, unfinished } = await this.#pair(name)
     return {
       name,
-      finished: finished === null ? null : toEntry(finished),
+      finished: finished === null ? null : this.#toEntry(finished),
       unfinished: unfinished === null ? null : await this.#unfinishedEntry(unfinished),
     }
   }
@@ -100,7 +129,7 @@ export class UploadDirectory {
    */
   async findResumable(filename: string): Promise<UploadEntry> {
     const deadline = clock.monotonicMs() + lockTimeoutMs
-    const name = validName(filename)
+    const name = this.#validName(filename)
     while ((await this.#pair(name)).unfinished?.is_leased === true && clock.monotonicMs() < deadline)
       await sleep(lockRetryMs)
     const { finished, unfinished } = await this.findPair(name)
@@ -111,9 +140,9 @@ export class UploadDirectory {
 
   /** Opens the finished file. Throws UploadRefused without one. */
   async open(filename: string): Promise<UploadFile> {
-    const name = validName(filename)
+    const name = this.#validName(filename)
     const { uploads, organizationId } = this.#options
-    const file = await uploads.open(organizationId, name)
+    const file = await uploads.open(organizationId, this.nameInOrganization(name))
     if (file === null) throw noSuchFile(name)
     return file
   }
@@ -123,11 +152,11 @@ export class UploadDirectory {
    * unfinished one is being uploaded.
    */
   async delete(filename: string): Promise<void> {
-    const name = validName(filename)
+    const name = this.#validName(filename)
     const { uploads, organizationId } = this.#options
     await uploads.require()
     const unused =
-      (await removeFinished(uploads, organizationId, name)) ??
+      (await removeFinished(uploads, organizationId, this.nameInOrganization(name))) ??
       (await untilFree(async () => {
         const { unfinished } = await this.#pair(name)
         if (unfinished === null) throw noSuchFile(name)
@@ -140,10 +169,15 @@ export class UploadDirectory {
 
   /** Replaces a file of the new name. Throws UploadRefused without a file of the old name, and over the limit of names. */
   async rename(from: string, to: string): Promise<void> {
-    const { uploads, organizationId, limits } = this.#options
-    const names = { from: validName(from), to: validName(to) }
+    const { uploads, organizationId, folder: own, limits } = this.#options
+    const names = {
+      from: this.nameInOrganization(this.#validName(from)),
+      to: this.nameInOrganization(this.#validName(to)),
+    }
     await uploads.require()
-    const outcome = await renameUpload(uploads, organizationId, names, limits)
+    const outcome = await refuseName(to, () =>
+      renameUpload(uploads, organizationId, { ...names, own }, limits),
+    )
     if (outcome === 'missing') throw noSuchFile(from)
     if (outcome === 'over_quota')
       throw new UploadRefused(
@@ -156,29 +190,51 @@ export class UploadDirectory {
 
   /** Sets the time of the finished file. Throws UploadRefused without one. */
   async setTime(filename: string, time: Date): Promise<void> {
-    const name = validName(filename)
+    const name = this.#validName(filename)
     const { uploads, organizationId } = this.#options
-    if (!(await setUploadTime(uploads.collections, organizationId, name, time))) throw noSuchFile(name)
+    if (!(await setUploadTime(uploads.collections, organizationId, this.nameInOrganization(name), time)))
+      throw noSuchFile(name)
   }
 
   /** Begins an upload. Throws UploadRefused before anything has changed. */
   async beginUpload(filename: string, options: UploadOptions): Promise<Upload> {
-    const name = validName(filename)
+    const name = this.#validName(filename)
     await this.#options.uploads.require()
-    return untilFree(() => Upload.begin({ ...this.#options, name }, options))
+    const context = { ...this.#options, name, storedName: this.nameInOrganization(name) }
+    return untilFree(() => Upload.begin(context, options))
+  }
+
+  /** The name of a file as the keys of the organization see it. */
+  nameInOrganization(name: string): string {
+    return joinName(this.#options.folder, name)
   }
 
   async #pair(name: string) {
     const { uploads, organizationId } = this.#options
     await uploads.require()
-    return findPair(uploads.collections, organizationId, name)
+    return findPair(uploads.collections, organizationId, this.nameInOrganization(name))
   }
 
   async #unfinishedEntry(record: UploadDocument): Promise<UploadEntry> {
-    const entry = toEntry(record)
+    const entry = this.#toEntry(record)
     return record.lease === null
       ? entry
       : { ...entry, size: await this.#options.uploads.blobs.size(record.blob) }
+  }
+
+  #toEntry({ name, size, modified_at: modifiedAt }: UploadDocument): UploadEntry {
+    return { name: this.#shownName(name), size, modifiedAt }
+  }
+
+  #validName(filename: string): string {
+    const name = composeName(filename)
+    const problem = this.nameProblem(name)
+    if (problem !== null) throw new UploadRefused('bad_name', name, `the file name ${problem}`)
+    return name
+  }
+
+  #shownName(storedName: string): string {
+    return this.hasFolders ? storedName : splitName(storedName).file
   }
 }
 
@@ -194,17 +250,4 @@ async function untilFree<T>(work: () => Promise<T>): Promise<T> {
       await sleep(lockRetryMs)
     }
   }
-}
-
-const toEntry = ({ name, size, modified_at: modifiedAt }: UploadDocument): UploadEntry => ({
-  name,
-  size,
-  modifiedAt,
-})
-
-function validName(filename: string): string {
-  const name = composeName(filename)
-  const problem = fileNameProblem(name)
-  if (problem !== null) throw new UploadRefused('bad_name', name, `the file name ${problem}`)
-  return name
 }

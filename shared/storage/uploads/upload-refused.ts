@@ -1,5 +1,9 @@
+import { NameRefused } from '../../store/uploads.ts'
+
 export type UploadRefusal =
   | 'bad_name'
+  | 'is_folder'
+  | 'no_such_folder'
   | 'no_such_file'
   /** The byte at which to resume is not one at which that is possible. */
   | 'wrong_start'
@@ -27,3 +31,18 @@ export const noSuchFile = (name: string) => new UploadRefused('no_such_file', na
 
 export const isUploadedElsewhere = (name: string) =>
   new UploadRefused('locked', name, 'another session is uploading this file; try again later')
+
+const nameRefusals = {
+  is_folder: 'a folder has this name; choose another one',
+  no_such_folder: 'there is no such folder; one is there while an API key has it or a file lies in it',
+}
+
+/** Throws UploadRefused where the work throws NameRefused. */
+export async function refuseName<T>(name: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    if (!(error instanceof NameRefused)) throw error
+    throw new UploadRefused(error.refusal, name, nameRefusals[error.refusal])
+  }
+}

@@ -20,7 +20,7 @@ import { binaryMegabyte } from '../../values/byte-sizes.ts'
 import { newUploadBlob, type BlobWriter } from '../blobs/blobs.ts'
 import { isStagingFull } from '../staging/staging.ts'
 import type { Uploads } from './open-uploads.ts'
-import { isUploadedElsewhere, UploadRefused } from './upload-refused.ts'
+import { isUploadedElsewhere, refuseName, UploadRefused } from './upload-refused.ts'
 
 export interface UploadOptions {
   append: boolean
@@ -36,7 +36,11 @@ interface UploadContext {
   uploads: Uploads
   limits: UploadLimits
   organizationId: number
+  /** The folder of the caller's key. */
+  folder: string | null
+  /** As the caller sees it. */
   name: string
+  storedName: string
   log: Logger
 }
 
@@ -73,20 +77,22 @@ export class Upload {
    * the directory is full.
    */
   static async begin(context: UploadContext, options: UploadOptions): Promise<Upload> {
-    const { uploads, organizationId, name, limits } = context
+    const { uploads, organizationId, name, storedName, folder: own, limits } = context
     const blob = newUploadBlob()
     const token = blob.slice(blob.lastIndexOf('/') + 1)
     let start = 0
-    const begun = await beginUpload(
-      uploads,
-      { organizationId, name, token, blob },
-      async (pair) => {
-        if (pair.unfinished?.is_leased === true) throw isUploadedElsewhere(name)
-        start = await decideStart(context, pair, options)
-        const { announced } = options
-        return { start, expected: announced === undefined ? null : start + announced }
-      },
-      limits,
+    const begun = await refuseName(name, () =>
+      beginUpload(
+        uploads,
+        { organizationId, name: storedName, own, token, blob },
+        async (pair) => {
+          if (pair.unfinished?.is_leased === true) throw isUploadedElsewhere(name)
+          start = await decideStart(context, pair, options)
+          const { announced } = options
+          return { start, expected: announced === undefined ? null : start + announced }
+        },
+        limits,
+      ),
     )
     if (begun === null) throw overQuota(name)
     return new Upload(context, { ...begun, token, start })

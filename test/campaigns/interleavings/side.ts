@@ -181,7 +181,7 @@ export async function openSide(options: {
     folder,
     uploadDirectory: (organizationId) =>
       new UploadDirectory({
-        ...{ uploads, organizationId, log, limits: uploadLimits(settings) },
+        ...{ uploads, folder: null, organizationId, log, limits: uploadLimits(settings) },
       }),
     close: async () => {
       stopping.abort()

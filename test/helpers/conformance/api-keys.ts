@@ -1,7 +1,53 @@
-import { moreThanYours, noSuchUser } from '../../../control-plane/resources/api-keys/refusals.ts'
+import {
+  isFile,
+  moreThanYours,
+  noSuchUser,
+  noUserWithUploads,
+  otherCase,
+  uploadsOnly,
+} from '../../../control-plane/resources/api-keys/refusals.ts'
 import { noSystemKeyLeft, systemAdminElsewhere } from '../../../control-plane/resources/credential-changes.ts'
+import type { RequestError } from '../../../control-plane/api/request-error.ts'
 import type { Row, Rows } from './row.ts'
-import type { World } from './world.ts'
+import { partnerFolder, type World } from './world.ts'
+
+/** What a folder or a role for uploads is refused for, in a creation or an update. */
+const ofUploads = (
+  paramsIn: (world: World) => Promise<Record<string, number>>,
+): NonNullable<Row['refusals']> => {
+  const other = partnerFolder.toUpperCase()
+  const refusedFor = (key: Record<string, unknown>, refused: RequestError) => async (world: World) => ({
+    sent: { params: await paramsIn(world), body: { api_key: { name: 'x', ...key } } },
+    refused,
+  })
+  const role = 'uploads'
+  return [
+    refusedFor({ role: 'standard', uploads_folder: 'acme' }, uploadsOnly()),
+    async (world) => {
+      const user_id = (await world.post('/users', { user: newUser(world) })).id
+      return refusedFor({ role, user_id }, noUserWithUploads())(world)
+    },
+    refusedFor({ role, uploads_folder: other }, otherCase(other, partnerFolder)),
+    async (world) => {
+      const path = '/uploads/plain'
+      await world.service.call('PUT', path, 'email', {
+        key: world.admin,
+        headers: { 'content-type': 'text/csv' },
+      })
+      return refusedFor({ role, uploads_folder: 'plain' }, isFile('plain'))(world)
+    },
+  ]
+}
+
+const newUser = (world: World) => ({
+  ...{
+    full_name: 'A user',
+    role: 'standard',
+    email: `${world.unique('user').replace(' ', '-')}@example.com`,
+    active: true,
+  },
+  ...{ password1: 'correct horse battery', password2: 'correct horse battery' },
+})
 
 const newKey = (world: World) => world.post('/api_keys', { api_key: { name: 'A key' } })
 
@@ -37,6 +83,7 @@ function rows(
           sent: { params: organizationOf(world), body: { api_key: { name: 'x', user_id: 999_999 } } },
           refused: noSuchUser(world.organizationId),
         }),
+        ...ofUploads((world) => Promise.resolve(organizationOf(world))),
         ...refusalsOfCreation,
       ],
     },
@@ -60,6 +107,7 @@ function rows(
           },
           refused: systemAdminElsewhere(),
         }),
+        ...ofUploads(paramsOfNewKey),
         (world) => ({
           sent: { ...systemKey, key: world.system, body: { api_key: { active: false } } },
           refused: noSystemKeyLeft(),

@@ -24,9 +24,11 @@ export async function asksForCredential(t: Test, subject: Subject): Promise<void
  */
 export async function refusesLesserRoles(t: Test, subject: Subject): Promise<void> {
   const { needs, body } = subject.described
-  if (needs === 'any_key') return
+  if (needs === 'every_key') return
   const wrong: Sent = body === undefined ? {} : { body: '{', headers: { 'content-type': 'text/plain' } }
-  const answer = await subject.send(wrong, { key: subject.world.keyWithoutPermissions })
+  const answer = await subject.send(wrong, {
+    key: needs === 'any_key' ? subject.world.uploadsKey : subject.world.keyWithoutPermissions,
+  })
   refused(t, answer, 'not_authorized', JSON.stringify(needs), 403)
 }
 

@@ -45,6 +45,7 @@ export class Subject {
     const { needs } = this.described
     if (typeof needs !== 'string') return this.world.holderOf(...needs.permission)
     return {
+      every_key: this.world.uploadsKey,
       any_key: this.world.keyWithoutPermissions,
       admin: this.world.admin,
       system_admin: this.world.system,

@@ -1,6 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { bootstrapKey, createList, type Json, type Service } from '../service.ts'
 
+/** The folder of each organization's `partnerKey`. */
+export const partnerFolder = 'partner'
+
 /** An organization with its keys, and a foreign one, for the conformance rows. Records are made on demand. */
 export interface World {
   service: Service
@@ -9,6 +12,9 @@ export interface World {
   system: string
   admin: string
   keyWithoutPermissions: string
+  /** Keys of the role uploads: of the whole directory, and of `partnerFolder` alone. */
+  uploadsKey: string
+  partnerKey: string
   /** The foreign organization, with its own records, in which rows can be made too. */
   foreign: World
   /** A key of an organization admin of organization 1, where system admins are. */
@@ -25,6 +31,10 @@ export interface World {
 }
 
 export async function makeWorld(service: Service): Promise<World> {
+  // The system admin's own organization has the folder too.
+  await service.post('/api_keys', {
+    api_key: { name: partnerFolder, role: 'uploads', uploads_folder: partnerFolder },
+  })
   const [one, other] = [await worldOf(service), await worldOf(service)] as [World, World]
   one.foreign = other
   other.foreign = one
@@ -33,8 +43,9 @@ export async function makeWorld(service: Service): Promise<World> {
 
 async function worldOf(service: Service): Promise<Omit<World, 'foreign'>> {
   const { id: organizationId } = await organization(service)
-  const keyIn = async (id: number, role: string): Promise<string> =>
-    (await service.post(`/organizations/${id}/api_keys`, { api_key: { name: role, role } })).key
+  const keyIn = async (id: number, role: string, uploads_folder?: string): Promise<string> =>
+    (await service.post(`/organizations/${id}/api_keys`, { api_key: { name: role, role, uploads_folder } }))
+      .key
   const admin = await keyIn(organizationId, 'organization_admin')
   const holders = new Map<string, Promise<string>>()
   const post: World['post'] = async (path, body) => {
@@ -48,6 +59,8 @@ async function worldOf(service: Service): Promise<Omit<World, 'foreign'>> {
     system: bootstrapKey,
     admin,
     keyWithoutPermissions: await keyIn(organizationId, 'standard'),
+    uploadsKey: await keyIn(organizationId, 'uploads'),
+    partnerKey: await keyIn(organizationId, 'uploads', partnerFolder),
     adminBesideSystem: () => keyIn(1, 'organization_admin'),
     holderOf: (key, value) => {
       const name = `${key}/${value}`

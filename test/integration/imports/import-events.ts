@@ -252,11 +252,8 @@ async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
     bounds: { ...watchBounds, ...bounds },
   })
   const caller = {
-    keyId: 1,
-    organizationId: 1,
-    role: 'system_admin' as const,
-    permissions: {},
-    ...{ keyName: 'First key', userId: null, userName: null },
+    ...{ keyId: 1, organizationId: 1, role: 'system_admin' as const, permissions: {} },
+    ...{ uploadsFolder: null, keyName: 'First key', userId: null, userName: null },
   }
   const open = async (id: number) => {
     const events = watch.events(

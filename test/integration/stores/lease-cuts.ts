@@ -30,7 +30,7 @@ await claimCallback(collections, queue, { until: new Date(), token: 'mine', leas
 await collections.reactions.insertOne(storedReaction({ due_at: past }))
 const lease = { token: 'mine', seconds: 50 }
 await claimMessages(collections, [{ queue: 1, dueAt: past }], { now: new Date(), limit: 1, lease })
-const upload = { organizationId: 1, name: 'a.csv', token: 'mine', blob: 'uploads/00/a' }
+const upload = { organizationId: 1, name: 'a.csv', own: null, token: 'mine', blob: 'uploads/00/a' }
 const ledger = new LedgerTransactions(database)
 const start = () => Promise.resolve({ start: 0, expected: null })
 await beginUpload({ collections, ledger }, upload, start, noLimits)

@@ -22,7 +22,10 @@ for (const STAGING of ['disk', 'gridfs'] as const) {
     const organizationId = organizations
     const process = () => {
       const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
-      return { uploads, directory: new UploadDirectory({ uploads, organizationId, limits, log }) }
+      return {
+        uploads,
+        directory: new UploadDirectory({ uploads, organizationId, folder: null, limits, log }),
+      }
     }
     const sums = async () => {
       const records = await collections.uploads.find({ organization_id: organizationId }).toArray()

@@ -41,7 +41,7 @@ const systemUser = await service.post('/users', {
 const rows = rowsFor(own, foreign, { key: 1, user: systemUser.id })
 const queries = queriesFor(own, foreign)
 
-/** A caller's rights: a role of an admin, one permission, or none. */
+/** A caller's rights: a role of an admin or of a partner, one permission, or none. */
 interface Caller {
   who: string
   key: string
@@ -100,6 +100,7 @@ const callers: Caller[] = [
   ownAdmin,
   { who: 'a user who is an admin', key: adminUser.key, right: 'admin' },
   { who: 'a standard key', key: world.keyWithoutPermissions, right: null },
+  { who: 'a key of the role uploads', key: world.uploadsKey, right: 'role uploads' },
   { who: 'a user who was an admin', key: demoted.key, right: null },
   { who: 'a user who had a permission', key: deprived.key, right: null },
   ...holders,
@@ -162,7 +163,8 @@ const isNotFound = ({ status, body }: Answer): boolean =>
 const shown = ({ status, text }: Answer): string => `${status} ${text.slice(0, 200)}`
 
 function isLetIn({ needs }: Row, { right }: Caller): boolean {
-  if (right === 'system admin' || needs === 'any key') return true
+  if (right === 'system admin' || needs === 'every key') return true
+  if (needs === 'any key') return right !== 'role uploads'
   if (needs === 'system admin' || right === null) return false
   return right === 'admin' || (needs !== 'admin' && needs.includes(right))
 }

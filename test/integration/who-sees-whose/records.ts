@@ -1,6 +1,6 @@
 import { unsubscribeToken } from '../../../control-plane/api/signed-token.ts'
 import { keyHashSecret } from '../../../shared/store/api-keys.ts'
-import type { World } from '../../helpers/conformance/world.ts'
+import { partnerFolder, type World } from '../../helpers/conformance/world.ts'
 import { importEnd, type Json } from '../../helpers/service.ts'
 import { storedUploads } from '../../helpers/stored-uploads.ts'
 
@@ -36,6 +36,7 @@ export interface Records {
   movedImport: number
   endedImport: number
   uploadedFile: string
+  partnerFolder: string
   /** A name that the caller gives to a file. */
   newFile: string
   takenMessage: { id: number; lease_token: string }
@@ -53,7 +54,8 @@ export const spares: Record<
   key: (world, { mark }) => world.post('/api_keys', { api_key: { name: world.unique(mark) } }),
   async uploadedFile({ service, admin, unique }, { mark }) {
     const id = `${unique(mark)}.csv`
-    await service.call('PUT', `/uploads/${encodeURIComponent(id)}`, 'ann@example.com', { key: admin })
+    for (const name of [id, `${partnerFolder}/${id}`])
+      await service.call('PUT', `/uploads/${encodeURIComponent(name)}`, 'ann@example.com', { key: admin })
     return { id }
   },
   user: (world, { mark }) =>
@@ -173,7 +175,9 @@ export async function makeRecords(world: World, mark: string): Promise<Records> 
   )
   await importEnd(service, endedImport)
   const uploadedFile = `${mark}.csv`
-  await storedUploads(service, organization).put(uploadedFile, 'email\nann@example.com\n')
+  const directory = storedUploads(service, organization)
+  for (const name of [uploadedFile, `${partnerFolder}/${uploadedFile}`])
+    await directory.put(name, 'email\nann@example.com\n')
   return {
     mark,
     organization,
@@ -201,6 +205,7 @@ export async function makeRecords(world: World, mark: string): Promise<Records> 
     movedImport: await idOf(`${ofList}/subscriber_imports`, importCreation()),
     endedImport,
     uploadedFile,
+    partnerFolder,
     newFile: 'new.csv',
     takenMessage: { id: messageId, lease_token },
     unsubscribeToken: unsubscribeToken(await keyHashSecret(service.collections), {

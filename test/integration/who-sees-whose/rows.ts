@@ -7,7 +7,7 @@ import { importCreation, password, type Records } from './records.ts'
  */
 export interface Row {
   /** Admins have every permission, and a system admin may call everything. */
-  needs: 'any key' | 'admin' | 'system admin' | string[]
+  needs: 'every key' | 'any key' | 'admin' | 'system admin' | string[]
   /** The kinds of the path's parameters, in their order. */
   path?: (keyof Records)[]
   /** A system admin sees all organizations where the path names none; other callers see their own. */
@@ -30,6 +30,7 @@ export interface Case {
 
 const mayReadImports = ['subscriber/read', 'subscriber/import']
 const mayImport = ['subscriber/import']
+const mayUpload = [...mayImport, 'role uploads']
 const mayRead = ['subscriber/read']
 
 /** `system` are records of organization 1: a key and a user that are more than its organization admins. */
@@ -484,10 +485,21 @@ export function rowsFor(
       cases: casesOfSources,
     },
 
-    'GET /uploads': { needs: mayImport },
-    'GET /uploads/:filename': { needs: mayImport, path: ['uploadedFile'], namesNothing: true, ownOnly: true },
-    'PUT /uploads/:filename': { needs: mayImport, path: ['newFile'] },
-    'DELETE /uploads/:filename': { needs: mayImport, path: ['uploadedFile'], ownOnly: true },
+    'GET /uploads': { needs: mayUpload },
+    'GET /uploads/:filename': { needs: mayUpload, path: ['uploadedFile'], namesNothing: true, ownOnly: true },
+    'PUT /uploads/:filename': { needs: mayUpload, path: ['newFile'] },
+    'DELETE /uploads/:filename': { needs: mayUpload, path: ['uploadedFile'], ownOnly: true },
+    'GET /uploads/:folder/:filename': {
+      needs: mayUpload,
+      path: ['partnerFolder', 'uploadedFile'],
+      ...{ namesNothing: true, ownOnly: true },
+    },
+    'PUT /uploads/:folder/:filename': { needs: mayUpload, path: ['partnerFolder', 'newFile'] },
+    'DELETE /uploads/:folder/:filename': {
+      needs: mayUpload,
+      path: ['partnerFolder', 'uploadedFile'],
+      ownOnly: true,
+    },
 
     'GET /mailing_lists/:mailing_list_id/reactions': { needs: 'any key', path: ['list'] },
     'POST /outbox/take': {
@@ -539,7 +551,7 @@ export function rowsFor(
     'GET /audit_events': {
       needs: 'admin',
     },
-    'GET /whoami': { needs: 'any key', namesNothing: true },
+    'GET /whoami': { needs: 'every key', namesNothing: true },
     'GET /subscriber_counts': { needs: 'any key' },
     'GET /organization/:organization_id/subscriber_counts': { needs: 'any key', path: ['organization'] },
     'GET /organizations/:organization_id/subscriber_counts': { needs: 'any key', path: ['organization'] },

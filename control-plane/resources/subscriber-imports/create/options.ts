@@ -11,7 +11,7 @@ import {
   type ImportOptions,
 } from '../../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
-import { composeName, fileNameProblem } from '../../../../shared/storage/uploads/upload-names.ts'
+import { composeName, uploadNameProblem } from '../../../../shared/values/upload-names.ts'
 import { fieldReader, type FieldReader } from '../../../../shared/values/field-value.ts'
 import { fieldFinder } from '../../custom-fields/field-finder.ts'
 import type { RequestError } from '../../../api/request-error.ts'
@@ -207,7 +207,7 @@ export function checkSource(
       return { type: 'json', filename: 'data', url: null }
     case 'upload_directory': {
       const filename = composeName(source.filename ?? '')
-      const problem = source.filename === undefined ? 'is required' : fileNameProblem(filename)
+      const problem = source.filename === undefined ? 'is required' : uploadNameProblem(filename)
       if (problem !== null) problems.push(faultySource.badFileName(problem))
       return { type: 'upload_directory', filename, url: null }
     }

@@ -1,5 +1,5 @@
 import { builtInColumns } from '../../../../shared/contract/schemas/import.ts'
-import { fileNameProblem } from '../../../../shared/storage/uploads/upload-names.ts'
+import { uploadNameProblem } from '../../../../shared/values/upload-names.ts'
 import { invalid } from '../../../api/refusal.ts'
 import { callbackSchemes, sourceSchemes, urlProblem } from './client-url.ts'
 
@@ -66,7 +66,7 @@ export const wrongBeginning = invalid(
 
 const faulty = (key: string, example: string) => invalid((problem: string) => `${key} ${problem}`, example)
 
-/** The problem is one of `fileNameProblem` or `urlProblem`. */
+/** The problem is one of `uploadNameProblem` or `urlProblem`. */
 export const faultySource = {
   noContent: invalid('file_source.content is required'),
   blankContent: invalid('file_source.content must not be blank'),
@@ -86,7 +86,7 @@ export const badCallback = faulty('callback_url', problemOf('', callbackSchemes)
 /** Further examples of names and URLs, with the problems that their checks find. */
 const examples = [
   ...['', '../x', 'a\nb', 'x'.repeat(1_000)].map((name) =>
-    faulty('file_source.filename', fileNameProblem(name) ?? ''),
+    faulty('file_source.filename', uploadNameProblem(name) ?? ''),
   ),
   ...['', 'ftp://example.com/%zz', 'http://10.0.0.7/'].map((url) =>
     faulty('file_source.url', problemOf(url, sourceSchemes)),

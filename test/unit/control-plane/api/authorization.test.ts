@@ -35,9 +35,10 @@ const contract = rowsFor(noRecords, noRecords, { key: 1, user: 1 })
 const textOf = (needs: Need): string =>
   typeof needs === 'string'
     ? needs
-    : permissionsIn(needs)
-        .map(([key, value]) => `${key}/${value}`)
-        .join(' or ')
+    : [
+        ...permissionsIn(needs).map(([key, value]) => `${key}/${value}`),
+        ...(needs.orRole === undefined ? [] : [`role ${needs.orRole}`]),
+      ].join(' or ')
 const permissionsIn = ({ permission, or }: PermissionNeed): Permission[] =>
   or === undefined ? [permission] : [permission, or.permission]
 
@@ -77,13 +78,14 @@ const caller = (role: Role, permissions = {}): Caller => ({
   keyId: 1,
   organizationId: 1,
   role,
-  permissions: role === 'standard' ? permissions : permissionValues,
-  ...{ keyName: 'A key', userId: null, userName: null },
+  permissions: role === 'standard' || role === 'uploads' ? permissions : permissionValues,
+  ...{ uploadsFolder: null, keyName: 'A key', userId: null, userName: null },
 })
 
 t.test('each role has the permissions of the contract', (t) => {
   const importing: Need = { permission: ['subscriber', 'import'] }
-  const everything: Need[] = ['any_key', importing, 'admin', 'system_admin']
+  const uploading: Need = { ...importing, orRole: 'uploads' }
+  const everything: Need[] = ['every_key', 'any_key', importing, uploading, 'admin', 'system_admin']
   const pausing: Need = {
     permission: ['autoresponder', 'update'],
     or: { permission: ['autoresponder', 'update_state'], forBodies: 'pausing' },
@@ -92,10 +94,13 @@ t.test('each role has the permissions of the contract', (t) => {
   t.same([mayPause('update'), mayPause('update_state'), mayPause('create', 'delete')], [true, true, false])
   t.match(describeNeed(pausing), /autoresponder\/update .*autoresponder\/update_state is enough for pausing/)
   const allowedNeeds = (who: Caller) => everything.filter((need) => meetsNeed(who, need))
-  t.same(allowedNeeds(caller('standard')), ['any_key'])
-  t.same(allowedNeeds(caller('standard', { subscriber: ['import'] })), ['any_key', importing])
-  t.same(allowedNeeds(caller('standard', { subscriber: ['read'] })), ['any_key'])
-  t.same(allowedNeeds(caller('organization_admin')), ['any_key', importing, 'admin'])
+  t.same(allowedNeeds(caller('standard')), ['every_key', 'any_key'])
+  const ofImporter = ['every_key', 'any_key', importing, uploading]
+  t.same(allowedNeeds(caller('standard', { subscriber: ['import'] })), ofImporter)
+  t.same(allowedNeeds(caller('uploads')), ['every_key', uploading])
+  t.same(allowedNeeds(caller('uploads', permissionValues)), ['every_key', uploading])
+  t.same(allowedNeeds(caller('standard', { subscriber: ['read'] })), ['every_key', 'any_key'])
+  t.same(allowedNeeds(caller('organization_admin')), [...ofImporter, 'admin'])
   t.same(allowedNeeds(caller('system_admin')), everything)
 
   const reader = caller('standard', { subscriber: ['read'] })
@@ -120,6 +125,11 @@ const updatingOrPausing: Need = {
 t.test('a refusal says what is needed, with a 403', (t) => {
   const needs: [need: Need, text: string, description: string][] = [
     ['system_admin', 'system_admin', 'the role system_admin'],
+    [
+      { ...updating, orRole: 'uploads' },
+      'subscriber/update or role uploads',
+      'the permission subscriber/update or the role uploads',
+    ],
     ['admin', 'admin', 'the role organization_admin or system_admin'],
     [updating, 'subscriber/update', 'the permission subscriber/update'],
     [
@@ -143,7 +153,8 @@ t.test('a refusal says what is needed, with a 403', (t) => {
     )
     refuseUnless(caller('system_admin'), need)
   }
-  t.equal(describeNeed('any_key'), "any of the organization's keys")
+  t.equal(describeNeed('every_key'), "any of the organization's keys")
+  t.equal(describeNeed('any_key'), "any of the organization's keys but those of the role uploads")
   t.equal(
     describeAuthorization({ path: '/users/:id', needs: updating }),
     "Needs the permission subscriber/update. Records of other organizations than the caller's are not_found, save for system admins.",

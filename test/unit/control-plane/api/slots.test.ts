@@ -35,6 +35,36 @@ t.test('an organization gets more only while it leaves as much free as it has', 
   t.same(running, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 6])
 })
 
+t.test("a partner's key gets half of its organization's slots and queue", async (t) => {
+  const slots = slotsOf({ atOnce: 20, ofOrganization: 5, maxWaiting: 6 })
+  const running: unknown[] = []
+  const releases: (() => void)[] = []
+  const acquire = (partnerKeyId?: number) =>
+    slots.acquire({ organizationId: 1, partnerKeyId }).then((release) => {
+      running.push(partnerKeyId)
+      releases.push(release)
+    })
+  const begun = async () => {
+    await new Promise(setImmediate)
+    return running.splice(0)
+  }
+  for (let i = 0; i < 5; i += 1) void acquire(7)
+  t.same(await begun(), [7, 7])
+  for (const key of [8, undefined, undefined]) void acquire(key)
+  t.same(await begun(), [8, undefined, undefined], 'the others pass those of the key that wait')
+  const refused = t.rejects(slots.acquire({ organizationId: 1, partnerKeyId: 7 }), {
+    code: 'not_authorized',
+    status: 429,
+  })
+  void acquire(undefined)
+  t.same(await begun(), [])
+  releases[3]!()
+  t.same(await begun(), [undefined])
+  releases[0]!()
+  t.same(await begun(), [7])
+  await refused
+})
+
 t.test('work that waits for too long is refused', async (t) => {
   const slots = slotsOf({ atOnce: 2, ofOrganization: 1, maxWaitMs: 20 })
   await slots.acquire({ organizationId: 1 })

@@ -32,11 +32,13 @@ t.test('the description has no fault that its linter knows', async (t) => {
 })
 
 /** Uploads are for scripts, so their refusals have statuses beside those of the transport. */
-const uploadStatuses: Record<string, string[]> = {
-  putUpload: ['400', '409', '416', '422'],
-  getUpload: ['404', '416'],
-  deleteUpload: ['404', '409'],
-}
+const uploadStatuses: Record<string, string[]> = Object.fromEntries(
+  ['', 'InFolder'].flatMap((suffix) => [
+    [`putUpload${suffix}`, ['400', '409', '416', '422']],
+    [`getUpload${suffix}`, ['404', '416']],
+    [`deleteUpload${suffix}`, ['404', '409']],
+  ]),
+)
 
 t.test('every endpoint is described, with its permissions and its refusals', (t) => {
   t.equal(operations.length, endpoints.length)
@@ -50,7 +52,7 @@ t.test('every endpoint is described, with its permissions and its refusals', (t)
     } = endpoints.find((described) => described.operationId === operationId)!
     const statuses = ['200', '401', '429', '500', '503']
     if ('nothing' in reply) statuses.push('204')
-    if (needs !== 'any_key' || refusals.some(({ example }) => example.status === 403)) statuses.push('403')
+    if (needs !== 'every_key' || refusals.some(({ example }) => example.status === 403)) statuses.push('403')
     if (body !== undefined) statuses.push('413', '415')
     if (file !== undefined) statuses.push('413', '415', '507')
     if ('file' in reply) statuses.push('206')
