@@ -11,6 +11,7 @@ const values = [
   'field-value',
   'normalized-text',
   'subscriber-transition',
+  'text-bytes',
 ]
 const unit = (folder: string, ...names: string[]): string[] =>
   names.map((name) => `test/unit/${folder}/${name}.test.ts`)
