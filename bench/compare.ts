@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { removeFolder, unlessInterrupted } from './interrupt.ts'
-import { onServer, serverVersion } from './mongodb-server.ts'
+import { awaitCheckpoint, onServer, serverVersion } from './mongodb-server.ts'
 import { plural, whole } from './report/text.ts'
 import { roundOrder } from './round-order.ts'
 import type { Bench, Contender, Goal, Measurement, Options, Outcome, Scenario, Unit } from './scenario.ts'
@@ -37,7 +37,7 @@ export function comparison(work: OnOneServer) {
     run: (given: RoundOptions): Promise<Outcome> => {
       const options = { ...given, rows: given.rows ?? defaultRows }
       return onServer({ ...options, cacheMB }, async (bench) => {
-        const contenders = await prepare(bench)
+        const contenders = await prepare({ ...bench, settle: () => awaitCheckpoint(bench.server) })
         const wanted = options.tree === null ? contenders : contenders.filter(({ isRollcall }) => isRollcall)
         return {
           mongodb: await serverVersion(bench.server),

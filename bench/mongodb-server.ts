@@ -15,7 +15,7 @@ export async function awaitCheckpoint(client: MongoClient): Promise<void> {
   await client.db('admin').command({ fsync: 1 })
 }
 
-type ServerOptions = Omit<Bench, 'mongodbUri' | 'server'> & { cacheMB: number }
+type ServerOptions = Omit<Bench, 'mongodbUri' | 'server' | 'settle'> & { cacheMB: number }
 
 /** Does work on a MongoDB server of its own, whose data are in the scratch folder. */
 export async function onServer<T>(

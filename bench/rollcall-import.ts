@@ -6,7 +6,7 @@ import type { SubscriberFile, WrittenFile } from './datasets/subscriber-file.ts'
 import { createList, importSeconds, pollImport, startImport, uploaded, type List } from './imports.ts'
 import { removeFolder } from './interrupt.ts'
 import { measure } from './measure.ts'
-import { awaitCheckpoint, inNewDatabase } from './mongodb-server.ts'
+import { inNewDatabase } from './mongodb-server.ts'
 import type { Bench, Contender, Measurement } from './scenario.ts'
 import { withService, type Service } from './service.ts'
 
@@ -70,7 +70,7 @@ async function load({ client, place }: Service, { dataset, file }: WrittenFile):
 }
 
 async function importOnce(
-  { server, say }: Bench,
+  { server, settle, say }: Bench,
   name: string,
   work: ImportWork,
   service: Service,
@@ -79,7 +79,7 @@ async function importOnce(
   const { file, dataset, overwrite = false } = work
   const { client, database, processes } = service
   await service.place(createReadStream(file), 'rows.csv')
-  await awaitCheckpoint(server)
+  await settle?.()
   let imported = 0
   const { done: view, ...measured } = await measure(server, {
     processes,

@@ -106,6 +106,8 @@ export interface Bench {
   /** The one server that all contenders write to. */
   mongodbUri: string
   server: MongoClient
+  /** Waits until nothing of earlier work is left to be done by the server. */
+  settle?: () => Promise<void>
   say: (text: string) => void
 }
 

@@ -3,7 +3,7 @@ import { sumDocuments, wrongDocuments } from '../check-import.ts'
 import { flatDocument, flatSample, wrongSample, type Sample } from '../datasets/documents.ts'
 import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { measure } from '../measure.ts'
-import { awaitCheckpoint, inNewDatabase } from '../mongodb-server.ts'
+import { inNewDatabase } from '../mongodb-server.ts'
 import type { MeasuredProcess } from '../processes.ts'
 import type { Bench, Contender } from '../scenario.ts'
 
@@ -48,7 +48,7 @@ export function peer(bench: Bench, work: PeerWork): Contender {
       await collection.createIndexes(work.indexes)
       if (work.before !== undefined) await load(collection, work.before)
       const prepared = await work.prepare({ uri: bench.mongodbUri, database: db.databaseName })
-      await awaitCheckpoint(bench.server)
+      await bench.settle?.()
       const { done: _, ...measured } = await measure(bench.server, {
         processes: [prepared.process],
         rows: dataset.rows,
