@@ -49,9 +49,14 @@ export class FtpDirectory {
   async get(path: string, { resumable = false } = {}): Promise<ListedFile> {
     const name = this.#resolve(path)
     if (name === '') return toFolder('.')
-    if (await this.#isFolder(name)) return toFolder(name)
     const file = this.#fileName(path)
-    return toStats(await (resumable ? this.#uploads.findResumable(file) : this.#uploads.find(file)))
+    try {
+      return toStats(await (resumable ? this.#uploads.findResumable(file) : this.#uploads.find(file)))
+    } catch (error) {
+      // Files come first, as most paths are theirs: no file has the name of a folder.
+      if (await this.#isFolder(name)) return toFolder(name)
+      throw error
+    }
   }
 
   /** The finished files and the folders of a directory, or the one file of that name. */
@@ -108,14 +113,14 @@ export class FtpDirectory {
 
   /** The path below the root, with one slash between its parts; blank for the root. */
   #resolve(path: string): string {
-    if (/^~\/?$/.test(path)) return ''
+    if (/^(~\/?|\/\.\.)$/.test(path) || (path === '..' && this.#current === null)) return ''
     const parts = path.startsWith('/') || this.#current === null ? [] : [this.#current]
     for (const part of path.split('/')) {
-      // Above the root `..` stays, and is no name: only the parent of the root itself is the root.
+      // Above the root `..` stays, and is no name.
       if (part === '..' && parts.length > 0 && parts.at(-1) !== '..') parts.pop()
       else if (part !== '' && part !== '.') parts.push(part)
     }
-    return parts.length === 1 && parts[0] === '..' ? '' : parts.join('/')
+    return parts.join('/')
   }
 
   /** A path that ends with a slash names no file. */

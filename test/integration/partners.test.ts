@@ -147,6 +147,8 @@ t.test('its root is its folder, which the others see as a part of the name', asy
   t.same(await namesBy(other.key), [])
   t.same(await namesBy(bootstrapKey), ['acme/more.csv', 'acme/people.csv'])
   t.same(await stored.entries(), ['acme/people.csv', 'acme/more.csv'])
+  t.match(service.processes['ftp']!.log(), /"filename":"acme\/more\.csv"/, 'the log has the whole name')
+  t.match(service.processes['control-plane']!.log(), /"filename":"acme\/people\.csv"/)
 })
 
 t.test('a key of the organization works with folders as with the root', async (t) => {
