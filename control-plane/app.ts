@@ -56,7 +56,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   // buffer, so that clients that don't read cost no memory.
   let description: Buffer | undefined
   app.get('/openapi.json', (_request, response) => {
-    description ??= Buffer.from(JSON.stringify(openApiDocument(endpoints, deps.publicUrl())))
+    description ??= Buffer.from(JSON.stringify(openApiDocument(endpoints)))
     requestLocals(response).state.route = '/openapi.json'
     response.type('application/json').send(description)
   })

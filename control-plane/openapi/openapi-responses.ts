@@ -46,18 +46,17 @@ const tokens = {
 }
 const pagingKeys = { pages, tokens, whole: { next_page_token: pages.next_page_token } }
 
-/** Names the examples by their codes, with numbers where several have the same code. */
-function toExamples(refusals: readonly Pick<RequestError, 'code' | 'message'>[]) {
-  const seen = new Map<string, number>()
-  return Object.fromEntries(
+/** Each example is named by its code and the beginning of its message. */
+const toExamples = (refusals: readonly Pick<RequestError, 'code' | 'message'>[]) =>
+  Object.fromEntries(
     refusals.map(({ code, message }) => {
-      const number = (seen.get(code) ?? 0) + 1
-      seen.set(code, number)
       const value = { success: false, data: null, error_code: code, error_message: message }
-      return [number === 1 ? code : `${code}_${number}`, { value }]
+      const begin = message.length > maxShownMessage ? `${message.slice(0, maxShownMessage)}…` : message
+      return [`${code}: ${begin}`, { value }]
     }),
   )
-}
+
+const maxShownMessage = 80
 
 const refusal = (description: string, code: RequestErrorCode, ...messages: string[]) => ({
   description,

@@ -24,17 +24,20 @@ const introduction = [
   'Unknown keys in a body and in a query are ignored, and named in a `Warning` header with code 299 (those in the body of a created import in its `warnings`). A blank value in a query is none. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Where a hash is expected, null is no hash given, in updates too, and `[]` is an empty hash. Replies of more than 4 KiB are compressed where `Accept-Encoding` allows it.',
 ].join('\n\n')
 
+/** The sections, the most important first. */
 const tagTexts: Record<string, string> = {
-  Organizations: 'The tenants: each has a time zone, and may have a subscriber limit',
-  'API keys': 'Credentials of calls; each belongs to an organization, and may belong to a user',
-  'Mailing lists': 'Lists of subscribers',
-  'Custom fields': "A list's own fields of its subscribers",
   'Subscriber imports': 'CSV from a request, an upload directory or a URL, turned into subscribers',
   Uploads:
     "The organization's upload directory, which FTP shows too: what one of them began the other resumes. An import reads a file of it",
-  'Subscriber counts': 'Subscribers by status, exact at every moment',
-  'Background jobs': 'Work of the engines: every import is a job',
+  'Mailing lists': 'Lists of subscribers',
+  'Custom fields': "A list's own fields of its subscribers",
   Subscribers: 'Single subscribers of a mailing list',
+  'Subscriber counts': 'Subscribers by status, exact at every moment',
+  'API keys': 'Credentials of calls; each belongs to an organization, and may belong to a user',
+  Organizations: 'The tenants: each has a time zone, and may have a subscriber limit',
+  Users: 'People with a role, permissions and a password',
+  'Audit events': 'Who changed what, when, and from which address',
+  'Background jobs': 'Work of the engines: every import is a job',
   'Confirmation forms': 'Mails that ask subscribers for confirmation before they are added',
   Autoresponders: 'Mails that answer what happens to a subscriber of their list',
   'Campaign templates': 'Templates of campaigns: their contents, and how they are to be delivered',
@@ -42,14 +45,9 @@ const tagTexts: Record<string, string> = {
   Reactions: 'Answers of autoresponders that are due to events of subscribers',
   Outbox:
     'Mails for a program that sends them, since this service sends none. A message is taken under a lease and acknowledged when it was mailed; one whose lease expires is handed out again',
-  Users: 'People with a role, permissions and a password',
-  'Audit events': 'Who changed what, when, and from which address',
 }
 
-export function openApiDocument(
-  endpoints: readonly Endpoint[],
-  publicUrl: string,
-): ReturnType<typeof createDocument> {
+export function openApiDocument(endpoints: readonly Endpoint[]): ReturnType<typeof createDocument> {
   const paths: ZodOpenApiPathsObject = {}
   for (const described of endpoints) {
     const path = `${basePath}${pathTemplate(described.path)}`
@@ -64,12 +62,9 @@ export function openApiDocument(
       license: { name: 'MIT', identifier: 'MIT' },
       description: introduction,
     },
-    servers: [{ url: publicUrl }],
+    servers: [{ url: '/' }],
     security: [{ apiKey: [] }],
-    tags: [...new Set(endpoints.map(({ tag }) => tag))].map((name) => ({
-      name,
-      description: tagTexts[name] ?? name,
-    })),
+    tags: sections(endpoints).map((name) => ({ name, description: tagTexts[name] ?? name })),
     components: {
       securitySchemes: {
         apiKey: {
@@ -83,6 +78,12 @@ export function openApiDocument(
     paths,
   })
   return describeFields(openReplies(document))
+}
+
+function sections(endpoints: readonly Endpoint[]): string[] {
+  const order = Object.keys(tagTexts)
+  const position = (name: string) => order.indexOf(name) >>> 0
+  return [...new Set(endpoints.map(({ tag }) => tag))].sort((a, b) => position(a) - position(b))
 }
 
 /** A later version may add keys to a reply; a client that was generated from this description must not refuse them. */
@@ -120,7 +121,7 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
       ...(query instanceof z.ZodObject ? { query: describedQuery(query) } : {}),
       ...(headers === undefined ? {} : { header: z.object(Object.fromEntries(headerSchemas)) }),
     },
-    ...(body === undefined ? {} : { requestBody: requestBody(body) }),
+    ...(body === undefined ? {} : { requestBody: requestBody(operationId, body) }),
     ...(file === undefined ? {} : { requestBody: fileBody(file) }),
     responses: responses(described),
   }
@@ -159,12 +160,24 @@ function pathParameter(name: string): [string, z.ZodString] {
   return [name, z.string().meta({ description, ...narrowed })]
 }
 
-function requestBody(body: BodyDescription<unknown>) {
+/** The schema is a named component, so that generated clients have a name for it too. */
+function requestBody(operationId: string, body: BodyDescription<unknown>) {
+  const id = `${operationId.charAt(0).toUpperCase()}${operationId.slice(1)}Request`
+  const examples = body.examples ?? { [summaryOf(operationId)]: body.example }
   return {
     required: body.optional !== true,
-    content: { 'application/json': { schema: bodySchema(body), example: body.example } },
+    content: {
+      'application/json': {
+        schema: bodySchema(body).meta({ id }),
+        examples: Object.fromEntries(Object.entries(examples).map(([name, value]) => [name, { value }])),
+      },
+    },
   }
 }
+
+/** "createMailingList" as "create mailing list", which says what the one example shows. */
+const summaryOf = (operationId: string): string =>
+  operationId.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)
 
 const fileBody = ({ types, example }: FileDescription) => ({
   description: 'The bytes of the file, of any number',

@@ -131,7 +131,8 @@ async function makeRecords(service: Service) {
   const list: number = (await createList(service)).id
   const { paths } = await descriptionOf(service.processes['control-plane']!.ready.http!)
   const create = async (template: string, changes: object = {}): Promise<number> => {
-    const { example } = paths[`/svc/api/v2${template}`].post.requestBody.content['application/json']
+    const { examples } = paths[`/svc/api/v2${template}`].post.requestBody.content['application/json']
+    const [{ value: example }] = Object.values<Json>(examples) as [Json]
     const [wrapper] = Object.keys(example)
     const body = { [wrapper!]: { ...example[wrapper!], ...changes } }
     return (await service.post(template.replace('{mailing_list_id}', String(list)), body)).id

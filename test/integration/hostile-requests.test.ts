@@ -5,6 +5,7 @@ import { collectionDefinitions } from '../../shared/contract/schemas/collections
 import { conformanceRows } from '../helpers/conformance-rows.ts'
 import { makeWorld } from '../helpers/conformance/world.ts'
 import { changedAt } from '../helpers/conformance/wrong-values.ts'
+import { bodySchema } from '../helpers/body-schema.ts'
 import { descriptionOf, startService, type Answer, type Json } from '../helpers/service.ts'
 
 /**
@@ -264,7 +265,7 @@ function fieldPaths(document: Json, path: string[] = []): string[][] {
 
 /** The paths of all fields that a body is documented to have, in its wrapper. */
 function fieldsOf(wrapper: string | null, operation: Json): string[][] {
-  const whole = operation.requestBody.content['application/json'].schema
+  const whole = bodySchema(description, operation)
   return schemaPaths(wrapper === null ? whole : whole.properties[wrapper])
 }
 

@@ -5,7 +5,7 @@ import {
   auditedRecords,
   auditEventDocument,
 } from '../../../shared/contract/schemas/audit-event.ts'
-import { instantView, wholeNumber } from '../../api/fields.ts'
+import { instantView, someOf, wholeNumber } from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { shownFields } from '../stored-fields.ts'
 
@@ -62,20 +62,6 @@ export const exampleAuditEvent: AuditEventView = {
   changes: [],
 }
 
-const words = <const T extends readonly string[]>(values: T, what: string) =>
-  z
-    .string()
-    .transform((text) => text.split(',').map((part) => part.trim()))
-    .refine((parts) => parts.every((part) => values.includes(part)), {
-      error: `must be one or more of ${values.join(', ')}, separated by commas`,
-    })
-    .transform((parts): T[number][] => values.filter((value) => parts.includes(value)))
-    .optional()
-    .meta({
-      description: `only events of these ${what}, comma-separated: ${values.join(', ')}`,
-      override: { type: 'string' },
-    })
-
 const filterId = (description: string) =>
   wholeNumber(1)
     .optional()
@@ -97,8 +83,8 @@ export const auditEventQuery = z.object({
     .refine(() => false, { error: 'must not be given: the next page is asked for by page_token' })
     .optional()
     .meta({ isRefused: true }),
-  record_type: words(auditedRecords, 'types of record'),
-  action: words(auditActions, 'actions'),
+  record_type: someOf('only events of these types of record', auditedRecords),
+  action: someOf('only events of these actions', auditActions),
   record_id: filterId('only events of the record with this id'),
   api_key_id: filterId('only what this API key did'),
   since: time('only events from this time on'),

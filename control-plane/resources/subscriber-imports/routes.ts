@@ -11,6 +11,7 @@ import { badIdempotencyKey, noLog, refusedMoves, usedWithOtherBody, type ImportM
 import {
   createdImportView,
   exampleCreation,
+  exampleCreations,
   exampleFailedLog,
   exampleImport,
   exampleImportEvent,
@@ -87,6 +88,7 @@ export const subscriberImportEndpoints = [
       schema: importCreation,
       inlineText: { path: ['subscriber_import', 'file_source', 'content'] },
       example: exampleCreation,
+      examples: exampleCreations,
       faulty: faultyKeys,
     },
     reply: { data: createdImportView, example: { ...exampleImport, state: 'scheduled', finished_at: null } },

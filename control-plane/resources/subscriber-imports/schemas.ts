@@ -329,6 +329,23 @@ export const exampleCreation = {
   },
 }
 
+/** One of each source. */
+export const exampleCreations: Record<string, unknown> = {
+  'a file of the upload directory': exampleCreation,
+  'a file at a URL': {
+    subscriber_import: {
+      column_mapping: ['email', 'First name', null],
+      file_source: { type: 'url', url: 'https://files.example.com/subscribers.csv' },
+    },
+  },
+  'rows in the request': {
+    subscriber_import: {
+      column_mapping: ['email', 'First name'],
+      file_source: { type: 'json', content: 'email,First name\nann@example.com,Ann\n' },
+    },
+  },
+}
+
 /** The options of the example, with the defaults of a creation. */
 const exampleOptions = importCreation.parse(exampleCreation.subscriber_import)
 

@@ -1,3 +1,4 @@
+import { bodySchema } from '../body-schema.ts'
 import type { Test } from 'tap'
 import type { Subject } from './subject.ts'
 import { faultOf, checkTrials, refused, type Trial } from './verdicts.ts'
@@ -42,7 +43,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
   if (subject.body.inlineText !== undefined)
     refused(t, await send(' '.repeat(16 * 2 ** 20 + 1)), 'invalid_request', 'over 16 MiB', 413)
 
-  const whole = subject.operation.requestBody.content['application/json'].schema
+  const whole = bodySchema(subject.document, subject.operation)
   const schema = wrapper === null ? whole : whole.properties[wrapper]
   const lenient = new Set(subject.row.lenientFields ?? [])
   const wrong = wrongValuesOf(subject.document, schema).map(({ path, value }) => ({

@@ -22,6 +22,10 @@ import { until, type Json } from '../service.ts'
 import { onRemoteList, type Row, type Rows } from './row.ts'
 import type { World } from './world.ts'
 
+const wrongState = new RequestError(
+  'invalid_request',
+  'state must be one or more of scheduled, downloading, splitting, importing, paused, finished, failed, cancelled, separated by commas',
+)
 const later = '2030-01-31T08:00:00Z'
 
 async function newImport(world: World, options: Record<string, unknown> = {}): Promise<Json> {
@@ -154,10 +158,17 @@ export const subscriberImportRows: Rows = {
       await newImport(world)
       return { query: '?scope=all&per_page=5' }
     },
+    refusals: [() => Promise.resolve({ sent: { query: '?state=gone' }, refused: wrongState })],
   },
   listSubscriberImportsOfList: {
     good: async ({ list }) => ({ params: { mailing_list_id: (await list()).id } }),
-    refusals: [onRemoteList()],
+    refusals: [
+      onRemoteList(),
+      async ({ list }) => ({
+        sent: { params: { mailing_list_id: (await list()).id }, query: '?state=finished,gone' },
+        refused: wrongState,
+      }),
+    ],
   },
   createSubscriberImport: {
     good: async ({ list }) => ({

@@ -9,7 +9,7 @@ import { logKinds } from '../../../../shared/contract/schemas/import.ts'
 import { addFormats } from '../../../helpers/contract.ts'
 import type { Json } from '../../../helpers/service.ts'
 
-const document: Json = JSON.parse(JSON.stringify(openApiDocument(endpoints, 'http://127.0.0.1:8080')))
+const document: Json = JSON.parse(JSON.stringify(openApiDocument(endpoints)))
 const operations: Json[] = Object.entries<Json>(document.paths)
   .filter(([path]) => path.startsWith(basePath))
   .flatMap(([, methods]) => Object.values<Json>(methods))
