@@ -81,18 +81,20 @@ async function waitForShare({ client }: Service, id: number, share: number): Pro
 const countBatches = ({ database }: Service): Promise<number> =>
   database.collections.outcomes.estimatedDocumentCount()
 
-/** From the request to the last batch before 3 s without one. */
+/** From the request to the last batch before 3 s without one. Batches may be written until the answer. */
 async function pauseMilliseconds(service: Service, id: number): Promise<number> {
+  let written = await countBatches(service)
   const requestedAt = performance.now()
-  await service.client.post(`/subscriber_imports/${id}/pause`)
-  let [written, lastAt] = [await countBatches(service), requestedAt]
-  for (;;) {
-    const now = performance.now()
-    const count = await countBatches(service)
-    if (count !== written) [written, lastAt] = [count, now]
-    if (now - lastAt > 3_000) return lastAt - requestedAt
+  const answered = service.client.post(`/subscriber_imports/${id}/pause`)
+  let [now, lastAt] = [requestedAt, requestedAt]
+  while (now - lastAt <= 3_000) {
     await sleep(10)
+    const count = await countBatches(service)
+    now = performance.now()
+    if (count !== written) [written, lastAt] = [count, now]
   }
+  await answered
+  return lastAt - requestedAt
 }
 
 /** For each chunk that the killed engine worked on: from the kill to its next batch. Other chunks may go on before. */
