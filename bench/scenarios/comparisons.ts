@@ -12,7 +12,6 @@ const million = 1_000_000
 
 interface SpeedGoal {
   work: string
-  /** Absent: the speed is compared, and nothing is to be reached. */
   min?: number
   /** The fastest of these counts. */
   than: string[]
